@@ -1,7 +1,8 @@
-"""How good the forecasts of `hpcrun scale plan` are: published scaling tables, forecast from one to three points.
+"""How good the forecasts of `hpcrun scale plan` are: published scaling tables, forecast from one to
+three points.
 
-Prints a table for docs/scaling-plan.md: measured, forecast and range of each point that the model was not given.
-Nothing runs; the tables with their sources are in tests/data/scaling_tables.yaml.
+Prints a table for docs/scaling-plan.md: measured, forecast and range of each point that the model
+was not given. Nothing runs; the tables with their sources are in tests/data/scaling_tables.yaml.
 """
 
 from __future__ import annotations
@@ -70,11 +71,15 @@ def backtest(table: dict[str, Any], given: int) -> Iterator[HeldOut]:
     """Forecast the points of a table that follow the first few."""
     timed = steps_of(table)
     known = timed[:given]
-    model = StepModel(tuple(known), fixed_share(known, table.get("rows", 0) / table.get("tokens", 1)))
+    model = StepModel(
+        tuple(known), fixed_share(known, table.get("rows", 0) / table.get("tokens", 1))
+    )
     first = timed[0]
 
     def speedup(size: StepSize, step_s: float) -> float:
-        return (size.gpus * size.batch_per_gpu / step_s) / (first.size.gpus * first.size.batch_per_gpu / first.step_s)
+        return (size.gpus * size.batch_per_gpu / step_s) / (
+            first.size.gpus * first.size.batch_per_gpu / first.step_s
+        )
 
     for point in timed[given:]:
         fastest_s, slowest_s = model.range_s(point.size)
@@ -100,7 +105,8 @@ def summary(points: Sequence[HeldOut]) -> str:
     off = sorted(point.error for point in points)
     return (
         (
-            f"median error {median(off):.1%}, nine of ten under {off[math.ceil(0.9 * len(off)) - 1]:.0%}; "
+            f"median error {median(off):.1%}, nine of ten under "
+            f"{off[math.ceil(0.9 * len(off)) - 1]:.0%}; "
             f"{inside} of {len(points)} measured values in their range"
         )
         .replace("%", " %")
@@ -127,7 +133,10 @@ def main() -> int:
     for given, words in ((1, "one point"), (2, "two points"), (3, "three points")):
         points = all_points(given)
         print(f"\nFrom {words}: {summary(points)}.\n")
-        print("| table | GPUs × batch | measured | forecast | range | error |\n|---|--:|--:|--:|--:|--:|")
+        print(
+            "| table | GPUs × batch | measured | forecast | range | error "
+            "|\n|---|--:|--:|--:|--:|--:|"
+        )
         print(*map(line, points), sep="\n")
     return 0
 

@@ -1,4 +1,6 @@
-"""The development cluster as the benchmarks use it: to themselves, with jobs that wait and never start."""
+"""The development cluster as the benchmarks use it: to themselves, with jobs that wait and never
+start.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,16 @@ def cluster_env() -> dict[str, str]:
 
 
 def hold_jobs(folder: Path) -> None:
-    """Put an sbatch into a folder that holds every job: torchx has no option for it, and one CPU must not run them all.
+    """Put an sbatch into a folder that holds every job: torchx has no option for it, and one CPU
+    must not run them all.
 
     It goes before the real one on the PATH of all that submit, so that it costs them the same.
     """
     real = shutil.which("sbatch")
     if real is None:
-        raise NoClusterError("there is no sbatch on PATH\nhint: `make cluster` installs Slurm and starts it, as root")
+        raise NoClusterError(
+            "there is no sbatch on PATH\nhint: `make cluster` installs Slurm and starts it, as root"
+        )
     shim = folder / "sbatch"
     shim.write_text(f'#!/bin/sh\nexec {shlex.quote(real)} --hold "$@"\n', "ascii")
     shim.chmod(0o755)
@@ -70,16 +75,23 @@ def cluster_to_oneself() -> Iterator[None]:
 
 
 def measure_on_cluster(text: str | None, rounds: int, measure: Callable[[Place, int], int]) -> int:
-    """Run a benchmark of one option on the cluster, alone there; return its exit status, 2 without a cluster.
+    """Run a benchmark of one option on the cluster, alone there; return its exit status, 2 without
+    a cluster.
 
     Args:
         text: what --help says.
         rounds: the default of --rounds.
         measure: the place and the rounds → the exit status.
     """
-    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--rounds", type=int, default=rounds, metavar="N", help=f"how often each is timed (default {rounds})"
+        "--rounds",
+        type=int,
+        default=rounds,
+        metavar="N",
+        help=f"how often each is timed (default {rounds})",
     )
     chosen = parser.parse_args().rounds
     try:
@@ -106,15 +118,25 @@ def wait_for(done: Callable[[], bool], what: str, within_s: float = 30.0) -> Non
 
 
 def occupy_a100_nodes(name: str, place: Place) -> None:
-    """Take the nodes that the a100 profile asks for, so that its jobs wait as they do on a busy cluster.
+    """Take the nodes that the a100 profile asks for, so that its jobs wait as they do on a busy
+    cluster.
 
-    Held jobs would not do where jobs are looked at: sacct, which torchx asks, shows none that never was eligible.
+    Held jobs would not do where jobs are looked at: sacct, which torchx asks, shows none that never
+    was eligible.
     """
-    occupy = [f"--nodelist={A100_NODES}", "--nodes=2", "--exclusive", "--time=30", "--wrap=exec sleep 1800"]
+    occupy = [
+        f"--nodelist={A100_NODES}",
+        "--nodes=2",
+        "--exclusive",
+        "--time=30",
+        "--wrap=exec sleep 1800",
+    ]
     place.run(["sbatch", f"--job-name={name}", "--output=/dev/null", *occupy])
 
     def running() -> bool:
-        return bool(place.run(["squeue", "--me", "--noheader", f"--name={name}", "--states=RUNNING"]).stdout)
+        return bool(
+            place.run(["squeue", "--me", "--noheader", f"--name={name}", "--states=RUNNING"]).stdout
+        )
 
     wait_for(running, f"a job on {A100_NODES}: `dev/cluster.sh status` shows the nodes")
 
@@ -122,12 +144,16 @@ def occupy_a100_nodes(name: str, place: Place) -> None:
 def jobs_named(name: str, place: Place) -> list[str]:
     """Return the ids of the jobs whose name begins so.
 
-    torchx's are heterogeneous jobs: one component per replica, ``12+0`` and ``12+1``, that can only be cancelled as 12.
-    An array is ``12_[0-9%2]``, and one job here.
+    torchx's are heterogeneous jobs: one component per replica, ``12+0`` and ``12+1``, that can only
+    be cancelled as 12. An array is ``12_[0-9%2]``, and one job here.
     """
     lines = place.run(["squeue", "--me", "--noheader", "--format=%i %j"]).stdout.splitlines()
     return sorted(
-        {re.split(r"[+_]", job)[0] for job, _, its in (line.partition(" ") for line in lines) if its.startswith(name)}
+        {
+            re.split(r"[+_]", job)[0]
+            for job, _, its in (line.partition(" ") for line in lines)
+            if its.startswith(name)
+        }
     )
 
 

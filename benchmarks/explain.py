@@ -1,7 +1,7 @@
 """What `hpcrun explain` takes for a gigabyte of logs: the time, and the memory at its highest.
 
-The logs are made on the fly: eight ranks that write a line a step, now and then one with "error" in it, and the last of
-them a CUDA out-of-memory traceback.
+The logs are made on the fly: eight ranks that write a line a step, now and then one with "error" in
+it, and the last of them a CUDA out-of-memory traceback.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ TRACEBACK = """\
 [rank7]:   File "/home/me/train.py", line 71, in <module>
 [rank7]:     loss.backward()
 [rank7]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 7 has a total capacity of 79.10 GiB
-"""
+"""  # noqa: E501
 
 
 def steps(size: int) -> bytes:
     """Return lines of a training, at least so many bytes."""
     lines = [
-        f"2026-11-21 10:{step // 60 % 60:02d}:{step % 60:02d} step {step} loss {2.5 / (step + 1):.5f} lr 1e-4 "
-        f"samples_per_s {900 + step % 97}" + (f" error {step % 7} failed 0" if step % 1000 == 0 else "")
+        f"2026-11-21 10:{step // 60 % 60:02d}:{step % 60:02d} step {step} loss "
+        f"{2.5 / (step + 1):.5f} lr 1e-4 "
+        f"samples_per_s {900 + step % 97}"
+        + (f" error {step % 7} failed 0" if step % 1000 == 0 else "")
         for step in range(size // 70)
     ]
     return ("\n".join(lines) + "\n").encode()
@@ -43,13 +45,27 @@ def make_run(folder: Path) -> str:
     attempt = folder / run_id / "elements/0/attempts/0"
     attempt.mkdir(parents=True)
     run = {
-        "schema": 1, "run_id": run_id, "name": "train", "scheduler": "slurm", "cluster": "alpha", "host": "login1",
-        "created_s": 1000.0, "job_id": "4711", "profile": "a100", "nodes": 2, "gpus_per_node": 4, "world_size": RANKS,
+        "schema": 1,
+        "run_id": run_id,
+        "name": "train",
+        "scheduler": "slurm",
+        "cluster": "alpha",
+        "host": "login1",
+        "created_s": 1000.0,
+        "job_id": "4711",
+        "profile": "a100",
+        "nodes": 2,
+        "gpus_per_node": 4,
+        "world_size": RANKS,
         "walltime_s": 3600,
-    }  # fmt: skip
+    }
     (folder / run_id / "run.json").write_text(json.dumps(run))
-    (folder / run_id / "status.json").write_text(json.dumps({"state": "FAILED", "asked_s": 2000.0, "final": True}))
-    (attempt / "start").write_text(json.dumps({"job_id": "4711", "host": "node1", "started": 1500.0}))
+    (folder / run_id / "status.json").write_text(
+        json.dumps({"state": "FAILED", "asked_s": 2000.0, "final": True})
+    )
+    (attempt / "start").write_text(
+        json.dumps({"job_id": "4711", "host": "node1", "started": 1500.0})
+    )
     block = steps(10**7)
     for rank in range(RANKS):
         with (attempt / f"rank-{rank}.err").open("wb") as file:

@@ -1,4 +1,6 @@
-"""Faults of ``hpcrun dev``, from a laptop: a node unplugged, the time limit, two minutes asleep, a full disk."""
+"""Faults of ``hpcrun dev``, from a laptop: a node unplugged, the time limit, two minutes asleep, a
+full disk.
+"""
 
 from __future__ import annotations
 
@@ -73,15 +75,22 @@ class Session:
 def session(site: Site, name: str, *options: str) -> Iterator[Session]:
     """Submit a job from a laptop, open a session, and cancel the job at the end if it runs."""
     with reach(site, name) as (_, here):
-        argv = f"--on far dev -p gpu -w {_NODE} --gpus l40s:1 --cpus 1 --mem 1G --name {name} --ssh --yes".split()
+        argv = (
+            f"--on far dev -p gpu -w {_NODE} --gpus l40s:1 --cpus 1 --mem 1G --name {name} "
+            "--ssh --yes"
+        ).split()
         done = here.run(*here.argv(*argv, *options))
         (job,) = re.findall(r"ssh +ssh hpcrun-far-(\d+)\n", done.stdout)
         program = here.write("count.py", _SESSION)
         with here.write("out", "").open("w") as sink:
             process = subprocess.Popen(
                 [here.folder / "bin/ssh", f"hpcrun-far-{job}", "python3", str(program)],
-                env=here.environ, stdin=subprocess.PIPE, stdout=sink, stderr=sink, text=True,
-            )  # fmt: skip
+                env=here.environ,
+                stdin=subprocess.PIPE,
+                stdout=sink,
+                stderr=sink,
+                text=True,
+            )
         it = Session(here, site, job, process, here.folder / "out")
         try:
             wait_for(lambda: "2" in it.lines(), "the session", 60)
@@ -110,25 +119,34 @@ def unplugged(site: Site) -> Tally:
         time.sleep(10)
         cluster("plug", _NODE)
         again = it.here.run("ssh", it.host, "echo $SLURM_JOB_ID", check=False)
-        it.expect(again.stdout == f"{it.job}\n", f"not reachable again: {again.stdout}{again.stderr}")
+        it.expect(
+            again.stdout == f"{it.job}\n", f"not reachable again: {again.stdout}{again.stderr}"
+        )
         it.expect(site.state_of(it.job) == "RUNNING", f"the job is {site.state_of(it.job)}")
     return _tally(site, "dev: node unplugged for 20 s", {"CANCELLED"}, it)
 
 
 def time_limit(site: Site) -> Tally:
-    """Let the time limit end a job in which somebody works: the session ends, and no process is left."""
+    """Let the time limit end a job in which somebody works: the session ends, and no process is
+    left.
+    """
     site = site.with_runs("runs-dev-limit")
     with session(site, "dev-limit", "-t", "1m") as it:
         wait_for(lambda: it.process.poll() is not None, "the end of the session", 180)
         wait_for(lambda: site.state_of(it.job) == "TIMEOUT", "the end of the job", 60)
         wait_for(lambda: not _of_job(it.job), f"the processes of job {it.job} to end", 20)
         gone = it.here.run("ssh", it.host, "true", check=False)
-        it.expect(gone.stderr.count(f"job {it.job} cannot be reached") == 1, f"after the end: {gone.stderr}")
+        it.expect(
+            gone.stderr.count(f"job {it.job} cannot be reached") == 1,
+            f"after the end: {gone.stderr}",
+        )
     return _tally(site, "dev: time limit in a session", {"TIMEOUT"}, it)
 
 
 def asleep(site: Site) -> Tally:
-    """Stop ssh and all else of the laptop for two minutes: the session goes on, and no line is lost."""
+    """Stop ssh and all else of the laptop for two minutes: the session goes on, and no line is
+    lost.
+    """
     site = site.with_runs("runs-dev-asleep")
     with session(site, "dev-asleep", "-t", "20m") as it:
         signal_laptop(it.here, stop=True)
@@ -166,7 +184,9 @@ def _of_job(job: str) -> list[str]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             if f"SLURM_JOB_ID={job}" in (path / "environ").read_text(errors="replace").split("\0"):
-                mine.append(f"{path.name} {(path / 'cmdline').read_text().replace(chr(0), ' ')[:100]}")
+                mine.append(
+                    f"{path.name} {(path / 'cmdline').read_text().replace(chr(0), ' ')[:100]}"
+                )
         except OSError:
             continue
     return mine

@@ -13,7 +13,8 @@ from pathlib import Path
 from cluster import wait_for
 from fault_site import HPCRUN, OVER, Site, Tally, cluster
 
-# Shares a rank's process group with a child. It ends at a request to stop, or, if there is none, badly.
+# Shares a rank's process group with a child. It ends at a request to stop, or, if there is none,
+# badly.
 WAITS = """
 import os, subprocess, sys, time
 from hpcrun_runtime import attempt, should_stop
@@ -24,15 +25,18 @@ while time.monotonic() < until and not should_stop():
 child.kill()
 sys.exit(0 if attempt() or should_stop() else 1)
 """
-# Another user, who makes folders, links and files, and does to those of others what the kernel allows.
+# Another user, who makes folders, links and files, and does to those of others what the kernel
+# allows.
 SQUAT = """
 import os, time
 os.setgid(65534)
 os.setuid(65534)
 kinds = (os.mkdir, lambda path: os.symlink("/etc", path), lambda path: open(path, "w").close())
 places = ("/tmp", "/dev/shm")
-own = {f"{place}/hpcrun-node-{number}": kind for place in places for number, kind in enumerate(kinds)}
-does = (os.rmdir, os.unlink, os.listdir, lambda path: os.rename(path, path + "x"), lambda path: os.open(path, 0))
+own = {f"{place}/hpcrun-node-{number}": kind
+       for place in places for number, kind in enumerate(kinds)}
+does = (os.rmdir, os.unlink, os.listdir,
+        lambda path: os.rename(path, path + "x"), lambda path: os.open(path, 0))
 while True:
     for path, kind in own.items():
         if not os.path.lexists(path):
@@ -64,31 +68,41 @@ def submit(site: Site, launcher: str, *more: str) -> tuple[str, Path, int]:
 
 
 def processes(folder: Path, part: str) -> list[int]:
-    """Return the processes of a run that are a part of launch, or the program ``sleep``; without the canaries."""
+    """Return the processes of a run that are a part of launch, or the program ``sleep``; without
+    the canaries.
+    """
     states = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            if f"HPCRUN_RUN_DIR={folder}" in (path / "environ").read_text(errors="replace").split("\0"):
+            if f"HPCRUN_RUN_DIR={folder}" in (path / "environ").read_text(errors="replace").split(
+                "\0"
+            ):
                 argv = (path / "cmdline").read_text().split("\0")
                 parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
                 states[int(path.name)] = (argv, parent)
         except OSError:
             continue
     mine = {
-        pid: each for pid, each in states.items() if part == (each[0][0] if part == "sleep" else "".join(each[0][3:4]))
+        pid: each
+        for pid, each in states.items()
+        if part == (each[0][0] if part == "sleep" else "".join(each[0][3:4]))
     }
     return [pid for pid, (argv, parent) in mine.items() if states.get(parent, ("", 0))[0] != argv]
 
 
 def dead_spare(site: Site) -> list[Tally]:
-    """Pull the cables of a node of the step and of a spare node: another one is used, or there is none."""
+    """Pull the cables of a node of the step and of a spare node: another one is used, or there is
+    none.
+    """
     program = site.folder / "waits.py"
     program.write_text(WAITS)
     places = {"2": ("a100-1", "a100-2", "h100-1", "h100-2"), "1": ("v100-1", "v100-2", "l40s-1")}
     jobs, pulled = {}, []
     for spares, nodes in places.items():
         where = ("-P", "a100", "-p", "gpu", "-w", ",".join(nodes), "-N", "2", "--launcher", "srun")
-        jobs[site.submit(*where, *SMALL, "--restarts", "1", "--spares", spares, str(program))] = nodes
+        jobs[site.submit(*where, *SMALL, "--restarts", "1", "--spares", spares, str(program))] = (
+            nodes
+        )
     folders = {str(run["job_id"]): Path(run["folder"]) for run in site.all_runs()}
     for job, nodes in jobs.items():
         attempt = folders[job] / "elements/0/attempts/0"
@@ -104,7 +118,9 @@ def dead_spare(site: Site) -> list[Tally]:
     finally:
         for node in pulled:
             cluster("plug", node)
-    tally = site.tally("dead spare node", lambda job: {"COMPLETED"} if job == enough else OVER - {"COMPLETED"})
+    tally = site.tally(
+        "dead spare node", lambda job: {"COMPLETED"} if job == enough else OVER - {"COMPLETED"}
+    )
     answer = site.run(HPCRUN, "explain", few).stdout
     tally.wrong += [] if "too few nodes are left" in answer else [f"explain {few}: {answer}"]
     tally.remark = "one job with another spare node, one without"
@@ -117,9 +133,14 @@ def has_logs(attempt: Path) -> bool:
 
 
 def wrapper_killed(site: Site) -> list[Tally]:
-    """Kill (SIGKILL) the wrapper of a rank, or the program of a node, with each launcher: nothing may survive."""
+    """Kill (SIGKILL) the wrapper of a rank, or the program of a node, with each launcher: nothing
+    may survive.
+    """
     parts = [
-        (launcher, part) for launcher in LAUNCHERS for part in ("rank", "node") if (launcher, part) != ("srun", "node")
+        (launcher, part)
+        for launcher in LAUNCHERS
+        for part in ("rank", "node")
+        if (launcher, part) != ("srun", "node")
     ]
     left, unexplained = [], []
     for launcher, part in parts:
@@ -129,7 +150,11 @@ def wrapper_killed(site: Site) -> list[Tally]:
         time.sleep(2)
         left += [f"{launcher}, {part}: process {pid} is left" for pid in processes(folder, "sleep")]
         answer = site.run(HPCRUN, "explain", job).stdout
-        unexplained += [] if "was killed (SIGKILL)" in " ".join(answer.split()) else [f"{launcher}, {part}: {answer}"]
+        unexplained += (
+            []
+            if "was killed (SIGKILL)" in " ".join(answer.split())
+            else [f"{launcher}, {part}: {answer}"]
+        )
     tally = site.tally("wrapper killed", lambda _: {"FAILED"})
     tally.orphaned += left
     tally.wrong += unexplained
@@ -138,7 +163,9 @@ def wrapper_killed(site: Site) -> list[Tally]:
 
 
 def folder_squatted(site: Site) -> list[Tally]:
-    """Let another user make folders, links and files in /tmp and /dev/shm, and try to use and remove the jobs'."""
+    """Let another user make folders, links and files in /tmp and /dev/shm, and try to use and
+    remove the jobs'.
+    """
     other = subprocess.Popen([sys.executable, "-c", SQUAT])
     try:
         return [stopped(site, "node folder of another user")]
@@ -146,7 +173,9 @@ def folder_squatted(site: Site) -> list[Tally]:
         other.kill()
         other.wait()
         for place in ("/tmp", "/dev/shm"):
-            subprocess.run(["rm", "-rf", *(f"{place}/hpcrun-node-{number}" for number in range(3))], check=True)
+            subprocess.run(
+                ["rm", "-rf", *(f"{place}/hpcrun-node-{number}" for number in range(3))], check=True
+            )
 
 
 def folder_full(site: Site) -> list[Tally]:
@@ -155,7 +184,11 @@ def folder_full(site: Site) -> list[Tally]:
     for node in nodes:
         cluster("full", node)
     try:
-        wait_for(lambda: site.run("sinfo", "-h", "-p", "cpu", "-o", "%t").stdout.split() == ["idle"], "the nodes", 60)
+        wait_for(
+            lambda: site.run("sinfo", "-h", "-p", "cpu", "-o", "%t").stdout.split() == ["idle"],
+            "the nodes",
+            60,
+        )
         return [stopped(site, "node folder on a full disk")]
     finally:
         for node in nodes:
@@ -173,7 +206,9 @@ def stopped(site: Site, fault: str) -> Tally:
         site.settle(120)
     tally = site.tally(fault)
     tally.wrong += [
-        f"{run['job_id']} ended at attempt {run['attempt'] + 1}" for run in site.all_runs() if run["attempt"] != 1
+        f"{run['job_id']} ended at attempt {run['attempt'] + 1}"
+        for run in site.all_runs()
+        if run["attempt"] != 1
     ]
     tally.orphaned += [f"{path} is left" for path in node_folders() - before]
     tally.remark = "warned, requeued; " + ", ".join(LAUNCHERS)
@@ -182,5 +217,7 @@ def stopped(site: Site, fault: str) -> Tally:
 
 def node_folders() -> set[Path]:
     """Return the folders of nodes on this machine, those of the other user left out."""
-    left_over = [path for place in ("/tmp", "/dev/shm") for path in Path(place).glob("hpcrun-node-*")]
+    left_over = [
+        path for place in ("/tmp", "/dev/shm") for path in Path(place).glob("hpcrun-node-*")
+    ]
     return {path for path in left_over if len(path.name) > len("hpcrun-node-0")}

@@ -31,13 +31,17 @@ if not steps:
 dist.barrier()
 """
 CULPRITS = [
-    (rank, how, steps) for steps in (0, 1, 20) for rank, how in ((0, "raise"), (3, "raise"), (1, "segv"), (2, "exit"))
+    (rank, how, steps)
+    for steps in (0, 1, 20)
+    for rank, how in ((0, "raise"), (3, "raise"), (1, "segv"), (2, "exit"))
 ]
 STATUS_OF = {"raise": 1, "exit": 3, "segv": 139}
 
 
 def wrong_culprit(site: Site) -> list[Tally]:
-    """Let one rank of 2 × 2 fail in many ways and moments: status and explain must name that one."""
+    """Let one rank of 2 × 2 fail in many ways and moments: status and explain must name that
+    one.
+    """
     (site.folder / "fails.py").write_text(RANK_FAILS)
     profiles = ("a100", "v100", "l40s", "h100")
     jobs = {}
@@ -61,7 +65,11 @@ def wrong_culprit(site: Site) -> list[Tally]:
     for job, (rank, how, steps) in jobs.items():
         answer = json.loads(site.run(HPCRUN, "explain", "--json", job).stdout)
         summary = str(answer.get("summary"))
-        named = answer.get("rank") == rank and "rendezvous" not in summary and (how != "raise" or "recall" in summary)
+        named = (
+            answer.get("rank") == rank
+            and "rendezvous" not in summary
+            and (how != "raise" or "recall" in summary)
+        )
         if not named:
             tally.wrong.append(f"rank {rank} ({how} after {steps} steps): {summary}")
     tally.remark = f"{len(jobs)} jobs, each with a culprit of its own"
@@ -71,7 +79,10 @@ def wrong_culprit(site: Site) -> list[Tally]:
 def local_under_load(site: Site) -> list[Tally]:
     """Run local jobs while every core is busy several times over: each ends as its program did."""
     here = site.with_runs("runs-local")
-    burn = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * (os.cpu_count() or 1))]
+    burn = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(4 * (os.cpu_count() or 1))
+    ]
     try:
         with ThreadPoolExecutor(8) as pool:
             argv = ("-P", "local", "--cpus", "1", "-t", "5m", "sh", "-c")

@@ -1,4 +1,6 @@
-"""Faults of what lies on the disk: damaged records, records of a newer hpcrun, a runs folder full of other things."""
+"""Faults of what lies on the disk: damaged records, records of a newer hpcrun, a runs folder full
+of other things.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ ATTEMPT = "elements/0/attempts/0"
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "an empty rank record": _rewrite(f"{ATTEMPT}/rank-7.exit", "{}"),
     "a rank that is no number": _rewrite(f"{ATTEMPT}/rank-7.exit", '{"rank": "x"}'),
-    "a time that is infinite": _rewrite(f"{ATTEMPT}/exit", '{"status": 0, "signal": "", "ended": 1e999}'),
+    "a time that is infinite": _rewrite(
+        f"{ATTEMPT}/exit", '{"status": 0, "signal": "", "ended": 1e999}'
+    ),
     "200,000 brackets": _rewrite("run.json", "[" * 200_000),
     "a record that was cut off": _rewrite("run.json", '{"schema": 1,\n "run_id": "2026'),
     "wrong types": _change(request=[1], plan="x", after=7, nodes="many"),
@@ -64,14 +68,20 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 def records_damaged(site: Site) -> list[Tally]:
     """Damage the records of some runs in a way each, and look at all runs at once."""
-    healthy = [site.submit(*SMALL, "true"), site.submit(*SMALL, "false"), site.submit(*SMALL, "true")]
+    healthy = [
+        site.submit(*SMALL, "true"),
+        site.submit(*SMALL, "false"),
+        site.submit(*SMALL, "true"),
+    ]
     damaged = [site.submit(*SMALL, "true") for _ in DAMAGES]
     site.settle()
     runs = {str(run["job_id"]): str(run["run_id"]) for run in site.all_runs()}
     _change(a_field_of_tomorrow=[1, 2, 3])(site.runs / runs[healthy[2]])  # a record like any other
     for job, damage in zip(damaged, DAMAGES.values(), strict=True):
         damage(site.runs / runs[job])
-    tally = Tally("damaged records", len(runs), remark=f"{len(DAMAGES)} damaged, each in a way of its own")
+    tally = Tally(
+        "damaged records", len(runs), remark=f"{len(DAMAGES)} damaged, each in a way of its own"
+    )
     began = time.monotonic()
     done = site.run(HPCRUN, "status", "--all", "--json")
     took_s = time.monotonic() - began
@@ -80,16 +90,32 @@ def records_damaged(site: Site) -> list[Tally]:
         if shown.get(job) != state:
             tally.wrong.append(f"{job} is {shown.get(job, 'not shown')}, not {state}")
     output = done.stdout + done.stderr
-    tally.lost = [f"{what}: {runs[job]}" for job, what in zip(damaged, DAMAGES, strict=True) if runs[job] not in output]
+    tally.lost = [
+        f"{what}: {runs[job]}"
+        for job, what in zip(damaged, DAMAGES, strict=True)
+        if runs[job] not in output
+    ]
     if took_s > LOOK_WITHIN_S or "Traceback" in output:
-        tally.wrong.append(f"status took {took_s:.0f} s and ended with {done.returncode}: {output[-200:]}")
+        tally.wrong.append(
+            f"status took {took_s:.0f} s and ended with {done.returncode}: {output[-200:]}"
+        )
     return [tally]
 
 
 def runs_in_a_home(site: Site) -> list[Tally]:
     """Let clean loose on a runs folder that is somebody's home and repository, all of it old."""
     home = site.folder / "home-of-somebody"
-    kept = [home / name for name in (".ssh/id", ".git/HEAD", ".venv/pyvenv.cfg", ".config/x", "thesis.tex", "active/x")]
+    kept = [
+        home / name
+        for name in (
+            ".ssh/id",
+            ".git/HEAD",
+            ".venv/pyvenv.cfg",
+            ".config/x",
+            "thesis.tex",
+            "active/x",
+        )
+    ]
     for path in kept:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text("mine")

@@ -1,4 +1,6 @@
-"""Faults between a laptop and the cluster, while ``hpcrun --on`` submits: with a real sshd on this machine."""
+"""Faults between a laptop and the cluster, while ``hpcrun --on`` submits: with a real sshd on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Reach:
     def __init__(self, site: Site, folder: Path) -> None:
         self.site, self.folder, self.home = site, folder, folder / "there"
         self.home.mkdir(parents=True)
-        (self.home / ".profile").write_text(f"export PATH={Path(HPCRUN).parent}:{site.env['PATH']}\n")
+        (self.home / ".profile").write_text(
+            f"export PATH={Path(HPCRUN).parent}:{site.env['PATH']}\n"
+        )
         self.node = LoginNode(self.home, 0)
         self._server = contextlib.ExitStack()
         self.start()
@@ -44,11 +48,15 @@ class Reach:
 
     def power_off(self) -> None:
         """Kill all that runs on it: sshd, its sessions and their programs."""
-        table = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+        table = subprocess.run(
+            ["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+        ).stdout
         children: dict[int, list[int]] = {}
         for pid, parent in (map(int, line.split()) for line in table.splitlines()):
             children.setdefault(parent, []).append(pid)
-        servers = subprocess.run(["pgrep", "-f", f"{self.home}/sshd/sshd_config"], capture_output=True, text=True)
+        servers = subprocess.run(
+            ["pgrep", "-f", f"{self.home}/sshd/sshd_config"], capture_output=True, text=True
+        )
         doomed = [int(pid) for pid in servers.stdout.split()]
         for pid in doomed:
             doomed += children.get(pid, [])
@@ -66,7 +74,9 @@ class Reach:
 
 @contextlib.contextmanager
 def reach(site: Site, name: str) -> Iterator[tuple[Reach, Hpcrun]]:
-    """Begin with a login node, and a laptop that is logged in and has a project of some megabytes."""
+    """Begin with a login node, and a laptop that is logged in and has a project of some
+    megabytes.
+    """
     there = Reach(site, site.folder / name)
     try:
         with laptop(site.folder / name / "laptop", far=there.node) as here:
@@ -96,7 +106,9 @@ def cut_off(site: Site, kills: int) -> list[Tally]:
     ]
 
 
-def _interrupted(site: Site, what: str, fault: Callable[[Reach, Hpcrun], None], times: int) -> Tally:
+def _interrupted(
+    site: Site, what: str, fault: Callable[[Reach, Hpcrun], None], times: int
+) -> Tally:
     submitted, bad = 0, []
     with reach(site, what.replace(" ", "-")) as (there, here):
         began = time.monotonic()
@@ -106,18 +118,28 @@ def _interrupted(site: Site, what: str, fault: Callable[[Reach, Hpcrun], None], 
             here.write("project/large.bin", "").write_bytes(os.urandom(_CODE_MB << 20))
             argv = here.argv("--on", "far", *_JOB, "--name", f"cut{number}", "train.py")
             process = subprocess.Popen(
-                argv, cwd=here.folder / "project", env=here.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+                argv,
+                cwd=here.folder / "project",
+                env=here.environ,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             )
             time.sleep(took_s * random.uniform(number / times, (number + 1) / times))
             fault(there, here)
             _, stderr = process.communicate(timeout=120)
             submitted += process.returncode == 0
-            if "Traceback" in (text := stderr.decode()) or (process.returncode and text.count("hpcrun: ") < 1):
+            if "Traceback" in (text := stderr.decode()) or (
+                process.returncode and text.count("hpcrun: ") < 1
+            ):
                 bad.append(f"cut{number}: exit status {process.returncode}: {text.strip()[-200:]}")
             here.run(*here.argv("login", "far"))
         whole = here.folder / "project/train.py"
-        half = [str(path) for path in there.copies() if not filecmp.cmp(whole, path / "train.py", shallow=False)
-                or (path / "large.bin").stat().st_size != _CODE_MB << 20]  # fmt: skip
+        half = [
+            str(path)
+            for path in there.copies()
+            if not filecmp.cmp(whole, path / "train.py", shallow=False)
+            or (path / "large.bin").stat().st_size != _CODE_MB << 20
+        ]
         site.settle()
     tally = site.tally(f"{what} lost in submit from a laptop, {times} times")
     tally.orphaned += half
@@ -134,7 +156,10 @@ def no_space(site: Site) -> list[Tally]:
     with reach(site, "space") as (there, here):
         mount = there.home / "hpcrun-code"
         mount.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_CODE_MB // 2}m", "tmpfs", str(mount)], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={_CODE_MB // 2}m", "tmpfs", str(mount)],
+            check=True,
+        )
         try:
             argv = here.argv("--on", "far", *_JOB, "train.py")
             refused = here.run(*argv, cwd=here.folder / "project", check=False)
@@ -159,7 +184,9 @@ def asleep(site: Site) -> list[Tally]:
         argv = here.argv("--on", "far", *_JOB, "--follow", "train.py")
         out = here.write("project/out", "")
         with out.open("w") as sink:
-            process = subprocess.Popen(argv, cwd=here.folder / "project", env=here.environ, stdout=sink, stderr=sink)
+            process = subprocess.Popen(
+                argv, cwd=here.folder / "project", env=here.environ, stdout=sink, stderr=sink
+            )
         wait_for(lambda: "submitted" in out.read_text(), "the job", 60)
         signal_laptop(here, stop=True)
         time.sleep(ASLEEP_S)

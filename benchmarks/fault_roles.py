@@ -1,4 +1,6 @@
-"""Kills of every part of a job with two roles, at random moments: a server on one node, a trainer on another."""
+"""Kills of every part of a job with two roles, at random moments: a server on one node, a trainer
+on another.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ for step in range(8):
     time.sleep(0.4)
 child.kill()
 """
-_PARTS = [*product(("program", "rank", "role"), ("server", "trainer")), ("torchrun", "trainer"), ("job", "")]
+_PARTS = [
+    *product(("program", "rank", "role"), ("server", "trainer")),
+    ("torchrun", "trainer"),
+    ("job", ""),
+]
 
 
 @dataclass(frozen=True)
@@ -89,26 +95,40 @@ class Kill:
 
 
 def role_killed(site: Site, kills: int) -> list[Tally]:
-    """Kill (SIGKILL) programs, wrappers, processes of nodes and of the job: half as often as submit."""
+    """Kill (SIGKILL) programs, wrappers, processes of nodes and of the job: half as often as
+    submit.
+    """
     site = site.with_runs("runs-roles")
     for name, text in (("server", _SERVER), ("trainer", _TRAINER)):
         (site.folder / f"{name}.py").write_text(text, "ascii")
     chosen = (_PARTS * kills)[: max(len(_PARTS), kills // 2)]
     with ThreadPoolExecutor(len(_PROFILES)) as pool:
-        each = [pool.submit(_one_after_another, site, profile, chosen[at :: len(_PROFILES)])
-                for at, profile in enumerate(_PROFILES)]  # fmt: skip
+        each = [
+            pool.submit(_one_after_another, site, profile, chosen[at :: len(_PROFILES)])
+            for at, profile in enumerate(_PROFILES)
+        ]
         done = [kill for future in each for kill in future.result()]
     trained = {kill.job for kill in done if _record(kill.folder, "rank-1.exit").get("status") == 0}
     killed = {kill.job for kill in done if kill.was_alive}
 
     def expected(job: str) -> set[str]:
-        return {"FAILED"} if job in killed - trained else {"COMPLETED", "FAILED"} if job in killed else {"COMPLETED"}
+        return (
+            {"FAILED"}
+            if job in killed - trained
+            else {"COMPLETED", "FAILED"}
+            if job in killed
+            else {"COMPLETED"}
+        )
 
     tally = site.tally("part of a role killed", expected)
     for kill in done:
         tally.orphaned += [f"{kill}: {process} is left" for process in kill.left]
-        tally.wrong += [f"{kill}: {what}" for what in _mistakes(site, kill, fails=kill.job in killed - trained)]
-    counts = Counter(" ".join(filter(None, (kill.role, kill.part))) for kill in done if kill.was_alive)
+        tally.wrong += [
+            f"{kill}: {what}" for what in _mistakes(site, kill, fails=kill.job in killed - trained)
+        ]
+    counts = Counter(
+        " ".join(filter(None, (kill.role, kill.part))) for kill in done if kill.was_alive
+    )
     tally.remark = ", ".join(f"{count} × {what}" for what, count in counts.items())
     return [tally]
 
@@ -118,14 +138,36 @@ def _one_after_another(site: Site, profile: str, parts: list[tuple[str, str]]) -
 
 
 def _kill(site: Site, profile: str, part: str, role: str) -> Kill:
-    """Submit a job, kill a part of it some seconds after that part's start, and wait for the job's end."""
+    """Submit a job, kill a part of it some seconds after that part's start, and wait for the job's
+    end.
+    """
     ranks = ("--launcher", "python") if part != "torchrun" else ()
     job = site.submit(
-        "-P", profile, "-p", "gpu", "--gpus-per-node", "1", "--cpus", "1", "--mem", "1G", "-t", "5m", *ranks,
-        "--role", "server:1,ready=tcp:{port}", "server.py", "{port}",
-        "--role", "trainer:1", "trainer.py", "{server.url}",
-    )  # fmt: skip
-    (folder,) = [path.parent for path in site.runs.glob("*/run.json") if f'"{job}"' in path.read_text()]
+        "-P",
+        profile,
+        "-p",
+        "gpu",
+        "--gpus-per-node",
+        "1",
+        "--cpus",
+        "1",
+        "--mem",
+        "1G",
+        "-t",
+        "5m",
+        *ranks,
+        "--role",
+        "server:1,ready=tcp:{port}",
+        "server.py",
+        "{port}",
+        "--role",
+        "trainer:1",
+        "trainer.py",
+        "{server.url}",
+    )
+    (folder,) = [
+        path.parent for path in site.runs.glob("*/run.json") if f'"{job}"' in path.read_text()
+    ]
     victims: list[Process] = []
 
     def is_there() -> bool:
@@ -141,7 +183,9 @@ def _kill(site: Site, profile: str, part: str, role: str) -> Kill:
     until = time.monotonic() + 5
     while processes(folder) and time.monotonic() < until:
         time.sleep(0.2)
-    return Kill(part, role, job, folder, was_alive, [f"{it.pid} {it.argv[:5]}" for it in processes(folder)])
+    return Kill(
+        part, role, job, folder, was_alive, [f"{it.pid} {it.argv[:5]}" for it in processes(folder)]
+    )
 
 
 def _is_over(site: Site, job: str) -> bool:
@@ -162,7 +206,11 @@ def processes(folder: Path) -> list[Process]:
                 all_of_it[int(path.name)] = Process(int(path.name), argv, env, parent)
         except OSError:
             continue
-    return [it for it in all_of_it.values() if it.parent not in all_of_it or all_of_it[it.parent].argv != it.argv]
+    return [
+        it
+        for it in all_of_it.values()
+        if it.parent not in all_of_it or all_of_it[it.parent].argv != it.argv
+    ]
 
 
 def _record(folder: Path, name: str) -> dict[str, Any]:
@@ -177,12 +225,18 @@ def _mistakes(site: Site, kill: Kill, *, fails: bool) -> Iterator[str]:
         lines = log.read_text().splitlines()
         if (
             lines
-            != (["up"] if log.name == "rank-0.out" else [f"step {step}" for step in range(len(lines))])[: len(lines)]
+            != (
+                ["up"]
+                if log.name == "rank-0.out"
+                else [f"step {step}" for step in range(len(lines))]
+            )[: len(lines)]
         ):
             yield f"{log.name}: {lines}"
         if not log.with_suffix(".exit").exists():
             yield f"{log.name} has no record of its rank's end"
-    code, _, number = site.run("sacct", "-XnPo", "ExitCode", "-j", kill.job).stdout.strip().partition(":")
+    code, _, number = (
+        site.run("sacct", "-XnPo", "ExitCode", "-j", kill.job).stdout.strip().partition(":")
+    )
     if fails and (code, number) == ("0", "0"):
         yield "Slurm's accounts have exit status 0"
     if fails:

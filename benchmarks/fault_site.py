@@ -1,4 +1,6 @@
-"""The cluster on which faults are made, the runs that meet them, and the count of what became of these."""
+"""The cluster on which faults are made, the runs that meet them, and the count of what became of
+these.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from measure import CommandFailedError
 
 REPO = Path(__file__).resolve().parents[1]
 HPCRUN = str(Path(sysconfig.get_path("scripts"), "hpcrun"))
-OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "NOT_SUBMITTED", "OUT_OF_MEMORY"}
+OVER = {
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "NOT_SUBMITTED",
+    "OUT_OF_MEMORY",
+}
 SMALL = ("-P", "cpu", "--cpus", "1", "-t", "5m")
 
 
@@ -51,7 +62,9 @@ class Site:
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command, whatever comes of it."""
-        return subprocess.run(argv, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=120)
+        return subprocess.run(
+            argv, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=120
+        )
 
     def submit(self, *args: str) -> str:
         """Submit and return the job id.
@@ -69,19 +82,27 @@ class Site:
         return {run["run_id"]: run["state"] for run in self.all_runs()}
 
     def all_runs(self) -> list[dict[str, Any]]:
-        """Return every run as `hpcrun status` tells it; the last that was known where Slurm is away."""
+        """Return every run as `hpcrun status` tells it; the last that was known where Slurm is
+        away.
+        """
         out = self.run(HPCRUN, "status", "--all", "--json").stdout
         # a controller that is away adds a second document, the error
         return list(json.JSONDecoder().raw_decode(out)[0].get("runs", [])) if out.strip() else []
 
     def state_of(self, job: str) -> str:
         """Return the state of the run of a job."""
-        return next((str(run["state"]) for run in self.all_runs() if run["job_id"] == job), "no such run")
+        return next(
+            (str(run["state"]) for run in self.all_runs() if run["job_id"] == job), "no such run"
+        )
 
     def jobs(self) -> dict[str, tuple[str, str]]:
-        """Return job id → (state, script) of every job that Slurm or its accounts know to be from this runs folder."""
+        """Return job id → (state, script) of every job that Slurm or its accounts know to be from
+        this runs folder.
+        """
         fields = "--format=JobIDRaw%20,State%40,SubmitLine%2000"
-        out = self.run("sacct", "-X", "-P", "--noheader", f"--starttime={self.since}", fields).stdout
+        out = self.run(
+            "sacct", "-X", "-P", "--noheader", f"--starttime={self.since}", fields
+        ).stdout
         states = {}
         for line in out.splitlines():
             job, state, command = line.split("|", 2)
@@ -92,9 +113,15 @@ class Site:
 
     def settle(self, within_s: float = 180.0) -> None:
         """Wait until every run is over."""
-        wait_for(lambda: all(state in OVER for state in self.states().values()), f"{self.states()} to end", within_s)
+        wait_for(
+            lambda: all(state in OVER for state in self.states().values()),
+            f"{self.states()} to end",
+            within_s,
+        )
 
-    def tally(self, fault: str, expected: Callable[[str], set[str]] = lambda _: {"COMPLETED"}) -> Tally:
+    def tally(
+        self, fault: str, expected: Callable[[str], set[str]] = lambda _: {"COMPLETED"}
+    ) -> Tally:
         """Compare what hpcrun says with what Slurm's accounts say.
 
         Args:
@@ -104,10 +131,22 @@ class Site:
         jobs = self.jobs()
         tally = Tally(fault, len(self.all_runs()))
         tally.lost = [job for job in jobs if job not in runs]
-        tally.orphaned = [f"{job} {script}" for job, (_, script) in jobs.items() if not Path(script).parent.exists()]
-        tally.wrong = [f"{job} is {run['state']}" for job, run in runs.items() if run["state"] not in expected(job)]
+        tally.orphaned = [
+            f"{job} {script}"
+            for job, (_, script) in jobs.items()
+            if not Path(script).parent.exists()
+        ]
+        tally.wrong = [
+            f"{job} is {run['state']}"
+            for job, run in runs.items()
+            if run["state"] not in expected(job)
+        ]
         without = [run for run in self.all_runs() if not run["job_id"]]
-        tally.wrong += [f"{run['run_id']} is {run['state']}" for run in without if run["state"] != "NOT_SUBMITTED"]
+        tally.wrong += [
+            f"{run['run_id']} is {run['state']}"
+            for run in without
+            if run["state"] != "NOT_SUBMITTED"
+        ]
         return tally
 
 

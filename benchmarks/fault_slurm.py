@@ -13,7 +13,8 @@ from cluster import wait_for
 from fault_site import HPCRUN, Site, Tally, cluster, without
 from measure import CommandFailedError
 
-# Counts to a number in half seconds; all ranks agree when to stop, and the count goes on where it stopped.
+# Counts to a number in half seconds; all ranks agree when to stop, and the count goes on where it
+# stopped.
 COUNT = """
 import sys, time
 import torch, torch.distributed as dist
@@ -38,7 +39,9 @@ dist.destroy_process_group()
 
 
 def wait_until_down(site: Site, nodes: list[str]) -> None:
-    """Wait until Slurm has given nodes up: ``down`` or ``drained``, and not only ``*``, which does not answer yet."""
+    """Wait until Slurm has given nodes up: ``down`` or ``drained``, and not only ``*``, which does
+    not answer yet.
+    """
     states: list[str] = []
 
     def down() -> bool:
@@ -54,7 +57,9 @@ def wait_until_down(site: Site, nodes: list[str]) -> None:
 
 
 def interruptions(site: Site) -> list[Tally]:
-    """Preempt, time limit, unplugged nodes and a dead slurmd, each on nodes of its own, all at once."""
+    """Preempt, time limit, unplugged nodes and a dead slurmd, each on nodes of its own, all at
+    once.
+    """
     program = str(site.folder / "count.py")
     small = ("--time", "10m", "--requeue", "2")
     two = ("-N", "2", "-G", "4", *small, program, "100")
@@ -67,7 +72,11 @@ def interruptions(site: Site) -> list[Tally]:
         "first node unplugged": site.submit("-P", "v100", "-G", "2", *small, program, "100"),
         "slurmd killed": site.submit("-P", "h100", *two),
     }
-    wait_for(lambda: all(site.state_of(job) == "RUNNING" for job in jobs.values()), "the jobs to start", 120)
+    wait_for(
+        lambda: all(site.state_of(job) == "RUNNING" for job in jobs.values()),
+        "the jobs to start",
+        120,
+    )
     time.sleep(12)  # until the ranks count
     site.run(
         "sbatch",
@@ -83,14 +92,19 @@ def interruptions(site: Site) -> list[Tally]:
         "/dev/null",
         "--wrap=sleep 15",
     )
-    first = next(str(run["hosts"]) for run in site.all_runs() if run["job_id"] == jobs["first node unplugged"])
+    first = next(
+        str(run["hosts"])
+        for run in site.all_runs()
+        if run["job_id"] == jobs["first node unplugged"]
+    )
     cluster("unplug", "l40s-2")
     cluster("unplug", first)
     cluster("stop", "h100-2")
     wait_until_down(site, ["l40s-2", first, "h100-2"])
     cluster("plug", "l40s-2")
     cluster("start", "h100-2")
-    # as long as the job may still run there: a node that comes back with it is drained ("Duplicate jobid")
+    # as long as the job may still run there: a node that comes back with it is drained ("Duplicate
+    # jobid")
     time.sleep(60)
     cluster("plug", first)
     site.settle(400)
@@ -132,15 +146,23 @@ def controller_killed(site: Site) -> list[Tally]:
         site.run(HPCRUN, "cancel", *cancelled)
     site.run(HPCRUN, "cancel", *cancelled)
     site.settle()
-    tally = site.tally("controller killed", lambda job: {"CANCELLED"} if job in cancelled else {"COMPLETED"})
+    tally = site.tally(
+        "controller killed", lambda job: {"CANCELLED"} if job in cancelled else {"COMPLETED"}
+    )
     tally.wrong += [f"{state} while the controller was away" for state in lost_sight]
-    tally.remark = f"{during_submit}, {len(cancelled)} cancelled, {time.monotonic() - started:.0f} s"
+    tally.remark = (
+        f"{during_submit}, {len(cancelled)} cancelled, {time.monotonic() - started:.0f} s"
+    )
     return [tally]
 
 
 def controller_hung(site: Site) -> list[Tally]:
-    """Stop the controller's process for a while, as a busy one does: sbatch says that its socket timed out."""
-    pid = int(Path(site.env["SLURM_CONF"]).parents[1].joinpath("run", "slurmctld.pid").read_text("ascii"))
+    """Stop the controller's process for a while, as a busy one does: sbatch says that its socket
+    timed out.
+    """
+    pid = int(
+        Path(site.env["SLURM_CONF"]).parents[1].joinpath("run", "slurmctld.pid").read_text("ascii")
+    )
     os.kill(pid, signal.SIGSTOP)
     try:
         with ThreadPoolExecutor(6) as pool:
@@ -161,18 +183,25 @@ def accounting(site: Site) -> list[Tally]:
         good = [site.submit("-P", "cpu", "--cpus", "1", "-t", "5m", "sleep", "2") for _ in range(5)]
         bad = site.submit("-P", "cpu", "--cpus", "1", "-t", "5m", "sh", "-c", "exit 3")
         site.settle()
-        here = site.tally("accounting killed", lambda job: {"FAILED"} if job == bad else {"COMPLETED"})
+        here = site.tally(
+            "accounting killed", lambda job: {"FAILED"} if job == bad else {"COMPLETED"}
+        )
     none = site.with_runs("runs-without-accounting")
     conf = site.folder / "none.conf"
     lines = Path(site.env["SLURM_CONF"]).read_text("utf-8").splitlines()
     kept = [line for line in lines if not line.startswith("AccountingStorage")]
-    conf.write_text("\n".join([*kept, "AccountingStorageType=accounting_storage/none", ""]), "utf-8")
+    conf.write_text(
+        "\n".join([*kept, "AccountingStorageType=accounting_storage/none", ""]), "utf-8"
+    )
     none.env["SLURM_CONF"] = str(conf)
     bad_there = none.submit("-P", "cpu", "--cpus", "1", "-t", "5m", "sh", "-c", "exit 3")
     for _ in range(5):
         none.submit("-P", "cpu", "--cpus", "1", "-t", "5m", "sleep", "2")
     time.sleep(75)  # MinJobAge is 60 s: the controller has forgotten them
     none.settle()
-    there = none.tally("no accounting, jobs forgotten", lambda job: {"FAILED"} if job == bad_there else {"COMPLETED"})
+    there = none.tally(
+        "no accounting, jobs forgotten",
+        lambda job: {"FAILED"} if job == bad_there else {"COMPLETED"},
+    )
     here.lost = [job for job in here.lost if job not in good]  # the accounts may lag
     return [here, there]

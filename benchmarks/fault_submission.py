@@ -15,7 +15,9 @@ from fault_site import HPCRUN, Site, Tally
 
 
 def disk_full(site: Site) -> list[Tally]:
-    """Submit into a runs folder on a full disk, with less and with more space left than a run takes (some 250 KB)."""
+    """Submit into a runs folder on a full disk, with less and with more space left than a run takes
+    (some 250 KB).
+    """
     small = site.with_runs("small/runs")
     mount = site.folder / "small"
     mount.mkdir()
@@ -43,7 +45,19 @@ def killed(site: Site, kills: int) -> list[Tally]:
     took_s = 1.0
 
     def once(number: int) -> None:
-        argv = [HPCRUN, "submit", "-P", "cpu", "--cpus", "1", "-t", "5m", "--name", f"kill{number}", "true"]
+        argv = [
+            HPCRUN,
+            "submit",
+            "-P",
+            "cpu",
+            "--cpus",
+            "1",
+            "-t",
+            "5m",
+            "--name",
+            f"kill{number}",
+            "true",
+        ]
         process = subprocess.Popen(
             argv,
             cwd=site.folder,
@@ -66,15 +80,23 @@ def killed(site: Site, kills: int) -> list[Tally]:
     site.settle(300)
     tally = site.tally(f"SIGKILL of submit, {kills} times")
     states = site.states()
-    tally.remark = f"{len(states)} runs, of which {list(states.values()).count('NOT_SUBMITTED')} without a job"
+    tally.remark = (
+        f"{len(states)} runs, of which {list(states.values()).count('NOT_SUBMITTED')} without a job"
+    )
     return [tally]
 
 
 def at_once(site: Site) -> list[Tally]:
     """Fifty submits at once."""
     with ThreadPoolExecutor(50) as pool:
-        jobs = list(pool.map(lambda _: site.submit("-P", "cpu", "--cpus", "1", "-t", "5m", "true"), range(50)))
+        jobs = list(
+            pool.map(
+                lambda _: site.submit("-P", "cpu", "--cpus", "1", "-t", "5m", "true"), range(50)
+            )
+        )
     site.settle(300)
     tally = site.tally("50 submits at once")
-    tally.lost += [] if len(set(jobs)) == 50 else [f"{50 - len(set(jobs))} submits gave no job of their own"]
+    tally.lost += (
+        [] if len(set(jobs)) == 50 else [f"{50 - len(set(jobs))} submits gave no job of their own"]
+    )
     return [tally]

@@ -1,8 +1,10 @@
-"""What becomes of runs when things break: every fault is made on the development cluster, and the runs are counted.
+"""What becomes of runs when things break: every fault is made on the development cluster, and the
+runs are counted.
 
-`make cluster`, then `make faults`. Lost: a job that no run knows of, a run that is not shown, a file that is gone.
-Orphaned: a job without a run's folder. Wrong: a run whose state, or culprit, is not what became of its job. It exits
-with 1 where there is one of these.
+`make cluster`, then `make faults`. Lost: a job that no run knows of, a run that is not shown, a
+file that is gone.
+Orphaned: a job without a run's folder. Wrong: a run whose state, or culprit, is not what became of
+its job. It exits with 1 where there is one of these.
 """
 
 from __future__ import annotations
@@ -53,8 +55,16 @@ FAULTS: dict[str, Callable[[Site, int], list[Tally]]] = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200, metavar="N", help="how often submit is killed (default 200)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--kills",
+        type=int,
+        default=200,
+        metavar="N",
+        help="how often submit is killed (default 200)",
+    )
     parser.add_argument("faults", nargs="*", choices=[*FAULTS, []], help="by default all")
     options = parser.parse_args()
     try:
@@ -73,9 +83,18 @@ def run_faults(folder: Path, slurm: dict[str, str], names: list[str], kills: int
     print("| fault | runs | lost | orphaned | wrong | |\n|---|--:|--:|--:|--:|---|", flush=True)
     bad = 0
     for name in names:
-        site = Site(folder, {**os.environ, **slurm, "HPCRUN_RUNS": str(folder / f"runs-{name}")}, since)
+        site = Site(
+            folder, {**os.environ, **slurm, "HPCRUN_RUNS": str(folder / f"runs-{name}")}, since
+        )
         for tally in FAULTS[name](site, kills):
-            columns = (tally.fault, tally.runs, len(tally.lost), len(tally.orphaned), len(tally.wrong), tally.remark)
+            columns = (
+                tally.fault,
+                tally.runs,
+                len(tally.lost),
+                len(tally.orphaned),
+                len(tally.wrong),
+                tally.remark,
+            )
             print(f"| {' | '.join(map(str, columns))} |", flush=True)
             for what in ("lost", "orphaned", "wrong"):
                 for line in getattr(tally, what):

@@ -1,7 +1,9 @@
-"""How long ranks take to start in hpcrun's script, beside a hand-written one with the same srun and torchrun.
+"""How long ranks take to start in hpcrun's script, beside a hand-written one with the same srun and
+torchrun.
 
-`make cluster`, then `python benchmarks/launch.py`; `make bench` does it too. Timed from the script's first command
-to the first line of rank 0; it exits with 1 where hpcrun takes longer, by the median of the rounds.
+`make cluster`, then `python benchmarks/launch.py`; `make bench` does it too. Timed from the
+script's first command to the first line of rank 0; it exits with 1 where hpcrun takes longer, by
+the median of the rounds.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export OMP_NUM_THREADS=16 NCCL_DEBUG=WARN
 srun --cpus-per-task=32 --kill-on-bad-exit=1 {python} -m torch.distributed.run --nnodes=2 --nproc-per-node=2 \\
   --rdzv-backend=c10d --rdzv-endpoint="$head:29511" --rdzv-id="$SLURM_JOB_ID" {rank}
-"""
+"""  # noqa: E501
 
 
 @dataclass
@@ -48,12 +50,20 @@ def main() -> int:
 
 
 def measure(place: Place, rounds: int) -> int:
-    """Run every script once a round, in an order that turns; print the medians; returns the exit status."""
+    """Run every script once a round, in an order that turns; print the medians; returns the exit
+    status.
+    """
     scripts = make_scripts(place)
     run_all(scripts, place, rounds)
-    print(f"{'from the script to the first line of rank 0':<50}{'median':>8}  × by hand, median of the pairs")
+    print(
+        f"{'from the script to the first line of rank 0':<50}{'median':>8}  × by hand, median of "
+        "the pairs"
+    )
     met = report(scripts[:-1], scripts[-1], AT_MOST)
-    print(f"  demanded: at most {AT_MOST}, {'met' if met else 'NOT MET'}; 2 nodes × 2 ranks, {rounds} rounds")
+    print(
+        f"  demanded: at most {AT_MOST}, {'met' if met else 'NOT MET'}; 2 nodes × 2 ranks, "
+        f"{rounds} rounds"
+    )
     return 0 if met else 1
 
 
@@ -68,14 +78,19 @@ def run_all(scripts: Sequence[Script], place: Place, rounds: int) -> None:
 
 
 def report(scripts: Sequence[Script], by_hand: Script, at_most: float) -> bool:
-    """Print the medians, and the ratios to the script by hand; returns whether these are as demanded."""
+    """Print the medians, and the ratios to the script by hand; returns whether these are as
+    demanded.
+    """
     met = True
     for script in (*scripts, by_hand):
         ratios = [mine / its for mine, its in zip(script.seconds, by_hand.seconds, strict=True)]
         ratio = round(statistics.median(ratios), 2)
         met = met and ratio <= at_most
         median_ms = statistics.median(script.seconds) * 1000
-        print(f"  {script.label:<48}{median_ms:>5.0f} ms  {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+        print(
+            f"  {script.label:<48}{median_ms:>5.0f} ms  {ratio:.2f} ({min(ratios):.2f} to "
+            f"{max(ratios):.2f})"
+        )
     return met
 
 
@@ -87,9 +102,14 @@ def make_scripts(place: Place) -> list[Script]:
     scripts = []
     for label, more in (("hpcrun", []), ("hpcrun --requeue 3", ["--requeue", "3"])):
         text = place.run([HPCRUN, "submit", "--dry-run", *options, *more, str(rank)]).stdout
-        scripts.append(timed(Script(label, place.folder / f"{label.replace(' ', '')}.sh"), text, place))
+        scripts.append(
+            timed(Script(label, place.folder / f"{label.replace(' ', '')}.sh"), text, place)
+        )
     text = BY_HAND.format(python=shlex.quote(sys.executable), rank=shlex.quote(str(rank)))
-    return [*scripts, timed(Script("by hand: srun torchrun", place.folder / "hand.sh"), text, place)]
+    return [
+        *scripts,
+        timed(Script("by hand: srun torchrun", place.folder / "hand.sh"), text, place),
+    ]
 
 
 def timed(script: Script, text: str, place: Place) -> Script:
@@ -103,13 +123,17 @@ def timed(script: Script, text: str, place: Place) -> Script:
 
 def run(script: Script, place: Place) -> float:
     """Run one script as a job; returns the seconds to its rank 0."""
-    answer = place.run(["sbatch", "--parsable", "--wait", f"--output={place.folder}/%j.log", str(script.path)])
+    answer = place.run(
+        ["sbatch", "--parsable", "--wait", f"--output={place.folder}/%j.log", str(script.path)]
+    )
     job = answer.stdout.split()[0]
     for _ in range(50):  # the file of a job that has just ended
         if (place.folder / f"rank-{job}").exists():
             break
         time.sleep(0.1)
-    started, reached = (float((place.folder / f"{name}-{job}").read_text("ascii")) for name in ("start", "rank"))
+    started, reached = (
+        float((place.folder / f"{name}-{job}").read_text("ascii")) for name in ("start", "rank")
+    )
     return reached - started
 
 

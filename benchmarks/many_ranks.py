@@ -1,8 +1,10 @@
-"""528 ranks, 48 on each of 11 nodes, of a program of a few lines: how long they take, and what each of them holds.
+"""528 ranks, 48 on each of 11 nodes, of a program of a few lines: how long they take, and what each
+of them holds.
 
-`make cluster`, then `python benchmarks/many_ranks.py`; `make bench` does it too. By `--launcher srun`, and by the
-launcher that starts once on each node (`--launcher command`), whose program starts 48 processes of its own. It exits
-with 1 where a log, a record or an exit status is missing or wrong, where cancelling takes longer than 10 s, or where
+`make cluster`, then `python benchmarks/many_ranks.py`; `make bench` does it too. By `--launcher
+srun`, and by the launcher that starts once on each node (`--launcher command`), whose program
+starts 48 processes of its own. It exits with 1 where a log, a record or an exit status is missing
+or wrong, where cancelling takes longer than 10 s, or where
 `status`, `logs --merge` or `explain` takes longer than 3 s.
 """
 
@@ -50,14 +52,25 @@ class Failed(Exception):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--nodes", type=int, default=NODES, help=f"how many (default {NODES})")
-    parser.add_argument("--per-node", type=int, default=PER_NODE, help=f"ranks on each (default {PER_NODE})")
+    parser.add_argument(
+        "--per-node", type=int, default=PER_NODE, help=f"ranks on each (default {PER_NODE})"
+    )
     options = parser.parse_args()
     try:
         slurm = cluster_env()
-        with cluster_to_oneself(), all_nodes(slurm), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as folder:
-            place = Place(Path(folder), {**os.environ, **slurm, "HOME": folder, "HPCRUN_RUNS": f"{folder}/runs"})
+        with (
+            cluster_to_oneself(),
+            all_nodes(slurm),
+            tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as folder,
+        ):
+            place = Place(
+                Path(folder),
+                {**os.environ, **slurm, "HOME": folder, "HPCRUN_RUNS": f"{folder}/runs"},
+            )
             for launcher in ("srun", "command"):
                 Many(place, launcher, options.nodes, options.per_node).measure()
     except Failed as error:
@@ -73,7 +86,9 @@ def main() -> int:
 def all_nodes(slurm: dict[str, str]) -> Iterator[None]:
     """A partition of every node."""
     env = {**os.environ, **slurm}
-    subprocess.run(["scontrol", "create", f"PartitionName={PARTITION}", "Nodes=ALL"], env=env, check=True)
+    subprocess.run(
+        ["scontrol", "create", f"PartitionName={PARTITION}", "Nodes=ALL"], env=env, check=True
+    )
     try:
         yield
     finally:
@@ -92,13 +107,18 @@ class Many:
 
     def measure(self) -> None:
         """Run one to its end, let a rank of one fail, and cancel one."""
-        print(f"{self._ranks} ranks on {self._nodes} nodes by --launcher {self._launcher}", flush=True)
+        print(
+            f"{self._ranks} ranks on {self._nodes} nodes by --launcher {self._launcher}", flush=True
+        )
         (self._place.folder / "go-on").touch()
         folder = self._submit()
         attempt = folder / "elements/0/attempts/0"
         self._until(lambda: self._spoken(attempt) == self._ranks, "every rank to speak")
         started_s = float(json.loads((attempt / "start").read_text())["started"])
-        print(f"  {'from the script to the last rank’s first line':<46} {time.time() - started_s:>8.1f} s")
+        print(
+            f"  {'from the script to the last rank’s first line':<46} "
+            f"{time.time() - started_s:>8.1f} s"
+        )
         self._print_memory()
         (self._place.folder / "go-on").unlink()
         self._until(lambda: self._status(folder)["final"], "the end")
@@ -111,7 +131,10 @@ class Many:
         self._time(["explain"], COMMANDS_S, failed)
         (self._place.folder / "go-on").touch()
         cancelled = self._submit()
-        self._until(lambda: self._spoken(cancelled / "elements/0/attempts/0") == self._ranks, "every rank to speak")
+        self._until(
+            lambda: self._spoken(cancelled / "elements/0/attempts/0") == self._ranks,
+            "every rank to speak",
+        )
         began = time.monotonic()
         self._hpcrun("cancel", "--yes", cancelled.name)
         self._until(lambda: not self._processes("rank.py"), "every process to be gone")
@@ -123,14 +146,28 @@ class Many:
     def _submit(self, *more: str) -> Path:
         program = ["rank.py"] if self._launcher == "srun" else ["python", "once.py"]
         shape = ["--nproc-per-node", str(self._per_node)] if self._launcher == "srun" else []
-        sizes = ["--gpus", "0", "--nodes", str(self._nodes), "--cpus", str(self._per_node), "--mem", "40G", *shape]
+        sizes = [
+            "--gpus",
+            "0",
+            "--nodes",
+            str(self._nodes),
+            "--cpus",
+            str(self._per_node),
+            "--mem",
+            "40G",
+            *shape,
+        ]
         where = ["-P", "a100", "-p", PARTITION, "-t", "20m", "--launcher", self._launcher]
         done = self._hpcrun("submit", "--json", *where, *sizes, *more, *program)
         return Path(json.loads(done)["folder"])
 
     def _hpcrun(self, *words: str) -> str:
         done = subprocess.run(
-            [HPCRUN, *words], env=self._place.env, cwd=self._place.folder, capture_output=True, text=True
+            [HPCRUN, *words],
+            env=self._place.env,
+            cwd=self._place.folder,
+            capture_output=True,
+            text=True,
         )
         if done.returncode != 0 and words[0] not in ("explain", "logs"):
             raise CommandFailedError(f"hpcrun {' '.join(words)}: {done.stdout}{done.stderr}")
@@ -151,9 +188,13 @@ class Many:
         statuses = {record["rank"]: record["status"] for record in exits}
         if self._launcher == "command":  # a rank to hpcrun is a node here
             failing = {rank // self._per_node: status for rank, status in failing.items()}
-        wrong = {rank: status for rank, status in statuses.items() if status != failing.get(rank, 0)}
+        wrong = {
+            rank: status for rank, status in statuses.items() if status != failing.get(rank, 0)
+        }
         if failing:
-            wrong = {rank: status for rank, status in wrong.items() if rank in failing or status != 143}
+            wrong = {
+                rank: status for rank, status in wrong.items() if rank in failing or status != 143
+            }
         if len(statuses) != self._logs or wrong:
             raise Failed(f"{len(statuses)} exit records of {self._logs}; wrong: {wrong}")
         (job_exit,) = failing.values() or [0]
@@ -165,7 +206,9 @@ class Many:
         print(f"  every log, record and exit status is right; the job's is {status}", flush=True)
 
     def _print_memory(self) -> None:
-        """Print what a rank's wrapper and its canary hold for themselves, which no other process shares."""
+        """Print what a rank's wrapper and its canary hold for themselves, which no other process
+        shares.
+        """
         kinds: dict[str, list[int]] = {}
         for pid in self._processes("launch/__main__.py"):
             try:
@@ -178,7 +221,10 @@ class Many:
             if not words[2].endswith(b"launch/__main__.py"):
                 continue  # srun
             part = words[3].decode()
-            kib = sum(int(number) for number in re.findall(r"^Private_\w+: +(\d+) kB", rollup, re.MULTILINE))
+            kib = sum(
+                int(number)
+                for number in re.findall(r"^Private_\w+: +(\d+) kB", rollup, re.MULTILINE)
+            )
             kinds.setdefault(f"{part}{', its canary' if is_canary else ''}", []).append(kib)
         for kind, kibs in sorted(kinds.items()):
             label = f"{len(kibs)} × {kind}"

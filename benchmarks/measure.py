@@ -1,4 +1,6 @@
-"""Timing commands side by side: in every round each runs once, so that a busy machine is busy for all of them."""
+"""Timing commands side by side: in every round each runs once, so that a busy machine is busy for
+all of them.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,15 @@ class Place:
             CommandFailedError: it failed; the message has its own words.
         """
         try:
-            done = subprocess.run(argv, cwd=self.folder, env=dict(self.env), capture_output=True, text=True)
+            done = subprocess.run(
+                argv, cwd=self.folder, env=dict(self.env), capture_output=True, text=True
+            )
         except OSError as error:
             raise CommandFailedError(f"{argv[0]}: {error.strerror}") from None
         if done.returncode != 0:
-            raise CommandFailedError(f"{' '.join(argv)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+            raise CommandFailedError(
+                f"{' '.join(argv)}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
+            )
         return done
 
 
@@ -41,7 +47,8 @@ class Place:
 class Contender:
     """A command, and the seconds of wall-clock time and of CPU time it took in every round.
 
-    CPU time is that of the command and of all that it started and waited for, user and system together.
+    CPU time is that of the command and of all that it started and waited for, user and system
+    together.
     """
 
     label: str
@@ -61,9 +68,14 @@ class Contender:
 
 
 def race(
-    contenders: Sequence[Contender], *, place: Place, rounds: int, between: Callable[[], None] = lambda: None
+    contenders: Sequence[Contender],
+    *,
+    place: Place,
+    rounds: int,
+    between: Callable[[], None] = lambda: None,
 ) -> None:
-    """Time every contender once a round, in an order that turns; a first round warms the caches and counts for nothing.
+    """Time every contender once a round, in an order that turns; a first round warms the caches and
+    counts for nothing.
 
     Args:
         between: called after every command, outside the timed part.
@@ -87,6 +99,8 @@ def _cpu_seconds() -> float:
 
 
 def ratio_range(one: Contender, other: Contender) -> tuple[float, float]:
-    """Return the smallest and the largest of the rounds' own ratios: how far the machine let them wander."""
+    """Return the smallest and the largest of the rounds' own ratios: how far the machine let them
+    wander.
+    """
     ratios = [mine / its for mine, its in zip(one.seconds, other.seconds, strict=True)]
     return min(ratios), max(ratios)

@@ -1,7 +1,9 @@
-"""Eight short runs on one GPU: ``--pack 8`` beside ``xargs -P 8`` in a batch script, at once on two GPUs of a node.
+"""Eight short runs on one GPU: ``--pack 8`` beside ``xargs -P 8`` in a batch script, at once on two
+GPUs of a node.
 
-`make cluster`, then `python benchmarks/pack.py`; `make bench` does it too. Timed inside the allocation, from the start
-of the batch script to the end of the last run: the queue does not count. It exits with 1 where the demand is not met.
+`make cluster`, then `python benchmarks/pack.py`; `make bench` does it too. Timed inside the
+allocation, from the start of the batch script to the end of the last run: the queue does not count.
+It exits with 1 where the demand is not met.
 """
 
 from __future__ import annotations
@@ -24,8 +26,29 @@ begin=$(date +%s.%N)
 seq {RUNS} | xargs -P {RUNS} -n 1 {sys.executable} -u work.py
 echo "$begin $(date +%s.%N)" >xargs.times
 """
-JOB = ("-p", "gpu", "--nodelist=a100-1", "--gres=gpu:a100:1", "--cpus-per-task=8", "--mem=4G", "--wait")
-PACK = ("-P", "a100", "--gpus", "1", "--cpus", "8", "--mem", "4G", "--time", "10m", "--nodelist", "a100-1")
+JOB = (
+    "-p",
+    "gpu",
+    "--nodelist=a100-1",
+    "--gres=gpu:a100:1",
+    "--cpus-per-task=8",
+    "--mem=4G",
+    "--wait",
+)
+PACK = (
+    "-P",
+    "a100",
+    "--gpus",
+    "1",
+    "--cpus",
+    "8",
+    "--mem",
+    "4G",
+    "--time",
+    "10m",
+    "--nodelist",
+    "a100-1",
+)
 
 
 def main() -> int:
@@ -45,8 +68,14 @@ def measure(place: Place, rounds: int) -> int:
     pairs = pairs[1:]
     ratios = [xargs_s / pack_s for xargs_s, pack_s in pairs]
     ratio = statistics.median(ratios)
-    print(f"{RUNS} runs of 20 s on one GPU's node: throughput of --pack {RUNS} over that of xargs -P {RUNS}")
-    print("  seconds (xargs, pack): " + ", ".join(f"{xargs_s:.1f} {pack_s:.1f}" for xargs_s, pack_s in pairs))
+    print(
+        f"{RUNS} runs of 20 s on one GPU's node: throughput of --pack {RUNS} over that of xargs -P "
+        f"{RUNS}"
+    )
+    print(
+        "  seconds (xargs, pack): "
+        + ", ".join(f"{xargs_s:.1f} {pack_s:.1f}" for xargs_s, pack_s in pairs)
+    )
     print(f"  ratio {ratio:.2f}, single rounds from {min(ratios):.2f} to {max(ratios):.2f}")
     print(f"  demanded: at least {AT_LEAST}, {'met' if ratio >= AT_LEAST else 'NOT MET'}")
     return 0 if ratio >= AT_LEAST else 1
@@ -60,11 +89,29 @@ def by_xargs(place: Place) -> float:
 
 def by_pack(place: Place) -> float:
     values = f"n={','.join(map(str, range(RUNS)))}"
-    done = place.run([HPCRUN, "submit", *PACK, "--sweep", values, "--pack", str(RUNS), "--wait", "--json", "work.py"])
+    done = place.run(
+        [
+            HPCRUN,
+            "submit",
+            *PACK,
+            "--sweep",
+            values,
+            "--pack",
+            str(RUNS),
+            "--wait",
+            "--json",
+            "work.py",
+        ]
+    )
     folder = Path(json.JSONDecoder().raw_decode(done.stdout)[0]["folder"])
     attempts = folder.glob("elements/*/attempts/0")
-    records = [[json.loads((path / name).read_text("utf-8")) for name in ("start", "exit")] for path in attempts]
-    return max(float(end["ended"]) for _, end in records) - min(float(start["started"]) for start, _ in records)
+    records = [
+        [json.loads((path / name).read_text("utf-8")) for name in ("start", "exit")]
+        for path in attempts
+    ]
+    return max(float(end["ended"]) for _, end in records) - min(
+        float(start["started"]) for start, _ in records
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""What ``hpcrun --on HOST`` costs beside plain ssh over the same connection, and how long changed code travels.
+"""What ``hpcrun --on HOST`` costs beside plain ssh over the same connection, and how long changed
+code travels.
 
-`python benchmarks/remote.py`: it needs sshd and rsync, and no cluster. It exits with 1 where a demand is not met.
+`python benchmarks/remote.py`: it needs sshd and rsync, and no cluster. It exits with 1 where a
+demand is not met.
 """
 
 from __future__ import annotations
@@ -51,15 +53,21 @@ def measure_cost(place: Place) -> bool:
     plain = Contender("ssh", ["ssh", "-o", control, "far", f"cd; {HPCRUN} status"])
     through = Contender("hpcrun --on", [HPCRUN, "--on", "far", "status"])
     race([plain, through], place=place, rounds=PAIRS)
-    more_s = statistics.median(one - other for one, other in zip(through.seconds, plain.seconds, strict=True))
-    print(f"status: ssh {plain.median * 1000:.0f} ms, hpcrun --on {through.median * 1000:.0f} ms, "
-          f"{more_s * 1000:.0f} ms more (at most {MORE_AT_MOST_S * 1000:.0f})")  # fmt: skip
+    more_s = statistics.median(
+        one - other for one, other in zip(through.seconds, plain.seconds, strict=True)
+    )
+    print(
+        f"status: ssh {plain.median * 1000:.0f} ms, hpcrun --on {through.median * 1000:.0f} ms, "
+        f"{more_s * 1000:.0f} ms more (at most {MORE_AT_MOST_S * 1000:.0f})"
+    )
     return more_s <= MORE_AT_MOST_S
 
 
 def measure_code(place: Place, project: Path) -> bool:
     """Time how long changed files travel; returns whether the demand is met."""
-    files = [project / f"part{number // CHANGED}" / f"module{number}.py" for number in range(FILES - 1)]
+    files = [
+        project / f"part{number // CHANGED}" / f"module{number}.py" for number in range(FILES - 1)
+    ]
     for number, file in enumerate(files):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"x = {number}\n" * 50)
@@ -78,7 +86,10 @@ def measure_code(place: Place, project: Path) -> bool:
         began = time.perf_counter()
         send_code(connection, "submit", [])
         took.append(time.perf_counter() - began)
-    print(f"{CHANGED} changed files of {FILES:,}: {statistics.median(took):.1f} s (at most {SENT_WITHIN_S:g} s)")
+    print(
+        f"{CHANGED} changed files of {FILES:,}: {statistics.median(took):.1f} s (at most "
+        f"{SENT_WITHIN_S:g} s)"
+    )
     return statistics.median(took) <= SENT_WITHIN_S
 
 

@@ -1,7 +1,8 @@
-"""What `hpcrun scale report` takes for a history of 10,000 runs: the whole command, figures and all files included.
+"""What `hpcrun scale report` takes for a history of 10,000 runs: the whole command, figures and all
+files included.
 
-The runs are made on the fly: data sets × 10 sizes × repeats, with times by Amdahl's law and some noise. One table has
-four data sets, the other ten, of which figures show six.
+The runs are made on the fly: data sets × 10 sizes × repeats, with times by Amdahl's law and some
+noise. One table has four data sets, the other ten, of which figures show six.
 """
 
 from __future__ import annotations
@@ -27,12 +28,24 @@ def make_table(path: Path, datasets: int) -> None:
     repeats = RUNS // datasets // SIZES
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow("dataset gpus nodes repeat epoch_time_s samples_per_s accuracy batch_size samples".split())
+        writer.writerow(
+            """
+                dataset gpus nodes repeat epoch_time_s samples_per_s accuracy batch_size samples
+            """.split()
+        )
         for dataset in range(datasets):
             for gpus in (2**power for power in range(SIZES)):
                 for repeat in range(1, repeats + 1):
                     time_s = (1 + 100 / gpus) * noise.gauss(1, 0.03)
-                    row = (max(1, gpus // 8), repeat, time_s, 50_000 / time_s, noise.gauss(0.9, 0.01), 4096, 50_000)
+                    row = (
+                        max(1, gpus // 8),
+                        repeat,
+                        time_s,
+                        50_000 / time_s,
+                        noise.gauss(0.9, 0.01),
+                        4096,
+                        50_000,
+                    )
                     writer.writerow([f"set {dataset}", gpus, *row])
 
 
@@ -59,7 +72,10 @@ def main() -> int:
         print(f"| {RUNS:,} | {datasets} | {took_s:.1f} s |")
     peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     good = max(took.values()) < MOST_S
-    print(f"\nmemory at its highest: {peak_mb:.0f} MB; {'as' if good else 'NOT as'} demanded: less than {MOST_S:.0f} s")
+    print(
+        f"\nmemory at its highest: {peak_mb:.0f} MB; {'as' if good else 'NOT as'} demanded: less "
+        f"than {MOST_S:.0f} s"
+    )
     return 0 if good else 1
 
 

@@ -1,7 +1,9 @@
-"""How long a job stands still when a node's cable is pulled: ``--restarts`` beside ``--requeue``, in one run.
+"""How long a job stands still when a node's cable is pulled: ``--restarts`` beside ``--requeue``,
+in one run.
 
-`make cluster`, then `python benchmarks/restarts.py`; `make bench` does it too. Timed from the cable to the first line
-of the next attempt's rank 0. Two jobs run side by side, each on nodes of its own, and lose their second node at once.
+`make cluster`, then `python benchmarks/restarts.py`; `make bench` does it too. Timed from the cable
+to the first line of the next attempt's rank 0. Two jobs run side by side, each on nodes of its own,
+and lose their second node at once.
 """
 
 from __future__ import annotations
@@ -23,12 +25,18 @@ RANK = """import os, time
 print(os.environ["HPCRUN_ATTEMPT"], flush=True)
 time.sleep(1 if os.environ["HPCRUN_ATTEMPT"] != "0" else 600)
 """
-JOB = "-P a100 -p gpu --gpus 0 --cpus 1 --mem 1G --nodes 2 --launcher torchrun --nproc-per-node 1 --time 10m".split()
+JOB = (
+    "-P a100 -p gpu --gpus 0 --cpus 1 --mem 1G --nodes 2 --launcher torchrun --nproc-per-node 1 "
+    "--time 10m"
+).split()
 HALVES = {
     "--restarts 1 --spares 1": ["a100-1", "a100-2", "h100-1"],
     "--requeue 1": ["l40s-1", "l40s-2", "h100-2"],
 }
-NODES = {f"{kind}-{number}" for kind in ("a100", "h100", "v100", "l40s") for number in (1, 2)} | {"h200-1", "a40-1"}
+NODES = {f"{kind}-{number}" for kind in ("a100", "h100", "v100", "l40s") for number in (1, 2)} | {
+    "h200-1",
+    "a40-1",
+}
 
 
 def main() -> int:
@@ -55,19 +63,26 @@ def measure(place: Place, rounds: int) -> int:
         for node in lost:
             cable("plug", node)
         settle(place, lost)
-    limit = place.run(["scontrol", "show", "config"]).stdout.partition("SlurmdTimeout")[2].split()[1]
+    limit = (
+        place.run(["scontrol", "show", "config"]).stdout.partition("SlurmdTimeout")[2].split()[1]
+    )
     print("from the cable to the first line of the next attempt")
     for options, times in seconds.items():
         each = ", ".join(f"{one:.1f}" for one in times)
         print(f"  {options:<26}{statistics.median(times):>6.1f} s  (rounds {each})")
-    print(f"  the cluster's SlurmdTimeout {limit} s: what Slurm itself waits before it calls a node down")
+    print(
+        f"  the cluster's SlurmdTimeout {limit} s: what Slurm itself waits before it calls a node "
+        "down"
+    )
     return 0
 
 
 def submit(options: str, nodes: list[str], place: Place) -> Path:
     """Submit a job that may use some nodes; returns the folder of its attempts."""
     others = ",".join(sorted(NODES - set(nodes)))
-    done = place.run([HPCRUN, "submit", "--json", *JOB, *options.split(), "--exclude", others, "rank.py"])
+    done = place.run(
+        [HPCRUN, "submit", "--json", *JOB, *options.split(), "--exclude", others, "rank.py"]
+    )
     return Path(json.loads(done.stdout)["folder"]) / "elements/0/attempts"
 
 
@@ -84,7 +99,9 @@ def settle(place: Place, nodes: list[str]) -> None:
     wait_for(lambda: not place.run(["squeue", "--me", "--noheader"]).stdout, "the jobs to end", 120)
 
     def idle() -> bool:
-        states = place.run(["sinfo", "--noheader", "--nodes", ",".join(nodes), "--format=%T"]).stdout.split()
+        states = place.run(
+            ["sinfo", "--noheader", "--nodes", ",".join(nodes), "--format=%T"]
+        ).stdout.split()
         if any(state.startswith(("drain", "down")) for state in states):
             place.run(["scontrol", "update", f"nodename={','.join(nodes)}", "state=resume"])
         return set(states) == {"idle"}

@@ -1,8 +1,10 @@
-"""How long the second of two roles takes to start, beside the same by hand: `srun SERVER &` and `srun TRAINER`.
+"""How long the second of two roles takes to start, beside the same by hand: `srun SERVER &` and
+`srun TRAINER`.
 
-`make cluster`, then `python benchmarks/roles.py`; `make bench` does it too. Timed from the script's first command to
-the first line of the trainer, on two nodes; by hand a loop of curl waits for the server, with a second between two
-tries. It exits with 1 where a trainer started by torchrun takes more than a tenth longer, by the median of the pairs.
+`make cluster`, then `python benchmarks/roles.py`; `make bench` does it too. Timed from the script's
+first command to the first line of the trainer, on two nodes; by hand a loop of curl waits for the
+server, with a second between two tries. It exits with 1 where a trainer started by torchrun takes
+more than a tenth longer, by the median of the pairs.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from measure import Place
 AT_MOST = 1.1
 SERVER = """import http.server, sys
 http.server.ThreadingHTTPServer(("", int(sys.argv[1])), http.server.SimpleHTTPRequestHandler).serve_forever()
-"""
+"""  # noqa: E501
 TRAINER = """import os, time
 open(f"rank-{os.environ['SLURM_JOB_ID']}", "w").write(str(time.time()))
 """
@@ -27,7 +29,7 @@ mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 srun --nodes=1 --ntasks=1 --cpus-per-task=8 --nodelist="${{nodes[0]}}" {python} -u {server} 29512 &
 {wait}
 srun --nodes=1 --ntasks=1 --cpus-per-task=8 --nodelist="${{nodes[1]}}" {python} -u {torchrun} {trainer}
-"""
+"""  # noqa: E501
 TORCHRUN = "-m torch.distributed.run --standalone --nproc-per-node=1"
 KINDS = {"at once": (False, False), "ready": (True, False), "torchrun, ready": (True, True)}
 """Whether the trainer waits for the server, and whether torchrun starts it."""
@@ -41,11 +43,20 @@ def main() -> int:
 
 def measure(place: Place, rounds: int) -> int:
     """Run every pair once a round; print the medians; returns the exit status."""
-    pairs = [pair(place, label, waits=waits, torchrun=torchrun) for label, (waits, torchrun) in KINDS.items()]
+    pairs = [
+        pair(place, label, waits=waits, torchrun=torchrun)
+        for label, (waits, torchrun) in KINDS.items()
+    ]
     run_all([script for both in pairs for script in both], place, rounds)
-    print(f"{'from the script to the first line of the trainer':<50}{'median':>8}  × by hand, median of the pairs")
+    print(
+        f"{'from the script to the first line of the trainer':<50}{'median':>8}  × by hand, median "
+        "of the pairs"
+    )
     met = [report([hpcrun], by_hand, AT_MOST) for hpcrun, by_hand in pairs][-1]
-    print(f"  demanded of torchrun: at most {AT_MOST}, {'met' if met else 'NOT MET'}; 2 nodes, {rounds} rounds")
+    print(
+        f"  demanded of torchrun: at most {AT_MOST}, {'met' if met else 'NOT MET'}; 2 nodes, "
+        f"{rounds} rounds"
+    )
     return 0 if met else 1
 
 
@@ -63,8 +74,12 @@ def pair(place: Place, label: str, *, waits: bool, torchrun: bool) -> tuple[Scri
     roles = ("--role", how, "server.py", "29512", "--role", trainer, "trainer.py")
     done = place.run([HPCRUN, "submit", "--dry-run", *OPTIONS, *roles])
     words = {name: shlex.quote(str(place.folder / f"{name}.py")) for name in ("server", "trainer")}
-    by_hand = BY_HAND.format(python=shlex.quote(sys.executable), wait=WAIT if waits else "",
-                             torchrun=TORCHRUN if torchrun else "", **words)  # fmt: skip
+    by_hand = BY_HAND.format(
+        python=shlex.quote(sys.executable),
+        wait=WAIT if waits else "",
+        torchrun=TORCHRUN if torchrun else "",
+        **words,
+    )
     slug = label.replace(", ", "-").replace(" ", "-")
     return (
         timed(Script(f"{label}: hpcrun", place.folder / f"{slug}-hpcrun.sh"), done.stdout, place),

@@ -1,5 +1,5 @@
-"""hpcrun beside torchx on the same Slurm: how long a submission and a look at the jobs take, --version and --help,
-and what is imported.
+"""hpcrun beside torchx on the same Slurm: how long a submission and a look at the jobs take,
+--version and --help, and what is imported.
 
 `make cluster`, then `make bench`. It exits with 1 where a demand is not met.
 """
@@ -50,9 +50,15 @@ _IMPORTED = re.compile(r"^import time:.*\|\s*(\S+)$", re.MULTILINE)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="how often each is timed (default 10)")
-    parser.add_argument("--torchx", metavar="PATH", help="a torchx that is installed already, instead of one's own")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=10, metavar="N", help="how often each is timed (default 10)"
+    )
+    parser.add_argument(
+        "--torchx", metavar="PATH", help="a torchx that is installed already, instead of one's own"
+    )
     options = parser.parse_args()
     try:
         slurm = cluster_env()
@@ -69,12 +75,18 @@ def main() -> int:
 
 
 def make_place(folder: Path, slurm: dict[str, str]) -> Place:
-    """Return a folder with a script that ends at once, and an environment without anybody's own configuration."""
+    """Return a folder with a script that ends at once, and an environment without anybody's own
+    configuration.
+    """
     (folder / SCRIPT).write_text("pass\n", "ascii")
     for name in ("bin", "home", "runs"):
         (folder / name).mkdir()
     hold_jobs(folder / "bin")
-    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "USER", "TMPDIR") if name in os.environ}
+    kept = {
+        name: os.environ[name]
+        for name in ("LANG", "LC_ALL", "USER", "TMPDIR")
+        if name in os.environ
+    }
     env = {
         **kept,
         **slurm,
@@ -105,15 +117,21 @@ def describe(place: Place, torchx: str, rounds: int) -> str:
     Raises:
         CommandFailedError: the two run on different Pythons, whose speed would be compared instead.
     """
-    ask = "import sys, importlib.metadata as m; print(m.version('torchx'), m.version('torch'), sys.version, sep='|')"
+    ask = (
+        "import sys, importlib.metadata as m; print(m.version('torchx'), m.version('torch'), "
+        "sys.version, sep='|')"
+    )
     answer = place.run([str(Path(torchx).with_name("python")), "-c", ask]).stdout.strip()
     its_version, torch, its_python = answer.split("|")
     if its_python != sys.version:
-        raise CommandFailedError(f"torchx runs on Python {its_python}, hpcrun on {sys.version}: not a fair race")
+        raise CommandFailedError(
+            f"torchx runs on Python {its_python}, hpcrun on {sys.version}: not a fair race"
+        )
     slurm = place.run(["sbatch", "--version"]).stdout.split()[-1]
     return (
         f"hpcrun {hpcrun.__version__} beside torchx {its_version} with torch {torch}: "
-        f"Python {platform.python_version()}, Slurm {slurm}, {os.cpu_count()} CPUs, {date.today()}\n"
+        f"Python {platform.python_version()}, Slurm {slurm}, {os.cpu_count()} CPUs, "
+        f"{date.today()}\n"
         f"median of {rounds} rounds after one to warm up"
     )
 
@@ -128,8 +146,13 @@ def measure_submit(place: Place, torchx: str, rounds: int) -> bool:
         "torchx run -s slurm dist.ddp -j 2x2 --gpu 2",
         [torchx, "run", "-s", "slurm", "dist.ddp", "-j", "2x2", "--gpu", "2", "--script", SCRIPT],
     )
-    imports = Contender("floor: Python and hpcrun's libraries", [sys.executable, "-c", FLOOR_IMPORTS])
-    bare = Contender("floor: one bare sbatch", ["sbatch", f"--job-name={NAME}", "--output=/dev/null", "--wrap=true"])
+    imports = Contender(
+        "floor: Python and hpcrun's libraries", [sys.executable, "-c", FLOOR_IMPORTS]
+    )
+    bare = Contender(
+        "floor: one bare sbatch",
+        ["sbatch", f"--job-name={NAME}", "--output=/dev/null", "--wrap=true"],
+    )
     submitted = 0
 
     def cancel() -> None:
@@ -138,7 +161,9 @@ def measure_submit(place: Place, torchx: str, rounds: int) -> bool:
 
     race([ours, theirs, imports, bare], place=place, rounds=rounds, between=cancel)
     if submitted != 3 * (rounds + 1):
-        raise CommandFailedError(f"{submitted} jobs came of {3 * (rounds + 1)} submissions: not all of them submitted")
+        raise CommandFailedError(
+            f"{submitted} jobs came of {3 * (rounds + 1)} submissions: not all of them submitted"
+        )
     return show("submit", ours, theirs, [imports, bare], at_most=SUBMIT_AT_MOST)
 
 
@@ -160,7 +185,8 @@ def measure_status(place: Place, torchx: str, rounds: int) -> bool:
     wait_for(lambda: waiting_in(ours) == RUNS_SHOWN, f"hpcrun to show {RUNS_SHOWN} waiting jobs")
     wait_for(lambda: waiting_in(theirs) >= RUNS_SHOWN, f"torchx to show {RUNS_SHOWN} waiting jobs")
     race([ours, theirs, python, bare], place=place, rounds=rounds)
-    # torchx waits for the accounting database most of its time: Python with typer alone takes a third of its CPU time
+    # torchx waits for the accounting database most of its time: Python with typer alone takes a
+    # third of its CPU time
     title = f"status of {RUNS_SHOWN} waiting jobs"
     met = show(title, ours, theirs, [python, bare], at_most=STATUS_AT_MOST, cpu_too=False)
     listed = place.run(theirs.argv).stdout.count("slurm://")
@@ -183,20 +209,32 @@ def measure_start(place: Place, rounds: int) -> bool:
 
 
 def show(
-    title: str, ours: Contender, theirs: Contender, floors: list[Contender], *, at_most: float, cpu_too: bool = True
+    title: str,
+    ours: Contender,
+    theirs: Contender,
+    floors: list[Contender],
+    *,
+    at_most: float,
+    cpu_too: bool = True,
 ) -> bool:
-    """Print one comparison; returns whether the demand is met, in wall-clock time and, ``cpu_too``, in CPU time."""
+    """Print one comparison; returns whether the demand is met, in wall-clock time and, ``cpu_too``,
+    in CPU time.
+    """
     other = theirs.label.split(" -")[0]
     print(f"\n{title:<46}{'median':>8}  × {other:<13}{'CPU':>8}  × {other}")
     for one in (ours, theirs, *floors):
         wall = f"{one.median * 1000:>5.0f} ms  {one.median / theirs.median:<15.2f}"
-        print(f"  {one.label:<44}{wall}{one.cpu_median * 1000:>5.0f} ms  {one.cpu_median / theirs.cpu_median:.2f}")
+        print(
+            f"  {one.label:<44}{wall}{one.cpu_median * 1000:>5.0f} ms  "
+            f"{one.cpu_median / theirs.cpu_median:.2f}"
+        )
     met = ours.median <= at_most * theirs.median
     cpu_met = ours.cpu_median <= at_most * theirs.cpu_median
     cpu = f", in CPU time {verdict(cpu_met)}" if cpu_too else ""
     least, most = ratio_range(ours, theirs)
     print(
-        f"  demanded: at most {at_most:.1f}, {verdict(met)}{cpu}; single rounds from {least:.2f} to {most:.2f}",
+        f"  demanded: at most {at_most:.1f}, {verdict(met)}{cpu}; single rounds from {least:.2f} "
+        f"to {most:.2f}",
         flush=True,
     )
     return met and (cpu_met or not cpu_too)

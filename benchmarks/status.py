@@ -1,4 +1,5 @@
-"""How much the number of runs costs ``hpcrun status``: 100 live and 10,000 finished runs beside ten.
+"""How much the number of runs costs ``hpcrun status``: 100 live and 10,000 finished runs beside
+ten.
 
 `make cluster`, then `python benchmarks/status.py`. It exits with 1 where a demand is not met.
 """
@@ -31,8 +32,12 @@ HPCRUN = str(Path(sysconfig.get_path("scripts"), "hpcrun"))
 
 def main() -> int:
     """Measure and print; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="how often each is timed (default 10)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=10, metavar="N", help="how often each is timed (default 10)"
+    )
     options = parser.parse_args()
     try:
         slurm = cluster_env()
@@ -57,7 +62,10 @@ def measure_runs(place: Place, rounds: int) -> bool:
     make_runs(many, job_ids, finished=FINISHED, cluster=cluster)
     looks = [
         Contender(f"{FEW} live runs", ["env", f"HPCRUN_RUNS={few.root}", HPCRUN, "status"]),
-        Contender(f"{LIVE} live and {FINISHED:,} finished runs", ["env", f"HPCRUN_RUNS={many.root}", HPCRUN, "status"]),
+        Contender(
+            f"{LIVE} live and {FINISHED:,} finished runs",
+            ["env", f"HPCRUN_RUNS={many.root}", HPCRUN, "status"],
+        ),
     ]
     for contender, live in zip(looks, (FEW, LIVE), strict=True):
         if (shown := place.run(contender.argv).stdout.count(" PENDING")) != live:
@@ -90,21 +98,46 @@ def measure_parsing() -> bool:
 
 def held_job(place: Place) -> str:
     """Submit a job that never starts; returns its id."""
-    answer = place.run(["sbatch", "--hold", "--parsable", f"--job-name={NAME}", "--output=/dev/null", "--wrap=true"])
+    answer = place.run(
+        [
+            "sbatch",
+            "--hold",
+            "--parsable",
+            f"--job-name={NAME}",
+            "--output=/dev/null",
+            "--wrap=true",
+        ]
+    )
     return answer.stdout.strip().partition(";")[0]
 
 
-def make_runs(store: RunStore, job_ids: Sequence[str], *, finished: int, cluster: str | None) -> None:
-    """Write the folders of runs: finished ones, half of them older and half newer than the live ones."""
+def make_runs(
+    store: RunStore, job_ids: Sequence[str], *, finished: int, cluster: str | None
+) -> None:
+    """Write the folders of runs: finished ones, half of them older and half newer than the live
+    ones.
+    """
     one = Run(
-        run_id="", name="train", scheduler="slurm", cluster=cluster, host=os.uname().nodename, created_s=time.time(),
-        job_id=None, profile="a100", nodes=2, gpus_per_node=2, world_size=4, walltime_s=3600,
-    )  # fmt: skip
+        run_id="",
+        name="train",
+        scheduler="slurm",
+        cluster=cluster,
+        host=os.uname().nodename,
+        created_s=time.time(),
+        job_id=None,
+        profile="a100",
+        nodes=2,
+        gpus_per_node=2,
+        world_size=4,
+        walltime_s=3600,
+    )
     over = LastStatus("COMPLETED", time.time(), final=True, elapsed_s=61, exit_status=0)
     for number, job_id in enumerate(job_ids):
         store.create(replace(one, run_id=run_id(12, number), job_id=job_id), "")
     for number in range(finished):
-        run = replace(one, run_id=run_id(11 if number % 2 else 13, number), job_id=str(10**8 + number))
+        run = replace(
+            one, run_id=run_id(11 if number % 2 else 13, number), job_id=str(10**8 + number)
+        )
         folder = store.folder(run.run_id)
         folder.mkdir(mode=0o700)
         # not by the store: its files wait for the disk

@@ -1,7 +1,9 @@
-"""How fast ``hpcrun top`` is with 1,000 runs and 10,000 elements: its first frame with rows, and its answer to a key.
+"""How fast ``hpcrun top`` is with 1,000 runs and 10,000 elements: its first frame with rows, and
+its answer to a key.
 
-A key alone, Esc, takes a tenth of a second longer: a terminal sends other keys as Esc and more, and textual waits for
-them. `make cluster`, then `python benchmarks/top.py`. It exits with 1 where a demand is not met.
+A key alone, Esc, takes a tenth of a second longer: a terminal sends other keys as Esc and more, and
+textual waits for them. `make cluster`, then `python benchmarks/top.py`. It exits with 1 where a
+demand is not met.
 """
 
 from __future__ import annotations
@@ -49,8 +51,12 @@ KEYS = (
 
 def main() -> int:
     """Measure and print; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="how often each is timed (default 5)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="how often each is timed (default 5)"
+    )
     options = parser.parse_args()
     try:
         slurm = cluster_env()
@@ -59,7 +65,12 @@ def main() -> int:
             try:
                 store = RunStore(Path(name) / "runs")
                 cluster = parse_cluster_name(Path(place.env["SLURM_CONF"]).read_text("utf-8"))
-                make_runs(store, [held_job(place) for _ in range(LIVE)], finished=FINISHED, cluster=cluster)
+                make_runs(
+                    store,
+                    [held_job(place) for _ in range(LIVE)],
+                    finished=FINISHED,
+                    cluster=cluster,
+                )
                 make_sweeps(store, cluster)
                 env = {**place.env, "HPCRUN_RUNS": str(store.root), "TERM": "xterm-256color"}
                 met = [measure(env, size, options.rounds) for size in SIZES]
@@ -74,14 +85,26 @@ def main() -> int:
 def make_sweeps(store: RunStore, cluster: str | None) -> None:
     """Write the folders of sweeps that are over."""
     one = Run(
-        run_id="", name="sweep", scheduler="slurm", cluster=cluster, host=os.uname().nodename, created_s=time.time(),
-        job_id=None, profile="a100", nodes=1, gpus_per_node=1, world_size=1, walltime_s=3600,
+        run_id="",
+        name="sweep",
+        scheduler="slurm",
+        cluster=cluster,
+        host=os.uname().nodename,
+        created_s=time.time(),
+        job_id=None,
+        profile="a100",
+        nodes=1,
+        gpus_per_node=1,
+        world_size=1,
+        walltime_s=3600,
         request={"sweep": [[["lr", f"{number / 1000}"]] for number in range(ELEMENTS)]},
         plan={"sweep": {"indices": f"0-{ELEMENTS - 1}", "first": 0}},
-    )  # fmt: skip
+    )
     over = LastStatus("COMPLETED", time.time(), final=True, elapsed_s=61, exit_status=0)
     for number in range(SWEEPS):
-        run = replace(one, run_id=run_id(14, number).replace("train", "sweep"), job_id=str(2 * 10**8 + number))
+        run = replace(
+            one, run_id=run_id(14, number).replace("train", "sweep"), job_id=str(2 * 10**8 + number)
+        )
         folder = store.folder(run.run_id)
         folder.mkdir(mode=0o700)
         (folder / "run.json").write_text(run_to_json(run), "utf-8")
@@ -100,12 +123,18 @@ class Watched:
         self.child.delaybeforesend = None  # pexpect waits for 50 ms before it types
 
     def cpu_s(self) -> float:
-        """Return the CPU time it has used, proc(5): it tells more than the clock where other programs run too."""
+        """Return the CPU time it has used, proc(5): it tells more than the clock where other
+        programs run too.
+        """
         fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def read(self, seconds: float, done: Callable[[str], bool] = lambda _: False) -> tuple[list[float], int]:
-        """Read for a while, or until the screen shows something; returns when bytes came, and how many."""
+    def read(
+        self, seconds: float, done: Callable[[str], bool] = lambda _: False
+    ) -> tuple[list[float], int]:
+        """Read for a while, or until the screen shows something; returns when bytes came, and how
+        many.
+        """
         times, number, end = [], 0, time.perf_counter() + seconds
         while (left := end - time.perf_counter()) > 0:
             try:
@@ -149,14 +178,22 @@ def measure(env: dict[str, str], size: tuple[int, int], rounds: int) -> bool:
     return _say(frames, answers, sent)
 
 
-def _say(frames: Sequence[float], answers: dict[str, list[float]], sent: dict[str, list[int]]) -> bool:
+def _say(
+    frames: Sequence[float], answers: dict[str, list[float]], sent: dict[str, list[int]]
+) -> bool:
     frame, worst = statistics.median(frames), max(map(statistics.median, answers.values()))
     print(f"  first frame with rows {frame * 1000:>10.0f} ms, slowest {max(frames) * 1000:.0f}")
     for name, times in answers.items():
         slowest, bytes_ = max(times) * 1000, statistics.median(sent[name])
-        print(f"  {name:<24}{statistics.median(times) * 1000:>8.0f} ms, slowest {slowest:.0f}; {bytes_:.0f} bytes")
+        print(
+            f"  {name:<24}{statistics.median(times) * 1000:>8.0f} ms, slowest {slowest:.0f}; "
+            f"{bytes_:.0f} bytes"
+        )
     met = frame <= FRAME_WITHIN_S and worst <= KEY_WITHIN_S
-    print(f"  demanded: {FRAME_WITHIN_S * 1000:.0f} ms, and {KEY_WITHIN_S * 1000:.0f} ms for each key, {verdict(met)}")
+    print(
+        f"  demanded: {FRAME_WITHIN_S * 1000:.0f} ms, and {KEY_WITHIN_S * 1000:.0f} ms for each "
+        f"key, {verdict(met)}"
+    )
     return met
 
 

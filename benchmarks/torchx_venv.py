@@ -16,14 +16,23 @@ def cache_folder() -> Path:
 
 
 def torchx_command() -> Path:
-    """Return torchx's command, of an environment with this Python; installs it where it is missing."""
+    """Return torchx's command, of an environment with this Python; installs it where it is
+    missing.
+    """
     folder = cache_folder() / "torchx-venv"
     complete = folder / "complete"  # an installation that was interrupted begins again
     wanted = "\n".join((sys.version, *REQUIREMENTS))
     if not complete.is_file() or complete.read_text("utf-8") != wanted:
         print(f"installing {' and '.join(REQUIREMENTS)} into {folder} ...", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        pip = (folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        pip = (
+            folder / "bin/python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        )
         subprocess.run([*pip, *REQUIREMENTS], check=True)
         complete.write_text(wanted, "utf-8")
     return folder / "bin/torchx"

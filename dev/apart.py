@@ -1,7 +1,9 @@
-"""Whether a feature can be taken away: ``python -m dev.apart [NAME...]``, without names all features that can.
+"""Whether a feature can be taken away: ``python -m dev.apart [NAME...]``, without names all
+features that can.
 
-A copy of the checkout loses the folder of the feature, its rows in the table of commands, and the tests that import it
-or run its commands. Then every module of the rest is imported, and the unit tests and golden scripts of the rest pass.
+A copy of the checkout loses the folder of the feature, its rows in the table of commands, and the
+tests that import it or run its commands. Then every module of the rest is imported, and the unit
+tests and golden scripts of the rest pass.
 """
 
 from __future__ import annotations
@@ -18,32 +20,48 @@ REPO = Path(__file__).resolve().parents[1]
 _IMPORT_ALL = (
     "import importlib, pkgutil, hpcrun\n"
     "for module in pkgutil.walk_packages(hpcrun.__path__, 'hpcrun.'):\n"
-    "    if not module.name.startswith(('hpcrun.launch', 'hpcrun.probe', 'hpcrun.preflight', 'hpcrun.hpcrun_')):\n"
+    "    if not module.name.startswith(('hpcrun.launch', 'hpcrun.probe', 'hpcrun.preflight', "
+    "'hpcrun.hpcrun_')):\n"
     "        module.name.endswith('__main__') or importlib.import_module(module.name)\n"
 )
 
 
 def features() -> list[str]:
     """Return the names of all features."""
-    return sorted(path.name for path in (REPO / "hpcrun/features").iterdir() if (path / "__init__.py").exists())
+    return sorted(
+        path.name
+        for path in (REPO / "hpcrun/features").iterdir()
+        if (path / "__init__.py").exists()
+    )
 
 
 def main() -> int:
     """Take each feature away in turn; return the exit status."""
     names = sys.argv[1:] or features()
     if unknown := sorted(set(names) - set(features())):
-        print(f"{', '.join(unknown)}: no such feature; there are {', '.join(features())}", file=sys.stderr)
+        print(
+            f"{', '.join(unknown)}: no such feature; there are {', '.join(features())}",
+            file=sys.stderr,
+        )
         return 2
     failed = [name for name in names if not stands_without(name)]
-    print(f"needed after all: {', '.join(failed)}" if failed else f"each can be taken away: {', '.join(names)}")
+    print(
+        f"needed after all: {', '.join(failed)}"
+        if failed
+        else f"each can be taken away: {', '.join(names)}"
+    )
     return bool(failed)
 
 
 def stands_without(name: str) -> bool:
-    """Whether the rest passes its tests without a feature, and without those that are known to use it."""
+    """Whether the rest passes its tests without a feature, and without those that are known to use
+    it.
+    """
     with tempfile.TemporaryDirectory(prefix=f"without-{name}-") as temporary:
         copy = Path(temporary) / "hpcrun"
-        tracked = subprocess.run(["git", "ls-files", "-z"], cwd=REPO, check=True, capture_output=True, text=True).stdout
+        tracked = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=REPO, check=True, capture_output=True, text=True
+        ).stdout
         for path in filter(None, tracked.split("\0")):
             (copy / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(REPO / path, copy / path)
@@ -53,9 +71,21 @@ def stands_without(name: str) -> bool:
         env = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
         for command in (
             ["-c", _IMPORT_ALL],
-            ["-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "tests/unit", "tests/golden"],
+            [
+                "-m",
+                "pytest",
+                "-q",
+                "-n",
+                "2",
+                "-p",
+                "no:cacheprovider",
+                "tests/unit",
+                "tests/golden",
+            ],
         ):
-            if subprocess.run([sys.executable, *command], cwd=copy, env=env, check=False).returncode:
+            if subprocess.run(
+                [sys.executable, *command], cwd=copy, env=env, check=False
+            ).returncode:
                 return False
     return True
 
@@ -69,13 +99,23 @@ def take_away(copy: Path, name: str) -> list[str]:
     shutil.rmtree(copy / "hpcrun/features" / name)
     table = copy / "hpcrun/cli/commands.py"
     hooks = copy / "hpcrun/actions/hooks.py"
-    hooks.write_text(re.sub(rf'    "\w+": "hpcrun\.features\.{name}\..*\n', "", hooks.read_text("utf-8")), "utf-8")
+    hooks.write_text(
+        re.sub(rf'    "\w+": "hpcrun\.features\.{name}\..*\n', "", hooks.read_text("utf-8")),
+        "utf-8",
+    )
     rows = table.read_text("utf-8").splitlines(keepends=True)
     of_feature = re.compile(rf'    "(?P<command>[\w ]+)": Command\("hpcrun\.features\.{name}\.')
     commands = [match["command"] for row in rows if (match := of_feature.match(row))]
     example = re.compile(rf"(?!    ).*hpcrun (?:{'|'.join(commands) or '-'})\b(?!.*hpcrun )")
-    table.write_text("".join(row for row in rows if not (of_feature.match(row) or example.match(row))), "utf-8")
-    runs = "|".join([rf"hpcrun\.features\.{name}\b|features import {name}\b", *(rf'\("{one}"[,)]' for one in commands)])
+    table.write_text(
+        "".join(row for row in rows if not (of_feature.match(row) or example.match(row))), "utf-8"
+    )
+    runs = "|".join(
+        [
+            rf"hpcrun\.features\.{name}\b|features import {name}\b",
+            *(rf'\("{one}"[,)]' for one in commands),
+        ]
+    )
     for test in [*copy.glob("tests/unit/**/test_*.py"), *copy.glob("tests/golden/test_*.py")]:
         if re.search(runs, test.read_text("utf-8")):
             test.unlink()

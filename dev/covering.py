@@ -1,7 +1,8 @@
-"""Which tests run which lines of hpcrun/actions and hpcrun/runs: a plugin of pytest, and the record that it leaves.
+"""Which tests run which lines of hpcrun/actions and hpcrun/runs: a plugin of pytest, and the record
+that it leaves.
 
-The tests run in a copy of the checkout, `python -m hpcrun` too: the copy is first on PYTHONPATH, which Hpcrun's own
-clean environment would leave out.
+The tests run in a copy of the checkout, `python -m hpcrun` too: the copy is first on PYTHONPATH,
+which Hpcrun's own clean environment would leave out.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from tests.harness import REPO, Hpcrun
 
 ROOMS = ("hpcrun/actions", "hpcrun/runs")
 _HANDED_ON = ("PYTHONPATH", "COVERAGE_PROCESS_START", "COVERED_BY")
-_REPORTS = "COVERING_REPORTS"  # the file for the durations and failures of the tests, where they are wanted
-_LIMITS = "COVERING_LIMITS"  # the file with the seconds that each test may take, where there are such limits
+# the file for the durations and failures of the tests, where they are wanted
+_REPORTS = "COVERING_REPORTS"
+# the file with the seconds that each test may take, where there are such limits
+_LIMITS = "COVERING_LIMITS"
 
 _SETTINGS = """[run]
 parallel = true
@@ -42,14 +45,18 @@ include =
 """
 
 
-# --- the plugin: loaded with -p dev.covering, in every worker -----------------------------------------------------
+# --- the plugin: loaded with -p dev.covering, in every worker
+# -----------------------------------------------------
 
 
 def pytest_configure() -> None:
     clean = Hpcrun.environ.fget  # type: ignore[attr-defined]
 
     def environ(self: Hpcrun) -> dict[str, str]:
-        return {**{name: os.environ[name] for name in _HANDED_ON if name in os.environ}, **clean(self)}
+        return {
+            **{name: os.environ[name] for name in _HANDED_ON if name in os.environ},
+            **clean(self),
+        }
 
     Hpcrun.environ = property(environ)  # type: ignore[assignment,method-assign]
 
@@ -85,18 +92,23 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         Path(os.environ[_REPORTS]).write_text(json.dumps(reports))
 
 
-# --- the record ---------------------------------------------------------------------------------------------------
+# --- the record
+# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Covering:
-    """The tests of each line, by their node ids (none where it ran at import), and how long each took, in seconds."""
+    """The tests of each line, by their node ids (none where it ran at import), and how long each
+    took, in seconds.
+    """
 
     lines: dict[str, dict[int, set[str]]]
     durations: dict[str, float]
 
     def tests_of(self, path: str, line: int, source: str) -> list[str]:
-        """Return the tests that run a line's statement, or what that defines at import; the quickest first."""
+        """Return the tests that run a line's statement, or what that defines at import; the
+        quickest first.
+        """
         tree = ast.parse(source)
         statement = statement_lines(tree, line)
         tests = self._of_lines(path, statement)
@@ -115,16 +127,30 @@ class Covering:
 
 def copy_checkout(to: Path) -> None:
     """Copy the checkout without what git and the tools keep in it."""
-    kept_out = shutil.ignore_patterns(".git", ".venv", ".mutants", "*_cache", ".hypothesis", "docs/pictures")
+    kept_out = shutil.ignore_patterns(
+        ".git", ".venv", ".mutants", "*_cache", ".hypothesis", "docs/pictures"
+    )
     shutil.copytree(REPO, to, ignore=kept_out, symlinks=True)
 
 
-def run_tests(tree: Path, arguments: list[str], timeout_s: float | None, **variables: str) -> tuple[int, str]:
+def run_tests(
+    tree: Path, arguments: list[str], timeout_s: float | None, **variables: str
+) -> tuple[int, str]:
     """Run tests in a copy of the checkout; return pytest's exit status and what it printed.
 
     Raises subprocess.TimeoutExpired.
     """
-    argv = [sys.executable, "-m", "pytest", "-p", "dev.covering", "-p", "no:cacheprovider", "-q", *arguments]
+    argv = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "dev.covering",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        *arguments,
+    ]
     environ = {**os.environ, "PYTHONPATH": str(tree), **variables}
     process = subprocess.Popen(
         argv,
@@ -149,7 +175,8 @@ ENDED_BY_LIMIT = 1  # faulthandler's, and no report
 
 
 def first_failure(tree: Path, tests: Sequence[str], limits: Mapping[str, float]) -> str | None:
-    """Run tests in a copy of the checkout, and return the first that fails, and fails again when it is alone.
+    """Run tests in a copy of the checkout, and return the first that fails, and fails again when it
+    is alone.
 
     One that fails only once was broken by the machine's load.
 
@@ -180,20 +207,28 @@ def _run_until_failure(
     tree: Path, tests: Sequence[str], limits: Mapping[str, float]
 ) -> tuple[int, dict[str, Any] | None]:
     """Return pytest's exit status and its report, None where a test ran out of its time."""
-    names, limits_file, reports = tree / "mutant.tests", tree / "mutant.limits", tree / "mutant.reports"
+    names, limits_file, reports = (
+        tree / "mutant.tests",
+        tree / "mutant.limits",
+        tree / "mutant.reports",
+    )
     names.write_text("\n".join(tests))
     limits_file.write_text(json.dumps({test: limits[test] for test in tests}))
     reports.unlink(missing_ok=True)
     variables = {_LIMITS: str(limits_file), _REPORTS: str(reports)}
     try:
-        status, _ = run_tests(tree, ["-x", f"@{names}"], 60 + sum(limits[test] for test in tests), **variables)
+        status, _ = run_tests(
+            tree, ["-x", f"@{names}"], 60 + sum(limits[test] for test in tests), **variables
+        )
     except subprocess.TimeoutExpired:
         return ENDED_BY_LIMIT, None
     return status, json.loads(reports.read_text()) if reports.exists() else None
 
 
 def measure(folder: Path, tests: list[str], workers: int) -> Covering:
-    """Run the tests once, and record which of them run which lines; those that fail or are skipped are left out."""
+    """Run the tests once, and record which of them run which lines; those that fail or are skipped
+    are left out.
+    """
     tree, reports = folder / "tree", folder / "reports.json"
     copy_checkout(tree)
     settings = folder / "coveragerc"
@@ -204,7 +239,9 @@ def measure(folder: Path, tests: list[str], workers: int) -> Covering:
         raise RuntimeError(f"the tests did not run:\n{output[-3000:]}")
     report: dict[str, Any] = json.loads(reports.read_text())
     failed = set(report["failed"])
-    durations = {test: seconds for test, seconds in report["durations"].items() if test not in failed}
+    durations = {
+        test: seconds for test, seconds in report["durations"].items() if test not in failed
+    }
     return Covering(_read_lines(folder, tree), durations)
 
 
@@ -214,7 +251,8 @@ def _read_lines(folder: Path, tree: Path) -> dict[str, dict[int, set[str]]]:
         data = CoverageData(basename=str(path))
         try:
             data.read()
-        except CoverageException:  # of a process that was killed while it wrote: tests do that to hpcrun
+        except CoverageException:
+            # of a process that was killed while it wrote: tests do that to hpcrun
             continue
         for file in data.measured_files():
             by_line = lines.setdefault(str(Path(file).relative_to(tree)), {})
@@ -226,11 +264,17 @@ def _read_lines(folder: Path, tree: Path) -> dict[str, dict[int, set[str]]]:
 
 
 def save(covering: Covering, path: Path) -> None:
-    lines = {file: {line: sorted(tests) for line, tests in by.items()} for file, by in covering.lines.items()}
+    lines = {
+        file: {line: sorted(tests) for line, tests in by.items()}
+        for file, by in covering.lines.items()
+    }
     path.write_text(json.dumps({"lines": lines, "durations": covering.durations}))
 
 
 def load(path: Path) -> Covering:
     saved = json.loads(path.read_text())
-    lines = {file: {int(line): set(tests) for line, tests in by.items()} for file, by in saved["lines"].items()}
+    lines = {
+        file: {int(line): set(tests) for line, tests in by.items()}
+        for file, by in saved["lines"].items()
+    }
     return Covering(lines, saved["durations"])

@@ -1,8 +1,9 @@
 """Random hostile command lines: ``python -m dev.fuzz_commands --count 2000 --seed 1``.
 
-Each line runs on a terminal, in a process forked from one that has imported hpcrun, with folders of its own. It must
-end within 20 s, with an exit status that says what was wrong, without a traceback; no control sequence of the line may
-reach the terminal, and nothing outside the line's folders may change.
+Each line runs on a terminal, in a process forked from one that has imported hpcrun, with folders of
+its own. It must end within 20 s, with an exit status that says what was wrong, without a traceback;
+no control sequence of the line may reach the terminal, and nothing outside the line's folders may
+change.
 """
 
 from __future__ import annotations
@@ -82,11 +83,16 @@ def summary(seed: int, findings: Sequence[Finding], statuses: Counter[int], seco
     counts = Counter(finding.kind for finding in findings)
     kinds = ", ".join(f"{kind} {counts[kind]}" for kind in _KINDS)
     ended = ", ".join(f"{count} with {status}" for status, count in sorted(statuses.items()))
-    return f"{statuses.total()} command lines (seed {seed}) in {seconds:.0f} s: {kinds}; they ended {ended}"
+    return (
+        f"{statuses.total()} command lines (seed {seed}) in {seconds:.0f} s: {kinds}; they "
+        f"ended {ended}"
+    )
 
 
 def descriptions(findings: Sequence[Finding], seed: int) -> Iterator[str]:
-    """Yield each kind of finding once, with its first line as bash reads it and how to run it again."""
+    """Yield each kind of finding once, with its first line as bash reads it and how to run it
+    again.
+    """
     alike: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         alike.setdefault((finding.kind, finding.detail), []).append(finding)
@@ -99,12 +105,18 @@ def descriptions(findings: Sequence[Finding], seed: int) -> Iterator[str]:
         )
 
 
-def fuzz(seed: int, numbers: Sequence[int], workers: int, *, show: bool = False) -> tuple[list[Finding], Counter[int]]:
-    """Run the numbered lines; return what they must not have done, and how often each exit status was theirs."""
+def fuzz(
+    seed: int, numbers: Sequence[int], workers: int, *, show: bool = False
+) -> tuple[list[Finding], Counter[int]]:
+    """Run the numbered lines; return what they must not have done, and how often each exit status
+    was theirs.
+    """
     _warm_up()
     shares = [list(numbers[first::workers]) for first in range(workers) if numbers[first::workers]]
     with ProcessPoolExecutor(len(shares), mp_context=multiprocessing.get_context("fork")) as pool:
-        done = [job.result() for job in [pool.submit(_run_share, seed, share, show) for share in shares]]
+        done = [
+            job.result() for job in [pool.submit(_run_share, seed, share, show) for share in shares]
+        ]
     findings = sorted((one for problems, _ in done for one in problems), key=lambda one: one.number)
     return findings, sum((statuses for _, statuses in done), Counter())
 
@@ -112,7 +124,10 @@ def fuzz(seed: int, numbers: Sequence[int], workers: int, *, show: bool = False)
 def _warm_up() -> None:
     """Import all of hpcrun: what a forked process need not do again."""
     for module in pkgutil.walk_packages(hpcrun.__path__, "hpcrun."):
-        if module.name.split(".")[1] not in {"__main__", "preflight"} and ".hpcrun_" not in module.name:
+        if (
+            module.name.split(".")[1] not in {"__main__", "preflight"}
+            and ".hpcrun_" not in module.name
+        ):
             import_module(module.name)
     gc.freeze()
 
@@ -123,7 +138,11 @@ def _run_share(seed: int, numbers: Sequence[int], show: bool) -> tuple[list[Find
     findings: list[Finding] = []
     statuses: Counter[int] = Counter()
     with tempfile.TemporaryDirectory(prefix="fuzz-commands-") as folder:
-        template, live, programs = Path(folder, "template"), Path(folder, "live"), Path(folder, "bin")
+        template, live, programs = (
+            Path(folder, "template"),
+            Path(folder, "live"),
+            Path(folder, "bin"),
+        )
         make_folders(template)
         make_programs(programs, sys.executable)
         for number in numbers:
@@ -140,17 +159,22 @@ def _run_share(seed: int, numbers: Sequence[int], show: bool) -> tuple[list[Find
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of what a line leaves in the background, to end it: PR_SET_CHILD_SUBREAPER of prctl(2)."""
+    """Become the parent of what a line leaves in the background, to end it: PR_SET_CHILD_SUBREAPER
+    of prctl(2).
+    """
     if ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-# --- one line ---------------------------------------------------------------------------------------------------
+# --- one line
+# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a line ended: its exit status (negative: a signal), all that it wrote to the terminal, and after how long."""
+    """How a line ended: its exit status (negative: a signal), all that it wrote to the terminal,
+    and after how long.
+    """
 
     status: int
     output: bytes
@@ -187,8 +211,12 @@ def judge(argv: tuple[bytes, ...], outcome: Outcome) -> Iterator[tuple[str, str]
         yield "time", f"{outcome.seconds:.0f} s"
 
 
-def _changes(argv: tuple[bytes, ...], before: dict[str, bytes], live: Path) -> Iterator[tuple[str, str]]:
-    """What is not in the line's own folders: a stranger's files, and names that a shell would have made."""
+def _changes(
+    argv: tuple[bytes, ...], before: dict[str, bytes], live: Path
+) -> Iterator[tuple[str, str]]:
+    """What is not in the line's own folders: a stranger's files, and names that a shell would have
+    made.
+    """
     after = _state_of(live / "victim")
     named = any(b"victim" in argument for argument in argv)
     for name in sorted(before.keys() | after.keys()):
@@ -201,7 +229,11 @@ def _changes(argv: tuple[bytes, ...], before: dict[str, bytes], live: Path) -> I
 
 
 def _state_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def _stray_files(folder: Path, known: set[str]) -> list[Path]:
@@ -209,13 +241,17 @@ def _stray_files(folder: Path, known: set[str]) -> list[Path]:
 
 
 def _last_frame(output: bytes) -> str:
-    frames = re.findall(r'File "[^"]*/(hpcrun/[^"]+)", line (\d+), in (\S+)', output.decode(errors="replace"))
+    frames = re.findall(
+        r'File "[^"]*/(hpcrun/[^"]+)", line (\d+), in (\S+)', output.decode(errors="replace")
+    )
     return " at {}:{} in {}".format(*frames[-1]) if frames else ""
 
 
 def _last_line(output: bytes) -> str:
     lines = [line for line in output.decode(errors="backslashreplace").splitlines() if line.strip()]
-    return re.sub(r"[^ -~]", "?", next((line for line in reversed(lines) if "hint:" not in line), ""))[:300]
+    return re.sub(
+        r"[^ -~]", "?", next((line for line in reversed(lines) if "hint:" not in line), "")
+    )[:300]
 
 
 def _on_terminal(argv: tuple[bytes, ...], live: Path, variables: dict[str, str]) -> Outcome:
@@ -226,7 +262,10 @@ def _on_terminal(argv: tuple[bytes, ...], live: Path, variables: dict[str, str])
     os.write(terminal, b"\xff\nn\n\x04")  # two answers to a question, and the end of what is typed
     may_wait = any(argument.decode(errors="replace") in WAITING for argument in argv)
     output = bytearray()
-    for typed, until_s in ((b"\x03", _CTRL_C_AFTER_S if may_wait else LIMIT_S + 1), (b"", LIMIT_S + 2)):
+    for typed, until_s in (
+        (b"\x03", _CTRL_C_AFTER_S if may_wait else LIMIT_S + 1),
+        (b"", LIMIT_S + 2),
+    ):
         if _read_until(terminal, output, started + until_s):
             break
         os.write(terminal, typed)
@@ -266,7 +305,9 @@ def _become(argv: tuple[bytes, ...], folder: Path, variables: dict[str, str]) ->
         sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+            signal.signal(
+                number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            )
         import_module("hpcrun.__main__").main()
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
@@ -298,7 +339,9 @@ def _shell_word(token: bytes) -> str:
     """Return a word as bash reads it."""
     if token.isascii() and token.decode().isprintable():
         return shlex.quote(token.decode())
-    escaped = "".join(chr(byte) if 32 <= byte < 127 and byte not in b"\\'" else f"\\x{byte:02x}" for byte in token)
+    escaped = "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in b"\\'" else f"\\x{byte:02x}" for byte in token
+    )
     return f"$'{escaped}'"
 
 

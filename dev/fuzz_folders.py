@@ -1,8 +1,11 @@
-"""Damages the folders of runs in every way and runs the commands that read them: ``python -m dev.fuzz_folders``.
+"""Damages the folders of runs in every way and runs the commands that read them: ``python -m
+dev.fuzz_folders``.
 
-Each example is a runs folder with a run that failed, a sweep and a chained Slurm job, of which a few files were
-replaced: by hostile JSON, FIFOs, links, folders, holes of a gigabyte, or random bytes. No command may fail otherwise
-than with a message, take longer than a few seconds, or send an escape sequence to the terminal.
+Each example is a runs folder with a run that failed, a sweep and a chained Slurm job, of which a
+few files were
+replaced: by hostile JSON, FIFOs, links, folders, holes of a gigabyte, or random bytes. No command
+may fail otherwise than with a message, take longer than a few seconds, or send an escape sequence
+to the terminal.
 """
 
 from __future__ import annotations
@@ -36,22 +39,49 @@ _HANGS_S = 60.0
 """Seconds after which a command is stopped, on a machine that may be busy with other things."""
 
 COMMANDS = (
-    ("status",), ("status", "-v"), ("status", "--json"), ("status", "--csv", "--all"), ("status", "-v", "--json", "-a"),
-    ("status", PLAIN), ("status", f"{SWEEP}/1"), ("status", "4711"),
-    ("logs", PLAIN, "-n", "5"), ("logs", SWEEP, "-n", "5"), ("logs", PLAIN, "--all-ranks", "-n", "5"),
-    ("logs", PLAIN, "--merge", "-n", "5"), ("logs", PLAIN, "--batch", "-n", "5"),
-    ("logs", PLAIN, "-n", "5", "--grep", "(E|e)+rror$"), ("logs", PLAIN, "--since", "2h", "-n", "5"),
-    ("metrics", PLAIN), ("metrics", PLAIN, "--json"), ("metrics", PLAIN, "--csv", "--all-ranks"),
+    ("status",),
+    ("status", "-v"),
+    ("status", "--json"),
+    ("status", "--csv", "--all"),
+    ("status", "-v", "--json", "-a"),
+    ("status", PLAIN),
+    ("status", f"{SWEEP}/1"),
+    ("status", "4711"),
+    ("logs", PLAIN, "-n", "5"),
+    ("logs", SWEEP, "-n", "5"),
+    ("logs", PLAIN, "--all-ranks", "-n", "5"),
+    ("logs", PLAIN, "--merge", "-n", "5"),
+    ("logs", PLAIN, "--batch", "-n", "5"),
+    ("logs", PLAIN, "-n", "5", "--grep", "(E|e)+rror$"),
+    ("logs", PLAIN, "--since", "2h", "-n", "5"),
+    ("metrics", PLAIN),
+    ("metrics", PLAIN, "--json"),
+    ("metrics", PLAIN, "--csv", "--all-ranks"),
     ("metrics", PLAIN, "--plot"),
-    ("explain", PLAIN), ("explain", SWEEP), ("explain", CHAINED, "--json"),
-    ("share", PLAIN, "--out", "-"), ("share", SWEEP, "--out", "-"), ("share", f"{SWEEP}/1", "--out", "-"),
-    ("clean",), ("clean", "--older-than", "1d", "--json"),
-    ("resubmit", PLAIN, "--dry-run"), ("resubmit", SWEEP, "--failed", "--dry-run"), ("cancel", PLAIN),
-    ("cancel", f"{SWEEP}/1"), ("cancel", CHAINED), ("scale", "run", "--list"), ("scale", "run", "--show", STUDY),
-    ("open", PLAIN), ("open", f"{SWEEP}/1", "--json"), ("open", "--upload", PLAIN),
-    ("notify", PLAIN), ("status", "--gpus", PLAIN),
-    ("history",), ("history", "--by", "project", "--csv"), ("sweep", SWEEP),
-)  # fmt: skip
+    ("explain", PLAIN),
+    ("explain", SWEEP),
+    ("explain", CHAINED, "--json"),
+    ("share", PLAIN, "--out", "-"),
+    ("share", SWEEP, "--out", "-"),
+    ("share", f"{SWEEP}/1", "--out", "-"),
+    ("clean",),
+    ("clean", "--older-than", "1d", "--json"),
+    ("resubmit", PLAIN, "--dry-run"),
+    ("resubmit", SWEEP, "--failed", "--dry-run"),
+    ("cancel", PLAIN),
+    ("cancel", f"{SWEEP}/1"),
+    ("cancel", CHAINED),
+    ("scale", "run", "--list"),
+    ("scale", "run", "--show", STUDY),
+    ("open", PLAIN),
+    ("open", f"{SWEEP}/1", "--json"),
+    ("open", "--upload", PLAIN),
+    ("notify", PLAIN),
+    ("status", "--gpus", PLAIN),
+    ("history",),
+    ("history", "--by", "project", "--csv"),
+    ("sweep", SWEEP),
+)
 
 
 @dataclass(slots=True)
@@ -63,7 +93,9 @@ class Finding:
     damage: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"hpcrun {' '.join(self.command)}: {self.what}\n  after: " + "\n         ".join(self.damage)
+        return f"hpcrun {' '.join(self.command)}: {self.what}\n  after: " + "\n         ".join(
+            self.damage
+        )
 
 
 @dataclass(slots=True)
@@ -78,7 +110,8 @@ class Tally:
 
 
 EXAMPLES = st.tuples(
-    st.lists(DAMAGE, min_size=1, max_size=4), st.lists(st.sampled_from(COMMANDS), min_size=3, max_size=3, unique=True)
+    st.lists(DAMAGE, min_size=1, max_size=4),
+    st.lists(st.sampled_from(COMMANDS), min_size=3, max_size=3, unique=True),
 )
 
 
@@ -148,20 +181,30 @@ def run_command(argv: tuple[str, ...], *, tty: bool) -> str | None:
 
 
 def _where() -> str:
-    frames = [frame for frame in traceback.extract_tb(sys.exc_info()[2]) if "/hpcrun/" in frame.filename]
-    return " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames[-4:]))
+    frames = [
+        frame for frame in traceback.extract_tb(sys.exc_info()[2]) if "/hpcrun/" in frame.filename
+    ]
+    return " < ".join(
+        f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames[-4:])
+    )
 
 
 def _acting(shown: str) -> str | None:
-    """Return a character that acts on a terminal, other than a colour and what draws a line again."""
+    """Return a character that acts on a terminal, other than a colour and what draws a line
+    again.
+    """
     import re
 
     plain = re.sub(r"\x1b\[[0-9;:]*m|\r?\x1b\[K|\r\n", "", shown)
-    hidden = re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]", plain)
+    hidden = re.search(
+        r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]", plain
+    )
     return hidden[0] if hidden else None
 
 
-def try_folder(example: tuple[list[Damage], list[tuple[str, ...]]], base: Path, tally: Tally) -> None:
+def try_folder(
+    example: tuple[list[Damage], list[tuple[str, ...]]], base: Path, tally: Tally
+) -> None:
     """Damage a copy of a runs folder, run some commands on it, and note what they must not do."""
     damage, commands = example
     root = base.with_name("runs")
@@ -194,10 +237,21 @@ def fuzz(count: int, folder: Path, *, seed: int | None = None) -> Tally:
     make_runs(base)
     with _surroundings(folder):
         # the first imports modules, which is not timed
-        try_folder(([], [("status", "-v"), ("scale", "run", "--show", STUDY), ("explain", PLAIN)]), base, Tally())
+        try_folder(
+            ([], [("status", "-v"), ("scale", "run", "--show", STUDY), ("explain", PLAIN)]),
+            base,
+            Tally(),
+        )
 
-        @settings(max_examples=count, database=None, deadline=None, derandomize=False, phases=[Phase.generate],
-                  verbosity=Verbosity.quiet, suppress_health_check=list(HealthCheck))  # fmt: skip
+        @settings(
+            max_examples=count,
+            database=None,
+            deadline=None,
+            derandomize=False,
+            phases=[Phase.generate],
+            verbosity=Verbosity.quiet,
+            suppress_health_check=list(HealthCheck),
+        )
         @given(EXAMPLES)
         def attempt(example: tuple[list[Damage], list[tuple[str, ...]]]) -> None:
             try_folder(example, base, tally)
@@ -217,8 +271,15 @@ def _surroundings(folder: Path) -> Iterator[None]:
     (folder / "home").mkdir(exist_ok=True)
     (folder / "train.py").write_text("print('trained')\n")
     os.environ.clear()
-    os.environ.update(HOME=str(folder / "home"), HPCRUN_RUNS=str(folder / "runs"), HPCRUN_SITE=str(folder / "site"),
-                      HPCRUN_DEBUG="1", LANG="C.UTF-8", PATH="/usr/bin:/bin", COLUMNS="100")  # fmt: skip
+    os.environ.update(
+        HOME=str(folder / "home"),
+        HPCRUN_RUNS=str(folder / "runs"),
+        HPCRUN_SITE=str(folder / "site"),
+        HPCRUN_DEBUG="1",
+        LANG="C.UTF-8",
+        PATH="/usr/bin:/bin",
+        COLUMNS="100",
+    )
     os.chdir(folder)
     try:
         yield
@@ -241,8 +302,10 @@ def main() -> int:
         print(finding)
     took_s = time.monotonic() - begun
     print(
-        f"{tally.folders} folders, {sum(tally.kinds.values())} files damaged, {tally.commands} commands: "
-        f"{len(tally.findings)} findings; slowest {tally.slowest_s:.1f} s of CPU time, {took_s:.0f} s in all"
+        f"{tally.folders} folders, {sum(tally.kinds.values())} files damaged, {tally.commands} "
+        "commands: "
+        f"{len(tally.findings)} findings; slowest {tally.slowest_s:.1f} s of CPU time, "
+        f"{took_s:.0f} s in all"
     )
     return 1 if tally.findings or tally.folders < options.count else 0
 

@@ -31,33 +31,165 @@ _CONTROL = (
     b"\x7fPWNED",
 )
 _TEXT = (
-    b"", b" ", b"-", b"--", b"--help=x", b"=", b",", b":", b"/", b"//", b"..", b"../..", b".", b"~", b"~root", b"*",
-    b"?", b"[", b"]", b"{", b"}", b"{}", b"{0}", b"{lr}", b"%s%n", b"%j", b"%", b"\\", b"'", b'"', b"`id`",
-    b"$(touch PWNED)", b"; touch PWNED", b"| touch PWNED", b"&& touch PWNED", b"> PWNED", b"$HOME", b"${IFS}",
-    b"{{ 7 * 7 }}", b"{% raw %}", b"[red]PWNED[/red]", b"[/]", b"[link=x]", b"a\nb", b"\n",
-    b"\n#SBATCH --wrap=PWNED", b"a\tb", b"\xff\xfe", b"\xed\xa0\x80", b"\xc3", b"\xc3\xa9" * 40,
-    b"\xf0\x9f\x92\xa5", b"a\xcc\x81" * 50, b"\xe2\x80\x8b", b"\xef\xbb\xbfx", b"=cmd|'/c calc'!A1", b"A" * 300,
-    b"x/" * 300, b"(a+)+$", b"(", b"a{99999}", b"lr=", b"lr=1,", b"=1", b"lr=1,1,1", b"lr=range(1e9)", b"A=b=c",
-    b"LD_PRELOAD=x", b"a\x85b=x", b"PATH=", b"1=2", b"gpu.type=\xff", b"partition=[a, b", b"name=&a [*a]",
+    b"",
+    b" ",
+    b"-",
+    b"--",
+    b"--help=x",
+    b"=",
+    b",",
+    b":",
+    b"/",
+    b"//",
+    b"..",
+    b"../..",
+    b".",
+    b"~",
+    b"~root",
+    b"*",
+    b"?",
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b"{}",
+    b"{0}",
+    b"{lr}",
+    b"%s%n",
+    b"%j",
+    b"%",
+    b"\\",
+    b"'",
+    b'"',
+    b"`id`",
+    b"$(touch PWNED)",
+    b"; touch PWNED",
+    b"| touch PWNED",
+    b"&& touch PWNED",
+    b"> PWNED",
+    b"$HOME",
+    b"${IFS}",
+    b"{{ 7 * 7 }}",
+    b"{% raw %}",
+    b"[red]PWNED[/red]",
+    b"[/]",
+    b"[link=x]",
+    b"a\nb",
+    b"\n",
+    b"\n#SBATCH --wrap=PWNED",
+    b"a\tb",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b"\xc3",
+    b"\xc3\xa9" * 40,
+    b"\xf0\x9f\x92\xa5",
+    b"a\xcc\x81" * 50,
+    b"\xe2\x80\x8b",
+    b"\xef\xbb\xbfx",
+    b"=cmd|'/c calc'!A1",
+    b"A" * 300,
+    b"x/" * 300,
+    b"(a+)+$",
+    b"(",
+    b"a{99999}",
+    b"lr=",
+    b"lr=1,",
+    b"=1",
+    b"lr=1,1,1",
+    b"lr=range(1e9)",
+    b"A=b=c",
+    b"LD_PRELOAD=x",
+    b"a\x85b=x",
+    b"PATH=",
+    b"1=2",
+    b"gpu.type=\xff",
+    b"partition=[a, b",
+    b"name=&a [*a]",
     b"!!python/object:os.system x",
-)  # fmt: skip
+)
 _NUMBERS = (
-    b"0", b"-1", b"1.5", b"1e3", b"1e999", b"-1e999", b"nan", b"inf", b"-0", b"+1", b"0x10", b"1_000", b"007",
-    b" 1 ", b"9" * 19, b"9" * 400, b"0." + b"3" * 400, b"1e-400", b"\xd9\xa1", b"\xc2\xb2", b"99999999",
-    b"2147483648", b"18446744073709551616", b"1:00:00:00", b"1-1-1", b"-1:00", b"99999999-00:00:00", b"0:0:0",
-    b"1e9h", b"9" * 400 + b"h", b"1T", b"99999999999999T", b"-5G", b"5g5", b"1,2,3", b"1-5", b"5-1", b"0-99999999",
-    b"1-", b"-3-", b"1,,2", b"0-3:0", b"1%0",
-)  # fmt: skip
+    b"0",
+    b"-1",
+    b"1.5",
+    b"1e3",
+    b"1e999",
+    b"-1e999",
+    b"nan",
+    b"inf",
+    b"-0",
+    b"+1",
+    b"0x10",
+    b"1_000",
+    b"007",
+    b" 1 ",
+    b"9" * 19,
+    b"9" * 400,
+    b"0." + b"3" * 400,
+    b"1e-400",
+    b"\xd9\xa1",
+    b"\xc2\xb2",
+    b"99999999",
+    b"2147483648",
+    b"18446744073709551616",
+    b"1:00:00:00",
+    b"1-1-1",
+    b"-1:00",
+    b"99999999-00:00:00",
+    b"0:0:0",
+    b"1e9h",
+    b"9" * 400 + b"h",
+    b"1T",
+    b"99999999999999T",
+    b"-5G",
+    b"5g5",
+    b"1,2,3",
+    b"1-5",
+    b"5-1",
+    b"0-99999999",
+    b"1-",
+    b"-3-",
+    b"1,,2",
+    b"0-3:0",
+    b"1%0",
+)
 _PATHS = (
-    b"fifo", b"zero", b"socket", b"folder", b"folder/", b"loop", b"nowhere", b"link-to-precious", b"link-to-victim",
-    b"broken.yaml", b"bomb.yaml", b"list.yaml", b"binary.yaml", b"deep.yaml", b"huge.csv", b"broken.csv", b"empty",
-    b"noexec.sh", b"./train.py", b"missing.py", b"/dev/null", b"/dev/full", b"/dev/zero", b"/dev/stdin",
-    b"/proc/self/mem", b"/proc/1/root", b"/", b"a/" * 2000, b"train.py/", b"../work/train.py",
-    b"esc\x1b[31mPWNED.py", b"nl\nPWNED.py",
-)  # fmt: skip
+    b"fifo",
+    b"zero",
+    b"socket",
+    b"folder",
+    b"folder/",
+    b"loop",
+    b"nowhere",
+    b"link-to-precious",
+    b"link-to-victim",
+    b"broken.yaml",
+    b"bomb.yaml",
+    b"list.yaml",
+    b"binary.yaml",
+    b"deep.yaml",
+    b"huge.csv",
+    b"broken.csv",
+    b"empty",
+    b"noexec.sh",
+    b"./train.py",
+    b"missing.py",
+    b"/dev/null",
+    b"/dev/full",
+    b"/dev/zero",
+    b"/dev/stdin",
+    b"/proc/self/mem",
+    b"/proc/1/root",
+    b"/",
+    b"a/" * 2000,
+    b"train.py/",
+    b"../work/train.py",
+    b"esc\x1b[31mPWNED.py",
+    b"nl\nPWNED.py",
+)
 HOSTILE = (*_CONTROL, *_TEXT, *_NUMBERS, *_PATHS)
 
-# What goes on as far as real use does, so that hostile values beside it are met by the code behind the first check.
+# What goes on as far as real use does, so that hostile values beside it are met by the code behind
+# the first check.
 _SANE: dict[str, tuple[bytes, ...]] = {
     "script": (b"train.py", b"train.py", b"fails.py", b"noexec.sh", b"esc\x1b[31mPWNED.py"),
     "args": (b"--lr", b"1e-3", b"{lr}", b"{batch_size}"),
@@ -87,22 +219,60 @@ _SANE: dict[str, tuple[bytes, ...]] = {
     "grep": (b"loss", b"x*"),
     "since": (b"10m", b"2026-01-01"),
     "studies": (b"last", b"train"),
-    "partition": (b"gpu",), "account": (b"lab",), "qos": (b"normal",), "constraint": (b"a100&nvlink",),
-    "nodelist": (b"n[1-4]",), "exclude": (b"n1,n2",), "reservation": (b"course",),
-    "mail_user": (b"me@example.org",), "mail_type": (b"END,FAIL",), "sbatch": (b"comment=x", b"nice=100"),
-    "no_sbatch": (b"gres", b"mem"), "env": (b"A=1", b"OMP_NUM_THREADS=2"), "setup": (b"true", b"ulimit -c 0"),
-    "load": (b"gcc/13",), "workdir": (b"folder", b"."), "python": (b"python3",), "snapshot_limit_mb": (b"10M",),
-    "columns": (b"name,state", b"job,why"), "node": (b"here", b"0"), "png": (b"plot.png",),
-    "out": (b"out", b"out.sh"), "output_dir": (b"out",), "write": (b"found",), "base": (b"a100", b"local"),
-    "time": (b"1:00:00",), "gpus_per_node": (b"2", b"a100:4"), "gpu_type": (b"a100",), "max_time": (b"2-00:00:00",),
-    "description": (b"a cluster",), "mode": (b"strong", b"weak"), "lr": (b"1e-3",), "optimizer": (b"adamw",),
-    "epochs": (b"10",), "parameters": (b"25M",), "dtype": (b"bf16", b"fp32"), "overlap": (b"50%",),
-    "tokens_per_sample": (b"197",), "price_per_gpu_hour": (b"2.5",), "also": (b"512:9m",),
-    "reference_gpus": (b"1",), "warmup_epochs": (b"5",), "min_efficiency": (b"70",), "metrics": (b"loss",),
-    "elements": (b"0-1",), "after": (b"good", b"L1"), "chain": (b"2",), "ranks": (b"1,2",), "dataset": (b"digits",),
-    "resume": (b"last",), "shown": (b"last",), "memory_mb": (b"10G", b"0"), "warn_s": (b"5m",),
+    "partition": (b"gpu",),
+    "account": (b"lab",),
+    "qos": (b"normal",),
+    "constraint": (b"a100&nvlink",),
+    "nodelist": (b"n[1-4]",),
+    "exclude": (b"n1,n2",),
+    "reservation": (b"course",),
+    "mail_user": (b"me@example.org",),
+    "mail_type": (b"END,FAIL",),
+    "sbatch": (b"comment=x", b"nice=100"),
+    "no_sbatch": (b"gres", b"mem"),
+    "env": (b"A=1", b"OMP_NUM_THREADS=2"),
+    "setup": (b"true", b"ulimit -c 0"),
+    "load": (b"gcc/13",),
+    "workdir": (b"folder", b"."),
+    "python": (b"python3",),
+    "snapshot_limit_mb": (b"10M",),
+    "columns": (b"name,state", b"job,why"),
+    "node": (b"here", b"0"),
+    "png": (b"plot.png",),
+    "out": (b"out", b"out.sh"),
+    "output_dir": (b"out",),
+    "write": (b"found",),
+    "base": (b"a100", b"local"),
+    "time": (b"1:00:00",),
+    "gpus_per_node": (b"2", b"a100:4"),
+    "gpu_type": (b"a100",),
+    "max_time": (b"2-00:00:00",),
+    "description": (b"a cluster",),
+    "mode": (b"strong", b"weak"),
+    "lr": (b"1e-3",),
+    "optimizer": (b"adamw",),
+    "epochs": (b"10",),
+    "parameters": (b"25M",),
+    "dtype": (b"bf16", b"fp32"),
+    "overlap": (b"50%",),
+    "tokens_per_sample": (b"197",),
+    "price_per_gpu_hour": (b"2.5",),
+    "also": (b"512:9m",),
+    "reference_gpus": (b"1",),
+    "warmup_epochs": (b"5",),
+    "min_efficiency": (b"70",),
+    "metrics": (b"loss",),
+    "elements": (b"0-1",),
+    "after": (b"good", b"L1"),
+    "chain": (b"2",),
+    "ranks": (b"1,2",),
+    "dataset": (b"digits",),
+    "resume": (b"last",),
+    "shown": (b"last",),
+    "memory_mb": (b"10G", b"0"),
+    "warn_s": (b"5m",),
     "profiles": (b"a100", b"mine"),
-}  # fmt: skip
+}
 _SANE_NUMBERS = (b"1", b"2", b"4")  # of every other option
 WAITING = {"--watch", "-w", "--follow", "-f", "--wait", "shell"}
 
@@ -132,12 +302,17 @@ def all_commands() -> list[Command]:
 
 
 def command_line(commands: list[Command], seed: int, number: int) -> tuple[bytes, ...]:
-    """Return the arguments of the numbered line: the same ones for the same seed and the same options."""
+    """Return the arguments of the numbered line: the same ones for the same seed and the same
+    options.
+    """
     pick = random.Random(f"{seed}:{number}")
     command = pick.choice(commands)
     hostility = pick.choice((0.1, 0.3, 0.6))
     options = [
-        token for _ in range(pick.randint(0, 5)) if command.options for token in _option(pick, command, hostility)
+        token
+        for _ in range(pick.randint(0, 5))
+        if command.options
+        for token in _option(pick, command, hostility)
     ]
     arguments: list[bytes] = []
     for one in command.arguments:
@@ -154,7 +329,9 @@ def _option(pick: random.Random, command: Command, hostility: float) -> list[byt
     if option.is_flag:
         return [name] if pick.random() < 0.95 else [name + b"=" + pick.choice(HOSTILE)]
     value = _value(pick, option.name, hostility)
-    return [name + b"=" + value] if name.startswith(b"--") and pick.random() < 0.3 else [name, value]
+    return (
+        [name + b"=" + value] if name.startswith(b"--") and pick.random() < 0.3 else [name, value]
+    )
 
 
 def _value(pick: random.Random, name: str, hostility: float) -> bytes:
@@ -170,13 +347,22 @@ def control_sequences(argv: tuple[bytes, ...]) -> list[bytes]:
     return [one for one in _CONTROL if any(one in argument for argument in argv)]
 
 
-# --- the folders ------------------------------------------------------------------------------------------------
+# --- the folders
+# ------------------------------------------------------------------------------------------------
 
 
 def make_folders(root: Path) -> None:
-    """Make a home with a profile, a runs folder with three runs, a folder to work in, and a stranger's folder."""
+    """Make a home with a profile, a runs folder with three runs, a folder to work in, and a
+    stranger's folder.
+    """
     work, victim = root / "work", root / "victim"
-    for folder in (work / "folder", victim, root / "tmp", root / "runs", root / "home/.config/hpcrun/profiles"):
+    for folder in (
+        work / "folder",
+        victim,
+        root / "tmp",
+        root / "runs",
+        root / "home/.config/hpcrun/profiles",
+    ):
         folder.mkdir(parents=True)
     (victim / "precious").write_text("must stay\n")
     (root / "home/.config/hpcrun/profiles/mine.yaml").write_text("extends: a100\npartition: long\n")
@@ -200,11 +386,17 @@ def environment(root: Path, programs: Path) -> dict[str, str]:
     }
 
 
-_SLURM = set("sbatch squeue sacct sacctmgr scontrol sinfo scancel srun sstat sprio sshare sdiag salloc".split())
+_SLURM = set(
+    """
+        sbatch squeue sacct sacctmgr scontrol sinfo scancel srun sstat sprio sshare sdiag salloc
+    """.split()
+)
 
 
 def make_programs(folder: Path, python: str) -> None:
-    """Link to the machine's programs, without Slurm's: what a line says may not depend on a cluster."""
+    """Link to the machine's programs, without Slurm's: what a line says may not depend on a
+    cluster.
+    """
     folder.mkdir()
     for program in Path("/usr/bin").iterdir():
         if program.name not in _SLURM:
@@ -247,22 +439,42 @@ def _run(runs: Path, name: str, state: str) -> None:
     attempt = runs / run_id / "elements/0/attempts/0"
     attempt.mkdir(parents=True)
     record = {
-        "schema": 1, "run_id": run_id, "name": name, "scheduler": "local", "cluster": None, "host": "here",
-        "created_s": 1_700_000_000, "job_id": "L1", "profile": "local", "nodes": 1, "gpus_per_node": 0, "world_size": 2,
-        "walltime_s": None, "request": {}, "plan": {},
-    }  # fmt: skip
+        "schema": 1,
+        "run_id": run_id,
+        "name": name,
+        "scheduler": "local",
+        "cluster": None,
+        "host": "here",
+        "created_s": 1_700_000_000,
+        "job_id": "L1",
+        "profile": "local",
+        "nodes": 1,
+        "gpus_per_node": 0,
+        "world_size": 2,
+        "walltime_s": None,
+        "request": {},
+        "plan": {},
+    }
     status = 0 if state == "COMPLETED" else 1
     (runs / run_id / "run.json").write_text(json.dumps(record))
-    (runs / run_id / "status.json").write_text(json.dumps({"state": state, "asked_s": 1_700_000_000, "final": True}))
-    (attempt / "start").write_text(json.dumps({"job_id": "L1", "host": "here", "started": 1_700_000_000}))
-    (attempt / "exit").write_text(json.dumps({"status": status, "signal": "", "ended": 1_700_000_050, "message": ""}))
+    (runs / run_id / "status.json").write_text(
+        json.dumps({"state": state, "asked_s": 1_700_000_000, "final": True})
+    )
+    (attempt / "start").write_text(
+        json.dumps({"job_id": "L1", "host": "here", "started": 1_700_000_000})
+    )
+    (attempt / "exit").write_text(
+        json.dumps({"status": status, "signal": "", "ended": 1_700_000_050, "message": ""})
+    )
     for rank in range(2):
         (attempt / f"rank-{rank}.out").write_text(f"rank {rank}\nepoch 1: loss 0.5\n")
         (attempt / f"rank-{rank}.err").write_text("KeyError: 'recall'\n" if status else "")
 
 
 def fresh_copy(template: Path, live: Path) -> None:
-    """Put a copy of the folders where the last line ran, so that a line does not depend on those before it."""
+    """Put a copy of the folders where the last line ran, so that a line does not depend on those
+    before it.
+    """
     shutil.rmtree(live, ignore_errors=True)
     shutil.copytree(template, live, symlinks=True, ignore=shutil.ignore_patterns("fifo"))
     os.mkfifo(live / "work/fifo")

@@ -1,4 +1,5 @@
-"""The Slurm tests with several Slurms and Pythons: this machine's, and those of newer Debians (``make matrix``).
+"""The Slurm tests with several Slurms and Pythons: this machine's, and those of newer Debians
+(``make matrix``).
 
 What was seen is kept in dev/matrix.json, from which docs/versions.md is written.
 Standard library only: it is run before there is an environment.
@@ -23,12 +24,13 @@ SEEN, PAGE = REPO / "dev" / "matrix.json", REPO / "docs" / "versions.md"
 HERE = "here"
 SUITES = {"trixie": "Debian 13", "sid": "Debian sid"}
 PACKAGES = """
-    slurmctld slurmd slurmdbd slurm-client munge mariadb-server iproute2 python3-torch openssh-server
-    openssh-client rsync tcsh fish
+    slurmctld slurmd slurmdbd slurm-client munge mariadb-server iproute2 python3-torch
+    openssh-server openssh-client rsync tcsh fish
 """.split()
 REPORT = ".matrix.xml"
 
-# Debian's torch has no libuv. USE_LIBUV=0 turns it off, but for torchrun's own store and the ranks' way to it.
+# Debian's torch has no libuv. USE_LIBUV=0 turns it off, but for torchrun's own store and the ranks'
+# way to it.
 NO_LIBUV = (
     "cd /usr/lib/python3/dist-packages/torch/distributed && "
     "sed -i 's/multi_tenant=True,$/& use_libuv=False,/' elastic/rendezvous/*.py && "
@@ -47,7 +49,7 @@ tests, from the last run of each test. `make matrix` runs them and writes this p
 For the two newer versions, `make matrix` makes a Debian of 2 GB with its own network. Their torch is Debian's build for
 CPUs. It lacks libuv: so `USE_LIBUV=0` is set there, and torchrun's rendezvous is changed not to use libuv.
 
-"""
+"""  # noqa: E501
 KINDS = ("passed", "failed", "skipped")
 Modules = dict[str, dict[str, str]]
 Seen = dict[str, dict[str, Any]]
@@ -56,7 +58,9 @@ Seen = dict[str, dict[str, Any]]
 def main() -> int:
     """Run, write, tell; returns 1 where a test has failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
-    parser.add_argument("--suites", default=f"{HERE} trixie sid", help="which of: here, trixie, sid")
+    parser.add_argument(
+        "--suites", default=f"{HERE} trixie sid", help="which of: here, trixie, sid"
+    )
     parser.add_argument("--make", action="store_true", help="only make the Debians")
     parser.add_argument("--write", action="store_true", help="only write the tables anew")
     options, arguments = parser.parse_known_args()
@@ -81,17 +85,25 @@ def read() -> Seen:
     return dict(json.loads(SEEN.read_text(encoding="utf-8"))) if SEEN.exists() else {}
 
 
-# --- running ----------------------------------------------------------------------------------------------------
+# --- running
+# -------------------------------------------------------------------------------------------------
 
 
 def make(suite: str) -> None:
-    """Make the Debian of a suite, where it is not there yet, with this checkout and its environment."""
+    """Make the Debian of a suite, where it is not there yet, with this checkout and its
+    environment.
+    """
     begun = time.monotonic()
     subprocess.run([DEBIAN, "keep", suite, *PACKAGES], check=True)
     made = time.monotonic()
     subprocess.run([DEBIAN, "online", suite, "sh", "-c", NO_LIBUV], check=True)
-    subprocess.run([DEBIAN, "online", suite, "make", ".venv/installed-dev", "TORCH_INDEX=system"], check=True)
-    print(f"{suite}: made in {made - begun:.0f} s, its Python in {time.monotonic() - made:.0f} s", flush=True)
+    subprocess.run(
+        [DEBIAN, "online", suite, "make", ".venv/installed-dev", "TORCH_INDEX=system"], check=True
+    )
+    print(
+        f"{suite}: made in {made - begun:.0f} s, its Python in {time.monotonic() - made:.0f} s",
+        flush=True,
+    )
 
 
 def run(suite: str, arguments: list[str]) -> tuple[str, str]:
@@ -105,7 +117,9 @@ def run(suite: str, arguments: list[str]) -> tuple[str, str]:
         prefix = [DEBIAN, "apart", suite]
         test = ["env", "USE_LIBUV=0", *test, "TORCH_INDEX=system"]
     begun = time.monotonic()
-    subprocess.run([*prefix, *test], cwd=REPO, env={**os.environ, "HPCRUN_REQUIRE_SLURM": "1"}, check=False)
+    subprocess.run(
+        [*prefix, *test], cwd=REPO, env={**os.environ, "HPCRUN_REQUIRE_SLURM": "1"}, check=False
+    )
     print(f"{suite}: tested in {time.monotonic() - begun:.0f} s", flush=True)
     ask = [*prefix, "sh", "-c", f"{VERSIONS}; cat {REPORT}; rm {REPORT}"]
     done = subprocess.run(ask, cwd=REPO, stdout=subprocess.PIPE, encoding="utf-8", check=True)
@@ -123,9 +137,19 @@ def note(seen: Seen, suite: str, versions: str, report: str, *, whole: bool) -> 
     key = slurm.rpartition(".")[0]
     before = seen.get(key, {}).get("modules", {})
     outcomes = results(report)
-    before = {module: kept for module, tests in before.items() if (kept := _still_there(module, tests))}
-    about = {"slurm": slurm, "python": python, "torch": torch, "debian": SUITES.get(suite, "this machine")}
-    modules = {name: tests if whole else {**before.get(name, {}), **tests} for name, tests in outcomes.items()}
+    before = {
+        module: kept for module, tests in before.items() if (kept := _still_there(module, tests))
+    }
+    about = {
+        "slurm": slurm,
+        "python": python,
+        "torch": torch,
+        "debian": SUITES.get(suite, "this machine"),
+    }
+    modules = {
+        name: tests if whole else {**before.get(name, {}), **tests}
+        for name, tests in outcomes.items()
+    }
     seen[key] = {**about, "modules": {**before, **modules}}
     return not any("failed" in tests.values() for tests in outcomes.values())
 
@@ -134,7 +158,9 @@ def _still_there(module: str, tests: dict[str, str]) -> dict[str, str]:
     """Return the tests that a module has today: a test of another name is another test."""
     path = REPO / "tests" / "slurm" / f"{module}.py"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return {name: ended for name, ended in tests.items() if f"def {name.partition('[')[0]}(" in text}
+    return {
+        name: ended for name, ended in tests.items() if f"def {name.partition('[')[0]}(" in text
+    }
 
 
 def results(report: str) -> Modules:
@@ -142,14 +168,22 @@ def results(report: str) -> Modules:
     missing: Modules = {}
     for case in ElementTree.fromstring(report).iter("testcase"):
         kinds = {child.tag for child in case}
-        ended = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        ended = (
+            "failed"
+            if kinds & {"failure", "error"}
+            else "skipped"
+            if "skipped" in kinds
+            else "passed"
+        )
         tests = missing.setdefault(case.get("classname", "").split(".")[2], {})
-        if tests.get(case.get("name", "")) != "failed":  # an error after the test is a case of its own
+        # an error after the test is a case of its own
+        if tests.get(case.get("name", "")) != "failed":
             tests[case.get("name", "")] = ended
     return missing
 
 
-# --- telling ----------------------------------------------------------------------------------------------------
+# --- telling
+# -------------------------------------------------------------------------------------------------
 
 
 def _all(modules: Modules) -> list[str]:
@@ -165,20 +199,24 @@ def summary(seen: Seen) -> str:
     for version in sorted(seen):
         about, ended = seen[version], _all(seen[version]["modules"])
         cells = [about["slurm"], about["python"], about["torch"], about["debian"], str(len(ended))]
-        lines.append("| " + " | ".join([*cells, *(str(ended.count(kind)) for kind in KINDS)]) + " |")
+        lines.append(
+            "| " + " | ".join([*cells, *(str(ended.count(kind)) for kind in KINDS)]) + " |"
+        )
     return "\n".join(lines) + "\n"
 
 
 def page(seen: Seen) -> str:
     """Return docs/versions.md."""
     failures = [
-        f"* {version}, {module}: " + ", ".join(f"`{name}`" for name, ended in tests.items() if ended == "failed")
+        f"* {version}, {module}: "
+        + ", ".join(f"`{name}`" for name, ended in tests.items() if ended == "failed")
         for version in sorted(seen)
         for module, tests in sorted(seen[version]["modules"].items())
         if "failed" in tests.values()
     ]
     return PAGE_TEXT + (
-        f"{summary(seen)}\n" + ("What failed:\n\n" + "\n".join(failures) + "\n" if failures else "Nothing failed.\n")
+        f"{summary(seen)}\n"
+        + ("What failed:\n\n" + "\n".join(failures) + "\n" if failures else "Nothing failed.\n")
     )
 
 

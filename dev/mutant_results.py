@@ -1,4 +1,6 @@
-"""What became of each change of `make mutants`: noted one by one, so that a run that was stopped goes on there."""
+"""What became of each change of `make mutants`: noted one by one, so that a run that was stopped
+goes on there.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant: killed, survived, out of time (an endless loop: noticed) or untested.
+    """What became of a mutant: killed, survived, out of time (an endless loop: noticed) or
+    untested.
 
     Attributes:
         by: the test that killed it.
@@ -47,7 +50,9 @@ def note(result: Result, noted: Path) -> None:
 def read_results(noted: Path) -> list[Result]:
     """Return what became of each mutant that was tried, as it was noted last."""
     lines = noted.read_text().splitlines() if noted.exists() else []
-    results = (Result(**{**row, "mutant": Mutant(**row["mutant"])}) for row in map(json.loads, lines))
+    results = (
+        Result(**{**row, "mutant": Mutant(**row["mutant"])}) for row in map(json.loads, lines)
+    )
     return list({result.mutant: result for result in results}.values())
 
 
@@ -59,6 +64,8 @@ def results_of(mutants: Sequence[Mutant], noted: Path) -> list[Result]:
 def summary(results: Sequence[Result], seed: int, seconds: float) -> str:
     counts = Counter(result.outcome for result in results)
     noticed = counts[KILLED] + counts[OUT_OF_TIME]
-    named = ", ".join(f"{counts[outcome]} {outcome}" for outcome in (KILLED, OUT_OF_TIME, *UNNOTICED))
+    named = ", ".join(
+        f"{counts[outcome]} {outcome}" for outcome in (KILLED, OUT_OF_TIME, *UNNOTICED)
+    )
     score = 100 * noticed / len(results) if results else 0
     return f"{len(results)} mutants (seed {seed}) in {seconds:.0f} s: {named}; score {score:.1f} %"

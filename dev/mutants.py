@@ -1,10 +1,13 @@
-"""Change hpcrun in 200 places, and count the changes that no test notices: ``python -m dev.mutants --seed 1``.
+"""Change hpcrun in 200 places, and count the changes that no test notices: ``python -m dev.mutants
+--seed 1``.
 
-The changes are cosmic-ray's: another comparison, `and` for `or`, a `not` more or less, another number, a loop that does
-not run. Places are drawn at random from hpcrun/actions and hpcrun/runs, one change for each; a change is tried against
-the tests of tests/unit and tests/local that run its line, in a copy of the checkout, until one fails, and fails again.
+The changes are cosmic-ray's: another comparison, `and` for `or`, a `not` more or less, another
+number, a loop that does not run. Places are drawn at random from hpcrun/actions and hpcrun/runs,
+one change for each; a change is tried against the tests of tests/unit and tests/local that run its
+line, in a copy of the checkout, until one fails, and fails again.
 
-What became of each is noted at once, in .mutants: the same call goes on where the last one was stopped, and
+What became of each is noted at once, in .mutants: the same call goes on where the last one was
+stopped, and
 ``--survivors-of`` tries those that survived there against new tests.
 """
 
@@ -29,14 +32,27 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 from dev.covering import ROOMS, Covering, copy_checkout, first_failure, load, measure, save
-from dev.mutant_results import KILLED, OUT_OF_TIME, UNNOTICED, Mutant, Result, note, read_results, results_of, summary
+from dev.mutant_results import (
+    KILLED,
+    OUT_OF_TIME,
+    UNNOTICED,
+    Mutant,
+    Result,
+    note,
+    read_results,
+    results_of,
+    summary,
+)
 from dev.syntax import is_python, left_out_spans
 from tests.harness import REPO
 
 TESTS = ("tests/unit", "tests/local")
-# These two need a name to be given; a missing decorator breaks a module at import, which every test notices.
+# These two need a name to be given; a missing decorator breaks a module at import, which every test
+# notices.
 _LEFT_OUT = {"core/VariableReplacer", "core/VariableInserter", "core/RemoveDecorator"}
-_BUDGET_S = 60  # of tests for one mutant, by what they took unchanged: a line of the store is run by a thousand tests
+# of tests for one mutant, by what they took unchanged: a line of the store is run by a thousand
+# tests
+_BUDGET_S = 60
 _LEAST_LIMIT_S = 20  # for one test
 _LIMIT = 10  # times what it took unchanged
 
@@ -45,9 +61,15 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m dev.mutants", description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="how many mutants (200)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
-    parser.add_argument("--workers", type=int, default=2, help="how many tests run side by side (2)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only in files with this in their path")
-    parser.add_argument("--tests", nargs="+", default=TESTS, help="the tests to try (tests/unit tests/local)")
+    parser.add_argument(
+        "--workers", type=int, default=2, help="how many tests run side by side (2)"
+    )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="only in files with this in their path"
+    )
+    parser.add_argument(
+        "--tests", nargs="+", default=TESTS, help="the tests to try (tests/unit tests/local)"
+    )
     parser.add_argument(
         "--survivors-of",
         type=Path,
@@ -58,9 +80,16 @@ def main(arguments: Sequence[str]) -> int:
     started = time.monotonic()
     record = record_of_checkout(options.tests)
     covering = covering_of_checkout(record, options.tests, options.workers)
-    print(f"{len(covering.durations)} tests measured after {time.monotonic() - started:.0f} s", flush=True)
+    print(
+        f"{len(covering.durations)} tests measured after {time.monotonic() - started:.0f} s",
+        flush=True,
+    )
     if options.survivors_of:
-        mutants = [result.mutant for result in read_results(options.survivors_of) if result.outcome in UNNOTICED]
+        mutants = [
+            result.mutant
+            for result in read_results(options.survivors_of)
+            if result.outcome in UNNOTICED
+        ]
     else:
         mutants = sample(all_mutants(options.only), options.count, options.seed)
     noted = record.with_suffix(".results")
@@ -72,7 +101,8 @@ def main(arguments: Sequence[str]) -> int:
     for result in results:
         if result.outcome in UNNOTICED:
             print(
-                f"{result.outcome}: {result.mutant.path}:{result.mutant.line} ({result.tests} tests)\n{result.change}"
+                f"{result.outcome}: {result.mutant.path}:{result.mutant.line} ({result.tests} "
+                f"tests)\n{result.change}"
             )
     print(summary(results, options.seed, time.monotonic() - started))
     print(f"noted in {noted}")
@@ -80,15 +110,20 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def record_of_checkout(tests: Sequence[str]) -> Path:
-    """Return where the coverage of the checkout as it is now is kept; what becomes of its mutants lies beside."""
+    """Return where the coverage of the checkout as it is now is kept; what becomes of its mutants
+    lies beside.
+    """
     digest = hashlib.sha256(" ".join(tests).encode())
-    for path in sorted(path for room in ("hpcrun", "tests", "templates") for path in (REPO / room).rglob("*")):
+    for path in sorted(
+        path for room in ("hpcrun", "tests", "templates") for path in (REPO / room).rglob("*")
+    ):
         if path.suffix in (".py", ".j2", ".yaml"):
             digest.update(str(path.relative_to(REPO)).encode() + b"\0" + path.read_bytes())
     return REPO / ".mutants" / f"{digest.hexdigest()[:16]}.json"
 
 
-# --- the mutants --------------------------------------------------------------------------------------------------
+# --- the mutants
+# --------------------------------------------------------------------------------------------------
 
 
 def all_mutants(only: str) -> dict[tuple[str, int, int], list[Mutant]]:
@@ -114,9 +149,11 @@ def _mutants_of(path: str, source: str) -> Iterator[tuple[int, Mutant]]:
 
 
 def sample(places: dict[tuple[str, int, int], list[Mutant]], count: int, seed: int) -> list[Mutant]:
-    """Return one change for each of so many places, the same ones for the same seed and the same code.
+    """Return one change for each of so many places, the same ones for the same seed and the same
+    code.
 
-    A change that is no Python any more (a star before arguments is an operator to cosmic-ray) is none.
+    A change that is no Python any more (a star before arguments is an operator to cosmic-ray) is
+    none.
     """
     pick = random.Random(seed)
     order = pick.sample(sorted(places), len(places))
@@ -130,7 +167,8 @@ def changed_source(mutant: Mutant) -> str:
     return str(mutate_code(source, get_operator(mutant.operator)(), mutant.occurrence))
 
 
-# --- trying them --------------------------------------------------------------------------------------------------
+# --- trying them
+# --------------------------------------------------------------------------------------------------
 
 
 def covering_of_checkout(record: Path, tests: Sequence[str], workers: int) -> Covering:
@@ -144,7 +182,10 @@ def covering_of_checkout(record: Path, tests: Sequence[str], workers: int) -> Co
 
 def try_all(mutants: Sequence[Mutant], covering: Covering, workers: int, noted: Path) -> None:
     """Try mutants and note what becomes of each; each worker has a copy of the checkout."""
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(workers) as pool:
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
+        ThreadPoolExecutor(workers) as pool,
+    ):
         trees: Queue[Path] = Queue()
         for worker in range(workers):
             copy_checkout(Path(folder) / str(worker))
@@ -195,14 +236,18 @@ def _within_budget(covering: Covering, mutant: Mutant, source: str) -> Iterator[
 
 
 def _write(path: Path, source: str, version: int) -> None:
-    """Write a file with a time of its own: Python keeps what it compiled by time, in whole seconds, and size."""
+    """Write a file with a time of its own: Python keeps what it compiled by time, in whole seconds,
+    and size.
+    """
     path.write_text(source)
     os.utime(path, (0, 1_000_000_000 + version))
 
 
 def _difference(source: str, changed: str) -> str:
     pairs = zip(source.splitlines(), changed.splitlines(), strict=False)
-    return "\n".join(f"    - {old.strip()}\n    + {new.strip()}" for old, new in pairs if old != new)
+    return "\n".join(
+        f"    - {old.strip()}\n    + {new.strip()}" for old, new in pairs if old != new
+    )
 
 
 if __name__ == "__main__":

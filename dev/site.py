@@ -1,7 +1,10 @@
-"""A hook of mkdocs: pages that lie outside docs/, and links that lead there. ``make site`` builds the site.
+"""A hook of mkdocs: pages that lie outside docs/, and links that lead there.
 
-The pages are written for readers of the files, as a forge shows them. Here README.md becomes the site's first page, and
-a file of the code that a page links to comes along as it is, below ``source/``.
+``make site`` builds the site.
+
+The pages are written for readers of the files, as a forge shows them. Here README.md becomes the
+site's first page, and a file of the code that a page links to comes along as it is, below
+``source/``.
 """
 
 from __future__ import annotations
@@ -13,11 +16,16 @@ from typing import Any
 
 REPO = Path(__file__).resolve().parents[1]
 DOCS = REPO / "docs"
-PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
 """A file of the checkout → the page that it becomes."""
 DECISIONS = "decisions/index.md"
 _LINK = re.compile(r"(?P<head>\]\()(?P<target>[^)#\s]+)(?P<rest>#[^)\s]*)?\)")
-_FENCE = re.compile(r"^```console slurm$", re.MULTILINE)  # for tests; superfences takes the second word for a mistake
+# for tests; superfences takes the second word for a mistake
+_FENCE = re.compile(r"^```console slurm$", re.MULTILINE)
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -43,7 +51,9 @@ def site_text(text: str, page: str) -> str:
     Args:
         page: where it lies in the site.
     """
-    written_in = next((REPO / name for name, address in PAGES.items() if address == page), DOCS / page).parent
+    written_in = next(
+        (REPO / name for name, address in PAGES.items() if address == page), DOCS / page
+    ).parent
 
     def moved(match: re.Match[str]) -> str:
         place = site_place(written_in, match["target"])

@@ -1,4 +1,5 @@
-"""Where the time of the last `make test` went: the modules and the tests that took longest, from its record.
+"""Where the time of the last `make test` went: the modules and the tests that took longest, from
+its record.
 
 A module runs in one worker, so that one that takes long keeps all others waiting at the end.
 """
@@ -23,13 +24,20 @@ def main() -> int:
     except (OSError, ElementTree.ParseError) as error:
         print(f"there is no record of a whole `make test`: {error}", file=sys.stderr)
         return 1
-    tests = Counter({f"{case.get('classname')}::{case.get('name')}": float(case.get("time") or 0) for case in cases})
+    tests = Counter(
+        {
+            f"{case.get('classname')}::{case.get('name')}": float(case.get("time") or 0)
+            for case in cases
+        }
+    )
     modules: Counter[str] = Counter()
     for name, seconds in tests.items():
         modules[name.partition("::")[0]] += seconds
     console = Console()
     for what, times in (("module", modules), ("test", tests)):
-        table = Table(title=f"{len(times)} {what}s, {sum(times.values()):.0f} s in all workers", box=None)
+        table = Table(
+            title=f"{len(times)} {what}s, {sum(times.values()):.0f} s in all workers", box=None
+        )
         table.add_column("s", justify="right")
         table.add_column(what, no_wrap=True)
         for name, seconds in times.most_common(MOST):

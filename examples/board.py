@@ -1,6 +1,8 @@
-"""TensorBoard for the examples: with ``--tensorboard``, the first rank writes the numbers of each epoch for it.
+"""TensorBoard for the examples: with ``--tensorboard``, the first rank writes the numbers of each
+epoch for it.
 
-``hpcrun open --tensorboard RUN`` shows them. Without the option, nothing of TensorBoard is imported or needed.
+``hpcrun open --tensorboard RUN`` shows them. Without the option, nothing of TensorBoard is imported
+or needed.
 """
 
 from __future__ import annotations
@@ -14,21 +16,29 @@ from hpcrun_runtime import checkpoint_dir  # every job of hpcrun finds it
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
     """Add ``--tensorboard``."""
-    parser.add_argument("--tensorboard", action="store_true", help="write the numbers of each epoch for TensorBoard")
+    parser.add_argument(
+        "--tensorboard", action="store_true", help="write the numbers of each epoch for TensorBoard"
+    )
 
 
 def open_board(wanted: bool, rank: int = 0) -> Callable[..., None]:
-    """Return what writes a step's numbers by their names, into the folder of checkpoints: ``write(3, loss=0.5)``.
+    """Return what writes a step's numbers by their names, into the folder of checkpoints:
+    ``write(3, loss=0.5)``.
 
     Args:
-        wanted: whether ``--tensorboard`` is given; without it, and on all ranks but the first, nothing is written.
+        wanted: whether ``--tensorboard`` is given; without it, and on all ranks but the first,
+            nothing is written.
 
     Raises:
         SystemExit: a package is missing; on all ranks, so that none waits for another.
     """
-    missing = [package for package in ("tensorboard", "torch") if wanted and find_spec(package) is None]
+    missing = [
+        package for package in ("tensorboard", "torch") if wanted and find_spec(package) is None
+    ]
     if missing:
-        raise SystemExit(f"--tensorboard needs {missing[0]}: python -m pip install {' '.join(missing)}")
+        raise SystemExit(
+            f"--tensorboard needs {missing[0]}: python -m pip install {' '.join(missing)}"
+        )
     if not wanted or rank:
         return lambda _, **__: None
 

@@ -2,8 +2,8 @@
 
     hpcrun submit --gpus 4 --nodes 2 examples/digits_ddp.py --epochs 3
 
-torchrun starts one process per rank. NCCL needs a GPU for each rank of its own; anywhere else this runs on the CPU
-with gloo.
+torchrun starts one process per rank. NCCL needs a GPU for each rank of its own; anywhere else this
+runs on the CPU with gloo.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=128, help="of all ranks together")
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tensorboard", action="store_true", help="write the numbers of each epoch for TensorBoard")
+    parser.add_argument(
+        "--tensorboard", action="store_true", help="write the numbers of each epoch for TensorBoard"
+    )
     return parser.parse_args()
 
 
@@ -48,7 +50,8 @@ def set_up() -> tuple[int, int, torch.device]:
 
 def load_data() -> tuple[TensorDataset, TensorDataset]:
     """Return 1,500 digits to train on and 297 to test with: 8 × 8 pixels, scaled to 0..1."""
-    # sklearn.datasets.load_digits() reads this file, too; importing scikit-learn takes longer than this training
+    # sklearn.datasets.load_digits() reads this file, too; importing scikit-learn takes longer than
+    # this training
     file = distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
     digits = torch.from_numpy(np.loadtxt(str(file), delimiter=",", dtype=np.float32))
     pixels, labels = digits[:, :64] / 16, digits[:, 64].long()
@@ -81,7 +84,9 @@ def train_epoch(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        total += torch.tensor([loss.item() * len(labels), len(labels)], dtype=torch.float64, device=device)
+        total += torch.tensor(
+            [loss.item() * len(labels), len(labels)], dtype=torch.float64, device=device
+        )
     dist.all_reduce(total)
     return (total[0] / total[1]).item()
 
@@ -98,12 +103,19 @@ def main() -> None:
             print(f"rank {number} on {host}")
 
     train, test = load_data()
-    sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(train, seed=args.seed)
+    sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(
+        train, seed=args.seed
+    )
     loader = DataLoader(
-        train, batch_size=max(1, args.batch_size // world_size), sampler=sampler, pin_memory=device.type == "cuda"
+        train,
+        batch_size=max(1, args.batch_size // world_size),
+        sampler=sampler,
+        pin_memory=device.type == "cuda",
     )
     network = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)).to(device)
-    model = DistributedDataParallel(network, device_ids=[device.index] if device.type == "cuda" else None)
+    model = DistributedDataParallel(
+        network, device_ids=[device.index] if device.type == "cuda" else None
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     write = None
     if args.tensorboard:
@@ -119,12 +131,15 @@ def main() -> None:
         test_accuracy = accuracy(model, test, device)
         if rank == 0:
             speed = len(train) / seconds
-            print(f"epoch {epoch}: loss {loss:.4f}, test accuracy {test_accuracy:.1%}, {speed:.0f} samples/s")
+            print(
+                f"epoch {epoch}: loss {loss:.4f}, test accuracy {test_accuracy:.1%}, {speed:.0f} "
+                "samples/s"
+            )
         if write:
             write(epoch, loss=loss, accuracy=test_accuracy)
 
-    # Ends the backend's threads while Python still runs: the model holds the process group, and gloo's threads that
-    # are left at the end of Python abort it (pytorch/pytorch#179291).
+    # Ends the backend's threads while Python still runs: the model holds the process group, and
+    # gloo's threads that are left at the end of Python abort it (pytorch/pytorch#179291).
     dist.barrier()
     del model, optimizer
     gc.collect()

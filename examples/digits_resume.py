@@ -2,8 +2,9 @@
 
     hpcrun submit --gpus 4 --nodes 2 --time 10m --requeue 3 examples/digits_resume.py --epochs 20
 
-A run that was interrupted, at whatever step, goes through the very same losses as one that was not: the checkpoint
-holds all that the next step depends on. What is needed for that is marked with "resume:".
+A run that was interrupted, at whatever step, goes through the very same losses as one that was not:
+the checkpoint holds all that the next step depends on. What is needed for that is marked with
+"resume:".
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=100, help="of all ranks together")
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--pause", type=float, default=0.0, help="seconds to wait after each step, to have it last")
+    parser.add_argument(
+        "--pause", type=float, default=0.0, help="seconds to wait after each step, to have it last"
+    )
     add_argument(parser)
     return parser.parse_args()
 
@@ -52,12 +55,14 @@ def set_up() -> torch.device:
     return torch.device("cuda", local_rank) if own_gpu else torch.device("cpu")
 
 
-# --- the data: 1,500 digits to train on, each shifted and made noisy by chance ------------------------------------
+# --- the data: 1,500 digits to train on, each shifted and made noisy by chance
+# ------------------------------------
 
 
 class Digits(Dataset[tuple[torch.Tensor, int]]):
     def __init__(self, numbers: slice, *, disturbed: bool) -> None:
-        # sklearn.datasets.load_digits() reads this file, too; importing scikit-learn takes longer than an epoch
+        # sklearn.datasets.load_digits() reads this file, too; importing scikit-learn takes longer
+        # than an epoch
         file = distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
         digits = np.loadtxt(str(file), delimiter=",", dtype=np.float32)[numbers]
         self.images = digits[:, :64].reshape(-1, 8, 8) / 16
@@ -76,7 +81,9 @@ class Digits(Dataset[tuple[torch.Tensor, int]]):
 
 
 class Sampler(DistributedSampler[Any]):
-    """resume: an epoch's order depends on its number alone, so a part that is done can be left out."""
+    """resume: an epoch's order depends on its number alone, so a part that is done can be
+    left out.
+    """
 
     done = 0  # samples of this rank
 
@@ -84,7 +91,8 @@ class Sampler(DistributedSampler[Any]):
         return islice(super().__iter__(), self.done, None)
 
 
-# --- the checkpoint ---------------------------------------------------------------------------------------------
+# --- the checkpoint
+# ---------------------------------------------------------------------------------------------
 
 
 def random_state() -> dict[str, Any]:
@@ -106,7 +114,9 @@ def set_random_state(state: dict[str, Any]) -> None:
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write aside, then rename: a job that is killed in this moment leaves the last checkpoint whole."""
+    """Write aside, then rename: a job that is killed in this moment leaves the last checkpoint
+    whole.
+    """
     aside = path.with_suffix(".tmp")
     with aside.open("wb") as file:
         torch.save(state, file)
@@ -127,18 +137,29 @@ class Training:
         self.batch_size = max(1, args.batch_size // world_size)
         train = Digits(slice(0, 1500), disturbed=True)
         self.sampler = Sampler(train, seed=args.seed)
-        # resume: a loader without a generator of its own takes a number from torch's for each epoch it begins
+        # resume: a loader without a generator of its own takes a number from torch's for each epoch
+        # it begins
         generator = torch.Generator().manual_seed(args.seed)
-        self.loader = DataLoader(train, batch_size=self.batch_size, sampler=self.sampler, generator=generator)
-        network = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 10)).to(device)
-        self.model = DistributedDataParallel(network, device_ids=[device.index] if device.index is not None else None)
+        self.loader = DataLoader(
+            train, batch_size=self.batch_size, sampler=self.sampler, generator=generator
+        )
+        network = nn.Sequential(
+            nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 10)
+        ).to(device)
+        self.model = DistributedDataParallel(
+            network, device_ids=[device.index] if device.index is not None else None
+        )
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=args.lr)
         steps = args.epochs * len(self.loader)
-        self.schedule = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, args.lr, total_steps=steps)
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, args.lr, total_steps=steps
+        )
         self.epoch, self.steps_done, self.step, self.best = 1, 0, 0, 0.0
 
     def checkpoint(self, *names: str) -> None:
-        """Save the state of all ranks in one file, so that no rank can be a step ahead of the others."""
+        """Save the state of all ranks in one file, so that no rank can be a step ahead of the
+        others.
+        """
         states: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(states, random_state())
         if self.rank == 0:
@@ -166,7 +187,11 @@ class Training:
         self.epoch, self.steps_done, self.step, self.best = state["progress"]
         states = state["random"][self.rank]
         set_random_state(
-            {**states, "torch": states["torch"].cpu(), "cuda": None if states["cuda"] is None else states["cuda"].cpu()}
+            {
+                **states,
+                "torch": states["torch"].cpu(),
+                "cuda": None if states["cuda"] is None else states["cuda"].cpu(),
+            }
         )
         self.say(f"attempt {attempt() + 1} goes on after step {self.step}, in epoch {self.epoch}")
 
@@ -176,25 +201,36 @@ class Training:
         self.sampler.set_epoch(self.epoch)
         self.sampler.done = self.steps_done * self.batch_size
         for pixels, labels in self.loader:
-            loss = nn.functional.cross_entropy(self.model(pixels.to(self.device)), labels.to(self.device))
+            loss = nn.functional.cross_entropy(
+                self.model(pixels.to(self.device)), labels.to(self.device)
+            )
             self.optimizer.zero_grad()
             loss.backward()
             self.optimizer.step()
             self.schedule.step()
             self.step += 1
             self.steps_done += 1
-            # resume: the ranks hear of a stop at different moments, and agree on the step after which they stop
-            together = torch.tensor([loss.item(), float(should_stop())], dtype=torch.float64, device=self.device)
+            # resume: the ranks hear of a stop at different moments, and agree on the step after
+            # which they stop
+            together = torch.tensor(
+                [loss.item(), float(should_stop())], dtype=torch.float64, device=self.device
+            )
             dist.all_reduce(together)
             if self.rank == 0:
-                log_metrics(step=self.step, loss=together[0] / dist.get_world_size(), lr=self.schedule.get_last_lr()[0])
+                log_metrics(
+                    step=self.step,
+                    loss=together[0] / dist.get_world_size(),
+                    lr=self.schedule.get_last_lr()[0],
+                )
             time.sleep(self.args.pause)
             if together[1]:
                 return True
         return False
 
     def accuracy(self) -> float:
-        """Return the share of the other digits that the model reads right; every rank computes the same."""
+        """Return the share of the other digits that the model reads right; every rank computes the
+        same.
+        """
         self.model.eval()
         test = Digits(slice(1500, None), disturbed=False)
         pixels = torch.from_numpy(test.images.reshape(len(test), -1)).to(self.device)
@@ -230,7 +266,8 @@ def main() -> None:
     training = Training(args, set_up())
     training.run()
     dist.barrier()
-    del training  # the model holds the process group; gloo's threads must end while Python still runs
+    # the model holds the process group; gloo's threads must end while Python still runs
+    del training
     gc.collect()
     dist.destroy_process_group()
 

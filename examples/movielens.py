@@ -1,4 +1,5 @@
-"""MovieLens-100k, as the package recbole 1.2.1 carries it: 943 people's 100,000 ratings of 1,682 films.
+"""MovieLens-100k, as the package recbole 1.2.1 carries it: 943 people's 100,000 ratings of 1,682
+films.
 
 Its files are read; the package itself, which wants an older numpy, is not imported.
 """
@@ -27,7 +28,9 @@ def folder() -> Path:
     for package in (spec and spec.submodule_search_locations) or []:
         if (path := Path(package, "dataset_example/ml-100k")).is_dir():
             return path
-    raise SystemExit("MovieLens-100k comes with recbole: python -m pip install --no-deps recbole==1.2.1")
+    raise SystemExit(
+        "MovieLens-100k comes with recbole: python -m pip install --no-deps recbole==1.2.1"
+    )
 
 
 def rows(kind: str) -> Iterable[list[str]]:
@@ -40,7 +43,10 @@ def rows(kind: str) -> Iterable[list[str]]:
 
 def ratings() -> list[Rating]:
     """Return all ratings, the oldest first."""
-    lines = (Rating(int(user) - 1, int(film) - 1, float(stars), int(time)) for user, film, stars, time in rows("inter"))
+    lines = (
+        Rating(int(user) - 1, int(film) - 1, float(stars), int(time))
+        for user, film, stars, time in rows("inter")
+    )
     return sorted(lines, key=lambda rating: (rating.time_s, rating.user, rating.film))
 
 

@@ -1,6 +1,8 @@
-"""Train a small transformer encoder to tell which package of Python's standard library a passage of source is from.
+"""Train a small transformer encoder to tell which package of Python's standard library a passage of
+source is from.
 
-    hpcrun submit --gpus 4 --nodes 2 examples/text_classification.py --d-model 256 --layers 4 --batch-size 256
+    hpcrun submit --gpus 4 --nodes 2 examples/text_classification.py --d-model 256 --layers 4
+    --batch-size 256
 
 Its size decides whether more GPUs make it faster. This one does well by it:
 
@@ -10,8 +12,8 @@ and this one gets slower, for its ranks spend their time on synchronising tiny s
 
     ... --d-model 128 --layers 2 --seq-len 128 --batch-size 32
 
-With ``--data`` a folder with the published files of IMDB (film reviews) or AG News is learnt instead; see
-published_data.py.
+With ``--data`` a folder with the published files of IMDB (film reviews) or AG News is learnt
+instead; see published_data.py.
 """
 
 from __future__ import annotations
@@ -30,8 +32,22 @@ from torch import nn
 from torch.utils.data import Dataset
 from training import Ranks, Training, add_arguments, join, make_loader, share_of, sum_over_ranks
 
-PACKAGES = ("asyncio", "email", "http", "importlib", "json", "logging", "multiprocessing", "unittest", "urllib", "xml")
-"""The classes: source that lies on every compute node that has Python. Chance is right one time in ten."""
+PACKAGES = (
+    "asyncio",
+    "email",
+    "http",
+    "importlib",
+    "json",
+    "logging",
+    "multiprocessing",
+    "unittest",
+    "urllib",
+    "xml",
+)
+"""The classes: source that lies on every compute node that has Python.
+
+Chance is right one time in ten.
+"""
 HELD_OUT = 0.1
 """The end of every file is for the validation."""
 SAMPLES, VALIDATION_SAMPLES = 4096, 1000
@@ -41,10 +57,18 @@ PADDING = 0  # words are counted from 1
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_arguments(parser, batch_size=64, lr=1e-3)
-    parser.add_argument("--accumulate", type=int, default=1, help="parts of a batch that a rank computes in turn")
-    parser.add_argument("--samples", type=int, help=f"passages of an epoch: {SAMPLES}, or all texts of --data")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="IMDB's folder aclImdb, or AG News' with train.csv")
-    parser.add_argument("--dataset", choices=sorted(TEXT_SETS), help="default: the one whose files are in --data")
+    parser.add_argument(
+        "--accumulate", type=int, default=1, help="parts of a batch that a rank computes in turn"
+    )
+    parser.add_argument(
+        "--samples", type=int, help=f"passages of an epoch: {SAMPLES}, or all texts of --data"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="IMDB's folder aclImdb, or AG News' with train.csv"
+    )
+    parser.add_argument(
+        "--dataset", choices=sorted(TEXT_SETS), help="default: the one whose files are in --data"
+    )
     parser.add_argument("--seq-len", type=int, default=64, help="words of a passage")
     parser.add_argument("--d-model", type=int, default=64)
     parser.add_argument("--layers", type=int, default=2)
@@ -60,12 +84,14 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-# --- the data -----------------------------------------------------------------------------------------------------
+# --- the data
+# -------------------------------------------------------------------------------------------------
 
 
 @cache
 def number_of(token: str, vocabulary: int) -> int:
-    return 1 + zlib.crc32(token.encode()) % (vocabulary - 1)  # the same on every rank; Python's own hash() is not
+    # the same on every rank; Python's own hash() is not
+    return 1 + zlib.crc32(token.encode()) % (vocabulary - 1)
 
 
 def numbers_of(text: str, vocabulary: int) -> list[int]:
@@ -83,7 +109,9 @@ def read_package(package: str, vocabulary: int) -> tuple[torch.Tensor, torch.Ten
         train += numbers[:cut]
         held_out += numbers[cut:]
     if not held_out:
-        raise SystemExit(f"this Python has no source of its package {package}: take another with --python")
+        raise SystemExit(
+            f"this Python has no source of its package {package}: take another with --python"
+        )
     return torch.tensor(train), torch.tensor(held_out)
 
 
@@ -93,7 +121,9 @@ class Passages(Dataset[tuple[torch.Tensor, int]]):
     def __init__(self, texts: list[torch.Tensor], samples: int, seq_len: int, seed: int) -> None:
         shortest = min(len(text) for text in texts)
         if seq_len > shortest:
-            raise SystemExit(f"--seq-len {seq_len} is longer than the shortest text, which has {shortest} words")
+            raise SystemExit(
+                f"--seq-len {seq_len} is longer than the shortest text, which has {shortest} words"
+            )
         self.texts, self.seq_len = texts, seq_len
         self.places = torch.rand(samples, generator=torch.Generator().manual_seed(seed)).tolist()
 
@@ -115,11 +145,14 @@ class Documents(Dataset[tuple[torch.Tensor, int]]):
     """
 
     def __init__(self, texts: list[Text], samples: int | None, args: argparse.Namespace) -> None:
-        drawn = torch.randperm(len(texts), generator=torch.Generator().manual_seed(args.seed))[:samples].tolist()
+        drawn = torch.randperm(len(texts), generator=torch.Generator().manual_seed(args.seed))[
+            :samples
+        ].tolist()
         self.words = torch.full((len(drawn), args.seq_len), PADDING)
         self.labels = [texts[number].label for number in drawn]
         for row, number in enumerate(drawn):
-            # A text without a word counts as one unknown word: attention cannot look at padding alone.
+            # A text without a word counts as one unknown word: attention cannot look at padding
+            # alone.
             words = numbers_of(texts[number].text.lower(), args.vocabulary)[: args.seq_len] or [1]
             self.words[row, : len(words)] = torch.tensor(words)
 
@@ -153,7 +186,8 @@ def read_data(args: argparse.Namespace) -> Data:
     )
 
 
-# --- the model ----------------------------------------------------------------------------------------------------
+# --- the model
+# -------------------------------------------------------------------------------------------------
 
 
 class Encoder(nn.Module):
@@ -171,16 +205,22 @@ class Encoder(nn.Module):
             batch_first=True,
             norm_first=True,
         )
-        self.layers = nn.TransformerEncoder(layer, args.layers, nn.LayerNorm(args.d_model), enable_nested_tensor=False)
+        self.layers = nn.TransformerEncoder(
+            layer, args.layers, nn.LayerNorm(args.d_model), enable_nested_tensor=False
+        )
         self.head = nn.Linear(args.d_model, classes)
 
     def forward(self, passages: torch.Tensor) -> torch.Tensor:
         padding = passages == PADDING if self.padded else None
-        hidden: torch.Tensor = self.layers(self.words(passages) + self.places, src_key_padding_mask=padding)
+        hidden: torch.Tensor = self.layers(
+            self.words(passages) + self.places, src_key_padding_mask=padding
+        )
         if padding is None:
             mean = hidden.mean(1)
         else:
-            mean = hidden.masked_fill(padding[:, :, None], 0).sum(1) / (~padding).sum(1, keepdim=True)
+            mean = hidden.masked_fill(padding[:, :, None], 0).sum(1) / (~padding).sum(
+                1, keepdim=True
+            )
         logits: torch.Tensor = self.head(mean)
         return logits
 
@@ -192,7 +232,9 @@ def accuracy(training: Training, data: Passages | Documents) -> float:
     ranks, right, tested = training.ranks, 0, 0
     numbers = range(ranks.rank, len(data), ranks.size)
     for first in range(0, len(numbers), 128):
-        passages, labels = zip(*(data[number] for number in numbers[first : first + 128]), strict=True)
+        passages, labels = zip(
+            *(data[number] for number in numbers[first : first + 128]), strict=True
+        )
         with training.autocast():
             answers = training.model.module(torch.stack(passages).to(ranks.device)).argmax(1)
         right += int((answers.cpu() == torch.tensor(labels)).sum())
@@ -205,13 +247,19 @@ def train(args: argparse.Namespace, ranks: Ranks) -> None:
     data = read_data(args)
     loader = make_loader(data.train, args, ranks.device)
     if args.accumulate < 1 or share_of(args.batch_size) % args.accumulate:
-        raise SystemExit(f"--accumulate {args.accumulate} must divide a rank's batch, {share_of(args.batch_size)}")
+        raise SystemExit(
+            f"--accumulate {args.accumulate} must divide a rank's batch, "
+            f"{share_of(args.batch_size)}"
+        )
     training = Training(Encoder(args, data.classes), args, ranks)
 
     def loss_of(tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return nn.functional.cross_entropy(training.model(tokens), labels)
 
-    training.say(f"{ranks.size} ranks, {ranks.device.type}, {training.parameters:,} parameters, {training.dtype}")
+    training.say(
+        f"{ranks.size} ranks, {ranks.device.type}, {training.parameters:,} parameters, "
+        f"{training.dtype}"
+    )
     training.resume()
     while training.goes_on():
         epoch = training.train_epoch(loader, loss_of)

@@ -1,4 +1,5 @@
-"""What the training examples share: joining the ranks, mixed precision, checkpoints, and the numbers of an epoch.
+"""What the training examples share: joining the ranks, mixed precision, checkpoints, and the
+numbers of an epoch.
 
 To start from one of them, copy it and this file. The loop itself stands in each example::
 
@@ -48,18 +49,31 @@ def add_arguments(parser: argparse.ArgumentParser, *, batch_size: int, lr: float
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=batch_size, help="of all ranks together")
     parser.add_argument("--lr", type=float, default=lr)
-    parser.add_argument("--warmup-steps", type=int, default=0, help="steps in which the learning rate grows to --lr")
-    parser.add_argument("--keep", type=int, default=0, help="checkpoints of the last epochs that are kept")
+    parser.add_argument(
+        "--warmup-steps", type=int, default=0, help="steps in which the learning rate grows to --lr"
+    )
+    parser.add_argument(
+        "--keep", type=int, default=0, help="checkpoints of the last epochs that are kept"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=0, help="processes of each rank that prepare batches")
-    parser.add_argument("--backend", choices=("nccl", "gloo"), help="default: nccl where each rank has a GPU")
+    parser.add_argument(
+        "--workers", type=int, default=0, help="processes of each rank that prepare batches"
+    )
+    parser.add_argument(
+        "--backend", choices=("nccl", "gloo"), help="default: nccl where each rank has a GPU"
+    )
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="auto")
-    parser.add_argument("--static-graph", action="store_true", help="DDP plans once: every step is alike")
-    parser.add_argument("--compile", action="store_true", help="torch.compile: minutes at first, then faster steps")
+    parser.add_argument(
+        "--static-graph", action="store_true", help="DDP plans once: every step is alike"
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="torch.compile: minutes at first, then faster steps"
+    )
     add_argument(parser)
 
 
-# --- the ranks ----------------------------------------------------------------------------------------------------
+# --- the ranks
+# -------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Ranks:
     """This rank among all."""
@@ -77,44 +91,57 @@ def join(args: argparse.Namespace, *, patience: timedelta = timedelta(minutes=5)
     """
     if "LOCAL_RANK" not in os.environ:
         raise SystemExit(
-            "no ranks: start it with hpcrun submit --launcher torchrun, or with torchrun --nproc-per-node 2"
+            "no ranks: start it with hpcrun submit --launcher torchrun, or with torchrun "
+            "--nproc-per-node 2"
         )
     share_of(args.batch_size)  # says so before anybody waits
     local_rank, local_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     own_gpu = gpus >= local_size
     if args.backend == "nccl" and not own_gpu:
-        raise SystemExit(f"--backend nccl needs a GPU for each rank: this node has {gpus} for {local_size} ranks")
+        raise SystemExit(
+            f"--backend nccl needs a GPU for each rank: this node has {gpus} for {local_size} ranks"
+        )
     if own_gpu:
         torch.cuda.set_device(local_rank)
     dist.init_process_group(args.backend or ("nccl" if own_gpu else "gloo"), timeout=patience)
-    torch.manual_seed(args.seed + dist.get_rank())  # for dropout and drawing; DDP hands on the first rank's weights
+    # for dropout and drawing; DDP hands on the first rank's weights
+    torch.manual_seed(args.seed + dist.get_rank())
     device = torch.device("cuda", local_rank) if own_gpu else torch.device("cpu")
     return Ranks(dist.get_rank(), dist.get_world_size(), device)
 
 
 def share_of(batch_size: int) -> int:
-    """Return each rank's part of the batch; the uneven division of a batch would train another model on more GPUs."""
+    """Return each rank's part of the batch; the uneven division of a batch would train another
+    model on more GPUs.
+    """
     size = int(os.environ["WORLD_SIZE"])
     if batch_size < size or batch_size % size:
         lower = batch_size // size * size
         near = f"{lower} or {lower + size}" if lower > 0 else str(size)
-        raise SystemExit(f"--batch-size {batch_size} cannot be shared evenly by {size} ranks: take {near}")
+        raise SystemExit(
+            f"--batch-size {batch_size} cannot be shared evenly by {size} ranks: take {near}"
+        )
     return batch_size // size
 
 
 def sum_over_ranks(device: torch.device, *values: float | torch.Tensor) -> list[float]:
     """Return each value's sum over all ranks."""
-    total = torch.stack([torch.as_tensor(value, dtype=torch.float64, device=device) for value in values])
+    total = torch.stack(
+        [torch.as_tensor(value, dtype=torch.float64, device=device) for value in values]
+    )
     dist.all_reduce(total)
     return [float(value) for value in total]
 
 
-# --- the data -----------------------------------------------------------------------------------------------------
+# --- the data
+# -------------------------------------------------------------------------------------------------
 
 
 class RankSampler(DistributedSampler[Any]):
-    """This rank's part of an epoch, shuffled together with the others', less what was done before an interruption."""
+    """This rank's part of an epoch, shuffled together with the others', less what was done before
+    an interruption.
+    """
 
     done = 0  # samples of this rank
 
@@ -123,9 +150,14 @@ class RankSampler(DistributedSampler[Any]):
 
 
 def make_loader(
-    data: Dataset[Any], args: argparse.Namespace, device: torch.device, sampler: RankSampler | None = None
+    data: Dataset[Any],
+    args: argparse.Namespace,
+    device: torch.device,
+    sampler: RankSampler | None = None,
 ) -> DataLoader[Batch]:
-    """Return the batches of this rank; samples that do not fill a batch of all ranks wait for another epoch."""
+    """Return the batches of this rank; samples that do not fill a batch of all ranks wait for
+    another epoch.
+    """
     loader = DataLoader(
         data,
         batch_size=share_of(args.batch_size),
@@ -136,15 +168,20 @@ def make_loader(
         pin_memory=device.type == "cuda",
     )
     if not len(loader):
-        raise SystemExit(f"--batch-size {args.batch_size} is more than the data has: {len(data)} samples")  # type: ignore[arg-type]
+        raise SystemExit(
+            f"--batch-size {args.batch_size} is more than the data has: {len(data)} samples"  # type: ignore[arg-type]
+        )
     return loader
 
 
-# --- the training -------------------------------------------------------------------------------------------------
+# --- the training
+# -------------------------------------------------------------------------------------------------
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write aside, then rename: a job that is killed in this moment leaves the last checkpoint whole."""
+    """Write aside, then rename: a job that is killed in this moment leaves the last checkpoint
+    whole.
+    """
     aside = path.with_suffix(".tmp")
     with aside.open("wb") as file:
         torch.save(state, file)
@@ -155,7 +192,9 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 @dataclass
 class Epoch:
-    """What one epoch took on this rank: seconds, and seconds of them in which it waited for batches."""
+    """What one epoch took on this rank: seconds, and seconds of them in which it waited for
+    batches.
+    """
 
     time_s: float = 0.0
     data_s: float = 0.0
@@ -179,7 +218,9 @@ class Training:
         find_unused: whether some steps leave parameters out, which DDP then looks for in each.
     """
 
-    def __init__(self, model: nn.Module, args: argparse.Namespace, ranks: Ranks, *, find_unused: bool = False) -> None:
+    def __init__(
+        self, model: nn.Module, args: argparse.Namespace, ranks: Ranks, *, find_unused: bool = False
+    ) -> None:
         self.args, self.ranks, self.device = args, ranks, ranks.device
         self.folder = checkpoint_dir()
         self.board = open_board(getattr(args, "tensorboard", False), ranks.rank)
@@ -221,7 +262,8 @@ class Training:
         """Train for the rest of this epoch; return None where the job is about to be ended before.
 
         Args:
-            losses: each takes the tensors of a batch, on this rank's device, and is given a step of its own.
+            losses: each takes the tensors of a batch, on this rank's device, and is given a step of
+                its own.
         """
         sampler = loader.sampler
         assert isinstance(sampler, RankSampler) and loader.batch_size
@@ -235,7 +277,11 @@ class Training:
             for loss_of in losses:
                 total += self.step(loss_of, batch)
             self.steps_done += 1
-            if epoch.steps % ASK_EVERY == 0 and self.steps_done < len(loader) and self.stop_is_agreed():
+            if (
+                epoch.steps % ASK_EVERY == 0
+                and self.steps_done < len(loader)
+                and self.stop_is_agreed()
+            ):
                 self.checkpoint("last")
                 self.say(f"stopped in epoch {self.epoch}, after step {self.steps_done} of it")
                 self.stopping = True
@@ -254,7 +300,8 @@ class Training:
         total = torch.zeros((), device=self.device)
         parts = list(zip(*(tensor.chunk(self.accumulate) for tensor in batch), strict=True))
         for number, part in enumerate(parts, 1):
-            # the gradients of all parts add up on this rank; the ranks exchange them once, with the last
+            # the gradients of all parts add up on this rank; the ranks exchange them once, with the
+            # last
             with self.model.no_sync() if number < len(parts) else nullcontext():
                 with self.autocast():
                     loss = loss_of(*part) / len(parts)
@@ -263,9 +310,12 @@ class Training:
         self.scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.args.lr * min(1.0, (self.updates + 1) / max(1, self.args.warmup_steps))
+            group["lr"] = self.args.lr * min(
+                1.0, (self.updates + 1) / max(1, self.args.warmup_steps)
+            )
         self.skipped += 1  # until count_update says otherwise
-        self.scaler.step(self.optimizer)  # not if a gradient has overflowed in float16; update() then scales less
+        # not if a gradient has overflowed in float16; update() then scales less
+        self.scaler.step(self.optimizer)
         self.scaler.update()
         return total
 
@@ -284,10 +334,18 @@ class Training:
         sync_s = (self.sync_s_per_step or 0.0) * epoch.steps
         speed = epoch.steps * rank_batch * size / epoch.time_s
         self.say(
-            f"epoch {self.epoch}: loss {epoch.loss:.4f}, {name} {score:.1%}, {speed:.0f} samples/s; "
-            f"{epoch.time_s:.2f} s, of which {epoch.data_s:.2f} s for data and {sync_s:.2f} s for synchronisation"
+            f"epoch {self.epoch}: loss {epoch.loss:.4f}, {name} {score:.1%}, {speed:.0f} "
+            "samples/s; "
+            f"{epoch.time_s:.2f} s, of which {epoch.data_s:.2f} s for data and {sync_s:.2f} s for "
+            "synchronisation"
         )
-        results = {"epoch_time": epoch.time_s, "samples_per_s": speed, "loss": epoch.loss, "accuracy": score, **more}
+        results = {
+            "epoch_time": epoch.time_s,
+            "samples_per_s": speed,
+            "loss": epoch.loss,
+            "accuracy": score,
+            **more,
+        }
         log_metrics(
             step=self.epoch,
             data_time=epoch.data_s,
@@ -300,20 +358,27 @@ class Training:
         )
         self.board(self.epoch, **results)
         if self.skipped and self.skipped >= epoch.steps:
-            raise SystemExit("every step of an epoch overflowed in float16: use --precision bf16 or fp32")
+            raise SystemExit(
+                "every step of an epoch overflowed in float16: use --precision bf16 or fp32"
+            )
         self.skipped = 0
         is_best, self.best = score > self.best, max(score, self.best)
         kept = [f"epoch-{self.epoch:04}"] if self.args.keep > 0 else []
         self.epoch, self.steps_done = self.epoch + 1, 0
         self.checkpoint(
-            "last", *kept, *(["best"] if is_best else []), *(["final"] if self.epoch > self.args.epochs else [])
+            "last",
+            *kept,
+            *(["best"] if is_best else []),
+            *(["final"] if self.epoch > self.args.epochs else []),
         )
         self.stopping = self.stop_is_agreed()
 
     # --- being ended, and going on
 
     def stop_is_agreed(self) -> bool:
-        """Return whether any rank has heard that the job is about to be ended: they hear of it at different moments."""
+        """Return whether any rank has heard that the job is about to be ended: they hear of it at
+        different moments.
+        """
         return sum_over_ranks(self.device, float(should_stop())) != [0.0]
 
     def checkpoint(self, *names: str) -> None:
@@ -327,16 +392,23 @@ class Training:
             }
             for name in names:
                 save(self.folder / f"{name}.pt", state)
-            for old in sorted(self.folder.glob("epoch-*.pt"))[: -self.args.keep] if self.args.keep > 0 else ():
+            for old in (
+                sorted(self.folder.glob("epoch-*.pt"))[: -self.args.keep]
+                if self.args.keep > 0
+                else ()
+            ):
                 old.unlink()
         dist.barrier()  # nobody reads, or ends the job, before it is written
 
     def resume(self) -> None:
-        """Go on from the last checkpoint, if there is one: every rank reads it, so all nodes must see it."""
+        """Go on from the last checkpoint, if there is one: every rank reads it, so all nodes must
+        see it.
+        """
         path = self.folder / "last.pt"
         if not path.exists():
             return
-        state = torch.load(path, map_location=self.device, weights_only=True)  # tensors and numbers alone
+        # tensors and numbers alone
+        state = torch.load(path, map_location=self.device, weights_only=True)
         self.model.module.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
@@ -353,16 +425,20 @@ class Training:
             SystemExit: it cannot be read, or it is of another model.
         """
         try:
-            self.model.module.load_state_dict(torch.load(path, map_location=self.device, weights_only=True)["model"])
+            self.model.module.load_state_dict(
+                torch.load(path, map_location=self.device, weights_only=True)["model"]
+            )
         except OSError as error:
             raise SystemExit(f"{path}: {error.strerror}") from None
         except (RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
             reason = str(error).strip().splitlines()[0][:200]
-            raise SystemExit(f"{path} is no checkpoint of this model; same options, same data? {reason}") from None
+            raise SystemExit(
+                f"{path} is no checkpoint of this model; same options, same data? {reason}"
+            ) from None
 
     def leave(self) -> None:
-        """End the backend's threads while Python still runs: the model holds the process group, and gloo's threads
-        that are left at the end of Python abort it (pytorch/pytorch#179291)."""
+        """End the backend's threads while Python still runs: the model holds the process group, and
+        gloo's threads that are left at the end of Python abort it (pytorch/pytorch#179291)."""
         dist.barrier()
         del self.model, self.optimizer
         gc.collect()
@@ -377,9 +453,9 @@ class Training:
     def measure_sync(self, loss_of: Loss, batch: Batch) -> float:
         """Return the seconds that synchronising the gradients adds to a step of this rank.
 
-        The same batch goes forward and backward with DDP's all-reduce and without (``no_sync``), in turns; the
-        difference of the medians counts. What is hidden behind the backward pass costs nothing, as in training;
-        waiting for slower ranks counts. The weights stay as they are.
+        The same batch goes forward and backward with DDP's all-reduce and without (``no_sync``), in
+        turns; the difference of the medians counts. What is hidden behind the backward pass costs
+        nothing, as in training; waiting for slower ranks counts. The weights stay as they are.
         """
         if self.ranks.size == 1:
             return 0.0
@@ -399,13 +475,16 @@ class Training:
         for _ in range(PROBES):
             with self.model.no_sync():
                 alone.append(one())
-            synchronised.append(one())  # the last, for DDP counts what was used since it last synchronised as used
+            # the last, for DDP counts what was used since it last synchronised as used
+            synchronised.append(one())
         self.optimizer.zero_grad()
         return max(0.0, statistics.median(synchronised) - statistics.median(alone))
 
 
 def precision(choice: str, device: torch.device) -> torch.dtype:
-    """Return what matrices are multiplied in: bfloat16 where the card has it, float16 on older ones."""
+    """Return what matrices are multiplied in: bfloat16 where the card has it, float16 on older
+    ones.
+    """
     if choice == "auto" and device.type == "cuda":
         choice = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(choice, torch.float32)

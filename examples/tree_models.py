@@ -2,9 +2,9 @@
 
     hpcrun submit -P cpu --gpus 0 --cpus 64 --launcher python examples/tree_models.py --trees 2000
 
-One process with as many threads as the job has CPUs: no ranks, no torchrun. The trees guess how many stars a person
-gives a film, from who they are, what the film is, and both's earlier ratings. The data is MovieLens-100k; see
-movielens.py.
+One process with as many threads as the job has CPUs: no ranks, no torchrun. The trees guess how
+many stars a person gives a film, from who they are, what the film is, and both's earlier ratings.
+The data is MovieLens-100k; see movielens.py.
 """
 
 from __future__ import annotations
@@ -42,19 +42,26 @@ def parse_args() -> argparse.Namespace:
 
 
 def threads() -> int:
-    """Return how many CPUs this job was given; a library that counts those of the node takes its neighbours'."""
+    """Return how many CPUs this job was given; a library that counts those of the node takes its
+    neighbours'.
+    """
     given = os.environ.get("SLURM_CPUS_PER_TASK") or os.environ.get("OMP_NUM_THREADS")
     return int(given) if given else len(os.sched_getaffinity(0))
 
 
-# --- the data -----------------------------------------------------------------------------------------------------
+# --- the data
+# -------------------------------------------------------------------------------------------------
 
 
 def known_of_people_and_films() -> tuple[list[list[float]], list[list[float]]]:
-    """Return for each person age, gender and occupation, and for each film its year and genres, as numbers."""
+    """Return for each person age, gender and occupation, and for each film its year and genres, as
+    numbers.
+    """
     people = [(int(age), gender, job) for _, age, gender, job, _ in rows("user")]
     jobs = sorted({job for _, _, job in people})
-    films = [(int(year) if year.isdigit() else 0, genres.split()) for _, _, year, genres in rows("item")]
+    films = [
+        (int(year) if year.isdigit() else 0, genres.split()) for _, _, year, genres in rows("item")
+    ]
     genres = sorted({genre for _, of_film in films for genre in of_film})
     return (
         [[age, gender == "F", jobs.index(job)] for age, gender, job in people],
@@ -65,7 +72,8 @@ def known_of_people_and_films() -> tuple[list[list[float]], list[list[float]]]:
 def load_data() -> tuple[Array, Array]:
     """Return what is known before each rating, oldest first, and the stars that were given."""
     people, films = known_of_people_and_films()
-    given: defaultdict[tuple[str, int], list[float]] = defaultdict(lambda: [0, 3.5])  # how many before, their mean
+    # how many before, their mean
+    given: defaultdict[tuple[str, int], list[float]] = defaultdict(lambda: [0, 3.5])
     features: list[list[float]] = []
     stars: list[float] = []
     for rating in ratings():
@@ -79,10 +87,13 @@ def load_data() -> tuple[Array, Array]:
     return np.array(features, dtype=np.float32), np.array(stars, dtype=np.float32)
 
 
-# --- the models: each trains, writes itself to a file and returns its guesses -----------------------------------------
+# --- the models: each trains, writes itself to a file and returns its guesses
+# -----------------------------------------
 
 
-def train_xgboost(args: argparse.Namespace, features: Array, stars: Array, held_out: Array, path: Path) -> Array:
+def train_xgboost(
+    args: argparse.Namespace, features: Array, stars: Array, held_out: Array, path: Path
+) -> Array:
     model = xgboost.XGBRegressor(
         n_estimators=args.trees,
         max_leaves=args.leaves,
@@ -97,7 +108,9 @@ def train_xgboost(args: argparse.Namespace, features: Array, stars: Array, held_
     return np.asarray(model.predict(held_out), dtype=np.float32)
 
 
-def train_lightgbm(args: argparse.Namespace, features: Array, stars: Array, held_out: Array, path: Path) -> Array:
+def train_lightgbm(
+    args: argparse.Namespace, features: Array, stars: Array, held_out: Array, path: Path
+) -> Array:
     model = lightgbm.LGBMRegressor(
         n_estimators=args.trees,
         num_leaves=args.leaves,
@@ -128,12 +141,19 @@ def main() -> None:
     print(f"always the mean: off by {error(stars[:cut].mean()):.4f} stars")
     for step, name in enumerate([args.model] if args.model in MODELS else MODELS, start=1):
         started = time.perf_counter()
-        guesses = MODELS[name](args, features[:cut], stars[:cut], features[cut:], checkpoint_dir() / name)
+        guesses = MODELS[name](
+            args, features[:cut], stars[:cut], features[cut:], checkpoint_dir() / name
+        )
         seconds = time.perf_counter() - started
         off, right = error(guesses), float(np.mean(np.round(guesses) == answers))
         samples = cut * args.trees  # every tree goes through all of them
         print(f"{name}: off by {off:.4f} stars, {right:.1%} exactly right, in {seconds:.2f} s")
-        results = {"epoch_time": seconds, "samples_per_s": samples / seconds, "loss": off, "accuracy": right}
+        results = {
+            "epoch_time": seconds,
+            "samples_per_s": samples / seconds,
+            "loss": off,
+            "accuracy": right,
+        }
         log_metrics(step=step, samples=samples, **results)
         write(args.trees, **{f"{name}/{result}": number for result, number in results.items()})
 

@@ -1,4 +1,6 @@
-"""hpcrun takes a PyTorch training script from a laptop to a multi-node Slurm job with one command."""
+"""hpcrun takes a PyTorch training script from a laptop to a multi-node Slurm job with one
+command.
+"""
 
 # The command line imports this before it can answer Ctrl-C: nothing large is imported here.
 from hpcrun.version import __version__ as __version__

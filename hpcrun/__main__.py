@@ -1,4 +1,6 @@
-"""``hpcrun`` and ``python -m hpcrun``: the latter is a name that HPCToolkit's own hpcrun cannot shadow."""
+"""``hpcrun`` and ``python -m hpcrun``: the latter is a name that HPCToolkit's own hpcrun cannot
+shadow.
+"""
 
 # Ctrl-C can come at any line: nothing is imported up here that Python has not loaded before.
 import os
@@ -10,10 +12,12 @@ if TYPE_CHECKING:
 
 
 def _leave_out_current_folder() -> None:
-    """Import nothing from the folder that hpcrun is called in: a project's ``typer.py`` would run in its place.
+    """Import nothing from the folder that hpcrun is called in: a project's ``typer.py`` would run
+    in its place.
 
-    ``python -m`` puts that folder first on the path; Python 3.11's ``-P`` and PYTHONSAFEPATH leave it out before
-    anything is imported. Where hpcrun itself lies in it, in a checkout that is not installed, it stays, as the last.
+    ``python -m`` puts that folder first on the path; Python 3.11's ``-P`` and PYTHONSAFEPATH leave
+    it out before anything is imported. Where hpcrun itself lies in it, in a checkout that is not
+    installed, it stays, as the last.
     """
     if not sys.path or sys.path[0] not in ("", _current_folder()):
         return
@@ -30,7 +34,9 @@ def _current_folder() -> "str | None":
 
 
 def _run_elsewhere() -> None:
-    """Let a feature run the command on another machine, before the libraries of this one's commands are imported."""
+    """Let a feature run the command on another machine, before the libraries of this one's commands
+    are imported.
+    """
     from hpcrun.actions.hooks import hooks_of
     from hpcrun.errors import HpcrunError
 
@@ -51,7 +57,8 @@ def main() -> "NoReturn":
     try:
         import gc
 
-        gc.set_threshold(100_000)  # imports make no garbage; the default looks for it a hundred times
+        # imports make no garbage; the default looks for it a hundred times
+        gc.set_threshold(100_000)
         from hpcrun.cli.interrupt import exit_at_interrupt
 
         exit_at_interrupt()
@@ -61,7 +68,9 @@ def main() -> "NoReturn":
         try:
             run()
         finally:
-            gc.freeze()  # Python looks for garbage at its end as well, in all there is: a sixth of a command's time
+            # Python looks for garbage at its end as well, in all there is: a sixth of a command's
+            # time
+            gc.freeze()
     except KeyboardInterrupt:
         sys.stderr.write("hpcrun: interrupted\n")
         sys.exit(130)

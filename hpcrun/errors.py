@@ -23,7 +23,8 @@ class HpcrunError(Exception):
         self.message = message
         self.hint = hint
         if hint:
-            self.__notes__ = [f"hint: {hint}"]  # a traceback of a program that uses hpcrun.Executor shows it
+            # a traceback of a program that uses hpcrun.Executor shows it
+            self.__notes__ = [f"hint: {hint}"]
 
 
 class UsageError(HpcrunError):
@@ -55,7 +56,9 @@ class SubmissionUncertainError(SchedulerError):
 
 
 class NotFoundError(HpcrunError):
-    """No such run, job or log; ``if_listed`` is the hint if Slurm lists ``job_id``, which is no run's."""
+    """No such run, job or log; ``if_listed`` is the hint if Slurm lists ``job_id``, which is no
+    run's.
+    """
 
     exit_code = 6
     job_id = if_listed = ""
@@ -79,7 +82,9 @@ class InterruptedByUser(HpcrunError):
         if not job_ids:
             return cls("interrupted")
         jobs = f"job {job_ids[0]} was" if len(job_ids) == 1 else f"{len(job_ids)} jobs were"
-        error = cls(f"interrupted; {jobs} submitted", hint=f"to cancel: hpcrun cancel {' '.join(job_ids)}")
+        error = cls(
+            f"interrupted; {jobs} submitted", hint=f"to cancel: hpcrun cancel {' '.join(job_ids)}"
+        )
         error.job_ids = tuple(job_ids)
         return error
 
@@ -88,7 +93,9 @@ _LONGEST_WORD = 200
 
 
 def did_you_mean(text: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return a hint to the known word closest to a misspelt one, or another hint where none is close."""
+    """Return a hint to the known word closest to a misspelt one, or another hint where none is
+    close.
+    """
     close = nearest(text, list(known))
     return f"did you mean {close!r}?" if close else otherwise
 

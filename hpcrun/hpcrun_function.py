@@ -1,8 +1,9 @@
 """What each task of a job runs whose program is a Python function: ``python -m hpcrun_function``.
 
 One file, the standard library and submitit: every run has a link to it, as to hpcrun_runtime.py.
-submitit loads the function, calls it and pickles what it returns; this finds the task's own call, and puts right what
-submitit leaves undone: a result that cannot be pickled, a half-written file of an attempt that was killed.
+submitit loads the function, calls it and pickles what it returns; this finds the task's own call,
+and puts right what submitit leaves undone: a result that cannot be pickled, a half-written file of
+an attempt that was killed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import Any
 FOLDER = "submitit"
 """Below the run's folder: the pickles, under submitit's names."""
 CALLS = "calls.zip"
-"""A file with one pickled call per element, under the element's number: one file, however many elements."""
+"""A file with one pickled call per element, under the element's number: one file, however many
+elements.
+"""
 STDERR_TO_STDOUT = "HPCRUN_STDERR_TO_STDOUT"
 """The variable that is set if both streams go to one log."""
 
@@ -34,7 +37,9 @@ def main() -> None:
     try:
         from submitit.core import job_environment, submission, utils
     except ImportError as error:
-        sys.exit(f"hpcrun: {sys.executable} cannot run a Python function: {error}; pip install submitit")
+        sys.exit(
+            f"hpcrun: {sys.executable} cannot run a Python function: {error}; pip install submitit"
+        )
     os.environ["SUBMITIT_FOLDER"] = str(folder)
     paths = job_environment.JobEnvironment().paths
     _prepare(folder, paths)
@@ -42,15 +47,21 @@ def main() -> None:
     try:
         submission.process_job(folder)
     except Exception:
-        if not paths.result_pickle.exists():  # submitit keeps a failed call's traceback, but not a failed pickling's
-            message = f"{traceback.format_exc()}\nwhat the function returned cannot be written as a result"
+        # submitit keeps a failed call's traceback, but not a failed pickling's
+        if not paths.result_pickle.exists():
+            message = (
+                f"{traceback.format_exc()}\nwhat the function returned cannot be written as "
+                "a result"
+            )
             with suppress(OSError), _fresh(paths.result_pickle) as aside:
                 utils.cloudpickle_dump(("error", message), aside)
         raise
 
 
 def _describe_job() -> None:
-    """Tell submitit.JobEnvironment where it is; a local job's variables are those of submitit's own local jobs."""
+    """Tell submitit.JobEnvironment where it is; a local job's variables are those of submitit's own
+    local jobs.
+    """
     if "SLURM_JOB_ID" in os.environ:
         os.environ["SUBMITIT_EXECUTOR"] = "slurm"
         return
@@ -97,14 +108,18 @@ def _fresh(path: Path) -> Iterator[Path]:
 
 
 def _checkpoint_when_told(env: Any, paths: Any, delayed: Any) -> None:
-    """In place of submitit's signal handlers: a function with a ``checkpoint`` method is asked for what to run next.
+    """In place of submitit's signal handlers: a function with a ``checkpoint`` method is asked for
+    what to run next.
 
-    hpcrun's script decides whether the job is started again, so that neither submitit's requeue nor its counting of
-    time-outs is wanted. Without such a method the signals are left as they are, for should_stop() or the function.
+    hpcrun's script decides whether the job is started again, so that neither submitit's requeue nor
+    its counting of time-outs is wanted. Without such a method the signals are left as they are, for
+    should_stop() or the function.
     """
     from submitit.core.job_environment import SignalHandler
 
-    if hasattr(delayed.function, "checkpoint") or hasattr(delayed.function, "__submitit_checkpoint__"):
+    if hasattr(delayed.function, "checkpoint") or hasattr(
+        delayed.function, "__submitit_checkpoint__"
+    ):
         handler = SignalHandler(env, paths, delayed)
         for number in (signal.SIGUSR1, signal.SIGTERM):
             signal.signal(number, handler.checkpoint_and_exit)

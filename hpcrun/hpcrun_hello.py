@@ -1,7 +1,9 @@
-"""A test job: each rank says where it runs, and an all-reduce shows that the ranks reach each other.
+"""A test job: each rank says where it runs, and an all-reduce shows that the ranks reach each
+other.
 
-One file and the standard library: ``hpcrun init`` copies it into the run's folder. With torch, the all-reduce is
-torch's, on GPUs (NCCL) or on CPUs (gloo); without torch, the ranks add their numbers over plain sockets.
+One file and the standard library: ``hpcrun init`` copies it into the run's folder. With torch, the
+all-reduce is torch's, on GPUs (NCCL) or on CPUs (gloo); without torch, the ranks add their numbers
+over plain sockets.
 """
 
 from __future__ import annotations
@@ -19,9 +21,14 @@ WITHIN_S = 120.0
 
 
 def main() -> None:
-    """Say where each rank runs, and add up the ranks' numbers; exit status 1 if the sum is wrong."""
+    """Say where each rank runs, and add up the ranks' numbers; exit status 1 if the sum is
+    wrong.
+    """
     env = os.environ
-    rank, world = int(env.get("RANK", env.get("NODE_RANK", "0"))), int(env.get("WORLD_SIZE", env.get("NNODES", "1")))
+    rank, world = (
+        int(env.get("RANK", env.get("NODE_RANK", "0"))),
+        int(env.get("WORLD_SIZE", env.get("NNODES", "1"))),
+    )
     row = {"rank": rank, "host": socket.gethostname().split(".")[0], "gpus": _given_gpus()}
     env.setdefault(
         "TORCH_CPP_LOG_LEVEL", "ERROR"
@@ -35,7 +42,8 @@ def main() -> None:
     if rank == 0:
         print("\n".join(_report(way, total, everyone)), flush=True)
     sys.stdout.flush()
-    # at its ordinary end Python sometimes aborts in a thread of gloo, after all is well (pytorch#179291)
+    # at its ordinary end Python sometimes aborts in a thread of gloo, after all is well
+    # (pytorch#179291)
     os._exit(0 if total == sum(range(world)) else 1)
 
 
@@ -43,7 +51,10 @@ def _report(way: str, total: int, everyone: list[dict[str, Any]]) -> list[str]:
     """Return what rank 0 prints: a line for each rank, and what became of the all-reduce."""
     everyone.sort(key=lambda one: int(one["rank"]))
     width = max(len(one["host"]) for one in everyone)
-    lines = [f"rank {one['rank']}  {one['host']:<{width}}  {_counted(one['gpus'], 'GPU')}" for one in everyone]
+    lines = [
+        f"rank {one['rank']}  {one['host']:<{width}}  {_counted(one['gpus'], 'GPU')}"
+        for one in everyone
+    ]
     nodes = len({one["host"] for one in everyone})
     who = f"{_counted(len(everyone), 'rank')} on {_counted(nodes, 'node')}"
     expected = sum(range(len(everyone)))

@@ -1,10 +1,11 @@
 """What a training script may ask of hpcrun while it runs: ``import hpcrun_runtime``.
 
-Standard library only and one file: every run has a link to it and the job finds it, so that the training environment
-needs nothing installed. Outside of a job nothing is ever to be stopped, and nothing is logged.
+Standard library only and one file: every run has a link to it and the job finds it, so that the
+training environment needs nothing installed. Outside of a job nothing is ever to be stopped, and
+nothing is logged.
 
-The ranks of a job do not hear of a stop in the same moment. Before they stop they agree, with an all-reduce of their
-own::
+The ranks of a job do not hear of a stop in the same moment. Before they stop they agree, with an
+all-reduce of their own::
 
     stop = torch.tensor(float(should_stop()))
     dist.all_reduce(stop, op=dist.ReduceOp.MAX)
@@ -35,16 +36,19 @@ _signalled = False
 _fork = threading.local()
 _complained = False
 _STACKS_SIGNAL = 7
-"""The number of the real-time signal for stacks: glibc uses the first two itself, no library of training this one."""
+"""The number of the real-time signal for stacks: glibc uses the first two itself, no library of
+training this one.
+"""
 _open_files: list[Any] = []
 
 
 def should_stop() -> bool:
     """Return whether the job is about to be ended: save a checkpoint and leave the training loop.
 
-    It becomes true before the time limit (``--warn``) and when the job is preempted, and then stays true. Cheap: a
-    folder on the node's own disk is looked at once in a second. Whoever asks does not die of SIGTERM any more, unless
-    it has a handler of its own: it has time to save until Slurm kills it.
+    It becomes true before the time limit (``--warn``) and when the job is preempted, and then stays
+    true. Cheap: a folder on the node's own disk is looked at once in a second. Whoever asks does
+    not die of SIGTERM any more, unless it has a handler of its own: it has time to save until Slurm
+    kills it.
     """
     global _asked_at, _stopping
     if _stopping or _attempt_dir() is None:
@@ -68,22 +72,30 @@ def _is_asked_to_stop() -> bool:
 
 
 def _note_heard() -> None:
-    """Say to the wrapper of this rank that it has heard: one that then ends well was stopped, and is not done."""
+    """Say to the wrapper of this rank that it has heard: one that then ends well was stopped, and
+    is not done.
+    """
     try:
-        Path(os.environ["HPCRUN_NODE_DIR"], f"heard-{os.environ.get('HPCRUN_RANK', _rank())}").touch()
+        Path(
+            os.environ["HPCRUN_NODE_DIR"], f"heard-{os.environ.get('HPCRUN_RANK', _rank())}"
+        ).touch()
     except (KeyError, OSError):
         return
 
 
 def _outlive_sigterm() -> None:
-    """Take SIGTERM for a request to stop, in a process that would die of it; once, in the main thread."""
+    """Take SIGTERM for a request to stop, in a process that would die of it; once, in the main
+    thread.
+    """
     global _listening
     if _listening or threading.current_thread() is not threading.main_thread():
         return
     _listening = True
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_sigterm)
-        os.register_at_fork(before=_before_fork, after_in_parent=_restore_mask, after_in_child=_be_a_child)
+        os.register_at_fork(
+            before=_before_fork, after_in_parent=_restore_mask, after_in_child=_be_a_child
+        )
 
 
 def _on_sigterm(_number: int, _frame: object) -> None:
@@ -92,7 +104,9 @@ def _on_sigterm(_number: int, _frame: object) -> None:
 
 
 def _before_fork() -> None:
-    """Hold SIGTERM back: Python forgets a signal for which the new process has run a handler this early."""
+    """Hold SIGTERM back: Python forgets a signal for which the new process has run a handler this
+    early.
+    """
     _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
@@ -130,7 +144,9 @@ def attempt() -> int:
 
 
 def checkpoint_dir() -> Path:
-    """Return the folder for checkpoints that all attempts of a job share; ``./checkpoints`` outside of a job."""
+    """Return the folder for checkpoints that all attempts of a job share; ``./checkpoints`` outside
+    of a job.
+    """
     folder = Path(os.environ.get("HPCRUN_CHECKPOINT_DIR") or "checkpoints")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -146,11 +162,18 @@ def log_metrics(*, step: int | None = None, **values: Any) -> None:
     folder = _attempt_dir()
     if folder is None:
         return
-    line = {"time": time.time(), "step": step, **{name: _number(value) for name, value in values.items()}}
+    line = {
+        "time": time.time(),
+        "step": step,
+        **{name: _number(value) for name, value in values.items()},
+    }
     try:
-        file = os.open(folder / f"rank-{_rank()}.metrics", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        file = os.open(
+            folder / f"rank-{_rank()}.metrics", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644
+        )
         try:
-            os.write(file, (json.dumps(line) + "\n").encode())  # one write: a reader sees whole lines
+            # one write: a reader sees whole lines
+            os.write(file, (json.dumps(line) + "\n").encode())
         finally:
             os.close(file)
     except OSError as error:
@@ -158,10 +181,12 @@ def log_metrics(*, step: int | None = None, **values: Any) -> None:
 
 
 def register_stacks() -> None:
-    """Let ``hpcrun explain --stacks`` ask this process for its Python stacks where py-spy is missing or forbidden.
+    """Let ``hpcrun explain --stacks`` ask this process for its Python stacks where py-spy is
+    missing or forbidden.
 
-    faulthandler writes them at a signal that no other program uses, to a file on the node's own disk whose name has the
-    process and the signal: so hpcrun sends it to no other process. Call it once in each rank.
+    faulthandler writes them at a signal that no other program uses, to a file on the node's own
+    disk whose name has the process and the signal: so hpcrun sends it to no other process. Call it
+    once in each rank.
     """
     folder = os.environ.get("HPCRUN_NODE_DIR")
     if not folder:
@@ -184,7 +209,8 @@ def _attempt_dir() -> Path | None:
 
 
 def _rank() -> int:
-    base = int(os.environ.get("HPCRUN_RANK_BASE") or 0)  # the first rank of its role, whose ranks RANK counts
+    # the first rank of its role, whose ranks RANK counts
+    base = int(os.environ.get("HPCRUN_RANK_BASE") or 0)
     return base + int(os.environ.get("RANK") or os.environ.get("NODE_RANK") or 0)
 
 

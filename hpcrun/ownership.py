@@ -1,8 +1,10 @@
-"""Whether another user could have written the files that hpcrun reads, by the rules of sshd's StrictModes and sudo.
+"""Whether another user could have written the files that hpcrun reads, by the rules of sshd's
+StrictModes and sudo.
 
-Files of profiles, templates and rules, and of runs, become commands that run as hpcrun's user. So their owner, and the
-owner of every folder on the path, must be this user, root, or the account that owns hpcrun's own program (which could
-change hpcrun itself); and no other user may write to any of them.
+Files of profiles, templates and rules, and of runs, become commands that run as hpcrun's user. So
+their owner, and the owner of every folder on the path, must be this user, root, or the account that
+owns hpcrun's own program (which could change hpcrun itself); and no other user may write to any of
+them.
 """
 
 from __future__ import annotations
@@ -27,10 +29,11 @@ class UnsafeFileError(ProfileError):
 
 
 def danger_to(path: Path) -> str | None:
-    """Return how a user who is not trusted could write to a file or folder, or replace it; None if none can.
+    """Return how a user who is not trusted could write to a file or folder, or replace it; None if
+    none can.
 
-    Links are followed, and each part of their path is checked. Folders above the home folder belong to the system and
-    are not checked.
+    Links are followed, and each part of their path is checked. Folders above the home folder belong
+    to the system and are not checked.
 
     Raises:
         OSError: it does not exist, or cannot be checked.
@@ -44,9 +47,11 @@ def danger_to(path: Path) -> str | None:
 
 
 def replacer_of(path: Path) -> tuple[Path, str] | None:
-    """Return the first folder or link by which anybody could replace a path, and how; None if there is none.
+    """Return the first folder or link by which anybody could replace a path, and how; None if there
+    is none.
 
-    The owner and the group of a folder above are trusted: sites give storage to groups, whose members share it.
+    The owner and the group of a folder above are trusted: sites give storage to groups, whose
+    members share it.
 
     Raises:
         OSError: it does not exist, or cannot be checked.
@@ -64,9 +69,11 @@ def replacer_of(path: Path) -> tuple[Path, str] | None:
 
 
 def danger_in_project(path: Path, project: Path) -> str | None:
-    """Return how someone who cannot change a project could replace a program in it; None if nobody can.
+    """Return how someone who cannot change a project could replace a program in it; None if nobody
+    can.
 
-    Whoever runs a project's scripts trusts its owner and its group. A link in a folder such as /tmp is another user's.
+    Whoever runs a project's scripts trusts its owner and its group. A link in a folder such as /tmp
+    is another user's.
 
     Raises:
         OSError: it does not exist, or cannot be checked.
@@ -85,11 +92,12 @@ def danger_in_project(path: Path, project: Path) -> str | None:
 
 
 def danger_in(path: Path, status: os.stat_result, *, reads_from: bool = True) -> str | None:
-    """Return how a user who is not trusted could write to one file or folder with this status; None if none can.
+    """Return how a user who is not trusted could write to one file or folder with this status; None
+    if none can.
 
     Args:
-        reads_from: whether any file in this folder would be read. If only one file is read, a sticky bit is enough:
-            other users can then add files, but not replace this one.
+        reads_from: whether any file in this folder would be read. If only one file is read, a
+            sticky bit is enough: other users can then add files, but not replace this one.
     """
     if status.st_uid not in trusted_owners():
         return f"{path} belongs to another user (uid {status.st_uid})"
@@ -116,7 +124,9 @@ def program_owner() -> int:
 
 
 def read_checked(path: Path, most_bytes: int) -> bytes:
-    """Read a file that only trusted users can have written. The check and the reading use the same open file.
+    """Read a file that only trusted users can have written.
+
+    The check and the reading use the same open file.
 
     Returns:
         At most ``most_bytes`` + 1 bytes.
@@ -135,7 +145,8 @@ def read_checked(path: Path, most_bytes: int) -> bytes:
 
 
 def read_open(path: Path, most_bytes: int, *, follow: bool = True) -> tuple[bytes, os.stat_result]:
-    """Read a regular file, at most ``most_bytes`` + 1 bytes; return its status, too, taken while it is open.
+    """Read a regular file, at most ``most_bytes`` + 1 bytes; return its status, too, taken while it
+    is open.
 
     Raises:
         OSError: as ``read_checked``; ELOOP for a link if ``follow`` is False.
@@ -150,7 +161,10 @@ def read_open(path: Path, most_bytes: int, *, follow: bool = True) -> tuple[byte
 
 def way_out(path: Path) -> str:
     """Return advice about a file that other users can write."""
-    return f"check its contents, then: chmod go-w (its folders too); or copy it to your own folder: cp {path} ~/"
+    return (
+        "check its contents, then: chmod go-w (its folders too); or copy it to your own "
+        f"folder: cp {path} ~/"
+    )
 
 
 def _way(path: Path) -> list[tuple[Path, os.stat_result]]:
@@ -188,7 +202,8 @@ def _is_above_home(place: Path) -> bool:
 
 
 def _is_private_group(path: Path, status: os.stat_result) -> bool:
-    """Whether the group is the user's own, without other members: pam_umask(8) sets umask 002 for such users.
+    """Whether the group is the user's own, without other members: pam_umask(8) sets umask 002 for
+    such users.
 
     With an access control list, the group's bits show the rights that it gives to others: acl(5).
     """
@@ -200,7 +215,11 @@ def _is_private_group(path: Path, status: os.stat_result) -> bool:
         group = grp.getgrgid(status.st_gid)
     except KeyError:
         return False
-    if group.gr_gid != user.pw_gid or group.gr_name != user.pw_name or set(group.gr_mem) - {user.pw_name}:
+    if (
+        group.gr_gid != user.pw_gid
+        or group.gr_name != user.pw_name
+        or set(group.gr_mem) - {user.pw_name}
+    ):
         return False
     try:
         os.getxattr(path, _ACL)

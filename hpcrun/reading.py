@@ -1,7 +1,8 @@
 """Reading files that a job, another version of hpcrun or another person may have written.
 
-Only regular files are opened: a FIFO would block, a device may have no end. A record is small, one JSON object, not
-nested deeply, with finite numbers, and each of its fields has the type that a table says: no caller has to check it.
+Only regular files are opened: a FIFO would block, a device may have no end. A record is small, one
+JSON object, not nested deeply, with finite numbers, and each of its fields has the type that a
+table says: no caller has to check it.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from typing import Any, BinaryIO
 MOST_RECORD = 1 << 20
 """How many bytes a record may have, unless its reader says otherwise."""
 _DEEPEST = 40
-"""How deep the objects and lists of a record may be nested. Python's own functions fail at about a thousand levels."""
+"""How deep the objects and lists of a record may be nested.
+
+Python's own functions fail at about a thousand levels.
+"""
 _MOST_DIGITS = 40
 _LATEST_S = 1e11
-"""Times are seconds since the epoch, up to about the year 5100: datetime(3) ends with the year 9999."""
+"""Times are seconds since the epoch, up to about the year 5100: datetime(3) ends with the year
+9999.
+"""
 # Lone surrogates that do not stand for an undecodable byte (PEP 383): nothing can print them.
 _UNPRINTABLE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
@@ -32,7 +38,9 @@ Kind = Callable[[Any], Any]
 
 
 class NotRegularError(OSError):
-    """A path that leads to a folder, a FIFO, a device or a socket, or a link where none is allowed."""
+    """A path that leads to a folder, a FIFO, a device or a socket, or a link where none is
+    allowed.
+    """
 
 
 def open_regular(path: Path | str, *, links: bool = True) -> BinaryIO:
@@ -106,7 +114,8 @@ def read_text(path: Path | str, most: int = MOST_RECORD) -> str:
 
 
 def read_named_text(path: Path | str, most: int) -> str:
-    """Return the text of a file that a person names: UTF-8, with or without a byte order mark; a link is followed.
+    """Return the text of a file that a person names: UTF-8, with or without a byte order mark; a
+    link is followed.
 
     Args:
         most: how many bytes it may have.
@@ -117,7 +126,9 @@ def read_named_text(path: Path | str, most: int) -> str:
     try:
         return read_bytes(path, most, links=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no UTF-8 text ({error.reason} at byte {error.start})") from None
+        raise ValueError(
+            f"{path} is no UTF-8 text ({error.reason} at byte {error.start})"
+        ) from None
     except NotRegularError as error:
         raise ValueError(f"{path} {error.strerror}") from None
     except OSError as error:
@@ -150,7 +161,9 @@ def parse_object(text: str | bytes, *, finite: bool = True, strict: bool = True)
     return _printable(data) if r"\ud" in text or r"\uD" in text else data
 
 
-def read_object(path: Path | str, most: int = MOST_RECORD, *, strict: bool = True) -> dict[str, Any]:
+def read_object(
+    path: Path | str, most: int = MOST_RECORD, *, strict: bool = True
+) -> dict[str, Any]:
     """Return the JSON object in a small regular file.
 
     Raises:
@@ -174,7 +187,9 @@ def _finite_number(text: str) -> float:
 def _check_depth(data: Any) -> None:
     level = [data]
     for _ in range(_DEEPEST):
-        below = (value for item in level for value in (item.values() if isinstance(item, dict) else item))
+        below = (
+            value for item in level for value in (item.values() if isinstance(item, dict) else item)
+        )
         level = [value for value in below if isinstance(value, dict | list)]
         if not level:
             return
@@ -216,7 +231,8 @@ def read_fields(
 
 
 def kinds_of(record: type, *, integer: Kind, real: Kind, **others: Kind) -> dict[str, Kind]:
-    """Return the table of a dataclass's fields: text, flags and numbers by the types that they are declared with.
+    """Return the table of a dataclass's fields: text, flags and numbers by the types that they are
+    declared with.
 
     Args:
         record: its module postpones the evaluation of annotations (PEP 563).
@@ -235,7 +251,9 @@ def kinds_of(record: type, *, integer: Kind, real: Kind, **others: Kind) -> dict
 
 def needs_of(record: type) -> tuple[str, ...]:
     """Return the fields of a dataclass that have no default."""
-    return tuple(each.name for each in fields(record) if each.default is each.default_factory is MISSING)
+    return tuple(
+        each.name for each in fields(record) if each.default is each.default_factory is MISSING
+    )
 
 
 def text(value: Any) -> str:

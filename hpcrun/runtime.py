@@ -1,8 +1,17 @@
-"""``import hpcrun_runtime`` outside of jobs, for a script that also runs by hand: the wheel carries this file as that.
+"""``import hpcrun_runtime`` outside of jobs, for a script that also runs by hand: the wheel carries
+this file as that.
 
-In a job, ``hpcrun_runtime`` is the file in the run's folder. ``hpcrun.runtime`` is the same under another name.
+In a job, ``hpcrun_runtime`` is the file in the run's folder. ``hpcrun.runtime`` is the same under
+another name.
 """
 
-from hpcrun.hpcrun_runtime import attempt, checkpoint_dir, log_metrics, on_stop, register_stacks, should_stop
+from hpcrun.hpcrun_runtime import (
+    attempt,
+    checkpoint_dir,
+    log_metrics,
+    on_stop,
+    register_stacks,
+    should_stop,
+)
 
 __all__ = ["attempt", "checkpoint_dir", "log_metrics", "on_stop", "register_stacks", "should_stop"]

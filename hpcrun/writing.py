@@ -1,4 +1,7 @@
-"""Writing files that others read meanwhile: each is the old one or the new one, whole. And holding a lock."""
+"""Writing files that others read meanwhile: each is the old one or the new one, whole.
+
+And holding a lock.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ def for_oneself(path: str, flags: int) -> int:
 
 
 def make_folder(folder: Path, mode: int = 0o755) -> None:
-    """Make a folder and its missing parents, to which other users cannot write, whatever the umask."""
+    """Make a folder and its missing parents, to which other users cannot write, whatever the
+    umask.
+    """
     missing = [part for part in (folder, *folder.parents) if not part.exists()]
     for part in reversed(missing):  # one by one: mkdir makes parents with the umask
         part.mkdir(mode=mode, exist_ok=True)
@@ -43,14 +48,20 @@ def write_file(path: Path | int, content: str | bytes, *, durable: bool = True) 
 
 
 def replace_file(
-    path: Path, content: str | bytes, *, durable: bool = True, mode: int = 0o600, keep_mode: bool = False
+    path: Path,
+    content: str | bytes,
+    *,
+    durable: bool = True,
+    mode: int = 0o600,
+    keep_mode: bool = False,
 ) -> None:
     """Replace a file, or make it, by one that is whole before it takes the name.
 
     Args:
         durable: as above.
         mode: of the file, less what the umask takes.
-        keep_mode: a file that is replaced keeps its permissions, and its owner where this user may give files away.
+        keep_mode: a file that is replaced keeps its permissions, and its owner where this user may
+            give files away.
 
     Raises:
         OSError: it could not be written; the old file is untouched.
@@ -76,7 +87,8 @@ def _copy_mode(old: os.stat_result, new: Path) -> None:
 
 @contextmanager
 def flocked(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
-    """Hold the lock of a file, flock(2), which ends with the process; where the file system has none, go on without.
+    """Hold the lock of a file, flock(2), which ends with the process; where the file system has
+    none, go on without.
 
     Yields:
         whether it may go on; False where another process has held the lock for all that time.

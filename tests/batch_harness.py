@@ -1,7 +1,9 @@
-"""A batch script and what hpcrun makes of it, side by side, on a machine of stubs: what do the programs of both get?
+"""A batch script and what hpcrun makes of it, side by side, on a machine of stubs: what do the
+programs of both get?
 
-srun, torchrun, python, module, conda and others are stubs that write down their words, folder and environment. The
-script runs as sbatch would run it, and as the job that ``hpcrun submit --dry-run`` prints.
+srun, torchrun, python, module, conda and others are stubs that write down their words, folder and
+environment. The script runs as sbatch would run it, and as the job that ``hpcrun submit --dry-run``
+prints.
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ from hpcrun.job.batch_script import BatchScript, read_batch_script
 from tests.harness import Hpcrun
 
 STUBS = (
-    "python python3 accelerate deepspeed mpirun mpiexec horovodrun conda mamba pip pip3 module ml nvidia-smi rocm-smi "
-    "ray singularity apptainer shifter podman docker enroot wandb git wget curl ssh pdsh clush rsync uv poetry "
-    "composer tune llamafactory-cli axolotl nsys numactl hostname ip ifconfig lscpu nproc free df dmesg ibstat "
+    "python python3 accelerate deepspeed mpirun mpiexec horovodrun conda mamba pip pip3 module ml "
+    "nvidia-smi rocm-smi "
+    "ray singularity apptainer shifter podman docker enroot wandb git wget curl ssh pdsh clush "
+    "rsync uv poetry "
+    "composer tune llamafactory-cli axolotl nsys numactl hostname ip ifconfig lscpu nproc free df "
+    "dmesg ibstat "
     "make huggingface-cli"
 ).split()
-# srun and torchrun are written down, and what is behind their options is run. The stub has its own list of options, so
-# that a mistake of hpcrun's reader shows.
+# srun and torchrun are written down, and what is behind their options is run. The stub has its own
+# list of options, so that a mistake of hpcrun's reader shows.
 _STUB = r"""#!@PYTHON@ -IS
 import json, os, sys
 name, argv = os.path.basename(sys.argv[0]), sys.argv[1:]
@@ -93,14 +98,16 @@ elif not (name.endswith("-smi") and "HPCRUN_NODE" in env):  # hpcrun's own sampl
         print("10.0.0.1")
 fails = name.startswith("python") and any(word.endswith("fails.py") for word in argv)
 sys.exit(int(env.get("STUB_STATUS", "0")) if fails else 0)
-"""
+"""  # noqa: E501
 _OURS = re.compile(
     r"HPCRUN_|TORCH_(NCCL|FR)_|WANDB_TAGS|MLFLOW_RUN_CONTEXT|SLURM_(STEP|PROCID|LOCALID|NODEID|EXIT_ERROR)|SRUN_"
 )
 _OF_SHELL = ("_", "SHLVL", "OLDPWD", "PYTHONPATH", "BASH_ENV")
 _PLACES = re.compile(r"/[^\s:'\"]*/(?:by-sbatch|by-sbatch-too|by-hpcrun|spoiled-\d)(?=[/\s:'\"]|$)")
 _COPY = "hpcrun-7/elements/0/attempts/0"
-"""Where hpcrun puts the script, as Slurm puts it into its spool: import says so of a script that uses $0."""
+"""Where hpcrun puts the script, as Slurm puts it into its spool: import says so of a script that
+uses $0.
+"""
 
 
 @dataclass(frozen=True)
@@ -124,13 +131,18 @@ class Seen:
         for event in events:
             if event["name"] == "srun" and left_out:
                 event["argv"] = [word for word in event["argv"] if not word.startswith(left_out)]
-        events = events if in_order else sorted(events, key=lambda event: (event["name"], event["argv"]))
+        events = (
+            events if in_order else sorted(events, key=lambda event: (event["name"], event["argv"]))
+        )
         return {"status": self.status, "events": events}
 
 
 def _plain(event: dict[str, Any]) -> dict[str, Any]:
-    env = {name: _without_place(value) for name, value in event["env"].items()
-           if not _OURS.match(name) and name not in _OF_SHELL}  # fmt: skip
+    env = {
+        name: _without_place(value)
+        for name, value in event["env"].items()
+        if not _OURS.match(name) and name not in _OF_SHELL
+    }
     rest = {name: value for name, value in event.items() if name != "env"}
     argv = [_without_place(word) for word in event["argv"]]
     return {**rest, "argv": argv, "cwd": _without_place(event["cwd"]), "env": env}
@@ -157,19 +169,38 @@ def environment(script: BatchScript, stubs: Path, place: Path, status: int) -> d
     sizes = script.sizes
     nodelist = ",".join(f"node{number + 1}" for number in range(sizes.nodes))
     numbers = {
-        "SLURM_NNODES": sizes.nodes, "SLURM_JOB_NUM_NODES": sizes.nodes, "SLURM_NTASKS": sizes.nodes * sizes.tasks,
-        "SLURM_CPUS_ON_NODE": 8, "SLURM_JOB_ID": 7, "SLURM_JOBID": 7, "SLURM_CPUS_PER_TASK": 2, "SLURM_NODEID": 0,
-        "SLURM_GPUS_ON_NODE": sizes.gpus, "SLURM_GPUS_PER_NODE": sizes.gpus, "STUB_NODES": sizes.nodes,
-        "STUB_STATUS": status, "SLURM_ARRAY_TASK_ID": (script.options.array or ((0,), 0))[0][0],
-        "SLURM_NTASKS_PER_NODE": sizes.tasks, "SLURM_PROCID": 0, "SLURM_LOCALID": 0,
-    }  # fmt: skip
+        "SLURM_NNODES": sizes.nodes,
+        "SLURM_JOB_NUM_NODES": sizes.nodes,
+        "SLURM_NTASKS": sizes.nodes * sizes.tasks,
+        "SLURM_CPUS_ON_NODE": 8,
+        "SLURM_JOB_ID": 7,
+        "SLURM_JOBID": 7,
+        "SLURM_CPUS_PER_TASK": 2,
+        "SLURM_NODEID": 0,
+        "SLURM_GPUS_ON_NODE": sizes.gpus,
+        "SLURM_GPUS_PER_NODE": sizes.gpus,
+        "STUB_NODES": sizes.nodes,
+        "STUB_STATUS": status,
+        "SLURM_ARRAY_TASK_ID": (script.options.array or ((0,), 0))[0][0],
+        "SLURM_NTASKS_PER_NODE": sizes.tasks,
+        "SLURM_PROCID": 0,
+        "SLURM_LOCALID": 0,
+    }
     return {
         **{name: str(number) for name, number in numbers.items()},
-        "SLURM_JOB_NODELIST": nodelist, "SLURM_NODELIST": nodelist, "SLURMD_NODENAME": "node1",
-        "SLURM_SUBMIT_DIR": str(place), "SLURM_JOB_NAME": "job", "SLURM_JOB_PARTITION": "gpu", "HOME": str(place),
-        "USER": "me", "PATH": f"{stubs}:/usr/bin:/bin", "STUBS": str(stubs), "STUB_EVENTS": str(place / "events.jsonl"),
+        "SLURM_JOB_NODELIST": nodelist,
+        "SLURM_NODELIST": nodelist,
+        "SLURMD_NODENAME": "node1",
+        "SLURM_SUBMIT_DIR": str(place),
+        "SLURM_JOB_NAME": "job",
+        "SLURM_JOB_PARTITION": "gpu",
+        "HOME": str(place),
+        "USER": "me",
+        "PATH": f"{stubs}:/usr/bin:/bin",
+        "STUBS": str(stubs),
+        "STUB_EVENTS": str(place / "events.jsonl"),
         "LANG": "C.UTF-8",
-    }  # fmt: skip
+    }
 
 
 @dataclass
@@ -196,7 +227,9 @@ class Runs:
         shutil.copy(self.path, copy)
         return self._seen([*self.script.interpreter, str(copy), *self.arguments], name)
 
-    def by_hpcrun(self, change: Callable[[str], str] = lambda text: text, name: str = "by-hpcrun") -> Seen:
+    def by_hpcrun(
+        self, change: Callable[[str], str] = lambda text: text, name: str = "by-hpcrun"
+    ) -> Seen:
         """Run the job that hpcrun writes, whose text ``change`` may spoil."""
         place = self._place(name)
         shutil.copy(self.path, place)
@@ -207,7 +240,9 @@ class Runs:
         return self._seen(["bash", "of-hpcrun.sh"], name, **dict(self.script.secrets))
 
     def differences(self, by_sbatch: Seen, by_hpcrun: Seen) -> list[str]:
-        """Return what two runs do not have in common, but for what two runs by sbatch do not have in common either."""
+        """Return what two runs do not have in common, but for what two runs by sbatch do not have
+        in common either.
+        """
         different = self._differences(by_sbatch, by_hpcrun)
         noise = self._differences(by_sbatch, self._again) if different else []
         names = {line.partition(":: ")[0] for line in noise}
@@ -219,22 +254,36 @@ class Runs:
 
     def _differences(self, one: Seen, other: Seen) -> list[str]:
         remarks = self.script.remarks
-        options = [f"--{name}=" for name in ("output", "error") if any(f"srun --{name} is" in one for one in remarks)]
-        beside = re.search(r"&\s*$", self.script.text, re.MULTILINE) is not None  # their order is not always the same
+        options = [
+            f"--{name}="
+            for name in ("output", "error")
+            if any(f"srun --{name} is" in one for one in remarks)
+        ]
+        # their order is not always the same
+        beside = re.search(r"&\s*$", self.script.text, re.MULTILINE) is not None
         seen = [each.comparable(tuple(options), in_order=not beside) for each in (one, other)]
         return list(_differences(*seen))
 
     def _place(self, name: str) -> Path:
         place = self.person.folder / name
         place.mkdir()
-        (place / ".bash_profile").write_text('PATH="$STUBS:$PATH"\n')  # of a script that begins with #!/bin/bash -l
+        # of a script that begins with #!/bin/bash -l
+        (place / ".bash_profile").write_text('PATH="$STUBS:$PATH"\n')
         return place
 
     def _seen(self, command: list[str], name: str, **more: str) -> Seen:
         place = self.person.folder / name
         env = {**environment(self.script, self._stubs, place, self.status), **more}
-        done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, errors="replace",
-                              timeout=60, stdin=subprocess.DEVNULL)  # fmt: skip
+        done = subprocess.run(
+            command,
+            cwd=place,
+            env=env,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
         events = place / "events.jsonl"
         lines = events.read_text().splitlines() if events.exists() else []
         return Seen(done.returncode, [json.loads(line) for line in lines])
@@ -249,7 +298,10 @@ def _differences(left: dict[str, Any], right: dict[str, Any]) -> Iterator[str]:
         yield f"calls:: {names[0]} | {names[1]}"
         return
     for number, (event, twin) in enumerate(zip(mine, theirs, strict=True)):
-        flat = [{**one, **{f"${name}": value for name, value in one["env"].items()}} for one in (event, twin)]
+        flat = [
+            {**one, **{f"${name}": value for name, value in one["env"].items()}}
+            for one in (event, twin)
+        ]
         for key in sorted({*flat[0], *flat[1]} - {"env"}):
             if flat[0].get(key) != flat[1].get(key):
                 yield f"{number} {event['name']} {key}:: {flat[0].get(key)} / {flat[1].get(key)}"

@@ -1,4 +1,7 @@
-"""Secrets in every place where a job can have one. Each contains the letters ``hush``; nothing else does."""
+"""Secrets in every place where a job can have one.
+
+Each contains the letters ``hush``; nothing else does.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,32 @@ from tests.unit.given import write
 
 TYPED = {"WANDB_API_KEY": "hush-typed-1", "DATABASE_URL": "postgres://u:hush-typed-2@h/"}
 """Variables of ``--env``: one is a secret by its name, the other by its value."""
-EXPORTED = {"PLAIN_WORD": "hush plain  word", "SITE_WORD": "hushs", "HF_TOKEN": "a-hush-without-a-form"}
-"""Variables of the shell: declared with ``--secret``, declared in the profile, and with the name of a secret."""
+EXPORTED = {
+    "PLAIN_WORD": "hush plain  word",
+    "SITE_WORD": "hushs",
+    "HF_TOKEN": "a-hush-without-a-form",
+}
+"""Variables of the shell: declared with ``--secret``, declared in the profile, and with the name of
+a secret.
+"""
 _IN_CODE = [
-    "ghp_hushhush00hushhush", "aws_secret_access_key = hush/AWS00", "client_secret='hush client'",
-    "Cookie: sid=hushcookie", "curl -u ada:hushcurl https://h/", "sshpass -p hushssh ssh h", "mysql -phushmysql db",
-    "postgres://u:hushurl@h/db", "https://h/x?sig=hushsignature", "tgram://4711:hushtelegram/1",
-    "https://hooks.slack.com/services/T1/B2/hushslack", "eyJhushhush.hushhush.hush", "Authorization: Bearer hush4711",
-    "dckr_pat_hushhushhushhush", "ghp_hush\u200bhush11hush\u2060hush", "db_pass: hush4711",
-]  # fmt: skip
+    "ghp_hushhush00hushhush",
+    "aws_secret_access_key = hush/AWS00",
+    "client_secret='hush client'",
+    "Cookie: sid=hushcookie",
+    "curl -u ada:hushcurl https://h/",
+    "sshpass -p hushssh ssh h",
+    "mysql -phushmysql db",
+    "postgres://u:hushurl@h/db",
+    "https://h/x?sig=hushsignature",
+    "tgram://4711:hushtelegram/1",
+    "https://hooks.slack.com/services/T1/B2/hushslack",
+    "eyJhushhush.hushhush.hush",
+    "Authorization: Bearer hush4711",
+    "dckr_pat_hushhushhushhush",
+    "ghp_hush\u200bhush11hush\u2060hush",
+    "db_pass: hush4711",
+]
 _KEY = "-----BEGIN PRIVATE KEY-----\nMIIhush\nhush==\n-----END PRIVATE KEY-----"
 EACH = 4
 """So many secrets stand in the message of each exception."""
@@ -42,20 +62,33 @@ def connect(api_key):
     raise RuntimeError(" ".join([os.environ["HF_TOKEN"], os.environ["PLAIN_WORD"], os.environ["SITE_WORD"], *MINE]))
 
 connect(api_key="hush-in-a-traceback")
-"""
+"""  # noqa: E501
 
 
 def job_of_canaries(folder: Path, extends: str) -> list[str]:
-    """Write a program with secrets and a profile that declares one; return the options of ``hpcrun submit``."""
+    """Write a program with secrets and a profile that declares one; return the options of ``hpcrun
+    submit``.
+    """
     write(folder / "train.py", _SCRIPT)
     profile = write(folder / "mine.yaml", f"extends: {extends}\nsecrets: [SITE_WORD]\n")
     typed = [word for name, value in TYPED.items() for word in ("--env", f"{name}={value}")]
     numbers = ",".join(map(str, range(ELEMENTS)))
-    return ["-P", str(profile), *typed, "--secret", "PLAIN_WORD", "--sweep", f"n={numbers}", "train.py"]
+    return [
+        "-P",
+        str(profile),
+        *typed,
+        "--secret",
+        "PLAIN_WORD",
+        "--sweep",
+        f"n={numbers}",
+        "train.py",
+    ]
 
 
 def files_with_secrets(run: Path) -> list[str]:
-    """Return the files of a run that hold a secret, except for the job's own logs and the copy of the person's code."""
+    """Return the files of a run that hold a secret, except for the job's own logs and the copy of
+    the person's code.
+    """
     files = [path.relative_to(run) for path in run.rglob("*") if path.is_file()]
     kept = [path for path in files if path.parts[0] != "code" and path.name != "code.diff"]
     logs = {path for path in kept if path.suffix in (".out", ".err", ".log")}

@@ -1,4 +1,6 @@
-"""Fixtures for the real program and the real cluster, and the account of slurm tests that were skipped."""
+"""Fixtures for the real program and the real cluster, and the account of slurm tests that were
+skipped.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ SKIPPED: list[tuple[str, str]] = []
 """What each test that was skipped needs, and why it was skipped."""
 
 
-# --- the cluster ----------------------------------------------------------------------------------------------
+# --- the cluster
+# ----------------------------------------------------------------------------------------------
 
 
 def slurm_is_required() -> bool:
@@ -53,7 +56,8 @@ def slurm_is_required() -> bool:
 def slurm_cluster() -> Iterator[Cluster]:
     """The development cluster: one that is up already, or one for this session alone."""
     with ExitStack() as until_end:
-        if os.geteuid() == 0 and NAMESPACES is None:  # who else cannot start one, and need not wait to be told
+        # who else cannot start one, and need not wait to be told
+        if os.geteuid() == 0 and NAMESPACES is None:
             until_end.enter_context(only_session_on_cluster())
         was_up = cluster_error("status") is None
         if error := cluster_error("up"):
@@ -67,7 +71,9 @@ def slurm_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(slurm_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, put in order again after the test: daemons, cables, nodes, and no job that came since left."""
+    """The cluster, put in order again after the test: daemons, cables, nodes, and no job that came
+    since left.
+    """
     jobs_of_others = slurm_cluster.jobs()
     yield slurm_cluster
     slurm_cluster.restore(keep=jobs_of_others)
@@ -81,7 +87,11 @@ def programs_are_required() -> bool:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     programs = [program for mark in item.iter_markers("needs") for program in mark.args]
     path = f"{SYSTEM_PATH}:{TRACKERS}/bin"
-    missing = [(program, programs_are_required()) for program in programs if shutil.which(program, path=path) is None]
+    missing = [
+        (program, programs_are_required())
+        for program in programs
+        if shutil.which(program, path=path) is None
+    ]
     if item.get_closest_marker("recipes") and not (RECIPES / "installed").exists():
         missing.append((RECIPES.name, os.environ.get("HPCRUN_REQUIRE_RECIPES") == "1"))
     for name, is_required in missing:
@@ -97,7 +107,8 @@ def _cluster_for_slurm_tests(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("cluster")
 
 
-# --- the program ----------------------------------------------------------------------------------------------
+# --- the program
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -117,35 +128,48 @@ def _shown_checkout(slurm_cluster: Cluster) -> Iterator[tuple[Path, Path]]:
 
 @pytest.fixture(scope="session")
 def _researchers_folders(slurm_cluster: Cluster) -> Iterator[Path]:
-    """Of the session, not of a test: a test's jobs may write in their folder until the cluster has ended them."""
+    """Of the session, not of a test: a test's jobs may write in their folder until the cluster has
+    ended them.
+    """
     with folder_open_to_others() as folder:
         yield folder
 
 
 @pytest.fixture
-def as_researcher(cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path) -> Hpcrun:
-    """The hpcrun command as the cluster's ordinary user runs it: root would pass every permission check."""
+def as_researcher(
+    cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
+) -> Hpcrun:
+    """The hpcrun command as the cluster's ordinary user runs it: root would pass every permission
+    check.
+    """
     return new_researcher(_researchers_folders, cluster, _shown_checkout)
 
 
-# --- pytest itself --------------------------------------------------------------------------------------------
+# --- pytest itself
+# --------------------------------------------------------------------------------------------
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden files instead of comparing"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     compile_templates_once()
     parse_shipped_files_once()
-    # A shell's background job ignores Ctrl-C, and so would every program that it starts, whatever a test types.
+    # A shell's background job ignores Ctrl-C, and so would every program that it starts, whatever a
+    # test types.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect the tests. They stay until the end, so that Python need not search them for garbage again and again."""
+    """Collect the tests.
+
+    They stay until the end, so that Python need not search them for garbage again and again.
+    """
     gc.disable()
     try:
         return (yield)
@@ -159,8 +183,8 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """The tests of a module run in one worker, in their order: they share what is dear to make.
 
-    Slurm tests mostly wait, and each worker that runs one starts a cluster. So two workers of three begin with them,
-    while the others compute; who is done helps with what is left.
+    Slurm tests mostly wait, and each worker that runs one starts a cluster. So two workers of three
+    begin with them, while the others compute; who is done helps with what is left.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -182,10 +206,11 @@ def needs_slurm(module: str) -> bool:
     return module.startswith("tests/slurm/")
 
 
-# A module runs in one worker: the longest are begun first, so that at the end no worker is alone with one.
+# A module runs in one worker: the longest are begun first, so that at the end no worker is alone
+# with one.
 LONGEST = """
-    api as_without controller ends examples fuzz_commands guides local main_job preflight promises requeue
-    restart resume states submit_once wheel
+    api as_without controller ends examples fuzz_commands guides local main_job preflight promises
+    requeue restart resume states submit_once wheel
 """.split()
 
 
@@ -194,10 +219,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
 
 
-# --- a cluster for each worker --------------------------------------------------------------------------------
+# --- a cluster for each worker
+# --------------------------------------------------------------------------------
 
 NAMESPACES: Namespaces | None = None
-"""Those of this process where it is one of several workers; the cluster of a lone process is the machine's."""
+"""Those of this process where it is one of several workers; the cluster of a lone process is the
+machine's.
+"""
 
 
 def is_slurm_test(item: pytest.Item) -> bool:
@@ -205,8 +233,12 @@ def is_slurm_test(item: pytest.Item) -> bool:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """Run a slurm test in the worker's namespaces, and the last test too: with it ends what the session has begun."""
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Run a slurm test in the worker's namespaces, and the last test too: with it ends what the
+    session has begun.
+    """
     global NAMESPACES
     if NAMESPACES is None and is_slurm_test(item) and may_have_own_cluster():
         install_slurm()
@@ -220,23 +252,33 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def may_have_own_cluster() -> bool:
-    return "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0 and cluster_error("check") is None
+    return (
+        "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0 and cluster_error("check") is None
+    )
 
 
 def install_slurm() -> None:
-    """Install Slurm's packages while there is a network to fetch them by; one worker does it for all."""
+    """Install Slurm's packages while there is a network to fetch them by; one worker does it for
+    all.
+    """
     with only_session_on_cluster():
         cluster_sh("install")
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to a slurm test that fails what its runs wrote, and what Slurm's daemons complained of: both will be gone."""
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to a slurm test that fails what its runs wrote, and what Slurm's daemons complained of:
+    both will be gone.
+    """
     report = yield
     if report.failed and is_slurm_test(item):
         for person in getattr(item, "funcargs", {}).values():
             if isinstance(person, Hpcrun):
-                report.sections.append((f"runs in {person.runs}", "\n\n".join(accounts(person.runs))))
+                report.sections.append(
+                    (f"runs in {person.runs}", "\n\n".join(accounts(person.runs)))
+                )
         report.sections.append(("Slurm's daemons", complaints_of_slurm()))
     return report
 
@@ -249,9 +291,16 @@ def accounts(runs: Path, most: int = 10) -> list[str]:
 def complaints_of_slurm(most: int = 40) -> str:
     """The last lines of the daemons' logs that speak of something unusual."""
     folder = Path(os.environ.get("HPCRUN_CLUSTER_DIR", "/tmp/hpcrun-cluster"), "log")
-    unusual = re.compile(r"missing from|not responding|due to failure|drain|expired|revoked|unexpected", re.IGNORECASE)
-    texts = {log.name: log.read_text(errors="replace").splitlines() for log in folder.glob("slurm*.log")}
-    lines = [f"{line} ({name})" for name, text in texts.items() for line in text if unusual.search(line)]
+    unusual = re.compile(
+        r"missing from|not responding|due to failure|drain|expired|revoked|unexpected",
+        re.IGNORECASE,
+    )
+    texts = {
+        log.name: log.read_text(errors="replace").splitlines() for log in folder.glob("slurm*.log")
+    }
+    lines = [
+        f"{line} ({name})" for name, text in texts.items() for line in text if unusual.search(line)
+    ]
     return "\n".join(sorted(lines)[-most:])
 
 
@@ -267,7 +316,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, None, None]:
     yield  # pytest's own list of skips comes first
     for (kind, reason), count in Counter(SKIPPED).items():
         tests = "1 test" if count == 1 else f"{count} tests"

@@ -1,4 +1,6 @@
-"""The real parts that tests run: the hpcrun program as a process of its own, and the development cluster."""
+"""The real parts that tests run: the hpcrun program as a process of its own, and the development
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,11 @@ T = TypeVar("T")
 
 
 def wait_for(predicate: Callable[[], T | None], timeout: float, what: str) -> T:
-    """The predicate's first true value; an AssertionError that names ``what`` when there is none in time.
+    """The predicate's first true value; an AssertionError that names ``what`` when there is none in
+    time.
 
-    A predicate that takes long, such as a command that asks Slurm, is asked less often: it would slow down what is
-    waited for, and the tests of other workers.
+    A predicate that takes long, such as a command that asks Slurm, is asked less often: it would
+    slow down what is waited for, and the tests of other workers.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -54,15 +57,19 @@ def wait_for(predicate: Callable[[], T | None], timeout: float, what: str) -> T:
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout:g} s in vain for {what}; the last answer was {value!r}")
+            raise AssertionError(
+                f"waited {timeout:g} s in vain for {what}; the last answer was {value!r}"
+            )
         time.sleep(min(2, max(0.2, 5 * (time.monotonic() - asked))))
 
 
 @dataclass(frozen=True)
 class Hpcrun:
-    """The hpcrun command of one person: a home, a runs folder, and an environment with nothing else in it.
+    """The hpcrun command of one person: a home, a runs folder, and an environment with nothing else
+    in it.
 
-    Calling it runs ``python -m hpcrun ARGS``. `run` runs any other program in the same surroundings.
+    Calling it runs ``python -m hpcrun ARGS``. `run` runs any other program in the same
+    surroundings.
     """
 
     folder: Path  # where commands run unless told otherwise
@@ -73,7 +80,8 @@ class Hpcrun:
 
     def __post_init__(self) -> None:
         self.home.mkdir()
-        self.runs.mkdir(mode=0o755)  # whatever the umask: hpcrun refuses one that others could write to
+        # whatever the umask: hpcrun refuses one that others could write to
+        self.runs.mkdir(mode=0o755)
 
     @property
     def home(self) -> Path:
@@ -108,10 +116,14 @@ class Hpcrun:
         timeout: float = 120,
         stdin: str | None = None,
     ) -> Completed:
-        """Run a command of hpcrun, in a process that has imported it already: see tests/preloaded.py."""
+        """Run a command of hpcrun, in a process that has imported it already: see
+        tests/preloaded.py.
+        """
         changed = self._changed(env)
         if any(name.startswith(AT_START) for name in env or ()):
-            return self.run(*self.argv(*args), env=env, cwd=cwd, check=check, timeout=timeout, stdin=stdin)
+            return self.run(
+                *self.argv(*args), env=env, cwd=cwd, check=check, timeout=timeout, stdin=stdin
+            )
         done = self._server().run(args, changed, cwd or self.folder, stdin or "", timeout)
         return self._checked(done, check)
 
@@ -159,13 +171,19 @@ class Hpcrun:
         return path
 
     def shims(self, folder: str = "bin", **programs: str) -> dict[str, str | None]:
-        """Write programs into a folder below the own one; return an environment that finds them first."""
+        """Write programs into a folder below the own one; return an environment that finds them
+        first.
+        """
         for name, text in programs.items():
             self.program(f"{folder}/{name.replace('_', '-')}", text)
         return {"PATH": f"{self.folder / folder}:{self.environ['PATH']}"}
 
     def terminal(
-        self, *args: str, env: Mapping[str, str | None] | None = None, size: tuple[int, int] = (50, 120), **more: Any
+        self,
+        *args: str,
+        env: Mapping[str, str | None] | None = None,
+        size: tuple[int, int] = (50, 120),
+        **more: Any,
     ) -> Any:
         """Run a command of hpcrun on a terminal of so many lines and columns."""
         argv = [*self.become, *self.argv(*args)]
@@ -174,11 +192,17 @@ class Hpcrun:
         return pexpect.spawn(argv[0], argv[1:], env=changed, dimensions=size, **given)
 
     def screen(self, *args: str, columns: int = 80, **more: Any) -> str:
-        """What a command prints on a terminal of so many columns, colours left out unless ``env`` says otherwise."""
-        return at_end(self.terminal(*args, size=(50, columns), **{"env": {"TERM": "dumb"}, **more}))[1]
+        """What a command prints on a terminal of so many columns, colours left out unless ``env``
+        says otherwise.
+        """
+        return at_end(
+            self.terminal(*args, size=(50, columns), **{"env": {"TERM": "dumb"}, **more})
+        )[1]
 
     def write_script(self, name: str, *words: str, cwd: Path | None = None) -> Completed:
-        """Write what ``submit`` would submit to a file below the folder, as ``--dry-run >name`` does."""
+        """Write what ``submit`` would submit to a file below the folder, as ``--dry-run >name``
+        does.
+        """
         done = self("submit", "--dry-run", *words, cwd=cwd, check=True)
         self.run("tee", name, stdin=done.stdout)
         return done
@@ -208,24 +232,36 @@ class Hpcrun:
         return self._checked(done, check)
 
     def shell(self, line: str) -> Completed:
-        """Run a line of bash in which ``hpcrun`` is the command as `__call__` runs it, whatever its end."""
+        """Run a line of bash in which ``hpcrun`` is the command as `__call__` runs it, whatever its
+        end.
+        """
         function, number = self._server().shell_function(f"{self.venv}/bin/python")
         return self.run("bash", "-c", f"{function}; {line}", check=False, inherited=(number,))
 
     def python(self, program: str, **more: Any) -> str:
-        """What a Python program prints, whose functions are those of ``__main__``; it complains of nothing."""
+        """What a Python program prints, whose functions are those of ``__main__``; it complains of
+        nothing.
+        """
         self.write("program.py", program)
         done = self.run(f"{self.venv}/bin/python", "program.py", **more)
         assert done.stderr == ""
         return done.stdout
 
     def _changed(self, env: Mapping[str, str | None] | None) -> dict[str, str]:
-        return {key: value for key, value in {**self.environ, **(env or {})}.items() if value is not None}
+        return {
+            key: value
+            for key, value in {**self.environ, **(env or {})}.items()
+            if value is not None
+        }
 
     def _server(self) -> Server:
         """The server of this person, in the namespaces of this thread."""
         spaces = (os.stat(f"/proc/thread-self/ns/{kind}").st_ino for kind in ("mnt", "net", "uts"))
-        at_start = {name: value for name, value in self.environ.items() if name.startswith((*AT_START, "PATH"))}
+        at_start = {
+            name: value
+            for name, value in self.environ.items()
+            if name.startswith((*AT_START, "PATH"))
+        }
         key = (*self.become, str(self.venv), *sorted(at_start.items()), *spaces)
         with SERVERS_LOCK:
             if key not in SERVERS:
@@ -235,7 +271,9 @@ class Hpcrun:
     @staticmethod
     def _checked(done: Completed, check: bool) -> Completed:
         if check and done.returncode != 0:
-            raise AssertionError(f"{done.args} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+            raise AssertionError(
+                f"{done.args} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+            )
         return done
 
 
@@ -250,7 +288,9 @@ def end_servers() -> None:
 
 
 def at_end(terminal: Any) -> tuple[int, str]:
-    """Wait for the end of what runs on a terminal; return its exit status, and what it printed last."""
+    """Wait for the end of what runs on a terminal; return its exit status, and what it printed
+    last.
+    """
     terminal.expect(pexpect.EOF)
     terminal.close()
     return terminal.exitstatus, str(terminal.before)
@@ -280,7 +320,9 @@ class ClusterError(Exception):
 
 
 NO_GPUS = "torch sees 0 of 2 GPUs"
-"""What a preflight says, rightly, of the cluster's GPUs, which are none, where torch is a build for GPUs."""
+"""What a preflight says, rightly, of the cluster's GPUs, which are none, where torch is a build for
+GPUs.
+"""
 
 
 def torch_is_for_gpus() -> bool:
@@ -336,7 +378,9 @@ class Cluster:
         return {"SLURM_CONF": str(self.root / "etc" / "slurm.conf")}
 
     def env_without_accounting(self, folder: Path) -> dict[str, str]:
-        """The same cluster, seen by commands that know of no accounting database: their sacct refuses."""
+        """The same cluster, seen by commands that know of no accounting database: their sacct
+        refuses.
+        """
         lines = Path(self.env["SLURM_CONF"]).read_text().splitlines()
         kept = [line for line in lines if not line.startswith("AccountingStorage")]
         conf = folder / "slurm-without-accounting.conf"
@@ -354,11 +398,14 @@ class Cluster:
             cluster_sh(command, what)
         self._faults -= {(each, what) for each in (fault, *UNDONE_BY[fault])}
 
-    stop, start = partialmethod(make, "stop"), partialmethod(mend, "stop")  # ctld, dbd, or the slurmd of a node
+    # ctld, dbd, or the slurmd of a node
+    stop, start = partialmethod(make, "stop"), partialmethod(mend, "stop")
     apart = partialmethod(make, "apart")  # a small disk of a node's own in /mnt
     fill = partialmethod(make, "full")  # no room in /tmp and /dev/shm of a node, which runs no job
-    unplug, plug = partialmethod(make, "unplug"), partialmethod(mend, "unplug")  # a node's network cable
-    # nobody can connect to the ports of a node from which rendezvous ports are taken, as with a firewall
+    # a node's network cable
+    unplug, plug = partialmethod(make, "unplug"), partialmethod(mend, "unplug")
+    # nobody can connect to the ports of a node from which rendezvous ports are taken, as with a
+    # firewall
     block, unblock = partialmethod(make, "block"), partialmethod(mend, "block")
 
     def slurm(self, *argv: str) -> str:
@@ -366,11 +413,15 @@ class Cluster:
         env = {"PATH": SYSTEM_PATH, **self.env}
         done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
         if done.returncode != 0:
-            raise AssertionError(f"{argv} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+            raise AssertionError(
+                f"{argv} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+            )
         return done.stdout
 
     def nodes(self) -> dict[str, str]:
-        """Every node's state in sinfo's words; a star at its end says that the node does not answer."""
+        """Every node's state in sinfo's words; a star at its end says that the node does not
+        answer.
+        """
         lines = self.slurm("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
         return dict(sorted(line.split() for line in lines))
 
@@ -379,7 +430,9 @@ class Cluster:
         return set(self.slurm("squeue", "--noheader", "--format=%F").split())
 
     def restore(self, *, keep: Iterable[str]) -> None:
-        """Undo every fault, cancel every job but those to keep, and wait until the nodes can be used again."""
+        """Undo every fault, cancel every job but those to keep, and wait until the nodes can be
+        used again.
+        """
         for fault in UNDONE_BY:
             for what in sorted(what for kind, what in self._faults if kind == fault):
                 self.mend(fault, what)
@@ -392,16 +445,27 @@ class Cluster:
             try:
                 wait_for(self._usable, 60, "every node to be usable")
             except AssertionError:
-                # Slurm asks a node that it has given up only rarely whether it is back; a slurmd that starts says so
+                # Slurm asks a node that it has given up only rarely whether it is back; a slurmd
+                # that starts says so
                 for node in (node for node, state in self.nodes().items() if state.endswith("*")):
                     self.stop(node)
                     self.start(node)
-                wait_for(self._usable, 90, "every node to be usable, after a restart of those that do not answer")
+                wait_for(
+                    self._usable,
+                    90,
+                    "every node to be usable, after a restart of those that do not answer",
+                )
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.slurm('sinfo', '--list-reasons', '--Node', '--long')}") from None
+            raise AssertionError(
+                f"{error}\n{self.slurm('sinfo', '--list-reasons', '--Node', '--long')}"
+            ) from None
 
     def _usable(self) -> bool:
-        unusable = {node: state for node, state in self.nodes().items() if state not in {"idle", "mixed", "allocated"}}
+        unusable = {
+            node: state
+            for node, state in self.nodes().items()
+            if state not in {"idle", "mixed", "allocated"}
+        }
         for node, state in unusable.items():
             if state.startswith(("down", "drain", "fail")) and not state.endswith("*"):
                 self.slurm("scontrol", "update", f"nodename={node}", "state=resume")
@@ -432,7 +496,8 @@ def new_researcher(folder: Path, cluster: Cluster, shown: tuple[Path, Path]) -> 
     """The cluster's ordinary user with an empty home, in a new folder within this one.
 
     Args:
-        shown: the checkout and the environment as this user reaches them: see `shown_to_researcher`.
+        shown: the checkout and the environment as this user reaches them: see
+            `shown_to_researcher`.
     """
     checkout, venv = shown
     own = Path(tempfile.mkdtemp(dir=folder))
@@ -446,7 +511,9 @@ def new_researcher(folder: Path, cluster: Cluster, shown: tuple[Path, Path]) -> 
 
 @contextmanager
 def folder_open_to_others() -> Iterator[Path]:
-    """A folder outside of pytest's own, which are closed to other users; it is removed at the end."""
+    """A folder outside of pytest's own, which are closed to other users; it is removed at the
+    end.
+    """
     folder = Path(tempfile.mkdtemp(prefix="hpcrun-tests-", dir="/tmp"))
     folder.chmod(0o755)
     yield folder
@@ -462,7 +529,9 @@ def inodes(folder: Path) -> tuple[int, int]:
 
 def writable_by_others(folder: Path) -> list[Path]:
     """What another user could write to, if the folders above allowed it."""
-    return [path for path in folder.rglob("*") if path.lstat().st_mode & 0o022 and not path.is_symlink()]
+    return [
+        path for path in folder.rglob("*") if path.lstat().st_mode & 0o022 and not path.is_symlink()
+    ]
 
 
 def processes_with(word: str) -> dict[int, str]:
@@ -501,38 +570,50 @@ def fill(disk: Path, room_kb: int = 0) -> None:
 
 
 def account(folder: Path) -> str:
-    """The end of a run's batch log, and every small record of its attempts: for a test that fails."""
+    """The end of a run's batch log, and every small record of its attempts: for a test that
+    fails.
+    """
     records = [path for path in sorted(folder.glob("elements/*/attempts/*/**/*")) if path.is_file()]
     small = [path for path in records if path.stat().st_size < 2000]
-    said = [f"{path.relative_to(folder)}: {path.read_text(errors='replace').strip()}" for path in small]
+    said = [
+        f"{path.relative_to(folder)}: {path.read_text(errors='replace').strip()}" for path in small
+    ]
     log = folder / "batch.log"
     return "\n".join([log.read_text()[-3000:] if log.exists() else "no batch.log", *said])
 
 
 @contextmanager
 def shown_to_researcher(cluster: Cluster) -> Iterator[tuple[Path, Path]]:
-    """The checkout and the tests' virtual environment, as paths that the cluster's ordinary user can reach.
+    """The checkout and the tests' virtual environment, as paths that the cluster's ordinary user
+    can reach.
 
-    They are what they are, unless the checkout lies below a folder that is closed to others, as root's home is.
-    Then it is mounted in the cluster's folder; to be read only, so that nothing can be deleted through it.
+    They are what they are, unless the checkout lies below a folder that is closed to others, as
+    root's home is. Then it is mounted in the cluster's folder; to be read only, so that nothing can
+    be deleted through it.
     """
     venv = Path(sys.prefix)
     if _researcher_can_run(venv, REPO):
         yield REPO, venv
         return
     if not venv.is_relative_to(REPO):
-        raise AssertionError(f"{RESEARCHER} cannot run {venv}/bin/python: keep the tests' environment in {REPO}")
+        raise AssertionError(
+            f"{RESEARCHER} cannot run {venv}/bin/python: keep the tests' environment in {REPO}"
+        )
     mount = cluster.root / "checkout"
     mount.mkdir()
     subprocess.run(["mount", "--options", "bind,ro", str(REPO), str(mount)], check=True)
     try:
         venv = mount / venv.relative_to(REPO)
         if not _researcher_can_run(venv, mount):
-            raise AssertionError(f"{RESEARCHER} cannot run {venv}/bin/python: others must be able to read the checkout "
-                                 "and its environment, of a Python outside home folders")  # fmt: skip
+            raise AssertionError(
+                f"{RESEARCHER} cannot run {venv}/bin/python: others must be able to read the "
+                "checkout "
+                "and its environment, of a Python outside home folders"
+            )
         yield mount, venv
     finally:
-        # what a job has left, such as a guard that looks every ten seconds, may still run from there
+        # what a job has left, such as a guard that looks every ten seconds, may still run from
+        # there
         subprocess.run(["umount", "--lazy", str(mount)], check=True)
         mount.rmdir()
 

@@ -1,7 +1,8 @@
-"""Namespaces of one's own for a worker of tests: in them it starts a Slurm cluster that meets no other.
+"""Namespaces of one's own for a worker of tests: in them it starts a Slurm cluster that meets no
+other.
 
-A cluster takes names that are the machine's: a bridge, network namespaces, lines of /etc/hosts, ports. Several workers
-can have one each where each has its own network, mounts and host name.
+A cluster takes names that are the machine's: a bridge, network namespaces, lines of /etc/hosts,
+ports. Several workers can have one each where each has its own network, mounts and host name.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Namespaces:
 
     def _enter(self, descriptors: dict[str, int]) -> None:
         folder = os.getcwd()
-        # setns(2) refuses mounts to a thread that shares its folder with another, and a test may leave a thread behind
+        # setns(2) refuses mounts to a thread that shares its folder with another, and a test may
+        # leave a thread behind
         self._check(self._libc.unshare(_OWN_FOLDER))
         for kind, flag in _FLAGS.items():
             self._check(self._libc.setns(descriptors[kind], flag))

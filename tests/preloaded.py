@@ -1,10 +1,12 @@
-"""The hpcrun commands of tests, in processes that have imported hpcrun already: that is most of what they cost.
+"""The hpcrun commands of tests, in processes that have imported hpcrun already: that is most of
+what they cost.
 
-A server imports what the commands import, and forks for each: the child gets the command's arguments, environment,
-folder and files, and goes on as ``python -m hpcrun`` does once that is imported. It shares nothing with the command
-before it. At its end it does what Python does (threads, atexit, its output), but does not take down one by one the
-modules that the server has imported: that takes longer than most commands. Tests of how hpcrun itself starts, and of
-what it prints to a terminal, start it anew.
+A server imports what the commands import, and forks for each: the child gets the command's
+arguments, environment, folder and files, and goes on as ``python -m hpcrun`` does once that is
+imported. It shares nothing with the command before it. At its end it does what Python does
+(threads, atexit, its output), but does not take down one by one the modules that the server has
+imported: that takes longer than most commands. Tests of how hpcrun itself starts, and of what it
+prints to a terminal, start it anew.
 """
 
 from __future__ import annotations
@@ -30,14 +32,17 @@ AT_START = ("PYTHON", "LC_", "LANG", "MALLOC_", "LD_")
 
 
 def compile_templates_once() -> None:
-    """Have this process compile each template of Jinja2 once: that takes longer than all else about a script."""
+    """Have this process compile each template of Jinja2 once: that takes longer than all else about
+    a script.
+    """
     import jinja2
 
     compile_anew = jinja2.Environment.compile
     compiled: dict[tuple[object, ...], object] = {}
 
     def compile_once(self: object, *template: object) -> object:
-        key = (type(self), *template)  # hpcrun has one environment, with the same options for each script
+        # hpcrun has one environment, with the same options for each script
+        key = (type(self), *template)
         if key not in compiled:
             compiled[key] = compile_anew(self, *template)  # type: ignore[call-overload]
         return compiled[key]
@@ -46,7 +51,8 @@ def compile_templates_once() -> None:
 
 
 def parse_shipped_files_once() -> None:
-    """Have this process parse each YAML file that hpcrun ships once: its rules take longer than most commands.
+    """Have this process parse each YAML file that hpcrun ships once: its rules take longer than
+    most commands.
 
     It is called before anything else of hpcrun is imported: modules take parse_yaml by its name.
     """
@@ -63,7 +69,8 @@ def parse_shipped_files_once() -> None:
             return parse_anew(text, path)
         if (text, path) not in parsed:
             parsed[text, path] = pickle.dumps(parse_anew(text, path))
-        read: yaml_file.YamlFile = pickle.loads(parsed[text, path])  # another one for each that asks
+        # another one for each that asks
+        read: yaml_file.YamlFile = pickle.loads(parsed[text, path])
         return read
 
     yaml_file.parse_yaml = parse_once
@@ -176,10 +183,11 @@ try:
 except SystemExit as end:
     end_as_python_does(end)
     raise
-"""
+"""  # noqa: E501
 )
 
-# A command of a shell: what Server.run sends, with the shell's own files, from a Python that imports next to nothing.
+# A command of a shell: what Server.run sends, with the shell's own files, from a Python that
+# imports next to nothing.
 CLIENT = """
 import json, os, socket, sys
 requests = socket.socket(fileno=int(sys.argv[1]))
@@ -218,7 +226,12 @@ class Server:
             )
 
     def run(
-        self, args: Sequence[str], environ: Mapping[str, str], folder: Path, stdin: str, timeout: float
+        self,
+        args: Sequence[str],
+        environ: Mapping[str, str],
+        folder: Path,
+        stdin: str,
+        timeout: float,
     ) -> subprocess.CompletedProcess[str]:
         """Run one command to its end, as subprocess.run does.
 
@@ -227,24 +240,37 @@ class Server:
         """
         fields = {"args": args, "environ": dict(environ), "folder": str(folder), "umask": umask()}
         ours, answers = os.pipe()
-        with tempfile.TemporaryFile() as in_, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with (
+            tempfile.TemporaryFile() as in_,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
             in_.write(encoded(stdin))
             in_.seek(0)
             with os.fdopen(ours, "rb") as told:
                 try:
-                    self._ask(json.dumps(fields).encode(), [in_.fileno(), out.fileno(), err.fileno(), answers])
+                    self._ask(
+                        json.dumps(fields).encode(),
+                        [in_.fileno(), out.fileno(), err.fileno(), answers],
+                    )
                 finally:
                     os.close(answers)
                 pid, status = _numbers(told, timeout)
             if pid is None:
-                raise AssertionError("the server of preloaded commands has ended: its traceback is above")
+                raise AssertionError(
+                    "the server of preloaded commands has ended: its traceback is above"
+                )
             if status is None:
                 os.kill(pid, signal.SIGKILL)
                 raise subprocess.TimeoutExpired(["hpcrun", *args], timeout)
-            return subprocess.CompletedProcess(["hpcrun", *args], status, text_of(out), text_of(err))
+            return subprocess.CompletedProcess(
+                ["hpcrun", *args], status, text_of(out), text_of(err)
+            )
 
     def shell_function(self, python: str) -> tuple[str, int]:
-        """Return bash's function ``hpcrun``, and the file that bash has to inherit for it: one command at a time."""
+        """Return bash's function ``hpcrun``, and the file that bash has to inherit for it: one
+        command at a time.
+        """
         number = self._requests.fileno()
         return f'hpcrun() {{ {shlex.join([python, "-ISc", CLIENT, str(number)])} "$@"; }}', number
 

@@ -1,4 +1,6 @@
-"""Servers on this machine that receive messages: HTTP for webhooks, ntfy and chats, SMTP for mail."""
+"""Servers on this machine that receive messages: HTTP for webhooks, ntfy and chats, SMTP for
+mail.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from typing import Any
 
 @dataclass
 class Received:
-    """What a server has received: the path and the body of each request, or the text of each mail."""
+    """What a server has received: the path and the body of each request, or the text of each
+    mail.
+    """
 
     port: int = 0
     messages: list[tuple[str, str]] = field(default_factory=list)
@@ -41,9 +45,15 @@ class _Threads(socketserver.ThreadingTCPServer):
 
 @contextmanager
 def http_server(
-    status: int = 200, hangs_s: float = 0.0, host: str = "127.0.0.1", port: int = 0, location: str = ""
+    status: int = 200,
+    hangs_s: float = 0.0,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    location: str = "",
 ) -> Iterator[Received]:
-    """A webhook on this machine that answers with a status, after some seconds; or that redirects."""
+    """A webhook on this machine that answers with a status, after some seconds; or that
+    redirects.
+    """
     received = Received(status=status, hangs_s=hangs_s, location=location)
 
     class Handler(BaseHTTPRequestHandler):
@@ -94,7 +104,9 @@ def smtp_server() -> Iterator[Received]:
 @contextmanager
 def _serving(server: socketserver.TCPServer, received: Received) -> Iterator[None]:
     received.port = server.server_address[1]
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    ).start()
     try:
         yield
     finally:

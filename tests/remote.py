@@ -1,4 +1,6 @@
-"""A laptop and the login node of a cluster: a real sshd on this machine, and hpcrun with nothing but ssh."""
+"""A laptop and the login node of a cluster: a real sshd on this machine, and hpcrun with nothing
+but ssh.
+"""
 
 from __future__ import annotations
 
@@ -72,13 +74,22 @@ def login_node(
         make_key(folder / "user")
     variables = " ".join(f'"{name}={value}"' for name, value in environ.items())
     (folder / "sshd_config").write_text(
-        "\n".join([
-            *lines,
-            f"Port {node.port}", "ListenAddress 127.0.0.1", f"HostKey {folder}/host", "PidFile none", "StrictModes no",
-            f"AuthorizedKeysFile {folder}/user.pub", "PasswordAuthentication no", "UsePAM yes",
-            f"SetEnv {variables}", "",
-        ])
-    )  # fmt: skip
+        "\n".join(
+            [
+                *lines,
+                f"Port {node.port}",
+                "ListenAddress 127.0.0.1",
+                f"HostKey {folder}/host",
+                "PidFile none",
+                "StrictModes no",
+                f"AuthorizedKeysFile {folder}/user.pub",
+                "PasswordAuthentication no",
+                "UsePAM yes",
+                f"SetEnv {variables}",
+                "",
+            ]
+        )
+    )
     texts = {}
     if code:
         check = folder / "check"
@@ -90,14 +101,24 @@ def login_node(
         )
     if shell:
         users = Path("/etc/passwd").read_text()
-        texts["/etc/passwd"] = re.sub(rf"^({user}:.*:)[^:]*$", rf"\g<1>{shell}", users, flags=re.MULTILINE)
+        texts["/etc/passwd"] = re.sub(
+            rf"^({user}:.*:)[^:]*$", rf"\g<1>{shell}", users, flags=re.MULTILINE
+        )
     binds = []
     for number, (path, text) in enumerate(texts.items()):
         (folder / f"bound-{number}").write_text(text)
         binds.append(f"mount --bind {folder}/bound-{number} {path}")
     command = [SSHD, "-D", "-f", str(folder / "sshd_config"), "-E", str(folder / "sshd.log")]
     if binds:
-        command = ["unshare", "--mount", "sh", "-ec", "\n".join([*binds, 'exec "$@"']), "sh", *command]
+        command = [
+            "unshare",
+            "--mount",
+            "sh",
+            "-ec",
+            "\n".join([*binds, 'exec "$@"']),
+            "sh",
+            *command,
+        ]
     server = subprocess.Popen(command)
     try:
         wait_for(lambda: (folder / "sshd.log").exists() and "listening" in node.log, 10, "sshd")
@@ -111,7 +132,9 @@ def login_node(
 def login_node_of(person: Hpcrun, *lines: str) -> Iterator[LoginNode]:
     """Run an sshd for the cluster's ordinary user, whose login shell finds hpcrun and Slurm."""
     wanted = ("PATH", "PYTHONPATH", "SLURM_CONF")  # /etc/profile has its own PATH
-    profile = [f"export {name}='{value}'" for name, value in person.environ.items() if name in wanted]
+    profile = [
+        f"export {name}='{value}'" for name, value in person.environ.items() if name in wanted
+    ]
     # the environment's own script names a Python by a path that this user may not reach
     program = person.program("there/hpcrun", f'exec {person.venv}/bin/python -m hpcrun "$@"')
     person.write("home/.profile", "\n".join([*profile, f"PATH={program.parent}:$PATH", ""]))
@@ -122,11 +145,16 @@ def login_node_of(person: Hpcrun, *lines: str) -> Iterator[LoginNode]:
 
 @contextmanager
 def laptop(folder: Path, *, lines: str = "", **hosts: LoginNode) -> Iterator[Hpcrun]:
-    """A person of another machine: hpcrun, and an ssh configuration that names hosts, with these lines before it."""
+    """A person of another machine: hpcrun, and an ssh configuration that names hosts, with these
+    lines before it.
+    """
     folder.mkdir()
-    with tempfile.TemporaryDirectory(prefix="run-", dir="/tmp") as runtime:  # a socket's path is short
+    # a socket's path is short
+    with tempfile.TemporaryDirectory(prefix="run-", dir="/tmp") as runtime:
         path = f"{folder}/bin:{Path(sys.prefix)}/bin:{SYSTEM_PATH}"
-        there = Hpcrun(folder, REPO, Path(sys.prefix), extra={"PATH": path, "XDG_RUNTIME_DIR": runtime})
+        there = Hpcrun(
+            folder, REPO, Path(sys.prefix), extra={"PATH": path, "XDG_RUNTIME_DIR": runtime}
+        )
         config = there.write(
             "home/.ssh/config",
             f"{lines}\n"
@@ -137,16 +165,21 @@ def laptop(folder: Path, *, lines: str = "", **hosts: LoginNode) -> Iterator[Hpc
                 for name, node in hosts.items()
             ),
         )
-        there.program("bin/ssh", f'exec /usr/bin/ssh -F {config} "$@"')  # ssh itself takes the home of /etc/passwd
+        # ssh itself takes the home of /etc/passwd
+        there.program("bin/ssh", f'exec /usr/bin/ssh -F {config} "$@"')
         yield there
         for connection in Path(runtime).glob("hpcrun/[!.]*"):
-            subprocess.run(["ssh", "-O", "exit", "-o", f"ControlPath={connection}", "any"], capture_output=True)
+            subprocess.run(
+                ["ssh", "-O", "exit", "-o", f"ControlPath={connection}", "any"], capture_output=True
+            )
 
 
 def kill_connection(person: Hpcrun, host: str) -> None:
     """SIGKILL to the process that holds a connection."""
     done = subprocess.run(
-        ["pgrep", "-f", f"ssh .*{person.extra['XDG_RUNTIME_DIR']}/hpcrun/{host} "], capture_output=True, text=True
+        ["pgrep", "-f", f"ssh .*{person.extra['XDG_RUNTIME_DIR']}/hpcrun/{host} "],
+        capture_output=True,
+        text=True,
     )
     for pid in done.stdout.split():
         with suppress(ProcessLookupError):  # a session of it, which ends with it

@@ -18,7 +18,9 @@ class Screen:
         self._screen = pyte.Screen(80, 24)
         self._stream = pyte.ByteStream(self._screen)
         colours = {"TERM": "xterm-256color", "NO_COLOR": "1"}
-        self.child = person.terminal(*args, env={**colours, **(env or {})}, size=(24, 80), encoding=None)
+        self.child = person.terminal(
+            *args, env={**colours, **(env or {})}, size=(24, 80), encoding=None
+        )
         self.bytes, self.is_over = b"", False
 
     @property

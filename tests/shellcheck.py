@@ -10,9 +10,11 @@ _PROGRAM = Path(sys.executable).parent / "shellcheck"
 
 
 def complaints(script: Path, *, without: str = "") -> str:
-    """Return what shellcheck says of a bash script, but for the codes in ``without``; empty for a good one.
+    """Return what shellcheck says of a bash script, but for the codes in ``without``; empty for a
+    good one.
 
-    Raises FileNotFoundError where the tests' environment has no shellcheck: ``make test`` installs it.
+    Raises FileNotFoundError where the tests' environment has no shellcheck: ``make test`` installs
+    it.
     """
     command = [str(_PROGRAM), "--shell=bash", f"--exclude={without}", str(script)]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -1,1 +1,3 @@
-"""The pictures of the docs: what hpcrun prints on a terminal, taken from real commands on the development cluster."""
+"""The pictures of the docs: what hpcrun prints on a terminal, taken from real commands on the
+development cluster.
+"""

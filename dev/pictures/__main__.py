@@ -1,4 +1,6 @@
-"""Take the pictures of the docs: ``python -m dev.pictures [NAME...]``, as root; all of them where none is named."""
+"""Take the pictures of the docs: ``python -m dev.pictures [NAME...]``, as root; all of them where
+none is named.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,12 @@ def main(names: Sequence[str]) -> None:
     if os.geteuid() != 0:
         sys.exit(f"the development cluster and {HOME} want root")
     if shutil.which("chromium") is None and any(
-        isinstance(scene, Picture) and scene.page and (not names or scene.name in names) for scene in SCENES
+        isinstance(scene, Picture) and scene.page and (not names or scene.name in names)
+        for scene in SCENES
     ):
         sys.exit("the picture of a page needs a browser: apt-get install chromium")
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # where it is ignored, no program hears Ctrl-C
+    # where it is ignored, no program hears Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with ExitStack() as at_end:
         at_end.enter_context(only_session_on_cluster())
         if cluster_error("status"):
@@ -45,12 +49,17 @@ def main(names: Sequence[str]) -> None:
 
 
 def play(at: Desk, wanted: set[str]) -> list[str]:
-    """Play all scenes in their order up to the last picture that is wanted; return what went wrong with any.
+    """Play all scenes in their order up to the last picture that is wanted; return what went wrong
+    with any.
 
     Earlier pictures are taken too, and not kept: later ones may build on them.
     """
     failures = []
-    last = max(number for number, scene in enumerate(SCENES) if isinstance(scene, Picture) and scene.name in wanted)
+    last = max(
+        number
+        for number, scene in enumerate(SCENES)
+        if isinstance(scene, Picture) and scene.name in wanted
+    )
     for scene in SCENES[: last + 1]:
         if not isinstance(scene, Picture):
             scene(at)
@@ -63,7 +72,8 @@ def play(at: Desk, wanted: set[str]) -> list[str]:
 
 
 def take(picture: Picture, at: Desk, *, keep: bool) -> None:
-    """Type what the picture shows, which later ones may build on, and keep the screen where it is wanted.
+    """Type what the picture shows, which later ones may build on, and keep the screen where it is
+    wanted.
 
     Raises:
         TerminalError: a command does not end, or the screen shows what is this machine's alone.

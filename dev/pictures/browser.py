@@ -15,13 +15,25 @@ def open_page(
     """Open a page, and save a picture of its upper part.
 
     Returns:
-        stdout is the document as the browser understood it; stderr has the lines of its console, among others.
+        stdout is the document as the browser understood it; stderr has the lines of its console,
+        among others.
     """
     profile = picture.with_suffix(".profile")
-    argv = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
-            f"--user-data-dir={profile}", f"--blink-settings=preferredColorScheme={scheme}",
-            f"--window-size={width},{height}", f"--screenshot={picture}", "--enable-logging=stderr", "--dump-dom",
-            page.as_uri()]  # fmt: skip
+    argv = [
+        "chromium",
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--no-first-run",
+        f"--user-data-dir={profile}",
+        f"--blink-settings=preferredColorScheme={scheme}",
+        f"--window-size={width},{height}",
+        f"--screenshot={picture}",
+        "--enable-logging=stderr",
+        "--dump-dom",
+        page.as_uri(),
+    ]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
 
 

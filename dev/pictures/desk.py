@@ -1,7 +1,8 @@
-"""Where the pictures are taken: a home of the cluster's ordinary user, with hpcrun installed and a project.
+"""Where the pictures are taken: a home of the cluster's ordinary user, with hpcrun installed and a
+project.
 
-It is a folder that a reader takes for one's own, and no path of the checkout or of the tests' folders stands in a
-picture.
+It is a folder that a reader takes for one's own, and no path of the checkout or of the tests'
+folders stands in a picture.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from dev.pictures.terminal import COLUMNS, Terminal
-from tests.harness import REPO, RESEARCHER, SYSTEM_PATH, TRACKERS, Cluster, as_researcher_command, wait_for
+from tests.harness import (
+    REPO,
+    RESEARCHER,
+    SYSTEM_PATH,
+    TRACKERS,
+    Cluster,
+    as_researcher_command,
+    wait_for,
+)
 
 HOME = Path("/home/me")
 _PROJECT = Path(__file__).parent / "project"
@@ -47,9 +56,13 @@ class Desk:
         }
 
     def terminal(self, columns: int = COLUMNS, host: str | None = None) -> Terminal:
-        """Return a terminal in the project's folder; with a host, on a machine of that name: Slurm's are not found."""
+        """Return a terminal in the project's folder; with a host, on a machine of that name:
+        Slurm's are not found.
+        """
         named = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host) if host else ()
-        return Terminal((*named, *as_researcher_command()), cwd=self.project, env=self.environ, columns=columns)
+        return Terminal(
+            (*named, *as_researcher_command()), cwd=self.project, env=self.environ, columns=columns
+        )
 
     def submit(self, name: str, *args: str) -> None:
         """Submit a job of that name, out of the picture."""
@@ -76,9 +89,14 @@ class Desk:
 
     def _run(self, *args: str) -> str:
         argv = [*as_researcher_command(), f"{HOME}/venv/bin/hpcrun", *args]
-        done = subprocess.run(argv, cwd=self.project, env=self.environ, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            argv, cwd=self.project, env=self.environ, capture_output=True, text=True, timeout=120
+        )
         if done.returncode != 0:
-            raise AssertionError(f"hpcrun {' '.join(args)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+            raise AssertionError(
+                f"hpcrun {' '.join(args)} ended with "
+                f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+            )
         return done.stdout
 
 
@@ -105,7 +123,15 @@ def _install(venv: Path) -> None:
     """Install hpcrun as a user does; what it needs comes from the environment that runs this."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     python = f"{venv}/bin/python"
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", python]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--python",
+        python,
+    ]
     offline = ["--no-index", "--no-deps", "--no-build-isolation", "--no-compile"]
     (packages,) = venv.glob("lib/python*/site-packages")
     needed = [path for path in sys.path if path.endswith("site-packages")]

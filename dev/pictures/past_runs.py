@@ -10,12 +10,20 @@ from typing import Any
 
 WEEKS = 6
 _HOUR_S = 3600.0
-_JOBS = (("pretrain", "h100", 2, 8, 9.0), ("finetune", "a100", 1, 4, 3.0), ("evaluate", "l40s", 1, 1, 0.5))
+_JOBS = (
+    ("pretrain", "h100", 2, 8, 9.0),
+    ("finetune", "a100", 1, 4, 3.0),
+    ("evaluate", "l40s", 1, 1, 0.5),
+)
 """Name, profile, nodes, GPUs per node, and hours of a run that ends well."""
 _MEMORY = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 39.4 GiB\n"
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a "
+    "total capacity of 39.4 GiB\n"
 )
-_KEY = "Traceback (most recent call last):\n  File \"train.py\", line 88, in <module>\nKeyError: 'recall'\n"
+_KEY = (
+    'Traceback (most recent call last):\n  File "train.py", line 88, in <module>\nKeyError: '
+    "'recall'\n"
+)
 _ENDS: tuple[tuple[str, int, str], ...] = (
     *[("COMPLETED", 0, "")] * 12,
     ("FAILED", 1, _MEMORY),
@@ -46,15 +54,32 @@ def _write(runs: Path, number: int, created_s: float, chance: random.Random) -> 
     attempt.mkdir(parents=True)
     folder.chmod(0o700)
     record = {
-        "schema": 1, "run_id": run_id, "name": name, "scheduler": "slurm", "cluster": "dev", "host": "login",
-        "created_s": created_s, "job_id": str(4000 + number), "profile": profile, "nodes": nodes,
-        "gpus_per_node": gpus, "world_size": nodes * gpus, "walltime_s": 86400, "request": {}, "plan": {},
+        "schema": 1,
+        "run_id": run_id,
+        "name": name,
+        "scheduler": "slurm",
+        "cluster": "dev",
+        "host": "login",
+        "created_s": created_s,
+        "job_id": str(4000 + number),
+        "profile": profile,
+        "nodes": nodes,
+        "gpus_per_node": gpus,
+        "world_size": nodes * gpus,
+        "walltime_s": 86400,
+        "request": {},
+        "plan": {},
         "cwd": "/home/me/project",
-    }  # fmt: skip
+    }
     rank = {"rank": 0, "node": f"{profile}-1", "status": status, "ended": end_s}
     files: dict[Path, Any] = {
         folder / "run.json": record,
-        folder / "status.json": {"state": state, "asked_s": end_s, "final": True, "exit_status": status},
+        folder / "status.json": {
+            "state": state,
+            "asked_s": end_s,
+            "final": True,
+            "exit_status": status,
+        },
         attempt / "start": {"job_id": record["job_id"], "host": f"{profile}-1", "started": start_s},
         attempt / "exit": {"status": status, "signal": "", "ended": end_s, "message": ""},
         attempt / "rank-0.exit": rank,

@@ -28,10 +28,12 @@ class Picture:
     """A picture of the docs: ``docs/pictures/NAME.svg``.
 
     Attributes:
-        steps: lines to type, each when the one before has ended; or what else a person does at the terminal.
+        steps: lines to type, each when the one before has ended; or what else a person does at the
+            terminal.
         drawn: a file that the command draws, kept beside the picture.
         page: a page that the command writes; its picture is kept beside this one.
-        host: the name of the machine where its commands show one; Slurm's commands do not work there.
+        host: the name of the machine where its commands show one; Slurm's commands do not work
+            there.
     """
 
     name: str
@@ -55,7 +57,9 @@ def picture(
 
 
 def look_on(line: str, until: str, seconds: float) -> Step:
-    """Type a command that goes on, look on from certain words for so many seconds, and press Ctrl-C."""
+    """Type a command that goes on, look on from certain words for so many seconds, and press
+    Ctrl-C.
+    """
 
     def step(terminal: Terminal) -> None:
         terminal.type(line, until=until)
@@ -66,7 +70,9 @@ def look_on(line: str, until: str, seconds: float) -> Step:
 
 
 def full_screen(line: str, *keys: tuple[str, str], rows: int = 18, leave: str = "q") -> Step:
-    """Type the command of a program that draws on the whole screen, and press keys, each when some words are shown."""
+    """Type the command of a program that draws on the whole screen, and press keys, each when some
+    words are shown.
+    """
 
     def step(terminal: Terminal) -> None:
         terminal.full_screen(line, *keys, rows=rows, leave=leave)
@@ -97,7 +103,8 @@ def answered(line: str, *answers: tuple[str, str]) -> Step:
     return step
 
 
-# --- what happens in between ------------------------------------------------------------------------------------
+# --- what happens in between
+# ------------------------------------------------------------------------------------
 
 
 def bring_history(desk: Desk) -> None:
@@ -124,7 +131,9 @@ def bring_login_node(desk: Desk) -> None:
 
 
 def track(desk: Desk) -> None:
-    """Let two jobs use trackers, and a server take what they have written offline (`make trackers` installs them)."""
+    """Let two jobs use trackers, and a server take what they have written offline (`make trackers`
+    installs them).
+    """
     server = AT_END.enter_context(wandb_server())
     settings = desk.project.parent / ".config/wandb/settings"
     settings.parent.mkdir(parents=True)
@@ -135,7 +144,20 @@ def track(desk: Desk) -> None:
     desk.give(settings.parents[1])
     desk.give(netrc)
     for name, lr in (("small", "0.1"), ("large", "1")):
-        desk.submit(name, "-P", "cpu", "-G", "0", "-t", "10m", "--launcher", "python", "tracked.py", "--lr", lr)
+        desk.submit(
+            name,
+            "-P",
+            "cpu",
+            "-G",
+            "0",
+            "-t",
+            "10m",
+            "--launcher",
+            "python",
+            "tracked.py",
+            "--lr",
+            lr,
+        )
         # one after the other: two jobs cannot make one MLflow database at the same time
         desk.wait_until(name, "COMPLETED", within_s=300)
 
@@ -170,7 +192,11 @@ def receive(desk: Desk) -> None:
         def do_POST(self) -> None:
             note = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with inbox.open("a") as file:
-                file.write("" if note["title"].startswith("Test") else f"* {note['title']}\n{note['message']}\n")
+                file.write(
+                    ""
+                    if note["title"].startswith("Test")
+                    else f"* {note['title']}\n{note['message']}\n"
+                )
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"{}")
@@ -184,15 +210,43 @@ def receive(desk: Desk) -> None:
 
 def begin(desk: Desk) -> None:
     """Submit what runs while the first pictures are taken, and what is to be over afterwards."""
-    desk.submit("digits", "-P", "v100", "-G", "2", "-t", "2h", "--launcher", "srun", "train.py", "--steps", "130")
+    desk.submit(
+        "digits",
+        "-P",
+        "v100",
+        "-G",
+        "2",
+        "-t",
+        "2h",
+        "--launcher",
+        "srun",
+        "train.py",
+        "--steps",
+        "130",
+    )
     desk.submit("finetune", "-P", "l40s", "-G", "2", "-t", "4h", "finetune.py")
-    desk.submit("evaluate", "-P", "l40s", "-N", "2", "-G", "2", "-t", "30m", "--launcher", "srun", "evaluate.py")
+    desk.submit(
+        "evaluate",
+        "-P",
+        "l40s",
+        "-N",
+        "2",
+        "-G",
+        "2",
+        "-t",
+        "30m",
+        "--launcher",
+        "srun",
+        "evaluate.py",
+    )
     wide = ("-P", "h100", "-N", "2", "-G", "16", "-t", "12h", "--launcher", "srun")
     desk.submit("pretrain", *wide, "train.py", "--steps", "900")
 
 
 def fill(desk: Desk) -> None:
-    """Let a job wait for the one that was submitted in a picture, and wait for the ends of others."""
+    """Let a job wait for the one that was submitted in a picture, and wait for the ends of
+    others.
+    """
     desk.submit("next", "-P", "a100", "-G", "4", "--qos", "short", "-t", "10m", "train.py")
     desk.wait_until("train", "RUNNING")
     for name in ("finetune", "evaluate"):
@@ -201,7 +255,9 @@ def fill(desk: Desk) -> None:
 
 def hang(desk: Desk) -> None:
     """Submit a job of which one rank stops, and wait until it has been silent for a while."""
-    desk.submit("unet", "-P", "l40s", "-N", "2", "-G", "4", "-t", "4h", "--launcher", "srun", "unet.py")
+    desk.submit(
+        "unet", "-P", "l40s", "-N", "2", "-G", "4", "-t", "4h", "--launcher", "srun", "unet.py"
+    )
     desk.wait_until("unet", "RUNNING")
     time.sleep(60)
 
@@ -247,7 +303,9 @@ def end_sweep(desk: Desk) -> None:
 
 
 def end_digits(desk: Desk) -> None:
-    """Wait for the run that ends well: it takes two minutes, since of shorter ones Slurm samples no memory."""
+    """Wait for the run that ends well: it takes two minutes, since of shorter ones Slurm samples no
+    memory.
+    """
     desk.wait_until("digits", "COMPLETED", within_s=300)
 
 
@@ -264,13 +322,26 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     bring_history,
     picture("history", "hpcrun history --since 4w", "hpcrun history --since 4w --by name"),
     track,
-    picture("open", "hpcrun open large", "hpcrun open --upload large", "hpcrun open large --url", host="login1"),
-    picture("tensorboard", look_on("hpcrun open --tensorboard small large", "CTRL", 1), host="login1"),
+    picture(
+        "open",
+        "hpcrun open large",
+        "hpcrun open --upload large",
+        "hpcrun open large --url",
+        host="login1",
+    ),
+    picture(
+        "tensorboard", look_on("hpcrun open --tensorboard small large", "CTRL", 1), host="login1"
+    ),
     forget_first_hour,
     bring_example,
     picture(
         "init",
-        answered("hpcrun init", ("GPU type [", "a100"), ("Folder of the runs", ""), ("Submit a test job", "y")),
+        answered(
+            "hpcrun init",
+            ("GPU type [", "a100"),
+            ("Folder of the runs", ""),
+            ("Submit a test job", "y"),
+        ),
     ),
     picture("first-submit", "hpcrun submit --gpus 4 --nodes 2 --follow digits.py"),
     picture("first-status", "hpcrun status"),
@@ -281,38 +352,60 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture(
         "notify",
         "hpcrun notify --test ntfy://hpc-login:8025/me",
-        "hpcrun submit -P l40s -N 2 -G 2 --launcher srun --notify ntfy://hpc-login:8025/me evaluate.py",
+        "hpcrun submit -P l40s -N 2 -G 2 --launcher srun --notify ntfy://hpc-login:8025/me "
+        "evaluate.py",
         lambda terminal: terminal.look_on(25),
         "cat inbox",
     ),
     begin,
     picture("import", "hpcrun import old.sbatch"),
-    picture("submit", "hpcrun submit -P a100 -N 2 -G 4 -t 10m -q short --requeue 2 train.py --steps 500"),
-    picture("submit-dry-run", "hpcrun submit -P a100 -N 2 -G 8 -t 4h --dry-run train.py --lr 0.01 | head -20"),
-    picture("sweep", "hpcrun submit -J lr -P cpu -G 0 -c 1 --sweep lr=1e-3,1e-2,1e-1,1 --max-parallel 2 train.py"),
+    picture(
+        "submit", "hpcrun submit -P a100 -N 2 -G 4 -t 10m -q short --requeue 2 train.py --steps 500"
+    ),
+    picture(
+        "submit-dry-run",
+        "hpcrun submit -P a100 -N 2 -G 8 -t 4h --dry-run train.py --lr 0.01 | head -20",
+    ),
+    picture(
+        "sweep",
+        "hpcrun submit -J lr -P cpu -G 0 -c 1 --sweep lr=1e-3,1e-2,1e-1,1 --max-parallel 2 "
+        "train.py",
+    ),
     picture("chain", "hpcrun submit -J long -P v100 -G 1 -t 12h --chain 3 train.py --steps 900"),
     fill,
     picture("status", "hpcrun status"),
     picture("status-narrow", "hpcrun status", columns=44),
     picture("status-waiting", "hpcrun status -v next"),
     picture("top", full_screen("hpcrun top", ("jjjj\x1b[C", "step="), ("j", "lr/1"))),
-    picture("top-metrics", full_screen("hpcrun top --filter 'train !pre'", ("\r", "RUNNING"), ("3", "ranks"), rows=24)),
+    picture(
+        "top-metrics",
+        full_screen("hpcrun top --filter 'train !pre'", ("\r", "RUNNING"), ("3", "ranks"), rows=24),
+    ),
     picture("hold", "hpcrun hold next", "hpcrun status next", "hpcrun release next"),
     picture("status-watch", look_on("hpcrun status --watch train next", "next", 1)),
     picture("logs-follow", look_on("hpcrun logs -f -n 2 train", "loss", 4)),
     picture("logs-merge", "hpcrun logs --merge -n 8 train"),
     picture("explain-gpu-memory", "hpcrun explain finetune"),
     picture("explain-rank", "hpcrun explain evaluate"),
-    picture("top-run", full_screen("hpcrun top --filter evaluate", ("\r", "FAILED"), ("", "failed ("))),
+    picture(
+        "top-run", full_screen("hpcrun top --filter evaluate", ("\r", "FAILED"), ("", "failed ("))
+    ),
     picture("explain-waiting", "hpcrun explain next"),
     hang,
     picture("explain-stacks", "hpcrun explain unet --stacks"),
     end_hang,
     picture("gpu", "hpcrun status --gpus train"),
-    picture("shell", "hpcrun shell train --node a100-2", "echo job $SLURM_JOB_ID, GPUs $CUDA_VISIBLE_DEVICES", "exit"),
+    picture(
+        "shell",
+        "hpcrun shell train --node a100-2",
+        "echo job $SLURM_JOB_ID, GPUs $CUDA_VISIBLE_DEVICES",
+        "exit",
+    ),
     picture("where", "hpcrun where --gpus 8 --time 4h"),
     picture(
-        "plan", "hpcrun scale plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"
+        "plan",
+        "hpcrun scale plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus "
+        "1,2,4,8 -P h100",
     ),
     bring_table,
     picture(
@@ -334,7 +427,10 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("sweep-table", "hpcrun sweep lr", "hpcrun sweep lr --best loss"),
     picture("sweep-plot", "hpcrun sweep lr --plot"),
     picture("sweep-png", "hpcrun sweep lr --png sweep.png", drawn="sweep.png"),
-    picture("scale", "hpcrun scale run --gpus 1,2 --repeat 2 -J sizes -P v100 -t 10m train.py --steps 60"),
+    picture(
+        "scale",
+        "hpcrun scale run --gpus 1,2 --repeat 2 -J sizes -P v100 -t 10m train.py --steps 60",
+    ),
     picture("resubmit", "hpcrun resubmit evaluate -t 1h"),
     picture("cancel", "hpcrun cancel next long", "hpcrun status next"),
     picture(

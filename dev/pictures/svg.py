@@ -30,19 +30,38 @@ _FRAME = """\
 </g>
 </g>
 </svg>
-"""
-# Each text is clipped to its line, and each line ends with a text of its own: half of the file, and nothing to see.
-_SURPLUS = re.compile(r' clip-path="url\(#[\w-]+-line-\d+\)"|<text [^>]*>\s*</text>|[ \t]+$', re.MULTILINE)
+"""  # noqa: E501
+# Each text is clipped to its line, and each line ends with a text of its own: half of the file, and
+# nothing to see.
+_SURPLUS = re.compile(
+    r' clip-path="url\(#[\w-]+-line-\d+\)"|<text [^>]*>\s*</text>|[ \t]+$', re.MULTILINE
+)
 _LETTER = 13  # pixels: rich draws letters of 20, and a narrow terminal would fill the page
 _ASPECT = 0.602  # width by height of a character of DejaVu Sans Mono and Menlo
 _THEME = TerminalTheme(
     (30, 34, 42),
     (215, 218, 224),
-    [(63, 68, 81), (224, 108, 117), (152, 195, 121), (229, 192, 123), (97, 175, 239), (198, 120, 221), (86, 182, 194),
-     (215, 218, 224)],
-    [(127, 132, 142), (255, 97, 110), (165, 224, 117), (240, 197, 95), (77, 196, 255), (222, 115, 255), (76, 209, 224),
-     (255, 255, 255)],
-)  # fmt: skip
+    [
+        (63, 68, 81),
+        (224, 108, 117),
+        (152, 195, 121),
+        (229, 192, 123),
+        (97, 175, 239),
+        (198, 120, 221),
+        (86, 182, 194),
+        (215, 218, 224),
+    ],
+    [
+        (127, 132, 142),
+        (255, 97, 110),
+        (165, 224, 117),
+        (240, 197, 95),
+        (77, 196, 255),
+        (222, 115, 255),
+        (76, 209, 224),
+        (255, 255, 255),
+    ],
+)
 
 
 def svg_text(lines: Sequence[Text], *, name: str, title: str, columns: int) -> str:
@@ -53,18 +72,27 @@ def svg_text(lines: Sequence[Text], *, name: str, title: str, columns: int) -> s
         title: what stands above the terminal.
     """
     console = Console(
-        file=io.StringIO(), record=True, width=columns, force_terminal=True, color_system="truecolor", highlight=False
+        file=io.StringIO(),
+        record=True,
+        width=columns,
+        force_terminal=True,
+        color_system="truecolor",
+        highlight=False,
     )
     for line in lines:
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
-    svg = console.export_svg(title=title, theme=_THEME, code_format=_FRAME, font_aspect_ratio=_ASPECT, unique_id=name)
+    svg = console.export_svg(
+        title=title, theme=_THEME, code_format=_FRAME, font_aspect_ratio=_ASPECT, unique_id=name
+    )
     return placed(_SURPLUS.sub("", svg))
 
 
 def placed(svg: str) -> str:
-    """Return a picture whose letters are as large as those of others, and stand where the terminal has them.
+    """Return a picture whose letters are as large as those of others, and stand where the terminal
+    has them.
 
-    A browser takes some signs from another font, whose widths differ: each run of these has a place of its own.
+    A browser takes some signs from another font, whose widths differ: each run of these has a place
+    of its own.
     """
 
     def split(match: re.Match[str]) -> str:
@@ -72,7 +100,9 @@ def placed(svg: str) -> str:
         cells = re.findall(r"&#?\w+;|.", text)
         wide = float(length) / sum(map(cell_len, map(unescape, cells)))
         parts, at = [], float(left)
-        for _, signs in groupby(cells, lambda cell: len(unescape(cell)) == 1 and unescape(cell) > "\xff"):
+        for _, signs in groupby(
+            cells, lambda cell: len(unescape(cell)) == 1 and unescape(cell) > "\xff"
+        ):
             some = "".join(signs)
             room = wide * cell_len(unescape(some))
             parts.append(f'{head} x="{at:.6g}" y="{row}" textLength="{room:.6g}">{some}</text>')
@@ -80,7 +110,11 @@ def placed(svg: str) -> str:
         return "".join(parts)
 
     svg = re.sub(r'<svg (xmlns="\S+") viewBox="0 0 ([\d.]+) ', _width, svg)
-    return re.sub(r'(<text class="\S+") x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)">([^<]+)</text>', split, svg)
+    return re.sub(
+        r'(<text class="\S+") x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)">([^<]+)</text>',
+        split,
+        svg,
+    )
 
 
 def _width(match: re.Match[str]) -> str:

@@ -1,11 +1,15 @@
-"""A launcher for Hydra: the jobs of ``--multirun`` are the elements of one array, which hpcrun submits.
+"""A launcher for Hydra: the jobs of ``--multirun`` are the elements of one array, which hpcrun
+submits.
 
-Copy the folder ``hydra_plugins`` beside your program, and choose the launcher there or on the command line::
+Copy the folder ``hydra_plugins`` beside your program, and choose the launcher there or on the
+command line::
 
-    python train.py --multirun hydra/launcher=hpcrun lr=1e-3,1e-4 '+hydra.launcher.options={gpus: 1, time: 4h}'
+    python train.py --multirun hydra/launcher=hpcrun lr=1e-3,1e-4 '+hydra.launcher.options={gpus: 1,
+    time: 4h}'
 
-The options are the parameters of ``hpcrun.Executor``: docs/python.md. The outputs of a job are in Hydra's own folder;
-its log and its state are those of the element: ``hpcrun status``, ``hpcrun logs RUN/3``, ``hpcrun explain RUN``.
+The options are the parameters of ``hpcrun.Executor``: docs/python.md. The outputs of a job are in
+Hydra's own folder; its log and its state are those of the element: ``hpcrun status``, ``hpcrun logs
+RUN/3``, ``hpcrun explain RUN``.
 """
 
 from __future__ import annotations
@@ -29,18 +33,24 @@ class HpcrunLauncher(Launcher):  # type: ignore[misc,unused-ignore]
     def __init__(self, options: DictConfig) -> None:
         self._options: Any = OmegaConf.to_container(options, resolve=True)
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
         """Keep what Hydra knows of the program."""
         self._context, self._function, self._config = hydra_context, task_function, config
 
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> list[JobReturn]:
         """Return the results of all jobs; a job that failed raises its error."""
         setup_globals()
         state = Singleton.get_state()  # HydraConfig and others, which Hydra reads in the job
         executor = hpcrun.Executor(**{"name": self._config.hydra.job.name, **self._options})
         with executor.batch():
             jobs = [
-                executor.submit(_run, state, self._context, self._function, self._job_config(overrides, number))
+                executor.submit(
+                    _run, state, self._context, self._function, self._job_config(overrides, number)
+                )
                 for number, overrides in enumerate(job_overrides, initial_job_idx)
             ]
         for job, overrides in zip(jobs, job_overrides, strict=True):
@@ -48,7 +58,9 @@ class HpcrunLauncher(Launcher):  # type: ignore[misc,unused-ignore]
         return [job.result() for job in jobs]
 
     def _job_config(self, overrides: Sequence[str], number: int) -> DictConfig:
-        """Return the configuration of one job, with the folder that Hydra has chosen for all of them now."""
+        """Return the configuration of one job, with the folder that Hydra has chosen for all of
+        them now.
+        """
         config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
         with open_dict(config):
             config.hydra.job.num, config.hydra.job.id = number, str(number)
@@ -56,12 +68,18 @@ class HpcrunLauncher(Launcher):  # type: ignore[misc,unused-ignore]
         return config
 
 
-def _run(state: Any, context: HydraContext, function: TaskFunction, config: DictConfig) -> JobReturn:
+def _run(
+    state: Any, context: HydraContext, function: TaskFunction, config: DictConfig
+) -> JobReturn:
     """Run one job in its allocation; raise its error, so that the element has failed."""
     Singleton.set_state(state)
     setup_globals()
     result = run_job(
-        function, config, job_dir_key="hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir", hydra_context=context
+        function,
+        config,
+        job_dir_key="hydra.sweep.dir",
+        job_subdir_key="hydra.sweep.subdir",
+        hydra_context=context,
     )
     result.return_value  # noqa: B018  # it raises what the job has raised
     return result

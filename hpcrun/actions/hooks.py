@@ -1,10 +1,13 @@
-"""The hooks by which the core informs a feature and asks it for additional rows; the default of a hook does nothing."""
+"""The hooks by which the core informs a feature and asks it for additional rows; the default of a
+hook does nothing.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # a command for another machine loads this module: typing, pathlib and dataclasses take 20 ms
+# a command for another machine loads this module: typing, pathlib and dataclasses take 20 ms
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
@@ -23,7 +26,12 @@ class SetupChecks:
     """The checks of a set-up."""
 
     def __init__(
-        self, text: Callable[[int], Text], document: dict[str, Any], *, failed: bool = False, has_torch: bool = False
+        self,
+        text: Callable[[int], Text],
+        document: dict[str, Any],
+        *,
+        failed: bool = False,
+        has_torch: bool = False,
     ) -> None:
         self.text = text  # columns of the terminal → the warnings and errors
         self.document = document  # for programs
@@ -41,20 +49,27 @@ class Elsewhere:
         argv: Callable[[Sequence[str]], list[str]],
     ) -> None:
         self.host = host
-        self.document = document  # runs a command line with --json there → what it prints, or its error
+        # runs a command line with --json there → what it prints, or its error
+        self.document = document
         self.argv = argv  # a program's argv there → the argv here that starts it
 
 
 class Hooks:
-    """The hooks of a feature; one is filled by a class of the same methods in the feature's folder."""
+    """The hooks of a feature; one is filled by a class of the same methods in the feature's
+    folder.
+    """
 
     def run_elsewhere(self, words: Sequence[str]) -> int | None:
-        """Run a command line on another machine, and return its exit status; None if it is for this one."""
+        """Run a command line on another machine, and return its exit status; None if it is for this
+        one.
+        """
         del words
         return None
 
     def run_partly_here(self, words: Sequence[str], there: Elsewhere) -> int | None:
-        """Run a command line with work on both machines, and return its exit status; None if all work is there."""
+        """Run a command line with work on both machines, and return its exit status; None if all
+        work is there.
+        """
         del words, there
         return None
 
@@ -69,13 +84,17 @@ class Hooks:
             UsageError: it cannot be used.
         """
 
-    def check_setup(self, profile: str, surroundings: Surroundings, runs: Path) -> SetupChecks | None:
+    def check_setup(
+        self, profile: str, surroundings: Surroundings, runs: Path
+    ) -> SetupChecks | None:
         """Return checks of a profile and of the runs folder."""
         del profile, surroundings, runs
         return None
 
     def doctor_checks(self) -> Sequence[tuple[str, str, Level, str, str | None]]:
-        """Return checks for ``hpcrun doctor``: group, name, level (green, yellow, red), finding, and what to do."""
+        """Return checks for ``hpcrun doctor``: group, name, level (green, yellow, red), finding,
+        and what to do.
+        """
         return ()
 
     def on_status(self, items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
@@ -95,7 +114,9 @@ class Hooks:
         return []
 
     def about_run(self, item: RunStatus) -> tuple[str, str]:
-        """Return of a run of the feature's program what it is, for a table, and how it stands, as a sentence."""
+        """Return of a run of the feature's program what it is, for a table, and how it stands, as a
+        sentence.
+        """
         del item
         return "", ""
 
@@ -108,11 +129,15 @@ HOOKS = {
     "notify": "hpcrun.features.notify.due:NotifyHooks",
     "trackers": "hpcrun.features.trackers.tracker_files:TrackerHooks",
 }
-"""Feature, or its program in a job → the class with its hooks, loaded when needed; none of a feature taken away."""
+"""Feature, or its program in a job → the class with its hooks, loaded when needed; none of a
+feature taken away.
+"""
 
 
 def about_run(item: RunStatus) -> tuple[str, str]:
-    """Return of a run of a feature's program what it is, and how it stands, as a sentence; else both empty."""
+    """Return of a run of a feature's program what it is, and how it stands, as a sentence; else
+    both empty.
+    """
     return hooks_of(str(item.run.request.get("script"))).about_run(item)
 
 

@@ -29,7 +29,8 @@ class Ports:
     polling: Schedulers  # for commands that repeat their questions: they share the answers
     host: str  # this host's name; a local run lives on it
     now_s: Callable[[], float]  # returns the time, in seconds since the epoch
-    on_end: Callable[[str], None] = lambda _: None  # is called once with the id of each run whose end has become known
+    # is called once with the id of each run whose end has become known
+    on_end: Callable[[str], None] = lambda _: None
     # is called with the runs of each status command, the runs folder and the time
     on_status: Callable[[Sequence[RunStatus], Path, float], None] = lambda *_: None
 
@@ -113,7 +114,8 @@ class Surroundings:
     # warnings about unused configuration, for a caller without a command line
     warnings: tuple[str, ...] = ()
     typed: Typed = field(default_factory=Typed)  # the command line, empty without one
-    failed_nodes: Callable[[], tuple[str, ...]] = tuple  # returns the nodes of this cluster that failed within a day
+    # returns the nodes of this cluster that failed within a day
+    failed_nodes: Callable[[], tuple[str, ...]] = tuple
     detected: DetectedProfile | None = None  # the detected profile; None without Slurm
     # asks the user at the terminal, and returns the value of an option; None without a terminal
     choose: Choose | None = None

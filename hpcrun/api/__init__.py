@@ -1,1 +1,4 @@
-"""The Python API: functions as jobs, and runs as tables. Besides ``cli`` only ``api`` reads the environment."""
+"""The Python API: functions as jobs, and runs as tables.
+
+Besides ``cli`` only ``api`` reads the environment.
+"""

@@ -36,8 +36,13 @@ from hpcrun.profiles.load import load_profile
 
 PROGRAM = "hpcrun_function"
 """The module that every task runs; below the run's folder, in ``programs/runtime/``."""
-_FIELDS = {"time": "walltime_s", "mem": "memory_mb", "warn": "warn_s", "tasks_per_node": "nproc_per_node",
-           "cancel_idle": "cancel_idle_s"}  # fmt: skip
+_FIELDS = {
+    "time": "walltime_s",
+    "mem": "memory_mb",
+    "warn": "warn_s",
+    "tasks_per_node": "nproc_per_node",
+    "cancel_idle": "cancel_idle_s",
+}
 """Parameter → field of the request, where a person writes it otherwise."""
 _SPELLED = {field: name for name, field in _FIELDS.items()}
 # the function runs with this Python, in one process for each task
@@ -45,7 +50,17 @@ _NOT_ASKED = {"script", "args", "module", "launcher", "torchrun", "uv", "pack", 
 _OWN = ("profile", "array_parallelism", "stderr_to_stdout")
 # hpcrun submit reads these as text, with a unit or without
 _TEXTS = {"gpus", "gpus_per_node", "walltime_s", "memory_mb", "warn_s", "cancel_idle_s"}
-_LISTS = {"sbatch", "no_sbatch", "srun", "load", "setup", "secrets", "snapshot_include", "notify", "stage"}
+_LISTS = {
+    "sbatch",
+    "no_sbatch",
+    "srun",
+    "load",
+    "setup",
+    "secrets",
+    "snapshot_include",
+    "notify",
+    "stage",
+}
 _log = logging.getLogger("hpcrun")
 
 
@@ -56,17 +71,20 @@ class Executor(core.Executor):
         job = executor.submit(train, lr=1e-3)
         print(job.result())
 
-    ``submit``, ``map_array``, ``submit_array`` and ``batch`` are submitit's own. Several calls are one
-    array and one run.
+    ``submit``, ``map_array``, ``submit_array`` and ``batch`` are submitit's own. Several calls are
+    one array and one run.
 
     Args:
         profile: name of the profile; by default chosen as ``hpcrun submit`` does.
-        tasks_per_node: processes on each node that call the function, 1 by default; see ``job.results()``.
-        array_parallelism: how many elements of an array run at a time; by default as many as fit, and on this machine
-            all, or one after the other where they use its GPUs.
+        tasks_per_node: processes on each node that call the function, 1 by default; see
+            ``job.results()``.
+        array_parallelism: how many elements of an array run at a time; by default as many as fit,
+            and on this machine all, or one after the other where they use its GPUs.
         stderr_to_stdout: the tasks write stderr into the log of stdout.
-        **said: the options of ``hpcrun submit``, in Python's spelling: ``gpus=4`` or ``"h100:4"``, ``nodes=2``,
-            ``time="4h"``, ``mem="64G"``, ``env={...}``, ``setup=[...]``, ``sbatch={...}``, ``requeue=3`` ...
+        **said: the options of ``hpcrun submit``, in Python's spelling: ``gpus=4`` or ``"h100:4"``,
+            ``nodes=2``,
+            ``time="4h"``, ``mem="64G"``, ``env={...}``, ``setup=[...]``, ``sbatch={...}``,
+            ``requeue=3`` ...
 
     Raises:
         UsageError: a parameter is misspelt, or its value cannot be read.
@@ -74,7 +92,9 @@ class Executor(core.Executor):
 
     job_class = FunctionJob
     checkpoint_requeues = 0
-    """How often a function with a ``checkpoint`` method is requeued if neither ``requeue`` nor the profile says it."""
+    """How often a function with a ``checkpoint`` method is requeued if neither ``requeue`` nor the
+    profile says it.
+    """
 
     def __init__(self, profile: str | None = None, **values: Any) -> None:
         super().__init__(make_context(announce=None).store.root)
@@ -86,7 +106,9 @@ class Executor(core.Executor):
         _read_request(_fields(together))
         at_once, merged = together.get("array_parallelism"), together.get("stderr_to_stdout")
         if at_once is not None and (type(at_once) is not int or at_once < 1):
-            raise UsageError(f"array_parallelism={at_once!r}: is not a number of elements; write 1 or more")
+            raise UsageError(
+                f"array_parallelism={at_once!r}: is not a number of elements; write 1 or more"
+            )
         if not isinstance(merged, bool | None):
             raise UsageError(f"stderr_to_stdout={merged!r}: write True or False")
         self.parameters.update(values)  # submitit.AutoExecutor shows this very dictionary
@@ -99,7 +121,9 @@ class Executor(core.Executor):
         """Return the script that would be submitted, as ``hpcrun submit --dry-run`` prints it."""
         return self._prepare(make_context(announce=None), "function", elements).script
 
-    def _internal_process_submissions(self, delayed_submissions: Sequence[DelayedSubmission]) -> list[core.Job[Any]]:
+    def _internal_process_submissions(
+        self, delayed_submissions: Sequence[DelayedSubmission]
+    ) -> list[core.Job[Any]]:
         context = make_context(announce=None)
         name, number = _name(delayed_submissions[0].function), len(delayed_submissions)
         prepared = self._prepare(context, name, number)
@@ -121,7 +145,14 @@ class Executor(core.Executor):
             1 if plan.local_gpus else number
         )  # a call takes all GPUs
         files = {str(WITHIN.calls): calls.getvalue()}
-        result = submit(prepared, context.ports, context.surroundings, files=files, elements=elements, at_once=at_once)
+        result = submit(
+            prepared,
+            context.ports,
+            context.surroundings,
+            files=files,
+            elements=elements,
+            at_once=at_once,
+        )
         if result.remarks:
             _log.warning(result.remarks)
         job_id, keeps_trying = str(result.run.job_id), requeue is not None and requeue.times > 0
@@ -145,10 +176,12 @@ class Executor(core.Executor):
         )
 
     def _prepare(self, context: Context, name: str, elements: int, **defaults: Any) -> Prepared:
-        """Decide everything about a job that runs functions, one task each as srun starts them; several are an array.
+        """Decide everything about a job that runs functions, one task each as srun starts them;
+        several are an array.
 
         Raises:
-            UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
+            UsageError, ProfileError, PlanError: the job is not possible; the hint says what to
+            change.
         """
         surroundings = context.surroundings
         profile = context.profile_name(self.parameters.get("profile"))
@@ -164,12 +197,18 @@ class Executor(core.Executor):
         local = load_profile(profile, surroundings.profile_folders).profile.scheduler == "local"
         if local and request.nproc_per_node not in (None, 1):
             raise UsageError(
-                f"tasks_per_node={request.nproc_per_node}: profile {profile!r} starts one task on each node",
+                f"tasks_per_node={request.nproc_per_node}: profile {profile!r} starts one task on "
+                "each node",
                 hint=f"on this machine nodes={request.nproc_per_node} starts as many tasks",
             )
         # explicit, since without a number there is one rank per GPU
-        launch = {"launcher": "python" if local else "srun", "nproc_per_node": request.nproc_per_node or 1}
-        prepared = prepare(request.model_copy(update=launch), profile, surroundings, context.machine)
+        launch = {
+            "launcher": "python" if local else "srun",
+            "nproc_per_node": request.nproc_per_node or 1,
+        }
+        prepared = prepare(
+            request.model_copy(update=launch), profile, surroundings, context.machine
+        )
         if elements == 1 or local:
             return prepared
         at_once = self.parameters.get("array_parallelism")
@@ -178,7 +217,9 @@ class Executor(core.Executor):
 
 
 def _python(context: Context) -> dict[str, str]:
-    """Return this Python, since no other version reads its pickles; nothing if it belongs to the active environment."""
+    """Return this Python, since no other version reads its pickles; nothing if it belongs to the
+    active environment.
+    """
     active = context.env.get("VIRTUAL_ENV") or context.env.get("CONDA_PREFIX")
     if active and Path(active).resolve() == Path(sys.prefix).resolve():
         return {}
@@ -197,16 +238,19 @@ def _pickled(delayed: DelayedSubmission) -> bytes:
         name = _name(delayed.function)
         raise UsageError(
             f"{name} and its arguments cannot be pickled: {type(error).__name__}: {error}",
-            hint="open files, locks and connections cannot be pickled: create them inside the function",
+            hint="open files, locks and connections cannot be pickled: create them inside the "
+            "function",
         ) from error
 
 
-# --- parameters -----------------------------------------------------------------------------------------------
+# --- parameters
+# -----------------------------------------------------------------------------------------------
 
 
 def _names() -> list[str]:
     return sorted(
-        {_SPELLED.get(field, field) for field in JobRequest.model_fields if field not in _NOT_ASKED} | {*_OWN}
+        {_SPELLED.get(field, field) for field in JobRequest.model_fields if field not in _NOT_ASKED}
+        | {*_OWN}
     )
 
 
@@ -220,37 +264,49 @@ def check_names(values: Mapping[str, Any]) -> None:
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as fields of the request, without the parameters that are the Executor's own."""
+    """Return parameters as fields of the request, without the parameters that are the Executor's
+    own.
+    """
     request = {
-        _FIELDS.get(name, name): value for name, value in values.items() if name not in _OWN and value is not None
+        _FIELDS.get(name, name): value
+        for name, value in values.items()
+        if name not in _OWN and value is not None
     }
     return {field: _as_typed(field, value) for field, value in request.items()}
 
 
 def _as_typed(field: str, value: Any) -> Any:
-    """Return a value as a user would type it: 240 minutes, 64 MB and 4 GPUs are numbers in Python."""
+    """Return a value as a user would type it: 240 minutes, 64 MB and 4 GPUs are numbers in
+    Python.
+    """
     if field in _TEXTS and isinstance(value, int) and not isinstance(value, bool):
         return f"{value}m" if field == "walltime_s" else str(value)
     if field == "env" and isinstance(value, Mapping):
         return [f"{name}={content}" for name, content in value.items()]
     if field in ("sbatch", "srun") and isinstance(value, Mapping):
-        return [key if content in (None, True) else f"{key}={content}" for key, content in value.items()]
+        return [
+            key if content in (None, True) else f"{key}={content}" for key, content in value.items()
+        ]
     if field in _LISTS and isinstance(value, str):
         return [value]
     return value
 
 
 def _read_request(fields: Mapping[str, Any]) -> JobRequest:
-    """Return the request of a job that runs functions; a value that cannot be read is named by its parameter."""
+    """Return the request of a job that runs functions; a value that cannot be read is named by its
+    parameter.
+    """
     try:
         return JobRequest(**{**fields, "script": PROGRAM, "module": True})
     except ValidationError as error:
         first = error.errors()[0]
         field = str(first["loc"][0])
         detail = first["msg"].removeprefix("Value error, ")
-        given = "..." if field in ("env", "notify") else repr(fields.get(field))  # these may be secrets
+        # these may be secrets
+        given = "..." if field in ("env", "notify") else repr(fields.get(field))
         learn_secrets({**fields})
         raise UsageError(
             HIDER.hide(f"{_SPELLED.get(field, field)}={given}: {detail[0].lower()}{detail[1:]}"),
-            hint="the parameters of an Executor are the options of hpcrun submit, in Python's spelling",
+            hint="the parameters of an Executor are the options of hpcrun submit, in Python's "
+            "spelling",
         ) from None

@@ -1,4 +1,6 @@
-"""A submitted function: submitit's job, whose state comes from hpcrun's own poll, one for all jobs."""
+"""A submitted function: submitit's job, whose state comes from hpcrun's own poll, one for all
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -42,20 +44,28 @@ LOST_AFTER_S = 60.0
 """A job that has been UNKNOWN for this time counts as over."""
 
 _LEARNED: dict[Path, tuple[float, RunStatus]] = {}
-"""Folder of a run → its last known status in this process, and when it was learned, by the monotonic clock."""
+"""Folder of a run → its last known status in this process, and when it was learned, by the
+monotonic clock.
+"""
 
 
 def learn_status(folder: Path, index: int = 0) -> RunStatus:
-    """Return the status of a run, or of one of its elements; all jobs of a run share the last known status.
+    """Return the status of a run, or of one of its elements; all jobs of a run share the last known
+    status.
 
-    Slurm's answer is the one that all polling commands share. A status from before the end of the script is renewed.
+    Slurm's answer is the one that all polling commands share. A status from before the end of the
+    script is renewed.
     """
     at_s, item = _LEARNED.get(folder, (0.0, None))
-    if item is None or time.monotonic() - at_s >= ASK_EVERY_S[item.run.scheduler] or (
-        not _part(item, index).status.final and records_of(folder, index).ended
-    ):  # fmt: skip
+    if (
+        item is None
+        or time.monotonic() - at_s >= ASK_EVERY_S[item.run.scheduler]
+        or (not _part(item, index).status.final and records_of(folder, index).ended)
+    ):
         context = make_context(announce=None)
-        ports = replace(context.ports, store=RunStore(folder.parent, context.failed_nodes)).for_polling()
+        ports = replace(
+            context.ports, store=RunStore(folder.parent, context.failed_nodes)
+        ).for_polling()
         item = one_status(folder.name, ports).runs[0]
         _LEARNED[folder] = time.monotonic(), item
     return _part(item, index)
@@ -66,10 +76,11 @@ def _part(item: RunStatus, index: int) -> RunStatus:
 
 
 class FunctionJob(Job[R]):
-    """One call of a function, or one element of an array of them: ``result()``, ``exception()``, ``done()`` ...
+    """One call of a function, or one element of an array of them: ``result()``, ``exception()``,
+    ``done()`` ...
 
-    Like submitit's jobs, but with the state of ``hpcrun status``, at most ten seconds old, and the run's own folder. A
-    job can be pickled and used in another process.
+    Like submitit's jobs, but with the state of ``hpcrun status``, at most ten seconds old, and the
+    run's own folder. A job can be pickled and used in another process.
     """
 
     _run_id: str
@@ -78,14 +89,21 @@ class FunctionJob(Job[R]):
 
     @classmethod
     def of_run(
-        cls, run_folder: Path, job_id: str, tasks: int, *, index: int = 0, keeps_trying: bool = False
+        cls,
+        run_folder: Path,
+        job_id: str,
+        tasks: int,
+        *,
+        index: int = 0,
+        keeps_trying: bool = False,
     ) -> FunctionJob[Any]:
         """Return the job of a run whose function is called by so many tasks.
 
         Args:
             job_id: as the scheduler lists it.
             index: number of the element, 0 for the only one.
-            keeps_trying: the job may start again, so that a result counts only after its script has ended.
+            keeps_trying: the job may start again, so that a result counts only after its script has
+                ended.
         """
         job = cls(folder=RunFolder(run_folder).submitit, job_id=job_id, tasks=tuple(range(tasks)))
         for part in cast("Sequence[FunctionJob[Any]]", (job, *job._sub_jobs)):
@@ -117,14 +135,17 @@ class FunctionJob(Job[R]):
         if records_of(*self._key).ended:
             return True
         item = learn_status(*self._key)
-        is_lost = item.status.state == state.UNKNOWN and time.time() - item.status.asked_s > LOST_AFTER_S
+        is_lost = (
+            item.status.state == state.UNKNOWN and time.time() - item.status.asked_s > LOST_AFTER_S
+        )
         return item.status.final or (is_lost and not item.elsewhere)
 
     def cancel(self, check: bool = True) -> None:
         """End the job.
 
         Args:
-            check: raise where the scheduler refuses or is away, or does not list the job as this run's.
+            check: raise where the scheduler refuses or is away, or does not list the job as this
+                run's.
 
         Raises:
             HpcrunError: see ``check``.
@@ -142,7 +163,9 @@ class FunctionJob(Job[R]):
             return super().exception()
         self.wait()
         failures = [failure for job in self._sub_jobs if (failure := job.exception()) is not None]
-        return min(failures, key=lambda failure: not isinstance(failure, FailedJobError), default=None)
+        return min(
+            failures, key=lambda failure: not isinstance(failure, FailedJobError), default=None
+        )
 
     def results(self) -> list[R]:
         """Wait for the end; return the function's result in each task.
@@ -156,7 +179,8 @@ class FunctionJob(Job[R]):
 
     def submission(self) -> DelayedSubmission:
         """Return the call: its ``function``, ``args`` and ``kwargs``."""
-        if self.paths.submitted_pickle.exists():  # the call has started, and may have left a checkpoint
+        # the call has started, and may have left a checkpoint
+        if self.paths.submitted_pickle.exists():
             return DelayedSubmission.load(self.paths.submitted_pickle)
         with zipfile.ZipFile(self.run_folder.calls) as calls:
             return cast(DelayedSubmission, pickle.load(BytesIO(calls.read(str(self._index)))))
@@ -168,10 +192,13 @@ class FunctionJob(Job[R]):
         if getattr(self, "_cancel_at_deletion", False) and not self.done():
             self.cancel(check=False)
 
-    # --- what submitit's own methods call ---------------------------------------------------------------------
+    # --- what submitit's own methods call
+    # ---------------------------------------------------------------------
 
     def _register_in_watcher(self) -> None:
-        """Do nothing: submitit's watcher would call sacct for every job, and hpcrun polls only on demand."""
+        """Do nothing: submitit's watcher would call sacct for every job, and hpcrun polls only on
+        demand.
+        """
 
     def _get_outcome_and_result(self) -> tuple[str, Any]:
         deadline = time.monotonic() + _VISIBLE_WITHIN_S
@@ -186,11 +213,14 @@ class FunctionJob(Job[R]):
 
     def _get_logs_string(self, name: str) -> str | None:
         try:
-            return tail({"stdout": self.paths.stdout, "stderr": self.paths.stderr}[name], None, links=True)
+            return tail(
+                {"stdout": self.paths.stdout, "stderr": self.paths.stderr}[name], None, links=True
+            )
         except FileNotFoundError:
             return None
 
-    # --- ours -------------------------------------------------------------------------------------------------
+    # --- ours
+    # ---------------------------------------------------------------------------------------------
 
     @property
     def run_folder(self) -> RunFolder:
@@ -202,7 +232,9 @@ class FunctionJob(Job[R]):
         return self.run_folder.path, self._index
 
     def _status(self, within_s: float = 0.0) -> LastStatus:
-        """Return the status after the scheduler has reported how the job ended, or has had time to."""
+        """Return the status after the scheduler has reported how the job ended, or has had
+        time to.
+        """
         deadline = time.monotonic() + within_s
         while not (status := learn_status(*self._key).status).final and time.monotonic() < deadline:
             time.sleep(0.5)
@@ -221,10 +253,15 @@ class FunctionJob(Job[R]):
         if rank is not None and not rank.is_consequence:
             first = f"rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}"
         why = "; ".join(filter(None, (status.reason, first)))
-        message = f"job {self.job_id} (task {self.task_id}, run {self._run_id}) left no result: {status.state}"
+        message = (
+            f"job {self.job_id} (task {self.task_id}, run {self._run_id}) left no result: "
+            f"{status.state}"
+        )
         message += f" ({why})" if why else ""
         folder = self.run_folder.path
-        batch_log = all_elements(RunStore(folder.parent).load(self._run_id)).batch_log(folder, self._index)
+        batch_log = all_elements(RunStore(folder.parent).load(self._run_id)).batch_log(
+            folder, self._index
+        )
         logs = {"stderr": self.paths.stderr, "stdout": self.paths.stdout, "batch log": batch_log}
         for name, path in logs.items():
             with suppress(OSError):

@@ -1,7 +1,7 @@
 """``submitit.AutoExecutor(cluster="hpcrun")``: hpcrun.Executor as a plug-in of submitit.
 
-submitit loads this module in every program that makes an AutoExecutor or a JobEnvironment, in jobs too. So it imports
-the rest of hpcrun only when a program chooses hpcrun.
+submitit loads this module in every program that makes an AutoExecutor or a JobEnvironment, in jobs
+too. So it imports the rest of hpcrun only when a program chooses hpcrun.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from hpcrun.api.job import FunctionJob
 
 CHECKPOINT_REQUEUES = 3
-"""How often a function with a ``checkpoint`` method is requeued where nobody says it; submitit's max_num_timeout."""
+"""How often a function with a ``checkpoint`` method is requeued where nobody says it; submitit's
+max_num_timeout.
+"""
 _RENAMED = {"timeout_min": "time", "mem_gb": "mem"}
 _FILES = ("stdout", "stderr", "result_pickle", "submitted_pickle")
 
@@ -30,9 +32,10 @@ class HpcrunExecutor(core.Executor):
     """What AutoExecutor uses for ``cluster="hpcrun"``.
 
     Args:
-        folder: gets links to the logs, pickles and scripts of the jobs, under submitit's names; the files themselves
-            are in the run's folder, with all other runs of hpcrun.
-        **said: the parameters of ``hpcrun.Executor``; those that AutoExecutor takes have the prefix ``hpcrun_``.
+        folder: gets links to the logs, pickles and scripts of the jobs, under submitit's names; the
+            files themselves are in the run's folder, with all other runs of hpcrun.
+        **said: the parameters of ``hpcrun.Executor``; those that AutoExecutor takes have the prefix
+            ``hpcrun_``.
 
     Raises:
         UsageError: a parameter is misspelt, or its value cannot be read.
@@ -57,7 +60,8 @@ class HpcrunExecutor(core.Executor):
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
-        return _ParameterNames()  # type: ignore[return-value]  # submitit only iterates and looks names up
+        # submitit only iterates and looks names up
+        return _ParameterNames()  # type: ignore[return-value]
 
     def _convert_parameters(self, params: dict[str, Any]) -> dict[str, Any]:
         values = {_RENAMED.get(name, name): value for name, value in params.items()}
@@ -68,7 +72,9 @@ class HpcrunExecutor(core.Executor):
     def _internal_update_parameters(self, **values: Any) -> None:
         self._executor.update_parameters(**values)
 
-    def _internal_process_submissions(self, delayed_submissions: Sequence[DelayedSubmission]) -> list[core.Job[Any]]:
+    def _internal_process_submissions(
+        self, delayed_submissions: Sequence[DelayedSubmission]
+    ) -> list[core.Job[Any]]:
         # before there is a job: a folder that cannot be written is an error, as in submitit
         JobPaths.get_first_id_independent_folder(self.folder).mkdir(parents=True, exist_ok=True)
         jobs = self._executor._internal_process_submissions(delayed_submissions)
@@ -77,7 +83,8 @@ class HpcrunExecutor(core.Executor):
                 _link_files(self.folder, cast("FunctionJob[Any]", job))
         except OSError as error:
             logging.getLogger("hpcrun").warning(
-                f"{self.folder} has no links to the files of the jobs: {error}; the jobs are submitted"
+                f"{self.folder} has no links to the files of the jobs: {error}; the jobs are "
+                "submitted"
             )
         return jobs
 
@@ -85,7 +92,8 @@ class HpcrunExecutor(core.Executor):
 class HpcrunJobEnvironment(JobEnvironment):
     """``submitit.JobEnvironment()`` in a program that ``hpcrun submit`` started.
 
-    A submitted function has submitit's own environment of Slurm or of local jobs, for which its node needs no hpcrun.
+    A submitted function has submitit's own environment of Slurm or of local jobs, for which its
+    node needs no hpcrun.
     """
 
     _env = {  # noqa: RUF012 - as submitit's own
@@ -110,7 +118,9 @@ class HpcrunJobEnvironment(JobEnvironment):
         """The nodes of the job in Slurm's order."""
         from hpcrun.job.layout import AttemptFolder
 
-        return AttemptFolder(Path(os.environ["HPCRUN_ATTEMPT_DIR"])).hosts.read_text("utf-8").split()
+        return (
+            AttemptFolder(Path(os.environ["HPCRUN_ATTEMPT_DIR"])).hosts.read_text("utf-8").split()
+        )
 
     @property
     def num_nodes(self) -> int:
@@ -134,8 +144,10 @@ class HpcrunJobEnvironment(JobEnvironment):
 class _ParameterNames(Set[str]):
     """The names after ``hpcrun_``, loaded when one is looked up.
 
-    AutoExecutor iterates over the names of all executors, so that it can rename the arguments of old programs: its
-    ``partition`` becomes ``slurm_partition``. Here it gets none, as it would rename them to ``hpcrun_partition``.
+    AutoExecutor iterates over the names of all executors, so that it can rename the arguments of
+    old programs: its
+    ``partition`` becomes ``slurm_partition``. Here it gets none, as it would rename them to
+    ``hpcrun_partition``.
     """
 
     def __iter__(self) -> Iterator[str]:
@@ -145,7 +157,9 @@ class _ParameterNames(Set[str]):
         return 0
 
     def __contains__(self, name: object) -> bool:
-        """Return True for a parameter; else raise NameError as AutoExecutor does, with the nearest name."""
+        """Return True for a parameter; else raise NameError as AutoExecutor does, with the nearest
+        name.
+        """
         from hpcrun.api import executor
         from hpcrun.errors import UsageError
 
@@ -157,7 +171,9 @@ class _ParameterNames(Set[str]):
 
 
 def _link_files(folder: Path, job: FunctionJob[Any]) -> None:
-    """Link a job's files under the names that submitit gives them in ``folder``, which may contain ``%j``."""
+    """Link a job's files under the names that submitit gives them in ``folder``, which may contain
+    ``%j``.
+    """
     for task in (job.task(number) for number in range(job.num_tasks)):
         names = JobPaths(folder, job.job_id, task.paths.task_id)
         targets = {getattr(names, file): getattr(task.paths, file) for file in _FILES}

@@ -23,13 +23,16 @@ def read_status(*runs: str) -> DataFrame:
     """Return the status of runs as a table, the newest last.
 
     Args:
-        runs: job ids, run ids, names, or ``last``; ``RUN/3`` is element 3 of a sweep. All runs where there are none.
+        runs: job ids, run ids, names, or ``last``; ``RUN/3`` is element 3 of a sweep. All runs
+            where there are none.
 
     Returns:
-        a row for each run and each element that was named; the columns of ``hpcrun status --csv``, times in seconds.
+        a row for each run and each element that was named; the columns of ``hpcrun status --csv``,
+        times in seconds.
 
     Raises:
-        HpcrunError: there is no such run, or its scheduler does not respond: the last known status may be old.
+        HpcrunError: there is no such run, or its scheduler does not respond: the last known status
+            may be old.
     """
     context = make_context(announce=None)
     named = named_elements(find_element(run, context.store) for run in runs)
@@ -37,10 +40,14 @@ def read_status(*runs: str) -> DataFrame:
     if result.away:
         raise result.away
     rows = status_json(with_element_rows(only_elements(result, named)) if named else result)["runs"]
-    return pandas.DataFrame([{name: row.get(name) for name in FIELDS} for row in rows], columns=list(FIELDS))
+    return pandas.DataFrame(
+        [{name: row.get(name) for name in FIELDS} for row in rows], columns=list(FIELDS)
+    )
 
 
-def read_metrics(run: str = "last", *, ranks: Sequence[int] | Literal["all"] | None = None) -> DataFrame:
+def read_metrics(
+    run: str = "last", *, ranks: Sequence[int] | Literal["all"] | None = None
+) -> DataFrame:
     """Return the metrics of all attempts of a run as a table.
 
     Args:
@@ -48,8 +55,9 @@ def read_metrics(run: str = "last", *, ranks: Sequence[int] | Literal["all"] | N
         ranks: by default the first with metrics.
 
     Returns:
-        a row for each step of each rank: ``rank``, ``attempt``, ``step``, ``time`` (seconds since the epoch) and a
-        column for each metric, NaN if it was not recorded. The table of a sweep, or of several calls of a function, has
+        a row for each step of each rank: ``rank``, ``attempt``, ``step``, ``time`` (seconds since
+        the epoch) and a column for each metric, NaN if it was not recorded. The table of a sweep,
+        or of several calls of a function, has
         ``element`` and its parameters in front.
 
     Raises:
@@ -62,16 +70,37 @@ def read_metrics(run: str = "last", *, ranks: Sequence[int] | Literal["all"] | N
     wanted = None if ranks in (None, "all") else [int(rank) for rank in ranks or ()]
     elements, all_ranks = elements_of(named.run), ranks == "all"
     if elements is None or named.element is not None:
-        one = metrics_of(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=named.element or 0, role=role)
+        one = metrics_of(
+            folder,
+            patterns,
+            wanted=wanted,
+            all_ranks=all_ranks,
+            element=named.element or 0,
+            role=role,
+        )
         return pandas.DataFrame(_rows(one), columns=["rank", "attempt", "step", "time", *one.names])
-    each = read_elements(folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, role=role)
+    each = read_elements(
+        folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, role=role
+    )
     fronts = {index: {"element": index, **dict(elements.parameters[index])} for index in each}
     rows = [{**fronts[index], **row} for index, metrics in each.items() for row in _rows(metrics)]
     columns = [name for front in fronts.values() for name in front]
-    columns += ["rank", "attempt", "step", "time", *(name for metrics in each.values() for name in metrics.names)]
+    columns += [
+        "rank",
+        "attempt",
+        "step",
+        "time",
+        *(name for metrics in each.values() for name in metrics.names),
+    ]
     return pandas.DataFrame(rows, columns=list(dict.fromkeys(columns)))
 
 
 def _rows(metrics: Metrics) -> Iterator[dict[str, Any]]:
     for row in metrics.rows:
-        yield {"rank": row.rank, "attempt": row.attempt, "step": row.step, "time": row.time_s, **row.values}
+        yield {
+            "rank": row.rank,
+            "attempt": row.attempt,
+            "step": row.step,
+            "time": row.time_s,
+            **row.values,
+        }

@@ -6,14 +6,31 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from hpcrun.actions.runs.clean import DEFAULT_AGE_S, HAS_CHECKPOINTS, CleanChoice, CleanPlan, plan_clean, remove_runs
+from hpcrun.actions.runs.clean import (
+    DEFAULT_AGE_S,
+    HAS_CHECKPOINTS,
+    CleanChoice,
+    CleanPlan,
+    plan_clean,
+    remove_runs,
+)
 from hpcrun.actions.runs.find import find_run
 from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import confirm
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, check_least, flag, option, read_duration
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, can_ask, note, stderr, stdout, table
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    Outcomes,
+    TextPart,
+    can_ask,
+    note,
+    stderr,
+    stdout,
+    table,
+)
 from hpcrun.errors import UsageError
 from hpcrun.job.state import parse_states
 from hpcrun.job.units import format_age
@@ -24,9 +41,12 @@ _ANY_AGE = re.compile("0+[dhms]")
 
 
 def clean(
-    runs: list[str] | None = argument("RUN", "Job ids, run ids, names. Default: all runs.", complete=run_name),
+    runs: list[str] | None = argument(
+        "RUN", "Job ids, run ids, names. Default: all runs.", complete=run_name
+    ),
     older_than: str | None = option(
-        "--older-than AGE", "Runs that ended this long ago: 12h, 30d. Default without other choice: 30d."
+        "--older-than AGE",
+        "Runs that ended this long ago: 12h, 30d. Default without other choice: 30d.",
     ),
     states: list[str] | None = option("--state STATE", "Runs in these states: failed,completed."),
     keep: int | None = option("--keep N", "Keep the newest N of the chosen runs."),
@@ -42,12 +62,18 @@ def clean(
     """
     check_least("--keep", keep, 0)
     if everything and (runs or older_than is not None):
-        raise UsageError("--all cannot be combined with RUN or --older-than", hint="leave one of them out")
+        raise UsageError(
+            "--all cannot be combined with RUN or --older-than", hint="leave one of them out"
+        )
     wanted = frozenset(parse_states(states or []))
     by_default = older_than is None and not (everything or runs or wanted or keep is not None)
     age_s = DEFAULT_AGE_S if by_default else None
     if older_than is not None:
-        age_s = 0 if _ANY_AGE.fullmatch(older_than.strip()) else read_duration("--older-than", older_than)
+        age_s = (
+            0
+            if _ANY_AGE.fullmatch(older_than.strip())
+            else read_duration("--older-than", older_than)
+        )
     context = make_context()
     context.store.check_dedicated()
     choice = CleanChoice(age_s, wanted, keep or 0, named=bool(runs), checkpoints=checkpoints)
@@ -57,7 +83,9 @@ def clean(
     result, now_s = get_status(ids, context.ports), context.now_s()
     yield note(one_line(f"hpcrun: {message}") for message in result.damaged)
     if result.away:
-        yield note(["hpcrun: the scheduler does not respond; runs that may still be running are kept"])
+        yield note(
+            ["hpcrun: the scheduler does not respond; runs that may still be running are kept"]
+        )
     plan = plan_clean(result.runs, choice, store=context.store, now_s=now_s)
     younger = sum(item.status.final for item in result.runs) - len(plan.going) if by_default else 0
     yield Outcome(lambda: _text(plan, context.store, now_s, younger))
@@ -78,7 +106,12 @@ def _text(plan: CleanPlan, store: RunStore, now_s: float, younger: int) -> Itera
     if not (plan.going or plan.going_leftovers):
         yield stderr([f"nothing to remove in {store.root}"])
         if younger:
-            yield stderr([f"hint: {count(younger, 'run')} ended in the last 30 days: --all, or --older-than 7d"])
+            yield stderr(
+                [
+                    f"hint: {count(younger, 'run')} ended in the last 30 days: --all, or "
+                    "--older-than 7d"
+                ]
+            )
     if plan.going:
         rows = (
             (
@@ -93,7 +126,8 @@ def _text(plan: CleanPlan, store: RunStore, now_s: float, younger: int) -> Itera
         headings = ("RUN", "STATE", "ENDED", "SIZE", "CHECKPOINTS")
         yield table(text_table(headings, rows, right=headings[3:], whole=headings[1:]))
     yield stdout(
-        f"leftover   {one_line(str(each.leftover.path))}: interrupted while hpcrun created or removed it, "
+        f"leftover   {one_line(str(each.leftover.path))}: interrupted while hpcrun created or "
+        "removed it, "
         f"{format_age(now_s - each.leftover.changed_s)}, {bytes_text(each.total)}"
         for each in plan.going_leftovers
     )
@@ -102,7 +136,9 @@ def _text(plan: CleanPlan, store: RunStore, now_s: float, younger: int) -> Itera
 def _staying_lines(plan: CleanPlan) -> Iterator[str]:
     """Yield the requested runs that stay, with the reasons; runs with checkpoints in one line."""
     held = [each.size.checkpoints for each in plan.staying if each.kept == HAS_CHECKPOINTS]
-    kept = [(each.item.run.run_id, each.kept) for each in plan.staying if each.kept != HAS_CHECKPOINTS]
+    kept = [
+        (each.item.run.run_id, each.kept) for each in plan.staying if each.kept != HAS_CHECKPOINTS
+    ]
     if held:
         which = f"{count(len(held), 'run')} with checkpoints ({bytes_text(sum(held))})"
         kept.append((which, "add --checkpoints to remove them"))
@@ -114,14 +150,23 @@ def _staying_lines(plan: CleanPlan) -> Iterator[str]:
 def _summary(plan: CleanPlan) -> str:
     """Return what would be removed, in one line."""
     numbers = ((len(plan.going), "run"), (len(plan.going_leftovers), "leftover folder"))
-    text = f"{' and '.join(count(number, noun) for number, noun in numbers if number)}, {bytes_text(plan.total)}"
-    return f"{text}, of which {bytes_text(plan.checkpoints)} are checkpoints" if plan.checkpoints else text
+    text = (
+        f"{' and '.join(count(number, noun) for number, noun in numbers if number)}, "
+        f"{bytes_text(plan.total)}"
+    )
+    return (
+        f"{text}, of which {bytes_text(plan.checkpoints)} are checkpoints"
+        if plan.checkpoints
+        else text
+    )
 
 
 def _end(plan: CleanPlan, gone: int, *, agreed: bool, failed: bool) -> TextPart:
     if not agreed:
         return stderr([f"nothing was removed: {_summary(plan)}; to remove them: --yes"])
-    return stdout([f"removed    {gone} of {_summary(plan)}" if failed else f"removed    {_summary(plan)}"])
+    return stdout(
+        [f"removed    {gone} of {_summary(plan)}" if failed else f"removed    {_summary(plan)}"]
+    )
 
 
 def _json(plan: CleanPlan, *, removed: bool) -> dict[str, Any]:
@@ -139,7 +184,12 @@ def _json(plan: CleanPlan, *, removed: bool) -> dict[str, Any]:
         for each in (*plan.going, *plan.staying)
     ]
     leftovers = [
-        {**fields_of(item, "run_id changed_s"), "folder": item.path, "bytes": each.total, "why": item.kept}
+        {
+            **fields_of(item, "run_id changed_s"),
+            "folder": item.path,
+            "bytes": each.total,
+            "why": item.kept,
+        }
         for each in plan.leftovers
         for item in (each.leftover,)
     ]

@@ -30,13 +30,15 @@ MANY = 2
 Options = Mapping[str, int]
 """The options of a command, each with how many values follow it: 0, 1 or ``MANY``."""
 _SCRIPTS = (".py", ".sh", ".sbatch", ".slurm")
-# Names of commands in other programs, Slurm's, kubectl's, docker's, sky's, and those that hpcrun's own had before.
+# Names of commands in other programs, Slurm's, kubectl's, docker's, sky's, and those that hpcrun's
+# own had before.
 _COMMANDS = {
     name: command
     for command, names in {
         "submit": "run sbatch salloc launch start create apply exec-job job qsub bsub",
         "submit --dry-run": "render script dryrun dry-run template",
-        "status": "squeue sacct queue list ls ps show info jobs get describe inspect stat qstat bjobs sstat st",
+        "status": "squeue sacct queue list ls ps show info jobs get describe inspect stat qstat "
+        "bjobs sstat st",
         "status --gpus": "gpu nvidia-smi gpus smi stats nvtop",
         "cancel": "scancel kill stop abort qdel bkill down terminate",
         "logs": "log tail output attach cat stdout stderr",
@@ -68,7 +70,9 @@ _COMMANDS = {
 
 
 def with_typed(context: Context, values: Mapping[str, Any], options: Options) -> Context:
-    """Return the context with the command line that requests SCRIPT, and a note on options of hpcrun behind SCRIPT."""
+    """Return the context with the command line that requests SCRIPT, and a note on options of
+    hpcrun behind SCRIPT.
+    """
     script, args = values["script"], tuple(values.get("args") or ())
     words = tuple(sys.argv[1:])
     if words[len(words) - 1 - len(args) :] != (script, *args):  # called by a program
@@ -94,7 +98,9 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Options) ->
             f"{listed} would go to the script, but its text has no {quoted}",
             hint=f"{line}; for the script: {bash_line(('hpcrun', *words, '--', script, *args))}",
         )
-    return replace(context, typed=Typed(words, (f"{listed} went to the script; for hpcrun, write: {line}",)))
+    return replace(
+        context, typed=Typed(words, (f"{listed} went to the script; for hpcrun, write: {line}",))
+    )
 
 
 def _program_text(values: Mapping[str, Any], context: Context) -> str:
@@ -106,38 +112,61 @@ def _program_text(values: Mapping[str, Any], context: Context) -> str:
         path = script.replace(".", "/")
         names = [f"{path}.py", f"{path}/__main__.py"]
     else:
-        names = [script, *(argument for argument in values.get("args") or () if argument.endswith((".py", ".sh")))]
+        names = [
+            script,
+            *(
+                argument
+                for argument in values.get("args") or ()
+                if argument.endswith((".py", ".sh"))
+            ),
+        ]
     return "\n".join(file_text(folder / name) for name in names)
 
 
 def defines_option(text: str, name: str) -> bool:
-    """Whether a program's text defines an option: in quotes (argparse, click), or as an annotated name (typer, tyro).
+    """Whether a program's text defines an option: in quotes (argparse, click), or as an annotated
+    name (typer, tyro).
 
-    A comment or ``nodes = 2`` is not enough: the script would then ignore or refuse what hpcrun was meant to take.
+    A comment or ``nodes = 2`` is not enough: the script would then ignore or refuse what hpcrun was
+    meant to take.
     """
     variable = name.removeprefix("--").replace("-", "_")
     quoted = rf"""['"]{name}(?![\w-])"""
     annotated = rf"(?:^|[(,])\s*{variable}\s*:\s*(?:int|float|str|bool|list|Path|[A-Z]\w*\[)"
-    return re.search(f"{quoted}|{annotated}" if name.startswith("--") else quoted, text, re.MULTILINE) is not None
+    return (
+        re.search(f"{quoted}|{annotated}" if name.startswith("--") else quoted, text, re.MULTILINE)
+        is not None
+    )
 
 
 def option_names(command: Any) -> dict[str, int]:
-    """Return the options of a command, the long ones and a few short ones, each with its values: none, one or MANY."""
+    """Return the options of a command, the long ones and a few short ones, each with its values:
+    none, one or MANY.
+    """
     names: dict[str, int] = {}
     for parameter in inspect.signature(command).parameters.values():
         type_ = str(parameter.annotation)
-        values = MANY if "list[" in type_ else int(parameter.annotation is not bool and "[bool," not in type_)
+        values = (
+            MANY
+            if "list[" in type_
+            else int(parameter.annotation is not bool and "[bool," not in type_)
+        )
         for info in (parameter.default, *get_args(parameter.annotation)):
             # in an annotation typer takes its first name for the default
-            texts = (info.default, *(info.param_decls or ())) if isinstance(info, OptionInfo) else ()
-            for name in (part for text in texts if isinstance(text, str) for part in text.split("/")):
+            texts = (
+                (info.default, *(info.param_decls or ())) if isinstance(info, OptionInfo) else ()
+            )
+            for name in (
+                part for text in texts if isinstance(text, str) for part in text.split("/")
+            ):
                 if name.startswith("--") or name in _SHORT:
                     names[name] = values
     return names
 
 
 def option_groups(words: Sequence[str], options: Options) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Split a part of a command line into the options that a command has, each with its value, and other words.
+    """Split a part of a command line into the options that a command has, each with its value, and
+    other words.
 
     A word that is no option has no name; nor has anything behind ``--``.
     """
@@ -156,7 +185,9 @@ def option_groups(words: Sequence[str], options: Options) -> Iterator[tuple[str,
             yield name, (token,)
 
 
-def unknown_options(words: Sequence[str], options: Options, *, script_last: bool) -> list[tuple[str, str | None]]:
+def unknown_options(
+    words: Sequence[str], options: Options, *, script_last: bool
+) -> list[tuple[str, str | None]]:
     """Return all options that a command does not have, each with the value behind its ``=``.
 
     With ``script_last``, what follows the first word that is no option belongs to the script.
@@ -175,13 +206,18 @@ def unknown_options(words: Sequence[str], options: Options, *, script_last: bool
                 name, equals, value = short, token[2:], token[2:].removeprefix("=")
             unknown.append((name, value if equals else None))
             # the next word may be its value; a script would have a suffix, or be the last word
-            has_value = len(rest) > 1 and not rest[0].startswith("-") and not rest[0].endswith((".py", ".sh"))
+            has_value = (
+                len(rest) > 1
+                and not rest[0].startswith("-")
+                and not rest[0].endswith((".py", ".sh"))
+            )
             del rest[: 1 if has_value and not equals and not takes_no_value(name) else 0]
     return unknown
 
 
 def last_of_each(groups: Sequence[tuple[str, tuple[str, ...]]], options: Options) -> Iterator[str]:
-    """Yield the words of a command line with each option once, where it stood last: click takes the later value.
+    """Yield the words of a command line with each option once, where it stood last: click takes the
+    later value.
 
     Options that may be repeated, as ``--env`` may, and other words are kept as they are.
     """
@@ -191,7 +227,9 @@ def last_of_each(groups: Sequence[tuple[str, tuple[str, ...]]], options: Options
             yield from group
 
 
-def usage_error(error: typer.TyperException, words: Sequence[str], commands: Sequence[str]) -> UsageError:
+def usage_error(
+    error: typer.TyperException, words: Sequence[str], commands: Sequence[str]
+) -> UsageError:
     """Return typer's failure with a proposal if there is one, and the command's own help."""
     names = _names(getattr(error, "ctx", None), words)
     own_help = " ".join(["hpcrun", *names, "--help"])
@@ -205,11 +243,14 @@ def usage_error(error: typer.TyperException, words: Sequence[str], commands: Seq
     examples = EXAMPLES.get(" ".join(names)) if message.startswith("Missing") else None
     if not examples:
         return UsageError(message, hint=own_help)
-    return UsageError(message, hint=f"for example: {examples[0][0]}; `{own_help}` shows all options")
+    return UsageError(
+        message, hint=f"for example: {examples[0][0]}; `{own_help}` shows all options"
+    )
 
 
 def _wrong_number(error: typer.TyperException, own_help: str) -> UsageError | None:
-    """Return the failure of an option whose value is no number, or out of bounds; None for other failures.
+    """Return the failure of an option whose value is no number, or out of bounds; None for other
+    failures.
 
     typer's message is pydantic's, and names neither the value nor what to type.
     """
@@ -226,7 +267,9 @@ def _wrong_number(error: typer.TyperException, own_help: str) -> UsageError | No
 
 
 def _names(context: Any, words: Sequence[str]) -> list[str]:
-    """Return the names of the command and its group, from the command line if typer does not tell."""
+    """Return the names of the command and its group, from the command line if typer does not
+    tell.
+    """
     names: list[str] = []
     while context is not None and context.parent is not None:
         names.insert(0, context.info_name)
@@ -234,34 +277,50 @@ def _names(context: Any, words: Sequence[str]) -> list[str]:
     plain = [token for token in words if not token.startswith("-")]
     if names or not plain:
         return names
-    return next((list(plain[:length]) for length in (2, 1) if " ".join(plain[:length]) in EXAMPLES), [])
+    return next(
+        (list(plain[:length]) for length in (2, 1) if " ".join(plain[:length]) in EXAMPLES), []
+    )
 
 
 def _unknown_command(message: str, words: Sequence[str], commands: Sequence[str]) -> UsageError:
     typed = next((token for token in words if not token.startswith("-")), "")
     if typed.endswith(_SCRIPTS):
-        return UsageError(f"{typed} is not a command", hint=f"to submit it: hpcrun submit {shlex.join(words)}")
+        return UsageError(
+            f"{typed} is not a command", hint=f"to submit it: hpcrun submit {shlex.join(words)}"
+        )
     close = _COMMANDS.get(typed) or nearest(typed, list(commands))
     listing = "`hpcrun --help` lists the commands"
     message = message.partition(" Did you mean")[0]  # typer does not know commands by other names
     return UsageError(message, hint=f"did you mean hpcrun {close}? {listing}" if close else listing)
 
 
-def _unknown_options(error: Any, names: Sequence[str], words: Sequence[str], own_help: str) -> UsageError:
-    """Return the failure that names all unknown options of the line, and for each what to write instead."""
+def _unknown_options(
+    error: Any, names: Sequence[str], words: Sequence[str], own_help: str
+) -> UsageError:
+    """Return the failure that names all unknown options of the line, and for each what to write
+    instead.
+    """
     if not names and any(token.endswith(_SCRIPTS) for token in words):
         line = shlex.join(words)
-        return UsageError(f"hpcrun {line} names no command", hint=f"to submit a script: hpcrun submit {line}")
+        return UsageError(
+            f"hpcrun {line} names no command", hint=f"to submit a script: hpcrun submit {line}"
+        )
     command = error.ctx.command
-    known = {name: not param.is_flag for param in command.params if param.param_type_name == "option"
-           for name in (*param.opts, *param.secondary_opts)}  # fmt: skip
+    known = {
+        name: not param.is_flag
+        for param in command.params
+        if param.param_type_name == "option"
+        for name in (*param.opts, *param.secondary_opts)
+    }
     known |= {"--help": False, "-h": False}
     for name in names:
         words = words[words.index(name) + 1 :] if name in words else words
     unknown = unknown_options(words, known, script_last=not command.allow_interspersed_args)
     if error.option_name not in [form for name, _ in unknown for form in (name, name[:2])]:
         unknown.insert(0, (error.option_name, None))
-    advice = {name: instead_of(name, value, " ".join(names), list(known)) for name, value in unknown}
+    advice = {
+        name: instead_of(name, value, " ".join(names), list(known)) for name, value in unknown
+    }
     listing = f"`{own_help}` lists all options"
     if len(advice) == 1:
         ((name, advised),) = advice.items()

@@ -1,4 +1,6 @@
-"""The table of commands: the module of each, loaded when the command is typed; its panel and examples in the help."""
+"""The table of commands: the module of each, loaded when the command is typed; its panel and
+examples in the help.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,13 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 GROUP = "hpcrun.commands"
-"""The group of entry points with which another package adds commands, as git and kubectl find theirs."""
+"""The group of entry points with which another package adds commands, as git and kubectl find
+theirs.
+"""
 _SCRIPT_LAST = {"allow_interspersed_args": False}
-"""Of a command with a script: everything behind it is the script's own, as with sbatch, srun and torchrun."""
+"""Of a command with a script: everything behind it is the script's own, as with sbatch, srun and
+torchrun.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,9 @@ COMMANDS: dict[str, Command] = {
     "notify": Command("hpcrun.features.notify.command", "Control"),
     "clean": Command("hpcrun.cli.clean", "Control"),
     "scale plan": Command("hpcrun.features.scaling.command", "Scale", "forecast"),
-    "scale run": Command("hpcrun.features.scaling.command", "Scale", "scale", settings=_SCRIPT_LAST),
+    "scale run": Command(
+        "hpcrun.features.scaling.command", "Scale", "scale", settings=_SCRIPT_LAST
+    ),
     "scale report": Command("hpcrun.features.scaling.command", "Scale"),
     "login": Command("hpcrun.features.remote.login", "Cluster"),
     "doctor": Command("hpcrun.features.doctor.command", "Cluster"),
@@ -77,16 +85,21 @@ GROUPS = {
 
 _EXAMPLES = """
 hpcrun submit --gpus 4 --nodes 2 --time 2h train.py --lr 1e-3  # 4 GPUs on 2 nodes for 2 hours
-hpcrun submit --dry-run --gpus 1 train.py >train.sh  # Write the script that would be submitted to a file
-hpcrun submit --gpus 1 --sweep lr=0.1,0.01,0.001 train.py  # An array of three jobs, each with its own --lr
+hpcrun submit --dry-run --gpus 1 train.py >train.sh  \
+# Write the script that would be submitted to a file
+hpcrun submit --gpus 1 --sweep lr=0.1,0.01,0.001 train.py  \
+# An array of three jobs, each with its own --lr
 hpcrun import train.sbatch  # Show what submit makes of train.sbatch
 hpcrun import train.sbatch config.yaml  # Show it for a script with an argument
-hpcrun scale run --gpus 1,2,4 --batch-size 256 train.py --bs {batch_size}  # Run on 1, 2 and 4 GPUs, global batch 256
-hpcrun scale run --gpus 1,2,4 --weak --batch-size 64 train.py {batch_size}  # Batch 64 for each GPU (weak scaling)
+hpcrun scale run --gpus 1,2,4 --batch-size 256 train.py --bs {batch_size}  \
+# Run on 1, 2 and 4 GPUs, global batch 256
+hpcrun scale run --gpus 1,2,4 --weak --batch-size 64 train.py {batch_size}  \
+# Batch 64 for each GPU (weak scaling)
 hpcrun scale run --show last  # Show how far the newest study is
 hpcrun where --gpus 8 --time 4h  # Compare all profiles for a job of 8 GPUs
 hpcrun where --gpus 8 --time 4h -P a100 -P h100  # Compare two of them
-hpcrun scale plan --samples 1M --batch-size 256 --epoch-time 36m -G 2,4,8  # An epoch takes 36 min on 1 GPU: forecast
+hpcrun scale plan --samples 1M --batch-size 256 --epoch-time 36m -G 2,4,8  \
+# An epoch takes 36 min on 1 GPU: forecast
 hpcrun scale plan --from last  # From the newest scaling study
 hpcrun dev --gpus 1 --time 4h  # A shell on a node with one GPU, for 4 hours
 hpcrun dev --gpus 1 --time 4h --jupyter  # Jupyter there, in the browser here
@@ -111,7 +124,8 @@ hpcrun scale report last  # Report the newest study into report-NAME
 hpcrun scale report --from-csv times.csv --out report  # Report measurements from a table
 hpcrun history  # GPU-hours, success and waits, week by week
 hpcrun history --by project --since 2026-10-01  # By project, since a day
-hpcrun history --since 30d --all-jobs --plot use.pdf  # With all your jobs of the last 30 days, as a figure
+hpcrun history --since 30d --all-jobs --plot use.pdf  \
+# With all your jobs of the last 30 days, as a figure
 hpcrun share  # Write the newest run to RUN.html, to send to others
 hpcrun share 4711/3 -o report.html  # Element 3 of a sweep, to a file of this name
 hpcrun share 4711 --no-logs --no-code  # Without logs, and without script and changed code
@@ -178,36 +192,56 @@ hpcrun profile env NCCL_SOCKET_IFNAME  # One variable
 hpcrun profile schema > profile.schema.json  # Save the schema for an editor
 hpcrun profile schema | jq '.properties | keys'  # List its keys
 """
-"""Of each command two or three: the line to type, of which 76 characters fit a terminal, and what it does."""
+"""Of each command two or three: the line to type, of which 76 characters fit a terminal, and what
+it does.
+"""
 EXAMPLES: dict[str, list[tuple[str, str]]] = {}
-"""Of each command, and of each group those of its first commands: the line to type, and what it does."""
+"""Of each command, and of each group those of its first commands: the line to type, and what it
+does.
+"""
 for example in _EXAMPLES.strip().splitlines():
     line, _, purpose = example.partition("  # ")
     group, *others = line.rpartition("hpcrun ")[2].split()
-    EXAMPLES.setdefault(f"{group} {others[0]}" if group in GROUPS else group, []).append((line, purpose))
+    EXAMPLES.setdefault(f"{group} {others[0]}" if group in GROUPS else group, []).append(
+        (line, purpose)
+    )
 for group in {name.split()[0] for name in COMMANDS} & {*GROUPS}:
-    EXAMPLES[group] = [of_command[0] for name, of_command in EXAMPLES.items() if name.startswith(f"{group} ")][:3]
+    EXAMPLES[group] = [
+        of_command[0] for name, of_command in EXAMPLES.items() if name.startswith(f"{group} ")
+    ][:3]
 
 
 def epilog(name: str) -> str:
     """Return the examples of a command, as the end of its help."""
-    # the empty line keeps the indentation: typer removes the margin that all lines but the first share
-    return "\n".join(["", "Examples:", *(f"  # {purpose}\n  {line}" for line, purpose in EXAMPLES[name])])
+    # the empty line keeps the indentation: typer removes the margin that all lines but the first
+    # share
+    return "\n".join(
+        ["", "Examples:", *(f"  # {purpose}\n  {line}" for line, purpose in EXAMPLES[name])]
+    )
 
 
 def commands_of_others() -> dict[str, Command]:
-    """Return the commands that other installed packages add; none of them can replace one of hpcrun's."""
-    from importlib.metadata import entry_points  # only for a name that is not hpcrun's, and for the list of commands
+    """Return the commands that other installed packages add; none of them can replace one of
+    hpcrun's.
+    """
+    # only for a name that is not hpcrun's, and for the list of commands
+    from importlib.metadata import entry_points
 
     points = [point for point in entry_points(group=GROUP) if point.name not in COMMANDS]
     return {point.name: Command(point.module, "Other packages", point.attr) for point in points}
 
 
 def help_of(name: str, command: Command) -> str:
-    """Return the help of a command out of its module's bytecode: importing all commands takes longer than the help."""
+    """Return the help of a command out of its module's bytecode: importing all commands takes
+    longer than the help.
+    """
     spec = find_spec(command.module)
     code = cast(Any, spec).loader.get_code(command.module) if spec else None
     function_name = command.function or name
-    functions = (const for const in code.co_consts if getattr(const, "co_name", None) == function_name) if code else ()
+    functions = (
+        (const for const in code.co_consts if getattr(const, "co_name", None) == function_name)
+        if code
+        else ()
+    )
     function = next(iter(functions), None)
     return str(function.co_consts[0] or "") if function else ""

@@ -1,6 +1,8 @@
-"""Shell completion: profiles, runs, partitions, accounts, launchers, keys of profiles; and the argument RUN.
+"""Shell completion: profiles, runs, partitions, accounts, launchers, keys of profiles; and the
+argument RUN.
 
-After a failure nothing is completed: there is no place for a message. Only words that no shell expands are completed.
+After a failure nothing is completed: there is no place for a message. Only words that no shell
+expands are completed.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from hpcrun.errors import HpcrunError
 MOST_RUNS = 50
 Complete = Callable[[str], list[str]]
 
-# A shell expands what is completed: zsh runs the $(...) of a profile's file name, which anybody may have chosen. Commas
-# separate partitions, a dot and "=" belong to keys; none of these means anything to bash, zsh or fish inside a word.
+# A shell expands what is completed: zsh runs the $(...) of a profile's file name, which anybody may
+# have chosen. Commas separate partitions, a dot and "=" belong to keys; none of these means
+# anything to bash, zsh or fish inside a word.
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+,=-]*", re.ASCII)
 
 
@@ -29,11 +32,14 @@ def quiet(complete: Complete) -> Complete:
     def quietly(incomplete: str) -> list[str]:
         try:
             offers = dict.fromkeys(complete(incomplete))
-            return [offer for offer in offers if offer.startswith(incomplete) and is_safe_word(offer)]
+            return [
+                offer for offer in offers if offer.startswith(incomplete) and is_safe_word(offer)
+            ]
         except (HpcrunError, OSError):
             return []
 
-    quietly.__doc__ = complete.__doc__  # functools.wraps would pass on the names of parameters, which typer reads
+    # functools.wraps would pass on the names of parameters, which typer reads
+    quietly.__doc__ = complete.__doc__
     return quietly
 
 
@@ -67,7 +73,8 @@ def partition(incomplete: str) -> list[str]:
 @quiet
 def launcher(_: str) -> list[str]:
     """Complete a launcher."""
-    return ["torchrun", "srun", "python", "command", "ray"]  # a test compares them with those of a request
+    # a test compares them with those of a request
+    return ["torchrun", "srun", "python", "command", "ray"]
 
 
 @quiet

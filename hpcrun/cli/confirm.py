@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from hpcrun.actions.ports import Choice
 
 
-def confirm(question: str, *, default: bool = False, interrupted: str = "interrupted; nothing was done") -> bool:
+def confirm(
+    question: str, *, default: bool = False, interrupted: str = "interrupted; nothing was done"
+) -> bool:
     """Ask, and return whether the answer was yes; Enter alone is ``default``."""
     with interrupted_as(InterruptedByUser(interrupted)):
         line = _answer(f"{question} {'[Y/n]' if default else '[y/N]'} ")
@@ -44,7 +46,10 @@ def choose(choice: Choice, interrupted: str = "interrupted; nothing was submitte
     """Show the options of a choice, numbered, and return the value of the one that is answered."""
     width = max(len(option.value) for option in choice.options)
     lines = [f"{choice.reason}:"]
-    lines += [f"  {n}  {option.value:<{width}}  {option.about}" for n, option in enumerate(choice.options, 1)]
+    lines += [
+        f"  {n}  {option.value:<{width}}  {option.about}"
+        for n, option in enumerate(choice.options, 1)
+    ]
     tell(one_line(line).rstrip() for line in lines)
     values = [option.value for option in choice.options]
     with interrupted_as(InterruptedByUser(interrupted)):
@@ -60,8 +65,8 @@ def choose(choice: Choice, interrupted: str = "interrupted; nothing was submitte
 def _answer(question: str) -> str:
     """Print a question and read a line; Ctrl-C in the moment before the read is not lost, either.
 
-    It would be lost in read(2), which begins behind the signal and waits: Python's handlers run only between two
-    steps of the interpreter. The descriptor of signal.set_wakeup_fd wakes select.
+    It would be lost in read(2), which begins behind the signal and waits: Python's handlers run
+    only between two steps of the interpreter. The descriptor of signal.set_wakeup_fd wakes select.
     """
     sys.stdout.flush()
     sys.stderr.write(question)
@@ -79,7 +84,9 @@ def _answer(question: str) -> str:
 
 
 def find_editor(env: Mapping[str, str], otherwise: str) -> list[str]:
-    """Return the command of $VISUAL or $EDITOR, or an editor on PATH; ``otherwise`` is a command that needs none."""
+    """Return the command of $VISUAL or $EDITOR, or an editor on PATH; ``otherwise`` is a command
+    that needs none.
+    """
     for variable in ("VISUAL", "EDITOR"):
         if env.get(variable, "").strip():
             try:
@@ -87,7 +94,9 @@ def find_editor(env: Mapping[str, str], otherwise: str) -> list[str]:
             except ValueError as error:
                 raise UsageError(f"{variable}={env[variable]}: {error}") from None
     if not can_ask():  # one of $EDITOR's may be a script
-        raise UsageError("there is no terminal for an editor", hint=f"without a terminal: {otherwise}")
+        raise UsageError(
+            "there is no terminal for an editor", hint=f"without a terminal: {otherwise}"
+        )
     for program in ("vi", "nano"):
         if shutil.which(program, path=env.get("PATH")):
             return [program]

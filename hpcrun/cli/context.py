@@ -1,4 +1,6 @@
-"""Building the adapters: the one place that reads the environment and decides which folders and schedulers."""
+"""Building the adapters: the one place that reads the environment and decides which folders and
+schedulers.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,14 @@ Announce = Callable[[Iterable[str]], None]
 
 @dataclass(frozen=True)
 class Context:
-    """Everything that a command gets: its environment and folder, the runs, the schedulers, the clock."""
+    """Everything that a command gets: its environment and folder, the runs, the schedulers, the
+    clock.
+    """
 
     env: dict[str, str]
     cwd: Path
-    announce: Announce | None = None  # prints which configuration is not used, at the first use of configuration
+    # prints which configuration is not used, at the first use of configuration
+    announce: Announce | None = None
     typed: Typed = field(default_factory=Typed)
     _slurm_answers: dict[str, str | None] = field(default_factory=dict)
 
@@ -64,7 +69,10 @@ class Context:
         layers = {} if project is None else {"project": project_layer(project, self.trust)}
         # HPCRUN_SITE: for a cluster whose software lies on a shared file system and not in /etc
         site = Path(self.env.get("HPCRUN_SITE") or SITE_FOLDER)
-        layers |= {"user": own_layer(self.user_folder, self.trust), "site": own_layer(site, self.trust)}
+        layers |= {
+            "user": own_layer(self.user_folder, self.trust),
+            "site": own_layer(site, self.trust),
+        }
         if self.announce:
             self.announce(f"hpcrun: {layer.warning}" for layer in layers.values() if layer.warning)
         return layers
@@ -122,7 +130,9 @@ class Context:
         """Return the requested profile, or the default one."""
         from hpcrun.actions.jobs.prepare import choose_profile
 
-        return choose_profile(requested, self.surroundings, lambda: self.scheduler("slurm").unavailable())
+        return choose_profile(
+            requested, self.surroundings, lambda: self.scheduler("slurm").unavailable()
+        )
 
     @cached_property
     def surroundings(self) -> Surroundings:
@@ -138,13 +148,17 @@ class Context:
             own_python=sys.executable if find_spec("torch") else None,
             warnings=tuple(layer.warning for layer in self.judged_layers.values() if layer.warning),
             typed=self.typed,
-            failed_nodes=lambda: self.failed_nodes.of_cluster(self.scheduler("slurm").cluster(), self.now_s()),
+            failed_nodes=lambda: self.failed_nodes.of_cluster(
+                self.scheduler("slurm").cluster(), self.now_s()
+            ),
             detected=self.detected,
             choose=self._chooser(),
         )
 
     def _chooser(self) -> Callable[[Choice], str] | None:
-        """Return the function that asks the user at the terminal; None without one, and for callers in Python."""
+        """Return the function that asks the user at the terminal; None without one, and for callers
+        in Python.
+        """
         if not self.announce or not can_ask() or wants_json():
             return None
         from hpcrun.cli.confirm import choose
@@ -167,7 +181,11 @@ class Context:
     def runs(self) -> Path:
         """The runs folder: HPCRUN_RUNS, the configured one, or the user's data folder."""
         variable = self.env.get("HPCRUN_RUNS")
-        root = Path(os.path.expanduser(variable)) if variable else self.config.runs or user_folder("data") / "runs"
+        root = (
+            Path(os.path.expanduser(variable))
+            if variable
+            else self.config.runs or user_folder("data") / "runs"
+        )
         return self.cwd / root
 
     @cached_property
@@ -181,17 +199,29 @@ class Context:
     def ports(self) -> Ports:
         """The runs, the schedulers, this host and the clock, as actions take them."""
         polling = partial(self.scheduler, polls=True)
-        return Ports(self.store, self.scheduler, polling, self.host, self.now_s, self._on_end, _send_late_messages)
+        return Ports(
+            self.store,
+            self.scheduler,
+            polling,
+            self.host,
+            self.now_s,
+            self._on_end,
+            _send_late_messages,
+        )
 
     def _on_end(self, run_id: str) -> None:
         """Upload the offline wandb runs of an ended run in the background, if configured."""
         if not self.config.wandb_sync:
             return
         with suppress(OSError):  # the status is shown even if the upload cannot start
-            hooks_of("trackers").on_end(self.store.load(run_id), self.store.folder(run_id), self.env)
+            hooks_of("trackers").on_end(
+                self.store.load(run_id), self.store.folder(run_id), self.env
+            )
 
     def scheduler(self, name: str, *, polls: bool = False) -> Scheduler:
-        """Return the scheduler of that name; with ``polls`` it shares its answers with other commands that poll."""
+        """Return the scheduler of that name; with ``polls`` it shares its answers with other
+        commands that poll.
+        """
         if name == "local":
             from hpcrun.schedulers.local import LocalScheduler
 
@@ -220,8 +250,12 @@ class Context:
 
         return replace(waiter_for(run_id, self.ports), tell=_tell_why_it_waits())
 
-    def named(self, words: Sequence[str], *, newest: bool = False) -> Generator[Outcome, None, list[FoundRun]]:
-        """Find runs and elements, and print the notes on their names; with ``newest`` also which run ``last`` is."""
+    def named(
+        self, words: Sequence[str], *, newest: bool = False
+    ) -> Generator[Outcome, None, list[FoundRun]]:
+        """Find runs and elements, and print the notes on their names; with ``newest`` also which
+        run ``last`` is.
+        """
         from hpcrun.actions.runs.find import LAST, find_element, newest_line
 
         runs = [find_element(name, self.store) for name in words]
@@ -232,12 +266,15 @@ class Context:
 
     def rules(self) -> tuple[Rule, ...]:
         """Return explain's rules: the shipped ones and those of the layers."""
-        from hpcrun.explain.diagnosis.rules import load_rules  # ruamel is imported only where a run has failed
+        # ruamel is imported only where a run has failed
+        from hpcrun.explain.diagnosis.rules import load_rules
 
         return load_rules(self.layers.values())
 
     def metric_patterns(self, profile: str) -> tuple[dict[str, str], str | None]:
-        """Return the patterns for the logs of a profile's runs, and a remark if the profile cannot be read."""
+        """Return the patterns for the logs of a profile's runs, and a remark if the profile cannot
+        be read.
+        """
         from hpcrun.actions.runs.metrics import metric_patterns
 
         return metric_patterns(profile, tuple(self.profile_layers.values()), self.config.metrics)
@@ -279,17 +316,23 @@ def _tell_why_it_waits() -> Callable[[RunStatus], None]:
 
 
 def make_context(announce: Announce | None = hold) -> Context:
-    """Return the context of this process; with ``announce`` None, the caller says which configuration is not used."""
+    """Return the context of this process; with ``announce`` None, the caller says which
+    configuration is not used.
+    """
     try:
         cwd = Path.cwd()
     except OSError:
-        raise HpcrunError("the current folder no longer exists", hint="cd to an existing folder") from None
+        raise HpcrunError(
+            "the current folder no longer exists", hint="cd to an existing folder"
+        ) from None
     HIDER.learn(os.environ)
     return Context(dict(os.environ), cwd, announce)
 
 
 def _project_folder(cwd: Path) -> Path | None:
-    """Return the project's ``.hpcrun``: here or in a parent, as git finds ``.git``; never the home's own."""
+    """Return the project's ``.hpcrun``: here or in a parent, as git finds ``.git``; never the
+    home's own.
+    """
     home = Path.home()
     for folder in (cwd, *cwd.parents):
         candidate = folder / PROJECT_FOLDER

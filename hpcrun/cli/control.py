@@ -6,7 +6,14 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
-from hpcrun.actions.runs.cancel import Cancelled, cancel_runs, check_listed, hold_runs, left_waiting, named_statuses
+from hpcrun.actions.runs.cancel import (
+    Cancelled,
+    cancel_runs,
+    check_listed,
+    hold_runs,
+    left_waiting,
+    named_statuses,
+)
 from hpcrun.actions.status.status import active_ids, one_status
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import confirm
@@ -31,10 +38,14 @@ def cancel(
     """Cancel runs: terminate running jobs and remove pending ones (scancel)."""
     wanted = parse_states(states or [])
     if not runs and not wanted:
-        raise UsageError("no run is given", hint="hpcrun cancel RUN..., or hpcrun cancel --state pending")
+        raise UsageError(
+            "no run is given", hint="hpcrun cancel RUN..., or hpcrun cancel --state pending"
+        )
     context = make_context()
     named = yield from context.named(runs or [])
-    pairs = [item.named for item in named] or [(run_id, None) for run_id in active_ids(context.store)]
+    pairs = [item.named for item in named] or [
+        (run_id, None) for run_id in active_ids(context.store)
+    ]
     items = named_statuses(pairs, context.ports)
     if wanted:
         items = [item for item in items if item.status.state in wanted]
@@ -42,7 +53,10 @@ def cancel(
             yield note([f"no runs in this state in {context.store.root}"])
             return
         if len(items) > 1 and not yes and can_ask():
-            yield note(f"  {item.run.name}  job {item.run.job_id or '-'}  {item.status.state}" for item in items)
+            yield note(
+                f"  {item.run.name}  job {item.run.job_id or '-'}  {item.status.state}"
+                for item in items
+            )
             if not confirm(f"Cancel {count(len(items), 'run')}?"):
                 yield note(["nothing was cancelled"])
                 return
@@ -56,14 +70,20 @@ def cancel(
 def _cancel_text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterator[TextPart]:
     cancelled = result.cancelled
     named = ((item, "" if item.element is None else f"/{item.element}") for item in cancelled)
-    yield stdout(f"cancelled  job {item.run.job_id}, run {item.run.run_id}{element}" for item, element in named)
+    yield stdout(
+        f"cancelled  job {item.run.job_id}, run {item.run.run_id}{element}"
+        for item, element in named
+    )
     if waiting:
         names = " ".join(str(run.job_id or run.run_id) for run in waiting)
         hint = f"hint: to cancel them as well: hpcrun cancel {names}"
         yield stderr(["hpcrun: jobs that depend on a cancelled run may start now", hint])
     if summary and len(cancelled) > 1:
         yield stderr([f"{count(len(cancelled), 'run')} cancelled"])
-    yield stderr(f"hpcrun: job {item.run.job_id} has already ended: {item.status.state}" for item in result.over)
+    yield stderr(
+        f"hpcrun: job {item.run.job_id} has already ended: {item.status.state}"
+        for item in result.over
+    )
 
 
 def hold(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name)) -> Outcomes:
@@ -71,7 +91,9 @@ def hold(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run
     yield from _hold(runs, release=False)
 
 
-def release(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name)) -> Outcomes:
+def release(
+    runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name),
+) -> Outcomes:
     """Let runs that were held start again (scontrol release)."""
     yield from _hold(runs, release=True)
 
@@ -81,14 +103,22 @@ def _hold(words: list[str], *, release: bool) -> Outcomes:
     named = yield from context.named(words)
     changed, others = hold_runs([item.named for item in named], context.ports, release=release)
     verb = "released" if release else "held"
-    not_pending = (f"hpcrun: job {item.run.job_id or '-'} is {item.status.state}, not pending" for item in others)
+    not_pending = (
+        f"hpcrun: job {item.run.job_id or '-'} is {item.status.state}, not pending"
+        for item in others
+    )
     lines = [f"{verb}  job {item.run.job_id}, run {item.run.run_id}" for item in changed]
     yield Outcome(lambda: [stdout(lines), stderr(not_pending)])
     if not changed:
-        raise PlanError(f"nothing was {verb}: only a pending job can be {verb}", hint="hpcrun status lists the runs")
+        raise PlanError(
+            f"nothing was {verb}: only a pending job can be {verb}",
+            hint="hpcrun status lists the runs",
+        )
 
 
-def shell(run: str = RUN, node: str | None = option("--node NAME", "Node of the job. Default: the first.")) -> Outcomes:
+def shell(
+    run: str = RUN, node: str | None = option("--node NAME", "Node of the job. Default: the first.")
+) -> Outcomes:
     """Open a shell inside the allocation of a running job.
 
     It shares the CPUs, memory and GPUs of the ranks, and ends with the job.
@@ -101,7 +131,9 @@ def shell(run: str = RUN, node: str | None = option("--node NAME", "Node of the 
     is_terminal = sys.stdin.isatty()
     if is_terminal and item.status.state == "RUNNING":
         place = node or next(iter(nodes_of(item)), "the first node")
-        where = "this machine" if named.run.scheduler == "local" else f"{place} (job {item.run.job_id})"
+        where = (
+            "this machine" if named.run.scheduler == "local" else f"{place} (job {item.run.job_id})"
+        )
         yield note([f"Shell on {where}. Type exit to leave."])
     status = open_shell(item, node, context.env, is_terminal=is_terminal)
     yield Outcome(status=status if status >= 0 else 128 - status)

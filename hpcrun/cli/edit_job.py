@@ -1,4 +1,6 @@
-"""Editing a job's command line in the user's editor, until the job can be prepared: resubmit --edit."""
+"""Editing a job's command line in the user's editor, until the job can be prepared: resubmit
+--edit.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from hpcrun.cli.main import build_app
 from hpcrun.cli.output import can_ask, tell
 from hpcrun.cli.submit_flow import prepare_job
 from hpcrun.errors import HpcrunError, UsageError
-from hpcrun.job.request import editable_line, read_edited_line, read_request, sweep_options, with_remark
+from hpcrun.job.request import (
+    editable_line,
+    read_edited_line,
+    read_request,
+    sweep_options,
+    with_remark,
+)
 from hpcrun.job.secrets import MASK
 from hpcrun.runs.record import Run
 
@@ -31,18 +39,27 @@ class EditAbortedError(UsageError):
 
 
 @contextmanager
-def edited_job(run: Run, request: dict[str, Any], there: Context, *, fresh: bool) -> Iterator[Prepared]:
-    """Let the user edit a request; if that fails, or what is then done with the job, the text is kept."""
+def edited_job(
+    run: Run, request: dict[str, Any], there: Context, *, fresh: bool
+) -> Iterator[Prepared]:
+    """Let the user edit a request; if that fails, or what is then done with the job, the text is
+    kept.
+    """
     profile = request.pop("profile")
     typed = read_request(request)
     record = request_record(typed)
     kept = {"sweep": typed.sweep} if typed.sweep and sweep_options(typed.sweep) is None else {}
     checkpoints = "without checkpoints" if fresh else f"from the checkpoints of {run.run_id}"
     head = [
-        "Edit the command, save and leave the editor: it is submitted. Lines that begin with # are left out.",
+        "Edit the command, save and leave the editor: it is submitted. Lines that begin with # are "
+        "left out.",
         "Without a change, or without a command, nothing is submitted.",
         f"It runs in {there.cwd}, {checkpoints}.",
-        *(["The values of secrets are not shown: leave *** as it is."] if MASK in str(record.get("env")) else []),
+        *(
+            ["The values of secrets are not shown: leave *** as it is."]
+            if MASK in str(record.get("env"))
+            else []
+        ),
         *([f"The parameters of its {len(typed.sweep)} elements stay as they are."] if kept else []),
     ]
     before = editable_line(record, profile, head)
@@ -52,12 +69,20 @@ def edited_job(run: Run, request: dict[str, Any], there: Context, *, fresh: bool
         words = read_edited_line(text)
         if words in ((), read_edited_line(before)):
             what = "nothing was changed" if words else "the command is empty"
-            raise EditAbortedError(f"{what}, and nothing was submitted", hint=f"hpcrun resubmit {run.run_id}")
-        options = {**kept, **{name: value for name, value in _parse_submit(words).items() if value is not None}}
+            raise EditAbortedError(
+                f"{what}, and nothing was submitted", hint=f"hpcrun resubmit {run.run_id}"
+            )
+        options = {
+            **kept,
+            **{name: value for name, value in _parse_submit(words).items() if value is not None},
+        }
         secrets = {f"{name}={MASK}": f"{name}={value}" for name, value in typed.env}
-        return prepare_job({**options, "env": [secrets.get(item, item) for item in options.get("env", ())]}, there)
+        return prepare_job(
+            {**options, "env": [secrets.get(item, item) for item in options.get("env", ())]}, there
+        )
 
-    descriptor, name = tempfile.mkstemp(prefix="hpcrun-edit-", suffix=".sh")  # writable by its owner alone
+    # writable by its owner alone
+    descriptor, name = tempfile.mkstemp(prefix="hpcrun-edit-", suffix=".sh")
     os.close(descriptor)
     path = Path(name)
     try:
@@ -73,13 +98,17 @@ def edited_job(run: Run, request: dict[str, Any], there: Context, *, fresh: bool
     path.unlink(missing_ok=True)
 
 
-def _edit(path: Path, text: str, read: Callable[[str], Prepared], run: Callable[[], int]) -> Prepared:
+def _edit(
+    path: Path, text: str, read: Callable[[str], Prepared], run: Callable[[], int]
+) -> Prepared:
     """Run the editor until the text can be read; a mistake is shown in the text as well."""
     while True:
         try:
             path.write_bytes(os.fsencode(text))
             if status := run():
-                raise EditAbortedError(f"the editor ended with exit status {status}; nothing was done")
+                raise EditAbortedError(
+                    f"the editor ended with exit status {status}; nothing was done"
+                )
             text = os.fsdecode(path.read_bytes())
         except OSError as error:
             raise UsageError(f"cannot edit {path}: {error.strerror}") from None
@@ -91,7 +120,9 @@ def _edit(path: Path, text: str, read: Callable[[str], Prepared], run: Callable[
             if not can_ask():
                 raise
             tell(f"hpcrun: {error.message}".splitlines())
-            if not confirm("Edit it again?", default=True, interrupted="interrupted; nothing was submitted"):
+            if not confirm(
+                "Edit it again?", default=True, interrupted="interrupted; nothing was submitted"
+            ):
                 raise
             text = with_remark(text, error.message)
 
@@ -109,5 +140,7 @@ def _parse_submit(words: Sequence[str]) -> dict[str, Any]:
     for name, value in params.items():
         if name not in fields and value:
             option = next(param.opts[0] for param in command.params if param.name == name)
-            raise UsageError(f"{option} is no part of the job", hint=f"try hpcrun resubmit --edit {option}")
+            raise UsageError(
+                f"{option} is no part of the job", hint=f"try hpcrun resubmit --edit {option}"
+            )
     return {name: params[name] for name in fields}

@@ -29,8 +29,12 @@ def explain(
         " The job may be one that hpcrun did not submit.",
         complete=run_name,
     ),
-    log: list[str] | None = option("--log FILE", "Explain these log files instead of a run; - reads a pipe."),
-    stacks: bool = flag("--stacks", "Show where each rank of a running job is, by py-spy, faulthandler or /proc."),
+    log: list[str] | None = option(
+        "--log FILE", "Explain these log files instead of a run; - reads a pipe."
+    ),
+    stacks: bool = flag(
+        "--stacks", "Show where each rank of a running job is, by py-spy, faulthandler or /proc."
+    ),
     _json: JsonOption = False,
 ) -> Outcomes:
     """Explain why a run failed: the cause, the evidence, what to do.
@@ -44,13 +48,17 @@ def explain(
     context = make_context()
     words = runs or []
     if stacks and (log or words == ["-"]):
-        raise UsageError("--stacks and logs cannot be combined: it needs a running job", hint="hpcrun explain --stacks")
+        raise UsageError(
+            "--stacks and logs cannot be combined: it needs a running job",
+            hint="hpcrun explain --stacks",
+        )
     if log or words == ["-"]:
         yield _logs(words, log or [], context)
         return
     if len(words) > 1:
         raise UsageError(
-            f"explain takes one run; unexpected: {words[1]!r}", hint=f"hpcrun explain {quote_bash(words[0])}"
+            f"explain takes one run; unexpected: {words[1]!r}",
+            hint=f"hpcrun explain {quote_bash(words[0])}",
         )
     rules = context.rules()
     try:
@@ -69,7 +77,12 @@ def explain(
             ) from None
         if explanation is None:
             raise
-        yield note([f"{words[0]} is a job that hpcrun did not submit: explained from its state and its output"])
+        yield note(
+            [
+                f"{words[0]} is a job that hpcrun did not submit: explained from its state and its "
+                "output"
+            ]
+        )
         yield _shown(explanation)
 
 
@@ -78,7 +91,9 @@ def _logs(words: list[str], log: list[str], context: Context) -> Outcome:
 
     names = [*log, *words]  # --log a.out b.err: the shell's pattern gives several
     if "-" in names and (sys.stdin is None or sys.stdin.isatty()):
-        raise UsageError("- reads a log from a pipe, but there is none", hint="hpcrun explain - < train.log")
+        raise UsageError(
+            "- reads a log from a pipe, but there is none", hint="hpcrun explain - < train.log"
+        )
     return _shown(explain_logs(names, context.rules()))
 
 
@@ -90,17 +105,27 @@ def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
     result = get_status([named.run.run_id], context.ports)
     if not result.runs:
         raise NotFoundError(
-            f"the folder of {named.run.run_id} no longer exists, or cannot be read", hint="hpcrun status --all"
+            f"the folder of {named.run.run_id} no longer exists, or cannot be read",
+            hint="hpcrun status --all",
         )
     item = result.runs[0]
     if named.element is not None:
         item = element_of(item, named.element)
     if item.elements and (index := most_silent(item, context.now_s())) is not None:
         item = element_of(item, index)
-        yield note([f"{name} is a sweep; showing element {index}, which has been silent for the longest time"])
+        yield note(
+            [
+                f"{name} is a sweep; showing element {index}, which has been silent for the "
+                "longest time"
+            ]
+        )
     if stacks:
         check_running(item, "hpcrun explain --stacks")
-    if item.status.state == RUNNING and not item.elements and (now := _running(item, context, stacks=stacks)):
+    if (
+        item.status.state == RUNNING
+        and not item.elements
+        and (now := _running(item, context, stacks=stacks))
+    ):
         yield _shown(now)
         return
     explanation = explain_run(item, rules)
@@ -136,4 +161,7 @@ def _job(name: str, context: Context, rules: tuple[Rule, ...]) -> Explanation | 
 def _shown(explanation: Explanation) -> Outcome:
     from hpcrun.views.explain import explanation_json, explanation_text
 
-    return Outcome(lambda: [table(explanation_text(explanation, width()))], lambda: explanation_json(explanation))
+    return Outcome(
+        lambda: [table(explanation_text(explanation, width()))],
+        lambda: explanation_json(explanation),
+    )

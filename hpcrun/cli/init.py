@@ -24,7 +24,18 @@ from hpcrun.cli.confirm import ask, choose, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.options import flag, option
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, can_ask, note, printed, stdout, table, tell, width
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    Outcomes,
+    can_ask,
+    note,
+    printed,
+    stdout,
+    table,
+    tell,
+    width,
+)
 from hpcrun.cli.profile_edit import overruled, own_place
 from hpcrun.cli.submit_end import run_end
 from hpcrun.errors import InterruptedByUser, ProfileError, UsageError
@@ -41,26 +52,35 @@ _NOTHING_WRITTEN = InterruptedByUser("interrupted; nothing was written")
 
 def init(
     account: str | None = option("--account -A NAME", "Account to charge (sbatch --account)."),
-    gpu_type: str | None = option("--gpu-type TYPE", "GPU type that --gpus 4 means; none for no default type."),
-    runs: str | None = option("--runs DIR", "Folder of the runs, on a file system that all nodes share."),
+    gpu_type: str | None = option(
+        "--gpu-type TYPE", "GPU type that --gpus 4 means; none for no default type."
+    ),
+    runs: str | None = option(
+        "--runs DIR", "Folder of the runs, on a file system that all nodes share."
+    ),
     name: str | None = option("--name NAME", "Name of the profile. Default: the cluster's name."),
     test: bool | None = option(
-        "--test/--no-test", "Submit a test job of under a minute. Default: ask; without a terminal, no."
+        "--test/--no-test",
+        "Submit a test job of under a minute. Default: ask; without a terminal, no.",
     ),
     yes: bool = flag("--yes -y", "Take the suggested answers; no test job without --test."),
-    force: bool = flag("--force", "Replace an existing profile by the detected one. The old file is kept."),
+    force: bool = flag(
+        "--force", "Replace an existing profile by the detected one. The old file is kept."
+    ),
     dry_run: bool = flag("--dry-run", "Print what would be written, and write nothing."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Set hpcrun up on this cluster: write your profile and make it the default.
 
-    Asks for what Slurm does not tell, checks the setup as hpcrun doctor does, and offers a test job.
-    A second run changes only what you change.
+    Asks for what Slurm does not tell, checks the setup as hpcrun doctor does, and offers a test
+    job. A second run changes only what you change.
     """
     context = make_context()
     asks = can_ask() and not (yes or as_json)
     with interrupted_as(_NOTHING_WRITTEN):
-        chosen = _Chosen(Choices(account, gpu_type), runs, name, asks=asks, suggested=yes, anew=force)
+        chosen = _Chosen(
+            Choices(account, gpu_type), runs, name, asks=asks, suggested=yes, anew=force
+        )
         if reason := context.scheduler("slurm").unavailable():
             yield note([f"hpcrun: {reason}: jobs will run on this machine, with the profile local"])
             setup = _without_slurm(chosen, context)
@@ -70,7 +90,9 @@ def init(
             yield Outcome(lambda: [stdout(_files_lines(setup))], lambda: _setup_json(setup))
             return
         if not _agreed(setup, asks=asks, agreed=yes or force):
-            yield note(["hpcrun: nothing was written; hpcrun init --name NAME writes another profile"])
+            yield note(
+                ["hpcrun: nothing was written; hpcrun init --name NAME writes another profile"]
+            )
             return
 
     kept = action.write_setup(setup, own_place(context))
@@ -95,10 +117,13 @@ def _without_slurm(chosen: _Chosen, context: Context) -> action.Setup:
     if chosen.name or chosen.typed != Choices():
         raise UsageError(
             "--account, --gpu-type and --name have no effect without Slurm",
-            hint="on a cluster, sbatch must be on PATH: log in to its login node, or load its Slurm module first",
+            hint="on a cluster, sbatch must be on PATH: log in to its login node, or load its "
+            "Slurm module first",
         )
     folder = _runs(chosen, context)
-    return action.Setup("local", None, *plan_config("local", context.user_folder / FILE_NAME, folder), folder)
+    return action.Setup(
+        "local", None, *plan_config("local", context.user_folder / FILE_NAME, folder), folder
+    )
 
 
 def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, action.Setup]:
@@ -113,10 +138,13 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, a
     choices = _choices(facts, existing, chosen)
     runs = _runs(chosen, context)
     folders = context.surroundings.profile_folders
-    typed = replace(choices, gpu_type=None) if choices.gpu_type == action.NONE else choices  # then it has no line
+    # then it has no line
+    typed = replace(choices, gpu_type=None) if choices.gpu_type == action.NONE else choices
     detected = detected_profile(facts, site, context.host, folders, typed)
     yield note(f"hpcrun: {warning}" for warning in detected.warnings)
-    return action.plan_setup(name, detected, choices, context.user_folder / FILE_NAME, runs, place, anew=chosen.anew)
+    return action.plan_setup(
+        name, detected, choices, context.user_folder / FILE_NAME, runs, place, anew=chosen.anew
+    )
 
 
 def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> Choices:
@@ -140,7 +168,9 @@ def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> 
 
 
 def _runs(chosen: _Chosen, context: Context) -> str | None:
-    """Return the runs folder to set, None if it does not change; note that existing runs are not moved."""
+    """Return the runs folder to set, None if it does not change; note that existing runs are not
+    moved.
+    """
     current = str(context.store.root)
     asks = chosen.asks and chosen.runs is None and not context.env.get("HPCRUN_RUNS")
     while True:
@@ -154,7 +184,10 @@ def _runs(chosen: _Chosen, context: Context) -> str | None:
         if problem is None:
             break
         if not asks:
-            raise UsageError(f"--runs {answer}: {problem}", hint="name a folder on a file system that all nodes see")
+            raise UsageError(
+                f"--runs {answer}: {problem}",
+                hint="name a folder on a file system that all nodes see",
+            )
         tell([problem])
     if number := len(context.store.run_ids()):
         old = shlex.quote(current)
@@ -170,12 +203,15 @@ def _agreed(setup: action.Setup, *, asks: bool, agreed: bool) -> bool:
     tell(_diff_lines(change))
     if not asks:
         raise ProfileError(
-            f"{change.path} exists, and would be changed as shown", hint="add --yes, or choose another --name"
+            f"{change.path} exists, and would be changed as shown",
+            hint="add --yes, or choose another --name",
         )
     return confirm(f"Change {change.path}?", interrupted=_NOTHING_WRITTEN.message)
 
 
-def _check_and_try(setup: action.Setup, test: bool | None, *, asks: bool, as_json: bool) -> Outcomes:
+def _check_and_try(
+    setup: action.Setup, test: bool | None, *, asks: bool, as_json: bool
+) -> Outcomes:
     """Run doctor's checks, offer the test job, and print what to type next."""
     context = make_context(announce=None)  # with the files just written
     checks = hooks_of("doctor").check_setup(setup.name, context.surroundings, context.store.root)
@@ -183,12 +219,16 @@ def _check_and_try(setup: action.Setup, test: bool | None, *, asks: bool, as_jso
     if checks:
         document["doctor"] = checks.document
         slurm = "Slurm, " if setup.profile else ""
-        checked = f"checked    {slurm}the profile, the runs folder and Python (all checks: hpcrun doctor)"
+        checked = (
+            f"checked    {slurm}the profile, the runs folder and Python (all checks: hpcrun doctor)"
+        )
         yield Outcome(lambda: [stdout([checked]), table(checks.text(width()))], lambda: document)
     profile = load_profile(setup.name, context.surroundings.profile_folders).profile
     job = action.trial_size(setup.detected, profile.gpu.type)
     if test is None and checks and checks.failed:
-        yield note(["hpcrun: no test job, because of the errors above; afterwards: hpcrun init --test"])
+        yield note(
+            ["hpcrun: no test job, because of the errors above; afterwards: hpcrun init --test"]
+        )
     elif test or (
         test is None
         and asks
@@ -199,7 +239,9 @@ def _check_and_try(setup: action.Setup, test: bool | None, *, asks: bool, as_jso
         )
     ):
         has_torch = checks is not None and checks.has_torch
-        prepared = action.prepare_trial(job, setup.name, context.surroundings, context.machine, has_torch=has_torch)
+        prepared = action.prepare_trial(
+            job, setup.name, context.surroundings, context.machine, has_torch=has_torch
+        )
         ended = yield from _try(prepared, context, follow=not as_json)
         document["test"] = ended.document() if ended.document else None
         yield replace(ended, document=lambda: document)
@@ -208,12 +250,17 @@ def _check_and_try(setup: action.Setup, test: bool | None, *, asks: bool, as_jso
     yield printed(_next_lines(action.next_commands(setup, profile.gpu.type)), lambda: document)
 
 
-def _try(prepared: Prepared, context: Context, *, follow: bool) -> Generator[Outcome, None, Outcome]:
+def _try(
+    prepared: Prepared, context: Context, *, follow: bool
+) -> Generator[Outcome, None, Outcome]:
     """Submit the test job, wait for its end, and return how it ended."""
     result = submit(prepared, context.ports, context.surroundings)
     yield Outcome(document=lambda: submitted_json(result))
     yield note(
-        [f"hpcrun: waiting for test job {result.run.job_id}; Ctrl-C stops waiting", *result.remarks.splitlines()]
+        [
+            f"hpcrun: waiting for test job {result.run.job_id}; Ctrl-C stops waiting",
+            *result.remarks.splitlines(),
+        ]
     )
     return run_end(result, context, follow=follow)
 
@@ -223,8 +270,13 @@ def _try(prepared: Prepared, context: Context, *, follow: bool) -> Generator[Out
 
 def _cluster_lines(facts: ClusterFacts) -> list[str]:
     """Return what a cluster is, in a few lines."""
-    name, version = facts.config.get("ClusterName", "unknown"), facts.config.get("SLURM_VERSION", "of unknown version")
-    gpus = [f"{offer.type or 'GPU'} ({offer.nodes} × {offer.per_node})" for offer in gpu_offers(facts)]
+    name, version = (
+        facts.config.get("ClusterName", "unknown"),
+        facts.config.get("SLURM_VERSION", "of unknown version"),
+    )
+    gpus = [
+        f"{offer.type or 'GPU'} ({offer.nodes} × {offer.per_node})" for offer in gpu_offers(facts)
+    ]
     return [
         one_line(f"cluster    {name}, Slurm {version}"),
         one_line(f"GPUs       {', '.join(gpus) or 'none'}"),
@@ -236,7 +288,13 @@ def _setup_lines(setup: action.Setup, kept: Path | None) -> list[str]:
     """Return what has been written, and where the old text of the profile is kept."""
     lines = []
     if setup.profile:
-        label = "unchanged" if not setup.profile.changed else "changed" if setup.profile.before else "written"
+        label = (
+            "unchanged"
+            if not setup.profile.changed
+            else "changed"
+            if setup.profile.before
+            else "written"
+        )
         lines.append(f"{label:<9}  {setup.profile.path}")
     if kept:
         lines.append(f"kept       {kept}, the profile until now")
@@ -246,7 +304,10 @@ def _setup_lines(setup: action.Setup, kept: Path | None) -> list[str]:
         lines.append(f"runs       {setup.runs}")
     if setup.outdated:
         keys = ", ".join(setup.outdated)
-        lines.append(f"note       the profile has other values than Slurm reports for {keys}; hpcrun init --force")
+        lines.append(
+            f"note       the profile has other values than Slurm reports for {keys}; hpcrun init "
+            "--force"
+        )
         lines.append("           replaces it by the detected profile, and keeps the old file")
     return [one_line(line) for line in lines]
 
@@ -268,13 +329,18 @@ def _diff_lines(change: FileChange) -> list[str]:
     """Return the difference between a file as it is and as it should be."""
     before, after = (change.before or "").splitlines(), change.after.splitlines()
     names = f"{change.path} (now)", f"{change.path} (new)"
-    return [one_line(line) for line in difflib.unified_diff(before, after, *names, lineterm="", n=1)]
+    return [
+        one_line(line) for line in difflib.unified_diff(before, after, *names, lineterm="", n=1)
+    ]
 
 
 def _next_lines(commands: Sequence[tuple[str, str]]) -> list[str]:
     """Return the commands to type next, each with what it does."""
     width = max(len(command) for command, _ in commands)
-    return [f"{'' if number else 'next':<9}  {line:<{width}}  # {what}" for number, (line, what) in enumerate(commands)]
+    return [
+        f"{'' if number else 'next':<9}  {line:<{width}}  # {what}"
+        for number, (line, what) in enumerate(commands)
+    ]
 
 
 def _setup_json(setup: action.Setup) -> dict[str, Any]:
@@ -285,5 +351,8 @@ def _setup_json(setup: action.Setup) -> dict[str, Any]:
         "scheduler": "slurm" if setup.profile else "local",
         **fields_of(setup, "runs instead_of outdated"),
         "written": False,
-        "files": [{**fields_of(change, "path changed before"), "text": change.after} for change in setup.files],
+        "files": [
+            {**fields_of(change, "path changed before"), "text": change.after}
+            for change in setup.files
+        ],
     }

@@ -1,4 +1,7 @@
-"""Ctrl-C, before, while and after a command runs. It is imported first, so it imports next to nothing."""
+"""Ctrl-C, before, while and after a command runs.
+
+It is imported first, so it imports next to nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,26 @@ SUBMITTED: list[str] = []
 def exit_at_interrupt() -> None:
     """Let Ctrl-C end the process at once, with a message and no traceback.
 
-    A KeyboardInterrupt cannot be relied on here: while modules are imported, or Python ends, it may be raised in code
-    that prints a traceback and goes on. A SIGINT that the parent process ignores, as nohup's does, stays ignored.
+    A KeyboardInterrupt cannot be relied on here: while modules are imported, or Python ends, it may
+    be raised in code that prints a traceback and goes on. A SIGINT that the parent process ignores,
+    as nohup's does, stays ignored.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _exit)
 
 
 def raise_at_interrupt() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt again: the command that runs now cleans up and prints its own message."""
+    """Let Ctrl-C raise KeyboardInterrupt again: the command that runs now cleans up and prints its
+    own message.
+    """
     if signal.getsignal(signal.SIGINT) is _exit:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class interrupted_as:  # not made with contextlib, which would have to be imported
-    """Raise this error at Ctrl-C while the block runs; it says what still runs and how to come back to it."""
+    """Raise this error at Ctrl-C while the block runs; it says what still runs and how to come back
+    to it.
+    """
 
     def __init__(self, error: InterruptedByUser | Callable[[], InterruptedByUser]) -> None:
         self._error = error

@@ -1,7 +1,8 @@
 """Imports libraries without the modules that they import and that the command line never uses.
 
-While such a library is imported, a nearly empty module takes the place of each of these. Later imports get the real
-module. If a version of the library needs other names of it, the library is imported completely, which takes longer.
+While such a library is imported, a nearly empty module takes the place of each of these. Later
+imports get the real module. If a version of the library needs other names of it, the library is
+imported completely, which takes longer.
 """
 
 from __future__ import annotations
@@ -17,14 +18,19 @@ StandIns = Mapping[str, Mapping[str, Any]]
 _NO_PLUGINS = {"importlib.metadata": {"entry_points": lambda **_: ()}}
 LEFT_OUT: dict[str, StandIns] = {
     # rich's Markdown and tracebacks take half of the time, and no help of hpcrun's has one
-    "typer.rich_utils": {name: {name.rpartition(".")[2].title(): type(name, (), {})}
-                         for name in ("rich.markdown", "rich.traceback")},
+    "typer.rich_utils": {
+        name: {name.rpartition(".")[2].title(): type(name, (), {})}
+        for name in ("rich.markdown", "rich.traceback")
+    },
     # plugins, which it looks for in every installed distribution as models are built
     "pydantic.plugin._loader": _NO_PLUGINS,
-    # plugins too, and asyncio for awaiting results, which only hpcrun.Executor hands out: half of the time
+    # plugins too, and asyncio for awaiting results, which only hpcrun.Executor hands out: half of
+    # the time
     "submitit": {"asyncio": {"Future": object}, **_NO_PLUGINS},
-}  # fmt: skip
-"""A library → the modules that are left out while it is imported, each with the names that the library takes of it."""
+}
+"""A library → the modules that are left out while it is imported, each with the names that the
+library takes of it.
+"""
 
 
 def import_lean() -> None:
@@ -33,12 +39,16 @@ def import_lean() -> None:
 
 
 class LeanFinder:
-    """Finds these libraries as Python does, and lets other modules stand in while they are executed."""
+    """Finds these libraries as Python does, and lets other modules stand in while they are
+    executed.
+    """
 
     def __init__(self, left_out: Mapping[str, StandIns]) -> None:
         self._left_out = left_out
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, _target: object = None
+    ) -> ModuleSpec | None:
         """Return how a module is imported; None for all but these libraries."""
         if name not in self._left_out or not (spec := PathFinder.find_spec(name, path)):
             return None

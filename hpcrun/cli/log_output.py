@@ -1,6 +1,7 @@
 """Printing logs: whole ones, selected lines, and logs that are still being written.
 
-A pipe gets them unchanged, with the rank before each line if there are several; on a terminal lines are folded.
+A pipe gets them unchanged, with the rank before each line if there are several; on a terminal lines
+are folded.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Lines:
 
 
 def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) -> bool:
-    """Print the existing logs, several of them with headings like tail's; return False if there is none."""
+    """Print the existing logs, several of them with headings like tail's; return False if there is
+    none.
+    """
     lines = lines or Lines()
     logs = finished_logs(folder, choice)
     printer = lines.printer(prefixes=choice.several or lines.merge)
@@ -75,11 +78,14 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
 def _merged(logs: Sequence[LogFile], lines: Lines) -> Iterable[tuple[LogFile, str]]:
     whole = []
     for log in logs if lines.since_s is not None else ():
-        with suppress(OSError):  # another user's, or deleted since it was listed: merged leaves it out
+        # another user's, or deleted since it was listed: merged leaves it out
+        with suppress(OSError):
             if not has_stamps(log.path, lines.started_s):
                 whole.append(log)
                 _tell_all_is_shown(log)
-    marked: Iterable[tuple[LogFile, str]] = merged(logs, lines.started_s, lines.since_s, whole=whole)
+    marked: Iterable[tuple[LogFile, str]] = merged(
+        logs, lines.started_s, lines.since_s, whole=whole
+    )
     if pattern := lines.pattern:
         marked = ((log, text) for log, text in marked if pattern.is_in(fold(text)))
     return marked if lines.last is None else deque(marked, lines.last)
@@ -105,7 +111,9 @@ def _tell_all_is_shown(log: LogFile) -> None:
     tell([f"hpcrun: {label(log)} has no timestamps: all its lines are shown"])
 
 
-def print_followed(folder: Path, choice: LogChoice, waiter: Waiter, lines: Lines | None = None) -> None:
+def print_followed(
+    folder: Path, choice: LogChoice, waiter: Waiter, lines: Lines | None = None
+) -> None:
     """Print a run's logs until it ends, each line with its rank if there are several.
 
     While the run waits, the waiter tells why.
@@ -136,7 +144,9 @@ class _BytePrinter:
 
 @dataclass
 class _LinePrinter:
-    """Prints whole lines, each with its log if there are several; an incomplete line waits for its end."""
+    """Prints whole lines, each with its log if there are several; an incomplete line waits for its
+    end.
+    """
 
     prefixes: bool
     pattern: Pattern | None
@@ -160,9 +170,13 @@ class _LinePrinter:
     def _print(self, log: LogFile, lines: list[str]) -> None:
         front = f"[{label(log)}] " if self.prefixes else ""
         folded = (fold(line) for line in lines)
-        kept = folded if self.pattern is None else self.pattern.filter((line, line) for line in folded)
+        kept = (
+            folded if self.pattern is None else self.pattern.filter((line, line) for line in folded)
+        )
         if self.colours is None:
-            write_bytes("".join(f"{front}{line}\n" for line in kept).encode("utf-8", "surrogateescape"))
+            write_bytes(
+                "".join(f"{front}{line}\n" for line in kept).encode("utf-8", "surrogateescape")
+            )
         else:
             write("".join(f"{front}{terminal_text(line, colours=self.colours)}\n" for line in kept))
 
@@ -197,13 +211,17 @@ class _TerminalPrinter:
         self._rest = ""
 
     def _again(self, line: str) -> str:
-        """Return the control sequence that replaces the beginning of a line that is already shown."""
+        """Return the control sequence that replaces the beginning of a line that is already
+        shown.
+        """
         text = terminal_text(line, colours=self.colours)
         shown, self._shown = self._shown, ""
         return text[len(shown) :] if text.startswith(shown) else _ERASE_LINE + text
 
     def _begun(self) -> str:
-        """Return the beginning of an incomplete line: at most one row, so that it can be drawn again."""
+        """Return the beginning of an incomplete line: at most one row, so that it can be drawn
+        again.
+        """
         text = terminal_text(self._rest, colours=False)[: max(1, self.width - 1)]
         shown, self._shown = self._shown, text
         return text[len(shown) :] if text.startswith(shown) else _ERASE_LINE + text
@@ -212,8 +230,9 @@ class _TerminalPrinter:
 def terminal_text(line: str, *, colours: bool) -> str:
     """Return a line, or a part of one, in a form that is safe on a terminal.
 
-    Only the last state of a progress bar remains. Colours (SGR) stay: they change only the look of the text after
-    them, and are reset at the end of the line. Bytes that are not text are shown as U+FFFD.
+    Only the last state of a progress bar remains. Colours (SGR) stay: they change only the look of
+    the text after them, and are reset at the end of the line. Bytes that are not text are shown as
+    U+FFFD.
     """
     text = harmless(fold(line).encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
     if "\x1b" not in text:

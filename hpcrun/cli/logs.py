@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.runs.logs import LogChoice, check_choice, choose_logs, chosen_attempt, chosen_ranks, finished_logs
+from hpcrun.actions.runs.logs import (
+    LogChoice,
+    check_choice,
+    choose_logs,
+    chosen_attempt,
+    chosen_ranks,
+    finished_logs,
+)
 from hpcrun.actions.status.run_status import element_of, interesting_element
 from hpcrun.actions.status.status import last_known
 from hpcrun.cli.complete import RUN
@@ -43,12 +50,17 @@ def logs(
     run: str = RUN,
     follow: bool = flag("--follow -f", "Follow the log until the job ends (tail -f)."),
     rank: str | None = option(
-        "--rank RANKS", "Ranks to show: 3, 0-3 or 0-3,7. Default: 0; of a failed run, the rank that failed first."
+        "--rank RANKS",
+        "Ranks to show: 3, 0-3 or 0-3,7. Default: 0; of a failed run, the rank that failed first.",
     ),
-    role: str | None = option("--role NAME", "Show the ranks of one role; --rank then counts its own ranks."),
+    role: str | None = option(
+        "--role NAME", "Show the ranks of one role; --rank then counts its own ranks."
+    ),
     all_ranks: bool = flag("--all-ranks", "Show all ranks, each line with its rank."),
     node: str | None = option("--node NAME", "Show the ranks of one node."),
-    batch: bool = flag("--batch", "Show the log of the batch script, with the messages of srun and torchrun."),
+    batch: bool = flag(
+        "--batch", "Show the log of the batch script, with the messages of srun and torchrun."
+    ),
     err: bool = flag("--err", "Show only stderr."),
     attempt: int | None = option("--attempt N", "Attempt to show, from 1. Default: the last."),
     lines: int | None = option("--lines -n N", "Show only the last N lines."),
@@ -60,13 +72,17 @@ def logs(
     check_one_of(rank=rank, node=node, batch=batch, **{"all-ranks": all_ranks})
     check_one_of(role=role, node=node, batch=batch, **{"all-ranks": all_ranks})
     check_one_of(batch=batch, merge=merge)
-    check_one_of(batch=batch, attempt=attempt)  # the log of the batch script is one for all attempts
+    # the log of the batch script is one for all attempts
+    check_one_of(batch=batch, attempt=attempt)
     check_one_of(follow=follow, merge=merge)
     check_one_of(follow=follow, since=since)
     check_least("-n", lines, 0)
     check_least("--attempt", attempt, 1)
     context = make_context()
-    pattern, since_s = _pattern(grep), None if since is None else context.now_s() - read_duration("--since", since)
+    pattern, since_s = (
+        _pattern(grep),
+        None if since is None else context.now_s() - read_duration("--since", since),
+    )
     place = yield from _find(run, context)
     choice = replace(
         place.choice,
@@ -111,7 +127,9 @@ def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
         return _LogSource(context.store.folder(error.run_id))
     run = named.run
     waiter = context.waiter(run.run_id)
-    place = _LogSource(context.store.folder(run.run_id), run, waiter, LogChoice((run.main_rank,), run.roles))
+    place = _LogSource(
+        context.store.folder(run.run_id), run, waiter, LogChoice((run.main_rank,), run.roles)
+    )
     elements = elements_of(run)
     if elements is None:
         return place
@@ -121,23 +139,41 @@ def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
         element = interesting_element(item.elements)
         state = next(one.status.state for one in item.elements if one.index == element)
         whole = f"hpcrun: {name} is a sweep of {count(len(item.elements), 'element')}"
-        yield note([one_line(f"{whole}; showing {run.name}/{element}, {state}; choose another with {name}/N")])
+        yield note(
+            [
+                one_line(
+                    f"{whole}; showing {run.name}/{element}, {state}; choose another with {name}/N"
+                )
+            ]
+        )
     log = str(elements.batch_log(Path(), element))
     choice = replace(place.choice, element=element, batch_log=log)
     return replace(place, waiter=replace(waiter, element=element), choice=choice)
 
 
-def _with_failed_rank(choice: LogChoice, place: _LogSource, context: Context) -> tuple[LogChoice, str | None]:
-    """Return the choice of the rank that failed first, by the run's records, with a note; else the choice as it is."""
+def _with_failed_rank(
+    choice: LogChoice, place: _LogSource, context: Context
+) -> tuple[LogChoice, str | None]:
+    """Return the choice of the rank that failed first, by the run's records, with a note; else the
+    choice as it is.
+    """
     for item in last_known([place.folder.name], store=context.store, now_s=context.now_s()).runs:
         one = element_of(item, choice.element) if item.elements else item
         if not has_failed(one.status):
             break
         end = ending(one, context.rules)
         first = replace(choice, ranks=((end.rank or 0) + (end.role.first_rank if end.role else 0),))
-        if (end.role or end.rank is not None) and first != choice and finished_logs(place.folder, first):
-            who = rank_text(end.rank or 0, role=end.role) + (", which failed first" if end.rank is not None else "")
-            others = next((f"--role {role.name}" for role in choice.roles if role != end.role), "--rank 0")
+        if (
+            (end.role or end.rank is not None)
+            and first != choice
+            and finished_logs(place.folder, first)
+        ):
+            who = rank_text(end.rank or 0, role=end.role) + (
+                ", which failed first" if end.rank is not None else ""
+            )
+            others = next(
+                (f"--role {role.name}" for role in choice.roles if role != end.role), "--rank 0"
+            )
             return first, f"hpcrun: showing {who}; others: {others}, or --all-ranks"
     return choice, None
 
@@ -172,5 +208,6 @@ def _pattern(text: str | None) -> Pattern | None:
         return compile_pattern(text)
     except PatternError as error:
         raise UsageError(
-            f"--grep {text}: {error}", hint=r"it is a regular expression: write \( for a literal bracket"
+            f"--grep {text}: {error}",
+            hint=r"it is a regular expression: write \( for a literal bracket",
         ) from None

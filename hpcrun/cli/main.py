@@ -38,7 +38,8 @@ _FEW = 5
 class _AsTyped:
     """Replaces the pydantic adapter of a parameter; creates the real one only if it is needed.
 
-    typer 0.29 builds one for every option of a command, given or not: a third of the time of ``hpcrun status``.
+    typer 0.29 builds one for every option of a command, given or not: a third of the time of
+    ``hpcrun status``.
     """
 
     def __init__(self, annotation: Any, *, bounded: bool) -> None:
@@ -50,7 +51,13 @@ class _AsTyped:
             return value
         if isinstance(value, str) and self._is_text:
             return value
-        if isinstance(value, str) and self._is_number and value.isascii() and value.isdigit() and len(value) < 400:
+        if (
+            isinstance(value, str)
+            and self._is_number
+            and value.isascii()
+            and value.isdigit()
+            and len(value) < 400
+        ):
             return int(value)
         if isinstance(value, list | tuple) and (self._is_text or not value):
             return list(value)
@@ -63,7 +70,9 @@ def _take_as_typed(params: list[Any]) -> list[Any]:
         descriptor = getattr(param, "type_descriptor", None)
         # Where another typer keeps its adapters elsewhere, nothing is changed, and it is slower.
         if getattr(param, "_runtime_param", param) is None and descriptor is not None:
-            bounded = getattr(param, "min", None) is not None or getattr(param, "max", None) is not None
+            bounded = (
+                getattr(param, "min", None) is not None or getattr(param, "max", None) is not None
+            )
             param._runtime_param = _AsTyped(descriptor.annotation, bounded=bounded)
             if descriptor.annotation is bool and param.metavar is None:
                 param.metavar = ""  # --help would say <bool> of a flag that takes no value
@@ -79,7 +88,8 @@ class _Cheap:
 
 
 class CliCommand(_Cheap, TyperCommand):
-    """A command whose text options cost nothing, whose outcomes are printed, and whose ``-h`` is short.
+    """A command whose text options cost nothing, whose outcomes are printed, and whose ``-h`` is
+    short.
 
     ``-h`` of a command with the options of a job shows those that people use; ``--help`` shows all.
     """
@@ -99,8 +109,11 @@ class CliCommand(_Cheap, TyperCommand):
             self.params = usual
             for param in self.params:
                 help_text = re.split(r"[.:;] ", getattr(param, "help", None) or "")[0].rstrip(".")
-                vars(param).update(rich_help_panel=None, help=f"{help_text}.")  # few enough for one panel
-            self.epilog = f"`{ctx.command_path} --help` shows all {number} options.\n\n{self.epilog or ''}"
+                # few enough for one panel
+                vars(param).update(rich_help_panel=None, help=f"{help_text}.")
+            self.epilog = (
+                f"`{ctx.command_path} --help` shows all {number} options.\n\n{self.epilog or ''}"
+            )
         super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> int:
@@ -120,13 +133,19 @@ class CliGroup(_Cheap, TyperGroup):
 # --- the program ---
 
 
-def build_app(names: Collection[str], others: Mapping[str, Command] = MappingProxyType({})) -> typer.Typer:
-    """Return the program with these commands; the options of submit alone take as long to build as all of status."""
+def build_app(
+    names: Collection[str], others: Mapping[str, Command] = MappingProxyType({})
+) -> typer.Typer:
+    """Return the program with these commands; the options of submit alone take as long to build as
+    all of status.
+    """
     app = _empty_app(CliGroup)
     groups: dict[str, typer.Typer] = {}
     for name in names:
         if name in others:  # an ordinary command of typer, which prints by itself
-            app.command(name)(getattr(import_module(others[name].module), others[name].function or name))
+            app.command(name)(
+                getattr(import_module(others[name].module), others[name].function or name)
+            )
             continue
         command = COMMANDS[name]
         group, _, name_in_group = name.rpartition(" ")
@@ -135,14 +154,19 @@ def build_app(names: Collection[str], others: Mapping[str, Command] = MappingPro
             app.add_typer(groups[group], name=group, help=GROUPS[group], epilog=epilog(group))
         function = getattr(import_module(command.module), command.function or name_in_group)
         made = (groups[group] if group else app).command(
-            name_in_group, cls=CliCommand, context_settings=dict(command.settings), epilog=epilog(name)
+            name_in_group,
+            cls=CliCommand,
+            context_settings=dict(command.settings),
+            epilog=epilog(name),
         )
         made(function)
     return app
 
 
 def list_app() -> typer.Typer:
-    """Return the program for its help and the completion of names: a command is built only when it is named."""
+    """Return the program for its help and the completion of names: a command is built only when it
+    is named.
+    """
     app = _empty_app(_ListOfCommands)
     for name, command in {**COMMANDS, **commands_of_others()}.items():
         first = name.split()[0]
@@ -157,7 +181,9 @@ class _ListOfCommands(CliGroup):
     """All commands, each with its name and help alone until it is resolved."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the command that the arguments name, with its options, and the arguments behind it."""
+        """Return the command that the arguments name, with its options, and the arguments behind
+        it.
+        """
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None:
             names = [each for each in COMMANDS if each.split()[0] == name]
@@ -193,13 +219,25 @@ def _version(wanted: bool) -> None:
 
 def _hpcrun(
     version: Annotated[  # noqa: ARG001 - its callback has done it
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_version, is_eager=True
+        ),
     ] = False,
     on: Annotated[  # noqa: ARG001 - for its help: the feature takes it from the command line
-        str, typer.Option("--on", metavar="HOST", help="Run on a cluster: hpcrun login.", hidden="remote" not in HOOKS)
+        str,
+        typer.Option(
+            "--on",
+            metavar="HOST",
+            help="Run on a cluster: hpcrun login.",
+            hidden="remote" not in HOOKS,
+        ),
     ] = "",
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print each command that hpcrun runs and its time, on stderr.")
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Print each command that hpcrun runs and its time, on stderr."
+        ),
     ] = False,
 ) -> None:
     if verbose or "HPCRUN_DEBUG" in os.environ:
@@ -220,7 +258,8 @@ def main() -> NoReturn:
     except typer.TyperException as error:
         if not error.format_message():  # no arguments at all: help was shown
             sys.exit(UsageError.exit_code)
-        want_json("--json" in sys.argv[: sys.argv.index("--") if "--" in sys.argv else None])  # not read that far
+        # not read that far
+        want_json("--json" in sys.argv[: sys.argv.index("--") if "--" in sys.argv else None])
         from hpcrun.cli.command_line import usage_error
 
         fail(usage_error(error, sys.argv[1:], tuple(COMMANDS)))
@@ -228,14 +267,22 @@ def main() -> NoReturn:
         if isinstance(error, NotFoundError) and error.job_id:
             from hpcrun.explain.any_job_or_log import is_own_live_job
 
-            error.hint = error.if_listed if is_own_live_job(error.job_id, os.environ) else error.hint
+            error.hint = (
+                error.if_listed if is_own_live_job(error.job_id, os.environ) else error.hint
+            )
         fail(error)
     except OSError as error:
         if error.filename is not None or error.errno not in _CANNOT_PRINT:
             _fail_for_a_bug(error)
         give_up_stdout()
-        fail(PlanError(f"cannot print the result: {error.strerror}", hint="`hpcrun status` shows what was submitted"))
-    except Exception as error:  # any other error: the user gets one message, and with HPCRUN_DEBUG the traceback
+        fail(
+            PlanError(
+                f"cannot print the result: {error.strerror}",
+                hint="`hpcrun status` shows what was submitted",
+            )
+        )
+    except Exception as error:
+        # any other error: the user gets one message, and with HPCRUN_DEBUG the traceback
         _fail_for_a_bug(error)
 
 

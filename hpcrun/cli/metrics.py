@@ -8,11 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.runs.logs import parse_ranks, role_named
-from hpcrun.actions.runs.metrics import Metrics, choose_metrics, last_rows, read_elements, read_metrics
+from hpcrun.actions.runs.metrics import (
+    Metrics,
+    choose_metrics,
+    last_rows,
+    read_elements,
+    read_metrics,
+)
 from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import make_context, user_folder
 from hpcrun.cli.options import check_one_of, flag, option
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim, width
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    Outcomes,
+    TextPart,
+    note,
+    stderr,
+    stdout,
+    table,
+    verbatim,
+    width,
+)
 from hpcrun.errors import UsageError
 from hpcrun.job.parameters import Parameters, index_ranges
 from hpcrun.profiles.config import FILE_NAME
@@ -27,7 +44,8 @@ def how_to_record() -> str:
     """Return how a run gets metrics, with a line that can be pasted and the file that takes it."""
     config = user_folder("config") / FILE_NAME
     return (
-        "call hpcrun_runtime.log_metrics(step=..., loss=...) in the script, or give a pattern for its output in "
+        "call hpcrun_runtime.log_metrics(step=..., loss=...) in the script, or give a pattern for "
+        "its output in "
         f"{one_line(str(config))}: metrics: {{loss: 'loss ([0-9.]+)'}}"
     )
 
@@ -35,10 +53,16 @@ def how_to_record() -> str:
 def metrics(
     run: str = RUN,
     names: list[str] | None = option("--metric -m NAME", "Show only this metric. Repeatable."),
-    rank: str | None = option("--rank RANKS", "Ranks to show: 3, 0-3 or 0-3,7. Default: the first with metrics."),
+    rank: str | None = option(
+        "--rank RANKS", "Ranks to show: 3, 0-3 or 0-3,7. Default: the first with metrics."
+    ),
     all_ranks: bool = flag("--all-ranks", "Show all ranks."),
-    role: str | None = option("--role NAME", "Role whose ranks to show. Default: the one that decides the job's end."),
-    lines: int | None = option("--lines -n N", f"Show only the last N rows. Default: {SHOWN} in a table."),
+    role: str | None = option(
+        "--role NAME", "Role whose ranks to show. Default: the one that decides the job's end."
+    ),
+    lines: int | None = option(
+        "--lines -n N", f"Show only the last N rows. Default: {SHOWN} in a table."
+    ),
     plot: bool = flag("--plot", "Draw the metrics in the terminal."),
     png: Path | None = option("--png FILE", "Draw the metrics to a PNG file."),
     as_csv: bool = flag("--csv", "Print CSV."),
@@ -53,7 +77,11 @@ def metrics(
     context = make_context()
     [named] = yield from context.named([run])
     part = role_named(named.run, role) or named.run.deciding_role
-    wanted = parse_ranks(rank, part.ranks if part else named.run.world_size) if rank is not None else None
+    wanted = (
+        parse_ranks(rank, part.ranks if part else named.run.world_size)
+        if rank is not None
+        else None
+    )
     patterns, remark = context.metric_patterns(named.run.profile)
     yield note([remark])
     folder = context.store.folder(named.run.run_id)
@@ -62,14 +90,29 @@ def metrics(
     if elements and named.element is None:
         if plot or png is not None:
             raise UsageError(
-                f"--plot and --png draw one element, but {named.run.name} has {len(elements.parameters)}",
-                hint=f"RUN/N draws one of {index_ranges(elements.parameters)}; hpcrun sweep --plot draws all",
+                f"--plot and --png draw one element, but {named.run.name} has "
+                f"{len(elements.parameters)}",
+                hint=f"RUN/N draws one of {index_ranges(elements.parameters)}; hpcrun sweep --plot "
+                "draws all",
             )
         each = read_elements(
-            folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, names=names or (), role=part
+            folder,
+            elements.parameters,
+            patterns,
+            wanted=wanted,
+            all_ranks=all_ranks,
+            names=names or (),
+            role=part,
         )
     else:
-        one = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=named.element or 0, role=part)
+        one = read_metrics(
+            folder,
+            patterns,
+            wanted=wanted,
+            all_ranks=all_ranks,
+            element=named.element or 0,
+            role=part,
+        )
         elements, each = None, {None: choose_metrics(one, names or ())}
     if unreadable := sum(result.unreadable for result in each.values()):
         yield note([f"hpcrun: left out {count(unreadable, 'line')} that cannot be read as metrics"])
@@ -92,7 +135,9 @@ def _text(
     plot: bool,
     png: Path | None,
 ) -> Iterator[TextPart]:
-    """Show the metrics of a run or of a sweep: the last rows at a terminal, all of them to a program."""
+    """Show the metrics of a run or of a sweep: the last rows at a terminal, all of them to a
+    program.
+    """
     most = lines if lines is not None else 1 if parameters else SHOWN
     if as_csv:
         yield verbatim(metrics_csv(each))
@@ -103,7 +148,15 @@ def _text(
     elif plot:
         yield stdout(plot_lines(each[None], width() if sys.stdout.isatty() else 80))
     else:
-        yield table(metrics_table({index: last_rows(result, most) for index, result in each.items()}, parameters))
+        yield table(
+            metrics_table(
+                {index: last_rows(result, most) for index, result in each.items()}, parameters
+            )
+        )
         if any(len(result.rows) > most for result in each.values()):
-            shown = f"{count(most, 'row')} of each element" if parameters else f"{most} of {len(each[None].rows)} rows"
+            shown = (
+                f"{count(most, 'row')} of each element"
+                if parameters
+                else f"{most} of {len(each[None].rows)} rows"
+            )
             yield stderr([f"hpcrun: the last {shown}; for more: -n, --csv or --json"])

@@ -1,4 +1,6 @@
-"""Declaring options and arguments of commands: each is the default of the parameter that receives it."""
+"""Declaring options and arguments of commands: each is the default of the parameter that receives
+it.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,12 @@ class HelpPanel:
         self._title = title
 
     def option(self, names: str, help: str, *, default: Any = None, complete: Any = None) -> Any:
-        """Return the default of a parameter from which typer makes an option with a value; a list may be repeated.
+        """Return the default of a parameter from which typer makes an option with a value; a list
+        may be repeated.
 
         Args:
-            names: its names and the placeholder of its value, as ``--help`` shows them: ``--nodes -N N``.
+            names: its names and the placeholder of its value, as ``--help`` shows them: ``--nodes
+                -N N``.
             complete: the beginning of a value → those that the shell offers.
         """
         parts = names.split()
@@ -53,8 +57,12 @@ option, flag = HelpPanel(None).option, HelpPanel(None).flag
 
 
 def argument(metavar: str, help: str, *, default: Any = None, complete: Any = None) -> Any:
-    """Return the default of a parameter that needs no option's name; ``default=...`` makes it required."""
-    return typer.Argument(default, metavar=metavar, help=help, show_default=False, autocompletion=complete)
+    """Return the default of a parameter that needs no option's name; ``default=...`` makes it
+    required.
+    """
+    return typer.Argument(
+        default, metavar=metavar, help=help, show_default=False, autocompletion=complete
+    )
 
 
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
@@ -62,7 +70,8 @@ SELDOM: set[str] = set()
 """The options that ``-h`` leaves out: ``--help`` shows them."""
 _LINE = re.compile(
     r"^(?:\[(?P<panel>.+)\]"
-    r"|(?P<seldom>~?)(?:(?P<name>\w+): )?(?P<names>--\S+(?: -\w)?)(?: (?P<metavar>\S+))?  (?P<help>.+))$",
+    r"|(?P<seldom>~?)(?:(?P<name>\w+): )?(?P<names>--\S+(?: -\w)?)(?: (?P<metavar>\S+))?  "
+    r"(?P<help>.+))$",
     re.MULTILINE,
 )
 
@@ -70,10 +79,12 @@ _LINE = re.compile(
 def options_in(
     declarations: str, completions: Mapping[str, Any] = MappingProxyType({}), number: type = int
 ) -> dict[str, inspect.Parameter]:
-    """Return the parameters that a text declares, with lines like ``--nodes -N N  Number of nodes.`` below their panel.
+    """Return the parameters that a text declares, with lines like ``--nodes -N N Number of nodes.``
+    below their panel.
 
-    The placeholder N is a number, a repeatable option is a list, and one without a placeholder is a flag. A name before
-    an option is its parameter's: ``memory_mb: --mem SIZE``. The mark ``~`` leaves it out of ``-h``.
+    The placeholder N is a number, a repeatable option is a list, and one without a placeholder is a
+    flag. A name before an option is its parameter's: ``memory_mb: --mem SIZE``. The mark ``~``
+    leaves it out of ``-h``.
     """
     panel, declared = HelpPanel(None), dict[str, inspect.Parameter]()
     for match in _LINE.finditer(re.sub(r"\n +", " ", declarations)):
@@ -83,10 +94,15 @@ def options_in(
         names, metavar, text = match.group("names", "metavar", "help")
         name = match["name"] or names.split()[0].removeprefix("--").replace("-", "_")
         kind: Any = list[str] if "Repeatable" in text else number if metavar == "N" else str
-        annotation, default = kind | None, panel.option(f"{names} {metavar}", text, complete=completions.get(name))
+        annotation, default = (
+            kind | None,
+            panel.option(f"{names} {metavar}", text, complete=completions.get(name)),
+        )
         if not metavar:
             annotation, default = bool, panel.flag(names, text)
-        declared[name] = inspect.Parameter(name, _KEYWORD_ONLY, default=default, annotation=annotation)
+        declared[name] = inspect.Parameter(
+            name, _KEYWORD_ONLY, default=default, annotation=annotation
+        )
         SELDOM.update([name] if match["seldom"] else [])
     return declared
 
@@ -100,7 +116,9 @@ def takes_options(
         without: those that mean nothing to it.
         own_first: the command's own parameters come first in its help.
     """
-    declared = {name: option for table in tables for name, option in table.items() if name not in without}
+    declared = {
+        name: option for table in tables for name, option in table.items() if name not in without
+    }
 
     def with_options(command: Command) -> Command:
         @wraps(command)
@@ -110,7 +128,8 @@ def takes_options(
         parameters = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
         others = [parameter.replace(kind=_KEYWORD_ONLY) for parameter in parameters]
         joined = [*others, *declared.values()] if own_first else [*declared.values(), *others]
-        wrapped.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]  # which typer reads
+        # which typer reads
+        wrapped.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in joined}
         return wrapped
 
@@ -118,26 +137,39 @@ def takes_options(
 
 
 def check_one_of(**options: object) -> None:
-    """Refuse options that cannot be combined; each is named as its option without ``--``, and has its value."""
-    given = [f"--{name}" for name, value in options.items() if value is not None and value is not False]
+    """Refuse options that cannot be combined; each is named as its option without ``--``, and has
+    its value.
+    """
+    given = [
+        f"--{name}" for name, value in options.items() if value is not None and value is not False
+    ]
     if len(given) > 1:
-        raise UsageError(f"{', '.join(given[:-1])} and {given[-1]} cannot be combined", hint="choose one")
+        raise UsageError(
+            f"{', '.join(given[:-1])} and {given[-1]} cannot be combined", hint="choose one"
+        )
 
 
 def check_least(option: str, number: int | None, least: int) -> None:
-    """Refuse a number that is too small; typer's own ``min`` would import pydantic's types, a fifth of a command."""
+    """Refuse a number that is too small; typer's own ``min`` would import pydantic's types, a fifth
+    of a command.
+    """
     if number is not None and number < least:
         raise UsageError(f"{option} {number}: must be {least} or more")
 
 
 def check_new_file(option: str, path: Path, *, force: bool) -> None:
-    """Refuse a file that an option must not replace, and what is no file, before any work is done."""
+    """Refuse a file that an option must not replace, and what is no file, before any work is
+    done.
+    """
     if not os.path.lexists(path):
         return
     if not path.is_file():
         raise PlanError(f"{path} is not a file", hint=f"choose another name with {option} FILE")
     if not force:
-        raise PlanError(f"{path} exists", hint=f"choose another name with {option} FILE, or replace it with --force")
+        raise PlanError(
+            f"{path} exists",
+            hint=f"choose another name with {option} FILE, or replace it with --force",
+        )
 
 
 def read_duration(option: str, text: str) -> int:
@@ -145,4 +177,6 @@ def read_duration(option: str, text: str) -> int:
     try:
         return parse_time(text)
     except ValueError as error:
-        raise UsageError(f"{option}: {error}", hint=f"{option} 10m, {option} 2h, {option} 30d") from None
+        raise UsageError(
+            f"{option}: {error}", hint=f"{option} 10m, {option} 2h, {option} 30d"
+        ) from None

@@ -1,4 +1,6 @@
-"""The result of a command, and its one renderer: text for people on the right stream, or one JSON document."""
+"""The result of a command, and its one renderer: text for people on the right stream, or one JSON
+document.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ Kind = Literal["stdout", "stderr", "person", "table", "verbatim"]
 JSON_SCHEMA = 1
 _PIPE_WIDTH = 400
 _FOLD_LEAST = 20
-# A path has up to 255 characters between two slashes; a longer word is a mistake, and nobody reads it.
+# A path has up to 255 characters between two slashes; a longer word is a mistake, and nobody reads
+# it.
 _LONG_WORD = re.compile(r"([^\s/,'\":]{40})[^\s/,'\":]{260,}")
 
 
@@ -39,10 +42,14 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a command, or of a step of it: a long command yields an outcome for each step."""
+    """The result of a command, or of a step of it: a long command yields an outcome for each
+    step.
+    """
 
-    text: Callable[[], Iterable[TextPart]] | None = None  # makes the text for a person; not called with --json
-    document: Document | None = None  # makes the JSON document, with --json alone; that of the last outcome is printed
+    # makes the text for a person; not called with --json
+    text: Callable[[], Iterable[TextPart]] | None = None
+    # makes the JSON document, with --json alone; that of the last outcome is printed
+    document: Document | None = None
     notes: Iterable[TextPart] = ()  # printed at once, with --json too
     failure: HpcrunError | None = None  # why the command failed; its exit code is the exit status
     status: int = 0  # the exit status of a command without a failure
@@ -111,25 +118,35 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.", callback=want_json, is_eager=True)]
-"""The renderer needs no value of it. A command reads it where options exclude each other or a question is skipped."""
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document.", callback=want_json, is_eager=True)
+]
+"""The renderer needs no value of it.
+
+A command reads it where options exclude each other or a question is skipped.
+"""
 
 
 def render(outcomes: Outcome | Outcomes) -> int:
-    """Print the outcomes of a command, each as soon as the command yields it; return the exit status."""
+    """Print the outcomes of a command, each as soon as the command yields it; return the exit
+    status.
+    """
     if isinstance(outcomes, Outcome):
         return show(outcomes)
     status = 0
     for outcome in outcomes:
         try:
             status = show(outcome)
-        except KeyboardInterrupt as interrupt:  # raised inside the command, whose message says what still runs
+        except KeyboardInterrupt as interrupt:
+            # raised inside the command, whose message says what still runs
             outcomes.throw(interrupt)
     return status
 
 
 def show(outcome: Outcome) -> int:
-    """Print an outcome's notes and text, or keep its document and failure for the end; return the exit status."""
+    """Print an outcome's notes and text, or keep its document and failure for the end; return the
+    exit status.
+    """
     _print_parts(outcome.notes)
     if _Answer.json:
         _Answer.document = outcome.document() if outcome.document else _Answer.document
@@ -142,13 +159,18 @@ def show(outcome: Outcome) -> int:
 
 
 def finish(status: int = 0) -> None:
-    """Print the command's JSON document, if it has one: what it found, and with a bad exit status why it failed."""
+    """Print the command's JSON document, if it has one: what it found, and with a bad exit status
+    why it failed.
+    """
     tell(())
     document = _Answer.document
     if document is None:
         return
     if status and not document.get("error"):
-        document = {**document, "error": {"message": f"exit status {status}", "hint": None, "exit_code": status}}
+        document = {
+            **document,
+            "error": {"message": f"exit status {status}", "hint": None, "exit_code": status},
+        }
     _Answer.document = None
     from hpcrun.job.secret_hider import HIDER
 
@@ -162,8 +184,11 @@ def give_up_stdout() -> None:
 
 
 def hold(lines: Iterable[str]) -> None:
-    """Print remarks on configuration that is not used, before the next output: a failure may say the same."""
-    _Answer.held = tuple(dict.fromkeys((*_Answer.held, *lines)))  # --on may have read the configuration before
+    """Print remarks on configuration that is not used, before the next output: a failure may say
+    the same.
+    """
+    # --on may have read the configuration before
+    _Answer.held = tuple(dict.fromkeys((*_Answer.held, *lines)))
 
 
 def tell(lines: Iterable[str]) -> None:
@@ -218,7 +243,9 @@ def _print_folded(lines: Iterable[str]) -> None:
 
     if sys.stderr.isatty():
         room = max(os.get_terminal_size(sys.stderr.fileno()).columns, _FOLD_LEAST)
-        fold = textwrap.TextWrapper(room, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        fold = textwrap.TextWrapper(
+            room, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
         lines = [part for line in lines for part in fold.wrap(line) or [""]]
     tell(lines)
 
@@ -236,7 +263,8 @@ def _show_failure(error: HpcrunError) -> None:
     message = hooks_of("remote").as_typed(message)  # before it is folded
     from hpcrun.views.text import one_line
 
-    behind_ctrl_c = isinstance(error, InterruptedByUser) and sys.stderr.isatty()  # the terminal has drawn ^C
+    # the terminal has drawn ^C
+    behind_ctrl_c = isinstance(error, InterruptedByUser) and sys.stderr.isatty()
     lines = f"hpcrun: {_shortened(message)}".expandtabs().splitlines()
     _print_folded(one_line(line) for line in (["", *lines] if behind_ctrl_c else lines))
     tell([one_line(f"hint: {_shortened(hint)}")] if hint else [])

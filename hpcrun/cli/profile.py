@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, flag, option
-from hpcrun.cli.output import JsonOption, Outcome, TextPart, printed, stderr, stdout, table, verbatim, width
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    TextPart,
+    printed,
+    stderr,
+    stdout,
+    table,
+    verbatim,
+    width,
+)
 from hpcrun.cli.profile_edit import NAME, NAME_OR_DEFAULT
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folders import folders_of
@@ -28,7 +38,9 @@ def list_(_json: JsonOption = False) -> Outcome:
 
     context = make_context()
     rows = list_profiles(context.surroundings)
-    return Outcome(lambda: _list_text(rows, context.profile_paths), lambda: view.profiles_json(rows))
+    return Outcome(
+        lambda: _list_text(rows, context.profile_paths), lambda: view.profiles_json(rows)
+    )
 
 
 def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterator[TextPart]:
@@ -75,7 +87,13 @@ def path() -> Outcome:
     folders += [("templates", folder) for folder in folders_of(surroundings.template_folders)]
     return printed(
         f"{kind:<10} {folder.path}"
-        + ("  (not there)" if not folder.path.is_dir() else "  (not used)" if folder.withheld else "")
+        + (
+            "  (not there)"
+            if not folder.path.is_dir()
+            else "  (not used)"
+            if folder.withheld
+            else ""
+        )
         for kind, folder in folders
     )
 
@@ -90,13 +108,17 @@ def env(
 
     if name is None:
         variables = list(load_catalogue().values())
-        return printed(view.variables_lines(variables, width()), lambda: view.variables_json(variables))
+        return printed(
+            view.variables_lines(variables, width()), lambda: view.variables_json(variables)
+        )
     context = make_context()
     explained = find_variables(name, context.surroundings)
     if isinstance(explained, ProfileVariables):
         lines = view.profile_variables_lines(explained, context.profile_paths, width())
         return printed(lines, lambda: view.profile_variables_json(explained))
-    return printed(view.variable_lines(explained, width()), lambda: view.variables_json([explained]))
+    return printed(
+        view.variable_lines(explained, width()), lambda: view.variables_json([explained])
+    )
 
 
 def detect(
@@ -116,8 +138,14 @@ def detect(
         raise UsageError("--force has no effect without --write", hint="add --write NAME")
     context = make_context()
     # a name that cannot be is refused before a cluster is asked
-    path = new_profile_path(write, context.user_folder / "profiles", force=force) if write is not None else None
-    detected = detect_profile(SlurmSite(context.env), context.host, tuple(context.profile_layers.values()), path)
+    path = (
+        new_profile_path(write, context.user_folder / "profiles", force=force)
+        if write is not None
+        else None
+    )
+    detected = detect_profile(
+        SlurmSite(context.env), context.host, tuple(context.profile_layers.values()), path
+    )
     if detected.path is None:
         lines = [detected.text.rstrip("\n")]
     else:
@@ -155,10 +183,18 @@ def validate(
 
 
 def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Iterator[TextPart]:
-    yield stdout(f"{'error' if verdict.mistakes else 'ok':<6} {verdict.name}" for verdict in verdicts)
+    yield stdout(
+        f"{'error' if verdict.mistakes else 'ok':<6} {verdict.name}" for verdict in verdicts
+    )
     # a mistake in what several extend is one mistake
-    yield stderr(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
-    yield stderr(dict.fromkeys(one_line(f"warning: {remark}") for verdict in verdicts for remark in verdict.remarks))
+    yield stderr(
+        dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes)
+    )
+    yield stderr(
+        dict.fromkeys(
+            one_line(f"warning: {remark}") for verdict in verdicts for remark in verdict.remarks
+        )
+    )
     yield stderr(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
 
 

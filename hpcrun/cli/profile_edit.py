@@ -23,7 +23,17 @@ from hpcrun.cli import complete
 from hpcrun.cli.confirm import ask, confirm, find_editor, run_editor
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
 from hpcrun.cli.options import argument, check_one_of, flag, option
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, can_ask, note, printed, stdout, table, tell
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    Outcomes,
+    can_ask,
+    note,
+    printed,
+    stdout,
+    table,
+    tell,
+)
 from hpcrun.errors import UsageError
 from hpcrun.profiles.config import FILE_NAME
 from hpcrun.profiles.load import load_profile, profile_names
@@ -44,9 +54,13 @@ _ASSIGNMENT = re.compile(r"[\w.]+\+?=")
 
 def new(
     name: str = argument("NAME", "Name of the new profile.", default=...),
-    values: list[str] | None = argument("KEY=VALUE...", f"Values to set: {_VALUES}.", complete=complete.assignment),
+    values: list[str] | None = argument(
+        "KEY=VALUE...", f"Values to set: {_VALUES}.", complete=complete.assignment
+    ),
     base: str | None = option(
-        "--from PROFILE", "Profile to extend. Required without a terminal.", complete=complete.profile_name
+        "--from PROFILE",
+        "Profile to extend. Required without a terminal.",
+        complete=complete.profile_name,
     ),
 ) -> Outcome:
     """Write a profile of your own that extends another.
@@ -62,15 +76,24 @@ def new(
             )
         base, values = _ask(place)
     result = new_profile(name, base, values or (), place)
-    lines = [f"written  {result.path}", f"see      hpcrun profile show {shlex.quote(name)} --origin"]
+    lines = [
+        f"written  {result.path}",
+        f"see      hpcrun profile show {shlex.quote(name)} --origin",
+    ]
     return printed(lines)
 
 
 def _ask(place: Place) -> tuple[str, list[str]]:
-    """Ask what most sites differ in; return the profile to extend and the values. Enter keeps an inherited value."""
+    """Ask what most sites differ in; return the profile to extend and the values.
+
+    Enter keeps an inherited value.
+    """
     names = sorted(profile_names(place.folders))
     tell([f"profiles: {', '.join(names)}"])
-    base = ask("Which profile is closest to your cluster?", default="detected" if "detected" in names else "local")
+    base = ask(
+        "Which profile is closest to your cluster?",
+        default="detected" if "detected" in names else "local",
+    )
     profile = load_profile(base, place.folders).profile
     if profile.scheduler == "local":
         return base, []
@@ -80,7 +103,8 @@ def _ask(place: Place) -> tuple[str, list[str]]:
         now: Any = profile
         for step in key:
             now = getattr(now, step, None)
-        # a time is shown as it was written by profile show; here the question is only whether to change it
+        # a time is shown as it was written by profile show; here the question is only whether to
+        # change it
         shown = f" [{now}]" if isinstance(now, str | int) and now and key[0] != "time" else ""
         if text := ask(f"{'.'.join(key)}, {why}{shown}", default="", show_default=False).strip():
             answers.append(f"{'.'.join(key)}={text}")
@@ -103,13 +127,18 @@ def set_(
     if name and _ASSIGNMENT.match(name):
         values, name = [name, *(values or ())], None
     if not values:
-        raise UsageError("KEY=VALUE is missing", hint=f"hpcrun profile set {shlex.quote(name or 'NAME')} KEY=VALUE")
+        raise UsageError(
+            "KEY=VALUE is missing",
+            hint=f"hpcrun profile set {shlex.quote(name or 'NAME')} KEY=VALUE",
+        )
     return _report(set_values(context.profile_name(name), values, own_place(context)), context)
 
 
 def unset(
     name: str = NAME,
-    keys: list[str] = argument("KEY...", "Keys to remove, such as gpu.type.", default=..., complete=complete.key),
+    keys: list[str] = argument(
+        "KEY...", "Keys to remove, such as gpu.type.", default=..., complete=complete.key
+    ),
 ) -> Outcomes:
     """Remove keys from your copy of a profile; inherited values apply again."""
     context = make_context()
@@ -141,7 +170,9 @@ def use(name: str = NAME) -> Outcomes:
     It is set in your config.yaml, whose other lines stay.
     """
     context = make_context()
-    yield from _report(use_profile(name, own_place(context), context.user_folder / FILE_NAME), context)
+    yield from _report(
+        use_profile(name, own_place(context), context.user_folder / FILE_NAME), context
+    )
     yield printed([f"default  {name}"])
     yield overruled(name)
 
@@ -151,7 +182,11 @@ def overruled(name: str) -> Outcome:
     after = make_context(announce=None)
     chosen = after.env.get("HPCRUN_PROFILE") or after.config.profile
     if chosen not in (name, os.path.abspath(name)):
-        whose = "HPCRUN_PROFILE" if after.env.get("HPCRUN_PROFILE") else f"{PROJECT_FOLDER}/{FILE_NAME} of this project"
+        whose = (
+            "HPCRUN_PROFILE"
+            if after.env.get("HPCRUN_PROFILE")
+            else f"{PROJECT_FOLDER}/{FILE_NAME} of this project"
+        )
         return note([f"hpcrun: {whose} sets the profile {chosen} here, and takes precedence"])
     return note([])
 
@@ -183,7 +218,9 @@ def _ask_again(mistakes: Sequence[Mistake]) -> bool:
 
 
 def trust(
-    folder: Path | None = argument("FOLDER", "Project, or its .hpcrun folder. Default: this project."),
+    folder: Path | None = argument(
+        "FOLDER", "Project, or its .hpcrun folder. Default: this project."
+    ),
     list_: bool = flag("--list -l", "List the trusted projects."),
     revoke: bool = flag("--revoke", "Stop trusting FOLDER."),
     never: bool = flag("--never", "Never use FOLDER, and do not mention it again."),
@@ -203,11 +240,16 @@ def trust(
         trusted = table(text_table(("FOLDER", "STATE", "FILES"), cells, right=("FILES",)))
         return Outcome(
             lambda: [trusted if rows else stdout(["nothing is trusted"])],
-            lambda: {"kind": "trust", "folders": [fields_of(row, "path state files") for row in rows]},
+            lambda: {
+                "kind": "trust",
+                "folders": [fields_of(row, "path state files") for row in rows],
+            },
         )
     if as_json:
         raise UsageError("--json goes with --list", hint="hpcrun profile trust --list --json")
-    path = trust_action.folder_to_trust(folder, [] if folder else list(context.judged_layers.values())).absolute()
+    path = trust_action.folder_to_trust(
+        folder, [] if folder else list(context.judged_layers.values())
+    ).absolute()
     if not (revoke or never):
         return _ask_trust(path, context)
     if revoke:
@@ -241,7 +283,12 @@ def _ask_trust(path: Path, context: Context) -> Outcomes:
 def _question_table(question: trust_action.Question) -> Table:
     """Return the files of a folder, what is new of them, and what each can do."""
     rows = (
-        (file.name, file.state, "" if file.state == "removed" else str(file.size_bytes), _power(file))
+        (
+            file.name,
+            file.state,
+            "" if file.state == "removed" else str(file.size_bytes),
+            _power(file),
+        )
         for file in question.files
     )
     return text_table(("FILE", "STATE", "BYTES", "EFFECT"), rows, right=("BYTES",))
@@ -253,12 +300,16 @@ def _power(file: trust_action.FileToTrust) -> str:
 
 
 def _content_lines(question: trust_action.Question) -> Iterator[str]:
-    """Return the text of the files that are new or changed; of all files of a folder that is trusted as it is."""
+    """Return the text of the files that are new or changed; of all files of a folder that is
+    trusted as it is.
+    """
     for file in question.files:
         if file.state == "removed" or (file.state == "trusted" and not question.trusted):
             continue
         yield f"{one_line(file.name)}:"
-        text = question.contents.files[file.name].decode(errors="surrogateescape").removesuffix("\n")
+        text = (
+            question.contents.files[file.name].decode(errors="surrogateescape").removesuffix("\n")
+        )
         yield from (f"    {visible(line.expandtabs())}".rstrip() for line in text.split("\n"))
         yield ""
 
@@ -267,5 +318,10 @@ def _question_lines(question: trust_action.Question) -> list[str]:
     """Return the lines below the files."""
     lines = [f"not read: {one_line(name)}" for name in question.contents.skipped]
     if question.dangers:
-        lines.append(f"{one_line(question.dangers[0])}: hpcrun ignores a later change until you trust it")
-    return [*lines, "Trusted files run code as you, here and on the nodes of your jobs. Read them first."]
+        lines.append(
+            f"{one_line(question.dangers[0])}: hpcrun ignores a later change until you trust it"
+        )
+    return [
+        *lines,
+        "Trusted files run code as you, here and on the nodes of your jobs. Read them first.",
+    ]

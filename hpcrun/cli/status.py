@@ -21,7 +21,18 @@ from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.options import argument, check_least, check_one_of, flag, option
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim, width
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    Outcomes,
+    TextPart,
+    note,
+    stderr,
+    stdout,
+    table,
+    verbatim,
+    width,
+)
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
 from hpcrun.explain.first_line import with_element_lines, with_first_lines
 from hpcrun.job.state import parse_states
@@ -55,19 +66,28 @@ def status(
         "Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep. Default: the newest.",
         complete=run_name,
     ),
-    everything: bool = flag("--all -a", "Show all runs. Default: the newest and those that have not ended."),
-    states: list[str] | None = option("--state STATE", "Show only runs in these states: failed,pending."),
-    verbose: bool = flag(
-        "--verbose -v", "Show details: place in the queue, last line of the log, resources used, folder."
+    everything: bool = flag(
+        "--all -a", "Show all runs. Default: the newest and those that have not ended."
     ),
-    gpus: bool = flag("--gpus", "Show the load of each GPU of one running job; what it recorded, if it has ended."),
+    states: list[str] | None = option(
+        "--state STATE", "Show only runs in these states: failed,pending."
+    ),
+    verbose: bool = flag(
+        "--verbose -v",
+        "Show details: place in the queue, last line of the log, resources used, folder.",
+    ),
+    gpus: bool = flag(
+        "--gpus", "Show the load of each GPU of one running job; what it recorded, if it has ended."
+    ),
     watch: bool = flag("--watch -w", "Refresh until Ctrl-C."),
     interval: int = option(
         "--interval SECONDS",
         f"Seconds between two refreshes, at least {MIN_INTERVAL_S}; after a minute, at least 30.",
         default=15,
     ),
-    columns: list[str] | None = option("--columns NAMES", "Columns to show, such as name,job,state,reason."),
+    columns: list[str] | None = option(
+        "--columns NAMES", "Columns to show, such as name,job,state,reason."
+    ),
     as_csv: bool = flag("--csv", "Print CSV."),
     as_json: JsonOption = False,
 ) -> Outcomes:
@@ -75,11 +95,27 @@ def status(
     wanted, shown_columns = parse_states(states or []), check_columns(columns or [])
     check_one_of(watch=watch, csv=as_csv, json=as_json)
     check_one_of(columns=columns, json=as_json)
-    not_of_gpus = {"csv": as_csv, "columns": columns, "state": states, "all": everything, "verbose": verbose}
+    not_of_gpus = {
+        "csv": as_csv,
+        "columns": columns,
+        "state": states,
+        "all": everything,
+        "verbose": verbose,
+    }
     for name, value in not_of_gpus.items():
         check_one_of(**{"gpus": gpus, name: value})
     check_least("--interval", interval, MIN_INTERVAL_S)
-    request = _Request(make_context(), runs or [], wanted, everything, shown_columns, as_csv, as_json, verbose, watch)
+    request = _Request(
+        make_context(),
+        runs or [],
+        wanted,
+        everything,
+        shown_columns,
+        as_csv,
+        as_json,
+        verbose,
+        watch,
+    )
     show = _gpus if gpus else _show
     if not watch:
         yield from show(request)
@@ -88,7 +124,12 @@ def status(
     with interrupted_as(InterruptedByUser("stopped watching; the jobs are not affected")):
         while True:
             yield Outcome(lambda: [verbatim(_CLEAR if sys.stdout.isatty() else "")])
-            yield note([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are not affected"])
+            yield note(
+                [
+                    f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are "
+                    "not affected"
+                ]
+            )
             try:
                 yield from show(request)
             except SchedulerError as error:  # a controller that does not respond may come back
@@ -116,7 +157,9 @@ class _Request:
 
 
 def _gpus(request: _Request) -> Outcomes:
-    """Show the load of a running job's GPUs and its network traffic; of a job that has ended, what it recorded."""
+    """Show the load of a running job's GPUs and its network traffic; of a job that has ended, what
+    it recorded.
+    """
     from hpcrun.actions.runs.use import read_gpus, record_instead, recorded_uses
     from hpcrun.views import gpu as view
 
@@ -138,7 +181,10 @@ def _gpus(request: _Request) -> Outcomes:
         yield stdout(view.without_lines(result))
         yield from map(table, view.gpu_tables(result))
 
-    yield Outcome(text, lambda: {**view.gpu_json(result), **(view.recorded_json(recorded) if recorded else {})})
+    yield Outcome(
+        text,
+        lambda: {**view.gpu_json(result), **(view.recorded_json(recorded) if recorded else {})},
+    )
 
 
 def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
@@ -149,7 +195,9 @@ def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
     if len(shown) < len(uses):
         yield stderr([f"the first {len(shown)} elements; RUN/N shows one, --json has all"])
     longest = max(one.seconds for use in shown for one in use.nodes.values())
-    yield stderr([f"recorded over {format_span(longest)}; PEAK and MEMORY: highest, other columns: mean"])
+    yield stderr(
+        [f"recorded over {format_span(longest)}; PEAK and MEMORY: highest, other columns: mean"]
+    )
 
 
 def _show(request: _Request) -> Outcomes:
@@ -161,7 +209,9 @@ def _show(request: _Request) -> Outcomes:
     def ask() -> StatusResult:
         result = with_silence(get_status(ids, request.ports), context.now_s())
         result = with_first_lines(result, context.store, context.rules)
-        return replace(result, runs=tuple(_with_elements(item, named, context) for item in result.runs))
+        return replace(
+            result, runs=tuple(_with_elements(item, named, context) for item in result.runs)
+        )
 
     is_for_program = request.json or request.csv or not sys.stdout.isatty()
     was_late, away = False, None
@@ -170,7 +220,12 @@ def _show(request: _Request) -> Outcomes:
             was_late = True
             known = last_known(ids, store=context.store, now_s=context.now_s())
             yield from _shown(request, known, named, known_only=True)
-            yield note([f"hpcrun: no response for {PATIENCE_S:g} s; showing the last known state; still waiting ..."])
+            yield note(
+                [
+                    f"hpcrun: no response for {PATIENCE_S:g} s; showing the last known state; "
+                    "still waiting ..."
+                ]
+            )
             continue
         away = result.away
         if not (was_late and away):  # else it is on the screen already
@@ -179,7 +234,9 @@ def _show(request: _Request) -> Outcomes:
         raise away
 
 
-def _with_elements(item: RunStatus, named: Mapping[str, set[int] | None], context: Context) -> RunStatus:
+def _with_elements(
+    item: RunStatus, named: Mapping[str, set[int] | None], context: Context
+) -> RunStatus:
     """Return a run; for a sweep whose elements have rows, also why elements failed."""
     if not item.elements or item.run.run_id not in named:
         return item
@@ -188,17 +245,28 @@ def _with_elements(item: RunStatus, named: Mapping[str, set[int] | None], contex
 
 
 def _shown(
-    request: _Request, result: StatusResult, named: Mapping[str, set[int] | None], *, known_only: bool = False
+    request: _Request,
+    result: StatusResult,
+    named: Mapping[str, set[int] | None],
+    *,
+    known_only: bool = False,
 ) -> Outcomes:
-    """Show statuses, each element of ``named`` sweeps in a row. With ``known_only`` no scheduler is queried."""
+    """Show statuses, each element of ``named`` sweeps in a row.
+
+    With ``known_only`` no scheduler is queried.
+    """
     context, now_s = request.context, request.context.now_s()
     is_for_person = not (request.json or request.csv)
     result, lost = only_elements(result, named), 0
     listed = with_element_rows(result) if named else result
     if request.wanted:
-        listed = replace(listed, runs=tuple(item for item in listed.runs if is_in(item, request.wanted)))
+        listed = replace(
+            listed, runs=tuple(item for item in listed.runs if is_in(item, request.wanted))
+        )
         kept = named_elements(listed.runs)
-        result = only_elements(replace(result, runs=tuple(r for r in result.runs if r.run.run_id in kept)), kept)
+        result = only_elements(
+            replace(result, runs=tuple(r for r in result.runs if r.run.run_id in kept)), kept
+        )
     elif is_for_person and not (request.everything or named):
         result, lost = without_lost(result)
         listed = result
@@ -210,8 +278,14 @@ def _shown(
 
         # these queries are not shared: --watch would repeat them
         asks = not (known_only or result.away or request.watch)
-        closer = with_element_rows(result, [run_id for run_id, indices in named.items() if indices]).runs
-        insight = look_closer(closer, context.queue(), context.env, inside=bool(named)) if asks else Insight()
+        closer = with_element_rows(
+            result, [run_id for run_id, indices in named.items() if indices]
+        ).runs
+        insight = (
+            look_closer(closer, context.queue(), context.env, inside=bool(named))
+            if asks
+            else Insight()
+        )
         shown = () if request.json else closer
         details = [line for item in shown for line in verbose_lines(item, insight, width(), now_s)]
         more = partial(insight_json, insight=insight)
@@ -223,7 +297,9 @@ def _shown(
             yield table(status_table(listed, now_s, width(), request.columns))
             yield stdout(details)
         elif not lost:
-            yield stderr([f"no runs{' in this state' if request.wanted else ''} in {context.store.root}"])
+            yield stderr(
+                [f"no runs{' in this state' if request.wanted else ''} in {context.store.root}"]
+            )
         if lost:
             yield stdout([lost_line(lost)])
 

@@ -30,7 +30,11 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     """
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
 
-    start, output_dir, roles = read_start(options), options.pop("output_dir"), options.pop("roles_file")
+    start, output_dir, roles = (
+        read_start(options),
+        options.pop("output_dir"),
+        options.pop("roles_file"),
+    )
     context = make_context()
     check_one_of(roles=roles, role=options["roles"])
     if roles and not options["script"]:
@@ -40,7 +44,9 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     elif not options["script"]:
         raise TyperException("Missing argument 'SCRIPT'.")
     elif roles:
-        raise UsageError(f"--roles names all programs, and {options['script']} is one more", hint="leave it out")
+        raise UsageError(
+            f"--roles names all programs, and {options['script']} is one more", hint="leave it out"
+        )
     context = with_typed(context, options, option_names(submit))
     prepared = prepare_job(options, context)
     folder = None if output_dir is None else context.cwd / os.path.expanduser(output_dir)
@@ -52,7 +58,9 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
 def resubmit(
     options: dict[str, Any],
     run: str = argument("RUN", "Job id, run id, name, or 'last'.", default=..., complete=run_name),
-    args: list[str] | None = argument("-- ARGS", "New arguments of the script. Default: the same as before."),
+    args: list[str] | None = argument(
+        "-- ARGS", "New arguments of the script. Default: the same as before."
+    ),
     fresh: bool = SUBMISSION.flag("--fresh", "Start without the checkpoints of the run."),
     force: bool = SUBMISSION.flag("--force", "Submit even while the run is pending or running."),
     edit: bool = SUBMISSION.flag("--edit", "Edit the command in $VISUAL or $EDITOR first."),
@@ -70,8 +78,10 @@ def resubmit(
 
     has_args = sys.argv[-1 - len(args or [])] == "--"  # not a -- before RUN
     if args and not has_args:
-        raise UsageError(f"resubmit takes one run; unexpected: {args[0]!r}",
-                         hint="write the script's arguments after --")  # fmt: skip
+        raise UsageError(
+            f"resubmit takes one run; unexpected: {args[0]!r}",
+            hint="write the script's arguments after --",
+        )
     if has_args:
         options["args"] = args or []
     start = read_start(options)
@@ -82,7 +92,9 @@ def resubmit(
     new_snapshot = bool(options["snapshot"])
     if failed:
         options["elements"] = action.failed_of(named.run, context.ports)
-    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    given = {
+        name: value for name, value in options.items() if value is not None and value is not False
+    }
     if "workdir" in given:
         given["workdir"] = str(context.cwd / os.path.expanduser(given["workdir"]))
     profile = given.pop("profile", None) or named.run.profile_file or named.run.profile
@@ -93,7 +105,11 @@ def resubmit(
     there = Context(env, action.folder_of(named.run.cwd, named.run.run_id))
     if not start.dry_run:
         action.check_over(named.run, start.after, context.ports, force=force or failed)
-    with _edited(named.run, request, there, fresh) if edit else nullcontext(prepare_job(request, there)) as prepared:
+    with (
+        _edited(named.run, request, there, fresh)
+        if edit
+        else nullcontext(prepare_job(request, there)) as prepared
+    ):
         lineage = action.lineage_of(
             named.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot
         )
@@ -101,7 +117,9 @@ def resubmit(
     yield from wait_for_end(done, there, start)
 
 
-def _edited(run: Run, request: dict[str, Any], there: Context, fresh: bool) -> AbstractContextManager[Prepared]:
+def _edited(
+    run: Run, request: dict[str, Any], there: Context, fresh: bool
+) -> AbstractContextManager[Prepared]:
     from hpcrun.cli.edit_job import edited_job  # few are edited
 
     return edited_job(run, request, there, fresh=fresh)

@@ -28,14 +28,21 @@ NAMED_AT_MOST = 10
 def run_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
     """Wait for the end of a run, with --follow printing its log, and return how it ended."""
     job_id = result.run.job_id
-    item = _wait(result, context, f"job {job_id}", f"hpcrun logs -f {job_id} follows it again", follow=follow)
+    item = _wait(
+        result, context, f"job {job_id}", f"hpcrun logs -f {job_id} follows it again", follow=follow
+    )
     failure = None
     if item.never_starts:
-        failure = JobFailedError(f"job {job_id} never starts, and is still pending", hint=f"hpcrun cancel {job_id}")
+        failure = JobFailedError(
+            f"job {job_id} never starts, and is still pending", hint=f"hpcrun cancel {job_id}"
+        )
     elif item.status.state != COMPLETED:
         failure = JobFailedError(_how_it_ended(item), hint=f"hpcrun explain {job_id}")
     return Outcome(
-        lambda: [*([] if failure else [stderr([f"hpcrun: {_how_it_ended(item)}"])]), *_advice(item)],
+        lambda: [
+            *([] if failure else [stderr([f"hpcrun: {_how_it_ended(item)}"])]),
+            *_advice(item),
+        ],
         lambda: _ended_json(result, item),
         notes=_why_it_failed(item, context.rules),
         failure=failure,
@@ -50,21 +57,36 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
         item = _wait(result, context, f"sweep {job_id}", f"hpcrun status {job_id} shows it")
         named = failed_elements(item.elements)[:NAMED_AT_MOST]
         ended.append(with_element_lines(item, named, context.store, context.rules))
-    bad = [(item, element) for item in ended for element in item.elements if element.status.state != COMPLETED]
+    bad = [
+        (item, element)
+        for item in ended
+        for element in item.elements
+        if element.status.state != COMPLETED
+    ]
     failure = None
     if bad:
         total = sum(len(item.elements) for item in ended)
         item, element = bad[0]
         failure = JobFailedError(
-            f"{len(bad)} of {total} elements did not complete, numbers: {index_ranges(each.index for _, each in bad)}",
+            f"{len(bad)} of {total} elements did not complete, numbers: "
+            f"{index_ranges(each.index for _, each in bad)}",
             hint=f"hpcrun explain {item.run.job_id}/{element.index}",
         )
     return Outcome(
-        lambda: [stderr(f"hpcrun: job {item.run.job_id} {item.status.state} ({item.status.reason})" for item in ended)],
-        lambda: joined_json([_ended_json(result, item) for result, item in zip(done, ended, strict=True)]),
+        lambda: [
+            stderr(
+                f"hpcrun: job {item.run.job_id} {item.status.state} ({item.status.reason})"
+                for item in ended
+            )
+        ],
+        lambda: joined_json(
+            [_ended_json(result, item) for result, item in zip(done, ended, strict=True)]
+        ),
         notes=[
             stderr(
-                one_line(f"hpcrun: {row.run.name} {row.status.state}: {why_text(row, context.now_s())}")
+                one_line(
+                    f"hpcrun: {row.run.name} {row.status.state}: {why_text(row, context.now_s())}"
+                )
                 for row in (element_row(*each) for each in bad[:NAMED_AT_MOST])
             )
         ],
@@ -72,10 +94,13 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
     )
 
 
-def _wait(result: SubmitResult, context: Context, what: str, way_back: str, *, follow: bool = False) -> RunStatus:
+def _wait(
+    result: SubmitResult, context: Context, what: str, way_back: str, *, follow: bool = False
+) -> RunStatus:
     run = result.run
     interrupted = InterruptedByUser(
-        f"stopped waiting; {what} is not affected", hint=f"{way_back}, hpcrun cancel {run.job_id} cancels it"
+        f"stopped waiting; {what} is not affected",
+        hint=f"{way_back}, hpcrun cancel {run.job_id} cancels it",
     )
     waiter = context.waiter(run.run_id)
     with interrupted_as(interrupted):
@@ -85,25 +110,36 @@ def _wait(result: SubmitResult, context: Context, what: str, way_back: str, *, f
 
 
 def _ended_json(result: SubmitResult, item: RunStatus) -> dict[str, object]:
-    return {**submitted_json(result), "state": item.status.state, "exit_status": item.status.exit_status}
+    return {
+        **submitted_json(result),
+        "state": item.status.state,
+        "exit_status": item.status.exit_status,
+    }
 
 
 def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
-    """Return the first line of explain for a failed run, and the last lines of the rank that it names."""
+    """Return the first line of explain for a failed run, and the last lines of the rank that it
+    names.
+    """
     if not has_failed(item.status):
         return
     end = ending(item, rules)
     yield stderr([one_line(f"hpcrun: {end.line}")] if end.line else [])
     if end.rank is not None and end.last_lines.strip():
         who = rank_text(end.rank, role=end.role)
-        yield stderr([f"hpcrun: {who} ended with exit status {end.exit_status}; the end of its stderr:"])
+        yield stderr(
+            [f"hpcrun: {who} ended with exit status {end.exit_status}; the end of its stderr:"]
+        )
         yield stderr(f"  {line}" for line in harmless(end.last_lines).splitlines())
 
 
 def _advice(item: RunStatus) -> Iterator[TextPart]:
     """Yield advice for the next request from the use of this run."""
     use = None if item.elements else run_use(item.folder, item.element or 0)
-    yield stderr(f"hint: {text}" for text in (use_advice(use, completed=item.status.state == COMPLETED) if use else ()))
+    yield stderr(
+        f"hint: {text}"
+        for text in (use_advice(use, completed=item.status.state == COMPLETED) if use else ())
+    )
 
 
 def _how_it_ended(item: RunStatus) -> str:

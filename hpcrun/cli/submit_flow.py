@@ -1,4 +1,6 @@
-"""What submit and resubmit do: prepare a job, submit it, a chain of it or the arrays of a sweep, and show each."""
+"""What submit and resubmit do: prepare a job, submit it, a chain of it or the arrays of a sweep,
+and show each.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Start:
 
 def read_start(options: dict[str, Any]) -> Start:
     """Take these options of submit and resubmit from the others, and return them, read."""
-    after, chain, dry_run, follow, wait = map(options.pop, ("after", "chain", "dry_run", "follow", "wait"))
+    after, chain, dry_run, follow, wait = map(
+        options.pop, ("after", "chain", "dry_run", "follow", "wait")
+    )
     anyway = options.pop("chain_anyway")
     if anyway and not chain:
         raise UsageError("--chain-anyway has no effect without --chain")
@@ -83,15 +87,23 @@ def dry_run_outcome(
     """
     parts = parts or [prepared]
     return Outcome(
-        lambda: [stderr(plan_lines(prepared.plan, more)), verbatim("".join(part.script for part in parts))],
+        lambda: [
+            stderr(plan_lines(prepared.plan, more)),
+            verbatim("".join(part.script for part in parts)),
+        ],
         lambda: view.joined_json([view.prepared_json(part) for part in parts]),
     )
 
 
 def submit_job(
-    prepared: Prepared, context: Context, start: Start, lineage: Lineage | None = None, output_dir: Path | None = None
+    prepared: Prepared,
+    context: Context,
+    start: Start,
+    lineage: Lineage | None = None,
+    output_dir: Path | None = None,
 ) -> Generator[Outcome, None, list[SubmitResult]]:
-    """Submit a job, a chain of jobs, or the arrays of a sweep; show each at once, since the next may be refused.
+    """Submit a job, a chain of jobs, or the arrays of a sweep; show each at once, since the next
+    may be refused.
 
     Args:
         lineage: the relations of a resubmitted run to earlier ones.
@@ -102,7 +114,11 @@ def submit_job(
             hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
         )
     parts = yield from _arrays(prepared, context, start)
-    more = [("again", view.again_text(lineage, prepared.plan.workdir or context.cwd))] if lineage else []
+    more = (
+        [("again", view.again_text(lineage, prepared.plan.workdir or context.cwd))]
+        if lineage
+        else []
+    )
     more += _waits(prepared, start)
     if start.dry_run:
         yield dry_run_outcome(prepared, parts, more)
@@ -118,14 +134,21 @@ def submit_job(
         yield note(notes)
         lineage = replace(lineage, after=resolved)
     yield printed(plan_lines(prepared.plan, more))
-    noun, of_next, lines, document = "array", (lambda _: lineage), view.submitted_lines, view.submissions_json
+    noun, of_next, lines, document = (
+        "array",
+        (lambda _: lineage),
+        view.submitted_lines,
+        view.submissions_json,
+    )
     if start.chain:
         from hpcrun.actions.jobs.after_and_chain import chain_links, note_link
 
         noun, lines, document = "link", view.link_line, view.chain_json
         parts, of_next = chain_links(prepared, start.chain, lineage, context.surroundings)
     done: list[SubmitResult] = []
-    for result in submit_all(parts, of_next, context.ports, context.surroundings, noun=noun, output_dir=output_dir):
+    for result in submit_all(
+        parts, of_next, context.ports, context.surroundings, noun=noun, output_dir=output_dir
+    ):
         done.append(result)
         SUBMITTED.append(str(result.run.job_id))
         if start.chain and not start.chain.anyway:
@@ -136,12 +159,18 @@ def submit_job(
     return done
 
 
-def _arrays(prepared: Prepared, context: Context, start: Start) -> Generator[Outcome, None, Sequence[Prepared]]:
-    """Return the arrays in which the cluster accepts a sweep; one without such a cluster here, or without a sweep."""
+def _arrays(
+    prepared: Prepared, context: Context, start: Start
+) -> Generator[Outcome, None, Sequence[Prepared]]:
+    """Return the arrays in which the cluster accepts a sweep; one without such a cluster here, or
+    without a sweep.
+    """
     if not prepared.plan.sweep:
         return [prepared]
     if start.chain:
-        raise UsageError("--chain does not support sweeps", hint="requeue its elements with --requeue N")
+        raise UsageError(
+            "--chain does not support sweeps", hint="requeue its elements with --requeue N"
+        )
     scheduler = context.scheduler(prepared.plan.scheduler)
     if scheduler.unavailable():
         return [prepared]
@@ -155,7 +184,9 @@ def _arrays(prepared: Prepared, context: Context, start: Start) -> Generator[Out
 
 
 def _waits(prepared: Prepared, start: Start) -> list[tuple[str, str]]:
-    """Return the rows of the plan for the runs on which the job waits, and for the jobs that follow."""
+    """Return the rows of the plan for the runs on which the job waits, and for the jobs that
+    follow.
+    """
     rows = [("after", after_text(start.after))] if start.after else []
     rows += [("chain", chain_text(start.chain))] if start.chain else []
     if rows:
@@ -172,4 +203,6 @@ def wait_for_end(done: Sequence[SubmitResult], context: Context, start: Start) -
         from hpcrun.cli.submit_end import run_end, sweep_end
 
         is_sweep = done[0].run.plan.get("sweep")
-        yield sweep_end(done, context) if is_sweep else run_end(done[0], context, follow=start.follow)
+        yield (
+            sweep_end(done, context) if is_sweep else run_end(done[0], context, follow=start.follow)
+        )

@@ -33,11 +33,32 @@ from hpcrun.schedulers.slurm_text import known_text, rows_of, sacct, whole_numbe
 ANSWER_WITHIN_S = 15.0
 _JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,7})?(?:\+\d{1,4})?", re.ASCII)
 _KEY = re.compile(r"(?:^| )([A-Z][\w:/]*)=")
-_BEFORE_STDOUT = ("JobID", "JobName", "State", "ExitCode", "NodeList", "NNodes", "Elapsed", "Reason", "WorkDir")
+_BEFORE_STDOUT = (
+    "JobID",
+    "JobName",
+    "State",
+    "ExitCode",
+    "NodeList",
+    "NNodes",
+    "Elapsed",
+    "Reason",
+    "WorkDir",
+)
 _SACCT_FIELDS = (*_BEFORE_STDOUT, "StdErr", "StdOut")
 """sacct has the files since Slurm 24.05; before that, sbatch's default is tried."""
-_SCONTROL_FIELDS = ("JobId", "JobName", "JobState", "ExitCode", "NodeList", "NumNodes", "RunTime", "Reason", "WorkDir",
-                    "StdErr", "StdOut")  # fmt: skip
+_SCONTROL_FIELDS = (
+    "JobId",
+    "JobName",
+    "JobState",
+    "ExitCode",
+    "NodeList",
+    "NumNodes",
+    "RunTime",
+    "Reason",
+    "WorkDir",
+    "StdErr",
+    "StdOut",
+)
 PIPE = "-"
 _SUBMITIT = re.compile(r"(?P<job>.+)_0_log\.(?P<kind>out|err)")
 _MOST_BESIDE = 512
@@ -47,19 +68,24 @@ _BEGINNING = 4096
 
 @dataclass(frozen=True, slots=True)
 class AnyJob:
-    """A job as scontrol or sacct shows it; ``outputs``: its stderr and stdout, as far as they are known."""
+    """A job as scontrol or sacct shows it; ``outputs``: its stderr and stdout, as far as they are
+    known.
+    """
 
     item: RunStatus
     outputs: tuple[Path, ...]
 
 
 def is_job_id(text: str) -> bool:
-    """Whether a word is one of Slurm's job ids: ``4711``, ``4711_3`` of an array, ``4711+1`` of a heterogeneous job."""
+    """Whether a word is one of Slurm's job ids: ``4711``, ``4711_3`` of an array, ``4711+1`` of a
+    heterogeneous job.
+    """
     return _JOB_ID.fullmatch(text) is not None
 
 
 def find_job(job_id: str, env: Mapping[str, str]) -> AnyJob | None:
-    """Ask Slurm for one job: the controller, and the accounting database where that has forgotten it.
+    """Ask Slurm for one job: the controller, and the accounting database where that has forgotten
+    it.
 
     Returns None where neither knows it, or Slurm is not here.
     """
@@ -75,7 +101,12 @@ def find_job(job_id: str, env: Mapping[str, str]) -> AnyJob | None:
 
 def is_own_live_job(job_id: str, env: Mapping[str, str]) -> bool:
     """Return whether squeue lists a job of this user that has not ended."""
-    return bool(_run(["squeue", f"--user={os.getuid()}", f"--jobs={job_id}", "--noheader", "--format=%i"], env).stdout)
+    return bool(
+        _run(
+            ["squeue", f"--user={os.getuid()}", f"--jobs={job_id}", "--noheader", "--format=%i"],
+            env,
+        ).stdout
+    )
 
 
 def parse_shown(text: str) -> AnyJob | None:
@@ -101,16 +132,33 @@ def parse_listed(text: str) -> AnyJob | None:
     return job if job.outputs or not default.exists() else replace(job, outputs=(default,))
 
 
-def _job(job_id: str, name: str, state: str, exit_code: str, hosts: str, nodes: str, elapsed: str, reason: str,
-         workdir: str, *outputs: str) -> AnyJob:  # fmt: skip
+def _job(
+    job_id: str,
+    name: str,
+    state: str,
+    exit_code: str,
+    hosts: str,
+    nodes: str,
+    elapsed: str,
+    reason: str,
+    workdir: str,
+    *outputs: str,
+) -> AnyJob:
     exit_status, _, signal = exit_code.partition(":")
     status = LastStatus(
-        base_state(state), 0.0, final=is_terminal(base_state(state)), reason=known_text(reason),
-        elapsed_s=slurm_seconds(elapsed), hosts=known_text(hosts), exit_status=whole_number(exit_status),
+        base_state(state),
+        0.0,
+        final=is_terminal(base_state(state)),
+        reason=known_text(reason),
+        elapsed_s=slurm_seconds(elapsed),
+        hosts=known_text(hosts),
+        exit_status=whole_number(exit_status),
         signal=whole_number(signal) or None,
-    )  # fmt: skip
+    )
     files = (Path(file) for file in outputs if file.startswith("/") and file != "/dev/null")
-    item = _item(name, status, job_id, whole_number(nodes.partition("-")[0]) or 1, Path(workdir or "/"))
+    item = _item(
+        name, status, job_id, whole_number(nodes.partition("-")[0]) or 1, Path(workdir or "/")
+    )
     return AnyJob(item, tuple(dict.fromkeys(files)))
 
 
@@ -126,10 +174,18 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
     """
     logs, unread = _read(names, rules)
     if not logs:
-        raise NotFoundError(f"cannot read {unread[0]}", hint="give the job's output files, or - for a pipe")
+        raise NotFoundError(
+            f"cannot read {unread[0]}", hint="give the job's output files, or - for a pipe"
+        )
     item = _item(", ".join(names), LastStatus(FAILED, 0.0, final=True))
-    state = TIMEOUT if any(TIMEOUT in hit.rule.states for log in logs for hit in log.scan.hits) else FAILED
-    explanation = explained(item, Facts(state, logs=_apart(logs), shared="log"), rules, unread=tuple(unread))
+    state = (
+        TIMEOUT
+        if any(TIMEOUT in hit.rule.states for log in logs for hit in log.scan.hits)
+        else FAILED
+    )
+    explanation = explained(
+        item, Facts(state, logs=_apart(logs), shared="log"), rules, unread=tuple(unread)
+    )
     return replace(explanation, next=_look(name for name in names if name != PIPE))
 
 
@@ -140,12 +196,18 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
     if (well := nothing_failed(item)) is not None:
         waits = state == PENDING  # there is no output yet
         return Explanation(
-            item, well + _last_written(job, now_s), next=f"squeue --start --job {job_id}" if waits else command
+            item,
+            well + _last_written(job, now_s),
+            next=f"squeue --start --job {job_id}" if waits else command,
         )
     logs, unread = _read(map(str, _with_siblings(job.outputs)), rules)
     if not job.outputs:
-        unread.append("Slurm does not say where its output is; hpcrun explain --log FILE reads a file")
-    explanation = explained(item, Facts(state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread))
+        unread.append(
+            "Slurm does not say where its output is; hpcrun explain --log FILE reads a file"
+        )
+    explanation = explained(
+        item, Facts(state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread)
+    )
     return replace(explanation, next=command)
 
 
@@ -160,7 +222,14 @@ def _read(names: Iterable[str], rules: Sequence[Rule]) -> tuple[list[Log], list[
                 if not begins or b"\0" in begins:
                     unread.append(f"{name}: {'it is not a text file' if begins else 'it is empty'}")
                     continue
-                logs.append(examine(name, rank_of_file(name), scanner.scan(file), os.fstat(file.fileno()).st_mtime))
+                logs.append(
+                    examine(
+                        name,
+                        rank_of_file(name),
+                        scanner.scan(file),
+                        os.fstat(file.fileno()).st_mtime,
+                    )
+                )
         except OSError as error:
             unread.append(f"{name}: {error.strerror}")
     return logs, unread
@@ -175,10 +244,24 @@ def _last_written(job: AnyJob, now_s: float) -> str:
     return f"; it last wrote {format_span(max(0.0, now_s - max(times)))} ago" if times else ""
 
 
-def _item(name: str, status: LastStatus, job_id: str | None = None, nodes: int = 1, folder: Path = Path()) -> RunStatus:
+def _item(
+    name: str, status: LastStatus, job_id: str | None = None, nodes: int = 1, folder: Path = Path()
+) -> RunStatus:
     """Return what stands for a run of hpcrun's: it has no id and no records."""
-    run = Run("", name, "slurm" if job_id else "", None, "", 0.0, job_id, "", nodes, gpus_per_node=0, world_size=0,
-              walltime_s=None)  # fmt: skip
+    run = Run(
+        "",
+        name,
+        "slurm" if job_id else "",
+        None,
+        "",
+        0.0,
+        job_id,
+        "",
+        nodes,
+        gpus_per_node=0,
+        world_size=0,
+        walltime_s=None,
+    )
     return RunStatus(run, folder, status)
 
 
@@ -189,13 +272,17 @@ def _look(names: Iterable[str]) -> str:
 
 
 def _apart(logs: Sequence[Log]) -> list[Log]:
-    """Return the logs, those that several ranks write into as one for each, without what their programs survived."""
+    """Return the logs, those that several ranks write into as one for each, without what their
+    programs survived.
+    """
     parts = (part for log in logs for part in (by_speaker(log) if log.is_shared else [log]))
     return [without_survived(part) for part in parts]
 
 
 def _with_siblings(outputs: Sequence[Path]) -> Iterator[Path]:
-    """Yield the files of a job; of submitit's those of all tasks, since Slurm names that of the first."""
+    """Yield the files of a job; of submitit's those of all tasks, since Slurm names that of the
+    first.
+    """
     for path in outputs:
         yield path
         if match := _SUBMITIT.fullmatch(path.name):

@@ -1,4 +1,6 @@
-"""explain of a job that has ended: why it failed, from the scheduler's state, the records and the logs."""
+"""explain of a job that has ended: why it failed, from the scheduler's state, the records and the
+logs.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ _MOST_ATTEMPTS = 5
 _STOPPED = frozenset({"TIMEOUT", "DEADLINE", "CANCELLED"})
 """States of a job that was stopped before its end: perhaps it was slow."""
 _RUNS = (state.RUNNING, state.UNKNOWN)
-_NOT_RUNNING = frozenset("PENDING CONFIGURING SUBMITTING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT".split())
+_NOT_RUNNING = frozenset(
+    "PENDING CONFIGURING SUBMITTING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT".split()
+)
 """States of a job that has no allocation, or none yet."""
 _CONDITIONS: dict[Condition, str] = {"ok": "completed", "any": "ended", "fail": "did not complete"}
 _REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # launch/decide.py
@@ -57,7 +61,8 @@ class Explanation:
     Attributes:
         summary: one sentence.
         rule: name of the rule that matches; None if no rule does: then ``summary`` names no cause.
-        level: of the rule: a symptom usually has the cause that ``summary`` names; None without a rule.
+        level: of the rule: a symptom usually has the cause that ``summary`` names; None without a
+            rule.
         fix: what to do; empty where nothing is known.
         role: the role that ``rank`` belongs to, and that counts it; None without roles.
         next: one command to run.
@@ -87,42 +92,66 @@ class Explanation:
 
 
 def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> Explanation:
-    """Explain why a run failed, or return that nothing failed. Of a sweep, explain the first element that failed.
+    """Explain why a run failed, or return that nothing failed.
+
+    Of a sweep, explain the first element that failed.
 
     Args:
-        quick: read only the beginnings and ends of a few logs: a fraction of a second, whatever their size.
+        quick: read only the beginnings and ends of a few logs: a fraction of a second, whatever
+            their size.
     """
-    failed = [each for each in item.elements if each.status.final and each.status.state != state.COMPLETED]
+    failed = [
+        each for each in item.elements if each.status.final and each.status.state != state.COMPLETED
+    ]
     if failed:
-        item = element_row(item, min(failed, key=lambda element: element.status.state == state.CANCELLED))
+        item = element_row(
+            item, min(failed, key=lambda element: element.status.state == state.CANCELLED)
+        )
     label = item.label
     before = _attempts_before(item)
-    use = run_use(item.folder, item.element or 0) if item.run.run_id and not item.elements and not quick else None
+    use = (
+        run_use(item.folder, item.element or 0)
+        if item.run.run_id and not item.elements and not quick
+        else None
+    )
     attempt = in_failed_role(last_attempt(item.folder, item.element or 0), item.run)
     if (well := nothing_failed(item)) is not None:
         between = not (item.elements or item.status.final or item.status.state in _RUNS)
         if between and attempt and (attempt.exit or item.status.state == state.PENDING):
             return _between(item, attempt, well, rules, quick=quick)
-        if item.status.final and attempt and attempt.exit and attempt.exit.hides_failure and not item.elements:
+        if (
+            item.status.final
+            and attempt
+            and attempt.exit
+            and attempt.exit.hides_failure
+            and not item.elements
+        ):
             return _hidden(item, attempt, attempt.exit, rules, quick=quick)
         running = item.status.state in (state.RUNNING, state.COMPLETED)
         follow = "-f " if not item.status.final else ""
-        return Explanation(item, well, evidence=(*before, *_use_evidence(use)),
-                           fix="; ".join(use_advice(use, completed=item.status.final)) if use else "",
-                           next=f"hpcrun logs {follow}{label}" if running else f"hpcrun status -v {label}")  # fmt: skip
+        return Explanation(
+            item,
+            well,
+            evidence=(*before, *_use_evidence(use)),
+            fix="; ".join(use_advice(use, completed=item.status.final)) if use else "",
+            next=f"hpcrun logs {follow}{label}" if running else f"hpcrun status -v {label}",
+        )
     if attempt is not None and attempt.exit is not None and attempt.exit.reason == IDLE:
         return _was_idle(item, attempt.exit, (*before, *_use_evidence(use)))
     facts, unread = gather(item, attempt, rules, quick=quick)
     if attempt is not None and item.status.state in _STOPPED and not quick:
         before = (*_stragglers(item, attempt), *before)
     if use is not None and (
-        item.status.state in _STOPPED or use.memory_peak > _NEARLY_ALL * (use.memory_asked or math.inf)
+        item.status.state in _STOPPED
+        or use.memory_peak > _NEARLY_ALL * (use.memory_asked or math.inf)
     ):
         before = (*before, *_use_evidence(use))
     return explained(item, facts, rules, attempt=attempt, before=before, unread=unread)
 
 
-def _between(item: RunStatus, attempt: Attempt, now: str, rules: Sequence[Rule], *, quick: bool) -> Explanation:
+def _between(
+    item: RunStatus, attempt: Attempt, now: str, rules: Sequence[Rule], *, quick: bool
+) -> Explanation:
     """Explain why the last attempt of a job ended that waits again, or that Slurm is ending."""
     sentence, exit_ = f"{now}; attempt {attempt.number + 1} ended: ", attempt.exit
     before = _attempts_before(item)
@@ -133,7 +162,9 @@ def _between(item: RunStatus, attempt: Attempt, now: str, rules: Sequence[Rule],
     return replace(explained_, summary=sentence + explained_.summary)
 
 
-def _hidden(item: RunStatus, attempt: Attempt, exit_: ExitRecord, rules: Sequence[Rule], *, quick: bool) -> Explanation:
+def _hidden(
+    item: RunStatus, attempt: Attempt, exit_: ExitRecord, rules: Sequence[Rule], *, quick: bool
+) -> Explanation:
     """Explain a launch that failed in a script that completed."""
     first = first_failure(attempt.folder)
     explanation = _as_failed(item, attempt, first.status if first else 1, rules, quick=quick)
@@ -145,13 +176,23 @@ def _hidden(item: RunStatus, attempt: Attempt, exit_: ExitRecord, rules: Sequenc
     )
 
 
-def _as_failed(item: RunStatus, attempt: Attempt, status: int, rules: Sequence[Rule], *, quick: bool) -> Explanation:
+def _as_failed(
+    item: RunStatus, attempt: Attempt, status: int, rules: Sequence[Rule], *, quick: bool
+) -> Explanation:
     """Explain an attempt of a job that itself has not failed."""
-    failed = replace(item, status=replace(item.status, state=state.FAILED, reason=None, exit_status=status))
+    failed = replace(
+        item, status=replace(item.status, state=state.FAILED, reason=None, exit_status=status)
+    )
     facts, unread = gather(failed, attempt, rules, quick=quick)
-    explanation = explained(failed, facts, rules, attempt=attempt, before=_attempts_before(item), unread=unread)
+    explanation = explained(
+        failed, facts, rules, attempt=attempt, before=_attempts_before(item), unread=unread
+    )
     as_it_is = {of_scheduler(failed): of_scheduler(item)}
-    return replace(explanation, item=item, evidence=tuple(as_it_is.get(each, each) for each in explanation.evidence))
+    return replace(
+        explanation,
+        item=item,
+        evidence=tuple(as_it_is.get(each, each) for each in explanation.evidence),
+    )
 
 
 def _use_evidence(use: UseSummary | None) -> tuple[Evidence, ...]:
@@ -165,11 +206,17 @@ def _was_idle(item: RunStatus, exit_: ExitRecord, evidence: tuple[Evidence, ...]
     """Explain a job that ended itself because all of its GPUs were idle."""
     label = item.label
     fix = (
-        "see in the log what it did last: a hanging rank, a long preparation without GPUs, or work that needs no GPU; "
+        "see in the log what it did last: a hanging rank, a long preparation without GPUs, or work "
+        "that needs no GPU; "
         "--cancel-idle sets how long the GPUs may be idle"
     )
-    return Explanation(item, exit_.message or "cancelled: its GPUs were idle", fix=fix, evidence=evidence,
-                       next=f"hpcrun logs --all-ranks {label}")  # fmt: skip
+    return Explanation(
+        item,
+        exit_.message or "cancelled: its GPUs were idle",
+        fix=fix,
+        evidence=evidence,
+        next=f"hpcrun logs --all-ranks {label}",
+    )
 
 
 def explained(
@@ -203,13 +250,18 @@ def explained(
         role=facts.role,
         evidence=(*evidence_of(item, facts, diagnosis, attempt), *starts, *before),
         next=_next_command(item, facts, diagnosis),
-        unread=(*unread, *(f"{name}: too long; only its beginning and end were searched" for name in cut)),
+        unread=(
+            *unread,
+            *(f"{name}: too long; only its beginning and end were searched" for name in cut),
+        ),
         flight=facts.flight,
     )
 
 
 def _role_end(facts: Facts, attempt: Attempt | None) -> str:
-    """Return how a role has ended a job of which no rank failed: it ended too early, or was not ready; else empty."""
+    """Return how a role has ended a job of which no rank failed: it ended too early, or was not
+    ready; else empty.
+    """
     exit_, ends = attempt.exit if attempt else None, facts.ends.values()
     has_failed = any(end.status and not end.signalled for end in ends)
     if has_failed or facts.role is None or exit_ is None or exit_.reason not in ("", "failure"):
@@ -217,38 +269,57 @@ def _role_end(facts: Facts, attempt: Attempt | None) -> str:
     left = [end.rank for end in ends if not end.signalled] if facts.role.on_exit == "fail" else []
     if left:
         return f"{facts.name(left[0])} ended with exit status 0, but the job needs it to its end"
-    return exit_.message + (" (killed, SIGKILL)" if exit_.message.endswith(f" status {EXIT_KILLED}") else "")
+    return exit_.message + (
+        " (killed, SIGKILL)" if exit_.message.endswith(f" status {EXIT_KILLED}") else ""
+    )
 
 
 def _ended_before_ranks(diagnosis: Diagnosis, attempt: Attempt | None) -> str:
-    """Return why a job ended itself before any rank began, if a rank would be named for it; else empty."""
+    """Return why a job ended itself before any rank began, if a rank would be named for it; else
+    empty.
+    """
     if attempt is None or attempt.exit is None or diagnosis.first is None or ranks(attempt.folder):
         return ""
     return attempt.exit.message
 
 
 def _killed_job(item: RunStatus, diagnosis: Diagnosis, attempt: Attempt | None) -> str:
-    """Return that a failed job has left no record of its end, if nothing else explains its end; else empty."""
-    known = diagnosis.first is not None or (diagnosis.cause and diagnosis.cause.rule.name != "told-to-end")
+    """Return that a failed job has left no record of its end, if nothing else explains its end;
+    else empty.
+    """
+    known = diagnosis.first is not None or (
+        diagnosis.cause and diagnosis.cause.rule.name != "told-to-end"
+    )
     if known or attempt is None or attempt.exit is not None or item.status.state != state.FAILED:
         return ""
     return f"the job's process of hpcrun on {attempt.host} was killed: it left no record of its end"
 
 
 def advice(item: RunStatus, diagnosis: Diagnosis) -> str:
-    """Return what to do; empty where nothing is known. Requeues that are used up are not advised again."""
+    """Return what to do; empty where nothing is known.
+
+    Requeues that are used up are not advised again.
+    """
     fix = fill(diagnosis.cause.rule.fix, _values(item, diagnosis)) if diagnosis.cause else ""
     used_up = _REQUEUES_USED_UP.search(item.status.reason or "")
     return fix.replace("--requeue", f"more than --requeue {used_up[1]}") if used_up else fix
 
 
 def _values(item: RunStatus, diagnosis: Diagnosis) -> dict[str, str | None]:
-    """Return what a rule's fix and next command can name: the run, and the groups of its pattern."""
+    """Return what a rule's fix and next command can name: the run, and the groups of its
+    pattern.
+    """
     run, hit = item.run, diagnosis.cause.hit if diagnosis.cause else None
-    return {"run": item.label, "job": run.job_id, "profile": run.profile, "nodes": str(run.nodes),
-            "rank": str(diagnosis.first or 0), "failed": None if item.element is None else "--failed",
-            "longer": format_time(2 * run.walltime_s) if run.walltime_s else None,
-            **(hit.values if hit else {})}  # fmt: skip
+    return {
+        "run": item.label,
+        "job": run.job_id,
+        "profile": run.profile,
+        "nodes": str(run.nodes),
+        "rank": str(diagnosis.first or 0),
+        "failed": None if item.element is None else "--failed",
+        "longer": format_time(2 * run.walltime_s) if run.walltime_s else None,
+        **(hit.values if hit else {}),
+    }
 
 
 def _next_command(item: RunStatus, facts: Facts, diagnosis: Diagnosis) -> str:
@@ -266,11 +337,23 @@ def _next_command(item: RunStatus, facts: Facts, diagnosis: Diagnosis) -> str:
 
 
 def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:
-    """Return why the last few attempts ended that were followed by another one, and how the run continued."""
+    """Return why the last few attempts ended that were followed by another one, and how the run
+    continued.
+    """
     newest = list(islice(attempts(item.folder, item.element or 0), _MOST_ATTEMPTS + 1))
-    begun = [attempt for attempt in newest if attempt is not newest[0] or (attempt.exit and attempt.exit.again)]
-    groups = [(text, [one.number + 1 for one in ones]) for text, ones in groupby(reversed(begun), _what_made_the_next)]
-    lines = [f"attempt{'s' if numbers[1:] else ''} {index_ranges(numbers)}: {text}" for text, numbers in groups]
+    begun = [
+        attempt
+        for attempt in newest
+        if attempt is not newest[0] or (attempt.exit and attempt.exit.again)
+    ]
+    groups = [
+        (text, [one.number + 1 for one in ones])
+        for text, ones in groupby(reversed(begun), _what_made_the_next)
+    ]
+    lines = [
+        f"attempt{'s' if numbers[1:] else ''} {index_ranges(numbers)}: {text}"
+        for text, numbers in groups
+    ]
     where = str(begun[-1].folder.path.parent.relative_to(item.folder)) if begun else None
     return (Evidence("attempts", where, tuple(lines)),) if lines else ()
 
@@ -296,7 +379,9 @@ def _what_made_the_next(attempt: Attempt) -> str:
 
 
 def nothing_failed(item: RunStatus) -> str | None:
-    """Return why there is nothing to explain: the job has not ended, or ended well; None where it failed."""
+    """Return why there is nothing to explain: the job has not ended, or ended well; None where it
+    failed.
+    """
     status = item.status
     reason = f" ({status.reason})" if status.reason else ""
     if status.state == state.COMPLETED and status.final:
@@ -309,7 +394,9 @@ def nothing_failed(item: RunStatus) -> str | None:
         return f"the state of the job is unknown{reason}"
     if status.state not in _NOT_RUNNING:
         return f"the job is {status.state.lower().replace('_', ' ')}{reason}: it has not ended"
-    known = explain_reason(status.reason) if status.reason and status.state == state.PENDING else None
+    known = (
+        explain_reason(status.reason) if status.reason and status.state == state.PENDING else None
+    )
     now = "waits again" if status.attempt else "has not started"
     return f"the job {now}: {known.short if known else status.state}{reason}"
 

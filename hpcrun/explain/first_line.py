@@ -1,4 +1,6 @@
-"""The first line of an explanation, for status and --wait: worked out once for each run that failed, and kept."""
+"""The first line of an explanation, for status and --wait: worked out once for each run that
+failed, and kept.
+"""
 
 from __future__ import annotations
 
@@ -36,18 +38,27 @@ Rules = Callable[[], "Sequence[Rule]"]
 
 
 def with_first_lines(result: StatusResult, store: RunStore, rules: Rules) -> StatusResult:
-    """Return the runs, those that failed with the first line of their explanation, the newest first to be explained."""
+    """Return the runs, those that failed with the first line of their explanation, the newest first
+    to be explained.
+    """
     wanted = [item for item in result.runs if lacks_line(item)][-MOST_AT_ONCE:]
     judged = dict(zip((item.run.run_id for item in wanted), _judged(wanted, rules), strict=False))
     for run_id, status in judged.items():
         store.save_status(run_id, status)
     return replace(
-        result, runs=tuple(replace(item, status=judged.get(item.run.run_id, item.status)) for item in result.runs)
+        result,
+        runs=tuple(
+            replace(item, status=judged.get(item.run.run_id, item.status)) for item in result.runs
+        ),
     )
 
 
-def with_element_lines(item: RunStatus, indices: Collection[int], store: RunStore, rules: Rules) -> RunStatus:
-    """Return a sweep, the first of the named elements that failed with the first line of their explanation."""
+def with_element_lines(
+    item: RunStatus, indices: Collection[int], store: RunStore, rules: Rules
+) -> RunStatus:
+    """Return a sweep, the first of the named elements that failed with the first line of their
+    explanation.
+    """
     rows = (element_row(item, each) for each in item.elements if each.index in indices)
     wanted = [row for row in rows if lacks_line(row)][:MOST_AT_ONCE]
     judged = dict(zip((row.element or 0 for row in wanted), _judged(wanted, rules), strict=False))
@@ -60,7 +71,9 @@ def with_element_lines(item: RunStatus, indices: Collection[int], store: RunStor
 
 
 def _judged(wanted: Sequence[RunStatus], rules: Rules) -> list[LastStatus]:
-    """Return the explained statuses; none if a file of rules is broken: explain says so, status is not about it."""
+    """Return the explained statuses; none if a file of rules is broken: explain says so, status is
+    not about it.
+    """
     try:
         known = rules() if wanted else ()
     except HpcrunError:
@@ -88,7 +101,8 @@ class Ending:
 
 
 def explained_status(item: RunStatus, rules: Sequence[Rule]) -> LastStatus:
-    """Return the status of a run with what happened, in one line, and with the rule that knows the cause.
+    """Return the status of a run with what happened, in one line, and with the rule that knows the
+    cause.
 
     Both are empty where nobody knows, or the logs cannot be read.
     """
@@ -134,7 +148,8 @@ def _line(explanation: Explanation) -> str:
     if explanation.rank is None and not (known and explanation.item.status.state in EXPLAINED):
         return ""
     text = explanation.summary
-    if len(text) <= LONGEST or "…" in text:  # the exception's message is cut already, and its place is at the end
+    # the exception's message is cut already, and its place is at the end
+    if len(text) <= LONGEST or "…" in text:
         return text
     end = text[-_KEPT_END:].partition(" ")[2] or text[-_KEPT_END:]
     return f"{cut_at_word(text, LONGEST - _KEPT_END - 1)} {end}"
@@ -146,6 +161,8 @@ def lacks_line(item: RunStatus) -> bool:
 
 
 def has_failed(status: LastStatus) -> bool:
-    """Whether a run ended in a way that explain explains: a completed one with a reason hides a failure."""
+    """Whether a run ended in a way that explain explains: a completed one with a reason hides a
+    failure.
+    """
     completed = status.state == state.COMPLETED and bool(status.reason)
     return status.final and (completed or status.state in (*EXPLAINED, *_WITH_RANK))

@@ -1,4 +1,6 @@
-"""Reads what is known of an attempt that has ended: the records of its ranks, their logs, torch's flight recorder."""
+"""Reads what is known of an attempt that has ended: the records of its ranks, their logs, torch's
+flight recorder.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from hpcrun.runs.elements import all_elements
 from hpcrun.runs.logs import rank_log
 
 _QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
-"""Ranks whose logs a quick explanation reads; the second number if the logs of the first ranks blame other ranks."""
+"""Ranks whose logs a quick explanation reads; the second number if the logs of the first ranks
+blame other ranks.
+"""
 _LONGEST_STOP = 4096
 """Bytes of a file in stop/: a host name and a time."""
 _ATTEMPT_BEGINS = "hpcrun: job "
@@ -48,23 +52,36 @@ def gather(
 ) -> tuple[Facts, tuple[str, ...]]:
     """Return what the ranks and the logs of an attempt say, and what could not be read.
 
-    If torchrun has started the ranks again, it is what they say of the start whose failure ended the attempt.
+    If torchrun has started the ranks again, it is what they say of the start whose failure ended
+    the attempt.
     """
-    reader, role = _LogReader(item.folder, Scanner.of(rules), quick, []), attempt.folder.role if attempt else None
+    reader, role = (
+        _LogReader(item.folder, Scanner.of(rules), quick, []),
+        attempt.folder.role if attempt else None,
+    )
     ends = _ends(attempt, 0) if attempt is not None else {}
     logs = _rank_logs(reader, attempt, ends) if attempt is not None else []
     shared = reader.read(all_elements(item.run).batch_log(item.folder, item.element or 0), None)
     if attempt is not None and attempt.number:
         shared = [parts(_ATTEMPT_BEGINS, log)[-1] for log in shared]
-    flight = read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick) if attempt else None
+    flight = (
+        read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick)
+        if attempt
+        else None
+    )
     if attempt is None or not any(log.restart for log in logs):
         shape = item.run.plan.get("shape")  # another version's record may have anything there
-        starts_ranks = (role.launcher if role else isinstance(shape, dict) and shape.get("launcher")) == "command"
-        if starts_ranks and any(log.is_shared for log in logs):  # the logs and records are of nodes, and not of ranks
+        starts_ranks = (
+            role.launcher if role else isinstance(shape, dict) and shape.get("launcher")
+        ) == "command"
+        # the logs and records are of nodes, and not of ranks
+        if starts_ranks and any(log.is_shared for log in logs):
             logs, ends = [part for log in logs for part in by_speaker(log)], {}
         logs += shared if logs or ends else [part for log in shared for part in by_speaker(log)]
         signalled_s = _signalled_s(attempt) if attempt else None
-        return Facts(item.status.state, ends, tuple(logs), signalled_s, flight=flight, role=role), tuple(reader.unread)
+        return Facts(
+            item.status.state, ends, tuple(logs), signalled_s, flight=flight, role=role
+        ), tuple(reader.unread)
     last = max(log.restart for log in logs)
     agents = [part for log in shared for part in parts(_RESTARTED, log)]
     starts = [
@@ -83,7 +100,9 @@ def gather(
 
 def _ends(attempt: Attempt, before_restart: int) -> dict[int, RankEnd]:
     return {
-        end.rank: RankEnd(end.rank, end.node, end.status, end.ended_s, signalled=end.signalled != "")
+        end.rank: RankEnd(
+            end.rank, end.node, end.status, end.ended_s, signalled=end.signalled != ""
+        )
         for end in rank_exits(attempt.folder, before_restart=before_restart)
     }
 
@@ -112,17 +131,32 @@ class _LogReader:
 
     def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:
         """Return the logs of a rank, stderr first."""
-        logs = (log for name in ("err", "out") for log in self.read(rank_log(attempt.folder, rank, name).path, rank))
+        logs = (
+            log
+            for name in ("err", "out")
+            for log in self.read(rank_log(attempt.folder, rank, name).path, rank)
+        )
         logs_of_starts = [part for log in logs for part in parts(RESTART_BEGINS, log)]
-        return logs_of_starts if any(log.restart for log in logs_of_starts) else with_other_log(logs_of_starts)
+        return (
+            logs_of_starts
+            if any(log.restart for log in logs_of_starts)
+            else with_other_log(logs_of_starts)
+        )
 
 
 def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]) -> list[Log]:
-    """Return the logs of the ranks that did not complete, and of a rank that completed before the others failed."""
+    """Return the logs of the ranks that did not complete, and of a rank that completed before the
+    others failed.
+    """
     # one that ended well: what its log says of errors did not matter
     wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
-    wanted = wanted or ranks(attempt.folder) if attempt.folder.role else wanted  # a server may have ended too early
-    wanted.sort(key=lambda rank: (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0))
+    # a server may have ended too early
+    wanted = wanted or ranks(attempt.folder) if attempt.folder.role else wanted
+    wanted.sort(
+        key=lambda rank: (
+            (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0)
+        )
+    )
     logs: list[Log] = []
     has_own_words = False
     for count, rank in enumerate(wanted):
@@ -132,7 +166,9 @@ def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]
         logs += mine
         end, subject = ends.get(rank), speech_of(mine[-2:], ends.get(rank))
         has_own_words = (
-            has_own_words or subject is Speech.OWN or (end is None or (end.by_itself and not subject.of_others))
+            has_own_words
+            or subject is Speech.OWN
+            or (end is None or (end.by_itself and not subject.of_others))
         )
     leaver = first_leaver(ends.values(), within_s=SAME_MOMENT_S)
     return [*logs, *(reader.read_rank(attempt, leaver.rank) if leaver else [])]
@@ -147,25 +183,33 @@ def _signalled_s(attempt: Attempt) -> float | None:
     return min(filter(math.isfinite, heard), default=None)
 
 
-def read_flight(folder: AttemptFolder, ranks: Collection[int], unread: list[str], *, quick: bool) -> Flight | None:
+def read_flight(
+    folder: AttemptFolder, ranks: Collection[int], unread: list[str], *, quick: bool
+) -> Flight | None:
     """Return what the dumps of an attempt show; None if there are none.
 
     Args:
         ranks: the ranks of the job, as far as they are known.
-        unread: gets a remark for each of the first dumps that cannot be read, and the number of the others.
+        unread: gets a remark for each of the first dumps that cannot be read, and the number of the
+            others.
         quick: only if they are small.
     """
     files = {
-        int(match["rank"]): name for name in sorted(names_in(folder.flight)) if (match := _DUMP_NAME.fullmatch(name))
+        int(match["rank"]): name
+        for name in sorted(names_in(folder.flight))
+        if (match := _DUMP_NAME.fullmatch(name))
     }
-    if not files or (quick and sum(_size(folder.flight / name) for name in files.values()) > _MOST_READ_QUICKLY):
+    if not files or (
+        quick and sum(_size(folder.flight / name) for name in files.values()) > _MOST_READ_QUICKLY
+    ):
         return None
     reader, dumps = DumpReader(), dict[int, Dump]()
     left, bad = _MOST_READ, list[str]()
     for rank, name in sorted(files.items()):
         path = folder.flight / name
         shown = path.relative_to(folder.run)
-        left -= min(_size(path), MOST_BYTES)  # a sparse file may have terabytes, of which nothing is read
+        # a sparse file may have terabytes, of which nothing is read
+        left -= min(_size(path), MOST_BYTES)
         if left < 0:
             bad.append(f"{shown} and the dumps after it: only the first 512 MB were read")
             break
@@ -177,7 +221,9 @@ def read_flight(folder: AttemptFolder, ranks: Collection[int], unread: list[str]
             bad.append(f"{shown}: {error.strerror}")
     unread += bad[:_MOST_REMARKS]
     if bad[_MOST_REMARKS:]:
-        unread.append(f"{folder.flight.relative_to(folder.run)}: {len(bad) - _MOST_REMARKS} more dumps")
+        unread.append(
+            f"{folder.flight.relative_to(folder.run)}: {len(bad) - _MOST_REMARKS} more dumps"
+        )
     return judge(dumps, ranks) if dumps else None
 
 

@@ -17,18 +17,29 @@ from hpcrun.job.units import count, format_span, joined, rank_text
 from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
 from hpcrun.runs.metrics import LogMetrics, Unreadable, Value, noted
 from hpcrun.runs.role_states import RoleState, role_states
-from hpcrun.runs.silence import Writes, last_line_of, last_writes, silence_limit_s, silence_sentence, usual_pause_s
+from hpcrun.runs.silence import (
+    Writes,
+    last_line_of,
+    last_writes,
+    silence_limit_s,
+    silence_sentence,
+    usual_pause_s,
+)
 from hpcrun.runs.use import idle_unknown
 
 _MOST_ROWS = 8
 """Ranks whose last lines are read and shown."""
 _LAST_LINES, _LAST_ROWS = 20, 2
-"""Lines at the end of a log that are searched for metrics; of those that a rank noted, the last may be cut off."""
+"""Lines at the end of a log that are searched for metrics; of those that a rank noted, the last may
+be cut off.
+"""
 _LONGEST = 120
 _ENDED_S = 5.0
 """The head start of a rank that ended too early: at the end of a job, all ranks end at once."""
 _LATE_S = 60.0
-"""The lag behind the newest heartbeat from which a node's heartbeat is late: a node has one every 10 s."""
+"""The lag behind the newest heartbeat from which a node's heartbeat is late: a node has one every
+10 s.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +76,9 @@ class Running:
 
     @property
     def newest_s(self) -> float:
-        """Seconds since any rank that runs last wrote; since the start if none has written anything."""
+        """Seconds since any rank that runs last wrote; since the start if none has written
+        anything.
+        """
         ages = (age for age in self.silent_s.values() if age is not None)
         return min(ages, default=max(0.0, self.now_s - self.attempt.started_s))
 
@@ -76,7 +89,11 @@ class Running:
     def of_role(self, sentence: str) -> str:
         """Return a sentence about the ranks, which begins with the name of their role."""
         role = self.attempt.folder.role
-        return f"{role.name}: {sentence}" if role and sentence and not sentence.startswith(role.name) else sentence
+        return (
+            f"{role.name}: {sentence}"
+            if role and sentence and not sentence.startswith(role.name)
+            else sentence
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,27 +118,41 @@ class Remark:
 
 def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> Running | None:
     """Return what the files of a running job say; None if no attempt has started yet."""
-    roles, main = list(role_states(item.run, item.folder, item.element or 0)), item.run.deciding_role
+    roles, main = (
+        list(role_states(item.run, item.folder, item.element or 0)),
+        item.run.deciding_role,
+    )
     # the deciding role; while it waits, the one that starts
-    role = min(roles, key=lambda one: (one.state == "waiting", one.role != main, one.state != "starting"), default=None)
+    role = min(
+        roles,
+        key=lambda one: (one.state == "waiting", one.role != main, one.state != "starting"),
+        default=None,
+    )
     attempt = last_attempt(item.folder, item.element or 0, role.role if role else None)
     if attempt is None:
         return None
     writes = last_writes(attempt.folder)
     node_of = {rank: node for node, ranks in node_ranks(attempt.folder).items() for rank in ranks}
     ends = {end.rank: end for end in rank_exits(attempt.folder)}
-    latest = max((rank for rank, at_s in writes.ranks.items() if at_s), key=lambda rank: writes.ranks[rank] or 0,
-                 default=None)  # fmt: skip
+    latest = max(
+        (rank for rank, at_s in writes.ranks.items() if at_s),
+        key=lambda rank: writes.ranks[rank] or 0,
+        default=None,
+    )
     usual_s = usual_pause_s(attempt, latest) if latest is not None else None
     return Running(item, attempt, now_s, writes, node_of, ends, usual_s, patterns, roles)
 
 
 def most_silent(item: RunStatus, now_s: float) -> int | None:
-    """Return the running element of a sweep that has been silent for the longest time; None if none runs."""
+    """Return the running element of a sweep that has been silent for the longest time; None if none
+    runs.
+    """
     silent = {}
     for element in item.elements:
         is_running = element.status.state == state.RUNNING
-        attempt = last_attempt(item.folder, element.index, item.run.deciding_role) if is_running else None
+        attempt = (
+            last_attempt(item.folder, element.index, item.run.deciding_role) if is_running else None
+        )
         if attempt is not None:
             last = last_writes(attempt.folder).ranks.values()
             silent[element.index] = now_s - max(filter(None, last), default=attempt.started_s)
@@ -129,10 +160,19 @@ def most_silent(item: RunStatus, now_s: float) -> int | None:
 
 
 def explain_running(running: Running, stacks: Remark | None = None) -> Explanation:
-    """Explain a job that runs, from what is known of it, the most important first, and from the stacks of its ranks."""
+    """Explain a job that runs, from what is known of it, the most important first, and from the
+    stacks of its ranks.
+    """
     beats, silence = _heartbeats(running), _silence(running)
-    known = (stacks, beats if beats.stuck else None, _ended(running), _slow(running), silence,
-             None if beats.stuck else beats, _idle_limit(running))  # fmt: skip
+    known = (
+        stacks,
+        beats if beats.stuck else None,
+        _ended(running),
+        _slow(running),
+        silence,
+        None if beats.stuck else beats,
+        _idle_limit(running),
+    )
     remarks = [remark for remark in known if remark is not None]
     stuck = any(remark.stuck for remark in remarks)
     chosen = [remark for remark in remarks if remark.sentence and remark.stuck == stuck]
@@ -142,7 +182,11 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
         chosen = [remark for remark in chosen if remark is not silence]
     label, role = running.item.label, running.attempt.folder.role
     other = f" --role {role.name}" if role and role != running.item.run.deciding_role else ""
-    look_on = f"hpcrun explain {label} --stacks" if stuck and stacks is None else f"hpcrun logs -f {label}{other}"
+    look_on = (
+        f"hpcrun explain {label} --stacks"
+        if stuck and stacks is None
+        else f"hpcrun logs -f {label}{other}"
+    )
     rank = next((remark.rank for remark in remarks if remark.rank is not None), None)
     return Explanation(
         running.item,
@@ -185,7 +229,10 @@ def _heartbeats(running: Running) -> Remark:
     if ages:
         least, most = format_span(min(ages.values())), format_span(max(ages.values()))
         lines.append(f"nodes ({len(ages)}): {least if least == most else f'{least} to {most}'} ago")
-    late = sorted((node for node in ages if ages[node] - min(ages.values()) > _LATE_S), key=lambda node: -ages[node])
+    late = sorted(
+        (node for node in ages if ages[node] - min(ages.values()) > _LATE_S),
+        key=lambda node: -ages[node],
+    )
     sentence = ""
     if late:
         sentence = f"no heartbeat from {joined(late)} for {format_span(ages[late[0]])}"
@@ -197,9 +244,17 @@ def _heartbeats(running: Running) -> Remark:
 def _silence(running: Running) -> Remark:
     """Return how long since the ranks last wrote, and what."""
     silent = running.silent_s
-    of_roles = (Evidence("roles", None, tuple(role.line for role in running.roles)),) if running.roles else ()
+    of_roles = (
+        (Evidence("roles", None, tuple(role.line for role in running.roles)),)
+        if running.roles
+        else ()
+    )
     if running.ends and not silent:
-        return Remark(running.of_role("each rank has ended, and the job is about to end"), of_roles, stuck=False)
+        return Remark(
+            running.of_role("each rank has ended, and the job is about to end"),
+            of_roles,
+            stuck=False,
+        )
     running_s = max(0.0, running.now_s - running.attempt.started_s)
     sentence = silence_sentence(silent, running.name, running_s=running_s, usual_s=running.usual_s)
     about = about_run(running.item)[1]
@@ -221,7 +276,9 @@ def _slow(running: Running) -> Remark | None:
 
 
 def _idle_limit(running: Running) -> Remark | None:
-    """Return that ``--cancel-idle`` has no effect, if a node does not report the use of its GPUs."""
+    """Return that ``--cancel-idle`` has no effect, if a node does not report the use of its
+    GPUs.
+    """
     node = idle_unknown(running.attempt.folder)
     if node is None:
         return None
@@ -230,7 +287,9 @@ def _idle_limit(running: Running) -> Remark | None:
 
 
 def shown_ranks(silent_s: Mapping[int, float | None]) -> list[int]:
-    """Return the ranks to show: all of few; else rank 0, those that stopped first, and those that wrote last."""
+    """Return the ranks to show: all of few; else rank 0, those that stopped first, and those that
+    wrote last.
+    """
     if len(silent_s) <= _MOST_ROWS:
         return sorted(silent_s)
     oldest_first = sorted(silent_s, key=lambda rank: (-(silent_s[rank] or 0.0), rank))
@@ -239,20 +298,32 @@ def shown_ranks(silent_s: Mapping[int, float | None]) -> list[int]:
 
 
 def _row(running: Running, rank: int, silent_s: float | None) -> str:
-    """Return what a rank last did: ``rank 3 on node-1: 12 min ago, step 480, loss 0.31: last line``."""
+    """Return what a rank last did: ``rank 3 on node-1: 12 min ago, step 480, loss 0.31: last
+    line``.
+    """
     wrote = "nothing yet" if silent_s is None else f"{format_span(silent_s)} ago"
     numbers = (
         f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in _last_metrics(running, rank).items()
     )
     line = last_line_of(running.attempt, rank)
-    return ", ".join((f"{running.name(rank)}: {wrote}", *numbers)) + (f": {line[:_LONGEST]}" if line else "")
+    return ", ".join((f"{running.name(rank)}: {wrote}", *numbers)) + (
+        f": {line[:_LONGEST]}" if line else ""
+    )
 
 
 def _last_metrics(running: Running, rank: int) -> dict[str, Value]:
-    """Return the last step and metrics of a rank: those that it noted, else those in the last lines of its log."""
+    """Return the last step and metrics of a rank: those that it noted, else those in the last lines
+    of its log.
+    """
     rows = [*noted(running.attempt, rank, Unreadable(), _LAST_ROWS)]
     if not rows and running.patterns:
-        finder = LogMetrics({name: compile_pattern(text) for name, text in running.patterns.items()})
+        finder = LogMetrics(
+            {name: compile_pattern(text) for name, text in running.patterns.items()}
+        )
         rows = [*finder.rows(running.attempt, rank, _LAST_LINES)]
-    return {} if not rows else {**({} if rows[-1].step is None else {STEP: rows[-1].step}), **rows[-1].values}
+    return (
+        {}
+        if not rows
+        else {**({} if rows[-1].step is None else {STEP: rows[-1].step}), **rows[-1].values}
+    )

@@ -1,4 +1,6 @@
-"""explain --stacks: what each rank of a running job is doing, from a step on its nodes inside the allocation."""
+"""explain --stacks: what each rank of a running job is doing, from a step on its nodes inside the
+allocation.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,17 @@ from hpcrun.explain.running import Remark, Running
 from hpcrun.explain.wording import Evidence
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.units import listed, rank_option, rank_text, ranks_text
-from hpcrun.reading import flag, list_of, matching, number, open_regular, parse_object, read_fields, text, whole
+from hpcrun.reading import (
+    flag,
+    list_of,
+    matching,
+    number,
+    open_regular,
+    parse_object,
+    read_fields,
+    text,
+    whole,
+)
 from hpcrun.runs.silence import silence_limit_s
 from hpcrun.schedulers.process import Completed, run_command
 
@@ -43,28 +55,43 @@ WITHIN_S = 8
 """The time in which the nodes must answer: the command as a whole may take 15 s."""
 _MARK = "hpcrun-stacks "
 _FIXES = {
-    "no py-spy in the job's environment":
-        "for Python stacks install py-spy where the job's Python is, or where hpcrun is: pip install py-spy",
-    "py-spy may not read this process":
-        "let the program call hpcrun_runtime.register_stacks(): py-spy may not read other processes here",
-}  # fmt: skip
-"""Two of the reasons for a missing stack, in the words of probe/rank_processes.py and probe/py_spy.py → what to do."""
+    "no py-spy in the job's environment": "for Python stacks install py-spy where the job's Python "
+    "is, or where hpcrun is: pip install py-spy",
+    "py-spy may not read this process": "let the program call hpcrun_runtime.register_stacks(): "
+    "py-spy may not read other processes here",
+}
+"""Two of the reasons for a missing stack, in the words of probe/rank_processes.py and
+probe/py_spy.py → what to do.
+"""
 _MOST_GROUPS, _MOST_FRAMES = 6, 6
 _MOST_NCCL = 6
 _MOST_NODES = 5
 _MOST_SOURCE = 4 << 20
 _MOST_ANSWER, _MOST_INFLATED, _MOST_ANSWERS = 9 << 20, 1 << 28, 1 << 16
-"""The bytes of an answer (probe/__main__.py prints at most 8 MB) and of all together; how many answers are read."""
+"""The bytes of an answer (probe/__main__.py prints at most 8 MB) and of all together; how many
+answers are read.
+"""
 _WORD = matching(r".{0,300}", "a short text")
-_FIELDS = {"rank": whole(), "pid": whole(), "busy": number, "gpu": flag, "stack": text, "workers": list_of(text),
-           "ras": list_of(text), **dict.fromkeys(("node", "how", "state", "wchan", "lacks"), _WORD)}  # fmt: skip
+_FIELDS = {
+    "rank": whole(),
+    "pid": whole(),
+    "busy": number,
+    "gpu": flag,
+    "stack": text,
+    "workers": list_of(text),
+    "ras": list_of(text),
+    **dict.fromkeys(("node", "how", "state", "wchan", "lacks"), _WORD),
+}
 """What ``probe/__main__.py`` prints; an answer with anything else in one of them is left out."""
 _PLACE = re.compile(r"(\d{1,6})/(\d{1,6})", re.ASCII)
 _LONGEST_CODE = 80
-# the first Python that starts there: that of the job, that of hpcrun, any; none of the current folder
+# the first Python that starts there: that of the job, that of hpcrun, any; none of the current
+# folder
 _COMMAND = (
-    'cd /; main=$0 folder=$1 spy=$2; shift 2; for python in "${@:2}"; do command -v "$python" >/dev/null || continue; '
-    '"$python" -ISB "$main" "$folder" "$spy"; [ $? -lt 126 ] && exit; done; echo "no Python on $HOSTNAME" >&2'
+    'cd /; main=$0 folder=$1 spy=$2; shift 2; for python in "${@:2}"; do command -v "$python" '
+    ">/dev/null || continue; "
+    '"$python" -ISB "$main" "$folder" "$spy"; [ $? -lt 126 ] && exit; done; echo "no Python on '
+    '$HOSTNAME" >&2'
 )
 
 
@@ -114,24 +141,33 @@ def take_stacks(running: Running, env: Mapping[str, str]) -> Remark:
         answer = run_command(command, timeout_s=WITHIN_S, env=env)
     else:
         answer = allocation_of(item, env).on_every_node(command, WITHIN_S)
-    return stacks_remark(running, read_answers(answer, running.attempt.folder.role_ranks), nodes_of(item))
+    return stacks_remark(
+        running, read_answers(answer, running.attempt.folder.role_ranks), nodes_of(item)
+    )
 
 
 def _own_py_spy(env: Mapping[str, str]) -> str:
-    """Return hpcrun's py-spy; a relative or empty entry of the PATH means the current folder, and is left out."""
+    """Return hpcrun's py-spy; a relative or empty entry of the PATH means the current folder, and
+    is left out.
+    """
     folders = [os.path.dirname(sys.executable), *env.get("PATH", "").split(os.pathsep)]
     return shutil.which("py-spy", path=os.pathsep.join(filter(os.path.isabs, folders))) or ""
 
 
 def _pythons(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the Pythons that may be on the nodes: in a container's plan ``python`` is that of its image."""
+    """Yield the Pythons that may be on the nodes: in a container's plan ``python`` is that of its
+    image.
+    """
     container, python = plan.get("container") or {}, plan.get("python") or {}
     named = container.get("host_python") if container else python.get("executable")
     yield from dict.fromkeys(str(each) for each in (named, sys.executable, "python3") if each)
 
 
 def read_answers(answer: Completed, role_ranks: Callable[[list[int]], list[int]] = list) -> Answers:
-    """Read what the programs on the nodes printed: ``probe/__main__.py`` describes it. Strange answers are left out."""
+    """Read what the programs on the nodes printed: ``probe/__main__.py`` describes it.
+
+    Strange answers are left out.
+    """
     ranks, nodes, ras, pids = [], set(), [], []
     left = _MOST_INFLATED
     for packed in _whole_answers(answer.stdout):
@@ -148,10 +184,18 @@ def read_answers(answer: Completed, role_ranks: Callable[[list[int]], list[int]]
             else:
                 ras += fields.get("ras", [])
                 nodes.add(fields.get("node", ""))
-    words_ = "; ".join(dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip()))
+    words_ = "; ".join(
+        dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip())
+    )
     often = Counter(pid for pid, _ in pids)
     rank_of = {pid: rank for pid, rank in pids if often[pid] == 1 and pid is not None}
-    return Answers(tuple(sorted(ranks, key=lambda each: each.rank)), frozenset(nodes), words_, tuple(ras), rank_of)
+    return Answers(
+        tuple(sorted(ranks, key=lambda each: each.rank)),
+        frozenset(nodes),
+        words_,
+        tuple(ras),
+        rank_of,
+    )
 
 
 def _whole_answers(stdout: str) -> Iterator[str]:
@@ -219,10 +263,18 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     is_quiet = silent_s > silence_limit_s(running.usual_s)
     code = source_lines(answers.ranks, running.attempt.started_s)
     world = len({*running.writes.ranks, *running.node_of, *(each.rank for each in answers.ranks)})
-    sentence = running.of_role(verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code))
-    no_response = f"no response from {listed(silent, _MOST_NODES)} within {WITHIN_S} s" if silent else ""
+    sentence = running.of_role(
+        verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code)
+    )
+    no_response = (
+        f"no response from {listed(silent, _MOST_NODES)} within {WITHIN_S} s" if silent else ""
+    )
     sentence = "; ".join(filter(None, (sentence, no_response, _missing(running, answers, silent))))
-    sentence = sentence or f"no process of a rank was found: {answers.words or 'its ranks may be starting or ending'}"
+    sentence = (
+        sentence
+        or "no process of a rank was found: "
+        f"{answers.words or 'its ranks may be starting or ending'}"
+    )
     odd, nccl = odd_ranks(answers.ranks), ras_remarks(answers.ras, answers.rank_of)
     if nccl and is_quiet and not odd:
         sentence = f"{sentence}; {nccl[0]}"
@@ -232,25 +284,37 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     label = running.item.label
     return Remark(
         sentence,
-        (*_evidence(answers.ranks, code), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),
+        (
+            *_evidence(answers.ranks, code),
+            *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else []),
+        ),
         rank=named_rank,
         stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),
-        fix=next((fix for lack, fix in _FIXES.items() if lack in lacks), ""),  # how to get the stacks that are missing
+        # how to get the stacks that are missing
+        fix=next((fix for lack, fix in _FIXES.items() if lack in lacks), ""),
         next=f"hpcrun logs {label} {options}" if named_rank in running.writes.ranks else "",
     )
 
 
 def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:
-    """Return which ranks have no process on nodes that answered: a rank that has just begun or ended, or was killed."""
+    """Return which ranks have no process on nodes that answered: a rank that has just begun or
+    ended, or was killed.
+    """
     seen = {each.rank for each in answers.ranks}
-    lost = [rank for rank in running.silent_s if rank not in seen and running.node_of.get(rank) not in away]
+    lost = [
+        rank
+        for rank in running.silent_s
+        if rank not in seen and running.node_of.get(rank) not in away
+    ]
     if not seen or not lost:
         return ""
     return f"no process of {ranks_text(lost)} was found"
 
 
 def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator[Evidence]:
-    """Yield the stack of each group of ranks: the frames of the user's code and the innermost one."""
+    """Yield the stack of each group of ranks: the frames of the user's code and the innermost
+    one.
+    """
     for group in grouped(ranks)[:_MOST_GROUPS]:
         first = group.ranks[0]
         numbers = [each.rank for each in group.ranks]
@@ -258,7 +322,9 @@ def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator
         busy = f", busy {first.busy:.0%}" if first.busy is not None and len(numbers) == 1 else ""
         note = ", ".join(filter(None, (f"state {first.state}{busy}", first.how)))
         lines = [_frame_text(frame, code) for frame in _shown(first.frames)]
-        lines += [f"DataLoader worker: {_frame_text(frame, code)}" for frame in _shown(first.worker)[-2:]]
+        lines += [
+            f"DataLoader worker: {_frame_text(frame, code)}" for frame in _shown(first.worker)[-2:]
+        ]
         yield Evidence(who, None, tuple(lines or [first.lacks or "no stack"]), note)
 
 
@@ -275,7 +341,9 @@ def _frame_text(frame: Frame, code: Mapping[Frame, str]) -> str:
 
 
 def source_lines(ranks: Iterable[RankStack], before_s: float) -> dict[Frame, str]:
-    """Return the lines of code of the user's frames, from files that did not change since the start of the job."""
+    """Return the lines of code of the user's frames, from files that did not change since the start
+    of the job.
+    """
     wanted: dict[str, set[Frame]] = {}
     for stack in ranks:
         shown = {*_shown(stack.frames), *_shown(stack.worker)}
@@ -284,7 +352,11 @@ def source_lines(ranks: Iterable[RankStack], before_s: float) -> dict[Frame, str
         for frame in shown:
             if frame.in_user_code:
                 wanted.setdefault(frame.file, set()).add(frame)
-    return {frame: line for file, frames in wanted.items() for frame, line in _lines_of(Path(file), frames, before_s)}
+    return {
+        frame: line
+        for file, frames in wanted.items()
+        for frame, line in _lines_of(Path(file), frames, before_s)
+    }
 
 
 def _lines_of(path: Path, frames: Iterable[Frame], before_s: float) -> Iterator[tuple[Frame, str]]:

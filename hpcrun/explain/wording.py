@@ -35,7 +35,9 @@ _NEXT_RECORD = re.compile(
     r"Traceback|\[(?:\d|rank|[A-Z]\d{3})|\d+[-/:.]\d|[A-Z]\d{4} |\S+:(?:\d+:)? "
     r"|\W*(?:INFO|WARN|ERROR|DEBUG|Killing|Killed)|[-=*#+]{4}|.*%\|| *\d+%"
 )
-"""Lines that begin something else than more of an exception's message: a time, a name with a colon, a rule, a bar."""
+"""Lines that begin something else than more of an exception's message: a time, a name with a colon,
+a rule, a bar.
+"""
 _SOURCE_PLACE = re.compile(r"^\[[^\]]*:\d+\] ")
 """The place in gloo's own source that its messages begin with."""
 
@@ -46,7 +48,8 @@ class Evidence:
 
     Attributes:
         who: their source: ``rank 5 on node7``, ``batch script``, ``Slurm``.
-        where: file below the run's folder and line, ``elements/0/attempts/0/rank-5.err:12``; None if it is not a file.
+        where: file below the run's folder and line, ``elements/0/attempts/0/rank-5.err:12``; None
+            if it is not a file.
         note: a summary of the lines; empty if they need none.
     """
 
@@ -63,18 +66,24 @@ class Evidence:
 
 
 def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None) -> str:
-    """Return what happened in one sentence: the rank that ended the run, its last exception and where it was raised."""
+    """Return what happened in one sentence: the rank that ended the run, its last exception and
+    where it was raised.
+    """
     status, cause = item.status, diagnosis.cause
     message = attempt.exit.message if attempt and attempt.exit else ""
-    if cause is not None and ((cause.rule.states and not facts.ends) or diagnosis.by_places):  # the end of no one rank
-        return f"{facts.role.name}: {cause.text}" if facts.role and diagnosis.by_places else cause.text
+    # the end of no one rank
+    if cause is not None and ((cause.rule.states and not facts.ends) or diagnosis.by_places):
+        return (
+            f"{facts.role.name}: {cause.text}" if facts.role and diagnosis.by_places else cause.text
+        )
     if diagnosis.first is not None and diagnosis.culprit.left:
         text = _left(diagnosis.first, facts)
         return f"{text}; {cause.text}" if cause else text
     if diagnosis.first is not None:
         return f"{_who(diagnosis.first, facts, diagnosis)}{_how(diagnosis.first, diagnosis, facts)}"
     if diagnosis.culprit.alike:
-        return f"{ranks_text(diagnosis.culprit.alike, facts.role)}{_how(diagnosis.culprit.alike[0], diagnosis, facts)}"
+        ranks = ranks_text(diagnosis.culprit.alike, facts.role)
+        return f"{ranks}{_how(diagnosis.culprit.alike[0], diagnosis, facts)}"
     if cause is not None or message:
         return cause.text if cause else message
     log = _log_of(None, facts)
@@ -95,7 +104,10 @@ def _lost(consequence: Cause) -> str:
     """Return the message of the first of the ranks that have all lost another one."""
     raised = consequence.log.traceback if consequence.log is not None else None
     line = consequence.hit.line.strip() if consequence.hit is not None else ""
-    return f"{consequence.text}: {_exception_at(raised, whole=True) if raised else cut_at_word(line, _LONGEST_MESSAGE)}"
+    return (
+        f"{consequence.text}: "
+        f"{_exception_at(raised, whole=True) if raised else cut_at_word(line, _LONGEST_MESSAGE)}"
+    )
 
 
 def _how(rank: int, diagnosis: Diagnosis, facts: Facts) -> str:
@@ -107,7 +119,9 @@ def _how(rank: int, diagnosis: Diagnosis, facts: Facts) -> str:
     if cause is not None and diagnosis.culprit.missing:
         return f" did not join the other ranks: {cause.text}"
     if cause is not None:
-        text = f": {cause.text}" + (f" ({_exception_at(raised, whole=cause.rule.level != 'cause')})" if raised else "")
+        text = f": {cause.text}" + (
+            f" ({_exception_at(raised, whole=cause.rule.level != 'cause')})" if raised else ""
+        )
         silent = _without_timeout(facts) if cause.rule.level == "wait" else ""
         return f"{text}; {silent} reported no timeout" if silent else text
     if raised is not None:
@@ -115,7 +129,11 @@ def _how(rank: int, diagnosis: Diagnosis, facts: Facts) -> str:
     end, root = facts.ends.get(rank), root_of(facts)
     if end is not None:
         complaint = cut_at_word(_last_complaint(rank, facts), _LONGEST_MESSAGE)
-        return f" with exit status {end.status}" + (f": {complaint}" if complaint else "") if end.by_itself else ""
+        return (
+            f" with exit status {end.status}" + (f": {complaint}" if complaint else "")
+            if end.by_itself
+            else ""
+        )
     if root is not None:
         return f" with exit status {root.exitcode}"
     ends = (how_it_ended(log.scan.tail) for log in facts.logs)
@@ -129,19 +147,32 @@ def _last_complaint(rank: int, facts: Facts) -> str:
 
 
 def _without_timeout(facts: Facts) -> str:
-    """Return the few ranks that were terminated silently while others timed out: one may have been missed."""
-    waited = {log.rank for log in facts.logs if any(hit.rule.level == "wait" for hit in log.scan.hits)}
+    """Return the few ranks that were terminated silently while others timed out: one may have been
+    missed.
+    """
+    waited = {
+        log.rank for log in facts.logs if any(hit.rule.level == "wait" for hit in log.scan.hits)
+    }
     silent_logs = {log.rank for log in facts.logs} - waited
-    silent = [end.rank for end in facts.ends.values() if not end.by_itself and end.status and end.rank in silent_logs]
+    silent = [
+        end.rank
+        for end in facts.ends.values()
+        if not end.by_itself and end.status and end.rank in silent_logs
+    ]
     if not silent or len(silent) > max(1, len(waited) - 1):
         return ""
     return ranks_text(silent, facts.role) if silent[1:] else facts.name(silent[0])
 
 
 def _left(rank: int, facts: Facts) -> str:
-    """Return which rank ended with exit status 0 before the others, and how the first of those failed."""
+    """Return which rank ended with exit status 0 before the others, and how the first of those
+    failed.
+    """
     number = sum(end.status != 0 for end in facts.ends.values())
-    text = f"{facts.name(rank)} ended first, with exit status 0, while {count(number, 'other rank')} continued"
+    text = (
+        f"{facts.name(rank)} ended first, with exit status 0, while "
+        f"{count(number, 'other rank')} continued"
+    )
     failed = [end for end in facts.ends.values() if end.by_itself]
     if not failed:
         return text
@@ -152,13 +183,16 @@ def _left(rank: int, facts: Facts) -> str:
 
 
 def _raised(rank: int, facts: Facts) -> Traceback | None:
-    """Return the exception that ended a rank; where ranks share a log, that of the lines without a rank."""
+    """Return the exception that ended a rank; where ranks share a log, that of the lines without a
+    rank.
+    """
     logs = facts.logs_of(rank) or ([] if facts.ends else facts.logs_of(None))
     return uncaught(logs, facts.ends.get(rank))
 
 
 def _exception_at(raised: Traceback, *, whole: bool) -> str:
-    """Return an exception, where it was raised, and what it was raised from: ``ValueError: no split at read.py:6``.
+    """Return an exception, where it was raised, and what it was raised from: ``ValueError: no split
+    at read.py:6``.
 
     Args:
         whole: with its message; else its name alone.
@@ -166,7 +200,11 @@ def _exception_at(raised: Traceback, *, whole: bool) -> str:
     text = _exception(raised, whole=whole)
     if raised.origin is not None:
         return f"{text}, raised from {_exception(raised.origin, whole=True)}"
-    return text if raised.aftermath is None else f"{text}; then {_exception(raised.aftermath, whole=True)}"
+    return (
+        text
+        if raised.aftermath is None
+        else f"{text}; then {_exception(raised.aftermath, whole=True)}"
+    )
 
 
 def _exception(raised: Traceback, *, whole: bool) -> str:
@@ -189,7 +227,9 @@ def _who(rank: int, facts: Facts, diagnosis: Diagnosis) -> str:
     return f"{facts.name(rank)} failed first" if diagnosis.failed_first(end) else facts.name(rank)
 
 
-def evidence_of(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None) -> Iterator[Evidence]:
+def evidence_of(
+    item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None
+) -> Iterator[Evidence]:
     """Yield the evidence for the answer: about fifteen lines at most."""
     cause = diagnosis.cause
     if diagnosis.leaver is not None:
@@ -210,8 +250,15 @@ def evidence_of(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: At
     ):
         shown = _of_end(log, facts)
         yield shown
-    yield from (each for each in _of_launchers(facts) if not shown or each.lines[0] not in shown.lines)
-    if attempt and attempt.exit and attempt.exit.message and attempt.exit.message not in (item.status.reason or ""):
+    yield from (
+        each for each in _of_launchers(facts) if not shown or each.lines[0] not in shown.lines
+    )
+    if (
+        attempt
+        and attempt.exit
+        and attempt.exit.message
+        and attempt.exit.message not in (item.status.reason or "")
+    ):
         yield Evidence("batch script", None, (_short(attempt.exit.message),))
     yield from islice(_of_others(facts, diagnosis), _MOST_CONSEQUENCES)
     if item.run.scheduler:
@@ -231,14 +278,23 @@ def of_scheduler(item: RunStatus) -> Evidence:
 
 def _of_leaver(rank: int, facts: Facts, attempt: Attempt | None) -> Evidence:
     left_s = facts.ends[rank].ended_s
-    ahead_s = min((end.ended_s for end in facts.ends.values() if end.status != 0), default=left_s) - left_s
-    line = "exit status 0" + (f", {ahead_s:.1f} s before another rank failed or was terminated" if ahead_s > 0 else "")
+    ahead_s = (
+        min((end.ended_s for end in facts.ends.values() if end.status != 0), default=left_s)
+        - left_s
+    )
+    line = "exit status 0" + (
+        f", {ahead_s:.1f} s before another rank failed or was terminated" if ahead_s > 0 else ""
+    )
     where = str(attempt.folder.rank_exit(rank).relative_to(attempt.folder.run)) if attempt else None
     return Evidence(facts.name(rank), where, (line,))
 
 
-def _of_flight(flight: Flight, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None) -> Evidence:
-    """Return where the ranks stood, by the flight recorder; and the sentence about it, if it is not the answer."""
+def _of_flight(
+    flight: Flight, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None
+) -> Evidence:
+    """Return where the ranks stood, by the flight recorder; and the sentence about it, if it is not
+    the answer.
+    """
     sentence = () if diagnosis.by_places else (flight_sentence(flight, facts.nodes),)
     lines = dict.fromkeys(_short(line) for line in (*sentence, *stand_lines(flight)))
     where = str(attempt.folder.flight.relative_to(attempt.folder.run)) if attempt else None
@@ -252,7 +308,9 @@ def _of_end(log: Log, facts: Facts) -> Evidence:
     """Return the exception of a log, else its first complaint and its last lines."""
     if log.traceback is not None:
         where = _at(log, log.scan.number(log.traceback.ends))
-        return Evidence(_name(log, facts), where, (*_warning_of_another(log, facts), *_exception_lines(log)))
+        return Evidence(
+            _name(log, facts), where, (*_warning_of_another(log, facts), *_exception_lines(log))
+        )
     lines = tuple(_short(line) for line in last_lines(log.scan.tail, _LAST_LINES))
     complaint, note = log.complaint, "its last lines"
     if complaint is not None and (line := _short(log.scan.tail[complaint])) not in lines:
@@ -262,8 +320,15 @@ def _of_end(log: Log, facts: Facts) -> Evidence:
 
 
 def _warning_of_another(log: Log, facts: Facts) -> tuple[str, ...]:
-    """Return NCCL's first warning, where one process raises NCCL's error and another one of the same log has warned."""
-    if not log.part or log.traceback is None or "NCCL" not in log.traceback.exception or log.nccl_warnings:
+    """Return NCCL's first warning, where one process raises NCCL's error and another one of the
+    same log has warned.
+    """
+    if (
+        not log.part
+        or log.traceback is None
+        or "NCCL" not in log.traceback.exception
+        or log.nccl_warnings
+    ):
         return ()
     lines = (line for other in facts.logs if other.part for line in other.scan.tail)
     return tuple(_short(line.strip()) for line in lines if " NCCL WARN " in line)[:1]
@@ -278,8 +343,12 @@ def _of_launchers(facts: Facts) -> Iterator[Evidence]:
         yield Evidence("srun", _at(log, log.scan.number(task[0])), (_short(task[2]),))
     root = root_of(facts)
     if root is not None and not facts.ends:
-        message = [line for line in root.message.splitlines() if "To enable traceback see" not in line]
-        lines = tuple(_short(line) for line in last_lines(message, _LAST_LINES)) or (f"exit status {root.exitcode}",)
+        message = [
+            line for line in root.message.splitlines() if "To enable traceback see" not in line
+        ]
+        lines = tuple(_short(line) for line in last_lines(message, _LAST_LINES)) or (
+            f"exit status {root.exitcode}",
+        )
         where = _at(log, log.scan.number(root.position))
         yield Evidence(f"torchrun: rank {root.rank} on {root.host}", where, lines)
 
@@ -303,13 +372,16 @@ def _of_others(facts: Facts, diagnosis: Diagnosis) -> Iterator[Evidence]:
 
 
 def _first_ranks_log(diagnosis: Diagnosis, facts: Facts) -> Log | None:
-    """Return the log of the rank that failed first, else one of no rank that has an exception or a complaint.
+    """Return the log of the rank that failed first, else one of no rank that has an exception or a
+    complaint.
 
-    Else the first part of a shared log with a complaint, and else any log of no rank, if no other line explains the
-    end.
+    Else the first part of a shared log with a complaint, and else any log of no rank, if no other
+    line explains the end.
     """
     first = (
-        diagnosis.first if diagnosis.first is not None or not diagnosis.culprit.alike else diagnosis.culprit.alike[0]
+        diagnosis.first
+        if diagnosis.first is not None or not diagnosis.culprit.alike
+        else diagnosis.culprit.alike[0]
     )
     if first is not None and (mine := _log_of(first, facts)) is not None:
         return mine
@@ -318,7 +390,9 @@ def _first_ranks_log(diagnosis: Diagnosis, facts: Facts) -> Log | None:
             return log
     if diagnosis.consequences and not facts.ends:
         return None
-    return next((log for log in facts.logs if log.part and log.traceback is not None), _log_of(None, facts))
+    return next(
+        (log for log in facts.logs if log.part and log.traceback is not None), _log_of(None, facts)
+    )
 
 
 def _log_of(rank: int | None, facts: Facts) -> Log | None:
@@ -334,9 +408,17 @@ def _exception_lines(log: Log) -> tuple[str, ...]:
     if raised.stated:
         line = _short(log.scan.tail[raised.ends].strip())
         return (line, *_message_lines(log), *(_frame_lines(raised) if raised.frames[1:] else ()))
-    others = (_short(other.exception) for other in (raised.origin, raised.aftermath) if other is not None)
+    others = (
+        _short(other.exception) for other in (raised.origin, raised.aftermath) if other is not None
+    )
     heralds = (_short(log.scan.tail[place].strip()) for place in log.heralds)
-    return (*heralds, *_frame_lines(raised), _short(raised.exception), *_message_lines(log), *others)
+    return (
+        *heralds,
+        *_frame_lines(raised),
+        _short(raised.exception),
+        *_message_lines(log),
+        *others,
+    )
 
 
 def _message_lines(log: Log) -> tuple[str, ...]:
@@ -358,7 +440,9 @@ def _frame_lines(raised: Traceback) -> tuple[str, ...]:
 
 def _frame_text(frame: Frame) -> str:
     function = f" in {frame.function}" if frame.function else ""
-    return _short(f"{frame.file}:{frame.line}{function}" + (f": {frame.code}" if frame.code else ""))
+    return _short(
+        f"{frame.file}:{frame.line}{function}" + (f": {frame.code}" if frame.code else "")
+    )
 
 
 def _name(log: Log, facts: Facts) -> str:
@@ -370,7 +454,9 @@ def _at(log: Log, number: int | None) -> str:
 
 
 def _around(text: str, parts: Sequence[bytes]) -> str:
-    """Return a line, shortened if it is long: its beginning, or the part around texts far to the right."""
+    """Return a line, shortened if it is long: its beginning, or the part around texts far to the
+    right.
+    """
     places = [place for part in parts if (place := text.find(part.decode("utf-8", "replace"))) >= 0]
     if len(text) <= _LONGEST or not places or min(places) < _LONGEST // 2:
         return _short(text)

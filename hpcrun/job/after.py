@@ -47,7 +47,9 @@ def parse_after(text: str) -> After:
     """Read ``RUN`` or ``RUN:ok|any|fail``; raise UsageError for anything else."""
     run, condition = _split(text, "ok", "--after", "write --after RUN, RUN:any or RUN:fail")
     if not run:
-        raise UsageError(f"--after {text}: the run is missing", hint="write --after RUN, or RUN:any")
+        raise UsageError(
+            f"--after {text}: the run is missing", hint="write --after RUN, or RUN:any"
+        )
     return After(run, condition)
 
 
@@ -55,7 +57,10 @@ def parse_chain(text: str) -> Chain:
     """Read ``N`` or ``N:any``; raise UsageError for anything else."""
     number, condition = _split(text, "fail", "--chain", "write --chain 4, or 4:any")
     if not (number.isascii() and number.isdigit() and 2 <= int(number) <= 100):
-        raise UsageError(f"--chain {text}: {number!r} is not a number of jobs from 2 to 100", hint="write --chain 4")
+        raise UsageError(
+            f"--chain {text}: {number!r} is not a number of jobs from 2 to 100",
+            hint="write --chain 4",
+        )
     return Chain(int(number), condition)
 
 
@@ -64,7 +69,9 @@ def _split(text: str, default: Condition, option: str, hint: str) -> tuple[str, 
     if not colon:
         return head, default
     if condition not in CONDITIONS:
-        raise UsageError(f"{option} {text}: {condition!r} is none of {', '.join(CONDITIONS)}", hint=hint)
+        raise UsageError(
+            f"{option} {text}: {condition!r} is none of {', '.join(CONDITIONS)}", hint=hint
+        )
     return head, cast(Condition, condition)
 
 
@@ -80,20 +87,31 @@ _ENDED: dict[Condition, str] = {"ok": "has completed", "any": "has ended", "fail
 
 def after_text(dependencies: Sequence[After]) -> str:
     """Return in words when a job starts: ``starts when train has completed and 4711 has ended``."""
-    return "starts when " + " and ".join(f"{item.run} {_ENDED[item.condition]}" for item in dependencies)
+    return "starts when " + " and ".join(
+        f"{item.run} {_ENDED[item.condition]}" for item in dependencies
+    )
 
 
 def chain_text(chain: Chain) -> str:
     """Return a chain in words: its number of jobs, and when the next one starts."""
     how = {**_ENDED, "fail": "has ended without completing"}[chain.condition]
-    return f"{chain.links} jobs; each starts when the job before it {how}, and continues from its checkpoints"
+    return (
+        f"{chain.links} jobs; each starts when the job before it {how}, and continues from its "
+        "checkpoints"
+    )
 
 
 def dependency_option(dependencies: Sequence[Dependency]) -> str:
-    """Return the value of sbatch's ``--dependency`` for the runs that have not ended; empty for none."""
-    return ",".join(f"{_DEPENDENCY[item.condition]}:{item.job_id}" for item in dependencies if not item.over)
+    """Return the value of sbatch's ``--dependency`` for the runs that have not ended; empty for
+    none.
+    """
+    return ",".join(
+        f"{_DEPENDENCY[item.condition]}:{item.job_id}" for item in dependencies if not item.over
+    )
 
 
 def link_name(name: str, link: int) -> str:
-    """Return the name of a link of a chain, the first being 1: ``train``, ``train-2``, ``train-3``."""
+    """Return the name of a link of a chain, the first being 1: ``train``, ``train-2``,
+    ``train-3``.
+    """
     return name if link == 1 else with_ending(name, f"-{link}")

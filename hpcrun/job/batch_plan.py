@@ -1,4 +1,7 @@
-"""The plan of a job that runs a person's batch script: the script's own sizes and directives. Pure."""
+"""The plan of a job that runs a person's batch script: the script's own sizes and directives.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ from hpcrun.job.sweep import decide_sweep
 from hpcrun.job.units import count
 
 # Fields of a request that have no effect on a script → what to do instead
-_CONTAINER = "start the container in its launch: srun --container-image=IMAGE, or apptainer exec IMAGE"
+_CONTAINER = (
+    "start the container in its launch: srun --container-image=IMAGE, or apptainer exec IMAGE"
+)
 _OF_SCRIPT = {
     **dict.fromkeys(("launcher", "srun", "torchrun", "module"), "change its launch"),
     **dict.fromkeys(("container", "mounts"), _CONTAINER),
@@ -34,15 +39,23 @@ _REQUEUE = ("requeue", "no-requeue", "signal")
 
 
 def with_array(request: JobRequest, script: BatchScript) -> JobRequest:
-    """Return the request with the task ids of the script, or raise UsageError: it has a sweep of its own."""
+    """Return the request with the task ids of the script, or raise UsageError: it has a sweep of
+    its own.
+    """
     if script.options.array is None:
         return request
     if request.sweep:
-        raise UsageError(f"{script.name} has #SBATCH --array, which cannot be combined with --sweep",
-                         hint="remove the line, and let the script use its arguments")  # fmt: skip
+        raise UsageError(
+            f"{script.name} has #SBATCH --array, which cannot be combined with --sweep",
+            hint="remove the line, and let the script use its arguments",
+        )
     ids, at_once = script.options.array
     chosen = request.elements or ids
-    update = {"sweep": ((),) * (ids[-1] + 1), "elements": chosen, "max_parallel": request.max_parallel or at_once}
+    update = {
+        "sweep": ((),) * (ids[-1] + 1),
+        "elements": chosen,
+        "max_parallel": request.max_parallel or at_once,
+    }
     return request.model_copy(update=update)
 
 
@@ -57,22 +70,32 @@ def plan_script(
 ) -> Plan:
     """Decide a job that runs a batch script.
 
-    The profile says where jobs go and how they are requeued; it adds no directive and no variable to the script.
+    The profile says where jobs go and how they are requeued; it adds no directive and no variable
+    to the script.
     ``python`` runs hpcrun's programs in the job, not the script.
     """
     if script.options.problems:
-        raise PlanError("\n".join(script.options.problems), hint=f"submit it with sbatch: sbatch {script.name}")
+        raise PlanError(
+            "\n".join(script.options.problems), hint=f"submit it with sbatch: sbatch {script.name}"
+        )
     if given := [field for field in _OF_SCRIPT if getattr(request, field) not in (None, (), False)]:
         options = " and ".join(map(option_of, given))
         raise UsageError(
-            f"{options} {'has' if len(given) == 1 else 'have'} no effect on {script.name}, which starts its own ranks",
+            f"{options} {'has' if len(given) == 1 else 'have'} no effect on {script.name}, which "
+            "starts its own ranks",
             hint="; ".join(dict.fromkeys(_OF_SCRIPT[field] for field in given)),
         )
     requeue = decide_requeue(request, profile)
     sweep = decide_sweep(request)
-    name = request.name or script.options.name or job_name_from(script.name.rpartition(".")[0] or script.name)
+    name = (
+        request.name
+        or script.options.name
+        or job_name_from(script.name.rpartition(".")[0] or script.name)
+    )
     directives: Directives = {"job-name": name, "open-mode": "append"}
-    directives |= {key: value for key, value in script.options.directives if not (requeue and key in _REQUEUE)}
+    directives |= {
+        key: value for key, value in script.options.directives if not (requeue and key in _REQUEUE)
+    }
     directives |= requeue_directives(requeue) if requeue else {}
     directives |= {"array": sweep.array} if sweep else {}
     directives |= mail or {}
@@ -82,8 +105,10 @@ def plan_script(
     launcher, per_node = script.ranks(sizes)
     shape = Shape(sizes.nodes, sizes.gpus, sizes.gpu_type, launcher, per_node)
     if profile.scheduler == "local" and (sizes.nodes > 1 or launcher == "srun"):
-        raise PlanError(f"profile {profile.name!r} runs on this machine, without srun and other nodes",
-                        hint="choose a Slurm profile with --profile")  # fmt: skip
+        raise PlanError(
+            f"profile {profile.name!r} runs on this machine, without srun and other nodes",
+            hint="choose a Slurm profile with --profile",
+        )
     _, memory_mb, walltime_s = read_allocation(directives, replace(shape, gpus_per_node=0), profile)
     check_warning(requeue, walltime_s)
     bare = profile.model_copy(update={"env": {}, "fabric": type(profile.fabric)(), "secrets": ()})
@@ -92,7 +117,10 @@ def plan_script(
         **dict(planned_env(request, bare)),
         **dict.fromkeys(name for name, _ in script.secrets),
     }
-    missing = (f"no logs per rank: hpcrun does not take over the launch: {reason}" for reason in script.missing)
+    missing = (
+        f"no logs per rank: hpcrun does not take over the launch: {reason}"
+        for reason in script.missing
+    )
     return Plan(
         name=name,
         profile=profile.name,
@@ -128,15 +156,21 @@ def _apply_sizes(directives: Directives, request: JobRequest) -> None:
         before = read_sizes(directives)
         nodes, type_ = before.nodes if request.gpus else 1, gpus.type or before.gpu_type
         if gpus.count % nodes:
-            raise UsageError(f"{gpus.count} GPUs cannot be split over {nodes} nodes",
-                             hint=f"use --gpus {-(-gpus.count // nodes) * nodes}, or --nodes 1")  # fmt: skip
+            raise UsageError(
+                f"{gpus.count} GPUs cannot be split over {nodes} nodes",
+                hint=f"use --gpus {-(-gpus.count // nodes) * nodes}, or --nodes 1",
+            )
         resources = (directives.pop("gres", None) or "").split(",")
         for key in ("gpus", "gpus-per-task"):
             directives.pop(key, None)
         if others := ",".join(item for item in resources if item and not gpus_in("gres", item)):
             directives["gres"] = others
         directives["gpus-per-node"] = f"{f'{type_}:' if type_ else ''}{gpus.count // nodes}"
-    for mine, other in (("cpus_per_task", "cpus-per-gpu"), ("cpus_per_gpu", "cpus-per-task"), ("segment", "")):
+    for mine, other in (
+        ("cpus_per_task", "cpus-per-gpu"),
+        ("cpus_per_gpu", "cpus-per-task"),
+        ("segment", ""),
+    ):
         if (number := getattr(request, mine)) is not None:
             directives.pop(other, None)
             directives[mine.replace("_", "-")] = str(number)
@@ -144,7 +178,13 @@ def _apply_sizes(directives: Directives, request: JobRequest) -> None:
 
 def _shared_gpus(request: JobRequest, shape: Shape) -> tuple[str, ...]:
     """Return a note if the options leave a node fewer GPUs than the script has ranks for it."""
-    if not (request.gpus or request.gpus_per_node) or not 0 < shape.gpus_per_node < shape.procs_per_node:
+    if (
+        not (request.gpus or request.gpus_per_node)
+        or not 0 < shape.gpus_per_node < shape.procs_per_node
+    ):
         return ()
     gpus = count(shape.gpus_per_node, "GPU")
-    return (f"{shape.procs_per_node} ranks of a node share {gpus}: the script decides the number of ranks",)
+    return (
+        f"{shape.procs_per_node} ranks of a node share {gpus}: the script decides the number of "
+        "ranks",
+    )

@@ -1,7 +1,9 @@
-"""A person's batch script as a job of hpcrun: the script stays, and its launch calls ``hpcrun_launch``. Pure.
+"""A person's batch script as a job of hpcrun: the script stays, and its launch calls
+``hpcrun_launch``. Pure.
 
-``"$HPCRUN_LAUNCH"`` and one or two marks are put into the launch line, and bash runs the rest as it is. A launch that
-hpcrun does not understand stays as it is, too; then the job has no logs per rank, and hpcrun says why.
+``"$HPCRUN_LAUNCH"`` and one or two marks are put into the launch line, and bash runs the rest as it
+is. A launch that hpcrun does not understand stays as it is, too; then the job has no logs per rank,
+and hpcrun says why.
 """
 
 from __future__ import annotations
@@ -19,14 +21,24 @@ from hpcrun.job.request import Launcher
 from hpcrun.job.sbatch_input import BatchOptions, Sizes, read_batch_options, read_sizes
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.secrets import is_secret, secret_kind
-from hpcrun.job.shell_text import Source, Word, misread_line, node_text, nodes_of, parents_of, parse_shell
+from hpcrun.job.shell_text import (
+    Source,
+    Word,
+    misread_line,
+    node_text,
+    nodes_of,
+    parents_of,
+    parse_shell,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 PROGRAM = '"$HPCRUN_LAUNCH"'  # what a launch line calls: launch/script.py
 ERROR_TRAP = (
-    """set -E; trap 'printf "%s %s %s\\n" "$?" "$LINENO" "$BASH_COMMAND" 2>/dev/null >|"$HPCRUN_SCRIPT_ERRORS"' ERR"""
+    "set -E; "
+    """trap 'printf "%s %s %s\\n" "$?" "$LINENO" "$BASH_COMMAND" 2>/dev/null """
+    """>|"$HPCRUN_SCRIPT_ERRORS"' ERR"""
 )
 """The first line of a script for bash, in place of its #!: notes the last command that failed."""
 _LOOPS = frozenset({"for_statement", "c_style_for_statement", "while_statement"})
@@ -56,13 +68,19 @@ class BatchScript:
         return not (self.missing or self.options.problems)
 
     def ranks(self, sizes: Sizes) -> tuple[Launcher, int]:
-        """Return hpcrun's launcher, and the ranks of each node, as far as the script says them for a job's sizes."""
+        """Return hpcrun's launcher, and the ranks of each node, as far as the script says them for
+        a job's sizes.
+        """
         if not self.launches:
             return "command", 1
-        line = next((line for line in self.launches if line.by_srun == (sizes.nodes > 1)), self.launches[0])
+        line = next(
+            (line for line in self.launches if line.by_srun == (sizes.nodes > 1)), self.launches[0]
+        )
         if line.starter == "torchrun":
             value = line.torchrun.get("nproc-per-node", "1")
-            return "torchrun", (None if value in ("gpu", "auto") else number_of(value)) or max(1, sizes.gpus)
+            return "torchrun", (None if value in ("gpu", "auto") else number_of(value)) or max(
+                1, sizes.gpus
+            )
         if line.starter == "srun":
             return "srun", _tasks(line, sizes)
         return ("python" if line.starter == "python" else "command"), 1
@@ -84,15 +102,23 @@ class _Launch:
 
 
 def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchScript:
-    """Return a batch script as hpcrun runs it with its arguments; UsageError if sbatch does not take it."""
+    """Return a batch script as hpcrun runs it with its arguments; UsageError if sbatch does not
+    take it.
+    """
     if "\r" in text:
-        raise UsageError(f"{name} has CR line ends, which sbatch refuses", hint=f"sed -i 's/\\r$//' {name}")
+        raise UsageError(
+            f"{name} has CR line ends, which sbatch refuses", hint=f"sed -i 's/\\r$//' {name}"
+        )
     if not text.startswith("#!"):
-        raise UsageError(f"{name} does not begin with #!, which sbatch needs", hint="add the line #!/bin/bash")
+        raise UsageError(
+            f"{name} does not begin with #!, which sbatch needs", hint="add the line #!/bin/bash"
+        )
     first = text[2:].partition("\n")[0].strip()
     program, _, option = first.partition(" ")
     interpreter = (program, *([option.strip()] if option.strip() else []))
-    shell = PurePath(option.split()[-1] if PurePath(program).name == "env" and option else program).name
+    shell = PurePath(
+        option.split()[-1] if PurePath(program).name == "env" and option else program
+    ).name
     options = read_batch_options(text.splitlines())
     sizes = read_sizes(dict(options.directives))
     root = parse_shell(text)
@@ -116,19 +142,43 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
     if shell == "bash":
         new = ERROR_TRAP + new[new.index("\n") if "\n" in new else len(new) :]
     lines = [launch.line for launch in launches if launch.line]
-    remarks = [*options.remarks, *(remark for line in lines if not missing for remark in line.remarks)]
-    remarks += [f"as by sbatch, srun starts torchrun {_tasks(line, sizes)} times on a node, and all but one fail: "
-                "request one task for each node, with its GPUs and CPUs"
-                for line in lines if _has_idle_agents(line, sizes)]  # fmt: skip
-    remarks += [f"line {node.start_point[0] + 1}: the secret goes through the environment, not into the run's folder"
-                for node, *_ in secrets]  # fmt: skip
+    remarks = [
+        *options.remarks,
+        *(remark for line in lines if not missing for remark in line.remarks),
+    ]
+    remarks += [
+        f"as by sbatch, srun starts torchrun {_tasks(line, sizes)} times on a node, and all but "
+        "one fail: "
+        "request one task for each node, with its GPUs and CPUs"
+        for line in lines
+        if _has_idle_agents(line, sizes)
+    ]
+    remarks += [
+        f"line {node.start_point[0] + 1}: the secret goes through the environment, not into the "
+        "run's folder"
+        for node, *_ in secrets
+    ]
     if re.search(r"\$0\b|\$\{0\}|BASH_SOURCE", text):
-        remarks.append("$0 is a copy of the script in the run's folder, as by sbatch it is one in Slurm's spool")
+        remarks.append(
+            "$0 is a copy of the script in the run's folder, as by sbatch it is one in Slurm's "
+            "spool"
+        )
     if secret_kind(new):
-        remarks.append(f"the script holds {secret_kind(new)}, and the run's folder has a copy of it")
-    return BatchScript(name, interpreter, new, options, sizes, () if missing else tuple(lines), tuple(changed),
-                       tuple((name, value) for _, name, value in secrets),
-                       tuple(dict.fromkeys(remarks)), tuple(dict.fromkeys(missing)))  # fmt: skip
+        remarks.append(
+            f"the script holds {secret_kind(new)}, and the run's folder has a copy of it"
+        )
+    return BatchScript(
+        name,
+        interpreter,
+        new,
+        options,
+        sizes,
+        () if missing else tuple(lines),
+        tuple(changed),
+        tuple((name, value) for _, name, value in secrets),
+        tuple(dict.fromkeys(remarks)),
+        tuple(dict.fromkeys(missing)),
+    )
 
 
 def _tasks(line: LaunchLine, sizes: Sizes) -> int:
@@ -138,13 +188,23 @@ def _tasks(line: LaunchLine, sizes: Sizes) -> int:
 
 def _has_idle_agents(line: LaunchLine, sizes: Sizes) -> bool:
     """Return whether srun surely starts more torchruns than --nnodes names."""
-    nnodes, *tasks = line.torchrun.get("nnodes"), line.srun.get("ntasks"), line.srun.get("ntasks-per-node")
-    known = line.starter == "torchrun" and line.by_srun and all(number_of(text) for text in (nnodes, *tasks) if text)
+    nnodes, *tasks = (
+        line.torchrun.get("nnodes"),
+        line.srun.get("ntasks"),
+        line.srun.get("ntasks-per-node"),
+    )
+    known = (
+        line.starter == "torchrun"
+        and line.by_srun
+        and all(number_of(text) for text in (nnodes, *tasks) if text)
+    )
     return known and sizes.nodes * _tasks(line, sizes) > (number_of(nnodes) or sizes.nodes)
 
 
 def _launches(source: Source) -> list[_Launch]:
-    """Return the surest launches of a script: torchrun and the like, else Python, else shell scripts."""
+    """Return the surest launches of a script: torchrun and the like, else Python, else shell
+    scripts.
+    """
     launches = []
     for node in nodes_of(source.root, "command"):
         if any(parent.type in _OUTSIDE for parent in parents_of(node)):
@@ -180,20 +240,30 @@ def _problems(source: Source, launches: list[_Launch]) -> Iterator[str]:
 
 
 def _place(root: Node, node: Node, depth: int = 3) -> str | None:
-    """Return why a launch at this place may be started more than once, or beside the script; None if it is not."""
+    """Return why a launch at this place may be started more than once, or beside the script; None
+    if it is not.
+    """
     for parent in (*parents_of(node), node):
         if parent.type in _LOOPS:
             return "it is in a loop, and would be started several times"
         if parent.type == "function_definition":
             name = node_text(parent.named_children[0])
-            calls = [call for call in nodes_of(root, "command") if node_text(call.named_children[0]) == name]
+            calls = [
+                call
+                for call in nodes_of(root, "command")
+                if node_text(call.named_children[0]) == name
+            ]
             if len(calls) != 1 or depth == 0:
                 return f"it is in the function {name}, which is called {len(calls)} times"
             return _place(root, calls[0], depth - 1)
         if parent.next_sibling is not None and parent.next_sibling.type == "&":
-            later = (call for call in nodes_of(root, "command") if call.start_byte > parent.end_byte)
+            later = (
+                call for call in nodes_of(root, "command") if call.start_byte > parent.end_byte
+            )
             if all(node_text(call.named_children[0]) != "wait" for call in later):
-                return "it runs in the background, and nothing waits for it: see hpcrun submit --role"
+                return (
+                    "it runs in the background, and nothing waits for it: see hpcrun submit --role"
+                )
     return None
 
 
@@ -221,7 +291,9 @@ def _marks(launch: _Launch) -> Iterator[tuple[int, int, str]]:
 
 
 def _secrets(root: Node) -> Iterator[tuple[Node, str, str]]:
-    """Yield each secret that the script sets a variable to: its place, a variable of hpcrun for it, and the text."""
+    """Yield each secret that the script sets a variable to: its place, a variable of hpcrun for it,
+    and the text.
+    """
     for number, node in enumerate(nodes_of(root, "variable_assignment")):
         if len(node.named_children) < 2 or any(child.type == "+=" for child in node.children):
             continue

@@ -1,4 +1,5 @@
-"""Options of sbatch, srun, torchrun, accelerate and others: which may be passed on, and what to use instead. Pure.
+"""Options of sbatch, srun, torchrun, accelerate and others: which may be passed on, and what to use
+instead. Pure.
 
 Names of sbatch are those of sbatch(1) of Slurm 22.05 to 26.05, without the leading dashes.
 """
@@ -14,39 +15,48 @@ from hpcrun.job.quoting import quote_bash, quote_directive
 from hpcrun.job.units import table_rows
 
 Program = Literal["sbatch", "srun", "torchrun"]
-Options = tuple[tuple[str, str | None], ...]  # name → value, None for a flag; names without leading dashes
+# name → value, None for a flag; names without leading dashes
+Options = tuple[tuple[str, str | None], ...]
 Directives = dict[str, str | None]
 
-# Whose options | names | what a user writes instead. hpcrun sets the options of sbatch (s), srun (r) and torchrun (t)
-# itself; it has the others (-), of accelerate launch (1.14), deepspeed, lightning, mpirun and more, in another form.
+# Whose options | names | what a user writes instead. hpcrun sets the options of sbatch (s), srun
+# (r) and torchrun (t) itself; it has the others (-), of accelerate launch (1.14), deepspeed,
+# lightning, mpirun and more, in another form.
 _ADVICE = """
 s | array | use --sweep NAME=VALUE,VALUE or --sweep-file
 s | batch | the batch script runs on the first node
 sr | chdir | use --workdir DIR
 sr | cpus-per-gpu cpus-per-task | use --cpus-per-task or --cpus-per-gpu; OMP_NUM_THREADS follows
-sr | error output | use --output-dir; every rank has its own log there, and `hpcrun logs RUN` shows it
+sr | error output | \
+  use --output-dir; every rank has its own log there, and `hpcrun logs RUN` shows it
 sr | exclude nodelist | use --exclude or --nodelist: the ranks need every node
 sr | export export-file | use --env NAME=VALUE; other variables are exported
-sr | gpus gpus-per-node gpus-per-socket gres | use --gpus N or TYPE:N; a step without options has all GPUs of the job
-sr | gpus-per-task tres-per-task | use --gpus, one rank per GPU; per-task binding hides the GPUs of other ranks
+sr | gpus gpus-per-node gpus-per-socket gres | \
+  use --gpus N or TYPE:N; a step without options has all GPUs of the job
+sr | gpus-per-task tres-per-task | \
+  use --gpus, one rank per GPU; per-task binding hides the GPUs of other ranks
 sr | het-group | submit one job for each group
 sr | input | give the file to the script as an argument
 s | job-name | use --name
 sr | nodes | use --nodes N
-s | no-kill | use --restarts N --spares K: with no-kill, a job whose head node fails idles until its time limit
+s | no-kill | \
+  use --restarts N --spares K: with no-kill, a job whose head node fails idles until its time limit
 s | no-requeue | leave it out: it is set for jobs without --requeue
 sr | ntasks ntasks-per-gpu ntasks-per-node | use --gpus, one rank per GPU, or --nproc-per-node
-r | ntasks-per-core ntasks-per-socket ntasks-per-tres relative | use --gpus, --nodes and --nproc-per-node
+r | ntasks-per-core ntasks-per-socket ntasks-per-tres relative | \
+  use --gpus, --nodes and --nproc-per-node
 s | open-mode | leave it out: hpcrun appends
 sr | overcommit | use --cpus N for fewer CPUs: the ranks of a node would share the CPUs of one task
 s | parsable quiet | use --json
-s | requeue | use --requeue N: N further attempts; for --requeue=expedite, requeue.expedite of the profile
+s | requeue | \
+  use --requeue N: N further attempts; for --requeue=expedite, requeue.expedite of the profile
 sr | signal | use --warn
 sr | test-only | use --dry-run
 s | wait | use --wait
 s | wrap | write the program and its arguments
-r | account begin clusters constraint deadline dependency hold jobid no-allocate nodefile partition qos reservation \
-  time | the step uses the job's allocation: use hpcrun's option, or --sbatch
+r | \
+  account begin clusters constraint deadline dependency hold jobid no-allocate nodefile partition \
+  qos reservation time | the step uses the job's allocation: use hpcrun's option, or --sbatch
 r | preserve-env | use --env NAME=VALUE; other variables are exported
 r | bcast help multi-prog usage version | srun would not start the ranks
 r | pty | submit the job, then `hpcrun shell RUN` opens a shell in it
@@ -57,7 +67,8 @@ t | no-python | leave it out: a program that is no .py file is run as it is
 t | run-path | hpcrun starts the program of each rank itself
 t | module | use --module
 t | local-addr node-rank | leave it out: hpcrun sets it on each node
-t | master-addr master-port | leave it out: hpcrun sets them, or use --torchrun rdzv-endpoint=HOST:PORT
+t | master-addr master-port | \
+  leave it out: hpcrun sets them, or use --torchrun rdzv-endpoint=HOST:PORT
 t | duplicate-stderr-filters duplicate-stdout-filters local-ranks-filter redirects tee | \
   leave it out: every rank has its own log, and `hpcrun logs RUN` shows it
 t | signals-to-handle | hpcrun forwards signals to the ranks
@@ -81,14 +92,16 @@ t | help | torchrun would not start the ranks
 - | conda venv | activate the environment, or use --python PATH
 - | num-machines num-nodes | use --nodes N
 - | local-rank machine-rank | leave it out: hpcrun numbers the nodes
-- | main-address main-port main-process-ip main-process-port | leave it out: hpcrun sets MASTER_ADDR and MASTER_PORT
+- | main-address main-port main-process-ip main-process-port | \
+  leave it out: hpcrun sets MASTER_ADDR and MASTER_PORT
 - | log-dir | leave it out: every rank has its own log, and `hpcrun logs RUN` shows it
 - | use-env | leave it out: LOCAL_RANK is always set
 - | devices num-gpus | use --gpus N
 - | gpu-ids visible-devices | use --gpus N: Slurm chooses the GPUs
 - | multi-gpu same-network use-mps-device | leave it out: --gpus and --nodes decide it
-- | config-file deepspeed-config-file dynamo-backend gradient-accumulation-steps main-training-function \
-  mixed-precision use-deepspeed use-fsdp | \
+- | \
+  config-file deepspeed-config-file dynamo-backend gradient-accumulation-steps \
+  main-training-function mixed-precision use-deepspeed use-fsdp | \
   write the program as `accelerate launch ...` after hpcrun's options: it then runs once per node
 - | num-cpu-threads-per-process | use --cpus-per-task N, or --env OMP_NUM_THREADS=N
 - | accelerator deepspeed precision strategy trainer | if the script takes it, write it after SCRIPT
@@ -97,7 +110,9 @@ t | help | torchrun would not start the ranks
 
 
 def advice_for(whose: str) -> dict[str, str]:
-    """Return what a user writes instead of each option of sbatch (``s``), srun (``r``), torchrun (``t``) or others."""
+    """Return what a user writes instead of each option of sbatch (``s``), srun (``r``), torchrun
+    (``t``) or others.
+    """
     rows = ((names, advice) for letters, names, advice in table_rows(_ADVICE) if whose in letters)
     return {name: advice for names, advice in rows for name in names.split()}
 
@@ -113,40 +128,54 @@ OPTIONS: dict[str, str] = {
     "time": "walltime_s",
 }
 
-# The other long options of sbatch, to find the nearest name of a misspelt one. Do not divide a word at a line's end.
+# The other long options of sbatch, to find the nearest name of a misspelt one. Do not divide a word
+# at a line's end.
 KNOWN: tuple[str, ...] = tuple(
     """
-    acctg-freq bb bbf begin bell burst-buffer chdir cluster-constraint clusters comment consolidate-segments container
-    container-id container-type contiguous core-spec cores-per-socket cpu-freq deadline delay-boot dependency
-    distribution exclusive extra extra-node-info get-user-env gid gpu-bind gpu-freq gres-flags hint hold ignore-pbs
-    immediate kill-on-invalid-dep licenses mcs-label mem-bind mem-per-cpu mem-per-gpu mem-update mincpus network nice
-    no-kill nodefile ntasks-per-core ntasks-per-socket oom-kill-step oversubscribe power prefer priority profile
-    propagate reboot resources resv-ports segment sockets-per-node spread-job spread-segments stepmgr switches
-    thread-spec threads-per-core time-min tmp tres-bind uid use-min-nodes verbose wait-all-nodes wckey
+    acctg-freq bb bbf begin bell burst-buffer chdir cluster-constraint clusters comment
+    consolidate-segments container container-id container-type contiguous core-spec cores-per-socket
+    cpu-freq deadline delay-boot dependency distribution exclusive extra extra-node-info
+    get-user-env gid gpu-bind gpu-freq gres-flags hint hold ignore-pbs immediate kill-on-invalid-dep
+    licenses mcs-label mem-bind mem-per-cpu mem-per-gpu mem-update mincpus network nice no-kill
+    nodefile ntasks-per-core ntasks-per-socket oom-kill-step oversubscribe power prefer priority
+    profile propagate reboot resources resv-ports segment sockets-per-node spread-job
+    spread-segments stepmgr switches thread-spec threads-per-core time-min tmp tres-bind uid
+    use-min-nodes verbose wait-all-nodes wckey
     """.split()
 )
 
 # Options that NVIDIA's pyxis plugin adds to sbatch on sites that have it (its args.c).
 PYXIS: tuple[str, ...] = tuple(
     """
-    container-entrypoint container-entrypoint-log container-env container-image container-mount-home container-mounts
-    container-name container-readonly container-remap-root container-save container-workdir container-writable
-    no-container-entrypoint no-container-mount-home no-container-remap-root
+    container-entrypoint container-entrypoint-log container-env container-image container-mount-home
+    container-mounts container-name container-readonly container-remap-root container-save
+    container-workdir container-writable no-container-entrypoint no-container-mount-home
+    no-container-remap-root
     """.split()
 )
 
 # sbatch(1) of 22.05 to 26.05: the letters of its options, in the order of the manual page.
-LETTERS: dict[str, str] = dict(pair.split("=") for pair in (
-    "A=account a=array B=extra-node-info b=begin C=constraint c=cpus-per-task D=chdir d=dependency e=error "
-    "F=nodefile G=gpus H=hold I=immediate i=input J=job-name k=no-kill L=licenses M=clusters m=distribution N=nodes "
-    "n=ntasks O=overcommit o=output p=partition Q=quiet q=qos S=core-spec s=oversubscribe t=time v=verbose W=wait "
-    "w=nodelist x=exclude").split())  # fmt: skip
+LETTERS: dict[str, str] = dict(
+    pair.split("=")
+    for pair in (
+        "A=account a=array B=extra-node-info b=begin C=constraint c=cpus-per-task D=chdir "
+        "d=dependency e=error "
+        "F=nodefile G=gpus H=hold I=immediate i=input J=job-name k=no-kill L=licenses M=clusters "
+        "m=distribution N=nodes "
+        "n=ntasks O=overcommit o=output p=partition Q=quiet q=qos S=core-spec s=oversubscribe "
+        "t=time v=verbose W=wait "
+        "w=nodelist x=exclude"
+    ).split()
+)
 
 # Options without a value, or with one that follows =.
 FLAGS = frozenset(
-    "consolidate-segments container-mount-home container-readonly container-remap-root container-writable contiguous "
-    "exclusive get-user-env hold ignore-pbs immediate nice no-container-entrypoint no-container-mount-home "
-    "no-container-remap-root no-kill no-requeue overcommit oversubscribe parsable propagate quiet reboot requeue "
+    "consolidate-segments container-mount-home container-readonly container-remap-root "
+    "container-writable contiguous "
+    "exclusive get-user-env hold ignore-pbs immediate nice no-container-entrypoint "
+    "no-container-mount-home "
+    "no-container-remap-root no-kill no-requeue overcommit oversubscribe parsable propagate quiet "
+    "reboot requeue "
     "spread-job spread-segments test-only use-min-nodes verbose wait".split()
 )
 
@@ -159,7 +188,18 @@ ALIASES = {"tasks-per-node": "ntasks-per-node", "cpus": "cpus-per-task", "workdi
 EXCLUSIVE = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 
 # Without these the script could not find its nodes or its log.
-ESSENTIAL = frozenset({"array", "job-name", "nodes", "ntasks-per-node", "no-requeue", "open-mode", "requeue", "signal"})
+ESSENTIAL = frozenset(
+    {
+        "array",
+        "job-name",
+        "nodes",
+        "ntasks-per-node",
+        "no-requeue",
+        "open-mode",
+        "requeue",
+        "signal",
+    }
+)
 
 
 def normalise_key(key: str) -> str:
@@ -168,29 +208,59 @@ def normalise_key(key: str) -> str:
 
 
 # --wait and --kill-on-bad-exit of srun may be set, for a training that continues with fewer ranks.
-_OWNED: dict[Program, dict[str, str]] = {"sbatch": OWNED, "srun": advice_for("r"), "torchrun": advice_for("t")}
+_OWNED: dict[Program, dict[str, str]] = {
+    "sbatch": OWNED,
+    "srun": advice_for("r"),
+    "torchrun": advice_for("t"),
+}
 _KNOWN: dict[Program, tuple[str, ...]] = {
     "sbatch": (*KNOWN, *PYXIS, *OPTIONS),
-    "srun": (*KNOWN, *"accel-bind cpu-bind exact job-name kill-on-bad-exit label mpi overlap prolog epilog "
-             "quit-on-interrupt send-libs slurmd-debug task-epilog task-prolog threads unbuffered wait".split()),
-    "torchrun": tuple("event-log-handler log-dir log-line-prefix-template logs-specs max-restarts monitor-interval "
-                      "numa-binding rdzv-backend rdzv-conf rdzv-endpoint rdzv-id role shutdown-timeout "
-                      "start-method".split()),
-}  # fmt: skip
-_TORCHRUN_FLAGS = frozenset("module no-python run-path standalone use-env virtual-local-rank help".split())
-# For each program: the letters of its options, their long names, and those without a value, or with one that follows =.
-# srun(1) of Slurm 22.05 to 26.05 is sbatch(1) but for these; torchrun's are those of torch/distributed/run.py (2.13).
+    "srun": (
+        *KNOWN,
+        *"accel-bind cpu-bind exact job-name kill-on-bad-exit label mpi overlap prolog epilog "
+        "quit-on-interrupt send-libs slurmd-debug task-epilog task-prolog threads "
+        "unbuffered wait".split(),
+    ),
+    "torchrun": tuple(
+        "event-log-handler log-dir log-line-prefix-template logs-specs max-restarts "
+        "monitor-interval "
+        "numa-binding rdzv-backend rdzv-conf rdzv-endpoint rdzv-id role shutdown-timeout "
+        "start-method".split()
+    ),
+}
+_TORCHRUN_FLAGS = frozenset(
+    "module no-python run-path standalone use-env virtual-local-rank help".split()
+)
+# For each program: the letters of its options, their long names, and those without a value, or with
+# one that follows =. srun(1) of Slurm 22.05 to 26.05 is sbatch(1) but for these; torchrun's are
+# those of torch/distributed/run.py (2.13).
 _TABLES: dict[Program, tuple[Mapping[str, str], frozenset[str], frozenset[str]]] = {
     "sbatch": (LETTERS, NAMES | {*LETTERS.values(), *ALIASES, "uid", "hetjob", "packjob"}, FLAGS),
     "srun": (
         {letter: name for letter, name in LETTERS.items() if letter not in "aF"}
-        | {"E": "preserve-env", "K": "kill-on-bad-exit", "l": "label", "r": "relative", "T": "threads",
-           "u": "unbuffered", "V": "version", "X": "disable-status", "Z": "no-allocate"},
-        NAMES | {*_OWNED["srun"], *_KNOWN["srun"], *ALIASES}
-        | {*"async compress disable-status external-launcher interactive msg-timeout treewidth whole x11".split()},
-        (FLAGS - {"wait"}) | frozenset(
-            "async bcast compress disable-status exact external-launcher help interactive kill-on-bad-exit label "
-            "multi-prog no-allocate overlap preserve-env pty quit-on-interrupt send-libs unbuffered usage version "
+        | {
+            "E": "preserve-env",
+            "K": "kill-on-bad-exit",
+            "l": "label",
+            "r": "relative",
+            "T": "threads",
+            "u": "unbuffered",
+            "V": "version",
+            "X": "disable-status",
+            "Z": "no-allocate",
+        },
+        NAMES
+        | {*_OWNED["srun"], *_KNOWN["srun"], *ALIASES}
+        | {
+            *"async compress disable-status external-launcher interactive msg-timeout treewidth "
+            "whole x11".split()
+        },
+        (FLAGS - {"wait"})
+        | frozenset(
+            "async bcast compress disable-status exact external-launcher help interactive "
+            "kill-on-bad-exit label "
+            "multi-prog no-allocate overlap preserve-env pty quit-on-interrupt send-libs "
+            "unbuffered usage version "
             "whole x11".split()
         ),
     ),
@@ -199,9 +269,10 @@ _TABLES: dict[Program, tuple[Mapping[str, str], frozenset[str], frozenset[str]]]
         frozenset({*_OWNED["torchrun"], *_KNOWN["torchrun"]}) | _TORCHRUN_FLAGS,
         _TORCHRUN_FLAGS,
     ),
-}  # fmt: skip
+}
 _LEAST_SHUTDOWN_S = 30
-"""When another rank has failed, hpcrun gives a rank 25 s before SIGKILL, and then records its end."""
+"""When another rank has failed, hpcrun gives a rank 25 s before SIGKILL, and then records its end.
+"""
 
 
 def is_own_option(program: Program, name: str) -> bool:
@@ -210,25 +281,48 @@ def is_own_option(program: Program, name: str) -> bool:
 
 
 def check_option(program: Program, key: str, value: str | None, where: str) -> str:
-    """Return the normalised name of an option that may be set; UsageError if hpcrun sets it or it breaks the job."""
-    name, owned, of = normalise_key(key), _OWNED[program], "" if program == "sbatch" else f"{program}'s "
+    """Return the normalised name of an option that may be set; UsageError if hpcrun sets it or it
+    breaks the job.
+    """
+    name, owned, of = (
+        normalise_key(key),
+        _OWNED[program],
+        "" if program == "sbatch" else f"{program}'s ",
+    )
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]+", name):
-        raise UsageError(f"{where}: {key!r} cannot be an option of {program}",
-                         hint="write KEY=VALUE or KEY, with the long name: cpu-bind=cores")  # fmt: skip
+        raise UsageError(
+            f"{where}: {key!r} cannot be an option of {program}",
+            hint="write KEY=VALUE or KEY, with the long name: cpu-bind=cores",
+        )
     if name in owned:
         raise UsageError(f"{where}: hpcrun sets {of}--{name} itself", hint=owned[name])
     # every program accepts an abbreviated name
-    if longer := next((long for long in owned if long.startswith(name) and name not in _KNOWN[program]), None):
-        raise UsageError(f"{where}: {program} takes --{name} for --{longer}, which hpcrun sets", hint=owned[longer])
+    if longer := next(
+        (long for long in owned if long.startswith(name) and name not in _KNOWN[program]), None
+    ):
+        raise UsageError(
+            f"{where}: {program} takes --{name} for --{longer}, which hpcrun sets",
+            hint=owned[longer],
+        )
     if value is not None and "\0" in value:
         raise UsageError(f"{where}: a NUL character cannot stand in a script")
     if program == "srun" and value in ("help", "list"):
-        raise UsageError(f"{where}: srun would print a list and exit", hint=f"srun --{name}={value} shows it")
+        raise UsageError(
+            f"{where}: srun would print a list and exit", hint=f"srun --{name}={value} shows it"
+        )
     if name == "rdzv-backend" and value == "static":
-        raise UsageError(f"{where}: hpcrun chooses it itself where it suffices", hint="leave it out")
-    if name == "shutdown-timeout" and re.fullmatch(r"\d+", value or "", re.ASCII) and int(value or 0) < 30:
-        raise UsageError(f"{where}: hpcrun gives a rank 25 s to end",
-                         hint=f"shutdown-timeout={_LEAST_SHUTDOWN_S} or more")  # fmt: skip
+        raise UsageError(
+            f"{where}: hpcrun chooses it itself where it suffices", hint="leave it out"
+        )
+    if (
+        name == "shutdown-timeout"
+        and re.fullmatch(r"\d+", value or "", re.ASCII)
+        and int(value or 0) < 30
+    ):
+        raise UsageError(
+            f"{where}: hpcrun gives a rank 25 s to end",
+            hint=f"shutdown-timeout={_LEAST_SHUTDOWN_S} or more",
+        )
     return name
 
 
@@ -236,7 +330,9 @@ def unknown_note(name: str) -> str | None:
     """Return a note on a directive that hpcrun does not know, or None if hpcrun knows it."""
     if name in NAMES:
         return None
-    return f"sbatch option {name!r} is unknown; {did_you_mean(name, sorted(NAMES))}".removesuffix("; ")
+    return f"sbatch option {name!r} is unknown; {did_you_mean(name, sorted(NAMES))}".removesuffix(
+        "; "
+    )
 
 
 def set_directive(directives: Directives, key: str, value: str | None) -> None:
@@ -260,7 +356,9 @@ def remove_directive(directives: Directives, key: str) -> None:
 
 
 def directive_line(key: str, value: str | None) -> str:
-    """Return ``--key`` or ``--key=value`` for an ``#SBATCH`` line; UsageError if sbatch cannot read the value."""
+    """Return ``--key`` or ``--key=value`` for an ``#SBATCH`` line; UsageError if sbatch cannot read
+    the value.
+    """
     if value is None:
         return f"--{key}"
     try:
@@ -270,9 +368,11 @@ def directive_line(key: str, value: str | None) -> str:
 
 
 def takes_value(program: Program, option: str) -> tuple[str, bool] | None:
-    """Return an option's long name, and whether the next word is its value; None if the option is not known.
+    """Return an option's long name, and whether the next word is its value; None if the option is
+    not known.
 
-    It is without ``=VALUE``: ``--nproc_per_node`` or a unique beginning of it, or a letter with its value behind it.
+    It is without ``=VALUE``: ``--nproc_per_node`` or a unique beginning of it, or a letter with its
+    value behind it.
     """
     letters, known, bare = _TABLES[program]
     if option.startswith("--"):
@@ -280,7 +380,11 @@ def takes_value(program: Program, option: str) -> tuple[str, bool] | None:
         longer = [plain] if plain in known else [name for name in known if name.startswith(plain)]
         names = {ALIASES.get(name, name) for name in longer}
     else:
-        names = {letters[letter] for letter in option[1:2] if option.startswith("-") and letter in letters}
+        names = {
+            letters[letter]
+            for letter in option[1:2]
+            if option.startswith("-") and letter in letters
+        }
     name = names.pop() if len(names) == 1 else None
     return (name, name not in bare) if name else None
 
@@ -293,8 +397,14 @@ def similar_option(program: Program, name: str) -> str | None:
 _NO_VALUE = FLAGS | {"pty", "multi-gpu", "standalone", "same-network", "use-env", "no-python"}
 # (command, option) → what that command has instead; "" for every command
 _OF_COMMAND = {
-    ("resubmit", "resume"): "leave it out: resubmit continues from the checkpoints; --fresh starts without them",
-    ("explain", "rank"): "explain finds the rank itself; `hpcrun logs RUN --rank N` shows the output of one",
+    (
+        "resubmit",
+        "resume",
+    ): "leave it out: resubmit continues from the checkpoints; --fresh starts without them",
+    (
+        "explain",
+        "rank",
+    ): "explain finds the rank itself; `hpcrun logs RUN --rank N` shows the output of one",
     ("logs", "tail"): "use -n N",
     ("logs", "stderr"): "use --err",
     ("status", "user"): "leave it out: status shows your own runs",
@@ -311,8 +421,11 @@ def takes_no_value(option: str) -> bool:
     return _name(option) in _NO_VALUE
 
 
-def instead_of(option: str, value: str | None, command: str, options: Collection[str]) -> str | None:
-    """Return what to write instead of an option that a command of hpcrun does not have; None if that is unknown.
+def instead_of(
+    option: str, value: str | None, command: str, options: Collection[str]
+) -> str | None:
+    """Return what to write instead of an option that a command of hpcrun does not have; None if
+    that is unknown.
 
     Args:
         option: as typed, without its value: ``--array`` or ``-a``.

@@ -1,4 +1,6 @@
-"""The launcher of a job whose program starts ranks itself, and notes on what a user may not expect. Pure: no I/O.
+"""The launcher of a job whose program starts ranks itself, and notes on what a user may not expect.
+
+Pure: no I/O.
 
 hpcrun refuses such a job, or runs its program as one process per node.
 """
@@ -21,24 +23,36 @@ from hpcrun.job.shape import Shape, decide_shape
 
 _THREADS = "OMP_NUM_THREADS"
 _MEETING = {"MASTER_ADDR": "the first node", "MASTER_PORT": "a free port, another one for each job"}
-"""What every launcher sets, whatever the job's environment says (launch/node.py, launch/rank.py, torchrun)."""
+"""What every launcher sets, whatever the job's environment says (launch/node.py, launch/rank.py,
+torchrun).
+"""
 
 
 def threads_of(plan: Plan) -> str | None:
-    """Return a rank's OMP_NUM_THREADS: the profile's or --env's, else its share of the CPUs; None if unset."""
+    """Return a rank's OMP_NUM_THREADS: the profile's or --env's, else its share of the CPUs; None
+    if unset.
+    """
     share = plan.cpus_per_rank
     return dict(plan.env).get(_THREADS) or (None if share is None else str(share))
 
 
 def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator[str]:
-    """Return notes on a plan, for the profile of its GPU type and the environment of hpcrun's caller."""
+    """Return notes on a plan, for the profile of its GPU type and the environment of hpcrun's
+    caller.
+    """
     if plan.preflight == "only":
         return
     partition = plan.directive("partition")
-    if profile.gpu.per_node and plan.scheduler == "slurm" and not plan.shape.gpus and partition == profile.partition:
+    if (
+        profile.gpu.per_node
+        and plan.scheduler == "slurm"
+        and not plan.shape.gpus
+        and partition == profile.partition
+    ):
         where = f"partition {partition}" if partition else "the default partition"
         yield (
-            f"a job without GPUs on {where}, whose nodes have {profile.gpu.per_node} GPUs; choose another with -p "
+            f"a job without GPUs on {where}, whose nodes have {profile.gpu.per_node} GPUs; choose "
+            "another with -p "
             "PARTITION"
         )
     given, share, threads = dict(plan.env).get(_THREADS), plan.cpus_per_rank, threads_of(plan)
@@ -53,7 +67,8 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
     for name, value in plan.env:
         if name in _MEETING:
             yield (
-                f"{name}{'' if value is None else f'={value}'} of --env or the profile has no effect: hpcrun sets it "
+                f"{name}{'' if value is None else f'={value}'} of --env or the profile has no "
+                "effect: hpcrun sets it "
                 f"to {_MEETING[name]}"
             )
 
@@ -62,9 +77,12 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
 class Here:
     """What is known of a submission besides its request."""
 
-    typed: tuple[str, ...]  # hpcrun's subcommand and its options as typed; empty without a command line
-    read_text: Callable[[str], str]  # returns the text of a file by its name as written, nothing if it has none
-    # returns the types of ``srun --mpi=list`` of which a job needs one; none if the cluster has a default
+    # hpcrun's subcommand and its options as typed; empty without a command line
+    typed: tuple[str, ...]
+    # returns the text of a file by its name as written, nothing if it has none
+    read_text: Callable[[str], str]
+    # returns the types of ``srun --mpi=list`` of which a job needs one; none if the cluster has a
+    # default
     mpi_types: Callable[[], tuple[str, ...]]
 
 
@@ -79,25 +97,31 @@ class ProgramNote:
     source: str  # an expression that the text of the script matches
     unless: str  # one that the text and the arguments, each on a line of its own, do not match
     launchers: tuple[str, ...]  # the launchers it is about
-    note: str  # the note, with the fields that ``program_notes`` fills in; the first group of ``source`` is {0}
+    # the note, with the fields that ``program_notes`` fills in; the first group of ``source`` is
+    # {0}
+    note: str
     ranks: int = 2  # the fewest ranks of a job it is about
-    one_mpi_job: bool | None = None  # whether its ranks are one MPI job; None if that does not matter
+    # whether its ranks are one MPI job; None if that does not matter
+    one_mpi_job: bool | None = None
 
 
 NOTES = (
-    # a script from the time of torch.distributed.launch, which gave each process its local rank as an option
+    # a script from the time of torch.distributed.launch, which gave each process its local rank as
+    # an option
     ProgramNote(
         r"""["'](--local[_-]rank)["']""",
         r"LOCAL_RANK|^--local[_-]rank",
         ("torchrun", "srun"),
-        '{script} has an option {0}, which {launcher} does not give it: read int(os.environ["LOCAL_RANK"]) instead',
+        "{script} has an option {0}, which {launcher} does not give it: read "
+        'int(os.environ["LOCAL_RANK"]) instead',
     ),
     # jax.distributed reads Slurm's variables, and has a task for each rank only under srun
     ProgramNote(
         _IMPORTS.format("jax|flax"),
         _IMPORTS.format("torch"),
         ("torchrun",),
-        "{script} imports {0}, which cannot join the ranks of torchrun: add --launcher {without_torchrun}",
+        "{script} imports {0}, which cannot join the ranks of torchrun: add --launcher "
+        "{without_torchrun}",
         ranks=1,
     ),
     # MPI_Init without PMI makes each process a job of one rank
@@ -108,12 +132,14 @@ NOTES = (
         "{script} imports {0}, and each of the {ranks} ranks would be an MPI job of its own: {mpi}",
         one_mpi_job=False,
     ),
-    # Python's end calls MPI_Finalize, which waits for all ranks; mpi4py/run.py calls MPI_Abort after an exception
+    # Python's end calls MPI_Finalize, which waits for all ranks; mpi4py/run.py calls MPI_Abort
+    # after an exception
     ProgramNote(
         _IMPORTS.format("mpi4py"),
         r"\bAbort\(|\bexcepthook\b",
         ("srun",),
-        "{script} imports {0}: a rank that raises an exception waits at its end for the others, and the job hangs; "
+        "{script} imports {0}: a rank that raises an exception waits at its end for the others, "
+        "and the job hangs; "
         "-m mpi4py {script} ends all ranks",
         one_mpi_job=True,
     ),
@@ -128,7 +154,8 @@ def program_notes(request: JobRequest, profile: Profile, here: Here) -> Iterator
     program = program_of(words)
     if request.launcher not in _ONCE and (name := named_launcher(words)):
         yield (
-            f"{request.script} has `{name}` among its arguments, and runs once per rank: if it calls `{name}`, "
+            f"{request.script} has `{name}` among its arguments, and runs once per rank: if it "
+            f"calls `{name}`, "
             "add --launcher command, which runs it once per node"
         )
     yield from _uv_run(words, program, here.typed)
@@ -145,11 +172,19 @@ def program_notes(request: JobRequest, profile: Profile, here: Here) -> Iterator
             if row.one_mpi_job is not None and row.one_mpi_job != (mpi is None):
                 continue
             without_torchrun = "srun" if profile.scheduler == "slurm" else "python"
-            yield row.note.format(match[1], script=program[0], launcher=shape.launcher, ranks=shape.world_size,
-                                  without_torchrun=without_torchrun, mpi=mpi)  # fmt: skip
+            yield row.note.format(
+                match[1],
+                script=program[0],
+                launcher=shape.launcher,
+                ranks=shape.world_size,
+                without_torchrun=without_torchrun,
+                mpi=mpi,
+            )
 
 
-def _mpi(script: str, request: JobRequest, profile: Profile, shape: Shape, here: Here) -> str | None:
+def _mpi(
+    script: str, request: JobRequest, profile: Profile, shape: Shape, here: Here
+) -> str | None:
     """Return what makes the ranks one MPI job; None if they are one already."""
     if profile.scheduler != "slurm":
         return f"the program to give is mpirun -np {shape.world_size} python {quote_bash(script)}"
@@ -169,24 +204,43 @@ def mpi_options(types: tuple[str, ...]) -> str:
     return " or ".join(f"--srun mpi={type_} ({_MPI_LIBRARIES[type_]})" for type_ in types)
 
 
-def _uv_run(words: tuple[str, ...], program: tuple[str, ...], typed: tuple[str, ...]) -> Iterator[str]:
+def _uv_run(
+    words: tuple[str, ...], program: tuple[str, ...], typed: tuple[str, ...]
+) -> Iterator[str]:
     if PurePath(words[0]).name != "uv" or program == words:
         return
-    options = [text for text in words[2 : len(words) - len(program) + (program[0] == "-m")] if text.startswith("--")]
+    options = [
+        text
+        for text in words[2 : len(words) - len(program) + (program[0] == "-m")]
+        if text.startswith("--")
+    ]
     without = f", but without {' '.join(options)}" if options else ""
     line = bash_line(("hpcrun", *(typed or ("submit",)), "--uv", *program))
-    yield f"`uv run` syncs the environment in every rank; --uv installs uv.lock once on each node{without}: {line}"
+    yield (
+        "`uv run` syncs the environment in every rank; --uv installs uv.lock once on each "
+        f"node{without}: {line}"
+    )
 
 
 def _shell_script(request: JobRequest, shape: Shape) -> Iterator[str]:
-    """Return a note if a shell script, which starts no ranks itself, runs more than once on a node."""
-    by_shell = PurePath(request.script).name in SHELLS and not "".join(request.args[:1]).startswith("-")
+    """Return a note if a shell script, which starts no ranks itself, runs more than once on a
+    node.
+    """
+    by_shell = PurePath(request.script).name in SHELLS and not "".join(request.args[:1]).startswith(
+        "-"
+    )
     is_shell = by_shell or request.script.endswith((".sh", ".bash"))
-    if request.launcher is not None or not is_shell or shape.launcher == "command" or shape.procs_per_node < 2:
+    if (
+        request.launcher is not None
+        or not is_shell
+        or shape.launcher == "command"
+        or shape.procs_per_node < 2
+    ):
         return
     name = " ".join((request.script, *request.args[:1])) if by_shell else request.script
     yield (
-        f"`{name}` runs {shape.world_size} times, once per rank (RANK tells them apart); --launcher command runs it "
+        f"`{name}` runs {shape.world_size} times, once per rank (RANK tells them apart); "
+        "--launcher command runs it "
         "once per node"
     )
 
@@ -198,7 +252,8 @@ _VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
 def choose_launcher(
     request: JobRequest, profile: Profile, calls: list[Call], here: Here, *, of_role: bool = False
 ) -> tuple[JobRequest, tuple[str, ...]]:
-    """Return the request with the launcher that its program needs, and notes; the program is, or has, the calls.
+    """Return the request with the launcher that its program needs, and notes; the program is, or
+    has, the calls.
 
     Args:
         of_role: the program is a role's, and no launcher was typed: it would run once on each node.
@@ -207,12 +262,20 @@ def choose_launcher(
         return request, tuple(program_notes(request, profile, here))
     call = next((call for call in calls if _is_ours(call)), calls[0])
     if call.launcher.by and request.launcher == call.launcher.by:
-        raise UsageError(f"{_subject(call)} would start Ray in the job's Ray", hint=_own_line(call, here))
-    if of_role and _is_apart(call, request, profile):
-        each = f"give it {call.launcher.node_options}" if call.launcher.node_options else f"use {_VARIABLES}"
         raise UsageError(
-            f"{_subject(call)} does not use the other nodes of its role: each would train on its own",
-            hint=f"let the role be the .py file; or {each} in bash -c '...'; launcher=once runs it as it is",
+            f"{_subject(call)} would start Ray in the job's Ray", hint=_own_line(call, here)
+        )
+    if of_role and _is_apart(call, request, profile):
+        each = (
+            f"give it {call.launcher.node_options}"
+            if call.launcher.node_options
+            else f"use {_VARIABLES}"
+        )
+        raise UsageError(
+            f"{_subject(call)} does not use the other nodes of its role: each would train on its "
+            "own",
+            hint=f"let the role be the .py file; or {each} in bash -c '...'; launcher=once runs it "
+            "as it is",
         )
     if request.launcher is not None:
         return request, (_overridden(call, request, profile),)
@@ -228,13 +291,21 @@ def choose_launcher(
     if _is_apart(call, changed, profile):
         raise _apart(call, request, profile, decide_shape(changed, profile).nodes, here)
     does = "submits a job" if call.launcher.role == "submits" else "starts its own ranks"
-    note = f"launcher: command, because {_subject(call)} {does}; it runs once per node, with {_VARIABLES} set"
+    note = (
+        f"launcher: command, because {_subject(call)} {does}; it runs once per node, with "
+        f"{_VARIABLES} set"
+    )
     if call.launcher.by:
         return changed, (
             note,
-            f"hpcrun starts Ray with the CPUs and GPUs of the job, and ends it: {_own_line(call, here)}",
+            "hpcrun starts Ray with the CPUs and GPUs of the job, and ends it: "
+            f"{_own_line(call, here)}",
         )
-    instead = replacement(call, request, profile) if call.place is None and call.launcher.torchrun_runs_it else None
+    instead = (
+        replacement(call, request, profile)
+        if call.place is None and call.launcher.torchrun_runs_it
+        else None
+    )
     if instead is None:
         return changed, (note,)
     line = line_of(instead.request, request, here.typed)
@@ -245,17 +316,24 @@ def _without(instead: Replacement) -> str:
     return f", without {instead.left_out}" if instead.left_out else ""
 
 
-def _taken_over(call: Call, request: JobRequest, profile: Profile, here: Here) -> tuple[JobRequest, tuple[str, ...]]:
+def _taken_over(
+    call: Call, request: JobRequest, profile: Profile, here: Here
+) -> tuple[JobRequest, tuple[str, ...]]:
     """Return the request for the ranks that a typed launcher was to start, and notes on it."""
     if call.launcher.role == "submits":
-        raise UsageError(f"`{call.title}` would run once per rank, and submit a job each time",
-                         hint=bash_line((*call.before, *call.title.split(), *call.argv)))  # fmt: skip
+        raise UsageError(
+            f"`{call.title}` would run once per rank, and submit a job each time",
+            hint=bash_line((*call.before, *call.title.split(), *call.argv)),
+        )
     is_study = here.typed[:1] == ("scale",)  # it has its own sizes
     instead = replacement(call, request, profile, sized=not is_study)
     line = line_of(instead.request, request, here.typed) if instead else None
     if instead is None or is_study:
-        raise UsageError(f"`{call.title}` starts ranks, as hpcrun does: each rank of the job would start all of them",
-                         hint=line or "give the program that it starts")  # fmt: skip
+        raise UsageError(
+            f"`{call.title}` starts ranks, as hpcrun does: each rank of the job would start all of "
+            "them",
+            hint=line or "give the program that it starts",
+        )
     note = f"`{call.title}` starts ranks, and hpcrun starts them{_without(instead)}: {line}"
     return instead.request, (note, *program_notes(instead.request, profile, here))
 
@@ -264,8 +342,11 @@ def _is_ours(call: Call) -> bool:
     """Return whether the call cannot work inside a job, neither once per node nor once per rank."""
     if call.place is None:
         return call.launcher.role in ("ours", "submits")
-    # a step inside this job's own step waits for CPUs and GPUs that the outer one holds (srun(1), --overlap)
-    return call.launcher.name == "salloc" or (call.launcher.name == "srun" and "--overlap" not in call.argv)
+    # a step inside this job's own step waits for CPUs and GPUs that the outer one holds (srun(1),
+    # --overlap)
+    return call.launcher.name == "salloc" or (
+        call.launcher.name == "srun" and "--overlap" not in call.argv
+    )
 
 
 def _subject(call: Call) -> str:
@@ -274,7 +355,9 @@ def _subject(call: Call) -> str:
 
 def _is_apart(call: Call, request: JobRequest, profile: Profile) -> bool:
     """Whether each of several nodes would start a training of its own."""
-    return decide_shape(request, profile).nodes > 1 and not (call.knows_nodes or call.launcher.reads_env)
+    return decide_shape(request, profile).nodes > 1 and not (
+        call.knows_nodes or call.launcher.reads_env
+    )
 
 
 def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
@@ -286,13 +369,16 @@ def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
         each = "; without a node rank, each node starts its own ranks 0, 1, ..." if apart else ""
         return f"{_subject(call)} {does}; --launcher {request.launcher} runs it once per node{each}"
     return (
-        f"{_subject(call)} {does}; --launcher {request.launcher} starts it once per rank, and each copy starts "
+        f"{_subject(call)} {does}; --launcher {request.launcher} starts it once per rank, and each "
+        "copy starts "
         "all ranks"
     )
 
 
 def _own_line(call: Call, here: Here) -> str:
-    """Return the command line with hpcrun's launcher that does the same, and the program behind ``--``."""
+    """Return the command line with hpcrun's launcher that does the same, and the program behind
+    ``--``.
+    """
     program = call.argv[call.argv.index("--") + 1 :] if "--" in call.argv else ()
     options = here.typed or ("submit",)
     if "--launcher" not in options:
@@ -302,7 +388,9 @@ def _own_line(call: Call, here: Here) -> str:
 
 def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, here: Here) -> UsageError:
     """Return the error for a launcher that would start a separate training on each node."""
-    message = f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
+    message = (
+        f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
+    )
     if call.launcher.by:
         return UsageError(message, hint=_own_line(call, here))
     if call.launcher.role == "submits":
@@ -317,8 +405,12 @@ def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, here: 
     instead = replacement(call, request, profile)
     if instead is None:
         return UsageError(message, hint=way_out)
-    types = here.mpi_types() if call.launcher.uses_mpi and not has_mpi_type(request, profile) else ()
+    types = (
+        here.mpi_types() if call.launcher.uses_mpi and not has_mpi_type(request, profile) else ()
+    )
     with_type = {"srun": (*request.srun, f"mpi={types[0]}")} if types else {}
     message += f"; the line below is{_without(instead)[1:]}" if instead.left_out else ""
     message += f"; the ranks need one of: {mpi_options(types)}" if types[1:] else ""
-    return UsageError(message, hint=line_of(instead.request.model_copy(update=with_type), request, here.typed))
+    return UsageError(
+        message, hint=line_of(instead.request.model_copy(update=with_type), request, here.typed)
+    )

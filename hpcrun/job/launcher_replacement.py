@@ -1,4 +1,7 @@
-"""The job that starts the same ranks as a typed launcher, and the command line for it. Pure: no I/O."""
+"""The job that starts the same ranks as a typed launcher, and the command line for it.
+
+Pure: no I/O.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from hpcrun.job.units import with_minutes
 
 # srun's options for which hpcrun has an option with the same meaning
 _SRUN_KEPT = frozenset(
-    "account constraint cpus-per-gpu cpus-per-task exclude gpus gpus-per-node job-name mem nodelist partition qos "
+    "account constraint cpus-per-gpu cpus-per-task exclude gpus gpus-per-node job-name mem "
+    "nodelist partition qos "
     "reservation time".split()
 )
 _SIZES = {"gpus": "-G", "gpus_per_node": "", "nodes": "-N", "nproc_per_node": ""}
@@ -46,16 +50,19 @@ class _Started:
     nodes: int | None = None
     per_node: int | None = None
     total: int | None = None  # ranks of all nodes together, if given
-    fields: dict[str, Any] = field(default_factory=dict)  # of a request, with the same meaning as its options
+    # of a request, with the same meaning as its options
+    fields: dict[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     by_srun: bool = False
 
 
-def replacement(call: Call, request: JobRequest, profile: Profile, *, sized: bool = True) -> Replacement | None:
+def replacement(
+    call: Call, request: JobRequest, profile: Profile, *, sized: bool = True
+) -> Replacement | None:
     """Return the job that starts the ranks of a launcher, or None if they are unclear.
 
-    UsageError for an option of torchrun or srun that hpcrun does not know or cannot pass on. Without ``sized`` the
-    sizes of the request stay.
+    UsageError for an option of torchrun or srun that hpcrun does not know or cannot pass on.
+    Without ``sized`` the sizes of the request stay.
     """
     started = _started(call)
     if started is None or not started.program:
@@ -65,40 +72,59 @@ def replacement(call: Call, request: JobRequest, profile: Profile, *, sized: boo
     sizes |= {name: value for name, value in started.fields.items() if name in _SIZES}
     for name in _SIZES if "gpus" in sizes else ():
         typed.pop(name, None)
-    both = {name: (*typed.get(name, ()), *started.fields.get(name, ())) for name in ("srun", "torchrun")}
+    both = {
+        name: (*typed.get(name, ()), *started.fields.get(name, ())) for name in ("srun", "torchrun")
+    }
     by_srun = {"launcher": "srun"} if started.by_srun else {}
     words = _with_python(call.before, started.program)
     module = words[0] == "-m"
     program = {"script": words[module], "args": words[1 + module :], "module": module}
     return Replacement(
-        read_request({**started.fields, **by_srun, **typed, **sizes, **both, **program}), " ".join(started.left_out)
+        read_request({**started.fields, **by_srun, **typed, **sizes, **both, **program}),
+        " ".join(started.left_out),
     )
 
 
 def line_of(request: JobRequest, before: JobRequest, typed: tuple[str, ...]) -> str:
-    """Return the line of a request that was made of a typed one: its options, and in their place those that changed.
+    """Return the line of a request that was made of a typed one: its options, and in their place
+    those that changed.
 
-    ``typed`` has hpcrun's subcommand and its options as typed; it is empty if there is no command line.
+    ``typed`` has hpcrun's subcommand and its options as typed; it is empty if there is no command
+    line.
     """
     fields, old = request.model_dump(), before.model_dump()
-    changed = {name: value for name, value in fields.items() if name not in _PROGRAM and value != old[name]}
+    changed = {
+        name: value for name, value in fields.items() if name not in _PROGRAM and value != old[name]
+    }
     options = _without(typed[1:], ("-m", "--module"), values=0)
-    names = {*map(option_of, changed), *(letter for name, letter in _SIZES.items() if letter and name in changed)}
+    names = {
+        *map(option_of, changed),
+        *(letter for name, letter in _SIZES.items() if letter and name in changed),
+    }
     new = (item for words in option_groups(changed, "")[1:] for item in words)
     return bash_line(
-        ("hpcrun", typed[0] if typed else "submit", *_without(options, names, values=1), *new, *program_words(fields))
+        (
+            "hpcrun",
+            typed[0] if typed else "submit",
+            *_without(options, names, values=1),
+            *new,
+            *program_words(fields),
+        )
     )
 
 
 def node_line(call: Call, typed: tuple[str, ...]) -> str | None:
-    """Return the line that starts the launcher once per node, with the options that it needs there."""
+    """Return the line that starts the launcher once per node, with the options that it needs
+    there.
+    """
     node_options, argv = call.launcher.node_options, call.argv
     if not node_options:
         return None
     for name in node_options.split():  # only once, with the right value
         if name.startswith("--"):
             argv = _without(argv, (name, name.replace("_", "-")), values=1, up_to_script=True)
-    text = f"{bash_line((*call.before, *call.title.split()))} {node_options} {bash_line(argv)}".rstrip()
+    launch = bash_line((*call.before, *call.title.split()))
+    text = f"{launch} {node_options} {bash_line(argv)}".rstrip()
     return bash_line(("hpcrun", *(typed or ("submit",)), "bash", "-c", text))
 
 
@@ -110,7 +136,9 @@ def _started(call: Call) -> _Started | None:
         return _by_srun(argv)
     if launcher.name in ("mpirun", "horovodrun"):
         options, program = _parsed(argv, launcher)
-        total = next((number_of("".join(values)) for name, *values in options if name in _MPI_TOTAL), None)
+        total = next(
+            (number_of("".join(values)) for name, *values in options if name in _MPI_TOTAL), None
+        )
         left_out = tuple(" ".join(option) for option in options if option[0] not in _MPI_TOTAL)
         return _Started(_bare(program), total=total, left_out=left_out, by_srun=True)
     script = next((index for index, text in enumerate(argv) if text.endswith(".py")), None)
@@ -124,14 +152,23 @@ def _read(of: Program, argv: tuple[str, ...]) -> tuple[dict[str, str | None], tu
     try:
         end, options = read_options([Word(text, 0, ((text,),)) for text in argv], 0, of)
     except UnclearError as error:
-        raise UsageError(str(error), hint=f"write --{of} NAME=VALUE before the program, which {of} starts") from None
+        raise UsageError(
+            str(error), hint=f"write --{of} NAME=VALUE before the program, which {of} starts"
+        ) from None
     return options, argv[end:]
 
 
 def _passed_on(program: Program, options: dict[str, str | None]) -> dict[str, tuple[str, ...]]:
-    """Return options of srun or torchrun as a request has them; UsageError for those that hpcrun does not pass on."""
-    keys = {check_option(program, name, value, f"{program} --{name}"): value for name, value in options.items()}
-    return {program: tuple(key if value is None else f"{key}={value}" for key, value in keys.items())}
+    """Return options of srun or torchrun as a request has them; UsageError for those that hpcrun
+    does not pass on.
+    """
+    keys = {
+        check_option(program, name, value, f"{program} --{name}"): value
+        for name, value in options.items()
+    }
+    return {
+        program: tuple(key if value is None else f"{key}={value}" for key, value in keys.items())
+    }
 
 
 def _by_torchrun(argv: tuple[str, ...]) -> _Started:
@@ -140,9 +177,15 @@ def _by_torchrun(argv: tuple[str, ...]) -> _Started:
     if "module" in options:
         program = ("-m", *program)
     more = {name: value for name, value in options.items() if name not in _TAKEN}
-    ours = {name: value for name, value in more.items() if name.startswith("rdzv-") or is_own_option("torchrun", name)}
+    ours = {
+        name: value
+        for name, value in more.items()
+        if name.startswith("rdzv-") or is_own_option("torchrun", name)
+    }
     left_out = tuple(f"--{name} {value or ''}".rstrip() for name, value in ours.items())
-    passed_on = _passed_on("torchrun", {name: value for name, value in more.items() if name not in ours})
+    passed_on = _passed_on(
+        "torchrun", {name: value for name, value in more.items() if name not in ours}
+    )
     return _Started(program, nodes, per_node, fields=passed_on, left_out=left_out)
 
 
@@ -161,12 +204,21 @@ def _by_srun(argv: tuple[str, ...]) -> _Started:
     if within is None or inner is None:
         return _Started(_bare(program), nodes, per_node, tasks, fields, by_srun=True)
     words = (*within.before, *inner.program) if within.before else inner.program
-    return _Started(words, inner.nodes or nodes, inner.per_node, inner.total, {**inner.fields, **fields},
-                    inner.left_out, inner.by_srun)  # fmt: skip
+    return _Started(
+        words,
+        inner.nodes or nodes,
+        inner.per_node,
+        inner.total,
+        {**inner.fields, **fields},
+        inner.left_out,
+        inner.by_srun,
+    )
 
 
 def _sizes(started: _Started, request: JobRequest, profile: Profile) -> dict[str, Any]:
-    """Return the fields for the nodes and ranks of a launcher; ``gpus`` replaces all sizes of the request."""
+    """Return the fields for the nodes and ranks of a launcher; ``gpus`` replaces all sizes of the
+    request.
+    """
     nodes = started.nodes or request.nodes or 1
     total = started.total or (nodes * started.per_node if started.per_node else None)
     if total is None:
@@ -186,7 +238,9 @@ def _sizes(started: _Started, request: JobRequest, profile: Profile) -> dict[str
     return {"gpus": f"{type_}{total}", **several}
 
 
-def _parsed(argv: tuple[str, ...], launcher: Launcher) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+def _parsed(
+    argv: tuple[str, ...], launcher: Launcher
+) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     """Return a launcher's options, each with its values, and the program after them."""
     options: list[tuple[str, ...]] = []
     while argv and argv[0].startswith("-") and argv[0] != "-":
@@ -208,7 +262,11 @@ def _parsed(argv: tuple[str, ...], launcher: Launcher) -> tuple[list[tuple[str, 
 def _bare(program: tuple[str, ...]) -> tuple[str, ...]:
     """Return a program without ``python``, which hpcrun adds itself."""
     rest = tuple(dropwhile("-u".__eq__, program[1:]))
-    return rest if rest and is_python(program[0]) and (rest[0].endswith(".py") or rest[0] == "-m") else program
+    return (
+        rest
+        if rest and is_python(program[0]) and (rest[0].endswith(".py") or rest[0] == "-m")
+        else program
+    )
 
 
 def _with_python(before: tuple[str, ...], program: tuple[str, ...]) -> tuple[str, ...]:
@@ -219,7 +277,9 @@ def _with_python(before: tuple[str, ...], program: tuple[str, ...]) -> tuple[str
 def _without(
     argv: tuple[str, ...], names: Collection[str], *, values: int, up_to_script: bool = False
 ) -> tuple[str, ...]:
-    """Return words without these options and their values, written as ``--gpus 2``, ``--gpus=2`` or ``-G2``."""
+    """Return words without these options and their values, written as ``--gpus 2``, ``--gpus=2`` or
+    ``-G2``.
+    """
     kept: list[str] = []
     skip = 0
     for index, text in enumerate(argv):
@@ -229,6 +289,8 @@ def _without(
             skip -= 1
         elif text in names:
             skip = values
-        elif text.partition("=")[0] not in names and not (values and text[:2] in names and text[:2] != "--"):
+        elif text.partition("=")[0] not in names and not (
+            values and text[:2] in names and text[:2] != "--"
+        ):
             kept.append(text)
     return tuple(kept)

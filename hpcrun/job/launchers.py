@@ -1,6 +1,8 @@
-"""Programs that start the ranks of a training themselves, or submit jobs; and what runs them: env, uv, python, bash.
+"""Programs that start the ranks of a training themselves, or submit jobs; and what runs them: env,
+uv, python, bash.
 
-As the program of a job, each launcher would be started once per rank, and start all ranks each time. Pure: no I/O.
+As the program of a job, each launcher would be started once per rank, and start all ranks each
+time. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ SCRIPTS = (".py", ".sh", ".bash")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
-# Programs that start the program after their options | their subcommand, which comes first | how many words of their
-# own they have before it: timeout's duration | options with a value as the next word
+# Programs that start the program after their options | their subcommand, which comes first | how
+# many words of their own they have before it: timeout's duration | options with a value as the next
+# word
 _WRAPPERS = """
 builtin catchsegv command nohup setsid unbuffer valgrind | - | 0 | -
 chrt taskset | - | 1 | -
@@ -48,12 +51,15 @@ hatch | run | 0 | -e --env
 rye | run | 0 | -p --pyproject
 pixi | run | 0 | -e --environment --manifest-path
 conda mamba micromamba | run | 0 | -n --name -p --prefix --cwd
-apptainer singularity | exec | 1 | -B --bind --env --env-file -H --home -W --workdir --pwd --cwd -S --scratch -o \
+apptainer singularity | exec | 1 | \
+  -B --bind --env --env-file -H --home -W --workdir --pwd --cwd -S --scratch -o \
   --overlay --network --mount --fusemount --security --app --hostname --dns
 """.replace(
     "UV",
-    "--python -p --with --with-editable --with-requirements --project --directory --env-file --extra --group --package "
-    "--index --index-url --default-index --find-links --config-file --cache-dir --no-group --only-group -C "
+    "--python -p --with --with-editable --with-requirements --project --directory --env-file "
+    "--extra --group --package "
+    "--index --index-url --default-index --find-links --config-file --cache-dir --no-group "
+    "--only-group -C "
     "--config-setting",
 )
 WRAPPERS = {
@@ -104,7 +110,9 @@ def is_python(name: str) -> bool:
 
 
 def interpreted(argv: tuple[str, ...]) -> Inner | None:
-    """Return what the interpreter at the head of a command runs; None if there is none, or if it reads stdin."""
+    """Return what the interpreter at the head of a command runs; None if there is none, or if it
+    reads stdin.
+    """
     name, rest = PurePath(argv[0]).name, argv[1:]
     if name not in SHELLS and not _PYTHON.fullmatch(name):
         return None
@@ -123,7 +131,9 @@ def interpreted(argv: tuple[str, ...]) -> Inner | None:
 
 
 def program_of(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what a command runs behind its wrappers and interpreter: a script, ``-m`` and a module, or a program."""
+    """Return what a command runs behind its wrappers and interpreter: a script, ``-m`` and a
+    module, or a program.
+    """
     is_wrapper = PurePath(argv[0]).name in WRAPPERS
     inner = unwrapped(argv) if is_wrapper else interpreted(argv)
     if inner and inner.option == "-m":
@@ -134,7 +144,9 @@ def program_of(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def script_arguments(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments of the script, module or text that a command runs behind its wrappers and interpreter."""
+    """Return the arguments of the script, module or text that a command runs behind its wrappers
+    and interpreter.
+    """
     inner = unwrapped(argv) if PurePath(argv[0]).name in WRAPPERS else interpreted(argv)
     if inner is None or not inner.words:
         return argv[1:]
@@ -151,15 +163,17 @@ class Launcher:
     """A program that starts ranks or jobs."""
 
     name: str  # as a user types it
-    # ``ours``: hpcrun does the same itself; ``submits``: submits jobs; ``node``: starts the ranks of one node; ``job``:
-    # starts the ranks of all nodes from one of them
+    # ``ours``: hpcrun does the same itself; ``submits``: submits jobs; ``node``: starts the ranks
+    # of one node; ``job``: starts the ranks of all nodes from one of them
     role: Role
-    subcommands: tuple[str, ...] = ()  # the first words with which it starts ranks or jobs; empty if it always does
+    # the first words with which it starts ranks or jobs; empty if it always does
+    subcommands: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()  # names of the same program after ``python -m``
     aliases: tuple[str, ...] = ()
     # the number of words that follow an option written without ``=``
     values: Mapping[str, int] = field(default_factory=dict)
-    reads_env: bool = False  # it reads node rank and address from NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT
+    # it reads node rank and address from NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT
+    reads_env: bool = False
     node_options: str = ""  # the options, in shell syntax, that make it one node of several
     torchrun_runs_it: bool = False  # its scripts also run under torchrun
     uses_mpi: bool = False  # its ranks are those of one MPI job
@@ -179,9 +193,11 @@ class Call:
     argv: tuple[str, ...]  # the launcher's words after its name and subcommand
     title: str  # the words that call it, as written
     before: tuple[str, ...] = ()  # the words before it: ``env A=1``, ``uv run``
-    # the place of the call in a script or in the text of ``sh -c``; None if it is the program itself
+    # the place of the call in a script or in the text of ``sh -c``; None if it is the program
+    # itself
     place: str | None = None
-    knows_nodes: bool = False  # the script uses a variable that differs between nodes, or names the first one
+    # the script uses a variable that differs between nodes, or names the first one
+    knows_nodes: bool = False
 
 
 def _ones(words: str) -> dict[str, int]:
@@ -190,8 +206,14 @@ def _ones(words: str) -> dict[str, int]:
 
 # mpirun(1) of Open MPI 4 and 5, and MPICH's mpiexec
 _MPI_VALUES = {
-    **_ones("-n -np --np -c -N -ppn -x -H -host --host -hosts -hostfile --hostfile -machinefile --machinefile -f"),
-    **_ones("--map-by -map-by --bind-to -bind-to --rank-by -wdir --wdir -wd --prefix --npernode -npernode"),
+    **_ones(
+        "-n -np --np -c -N -ppn -x -H -host --host -hosts -hostfile --hostfile -machinefile "
+        "--machinefile -f"
+    ),
+    **_ones(
+        "--map-by -map-by --bind-to -bind-to --rank-by -wdir --wdir -wd --prefix --npernode "
+        "-npernode"
+    ),
     **_ones("--app --output-filename --timeout -envlist -genvlist -launcher --launcher"),
     **dict.fromkeys("-mca --mca -gmca --gmca --prtemca --pmixmca -genv -env".split(), 2),
 }
@@ -206,39 +228,85 @@ _ACCELERATE_NODE = (
 )
 
 LAUNCHERS: tuple[Launcher, ...] = (
-    Launcher("torchrun", "ours", modules=("torch.distributed.run", "torchrun"),
-             aliases=("torch.distributed.run",), node_options=_TORCHRUN_NODE, torchrun_runs_it=True),
-    Launcher("torch.distributed.launch", "ours", modules=("torch.distributed.launch",),
-             node_options=_TORCHRUN_NODE, torchrun_runs_it=True),
+    Launcher(
+        "torchrun",
+        "ours",
+        modules=("torch.distributed.run", "torchrun"),
+        aliases=("torch.distributed.run",),
+        node_options=_TORCHRUN_NODE,
+        torchrun_runs_it=True,
+    ),
+    Launcher(
+        "torch.distributed.launch",
+        "ours",
+        modules=("torch.distributed.launch",),
+        node_options=_TORCHRUN_NODE,
+        torchrun_runs_it=True,
+    ),
     Launcher("srun", "ours"),
     Launcher("salloc", "submits"),
     Launcher("sbatch", "submits"),
-    Launcher("hpcrun", "submits", subcommands=("submit", "resubmit", "scale", "preflight"), modules=("hpcrun",)),
-    Launcher("accelerate", "node", subcommands=("launch",), modules=("accelerate.commands.accelerate_cli",),
-             node_options=_ACCELERATE_NODE, torchrun_runs_it=True),
-    Launcher("accelerate-launch", "node", modules=("accelerate.commands.launch",),
-             node_options=_ACCELERATE_NODE, torchrun_runs_it=True),
+    Launcher(
+        "hpcrun",
+        "submits",
+        subcommands=("submit", "resubmit", "scale", "preflight"),
+        modules=("hpcrun",),
+    ),
+    Launcher(
+        "accelerate",
+        "node",
+        subcommands=("launch",),
+        modules=("accelerate.commands.accelerate_cli",),
+        node_options=_ACCELERATE_NODE,
+        torchrun_runs_it=True,
+    ),
+    Launcher(
+        "accelerate-launch",
+        "node",
+        modules=("accelerate.commands.launch",),
+        node_options=_ACCELERATE_NODE,
+        torchrun_runs_it=True,
+    ),
     # without a hostfile deepspeed knows only this node; it connects to other nodes by ssh
     Launcher("deepspeed", "job", modules=("deepspeed.launcher.runner",), torchrun_runs_it=True),
     Launcher("colossalai", "job", subcommands=("run",), torchrun_runs_it=True),
     Launcher("lightning", "node", subcommands=("run",), torchrun_runs_it=True),
-    Launcher("fabric", "node", subcommands=("run",), torchrun_runs_it=True,
-             node_options="--num-nodes $NNODES --node-rank $NODE_RANK --main-address $MASTER_ADDR "
-             "--main-port $MASTER_PORT --devices $NPROC_PER_NODE"),
-    Launcher("composer", "node", modules=("composer.cli.launcher",),
-             node_options="--nproc $NPROC_PER_NODE --world_size $((NNODES * NPROC_PER_NODE)) "
-             "--node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port $MASTER_PORT", torchrun_runs_it=True),
+    Launcher(
+        "fabric",
+        "node",
+        subcommands=("run",),
+        torchrun_runs_it=True,
+        node_options="--num-nodes $NNODES --node-rank $NODE_RANK --main-address $MASTER_ADDR "
+        "--main-port $MASTER_PORT --devices $NPROC_PER_NODE",
+    ),
+    Launcher(
+        "composer",
+        "node",
+        modules=("composer.cli.launcher",),
+        node_options="--nproc $NPROC_PER_NODE --world_size $((NNODES * NPROC_PER_NODE)) "
+        "--node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port $MASTER_PORT",
+        torchrun_runs_it=True,
+    ),
     Launcher("tune", "node", subcommands=("run",), node_options=_TORCHRUN_NODE),
     Launcher("axolotl", "node", subcommands=("train",)),
     Launcher("llamafactory-cli", "node", subcommands=("train",), reads_env=True),
     Launcher("swift", "node", subcommands=("sft", "pt", "rlhf"), reads_env=True),
-    Launcher("mpirun", "job", aliases=("mpiexec", "orterun", "prterun", "mpiexec.hydra", "mpiexec.slurm"),
-             values=_MPI_VALUES, uses_mpi=True),
-    Launcher("horovodrun", "job", values=_ones("-np --num-proc -H --hosts -hostfile --hostfile -p --ssh-port"),
-             uses_mpi=True),
+    Launcher(
+        "mpirun",
+        "job",
+        aliases=("mpiexec", "orterun", "prterun", "mpiexec.hydra", "mpiexec.slurm"),
+        values=_MPI_VALUES,
+        uses_mpi=True,
+    ),
+    Launcher(
+        "horovodrun",
+        "job",
+        values=_ones("-np --num-proc -H --hosts -hostfile --hostfile -p --ssh-port"),
+        uses_mpi=True,
+    ),
     Launcher("ray", "job", subcommands=("start", "job", "submit", "symmetric-run", "up"), by="ray"),
     Launcher("torchx", "submits", subcommands=("run",)),
-)  # fmt: skip
+)
 BY_NAME = {name: launcher for launcher in LAUNCHERS for name in (launcher.name, *launcher.aliases)}
 BY_MODULE = {module: launcher for launcher in LAUNCHERS for module in launcher.modules}
 
@@ -252,9 +320,11 @@ _HELP = frozenset({"-h", "--help", "--version", "-V"})
 
 
 def find_calls(argv: tuple[str, ...], read_script: ReadScript) -> list[Call]:
-    """Return the launchers that a command starts: the command itself, after wrappers, or in a shell script.
+    """Return the launchers that a command starts: the command itself, after wrappers, or in a shell
+    script.
 
-    ``read_script`` returns the text of a shell script by its name as written, None for another file.
+    ``read_script`` returns the text of a shell script by its name as written, None for another
+    file.
     """
     seen: set[str] = set()
 
@@ -267,7 +337,9 @@ def find_calls(argv: tuple[str, ...], read_script: ReadScript) -> list[Call]:
     return list(_find(argv, read_once, (), _DEPTH))
 
 
-def _find(argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], depth: int) -> Iterator[Call]:
+def _find(
+    argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], depth: int
+) -> Iterator[Call]:
     if not argv or depth == 0:
         return
     name = PurePath(argv[0]).name or argv[0]
@@ -279,7 +351,9 @@ def _find(argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], dept
             yield from _called(launcher, argv, inner.words[1:], before)
     elif name in WRAPPERS:
         if inner:
-            yield from _find(inner.words, read, (*before, *argv[: len(argv) - len(inner.words)]), depth)
+            yield from _find(
+                inner.words, read, (*before, *argv[: len(argv) - len(inner.words)]), depth
+            )
     elif name in SHELLS or not inner:  # Python's own text is not read
         text, script = _shell_text(argv, inner, read)
         for command in read_commands(text) if text else ():  # it loads the grammar of bash
@@ -301,20 +375,30 @@ def _called(
         yield Call(launcher, rest, " ".join(title), before)
 
 
-def _shell_text(argv: tuple[str, ...], inner: Inner | None, read: ReadScript) -> tuple[str, str | None]:
+def _shell_text(
+    argv: tuple[str, ...], inner: Inner | None, read: ReadScript
+) -> tuple[str, str | None]:
     """Return the shell text that a command runs, empty for none, and the name of its script."""
     if inner and inner.option:
         return "".join(inner.words[:1]), None
     if argv[0] == "eval":
         return " ".join(argv[1:]), None
-    script = inner.words[0] if inner else argv[1] if argv[0] in ("source", ".") and argv[1:] else argv[0]
+    script = (
+        inner.words[0] if inner else argv[1] if argv[0] in ("source", ".") and argv[1:] else argv[0]
+    )
     return read(script) or "", script
 
 
 def named_launcher(argv: tuple[str, ...]) -> str | None:
-    """Return the launcher among the arguments of an unknown program, as in ``./with-modules torchrun train.py``."""
+    """Return the launcher among the arguments of an unknown program, as in ``./with-modules
+    torchrun train.py``.
+    """
     name = PurePath(argv[0]).name
     if name in WRAPPERS or name in SHELLS or is_python(name) or name.endswith(".py"):
         return None
-    behind = (argv[index:] for index in range(1, len(argv)) if PurePath(argv[index]).name in BY_NAME)
-    return next((call.title for words in behind for call in _find(words, lambda _: None, (), 1)), None)
+    behind = (
+        argv[index:] for index in range(1, len(argv)) if PurePath(argv[index]).name in BY_NAME
+    )
+    return next(
+        (call.title for words in behind for call in _find(words, lambda _: None, (), 1)), None
+    )

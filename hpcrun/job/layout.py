@@ -1,6 +1,7 @@
 """The layout of a runs folder: the only module of hpcrun that builds a path in it. Pure: no I/O.
 
-Programs that run inside a job do not have the rest of hpcrun, and so repeat some of these names: the templates,
+Programs that run inside a job do not have the rest of hpcrun, and so repeat some of these names:
+the templates,
 ``launch/``, ``probe/``, ``preflight/``, ``hpcrun_*.py`` and ``schedulers/supervisor.py``.
 ``tests/unit/job/test_layout.py`` checks that both sides use the same names.
 """
@@ -17,15 +18,25 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-(?P<name>.+)-[0-9a-f]{4}", re.ASCII)
 """``YYYYMMDD-HHMMSS-name-xxxx``: the name of a run's folder, and of a study's."""
 JOB_ID = re.compile(r"L?\d{1,20}", re.ASCII)  # a Slurm job id, or one of the local scheduler
 SUBMISSION_FILE = ".submission_file_"
-"""The beginning of submitit's name for the script that it submits; Slurm shows it as the job's command."""
+"""The beginning of submitit's name for the script that it submits; Slurm shows it as the job's
+command.
+"""
 
 _ANY_RUN_ID = RUN_ID.pattern.replace("?P<name>", "?:")
-_ASIDE = re.compile(rf"\.(?P<run_id>{_ANY_RUN_ID}|[0-9a-f]{{16}}\.[0-9a-f]{{8}})(?:\.gone)?", re.ASCII)
+_ASIDE = re.compile(
+    rf"\.(?P<run_id>{_ANY_RUN_ID}|[0-9a-f]{{16}}\.[0-9a-f]{{8}})(?:\.gone)?", re.ASCII
+)
 _JOB_ENTRY = re.compile(rf"(?P<job_id>{JOB_ID.pattern})\.(?P<run_id>{_ANY_RUN_ID})", re.ASCII)
 _NUMBER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 _RANK_FILE = re.compile(rf"rank-(?P<rank>{_NUMBER.pattern})\.(?P<kind>\w+)", re.ASCII)
 _NODE_FILE = re.compile(r"node-(?P<node>.+)\.(?P<kind>start|use)")
-_ACTIVE, _JOBS, _STUDIES, _ELEMENTS, _CHECKPOINTS = "active", "jobs", "studies", "elements", "checkpoints"
+_ACTIVE, _JOBS, _STUDIES, _ELEMENTS, _CHECKPOINTS = (
+    "active",
+    "jobs",
+    "studies",
+    "elements",
+    "checkpoints",
+)
 
 
 class _Below:
@@ -58,7 +69,8 @@ class AttemptFolder:
     """The folder of one attempt of an element."""
 
     path: Path
-    role: RoleRanks | None = None  # it has only the ranks of this role, as the role counts them; None for all ranks
+    # it has only the ranks of this role, as the role counts them; None for all ranks
+    role: RoleRanks | None = None
 
     def role_ranks(self, ranks: Iterable[int]) -> list[int]:
         """Return those of the job's ranks that it has, as their role counts them."""
@@ -79,7 +91,8 @@ class AttemptFolder:
     heartbeat = _Below("heartbeat")  # the time of the script's last heartbeat
     exit = _Below("exit")  # the exit record of the script
     idle = _Below("idle")  # the warning that all GPUs are idle, as long as they are
-    idle_unknown = _Below("idle-unknown")  # the node without samples of its GPUs: ``--cancel-idle`` has no effect
+    # the node without samples of its GPUs: ``--cancel-idle`` has no effect
+    idle_unknown = _Below("idle-unknown")
     hosts = _Below("hosts")  # the nodes in Slurm's order
     imports = _Below("code")  # the record of the code that ran, if the run has a snapshot
     stop = _Below("stop")  # the folder of the requests to stop, a file for each reason
@@ -114,7 +127,9 @@ class AttemptFolder:
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """The folder that identifies a job for a scheduler: a run's, or an element's if each element is a job."""
+    """The folder that identifies a job for a scheduler: a run's, or an element's if each element is
+    a job.
+    """
 
     path: Path
 
@@ -137,10 +152,12 @@ class ElementFolder(JobFolder):
     """The folder of one element of a run."""
 
     attempts = _Below("attempts")  # the folder of the attempts
-    checkpoints = _Below(_CHECKPOINTS)  # the folder for the script's checkpoints, which all attempts share
+    # the folder for the script's checkpoints, which all attempts share
+    checkpoints = _Below(_CHECKPOINTS)
 
     def chain(self, name: str = "") -> Path:
-        """Return the folder of what the links of a chain share besides the checkpoints, or a file in it: ``stopped``.
+        """Return the folder of what the links of a chain share besides the checkpoints, or a file
+        in it: ``stopped``.
 
         The checkpoints of a later link are a symbolic link.
         """
@@ -155,7 +172,8 @@ class ElementFolder(JobFolder):
 class RunFolder(JobFolder):
     """The folder of one run."""
 
-    marker = _Below(".made-by-hpcrun")  # the mark that hpcrun made the folder; it is removed when the run is complete
+    # the mark that hpcrun made the folder; it is removed when the run is complete
+    marker = _Below(".made-by-hpcrun")
     record = _Below("run.json")  # the run's record: request and plan
     script = _Below("script.sh")  # the script that was submitted
     batch_log = _Below("batch.log")  # the log of the batch script
@@ -165,7 +183,8 @@ class RunFolder(JobFolder):
         """Return the batch log of one task of a sweep's array."""
         return self.batch_logs / f"{task}.log"
 
-    journal = _Below("hpcrun.log")  # the log of hpcrun's commands for the run: each command, and how it ended
+    # the log of hpcrun's commands for the run: each command, and how it ended
+    journal = _Below("hpcrun.log")
     status = _Below("status.json")  # the last known status
 
     def tracker_sync(self, kind: str) -> Path:
@@ -174,21 +193,29 @@ class RunFolder(JobFolder):
 
     element_statuses = _Below("elements.json")  # the last known status of each element of a sweep
     code = _Below("code")  # the snapshot of the code
-    code_diff = _Below("code.diff")  # the difference between the snapshot of the code and its commit
+    # the difference between the snapshot of the code and its commit
+    code_diff = _Below("code.diff")
 
     def programs(self, part: str = "") -> Path:
-        """Return the link to the programs that run inside the job, which runs share, or a part of them: ``launch``."""
+        """Return the link to the programs that run inside the job, which runs share, or a part of
+        them: ``launch``.
+        """
         return self.path / "programs" / part
 
-    submitit = _Below("submitit")  # the folder of submitit's pickles, where the program is a Python function
+    # the folder of submitit's pickles, where the program is a Python function
+    submitit = _Below("submitit")
     calls = _Below("submitit/calls.zip")  # the archive of the pickled calls, one per element
 
     def submit_claim(self, now: str = "ready") -> Path:
-        """Return the claim to submit it: ``ready``, ``called`` or ``revoked``; see ``schedulers/submit_claim.py``."""
+        """Return the claim to submit it: ``ready``, ``called`` or ``revoked``; see
+        ``schedulers/submit_claim.py``.
+        """
         return self.path / f"submit.{now}"
 
     def messages(self, name: str = "") -> Path:
-        """Return the folder of the messages about the run, or a file in it: ``sender``, ``log``, ``tried``."""
+        """Return the folder of the messages about the run, or a file in it: ``sender``, ``log``,
+        ``tried``.
+        """
         return self.path / "messages" / name
 
     sbatch_stderr = _Below("sbatch.err")  # the stderr of sbatch
@@ -261,7 +288,11 @@ class RunsFolder:
 
 def run_names(names: Iterable[str]) -> list[str]:
     """Return those of the names in a runs folder that may be runs."""
-    return [name for name in names if name not in (_ACTIVE, _JOBS, _STUDIES) and not name.startswith(".")]
+    return [
+        name
+        for name in names
+        if name not in (_ACTIVE, _JOBS, _STUDIES) and not name.startswith(".")
+    ]
 
 
 def run_name(run_id: str) -> str:
@@ -271,34 +302,46 @@ def run_name(run_id: str) -> str:
 
 
 def parse_aside(name: str) -> str | None:
-    """Return the run, or copy of the programs, whose folder has this name while it is made or deleted, else None."""
+    """Return the run, or copy of the programs, whose folder has this name while it is made or
+    deleted, else None.
+    """
     match = _ASIDE.fullmatch(name)
     return match["run_id"] if match else None
 
 
 def parse_job_entry(name: str) -> tuple[str, str] | None:
-    """Return the job id and the run id in the name of an entry of the index, None for another name."""
+    """Return the job id and the run id in the name of an entry of the index, None for another
+    name.
+    """
     match = _JOB_ENTRY.fullmatch(name)
     return (match["job_id"], match["run_id"]) if match else None
 
 
 def parse_numbers(names: Iterable[str]) -> list[int]:
-    """Return the numbers among the names in a folder of elements or attempts, the smallest first."""
+    """Return the numbers among the names in a folder of elements or attempts, the smallest
+    first.
+    """
     return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
 
 def parse_ranks(names: Iterable[str], *kinds: str) -> list[int]:
-    """Return the ranks with a file of one of the kinds (``out``, ``err``, ``exit``, ``metrics``) among the names."""
+    """Return the ranks with a file of one of the kinds (``out``, ``err``, ``exit``, ``metrics``)
+    among the names.
+    """
     matches = (_RANK_FILE.fullmatch(name) for name in names)
     return sorted({int(match["rank"]) for match in matches if match and match["kind"] in kinds})
 
 
 def parse_nodes(names: Iterable[str], kind: str = "start") -> list[str]:
-    """Return the nodes with a file of a kind among the names: ``start`` for its record, ``use`` for its samples."""
+    """Return the nodes with a file of a kind among the names: ``start`` for its record, ``use`` for
+    its samples.
+    """
     matches = (_NODE_FILE.fullmatch(name) for name in names)
     return [match["node"] for match in matches if match and match["kind"] == kind]
 
 
 def is_checkpoint(parts: Sequence[str]) -> bool:
-    """Whether a path below a run's folder, given as parts, is in an element's folder of checkpoints."""
+    """Whether a path below a run's folder, given as parts, is in an element's folder of
+    checkpoints.
+    """
     return len(parts) > 2 and parts[0] == _ELEMENTS and parts[2] == _CHECKPOINTS

@@ -1,7 +1,7 @@
 """Where the messages about a run go, as written in ``--notify`` and ``notify:``. Pure: no I/O.
 
-A destination holds no secret: a password or a token is a variable of the environment, ``$NAME``, or stands in a file
-that only its owner can read. So it may stand in a script, a record and an output.
+A destination holds no secret: a password or a token is a variable of the environment, ``$NAME``, or
+stands in a file that only its owner can read. So it may stand in a script, a record and an output.
 """
 
 from __future__ import annotations
@@ -13,25 +13,42 @@ from dataclasses import dataclass
 from hpcrun.errors import nearest
 from hpcrun.job.secrets import secret_kind
 
-STARTED, FIRST_STEP, FAILED, FINISHED, WAITING, IDLE = "started", "first-step", "failed", "finished", "waiting", "idle"
+STARTED, FIRST_STEP, FAILED, FINISHED, WAITING, IDLE = (
+    "started",
+    "first-step",
+    "failed",
+    "finished",
+    "waiting",
+    "idle",
+)
 EVENTS = (STARTED, FIRST_STEP, FAILED, FINISHED, WAITING, IDLE)
 ATTEMPT, FIRST_FAILURE = "attempt", "first-failure"
-"""A message about each failed attempt, ``attempt-0``, and about the first failed element: both are ``failed``."""
+"""A message about each failed attempt, ``attempt-0``, and about the first failed element: both are
+``failed``.
+"""
 NONE = "none"  # ``--notify none``: no messages, whatever the configuration and the profile name
-WAITING_S = 3600  # how long a job is pending before the message ``waiting``, if nothing else is configured
+# how long a job is pending before the message ``waiting``, if nothing else is configured
+WAITING_S = 3600
 
 _FILE, _MAIL = "file:", "mailto:"
 _MAIL_TYPES = {STARTED: "BEGIN", FAILED: "FAIL,REQUEUE", FINISHED: "END"}
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>[A-Za-z_]\w*)\}|(?P<plain>[A-Za-z_]\w*))", re.ASCII)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.ASCII)
 _ADDRESS = re.compile(r"[^\s@,:/?$]+@[^\s@,:/?$]+")
-# Schemes of apprise whose URL needs no secret. The others hold a token somewhere between the slashes.
+# Schemes of apprise whose URL needs no secret. The others hold a token somewhere between the
+# slashes.
 _OPEN = frozenset("form forms json jsons mailto mailtos ntfy ntfys syslog xml xmls".split())
 _WITH_USER = frozenset({"mailto", "mailtos"})
-_PLAIN_QUERY = frozenset("bcc cc format from method mode name overflow priority reply smtp tags to verify".split())
+_PLAIN_QUERY = frozenset(
+    "bcc cc format from method mode name overflow priority reply smtp tags to verify".split()
+)
 # A webhook's path may be its only secret: a long word of letters and digits, or of both cases.
-_RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{16,}|(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9]{16,}", re.ASCII)
-_IN_A_VARIABLE = "put it into a variable of your environment, and write '$NAME' (in single quotes) in its place"
+_RANDOM = re.compile(
+    r"(?=.*\d)(?=.*[A-Za-z])[\w-]{16,}|(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9]{16,}", re.ASCII
+)
+_IN_A_VARIABLE = (
+    "put it into a variable of your environment, and write '$NAME' (in single quotes) in its place"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +61,16 @@ class Notify:
 
 
 def check_destination(text: str) -> str:
-    """Return a destination: an apprise URL, ``$NAME``, ``file:PATH``, or ``mailto:ADDRESS`` for mail by Slurm.
+    """Return a destination: an apprise URL, ``$NAME``, ``file:PATH``, or ``mailto:ADDRESS`` for
+    mail by Slurm.
 
     A ValueError for another text, or for a secret, does not contain the destination.
     """
-    if text == NONE or _VARIABLE.fullmatch(text) or (text.startswith(_FILE) and text.isprintable() and text != _FILE):
+    if (
+        text == NONE
+        or _VARIABLE.fullmatch(text)
+        or (text.startswith(_FILE) and text.isprintable() and text != _FILE)
+    ):
         return text
     if is_slurms_mail(text):
         if not _ADDRESS.fullmatch(text.removeprefix(_MAIL)):
@@ -56,11 +78,16 @@ def check_destination(text: str) -> str:
         return text
     if text.startswith(("http://", "https://")):
         raise ValueError(
-            "an http address has no form that apprise knows, and may hold a secret: write json://HOST/PATH "
-            f"(jsons:// for https) for a webhook of your own; for a service's address, {_IN_A_VARIABLE}"
+            "an http address has no form that apprise knows, and may hold a secret: write "
+            "json://HOST/PATH "
+            "(jsons:// for https) for a webhook of your own; for a service's address, "
+            f"{_IN_A_VARIABLE}"
         )
     if not _URL.fullmatch(text) or not text.isprintable():
-        raise ValueError("takes an apprise URL such as ntfys://ntfy.sh/TOPIC, '$NAME', file:PATH or mailto:ADDRESS")
+        raise ValueError(
+            "takes an apprise URL such as ntfys://ntfy.sh/TOPIC, '$NAME', file:PATH or "
+            "mailto:ADDRESS"
+        )
     if problem := _secret_in_url(text):
         raise ValueError(f"holds {problem}: {_IN_A_VARIABLE}")
     return text
@@ -89,7 +116,11 @@ def _secret_in_url(text: str) -> str | None:
         return "what looks like a token"
     for name, value in items:
         if name not in _PLAIN_QUERY and not _is_filled_in(value):
-            return f"a value of ?{name}= that may be a secret" if name.isalnum() else "a value that may be a secret"
+            return (
+                f"a value of ?{name}= that may be a secret"
+                if name.isalnum()
+                else "a value that may be a secret"
+            )
     return None
 
 
@@ -98,7 +129,9 @@ def _is_filled_in(text: str) -> bool:
 
 
 def check_events(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the events that were named, in their own order; all for ``all``; raise ValueError for an unknown one."""
+    """Return the events that were named, in their own order; all for ``all``; raise ValueError for
+    an unknown one.
+    """
     named = [event.strip() for event in words]
     for event in named:
         if event not in (*EVENTS, "all"):
@@ -109,7 +142,9 @@ def check_events(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def event_kind(event: str) -> str:
-    """Return which of EVENTS a message is about: ``failed`` for ``attempt-0`` and ``first-failure``."""
+    """Return which of EVENTS a message is about: ``failed`` for ``attempt-0`` and
+    ``first-failure``.
+    """
     if event in (FAILED, FIRST_FAILURE) or event.startswith(f"{ATTEMPT}-"):
         return FAILED
     return IDLE if event.startswith(f"{IDLE}-") else event
@@ -121,7 +156,8 @@ def decide_notify(
     """Return the messages that hpcrun sends, and the address that Slurm sends mail to.
 
     Args:
-        typed: the destinations of ``--notify``; ``none`` among them leaves out all that come before it.
+        typed: the destinations of ``--notify``; ``none`` among them leaves out all that come before
+            it.
         known: those of the configuration and the profile.
         events: of these there are messages; all where it is empty.
     """
@@ -129,7 +165,9 @@ def decide_notify(
     for text in (*known, *typed):
         named = [] if text == NONE else list(dict.fromkeys((*named, text)))
     to = tuple(text for text in named if not is_slurms_mail(text))
-    mail = next((text.removeprefix(_MAIL) for text in reversed(named) if is_slurms_mail(text)), None)
+    mail = next(
+        (text.removeprefix(_MAIL) for text in reversed(named) if is_slurms_mail(text)), None
+    )
     return (Notify(to, tuple(events) or EVENTS, waiting_s or WAITING_S) if to else None), mail
 
 
@@ -140,7 +178,9 @@ def is_slurms_mail(destination: str) -> bool:
 
 def mail_types(events: Sequence[str]) -> str:
     """Return the value of ``--mail-type`` for some events; Slurm knows three of them."""
-    return ",".join(_MAIL_TYPES[event] for event in events or EVENTS if event in _MAIL_TYPES) or "NONE"
+    return (
+        ",".join(_MAIL_TYPES[event] for event in events or EVENTS if event in _MAIL_TYPES) or "NONE"
+    )
 
 
 def variables_in(destination: str) -> list[str]:
@@ -158,7 +198,8 @@ def file_of(destination: str) -> str | None:
 def filled_in(destination: str, env: Mapping[str, str]) -> str | None:
     """Return a URL with the values of its variables; None if one has no value.
 
-    A variable that is the whole destination holds a URL. Within a URL, a value is one part of it, and is quoted.
+    A variable that is the whole destination holds a URL. Within a URL, a value is one part of it,
+    and is quoted.
     """
     if not all(env.get(name) for name in variables_in(destination)):
         return None
@@ -166,4 +207,6 @@ def filled_in(destination: str, env: Mapping[str, str]) -> str | None:
         return env[variables_in(destination)[0]].strip()
     from urllib.parse import quote
 
-    return _VARIABLE.sub(lambda match: quote(env[match["braced"] or match["plain"]], safe=""), destination)
+    return _VARIABLE.sub(
+        lambda match: quote(env[match["braced"] or match["plain"]], safe=""), destination
+    )

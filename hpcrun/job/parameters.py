@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 
-MOST = 10_000  # the most elements of a sweep: more are a mistake, or the task of one program with a loop
+# the most elements of a sweep: more are a mistake, or the task of one program with a loop
+MOST = 10_000
 
 Parameters = tuple[tuple[str, str], ...]
 """The parameters of one element: name and value, in the order in which the script gets them."""
@@ -23,7 +24,9 @@ _MOST_INDICES = 100_000
 
 
 def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
-    """Return the product of ``NAME=VALUE,VALUE...``, one text per parameter; the last varies fastest."""
+    """Return the product of ``NAME=VALUE,VALUE...``, one text per parameter; the last varies
+    fastest.
+    """
     columns: dict[str, list[str]] = {}
     for item in items:
         name, equals, text = item.partition("=")
@@ -34,7 +37,8 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
         values = text.split(",")
         if "" in values:
             raise ValueError(
-                f"{item!r} has an empty value; write values that are empty or contain a comma in a --sweep-file"
+                f"{item!r} has an empty value; write values that are empty or contain a comma in a "
+                "--sweep-file"
             )
         if len(values) == 1 and (ends := _RANGE.fullmatch(text)):
             low, high = ends["low"], ends["high"]
@@ -45,11 +49,16 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
             )
         if any(sum(map(value.count, "([{")) != sum(map(value.count, ")]}")) for value in values):
             inner = text[1:-1] if text[0] + text[-1] in ("[]", "()", "{}") else ""
-            way = f"write the values without brackets: {name}={inner}" if inner else "write it in a --sweep-file"
+            way = (
+                f"write the values without brackets: {name}={inner}"
+                if inner
+                else "write it in a --sweep-file"
+            )
             raise ValueError(f"{item!r} is split at its commas; {way}")
         if twice := [value for index, value in enumerate(values) if value in values[:index]]:
             raise ValueError(
-                f"{item!r} has the value {twice[0]!r} twice: both elements would be the same; write it once, "
+                f"{item!r} has the value {twice[0]!r} twice: both elements would be the same; "
+                "write it once, "
                 "or write repeated elements in a --sweep-file"
             )
         columns[check_parameter(name)] = values
@@ -59,14 +68,21 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
 def check_parameter(name: str) -> str:
     """Return ``name`` if it can be the name of a parameter, else raise ValueError."""
     if _NAME.fullmatch(name) is None:
-        raise ValueError(f"{name!r} cannot be a parameter's name: letters, digits and _ . -, a letter or _ first")
+        raise ValueError(
+            f"{name!r} cannot be a parameter's name: letters, digits and _ . -, a letter or _ first"
+        )
     if name == "element":
-        raise ValueError("'element' is reserved: {element} is the number of the array element; choose another name")
+        raise ValueError(
+            "'element' is reserved: {element} is the number of the array element; choose another "
+            "name"
+        )
     return name
 
 
 def cross(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
-    """Return every combination of the values of some parameters, the last varying fastest; ValueError for too many."""
+    """Return every combination of the values of some parameters, the last varying fastest;
+    ValueError for too many.
+    """
     for name, values in columns.items():
         if not values:
             raise ValueError(f"{name!r} has no values")
@@ -80,12 +96,18 @@ def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{name} has {number}" for name, number in lengths.items())
         raise ValueError(f"parameters side by side (zip) need the same number of values: {counts}")
-    return tuple(tuple(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+    return tuple(
+        tuple(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    )
 
 
 def joined(rows: Sequence[Parameters], others: Sequence[Parameters]) -> tuple[Parameters, ...]:
-    """Return every row of one list with every row of the other; ValueError for a parameter in both."""
-    for name in {name for row in rows for name, _ in row} & {name for row in others for name, _ in row}:
+    """Return every row of one list with every row of the other; ValueError for a parameter in
+    both.
+    """
+    for name in {name for row in rows for name, _ in row} & {
+        name for row in others for name, _ in row
+    }:
         raise ValueError(f"{name!r} is given twice")
     check_number(len(rows) * len(others))
     return tuple((*row, *other) for row in rows for other in others)
@@ -98,7 +120,9 @@ def check_number(number: int) -> None:
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
-    """Read ``3,7-9`` or ``0-8:2`` as numbers, in ascending order, each once; raise ValueError for anything else."""
+    """Read ``3,7-9`` or ``0-8:2`` as numbers, in ascending order, each once; raise ValueError for
+    anything else.
+    """
     numbers: set[int] = set()
     for part in text.split(","):
         match = _INDICES.fullmatch(part.strip())
@@ -147,7 +171,8 @@ def has_place(argument: str) -> bool:
 def fill_places(
     words: Sequence[str], values: Mapping[str, str], unknown: Callable[[str], Exception]
 ) -> tuple[tuple[str, ...], set[str]]:
-    """Return arguments with values in place of ``{name}``, and the used names; ``{{name}}`` becomes ``{name}``.
+    """Return arguments with values in place of ``{name}``, and the used names; ``{{name}}`` becomes
+    ``{name}``.
 
     ``unknown`` makes the exception for a name without a value.
     """

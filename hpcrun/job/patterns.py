@@ -1,11 +1,13 @@
-"""Regular expressions that users write for lines of logs: the time of a match grows only linearly with the line.
+"""Regular expressions that users write for lines of logs: the time of a match grows only linearly
+with the line.
 
 Python's ``re`` tries every way to match: ``(a+)+$`` takes hours for a line of 40 characters. So RE2
-(https://github.com/google/re2) compiles these expressions. It has no look-around and no back-references; hpcrun needs
-neither. The syntax is Python's without these; ``\\w``, ``\\d``, ``\\s`` and ``\\b`` match ASCII only, and ``\\pL`` is
-any letter.
+(https://github.com/google/re2) compiles these expressions. It has no look-around and no
+back-references; hpcrun needs neither. The syntax is Python's without these; ``\\w``, ``\\d``,
+``\\s`` and ``\\b`` match ASCII only, and ``\\pL`` is any letter.
 
-RE2 is imported when the first expression is compiled: ``submit`` and most calls of ``status`` do not need it.
+RE2 is imported when the first expression is compiled: ``submit`` and most calls of ``status`` do
+not need it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from typing import Any
 
 _MOST_CHARACTERS = 20_000
 _MOST_MEMORY = 4 << 20
-"""Bytes that one expression may use: with RE2's default, 8 MiB, the shipped rules would use 500 MB."""
+"""Bytes that one expression may use: with RE2's default, 8 MiB, the shipped rules would use 500 MB.
+"""
 _LINES_AT_ONCE = 512
 
 
@@ -51,7 +54,9 @@ class Pattern:
         match = self._of_line.search(_encode(line.removesuffix("\n")))
         if match is None:
             return None
-        groups = tuple(None if group is None else group.decode("utf-8", "replace") for group in match.groups())
+        groups = tuple(
+            None if group is None else group.decode("utf-8", "replace") for group in match.groups()
+        )
         return Match(groups, {name: groups[number - 1] for name, number in self.names.items()})
 
     def is_in(self, line: str) -> bool:
@@ -59,11 +64,17 @@ class Pattern:
         return self._of_line.search(_encode(line.removesuffix("\n"))) is not None
 
     def may_be_in(self, text: str) -> bool:
-        """Return whether the expression may be found in a line of a text: false is certain. One call for many lines."""
+        """Return whether the expression may be found in a line of a text: false is certain.
+
+        One call for many lines.
+        """
         return self._of_lines is None or self._of_lines.search(_encode(text)) is not None
 
     def filter(self, lines: Iterable[tuple[str, str]]) -> Iterator[str]:
-        """Yield the lines that match; each comes with its text to search. One call for many lines: calls take long."""
+        """Yield the lines that match; each comes with its text to search.
+
+        One call for many lines: calls take long.
+        """
         listed = iter(lines)
         while batch := list(islice(listed, _LINES_AT_ONCE)):
             if self.may_be_in("\n".join(searched.removesuffix("\n") for _, searched in batch)):
@@ -71,21 +82,27 @@ class Pattern:
 
 
 def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "replace")  # a byte that is no text, kept as a lone surrogate, becomes a "?"
+    # a byte that is no text, kept as a lone surrogate, becomes a "?"
+    return text.encode("utf-8", "replace")
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Return a regular expression to search with, or raise PatternError: it is none, or needs more than linear time."""
+    """Return a regular expression to search with, or raise PatternError: it is none, or needs more
+    than linear time.
+    """
     import re2  # takes 7 ms: import it only if there is an expression
 
     if len(text) > _MOST_CHARACTERS:
-        raise PatternError(f"an expression of {len(text)} characters is too long; the most is {_MOST_CHARACTERS}")
+        raise PatternError(
+            f"an expression of {len(text)} characters is too long; the most is {_MOST_CHARACTERS}"
+        )
     if re.search(r"(?<!\\)\{,\d+\}", text):  # for RE2, these characters themselves
         raise PatternError("write {0,N} in place of {,N}")
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MOST_MEMORY
-    # "a" at the end of a line and "b" at the beginning of the next match a\sb: so search each line again, alone
+    # "a" at the end of a line and "b" at the beginning of the next match a\sb: so search each line
+    # again, alone
     whole_text = r"\A" in text or r"\z" in text
     try:
         of_line = re2.compile(_encode(text), options)
@@ -93,7 +110,9 @@ def compile_pattern(text: str) -> Pattern:
     except re2.error as error:
         reason = error.args[0] if error.args else b""
         reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        raise PatternError(f"RE2 refuses it: {reason} (docs/explain.md, Regular expressions)") from None
+        raise PatternError(
+            f"RE2 refuses it: {reason} (docs/explain.md, Regular expressions)"
+        ) from None
     names = {name.decode("utf-8", "replace"): number for name, number in of_line.groupindex.items()}
     return Pattern(text, names, of_line.groups, of_line, of_lines)
 
@@ -101,7 +120,8 @@ def compile_pattern(text: str) -> Pattern:
 def any_of(words: Iterable[bytes]) -> Any:
     """Return an expression whose ``search(bytes, position)`` finds the first of several texts.
 
-    It reads the bytes once, whatever the number of texts: ten times faster than ``bytes.find`` for fifty of them.
+    It reads the bytes once, whatever the number of texts: ten times faster than ``bytes.find`` for
+    fifty of them.
     """
     import re2
 
@@ -112,22 +132,30 @@ VALUE = "value"  # the named group with the number; without it, the first group 
 STEP = "step"  # the named group, or the metric, with the step of a line
 _NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)"
 _USUAL = re.compile(
-    r"(?<![\w./-])(?P<name>(?:(?:train|training|val|valid|validation|test|eval|best|min|max|mean|avg|total) )?"
+    r"(?<![\w./-])(?P<name>(?:"
+    r"(?:train|training|val|valid|validation|test|eval|best|min|max|mean|avg|total) )?"
     r"(?:[a-z]\w{0,30}[_./-])?(?:loss|acc|accuracy)(?:[_/](?:train|val|valid|test|eval)\w{0,9})?)['\"]?"
     # behind a blank only what cannot be a count: "loss 3 of 5 packets"
-    r"(?:\s*[:=]\s*(?:['\"](?=[^'\"\s]+['\"]))?|\s+(?=(?:tensor\()?(?:[-+]?\d*\.\d|\d+e|\d+%|[-+]?(?:nan|inf)\b)))"
+    r"(?:\s*[:=]\s*(?:['\"](?=[^'\"\s]+['\"]))?"
+    r"|\s+(?=(?:tensor\()?(?:[-+]?\d*\.\d|\d+e|\d+%|[-+]?(?:nan|inf)\b)))"
     rf"(?:tensor\()?(?P<value>{_NUMBER})(?=\.?(?:[\s,;%|)\]}}'\"]|$))",
     re.IGNORECASE,
 )
-_USUAL_STEP = re.compile(r"(?<!\w)(?:global_)?step['\"]?\s*[:=]?\s*(\d{1,15})(?![\w.])", re.IGNORECASE)
+_USUAL_STEP = re.compile(
+    r"(?<!\w)(?:global_)?step['\"]?\s*[:=]?\s*(\d{1,15})(?![\w.])", re.IGNORECASE
+)
 
 
 def check_metric_pattern(text: str) -> str:
-    """Return the regular expression of a metric, or raise ValueError: it is none, or has no group for the number."""
+    """Return the regular expression of a metric, or raise ValueError: it is none, or has no group
+    for the number.
+    """
     try:
         pattern = compile_pattern(text)
     except PatternError as error:
-        raise ValueError(f"{text!r} is not a regular expression that can be used: {error}") from None
+        raise ValueError(
+            f"{text!r} is not a regular expression that can be used: {error}"
+        ) from None
     if not pattern.groups:
         raise ValueError(f"{text!r} has no group for the number: write (?P<{VALUE}>...) around it")
     return text
@@ -152,13 +180,17 @@ def finite_number(text: str) -> float | None:
 
 
 def usual_numbers(line: str) -> tuple[float | None, dict[str, float]]:
-    """Return the step and the losses and accuracies in a line as most scripts print them: ``step 3 val_loss=0.12``.
+    """Return the step and the losses and accuracies in a line as most scripts print them: ``step 3
+    val_loss=0.12``.
 
     A step beside an epoch is None: it may begin again with each epoch.
     """
     lowered = line.lower()
     if "loss" not in lowered and "acc" not in lowered:
         return None, {}
-    values = {match["name"].lower().replace(" ", "_"): float(match["value"]) for match in _USUAL.finditer(line)}
+    values = {
+        match["name"].lower().replace(" ", "_"): float(match["value"])
+        for match in _USUAL.finditer(line)
+    }
     step = _USUAL_STEP.search(line) if values and "epoch" not in lowered else None
     return float(step[1]) if step else None, values

@@ -1,4 +1,7 @@
-"""The decision on every number of a job: request + profile → Plan. Pure arithmetic and choice, no I/O."""
+"""The decision on every number of a job: request + profile → Plan.
+
+Pure arithmetic and choice, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
-from hpcrun.job.launch_options import Directives, Options, check_option, remove_directive, set_directive, unknown_note
+from hpcrun.job.launch_options import (
+    Directives,
+    Options,
+    check_option,
+    remove_directive,
+    set_directive,
+    unknown_note,
+)
 from hpcrun.job.launchers import program_of
 from hpcrun.job.notify import Notify
 from hpcrun.job.packing import as_one_process, packed
@@ -48,14 +58,22 @@ from hpcrun.job.units import format_memory, format_time
 if TYPE_CHECKING:  # few jobs run a batch script
     from hpcrun.job.batch_script import BatchScript
 
-_DIRECTIVES = (*"partition account qos constraint reservation memory_mb walltime_s".split(),
-               "nodelist", "exclude", "mail_user", "mail_type")  # fmt: skip
+_DIRECTIVES = (
+    *"partition account qos constraint reservation memory_mb walltime_s".split(),
+    "nodelist",
+    "exclude",
+    "mail_user",
+    "mail_type",
+)
 """The fields of a request whose options are sbatch's, in the order of the script."""
 _FLIGHT_FILE = "$HPCRUN_ATTEMPT_DIR/flight/rank_"
 _FLIGHT_RECORDER: tuple[tuple[dict[str, str], str], ...] = (
     ({"TORCH_FR_BUFFER_SIZE": "2000"}, "TORCH_NCCL_TRACE_BUFFER_SIZE"),
     ({"TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}, "TORCH_FR_DUMP_ON_TIMEOUT"),
-    ({"TORCH_FR_DUMP_TEMP_FILE": _FLIGHT_FILE, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": _FLIGHT_FILE}, ""),
+    (
+        {"TORCH_FR_DUMP_TEMP_FILE": _FLIGHT_FILE, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": _FLIGHT_FILE},
+        "",
+    ),
 )
 """Settings of torch's flight recorder, in the shell's syntax, and another name of each."""
 _NOT_FROM_HERE = ("hpcrun_dev", "hpcrun_hello")
@@ -73,17 +91,23 @@ class PythonEnvironment:
 
     executable: str  # path or name of the interpreter
     kind: str  # where it was found, as text for the user
-    prefix: str | None = None  # the environment's folder, put on PATH by the script; None for a bare interpreter
+    # the environment's folder, put on PATH by the script; None for a bare interpreter
+    prefix: str | None = None
     # the variable that names an active environment of this kind
     variable: Literal["VIRTUAL_ENV", "CONDA_PREFIX"] = "VIRTUAL_ENV"
-    # the folder with the uv.lock that each node installs into ``prefix`` first; None for no such thing
+    # the folder with the uv.lock that each node installs into ``prefix`` first; None for no such
+    # thing
     uv_project: str | None = None
-    of_project: bool = False  # it lies in the project's folder, and nobody has activated it: only a job runs it
+    # it lies in the project's folder, and nobody has activated it: only a job runs it
+    of_project: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A copy of the code in the run's folder, for the script. Paths are relative to the copy's root."""
+    """A copy of the code in the run's folder, for the script.
+
+    Paths are relative to the copy's root.
+    """
 
     folder: str  # where the job starts; ``.`` for the root
     paths: tuple[str, ...]  # folders that come first on PYTHONPATH, in this order
@@ -92,7 +116,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of a job: every number and word of the script, and nothing that depends on time or place."""
+    """The plan of a job: every number and word of the script, and nothing that depends on time or
+    place.
+    """
 
     name: str
     profile: str
@@ -102,18 +128,23 @@ class Plan:
     cpus_per_node: int | None
     memory_mb: int | None  # host memory per node, None if the site decides, 0 for all of it
     walltime_s: int | None  # time limit in seconds, None if the site decides
-    directives: tuple[tuple[str, str | None], ...]  # the #SBATCH lines in order, name → value (None for a flag)
+    # the #SBATCH lines in order, name → value (None for a flag)
+    directives: tuple[tuple[str, str | None], ...]
     modules: tuple[str, ...]
     setup: tuple[str, ...]
     # variables of the job; None stands for a secret, whose value goes only through the environment
     env: tuple[tuple[str, str | None], ...]
-    added: tuple[tuple[str, str], ...]  # variables that hpcrun adds before them, in the shell's syntax
+    # variables that hpcrun adds before them, in the shell's syntax
+    added: tuple[tuple[str, str], ...]
     python: PythonEnvironment
-    command: tuple[str, ...]  # program and arguments of one rank, undecodable bytes kept as surrogates
+    # program and arguments of one rank, undecodable bytes kept as surrogates
+    command: tuple[str, ...]
     workdir: str | None
     requeue: Requeue | None = None  # how it continues after an interruption; None if it does not
-    sweep: Sweep | None = None  # the elements of a sweep, whose arguments follow ``command``; None for one job
-    local_gpus: tuple[tuple[str, ...], ...] = ()  # GPU ids of each local node; empty if ranks run on the CPU
+    # the elements of a sweep, whose arguments follow ``command``; None for one job
+    sweep: Sweep | None = None
+    # GPU ids of each local node; empty if ranks run on the CPU
+    local_gpus: tuple[tuple[str, ...], ...] = ()
     notes: tuple[str, ...] = ()  # notes for the user, shown before the job runs
     preflight: Preflight | None = None  # whether nodes and GPUs are checked first, or only checked
     # reference rates of the card and the network for preflight, from the profile
@@ -122,32 +153,46 @@ class Plan:
     snapshot: Snapshot | None = None
     srun: Options = ()  # options from the user or the profile for the programs that start the ranks
     torchrun: Options = ()
-    container: Container | None = None  # the container of the ranks; then ``python`` is that of its image
-    cancel_idle_s: int | None = None  # it ends if all of its GPUs are idle for so many seconds; None for no limit
+    # the container of the ranks; then ``python`` is that of its image
+    container: Container | None = None
+    # it ends if all of its GPUs are idle for so many seconds; None for no limit
+    cancel_idle_s: int | None = None
     sample_use: bool = True  # it records what it uses of its nodes
     notify: Notify | None = None  # where messages about the run go; None if there are none
     # data that is copied to each node: name below $HPCRUN_STAGE, path, and the bytes of a file
     stage: tuple[tuple[str, str, int | None], ...] = ()
-    batch: BatchScript | None = None  # the person's batch script that it runs; None if hpcrun starts the ranks
-    roles: tuple[Role, ...] = ()  # its programs in the order of their ranks; empty if it has one program
+    # the person's batch script that it runs; None if hpcrun starts the ranks
+    batch: BatchScript | None = None
+    # its programs in the order of their ranks; empty if it has one program
+    roles: tuple[Role, ...] = ()
 
     @property
     def cpus_per_rank(self) -> int | None:
-        """CPUs of one rank, at least one; None if the site decides, or Ray for each task and actor."""
+        """CPUs of one rank, at least one; None if the site decides, or Ray for each task and
+        actor.
+        """
         if self.cpus_per_node is None or self.shape.launcher == "ray":
             return None
         pack = self.sweep.pack if self.sweep else None
-        return max(1, self.cpus_per_node // (pack or max(self.shape.procs_per_node, self.shape.workers_per_node)))
+        return max(
+            1,
+            self.cpus_per_node
+            // (pack or max(self.shape.procs_per_node, self.shape.workers_per_node)),
+        )
 
     @property
     def cpus_per_task(self) -> int | None:
         """CPUs of one Slurm task; None if the site decides."""
-        return None if self.cpus_per_node is None else self.cpus_per_node // self.shape.tasks_per_node
+        return (
+            None if self.cpus_per_node is None else self.cpus_per_node // self.shape.tasks_per_node
+        )
 
     @property
     def step_words(self) -> tuple[str, ...]:
         """Options of the ranks' srun besides its sizes: hpcrun's own, overridden by others."""
-        return option_words({"wait": "0", "export": "ALL", "kill-on-bad-exit": "1", **dict(self.srun)}.items())
+        return option_words(
+            {"wait": "0", "export": "ALL", "kill-on-bad-exit": "1", **dict(self.srun)}.items()
+        )
 
     @property
     def torchrun_words(self) -> tuple[str, ...]:
@@ -175,13 +220,16 @@ def build_plan(
     """Decide every number of a job: the request's, else the profile's.
 
     Args:
-        python: the interpreter of the job; for a job in a container, that of the host, which starts it.
+        python: the interpreter of the job; for a job in a container, that of the host, which starts
+            it.
         machine: the machine of the local scheduler; not used for Slurm.
         mail: the directives of the mail that Slurm sends.
     """
     profile, request = for_gpu_type(profile, request), as_one_process(request)
     sweep = decide_sweep(request)
-    shape, shapes = decide_roles(request, profile) if request.roles else (decide_shape(request, profile), [])
+    shape, shapes = (
+        decide_roles(request, profile) if request.roles else (decide_shape(request, profile), [])
+    )
     share = decide_cpus(request, profile, shape, machine)
     cpus: int | None = share
     memory_mb = decide_memory(request, profile, shape)
@@ -197,7 +245,10 @@ def build_plan(
     directives: Directives = {}
     if profile.scheduler == "slurm":
         nodes = shape.nodes + (requeue.spares if requeue else 0)
-        directives = {"job-name": name, **_profile_directives(profile, shape, nodes, share, memory_mb, walltime_s)}
+        directives = {
+            "job-name": name,
+            **_profile_directives(profile, shape, nodes, share, memory_mb, walltime_s),
+        }
         directives |= {} if segment is None else {"segment": str(segment)}
         directives |= requeue_directives(requeue)
         directives |= {"array": sweep.array} if sweep else {}
@@ -210,8 +261,15 @@ def build_plan(
     check_walltime(walltime_s, profile)
     check_warning(requeue, walltime_s)
     unknown = (unknown_note(key) for key in directives)
-    roles = plan_roles(request, shapes, cpus, job_env(request, profile), lambda one: _command(one, python, one.args))
-    # roles that share a node divide its CPUs in proportion to their GPUs, which srun cannot do: launch/role.py
+    roles = plan_roles(
+        request,
+        shapes,
+        cpus,
+        job_env(request, profile),
+        lambda one: _command(one, python, one.args),
+    )
+    # roles that share a node divide its CPUs in proportion to their GPUs, which srun cannot do:
+    # launch/role.py
     free: Options = (("cpu-bind", "none"),) if shape.tasks_per_node > 1 and roles else ()
     of_torchrun = next((each for each in shapes if each.launcher == "torchrun"), shape)
     return Plan(
@@ -252,31 +310,42 @@ def job_env(request: JobRequest, profile: Profile) -> dict[str, str]:
 
 
 def planned_env(request: JobRequest, profile: Profile) -> tuple[tuple[str, str | None], ...]:
-    """Return the variables of a job: name → value, None for a secret, whose value goes only through the environment.
+    """Return the variables of a job: name → value, None for a secret, whose value goes only through
+    the environment.
 
-    If a secret is named but set by neither profile nor request, its value comes from the caller's environment.
+    If a secret is named but set by neither profile nor request, its value comes from the caller's
+    environment.
     """
     env = job_env(request, profile)
     named = dict.fromkeys((*profile.secrets, *request.secrets))
-    known = tuple((name, None if is_secret(name, value, named) else value) for name, value in env.items())
+    known = tuple(
+        (name, None if is_secret(name, value, named) else value) for name, value in env.items()
+    )
     return (*known, *((name, None) for name in named if name not in env))
 
 
 def flight_recorder_env(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return the variables that hpcrun adds for torch's flight recorder, which writes the last collectives of a hang.
+    """Return the variables that hpcrun adds for torch's flight recorder, which writes the last
+    collectives of a hang.
 
-    The variables in ``env``, from profile, request and shell, have priority under each name of a setting: torch would
-    prefer the name that hpcrun adds.
+    The variables in ``env``, from profile, request and shell, have priority under each name of a
+    setting: torch would prefer the name that hpcrun adds.
     """
     settings = [setting for setting, other in _FLIGHT_RECORDER if not {*setting, other} & {*env}]
     return tuple(item for setting in settings for item in setting.items())
 
 
 def _rates(profile: Profile) -> tuple[tuple[str, float], ...]:
-    """Return the profile's rates of the card and the network, by the names that preflight/judge.py uses."""
+    """Return the profile's rates of the card and the network, by the names that preflight/judge.py
+    uses.
+    """
     card, tflops = profile.card, profile.card.tflops
-    rates = {"bf16-tflops": tflops.bf16, "fp16-tflops": tflops.fp16, "nvlink-gb-s": card.nvlink_gb_s,
-             "fabric-gbit-s": profile.fabric.bandwidth_gbit_s}  # fmt: skip
+    rates = {
+        "bf16-tflops": tflops.bf16,
+        "fp16-tflops": tflops.fp16,
+        "nvlink-gb-s": card.nvlink_gb_s,
+        "fabric-gbit-s": profile.fabric.bandwidth_gbit_s,
+    }
     return tuple((name, rate) for name, rate in rates.items() if rate)
 
 
@@ -284,11 +353,17 @@ def name_of(request: JobRequest) -> str:
     """Return the name of a job: the requested name, else the name of its script."""
     if request.name:
         return check_job_name(request.name)
-    program = ("-m", request.script) if request.module else program_of((request.script, *request.args))
-    return job_name_from(program[1].rpartition(".")[2] if program[0] == "-m" else PurePath(program[0]).stem)
+    program = (
+        ("-m", request.script) if request.module else program_of((request.script, *request.args))
+    )
+    return job_name_from(
+        program[1].rpartition(".")[2] if program[0] == "-m" else PurePath(program[0]).stem
+    )
 
 
-def _command(request: JobRequest, python: PythonEnvironment, args: tuple[str, ...]) -> tuple[str, ...]:
+def _command(
+    request: JobRequest, python: PythonEnvironment, args: tuple[str, ...]
+) -> tuple[str, ...]:
     if not (request.module or request.script.endswith(".py")):
         return (request.script, *args)
     if request.module and request.script in _NOT_FROM_HERE:
@@ -298,9 +373,16 @@ def _command(request: JobRequest, python: PythonEnvironment, args: tuple[str, ..
 
 
 def _profile_directives(
-    profile: Profile, shape: Shape, nodes: int, cpus: int, memory_mb: int | None, walltime_s: int | None
+    profile: Profile,
+    shape: Shape,
+    nodes: int,
+    cpus: int,
+    memory_mb: int | None,
+    walltime_s: int | None,
 ) -> Directives:
-    """Return the directives that follow from the profile and the job's size; its nodes include the spare ones."""
+    """Return the directives that follow from the profile and the job's size; its nodes include the
+    spare ones.
+    """
     wanted = {
         "partition": profile.partition,
         "account": profile.account,
@@ -328,12 +410,16 @@ def _gpu_directives(profile: Profile, shape: Shape, nodes: int) -> Directives:
     if profile.gpu.directive == "gpus-per-node":
         return {"gpus-per-node": each}
     # alone, --gpus=6 on two nodes gave 5 and 1 (22.05)
-    return {"gpus": f"{prefix}{nodes * shape.gpus_per_node}", **({"gpus-per-node": each} if nodes > 1 else {})}
+    return {
+        "gpus": f"{prefix}{nodes * shape.gpus_per_node}",
+        **({"gpus-per-node": each} if nodes > 1 else {}),
+    }
 
 
 def requeue_directives(requeue: Requeue | None) -> Directives:
     """Return the directives of requeue and warning."""
-    # Always set: otherwise the cluster's JobRequeue would decide. Appending keeps the lines of earlier attempts.
+    # Always set: otherwise the cluster's JobRequeue would decide. Appending keeps the lines of
+    # earlier attempts.
     again = requeue is not None and requeue.times > 0
     directives: Directives = {"requeue" if again else "no-requeue": None, "open-mode": "append"}
     if requeue is None:
@@ -347,7 +433,9 @@ def requeue_directives(requeue: Requeue | None) -> Directives:
 
 
 def apply_request(directives: Directives, request: JobRequest) -> None:
-    """Override the profile's directives by the request's: options, then --sbatch, then --no-sbatch."""
+    """Override the profile's directives by the request's: options, then --sbatch, then
+    --no-sbatch.
+    """
     for field in _DIRECTIVES:
         if (value := getattr(request, field)) is not None:
             set_directive(directives, option_of(field).lstrip("-"), str(option_text(field, value)))

@@ -43,7 +43,9 @@ def _short(value: float) -> float:
 
 
 def _read(parse: Callable[[str], int]) -> BeforeValidator:
-    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else _no_bool(value))
+    return BeforeValidator(
+        lambda value: parse(value) if isinstance(value, str) else _no_bool(value)
+    )
 
 
 def _text_or_flag(value: Any) -> Any:
@@ -62,8 +64,12 @@ Count = Annotated[int, BeforeValidator(_no_bool)]
 Walltime = Annotated[int, _read(parse_slurm_time)]
 MemoryMb = Annotated[int, _read(parse_memory)]
 Text = Annotated[str, BeforeValidator(_no_nul), Field(min_length=1)]
-Rate = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short), Field(gt=0, allow_inf_nan=False)]
-RateOrNone = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short), Field(ge=0, allow_inf_nan=False)]
+Rate = Annotated[
+    float, BeforeValidator(_no_bool), AfterValidator(_short), Field(gt=0, allow_inf_nan=False)
+]
+RateOrNone = Annotated[
+    float, BeforeValidator(_no_bool), AfterValidator(_short), Field(ge=0, allow_inf_nan=False)
+]
 Switch = Annotated[bool, BeforeValidator(flag)]
 # "=", "^" and "," have a meaning for NCCL, and hpcrun adds them itself
 DeviceName = Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")]
@@ -103,7 +109,9 @@ class TimeSection(_Section):
     @model_validator(mode="after")
     def _default_is_allowed(self) -> TimeSection:
         if self.default and self.max and self.default > self.max:
-            raise ValueError(f"default {format_time(self.default)} is longer than max {format_time(self.max)}")
+            raise ValueError(
+                f"default {format_time(self.default)} is longer than max {format_time(self.max)}"
+            )
         return self
 
 
@@ -113,7 +121,8 @@ class RequeueSection(_Section):
     Attributes:
         times: further attempts after a time limit, a preemption or a node failure.
         warn: seconds between the warning and the time limit, after reading.
-        expedite: after a node failure Slurm requeues the job first, on nodes that it reserves for it (25.11).
+        expedite: after a node failure Slurm requeues the job first, on nodes that it reserves for
+            it (25.11).
         restarts: further attempts in the same allocation after a node failure.
         spares: additional nodes that a job with restarts requests.
     """
@@ -126,7 +135,9 @@ class RequeueSection(_Section):
 
 
 class TflopsSection(_Section):
-    """The rates of a card, dense (without 2:4 sparsity); the card does not have the types that are missing."""
+    """The rates of a card, dense (without 2:4 sparsity); the card does not have the types that are
+    missing.
+    """
 
     fp32: Rate | None = None
     tf32: Rate | None = None
@@ -171,18 +182,24 @@ class FabricSection(_Section):
     def env(self) -> dict[str, str]:
         """Return the variables for NCCL and gloo, which need the same name in different forms.
 
-        For NCCL a name without "=" before it is a prefix (mlx5_1 also means mlx5_10); gloo uses the whole name.
+        For NCCL a name without "=" before it is a prefix (mlx5_1 also means mlx5_10); gloo uses the
+        whole name.
         """
         variables = {}
         if self.interface:
-            variables = {"NCCL_SOCKET_IFNAME": f"={self.interface}", "GLOO_SOCKET_IFNAME": self.interface}
+            variables = {
+                "NCCL_SOCKET_IFNAME": f"={self.interface}",
+                "GLOO_SOCKET_IFNAME": self.interface,
+            }
         if self.hcas:
             variables["NCCL_IB_HCA"] = f"={','.join(self.hcas)}"
         return variables
 
 
 class PriceSection(_Section):
-    """The price of a job, in the site's currency or unit: euros, dollars, or units of an allocation."""
+    """The price of a job, in the site's currency or unit: euros, dollars, or units of an
+    allocation.
+    """
 
     per_gpu_hour: Rate | None = None
 
@@ -210,7 +227,8 @@ class GpuSection(_Section):
 
     Attributes:
         type: the type for a request that names none.
-        nodes: how many nodes with these GPUs a job can have in its partition; None if that is not known.
+        nodes: how many nodes with these GPUs a job can have in its partition; None if that is not
+            known.
         types: the types of a site that has several; ``--gpus TYPE:N`` chooses one.
     """
 
@@ -292,8 +310,12 @@ class Profile(_Section):
         program = cast(Program, info.field_name)
         try:
             return {
-                check_option(program, key, None if value is True else value, f"{program}.{key}"): value
+                check_option(
+                    program, key, None if value is True else value, f"{program}.{key}"
+                ): value
                 for key, value in values.items()
             }
         except UsageError as error:
-            raise ValueError(f"{error.message} ({error.hint})" if error.hint else error.message) from None
+            raise ValueError(
+                f"{error.message} ({error.hint})" if error.hint else error.message
+            ) from None

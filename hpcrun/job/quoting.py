@@ -14,15 +14,17 @@ _DIRECTIVE_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./*\[\]&|!()^~-]+")
 _NAME_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 _MOUNT = re.compile(r"(/[^:,\x00-\x1f]*)(:/[^:,\x00-\x1f]*(:r[ow])?)?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Words by which sbatch separates the parts of a heterogeneous job. Some versions find them anywhere on an #SBATCH line
-# (esm-tools/esm_tools#934), although 22.05.8 accepts them in a name. So hpcrun never allows them in a name.
+# Words by which sbatch separates the parts of a heterogeneous job. Some versions find them anywhere
+# on an #SBATCH line (esm-tools/esm_tools#934), although 22.05.8 accepts them in a name. So hpcrun
+# never allows them in a name.
 _HETJOB_WORDS = ("hetjob", "packjob")
 # sbatch copies a directive's value into a buffer of BUFSIZ (8192) bytes: src/sbatch/opt.c.
 _DIRECTIVE_MAX = 4096
 
 
 def quote_bash(text: str) -> str:
-    """Return one bash word, in printable ASCII, that expands to exactly ``text``; raise ValueError for a NUL in it.
+    """Return one bash word, in printable ASCII, that expands to exactly ``text``; raise ValueError
+    for a NUL in it.
 
     Undecodable bytes are surrogates, as in ``sys.argv``.
     """
@@ -44,29 +46,39 @@ def bash_line(words: Iterable[str]) -> str:
 
 
 def quote_directive(value: str) -> str:
-    """Return ``value`` as sbatch reads it after ``#SBATCH --key=``, or raise ValueError: sbatch cannot read it."""
+    """Return ``value`` as sbatch reads it after ``#SBATCH --key=``, or raise ValueError: sbatch
+    cannot read it.
+    """
     if any(not 0x20 <= ord(char) < 0x7F for char in value):
         raise ValueError("only printable ASCII can stand in an #SBATCH line")
     if len(value) > _DIRECTIVE_MAX:
         raise ValueError(f"longer than {_DIRECTIVE_MAX} characters")
     for separator in _HETJOB_WORDS:
         if separator in value:
-            raise ValueError(f"sbatch reads the word {separator!r} as the start of a heterogeneous job")
+            raise ValueError(
+                f"sbatch reads the word {separator!r} as the start of a heterogeneous job"
+            )
     if _DIRECTIVE_SAFE.fullmatch(value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def check_job_name(name: str) -> str:
-    """Return ``name`` if it can be a job's name, a part of a file name and a word on a terminal; else ValueError."""
+    """Return ``name`` if it can be a job's name, a part of a file name and a word on a terminal;
+    else ValueError.
+    """
     reason = None
     if _NAME_SAFE.fullmatch(name) is None:
-        reason = "may hold up to 100 letters, digits, and . _ + -, and starts with a letter, digit or _"
+        reason = (
+            "may hold up to 100 letters, digits, and . _ + -, and starts with a letter, digit or _"
+        )
     for separator in _HETJOB_WORDS:
         if separator in name:
             reason = f"may not hold {separator!r}, which sbatch reads as a heterogeneous job"
     if reason:
-        raise ValueError(f"{name!r} cannot be a job's name: it {reason}; {job_name_from(name)!r} could")
+        raise ValueError(
+            f"{name!r} cannot be a job's name: it {reason}; {job_name_from(name)!r} could"
+        )
     return name
 
 
@@ -86,12 +98,18 @@ def with_ending(name: str, ending: str) -> str:
 def check_env_name(name: str) -> str:
     """Return ``name`` if it can be the name of a shell variable, else raise ValueError."""
     if _ENV_NAME.fullmatch(name) is None:
-        raise ValueError(f"{name!r} cannot be a variable's name: letters, digits and _, no digit first")
+        raise ValueError(
+            f"{name!r} cannot be a variable's name: letters, digits and _, no digit first"
+        )
     return name
 
 
 def check_mount(text: str) -> str:
-    """Return a folder for a container, ``SOURCE[:TARGET[:ro]]``; raise ValueError for another text."""
+    """Return a folder for a container, ``SOURCE[:TARGET[:ro]]``; raise ValueError for another
+    text.
+    """
     if _MOUNT.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is no folder for a container; write /data, /data:/mnt or /data:/mnt:ro")
+        raise ValueError(
+            f"{text!r} is no folder for a container; write /data, /data:/mnt or /data:/mnt:ro"
+        )
     return text

@@ -1,4 +1,6 @@
-"""The user's request, as typed: the options of ``hpcrun submit`` in one frozen model, and as a line."""
+"""The user's request, as typed: the options of ``hpcrun submit`` in one frozen model, and as a
+line.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from math import prod
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SkipValidation,
+    ValidationError,
+)
 
 from hpcrun.errors import UsageError
 from hpcrun.job.notify import check_destination, check_events
@@ -18,15 +28,24 @@ from hpcrun.job.quoting import check_env_name, check_job_name, check_mount
 from hpcrun.job.role_request import RoleRequest, role_words, split_roles
 from hpcrun.job.secret_hider import HIDER, SecretHider
 from hpcrun.job.secrets import MASK, is_secret, secret_arguments, secret_in_command, secret_kind
-from hpcrun.job.units import error_words, format_memory, format_time, parse_memory, parse_time, parse_walltime
+from hpcrun.job.units import (
+    error_words,
+    format_memory,
+    format_time,
+    parse_memory,
+    parse_time,
+    parse_walltime,
+)
 
 Launcher = Literal["torchrun", "srun", "python", "command", "ray"]
 Preflight = Literal["first", "only"]
-MOST = 1_000_000  # the largest number of nodes, ranks or CPUs: more is a mistake, and Slurm counts nodes in 16 bits
+# the largest number of nodes, ranks or CPUs: more is a mistake, and Slurm counts nodes in 16 bits
+MOST = 1_000_000
 # Bytes that are not UTF-8 arrive as surrogates, which pydantic's own check of text refuses.
 RawText = Annotated[str, SkipValidation]
 _INSTEAD_OF_SECRET = (
-    "export NAME=... where you submit, add --secret NAME, and use $NAME in --setup, or in bash -c 'PROGRAM \"$NAME\"'"
+    "export NAME=... where you submit, add --secret NAME, and use $NAME in "
+    "--setup, or in bash -c 'PROGRAM \"$NAME\"'"
 )
 # In these fields secrets have their own rules, or they have no text from the user.
 _APART = frozenset({"args", "env", "secrets", "setup", "sweep", "elements", "snapshot_include"})
@@ -42,15 +61,21 @@ class GpuCount(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> GpuCount:
-        """Read ``N`` or ``TYPE:N``, as Slurm's ``--gpus`` does; raise ValueError for anything else."""
+        """Read ``N`` or ``TYPE:N``, as Slurm's ``--gpus`` does; raise ValueError for anything
+        else.
+        """
         type_, colon, count = text.rpartition(":")
-        if not re.fullmatch(r"\d{1,6}", count, re.ASCII) or (colon and not re.fullmatch(r"[\w.-]+", type_, re.ASCII)):
+        if not re.fullmatch(r"\d{1,6}", count, re.ASCII) or (
+            colon and not re.fullmatch(r"[\w.-]+", type_, re.ASCII)
+        ):
             raise ValueError(f"{text!r} is not a number of GPUs; write 4 or a100:4")
         return cls(count=int(count), type=type_ or None)
 
 
 def _from_text(parse: Callable[[str], object]) -> BeforeValidator:
-    """Return what reads a value as it was typed; a value from a record or from Python is no text."""
+    """Return what reads a value as it was typed; a value from a record or from Python is no
+    text.
+    """
     return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
@@ -62,7 +87,10 @@ def _not_empty(text: str) -> str:
 
 def _secret_name(name: str) -> str:
     if "=" in name:
-        raise ValueError(f"takes a name, not {name.partition('=')[0]!r} and a value, which comes from your environment")
+        raise ValueError(
+            f"takes a name, not {name.partition('=')[0]!r} and a value, which comes from your "
+            "environment"
+        )
     return check_env_name(name)
 
 
@@ -72,7 +100,10 @@ def _env_pair(item: Any) -> Any:
     key, equals, content = item.partition("=")
     if not equals:  # do not repeat the text after a name: it may be a secret
         name = f"{key!r} has" if key.isidentifier() else "one variable has"
-        raise ValueError(f"{name} no '='; write NAME=VALUE. What your shell exports reaches the job without --env")
+        raise ValueError(
+            f"{name} no '='; write NAME=VALUE. What your shell exports reaches the job without "
+            "--env"
+        )
     return check_env_name(key), content
 
 
@@ -90,13 +121,19 @@ Named = Annotated[str, AfterValidator(_not_empty)]
 Gpus = Annotated[GpuCount | None, _from_text(GpuCount.parse)]
 Destination = Annotated[RawText, AfterValidator(check_destination)]
 Mount = Annotated[str, AfterValidator(check_mount)]
-Elements = Annotated[tuple[int, ...], _from_text(parse_indices), AfterValidator(lambda them: tuple(sorted({*them})))]
+Elements = Annotated[
+    tuple[int, ...], _from_text(parse_indices), AfterValidator(lambda them: tuple(sorted({*them})))
+]
 _PREFLIGHTS = {True: "first", False: None}
-PreflightOption = Annotated[Preflight | None, BeforeValidator(lambda value: _PREFLIGHTS.get(value, value))]
+PreflightOption = Annotated[
+    Preflight | None, BeforeValidator(lambda value: _PREFLIGHTS.get(value, value))
+]
 
 
 class JobRequest(BaseModel):
-    """The request: one field per option of ``hpcrun submit``; ``None`` and ``()`` mean not given."""
+    """The request: one field per option of ``hpcrun submit``; ``None`` and ``()`` mean not
+    given.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -113,9 +150,9 @@ class JobRequest(BaseModel):
     cpus_per_gpu: Number | None = None
     memory_mb: Annotated[int | None, _from_text(parse_memory)] = None
     walltime_s: Annotated[int | None, _from_text(parse_walltime)] = None
-    cancel_idle_s: Annotated[int | None, _from_text(lambda text: 0 if text == "0" else parse_time(text))] = Field(
-        default=None, ge=0
-    )
+    cancel_idle_s: Annotated[
+        int | None, _from_text(lambda text: 0 if text == "0" else parse_time(text))
+    ] = Field(default=None, ge=0)
 
     partition: Named | None = None
     account: Named | None = None
@@ -127,7 +164,9 @@ class JobRequest(BaseModel):
     mail_user: Named | None = None
     mail_type: Named | None = None
     notify: tuple[Destination, ...] = ()
-    notify_on: Annotated[tuple[str, ...], _from_text(lambda text: text.split(",")), AfterValidator(check_events)] = ()
+    notify_on: Annotated[
+        tuple[str, ...], _from_text(lambda text: text.split(",")), AfterValidator(check_events)
+    ] = ()
     sbatch: tuple[str, ...] = ()
     no_sbatch: tuple[str, ...] = ()
     segment: Number | None = None
@@ -156,7 +195,9 @@ class JobRequest(BaseModel):
     exclude_bad_nodes: bool = False
 
     snapshot: bool = False
-    snapshot_limit_mb: Annotated[int | None, _from_text(lambda text: parse_memory(text, "200M or 1G"))] = None
+    snapshot_limit_mb: Annotated[
+        int | None, _from_text(lambda text: parse_memory(text, "200M or 1G"))
+    ] = None
     snapshot_include: tuple[str, ...] = ()
     sweep: Annotated[tuple[Parameters, ...], SkipValidation, BeforeValidator(_parameters)] = ()
     sweep_file: str | None = None
@@ -168,9 +209,18 @@ class JobRequest(BaseModel):
 
 
 _MOST_SHOWN = 60
-_OPTION = {"walltime_s": "--time", "warn_s": "--warn", "memory_mb": "--mem", "script": "SCRIPT", "args": "ARGS",
-           "cancel_idle_s": "--cancel-idle", "secrets": "--secret", "mounts": "--mount",
-           "snapshot_limit_mb": "--snapshot-limit", "roles": "--role"}  # fmt: skip
+_OPTION = {
+    "walltime_s": "--time",
+    "warn_s": "--warn",
+    "memory_mb": "--mem",
+    "script": "SCRIPT",
+    "args": "ARGS",
+    "cancel_idle_s": "--cancel-idle",
+    "secrets": "--secret",
+    "mounts": "--mount",
+    "snapshot_limit_mb": "--snapshot-limit",
+    "roles": "--role",
+}
 
 
 def option_of(field: str) -> str:
@@ -197,30 +247,41 @@ _TEXTS: dict[str, Callable[[Any], str]] = {
 
 
 def option_text(field: str, value: Any) -> str | list[str] | tuple[str, ...]:
-    """Return the value of a field as it is written behind its option, one text for each repetition of the option."""
+    """Return the value of a field as it is written behind its option, one text for each repetition
+    of the option.
+    """
     if field in _TEXTS:
         return _TEXTS[field](value)
     return value if isinstance(value, list | tuple) else str(value)
 
 
 def read_request(fields: dict[str, Any]) -> JobRequest:
-    """Build the request from the typed options, or raise UsageError, which shows how to write the option."""
+    """Build the request from the typed options, or raise UsageError, which shows how to write the
+    option.
+    """
     if (roles := fields.get("roles")) and isinstance(roles[0], str):
-        program = (*(["-m"] if fields.get("module") else []), fields["script"], *fields.get("args", ()))
+        program = (
+            *(["-m"] if fields.get("module") else []),
+            fields["script"],
+            *fields.get("args", ()),
+        )
         fields = {**fields, **split_roles(roles, program)}
     try:
         return JobRequest(**fields)
     except ValidationError as error:
         learn_secrets(fields)
         lines = dict.fromkeys(_error_line(one) for one in error.errors())
-        raise UsageError(HIDER.hide("\n".join(lines)), hint="--help shows how to write every option") from None
+        raise UsageError(
+            HIDER.hide("\n".join(lines)), hint="--help shows how to write every option"
+        ) from None
 
 
 def _error_line(error: Any) -> str:
     """Return one mistake of a request: the option, and how its value is written."""
     field = str(error["loc"][0]) if error["loc"] else "request"
     if field not in ("env", "secrets") and (name := HIDER.variable_in(str(error["input"]))):
-        return f"{option_of(field)} holds the value of {name}"  # a proposal may have it in another form
+        # a proposal may have it in another form
+        return f"{option_of(field)} holds the value of {name}"
     given = repr(error["input"])
     given = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}..."
     detail = error_words(error) + ("" if error["type"] == "value_error" else f", not {given}")
@@ -228,7 +289,9 @@ def _error_line(error: Any) -> str:
 
 
 def learn_secrets(fields: Mapping[str, Any]) -> None:
-    """Let no message repeat the value of a variable that a request, not yet read, declares as secret."""
+    """Let no message repeat the value of a variable that a request, not yet read, declares as
+    secret.
+    """
     variables = dict(text.split("=", 1) for text in _texts(fields.get("env")) if "=" in text)
     HIDER.learn(variables, [*_texts(fields.get("secrets"))])
 
@@ -236,7 +299,9 @@ def learn_secrets(fields: Mapping[str, Any]) -> None:
 def check_secrets(
     request: JobRequest, env: Mapping[str, str] = MappingProxyType({}), named: Collection[str] = ()
 ) -> None:
-    """Raise UsageError for a secret anywhere but in ``--env``. The messages name the kind of secret, never its value.
+    """Raise UsageError for a secret anywhere but in ``--env``.
+
+    The messages name the kind of secret, never its value.
 
     Args:
         env: variables of the job: the shell may have filled in the value of one that is a secret.
@@ -244,22 +309,38 @@ def check_secrets(
     """
     for place, kind in _secrets_in(request, SecretHider(env, named), named):
         raise UsageError(
-            f"{place} holds {kind}, which the script, the run's record and process lists would show",
+            f"{place} holds {kind}, which the script, the run's record and process lists would "
+            "show",
             hint=_INSTEAD_OF_SECRET,
         )
 
 
-def _secrets_in(request: JobRequest, hider: SecretHider, named: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield options, and the kind of secret that each holds: by its form or name, and the known values."""
+def _secrets_in(
+    request: JobRequest, hider: SecretHider, named: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield options, and the kind of secret that each holds: by its form or name, and the known
+    values.
+    """
     parameters = (f"--{name}={value}" for row in request.sweep for name, value in row)
-    words = (request.script, *request.args, *parameters, *(text for role in request.roles for text in role.command))
+    words = (
+        request.script,
+        *request.args,
+        *parameters,
+        *(text for role in request.roles for text in role.command),
+    )
     yield from (("the command", kind) for kind in secret_arguments(words))
     for field, value in request:
         place = "the command" if field in ("script", "args", "sweep") else option_of(field)
         if field == "env":
             value = [text for name, text in request.env if not is_secret(name, text, named)]
         for text in _texts(value):
-            kind = secret_in_command(text) if field == "setup" else None if field in _APART else secret_kind(text)
+            kind = (
+                secret_in_command(text)
+                if field == "setup"
+                else None
+                if field in _APART
+                else secret_kind(text)
+            )
             if kind:
                 yield place, kind
             elif field != "secrets" and (name := hider.variable_in(text)):
@@ -281,7 +362,8 @@ Words = tuple[str, ...]
 
 
 def option_groups(request: Mapping[str, Any], profile: str) -> list[Words]:
-    """Return the words of a request's options, those of each option together; the sweep's as far as options can say it.
+    """Return the words of a request's options, those of each option together; the sweep's as far as
+    options can say it.
 
     The request is as a run's record has it: only what was given. The profile is a name or a file.
     """
@@ -294,18 +376,25 @@ def option_groups(request: Mapping[str, Any], profile: str) -> list[Words]:
 
 def program_words(request: Mapping[str, Any]) -> Words:
     """Return the program of a request and its arguments, as they stand behind the options."""
-    words = (*(("-m",) if request.get("module") else ()), request["script"], *request.get("args", ()))
+    words = (
+        *(("-m",) if request.get("module") else ()),
+        request["script"],
+        *request.get("args", ()),
+    )
     return (*(text for role in request.get("roles", ()) for text in role_words(role)), *words)
 
 
 def editable_line(request: Mapping[str, Any], profile: str, head: Sequence[str]) -> str:
-    """Return the line of a request for an editor: each option on a line of its own, below a head of comments."""
+    """Return the line of a request for an editor: each option on a line of its own, below a head of
+    comments.
+    """
     lines = (" ".join(map(shlex.quote, words)) for words in option_groups(request, profile))
     program = " ".join(map(shlex.quote, program_words(request)))
     # a folder's name may have a line end, and must not become a command
     comments = (f"# {' '.join(line.splitlines())}" for line in head)
     return "".join(
-        f"{line}\n" for line in (*comments, "hpcrun submit", *(f"  {line}" for line in lines), f"  {program}")
+        f"{line}\n"
+        for line in (*comments, "hpcrun submit", *(f"  {line}" for line in lines), f"  {program}")
     )
 
 
@@ -319,7 +408,8 @@ def with_remark(text: str, remark: str) -> str:
 def read_edited_line(text: str) -> Words:
     """Return the words behind ``hpcrun submit`` of an edited text; empty if only comments are left.
 
-    Quotes are a shell's, nothing is expanded, line ends separate words. Lines that begin with # are comments.
+    Quotes are a shell's, nothing is expanded, line ends separate words. Lines that begin with # are
+    comments.
     """
     kept = ""
     for line in text.splitlines(keepends=True):
@@ -327,10 +417,14 @@ def read_edited_line(text: str) -> Words:
             kept += line
     words = _split(kept)
     if words is None:
-        raise UsageError("a quote is not closed", hint="write each ' and each \" twice, around a word")
+        raise UsageError(
+            "a quote is not closed", hint="write each ' and each \" twice, around a word"
+        )
     words = [item for item in words if item != "\n"]  # a backslash at the end of a line
     if words and words[:2] != ["hpcrun", "submit"]:
-        raise UsageError(f"the command begins with {' '.join(words[:2])!r}", hint="it begins with: hpcrun submit")
+        raise UsageError(
+            f"the command begins with {' '.join(words[:2])!r}", hint="it begins with: hpcrun submit"
+        )
     return tuple(words[2:])
 
 
@@ -343,25 +437,40 @@ def _split(text: str) -> list[str] | None:
 
 def of_one_element(request: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
     """Return the request of one element of a sweep, with its arguments, as that of a plain job."""
-    plain = {**{name: value for name, value in request.items() if name not in _SWEEP}, "args": tuple(arguments)}
+    plain = {
+        **{name: value for name, value in request.items() if name not in _SWEEP},
+        "args": tuple(arguments),
+    }
     if request.get("pack"):  # an element is one process, on one of the GPUs
         plain["launcher"] = request.get("launcher") or "python"
-        plain |= {name: {**plain[name], "count": min(1, plain[name]["count"])} for name in _GPUS if plain.get(name)}
+        plain |= {
+            name: {**plain[name], "count": min(1, plain[name]["count"])}
+            for name in _GPUS
+            if plain.get(name)
+        }
     return plain
 
 
 def with_named_secrets(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recorded request in which masked variables are named with ``--secret``: its line has no values."""
+    """Return a recorded request in which masked variables are named with ``--secret``: its line has
+    no values.
+    """
     env = request.get("env", ())
     masked = [name for name, value in env if value == MASK]
     if not masked:
         return dict(request)
     kept = [(name, value) for name, value in env if value != MASK]
-    return {**request, "env": kept, "secrets": list(dict.fromkeys((*request.get("secrets", ()), *masked)))}
+    return {
+        **request,
+        "env": kept,
+        "secrets": list(dict.fromkeys((*request.get("secrets", ()), *masked))),
+    }
 
 
 def sweep_options(rows: Sequence[Parameters]) -> list[Words] | None:
-    """Return the ``--sweep`` options whose product is these rows; None where only a file can say them."""
+    """Return the ``--sweep`` options whose product is these rows; None where only a file can say
+    them.
+    """
     columns: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row:

@@ -1,4 +1,5 @@
-"""CPUs, memory, time, local GPUs and requeue of a job: the request's, else the profile's, within the profile's limits.
+"""CPUs, memory, time, local GPUs and requeue of a job: the request's, else the profile's, within
+the profile's limits.
 
 At last the directives decide, which ``--sbatch`` may have changed:
 
@@ -11,8 +12,8 @@ At last the directives decide, which ``--sbatch`` may have changed:
 | memory of each node | ``mem``, else ``mem-per-gpu`` × its GPUs, else ``mem-per-cpu`` × its CPUs |
 | time limit | ``time`` |
 
-``exclusive`` without a value gives the job every CPU and GPU of its nodes, and so the memory of each; a step still gets
-only those that the job requested (sbatch(1); observed on 22.05).
+``exclusive`` without a value gives the job every CPU and GPU of its nodes, and so the memory of
+each; a step still gets only those that the job requested (sbatch(1); observed on 22.05).
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Machine:
     """The machine on which hpcrun runs: the resources of the local scheduler."""
 
     cpus: int  # CPUs that this process may use
-    gpu_ids: tuple[str, ...] = ()  # the possible entries of ``CUDA_VISIBLE_DEVICES`` here, one per visible GPU
+    # the possible entries of ``CUDA_VISIBLE_DEVICES`` here, one per visible GPU
+    gpu_ids: tuple[str, ...] = ()
 
 
 def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Machine) -> int:
@@ -47,7 +49,10 @@ def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Ma
     given = {words: number * times for words, number, times in ways if number is not None}
     if len(set(given.values())) > 1:
         arithmetic = ", but ".join(f"{words} = {number}" for words, number in given.items())
-        raise UsageError(f"CPUs per node contradict each other: {arithmetic}", hint="use only one of these options")
+        raise UsageError(
+            f"CPUs per node contradict each other: {arithmetic}",
+            hint="use only one of these options",
+        )
     if not given:
         return _default_cpus(profile, shape, machine, request.pack or 1)
     cpus = next(iter(given.values()))
@@ -61,7 +66,8 @@ def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Ma
         )
     if cpus % tasks:
         raise UsageError(
-            f"{cpus} CPUs per node do not divide by {tasks} tasks: {cpus} / {tasks} = {cpus / tasks:.2f}",
+            f"{cpus} CPUs per node do not divide by {tasks} tasks: {cpus} / {tasks} = "
+            f"{cpus / tasks:.2f}",
             hint=f"ask for --cpus {multiples_around(cpus, tasks, most or 0)}",
         )
     return cpus
@@ -104,7 +110,10 @@ def decide_cancel_idle(request: JobRequest, profile: Profile, gpus_per_node: int
     if not idle_s or request.preflight == "only":
         return None
     if not gpus_per_node and requested:
-        raise UsageError("--cancel-idle: this job has no GPU that could be idle", hint="leave it out, or add --gpus")
+        raise UsageError(
+            "--cancel-idle: this job has no GPU that could be idle",
+            hint="leave it out, or add --gpus",
+        )
     if not gpus_per_node:
         return None
     if not profile.sample_use:
@@ -117,25 +126,37 @@ def decide_cancel_idle(request: JobRequest, profile: Profile, gpus_per_node: int
 
 
 def check_walltime(walltime_s: int | None, profile: Profile) -> None:
-    """Raise PlanError for a time limit over the profile's: Slurm would accept the job, and never start it."""
+    """Raise PlanError for a time limit over the profile's: Slurm would accept the job, and never
+    start it.
+    """
     most = profile.time.max
     if walltime_s is not None and most is not None and walltime_s > most:
         option = "the default time" if walltime_s == profile.time.default else "--time"
         raise PlanError(
-            f"{option} {format_time(walltime_s)} is longer than the {format_time(most)} that profile {profile.name!r} "
+            f"{option} {format_time(walltime_s)} is longer than the {format_time(most)} that "
+            f"profile {profile.name!r} "
             "allows",
-            hint=f"ask for --time {format_time(most)} or less, or use a profile whose partition allows more",
+            hint=f"ask for --time {format_time(most)} or less, or use a profile whose partition "
+            "allows more",
         )
 
 
-def share_gpus(profile: Profile, shape: Shape, machine: Machine) -> tuple[tuple[tuple[str, ...], ...], str | None]:
-    """Return the ids of this machine's GPUs for each local node, none and a note if ranks run on the CPU."""
+def share_gpus(
+    profile: Profile, shape: Shape, machine: Machine
+) -> tuple[tuple[tuple[str, ...], ...], str | None]:
+    """Return the ids of this machine's GPUs for each local node, none and a note if ranks run on
+    the CPU.
+    """
     if profile.scheduler != "local" or shape.gpus == 0:
         return (), None
     here = len(machine.gpu_ids)
     if shape.gpus > here:
         have = count(here, "GPU") if here else "no GPU"
-        return (), f"{have} here for {count(shape.world_size, 'rank')}: the ranks run on CPUs (backend gloo)"
+        return (
+            (),
+            f"{have} here for {count(shape.world_size, 'rank')}: the ranks run on CPUs (backend "
+            "gloo)",
+        )
     ids, each = machine.gpu_ids, shape.gpus_per_node
     return tuple(ids[node * each : (node + 1) * each] for node in range(shape.nodes)), None
 
@@ -146,15 +167,23 @@ _GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
 def read_allocation(
     directives: Directives, shape: Shape, profile: Profile
 ) -> tuple[int | None, int | None, int | None]:
-    """Return the CPUs and MB of each node and the seconds that directives request, None where the site decides."""
+    """Return the CPUs and MB of each node and the seconds that directives request, None where the
+    site decides.
+    """
     _check_gpus(directives, shape)
     check_binding("sbatch", directives, shape)
     cpus_per_task = _read(int, directives.get("cpus-per-task"))
     cpus = None if cpus_per_task is None else cpus_per_task * shape.tasks_per_node
-    return cpus, _memory_mb(directives, shape, cpus, profile), _read(parse_slurm_time, directives.get("time"))
+    return (
+        cpus,
+        _memory_mb(directives, shape, cpus, profile),
+        _read(parse_slurm_time, directives.get("time")),
+    )
 
 
-def _memory_mb(directives: Directives, shape: Shape, cpus: int | None, profile: Profile) -> int | None:
+def _memory_mb(
+    directives: Directives, shape: Shape, cpus: int | None, profile: Profile
+) -> int | None:
     whole_node = "exclusive" in directives and directives["exclusive"] is None
     shares = (
         ("mem", 1),
@@ -172,11 +201,17 @@ def _check_gpus(directives: Directives, shape: Shape) -> None:
     """Refuse a job if one of its nodes would have fewer GPUs than planned ranks."""
     wanted = shape.gpus_per_node
     given = {key: directives[key] for key in _GPU_DIRECTIVES if key in directives}
-    if not wanted or "gpus-per-node" in given or "gres" in given or ("gpus" in given and shape.nodes == 1):
+    if (
+        not wanted
+        or "gpus-per-node" in given
+        or "gres" in given
+        or ("gpus" in given and shape.nodes == 1)
+    ):
         return
     if given:
         raise UsageError(
-            f"--gpus={given['gpus']} alone lets Slurm divide the GPUs freely among {shape.nodes} nodes, "
+            f"--gpus={given['gpus']} alone lets Slurm divide the GPUs freely among {shape.nodes} "
+            "nodes, "
             f"but each node starts {shape.procs_per_node} ranks",
             hint="leave out --no-sbatch gpus-per-node",
         )
@@ -184,7 +219,8 @@ def _check_gpus(directives: Directives, shape: Shape) -> None:
         f"no directive requests the {wanted} GPUs of each node: "
         f"{count(shape.procs_per_node, 'rank')} would start without a GPU",
         hint=f"leave out --no-sbatch; or submit a job without GPUs: --gpus 0 --nodes {shape.nodes}"
-        + f" --launcher {shape.launcher} --nproc-per-node {shape.procs_per_node}" * (shape.launcher != "python"),
+        + f" --launcher {shape.launcher} --nproc-per-node {shape.procs_per_node}"
+        * (shape.launcher != "python"),
     )
 
 
@@ -217,27 +253,43 @@ class Requeue:
 
 
 def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
-    """Return how an interrupted job continues; None if neither the request nor the profile sets this."""
+    """Return how an interrupted job continues; None if neither the request nor the profile sets
+    this.
+    """
     times = profile.requeue.times if request.requeue is None else request.requeue
     restarts = profile.requeue.restarts if request.restarts is None else request.restarts
     spares = request.spares
     if spares is None:
         spares = profile.requeue.spares if restarts and profile.scheduler == "slurm" else 0
     elif spares and profile.scheduler != "slurm":
-        raise UsageError("--spares needs Slurm: this machine has no other nodes", hint="leave it out")
+        raise UsageError(
+            "--spares needs Slurm: this machine has no other nodes", hint="leave it out"
+        )
     elif spares and not restarts:
-        raise UsageError("--spares has no effect without --restarts",
-                         hint="add --restarts N: N restarts in the same allocation")  # fmt: skip
+        raise UsageError(
+            "--spares has no effect without --restarts",
+            hint="add --restarts N: N restarts in the same allocation",
+        )
     if times == 0 and restarts == 0:
         for field in ("retry_on_failure", "exclude_bad_nodes"):
             if getattr(request, field):
-                raise UsageError(f"{option_of(field)} has no effect without --requeue or --restarts",
-                                 hint="add --requeue N: N further attempts")  # fmt: skip
+                raise UsageError(
+                    f"{option_of(field)} has no effect without --requeue or --restarts",
+                    hint="add --requeue N: N further attempts",
+                )
         if request.warn_s is None:
             return None
     warn_s = request.warn_s or profile.requeue.warn
     expedite = times > 0 and profile.requeue.expedite
-    return Requeue(times, warn_s, request.retry_on_failure, request.exclude_bad_nodes, expedite, restarts, spares)
+    return Requeue(
+        times,
+        warn_s,
+        request.retry_on_failure,
+        request.exclude_bad_nodes,
+        expedite,
+        restarts,
+        spares,
+    )
 
 
 def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:
@@ -249,5 +301,9 @@ def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:
         f"{format_time(walltime_s)}: "
         f"Slurm may send it {EARLY_S} s early",
         hint=f"ask for --time {format_time(-(-(requeue.warn_s + EARLY_S + 1) // 60) * 60)} or more"
-        + (f", or for a later warning: --warn {later}s" if (later := (walltime_s - EARLY_S) // 2) > 0 else ""),
+        + (
+            f", or for a later warning: --warn {later}s"
+            if (later := (walltime_s - EARLY_S) // 2) > 0
+            else ""
+        ),
     )

@@ -1,6 +1,7 @@
 """The roles of a request: several programs in one job, as typed behind ``--role``. Pure.
 
-``--role server:1 'vllm serve M --port {port}' --role trainer:3 train.py --url {server.url}``: the words up to the next
+``--role server:1 'vllm serve M --port {port}' --role trainer:3 train.py --url {server.url}``: the
+words up to the next
 ``--role`` are the program of a role. The program of the last role is that of the request.
 """
 
@@ -11,7 +12,15 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SkipValidation,
+    ValidationError,
+)
 
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.quoting import check_env_name
@@ -21,15 +30,22 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}", re.ASCII)
 _SIZE = re.compile(r"(\d{1,6})(gpus?)?", re.ASCII)
 _READY = re.compile(r"(?:tcp|http):(?:\d{1,5}|\{[\w.-]+\})(?:/\S*)?|file:[^\0]+", re.ASCII)
 _SHORT: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "ready": ("ready", str), "timeout": ("ready_timeout", format_time), "on-exit": ("on_exit", str),
-    "after": ("after", "+".join), "launcher": ("launcher", str),
-}  # fmt: skip
+    "ready": ("ready", str),
+    "timeout": ("ready_timeout", format_time),
+    "on-exit": ("on_exit", str),
+    "after": ("after", "+".join),
+    "launcher": ("launcher", str),
+}
 """What may stand behind the size on the command line: its field, and how that is written."""
-_FORM = "--role NAME:NODES or --role NAME:NgpuS, and the program of the role: --role server:1 'vllm serve M'"
+_FORM = (
+    "--role NAME:NODES or --role NAME:NgpuS, and the program of the role: --role server:1 "
+    "'vllm serve M'"
+)
 
 
 def _check_text(value: Any) -> Any:
-    if not isinstance(value, str) or "\0" in value:  # of a file: a number would be written in another form
+    # of a file: a number would be written in another form
+    if not isinstance(value, str) or "\0" in value:
         raise ValueError(f"{value!r} is no text; write it in quotes")
     return value
 
@@ -39,18 +55,24 @@ Text = Annotated[str, SkipValidation, AfterValidator(_check_text)]
 
 def _name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} cannot be a role's name: letters, digits, _ and -, a letter first")
+        raise ValueError(
+            f"{name!r} cannot be a role's name: letters, digits, _ and -, a letter first"
+        )
     return name
 
 
 def _ready(text: str) -> str:
     if not _READY.fullmatch(text):
-        raise ValueError(f"{text!r} is not a check; write tcp:{{port}}, http:{{port}}/health or file:PATH")
+        raise ValueError(
+            f"{text!r} is not a check; write tcp:{{port}}, http:{{port}}/health or file:PATH"
+        )
     return text
 
 
 def split_words(value: Any) -> Any:
-    """Return a program that is one text as its words: it is split as a shell would split it, and given to no shell."""
+    """Return a program that is one text as its words: it is split as a shell would split it, and
+    given to no shell.
+    """
     try:
         return shlex.split(value) if isinstance(value, str) else value
     except ValueError:
@@ -62,17 +84,23 @@ def _names(value: Any) -> Any:
 
 
 class RoleRequest(BaseModel):
-    """One role: its size, its program, when it is ready, and what its end means; ``None`` and ``()`` mean not given."""
+    """One role: its size, its program, when it is ready, and what its end means; ``None`` and
+    ``()`` mean not given.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, AfterValidator(_name)]
     nodes: int | None = Field(default=None, ge=1, le=1_000_000)
-    gpus: int | None = Field(default=None, ge=1, le=1_000_000)  # GPUs of the one node that all roles share
-    command: Annotated[tuple[Text, ...], BeforeValidator(split_words)] = ()  # empty for the last role of a request
+    # GPUs of the one node that all roles share
+    gpus: int | None = Field(default=None, ge=1, le=1_000_000)
+    # empty for the last role of a request
+    command: Annotated[tuple[Text, ...], BeforeValidator(split_words)] = ()
     launcher: Literal["torchrun", "python", "once"] | None = None
     ready: Annotated[str, AfterValidator(_ready)] | None = None
-    ready_timeout: Annotated[int, BeforeValidator(lambda it: parse_time(it) if isinstance(it, str) else it)] = 600
+    ready_timeout: Annotated[
+        int, BeforeValidator(lambda it: parse_time(it) if isinstance(it, str) else it)
+    ] = 600
     on_exit: Literal["end", "fail", "ignore"] | None = None
     after: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
     env: Annotated[
@@ -87,12 +115,16 @@ class RoleRequest(BaseModel):
 
 
 def address_names(roles: Iterable[RoleRequest]) -> list[str]:
-    """Return the names that a command may have in braces: ``port``, ``server.host``, ``server.port``, ..."""
+    """Return the names that a command may have in braces: ``port``, ``server.host``,
+    ``server.port``, ...
+    """
     return ["port", *(f"{role.name}.{what}" for role in roles for what in ("host", "port", "url"))]
 
 
 def keep_addresses(text: str, names: Sequence[str]) -> str:
-    """Return a text with its addresses in double braces, from which a sweep makes the addresses again."""
+    """Return a text with its addresses in double braces, from which a sweep makes the addresses
+    again.
+    """
     return re.sub(r"\{(" + "|".join(map(re.escape, names)) + r")\}", r"{{\1}}", text)
 
 
@@ -138,7 +170,9 @@ def _typed_role(spec: str, words: Sequence[str]) -> RoleRequest:
     for option in options:
         key, equals, value = option.partition("=")
         if not equals or key not in _SHORT:
-            hint = did_you_mean(key, _SHORT, f"known are: {', '.join(_SHORT)}; more in a file: --roles FILE")
+            hint = did_you_mean(
+                key, _SHORT, f"known are: {', '.join(_SHORT)}; more in a file: --roles FILE"
+            )
             raise UsageError(f"--role {spec!r}: {key!r} is not known here", hint=hint)
         fields[_SHORT[key][0]] = value
     is_line = len(words) == 1 and re.search(r"\s", words[0])
@@ -152,8 +186,12 @@ def with_last_program(roles: Sequence[RoleRequest]) -> dict[str, Any]:
             raise UsageError(f"role {role.name} has no program", hint=_FORM)
     last = roles[-1]
     module, script, args = split_module(last.command)
-    return {"roles": (*roles[:-1], last.model_copy(update={"command": ()})),
-            "module": module, "script": script, "args": args}  # fmt: skip
+    return {
+        "roles": (*roles[:-1], last.model_copy(update={"command": ()})),
+        "module": module,
+        "script": script,
+        "args": args,
+    }
 
 
 def split_module(command: Sequence[str]) -> tuple[bool, str, tuple[str, ...]]:
@@ -164,5 +202,13 @@ def split_module(command: Sequence[str]) -> tuple[bool, str, tuple[str, ...]]:
 
 def role_words(role: Mapping[str, Any]) -> list[str]:
     """Return the option of a recorded role and its program, without what only a file can say."""
-    options = [f"{key}={text(role[field])}" for key, (field, text) in _SHORT.items() if role.get(field) is not None]
-    return ["--role", ",".join((f"{role['name']}:{RoleRequest(**role).size}", *options)), *role.get("command", ())]
+    options = [
+        f"{key}={text(role[field])}"
+        for key, (field, text) in _SHORT.items()
+        if role.get(field) is not None
+    ]
+    return [
+        "--role",
+        ",".join((f"{role['name']}:{RoleRequest(**role).size}", *options)),
+        *role.get("command", ()),
+    ]

@@ -1,6 +1,8 @@
-"""The roles of a job: several programs on the nodes, or on the GPUs of the one node, of one allocation. Pure.
+"""The roles of a job: several programs on the nodes, or on the GPUs of the one node, of one
+allocation. Pure.
 
-A role is a range of ranks: ranks are numbered through all roles, in the order in which the roles are given.
+A role is a range of ranks: ranks are numbered through all roles, in the order in which the roles
+are given.
 """
 
 from __future__ import annotations
@@ -25,8 +27,11 @@ from hpcrun.job.shape import Shape, asked_gpu_type, decide_shape
 class Role(RoleRanks):
     """One role of a plan. torchrun starts all of its ranks; otherwise it has one for each node."""
 
-    task: int  # the number of its first process among those of the job: one for each node, or for each role of a node
-    gpus: tuple[int, int, int] | None  # its first GPU, the number of its GPUs, and of all, if the roles share a node
+    # the number of its first process among those of the job: one for each node, or for each role of
+    # a node
+    task: int
+    # its first GPU, the number of its GPUs, and of all, if the roles share a node
+    gpus: tuple[int, int, int] | None
     ready_timeout_s: int
     env: tuple[tuple[str, str], ...]
     command: tuple[str, ...]
@@ -39,10 +44,18 @@ class Role(RoleRanks):
     @property
     def words(self) -> list[str]:
         """Its name and its options of ``launch role``."""
-        options = {"--task": self.task, "--tasks": self.nodes, "--first-rank": self.first_rank, "--ranks": self.ranks,
-                   "--launcher": self.launcher, "--on-exit": self.on_exit, "--ready": self.ready,
-                   "--ready-timeout": self.ready and self.ready_timeout_s, "--after": ",".join(self.after),
-                   "--gpus": self.gpus and ":".join(map(str, self.gpus))}  # fmt: skip
+        options = {
+            "--task": self.task,
+            "--tasks": self.nodes,
+            "--first-rank": self.first_rank,
+            "--ranks": self.ranks,
+            "--launcher": self.launcher,
+            "--on-exit": self.on_exit,
+            "--ready": self.ready,
+            "--ready-timeout": self.ready and self.ready_timeout_s,
+            "--after": ",".join(self.after),
+            "--gpus": self.gpus and ":".join(map(str, self.gpus)),
+        }
         pairs = [(name, str(value)) for name, value in options.items() if value not in ("", None)]
         pairs += [("--env", f"{name}={value}") for name, value in self.env]
         return [self.name, *(text for pair in pairs for text in pair)]
@@ -50,24 +63,39 @@ class Role(RoleRanks):
 
 @dataclass(frozen=True, slots=True)
 class RolesShape(Shape):
-    """The shape of a job with roles: one process on each node, or one for each role of the one node."""
+    """The shape of a job with roles: one process on each node, or one for each role of the one
+    node.
+    """
 
     world_size: int = 0
     tasks_per_node: int = 1
 
 
 def requests_of(request: JobRequest) -> list[JobRequest]:
-    """Return a request for each role, as for a job of its own: the options that are not a role's hold for each."""
+    """Return a request for each role, as for a job of its own: the options that are not a role's
+    hold for each.
+    """
     each, total = request.gpus_per_node, request.gpus
     if total and not each:
         each = total.model_copy(update={"count": total.count // (request.nodes or 1)})
     requests = []
     for role in request.roles:
         gpus = GpuCount(count=role.gpus, type=asked_gpu_type(request)) if role.gpus else each
-        fields: dict[str, Any] = {"roles": (), "nodes": role.nodes or 1, "gpus": None, "gpus_per_node": gpus}
+        fields: dict[str, Any] = {
+            "roles": (),
+            "nodes": role.nodes or 1,
+            "gpus": None,
+            "gpus_per_node": gpus,
+        }
         if role is not request.roles[-1]:
             module, script, args = split_module(role.command)
-            fields |= {"module": module, "script": script, "args": args, "sweep": (), "launcher": None}
+            fields |= {
+                "module": module,
+                "script": script,
+                "args": args,
+                "sweep": (),
+                "launcher": None,
+            }
         one = request.model_copy(update=fields)
         once = None if one.module or one.script.endswith(".py") else "command"
         launcher = "command" if role.launcher == "once" else role.launcher or one.launcher or once
@@ -80,47 +108,75 @@ def requests_of(request: JobRequest) -> list[JobRequest]:
 def with_size(request: JobRequest) -> JobRequest:
     """Return a request with the nodes, or the shared GPUs of one node, of its roles."""
     if len(request.roles) == 1:
-        raise UsageError("--role is for several programs in one job, and there is one", hint="write SCRIPT without it")
+        raise UsageError(
+            "--role is for several programs in one job, and there is one",
+            hint="write SCRIPT without it",
+        )
     if request.pack:
-        raise UsageError("--pack is for programs that share a node, and roles have nodes", hint="leave --pack out")
-    sizes, shared = " + ".join(role.size for role in request.roles), sum(role.gpus or 0 for role in request.roles)
+        raise UsageError(
+            "--pack is for programs that share a node, and roles have nodes",
+            hint="leave --pack out",
+        )
+    sizes, shared = (
+        " + ".join(role.size for role in request.roles),
+        sum(role.gpus or 0 for role in request.roles),
+    )
     if shared and not all(role.gpus for role in request.roles):
-        raise UsageError(f"some roles have nodes, and some share the GPUs of one node: {sizes}",
-                         hint="write all sizes in GPUs, for a job on one node, or all in nodes")  # fmt: skip
+        raise UsageError(
+            f"some roles have nodes, and some share the GPUs of one node: {sizes}",
+            hint="write all sizes in GPUs, for a job on one node, or all in nodes",
+        )
     gpus = GpuCount(count=shared, type=asked_gpu_type(request))
-    fields: dict[str, Any] = {"nodes": 1 if shared else sum(role.nodes or 1 for role in request.roles)}
+    fields: dict[str, Any] = {
+        "nodes": 1 if shared else sum(role.nodes or 1 for role in request.roles)
+    }
     fields |= {"gpus": gpus, "gpus_per_node": gpus} if shared else {}
     for field, value in fields.items():
         if (given := getattr(request, field)) not in (None, value):
             text = f"{option_of(field)} {given.count if isinstance(given, GpuCount) else given}"
-            raise UsageError(f"{text} contradicts the roles, which have {sizes}", hint="leave it out")
+            raise UsageError(
+                f"{text} contradicts the roles, which have {sizes}", hint="leave it out"
+            )
     return request.model_copy(update=fields | ({"gpus_per_node": None} if shared else {}))
 
 
 def with_programs(request: JobRequest, done: Sequence[JobRequest]) -> JobRequest:
     """Return a request whose roles have the programs of these requests, one for each role."""
     commands = [(*(("-m",) if one.module else ()), one.script, *one.args) for one in done[:-1]]
-    roles = [role.model_copy(update={"command": words}) for role, words in zip(request.roles, commands, strict=False)]
-    return request.model_copy(update={"roles": (*roles, request.roles[-1]), "script": done[-1].script})
+    roles = [
+        role.model_copy(update={"command": words})
+        for role, words in zip(request.roles, commands, strict=False)
+    ]
+    return request.model_copy(
+        update={"roles": (*roles, request.roles[-1]), "script": done[-1].script}
+    )
 
 
 def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, list[Shape]]:
     """Return the shape of a job with roles, and that of each role."""
     request = with_size(request)
-    for name, names in Counter(role.name.upper().replace("-", "_") for role in request.roles).items():
+    for name, names in Counter(
+        role.name.upper().replace("-", "_") for role in request.roles
+    ).items():
         if names > 1:
             raise UsageError(
-                f"{names} roles have this name in variables: HPCRUN_ROLE_{name}_PORT", hint="name them differently"
+                f"{names} roles have this name in variables: HPCRUN_ROLE_{name}_PORT",
+                hint="name them differently",
             )
     alone = request.model_copy(update={"roles": (), "launcher": "command", "nproc_per_node": None})
     whole, shared = decide_shape(alone, profile), sum(role.gpus or 0 for role in request.roles)
     shapes = [decide_shape(one, profile) for one in requests_of(request)]
     if others := {shape.launcher for shape in shapes} - {"torchrun", "python", "command"}:
-        raise UsageError(f"a role cannot have the launcher {others.pop()}", hint="launcher=torchrun or launcher=once")
+        raise UsageError(
+            f"a role cannot have the launcher {others.pop()}",
+            hint="launcher=torchrun or launcher=once",
+        )
     procs = [shape.procs_per_node for shape in shapes]
     ranks, tasks = sum(shape.world_size for shape in shapes), len(shapes) if shared else 1
     most = sum(procs) if shared else max(procs)
-    return RolesShape(whole.nodes, whole.gpus_per_node, whole.gpu_type, "command", most, 1, ranks, tasks), shapes
+    return RolesShape(
+        whole.nodes, whole.gpus_per_node, whole.gpu_type, "command", most, 1, ranks, tasks
+    ), shapes
 
 
 def plan_roles(
@@ -141,11 +197,15 @@ def plan_roles(
     total, rank, task, gpu = sum(role.gpus or 0 for role in request.roles), 0, 0, 0
     for role, one, shape in zip(request.roles, requests_of(request), shapes, strict=True):
         for key in (key for key, value in role.env if is_secret(key, value)):
-            raise UsageError(f"role {role.name}: env has a secret, {key}, which the script would show",
-                             hint=f"export {key}, and add --secret {key}: all roles get it")  # fmt: skip
+            raise UsageError(
+                f"role {role.name}: env has a secret, {key}, which the script would show",
+                hint=f"export {key}, and add --secret {key}: all roles get it",
+            )
         words = command(one)
         used = _used(role.name, (*words, role.ready or ""), names, one)
-        variables = {"NPROC_PER_NODE": str(shape.workers_per_node)} if shape.launcher == "command" else {}
+        variables = (
+            {"NPROC_PER_NODE": str(shape.workers_per_node)} if shape.launcher == "command" else {}
+        )
         if cpus and "OMP_NUM_THREADS" not in env:
             share = cpus * role.gpus // total if role.gpus else cpus
             threads = max(1, share // max(shape.procs_per_node, shape.workers_per_node))
@@ -160,7 +220,9 @@ def plan_roles(
                 on_exit=role.on_exit or ("end" if role is request.roles[-1] else "fail"),
                 launcher=shape.launcher,
                 ready=role.ready or ("tcp:{port}" if "port" in used else ""),
-                after=_after(role, used, roles, [each.name for each in request.roles if each is not role]),
+                after=_after(
+                    role, used, roles, [each.name for each in request.roles if each is not role]
+                ),
                 task=task,
                 gpus=(gpu, role.gpus, total) if role.gpus else None,
                 ready_timeout_s=role.ready_timeout,
@@ -175,31 +237,53 @@ def plan_roles(
         TopologicalSorter({role.name: role.after for role in roles}).prepare()
     except CycleError as error:
         hint = "say for which roles each waits: after=NAME, or after= for none"
-        raise PlanError(f"roles wait for each other: {' → '.join(reversed(error.args[1]))}", hint=hint) from None
+        raise PlanError(
+            f"roles wait for each other: {' → '.join(reversed(error.args[1]))}", hint=hint
+        ) from None
     return tuple(roles)
 
 
-def shared_gpus(roles: Sequence[Role], gpus: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
-    """Return the GPUs of each process of this machine: those of its node, or those of its role on a shared node."""
+def shared_gpus(
+    roles: Sequence[Role], gpus: tuple[tuple[str, ...], ...]
+) -> tuple[tuple[str, ...], ...]:
+    """Return the GPUs of each process of this machine: those of its node, or those of its role on a
+    shared node.
+    """
     shares = [role.gpus for role in roles if role.gpus]
-    return tuple(gpus[0][first : first + number] for first, number, _ in shares) if gpus and shares else gpus
+    return (
+        tuple(gpus[0][first : first + number] for first, number, _ in shares)
+        if gpus and shares
+        else gpus
+    )
 
 
 def _used(role: str, words: Sequence[str], names: Sequence[str], one: JobRequest) -> set[str]:
-    """Return the addresses that a role's command or its check has; UsageError for a place that is no address."""
+    """Return the addresses that a role's command or its check has; UsageError for a place that is
+    no address.
+    """
 
     def unknown(name: str) -> UsageError:
-        hint = did_you_mean(name, names, f"there are {', '.join(names)}; {{{{{name}}}}} stands for the text {{{name}}}")
+        hint = did_you_mean(
+            name,
+            names,
+            f"there are {', '.join(names)}; {{{{{name}}}}} stands for the text {{{name}}}",
+        )
         return UsageError(f"role {role}: there is no address {{{name}}}", hint=hint)
 
     parameters = ("element", *(name for row in one.sweep for name, _ in row)) if one.sweep else ()
     return fill_places(words, dict.fromkeys((*names, *parameters), ""), unknown)[1] & {*names}
 
 
-def _after(role: RoleRequest, used: set[str], before: Sequence[Role], others: Sequence[str]) -> tuple[str, ...]:
-    """Return the roles for which a role waits: by default those whose address it uses, and checked ones before it."""
+def _after(
+    role: RoleRequest, used: set[str], before: Sequence[Role], others: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the roles for which a role waits: by default those whose address it uses, and checked
+    ones before it.
+    """
     if role.after is None:
-        wanted = {name.rpartition(".")[0] for name in used} | {each.name for each in before if each.ready}
+        wanted = {name.rpartition(".")[0] for name in used} | {
+            each.name for each in before if each.ready
+        }
         return tuple(name for name in others if name in wanted)
     for name in role.after:
         if name not in others:

@@ -1,8 +1,9 @@
-"""What sbatch reads besides its options: the #SBATCH lines of a script, and its environment variables. Pure: no I/O.
+"""What sbatch reads besides its options: the #SBATCH lines of a script, and its environment
+variables. Pure: no I/O.
 
-hpcrun keeps the lines as they are, but for what it sets itself. For sbatch the variables override the lines. hpcrun
-passes none of them on: a variable for a directive that a user may set becomes a directive, so that the script shows it;
-the other variables are named in a note.
+hpcrun keeps the lines as they are, but for what it sets itself. For sbatch the variables override
+the lines. hpcrun passes none of them on: a variable for a directive that a user may set becomes a
+directive, so that the script shows it; the other variables are named in a note.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ _REFUSED = {
 
 
 Option = tuple[int, str, str | None]
-"""One option in a script: its line; its long name, or the word if sbatch has none such; its value, None without one."""
+"""One option in a script: its line; its long name, or the word if sbatch has none such; its value,
+None without one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,9 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
     options, late = _read_lines(lines)
     kept: dict[str, str | None] = {}
     set_by_hpcrun: dict[str, str] = {}
-    remarks = [f"line {number}: sbatch does not read #SBATCH behind the first command" for number in late]
+    remarks = [
+        f"line {number}: sbatch does not read #SBATCH behind the first command" for number in late
+    ]
     problems: list[str] = []
     for line, name, value in options:
         if reason := _why_not(name, value):
@@ -91,9 +96,20 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
     array = None if ids is None else _array(ids)
     if ids is not None and array is None:
         problems.append(f"--array={ids} is no list of task ids")
-    env = [item.partition("=")[::2] for item in set_by_hpcrun.get("export", "").split(",") if "=" in item]
-    return BatchOptions(tuple(kept.items()), job_name, set_by_hpcrun.get("chdir"), array, tuple(env),
-                        tuple(dict.fromkeys(remarks)), tuple(problems))  # fmt: skip
+    env = [
+        item.partition("=")[::2]
+        for item in set_by_hpcrun.get("export", "").split(",")
+        if "=" in item
+    ]
+    return BatchOptions(
+        tuple(kept.items()),
+        job_name,
+        set_by_hpcrun.get("chdir"),
+        array,
+        tuple(env),
+        tuple(dict.fromkeys(remarks)),
+        tuple(problems),
+    )
 
 
 def _why_not(name: str, value: str | None) -> str | None:
@@ -121,7 +137,9 @@ def _why_not(name: str, value: str | None) -> str | None:
 
 
 def _read_lines(lines: list[str]) -> tuple[list[Option], list[int]]:
-    """Return the options of the #SBATCH lines above the first command, and the numbers of those below it."""
+    """Return the options of the #SBATCH lines above the first command, and the numbers of those
+    below it.
+    """
     options: list[Option] = []
     late: list[int] = []
     begun = False
@@ -137,7 +155,9 @@ def _read_lines(lines: list[str]) -> tuple[list[Option], list[int]]:
 
 
 def _split(text: str) -> list[str]:
-    """Return the words of an #SBATCH line as sbatch divides them: a # at the start of a word begins a comment."""
+    """Return the words of an #SBATCH line as sbatch divides them: a # at the start of a word begins
+    a comment.
+    """
     words: list[str] = []
     for match in re.finditer(r"""((?:"[^"]*"?|'[^']*'?|\\.|[^\s"'\\])+)""", text):
         if match[1].startswith("#"):
@@ -151,7 +171,11 @@ def _options(line: int, words: list[str]) -> Iterator[Option]:
     while rest:
         option = rest.pop(0)
         is_long = option.startswith("--")
-        key, equals, text = option.partition("=") if is_long else (option[:2], option[2:], option[2:].removeprefix("="))
+        key, equals, text = (
+            option.partition("=")
+            if is_long
+            else (option[:2], option[2:], option[2:].removeprefix("="))
+        )
         known = takes_value("sbatch", key)
         if known is None:
             name = normalise_key(key) if is_long else option
@@ -164,7 +188,9 @@ def _options(line: int, words: list[str]) -> Iterator[Option]:
 
 
 def _array(text: str) -> tuple[tuple[int, ...], int | None] | None:
-    """Return the task ids of ``--array``, and how many may run at once; None if it cannot be read."""
+    """Return the task ids of ``--array``, and how many may run at once; None if it cannot be
+    read.
+    """
     ranges, _, most = text.partition("%")
     try:
         return parse_indices(ranges), int(most) if most else None
@@ -188,7 +214,12 @@ def read_sizes(directives: Mapping[str, str | None]) -> Sizes:
     nodes = _number(directives.get("nodes")) or (-(-total // each) if total and each else 1)
     tasks = each or (max(1, total // nodes) if total else 1)
     gpus, type_ = 0, None
-    for name, times in (("gres", 1), ("gpus-per-task", tasks), ("gpus-per-node", 1), ("gpus", None)):
+    for name, times in (
+        ("gres", 1),
+        ("gpus-per-task", tasks),
+        ("gpus-per-node", 1),
+        ("gpus", None),
+    ):
         for item in (directives.get(name) or "").split(","):
             if count := gpus_in(name, item):
                 gpus = max(gpus, count[0] * times if times else -(-count[0] // nodes))
@@ -204,7 +235,9 @@ def _number(text: str | None) -> int | None:
 
 
 def gpus_in(name: str, item: str) -> tuple[int, str | None] | None:
-    """Return the number and type of ``gpu:a100:4`` or ``a100:4``, None if it is another resource."""
+    """Return the number and type of ``gpu:a100:4`` or ``a100:4``, None if it is another
+    resource.
+    """
     if name == "gres":
         if not re.match(r"(gres[:/])?gpu\b", item):
             return None
@@ -215,28 +248,38 @@ def gpus_in(name: str, item: str) -> tuple[int, str | None] | None:
     return int(match[2] or 1), match[1]
 
 
-# "INPUT ENVIRONMENT VARIABLES" of sbatch(1), and other variables that 22.05, 24.11 and 26.05 know. If no directive is
-# given, the variable has the directive's name: SBATCH_GPU_BIND is gpu-bind.
-_OTHER_NAMES = dict(pair.split("=") for pair in (
-    "SBATCH_ARRAY_INX=array SBATCH_BURST_BUFFER=bb SBATCH_CPU_FREQ_REQ=cpu-freq SBATCH_DEBUG=verbose "
-    "SBATCH_MEM_PER_NODE=mem SBATCH_SEGMENT_SIZE=segment SBATCH_TIMELIMIT=time SLURM_CLUSTERS=clusters "
-    "SLURM_HINT=hint").split())  # fmt: skip
+# "INPUT ENVIRONMENT VARIABLES" of sbatch(1), and other variables that 22.05, 24.11 and 26.05 know.
+# If no directive is given, the variable has the directive's name: SBATCH_GPU_BIND is gpu-bind.
+_OTHER_NAMES = dict(
+    pair.split("=")
+    for pair in (
+        "SBATCH_ARRAY_INX=array SBATCH_BURST_BUFFER=bb SBATCH_CPU_FREQ_REQ=cpu-freq "
+        "SBATCH_DEBUG=verbose "
+        "SBATCH_MEM_PER_NODE=mem SBATCH_SEGMENT_SIZE=segment SBATCH_TIMELIMIT=time "
+        "SLURM_CLUSTERS=clusters "
+        "SLURM_HINT=hint"
+    ).split()
+)
 _SAME_NAMES = """
-    SBATCH_ACCOUNT SBATCH_ACCTG_FREQ SBATCH_BATCH SBATCH_CLUSTERS SBATCH_CLUSTER_CONSTRAINT SBATCH_CONSOLIDATE_SEGMENTS
-    SBATCH_CONSTRAINT SBATCH_CONTAINER SBATCH_CONTAINER_ID SBATCH_CONTAINER_TYPE SBATCH_CORE_SPEC SBATCH_CPUS_PER_GPU
-    SBATCH_DELAY_BOOT SBATCH_DISTRIBUTION SBATCH_ERROR SBATCH_EXCLUSIVE SBATCH_EXPORT SBATCH_GET_USER_ENV SBATCH_GPUS
-    SBATCH_GPUS_PER_NODE SBATCH_GPUS_PER_SOCKET SBATCH_GPUS_PER_TASK SBATCH_GPU_BIND SBATCH_GPU_FREQ SBATCH_GRES
-    SBATCH_GRES_FLAGS SBATCH_HINT SBATCH_IGNORE_PBS SBATCH_INPUT SBATCH_JOB_NAME SBATCH_MEM_BIND SBATCH_MEM_PER_CPU
-    SBATCH_MEM_PER_GPU SBATCH_NETWORK SBATCH_NO_KILL SBATCH_NO_REQUEUE SBATCH_OPEN_MODE SBATCH_OUTPUT SBATCH_OVERCOMMIT
-    SBATCH_PARTITION SBATCH_POWER SBATCH_PROFILE SBATCH_QOS SBATCH_REQUEUE SBATCH_RESERVATION SBATCH_SIGNAL
-    SBATCH_SPREAD_JOB SBATCH_SPREAD_SEGMENTS SBATCH_THREADS_PER_CORE SBATCH_THREAD_SPEC SBATCH_TRES_BIND
+    SBATCH_ACCOUNT SBATCH_ACCTG_FREQ SBATCH_BATCH SBATCH_CLUSTERS SBATCH_CLUSTER_CONSTRAINT
+    SBATCH_CONSOLIDATE_SEGMENTS SBATCH_CONSTRAINT SBATCH_CONTAINER SBATCH_CONTAINER_ID
+    SBATCH_CONTAINER_TYPE SBATCH_CORE_SPEC SBATCH_CPUS_PER_GPU SBATCH_DELAY_BOOT SBATCH_DISTRIBUTION
+    SBATCH_ERROR SBATCH_EXCLUSIVE SBATCH_EXPORT SBATCH_GET_USER_ENV SBATCH_GPUS SBATCH_GPUS_PER_NODE
+    SBATCH_GPUS_PER_SOCKET SBATCH_GPUS_PER_TASK SBATCH_GPU_BIND SBATCH_GPU_FREQ SBATCH_GRES
+    SBATCH_GRES_FLAGS SBATCH_HINT SBATCH_IGNORE_PBS SBATCH_INPUT SBATCH_JOB_NAME SBATCH_MEM_BIND
+    SBATCH_MEM_PER_CPU SBATCH_MEM_PER_GPU SBATCH_NETWORK SBATCH_NO_KILL SBATCH_NO_REQUEUE
+    SBATCH_OPEN_MODE SBATCH_OUTPUT SBATCH_OVERCOMMIT SBATCH_PARTITION SBATCH_POWER SBATCH_PROFILE
+    SBATCH_QOS SBATCH_REQUEUE SBATCH_RESERVATION SBATCH_SIGNAL SBATCH_SPREAD_JOB
+    SBATCH_SPREAD_SEGMENTS SBATCH_THREADS_PER_CORE SBATCH_THREAD_SPEC SBATCH_TRES_BIND
     SBATCH_TRES_PER_TASK SBATCH_USE_MIN_NODES SBATCH_WAIT SBATCH_WAIT_ALL_NODES SBATCH_WCKEY
 """
 DIRECTIVES: dict[str, str] = {
     **{name: normalise_key(name.removeprefix("SBATCH_").lower()) for name in _SAME_NAMES.split()},
     **_OTHER_NAMES,
 }
-"""The directive of each variable; SBATCH_REQ_SWITCH and SBATCH_WAIT4SWITCH together are ``switches``."""
+"""The directive of each variable; SBATCH_REQ_SWITCH and SBATCH_WAIT4SWITCH together are
+``switches``.
+"""
 
 _IGNORED = {
     **OWNED,
@@ -247,15 +290,22 @@ _IGNORED = {
 """The directives whose variables are ignored, and why."""
 # srun(1): these would change the step inside the job.
 _OF_SRUN = {
-    **{f"SLURM_{name.upper().replace('-', '_')}": name
-       for name in "cpu-bind distribution gpu-bind mem-bind network threads-per-core wait".split()},
-    "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit", "SLURM_MPI_TYPE": "mpi",
-    "SLURM_EXPORT_ENV": None, "SLURM_OVERCOMMIT": None,
-}  # fmt: skip
+    **{
+        f"SLURM_{name.upper().replace('-', '_')}": name
+        for name in "cpu-bind distribution gpu-bind mem-bind network threads-per-core wait".split()
+    },
+    "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
+    "SLURM_MPI_TYPE": "mpi",
+    "SLURM_EXPORT_ENV": None,
+    "SLURM_OVERCOMMIT": None,
+}
 
 
-def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> tuple[JobRequest, tuple[str, ...]]:
-    """Add the values of sbatch's variables, which override the profile and which typed options override.
+def apply_sbatch_env(
+    request: JobRequest, env: Mapping[str, str]
+) -> tuple[JobRequest, tuple[str, ...]]:
+    """Add the values of sbatch's variables, which override the profile and which typed options
+    override.
 
     The notes name the variables that are used, and those that are ignored.
     """
@@ -277,8 +327,13 @@ def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> tuple[JobRe
                 used.append(f"{name}={value}")
         elif directive in _IGNORED:
             notes.append(_note(name, value, _IGNORED[directive]))
-        elif not (directive in typed or (directive.startswith("mem-per") and (request.memory_mb or typed & EXCLUSIVE))):
-            bare = not value or (directive in FLAGS and directive not in ("exclusive", "get-user-env", "no-kill"))
+        elif not (
+            directive in typed
+            or (directive.startswith("mem-per") and (request.memory_mb or typed & EXCLUSIVE))
+        ):
+            bare = not value or (
+                directive in FLAGS and directive not in ("exclusive", "get-user-env", "no-kill")
+            )
             directives.append(directive if bare else f"{directive}={value}")
             used.append(f"{name}={value}" if value else name)
     if (switches := env.get("SBATCH_REQ_SWITCH")) and "switches" not in typed:
@@ -286,7 +341,9 @@ def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> tuple[JobRe
         directives.append(f"switches={switches}@{wait}" if wait else f"switches={switches}")
         used.append(f"SBATCH_REQ_SWITCH={switches}")
     if "SLURM_UMASK" in env:
-        notes.append(_note("SLURM_UMASK", env["SLURM_UMASK"], "hpcrun uses the umask of your shell"))
+        notes.append(
+            _note("SLURM_UMASK", env["SLURM_UMASK"], "hpcrun uses the umask of your shell")
+        )
     of_srun = sorted(name for name in env if name in _OF_SRUN or name.startswith("SRUN_"))
     notes += [_note(name, env[name], _instead_of(name, env[name])) for name in of_srun]
     changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}
@@ -296,11 +353,17 @@ def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> tuple[JobRe
 
 def _instead_of(name: str, value: str) -> str:
     option = _OF_SRUN.get(name)
-    return f"--srun {option}={value} does the same" if option and value else f"--env {name}=... sets it in the job"
+    return (
+        f"--srun {option}={value} does the same"
+        if option and value
+        else f"--env {name}=... sets it in the job"
+    )
 
 
 def _note(name: str, value: str, why: str) -> str:
-    return f"{name}={value} of your shell is ignored: {why}" if value else f"{name} is ignored: {why}"
+    return (
+        f"{name}={value} of your shell is ignored: {why}" if value else f"{name} is ignored: {why}"
+    )
 
 
 def _count(text: str) -> int:
@@ -310,7 +373,12 @@ def _count(text: str) -> int:
 
 
 def _read(name: str, field: str, value: str) -> Any:
-    readers = {"walltime_s": parse_slurm_time, "memory_mb": parse_memory, "name": check_job_name, "segment": _count}
+    readers = {
+        "walltime_s": parse_slurm_time,
+        "memory_mb": parse_memory,
+        "name": check_job_name,
+        "segment": _count,
+    }
     try:
         return readers.get(field, str)(value)
     except ValueError as error:

@@ -30,13 +30,18 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals = {name: self.globals[name] for name in _GLOBALS}
 
     def is_safe_callable(self, obj: Any) -> bool:
-        """Whether a template may call this: methods of plain values and of the plan, and Jinja's own functions."""
+        """Whether a template may call this: methods of plain values and of the plan, and Jinja's
+        own functions.
+        """
         if not super().is_safe_callable(obj):
             return False
         owner = getattr(obj, "__self__", None)
-        if type(obj).__module__.startswith("jinja2.") or obj in self.globals.values():  # macros, loop, super
+        # macros, loop, super
+        if type(obj).__module__.startswith("jinja2.") or obj in self.globals.values():
             return True
-        return isinstance(owner, _PLAIN) or (is_dataclass(owner) and type(owner).__module__.startswith(_OURS))
+        return isinstance(owner, _PLAIN) or (
+            is_dataclass(owner) and type(owner).__module__.startswith(_OURS)
+        )
 
 
 MAIN_TEMPLATE = "job.sh.j2"
@@ -48,36 +53,59 @@ LAUNCH = PurePath(__file__).parents[1] / "launch"
 def sandbox_of(templates: Mapping[str, Template]) -> Sandbox:
     """Return what compiles and renders these templates."""
     environment = Sandbox(
-        loader=jinja2.FunctionLoader(lambda name: (*templates[name], None) if name in templates else None),
+        loader=jinja2.FunctionLoader(
+            lambda name: (*templates[name], None) if name in templates else None
+        ),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
-        optimized=False,  # a template is rendered once: folding its constants takes longer than it saves
+        # a template is rendered once: folding its constants takes longer than it saves
+        optimized=False,
     )
-    environment.filters |= {"q": _bash_filter, "comment": _comment, "quoted": _quoted, "is_plain": _is_plain}
+    environment.filters |= {
+        "q": _bash_filter,
+        "comment": _comment,
+        "quoted": _quoted,
+        "is_plain": _is_plain,
+    }
     return environment
 
 
 def render_script(plan: Plan, templates: Mapping[str, Template]) -> str:
-    """Return the script of a plan by templates, of which ``job.sh.j2`` includes the others: pure ASCII with LF."""
+    """Return the script of a plan by templates, of which ``job.sh.j2`` includes the others: pure
+    ASCII with LF.
+    """
     environment = sandbox_of(templates)
     try:
         text = environment.get_template(MAIN_TEMPLATE).render(_variables(plan))
-    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+    except (
+        jinja2.TemplateError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        LookupError,
+        AttributeError,
+    ) as error:
         # any error in a user's own template
         raise _template_error(error, templates) from None
     if not text.isascii() or "\r" in text or "\0" in text:
-        raise ProfileError("a template contains non-ASCII characters or CR line ends",
-                           hint="sbatch refuses them; see hpcrun profile path")  # fmt: skip
+        raise ProfileError(
+            "a template contains non-ASCII characters or CR line ends",
+            hint="sbatch refuses them; see hpcrun profile path",
+        )
     return text
 
 
 def _variables(plan: Plan) -> dict[str, Any]:
     shape = plan.shape
     kind = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
-    size = f"{shape.gpus_per_node} {kind}" if shape.gpus_per_node else f"{plan.cpus_per_node or 'the default'} CPUs"
+    size = (
+        f"{shape.gpus_per_node} {kind}"
+        if shape.gpus_per_node
+        else f"{plan.cpus_per_node or 'the default'} CPUs"
+    )
     nodes, ranks = count(shape.nodes, "node"), count(shape.world_size, "rank")
     elements = f", {count(len(plan.sweep.chosen), 'element')}" if plan.sweep else ""
     if plan.sweep and plan.sweep.pack and plan.scheduler == "slurm":
@@ -98,10 +126,16 @@ def _by(plan: Plan) -> str:
 
 def _by_hand(plan: Plan) -> str:
     """Return how to submit the script without hpcrun, or what it needs from hpcrun submit."""
-    needs = [part for part, needed in (("snapshot", plan.snapshot), ("preflight", plan.preflight)) if needed]
+    needs = [
+        part
+        for part, needed in (("snapshot", plan.snapshot), ("preflight", plan.preflight))
+        if needed
+    ]
     if needs:
         return f"Needs its run's folder ({', '.join(needs)}): submit it with hpcrun."
-    program = "sbatch" if plan.scheduler == "slurm" else "HPCRUN_ELEMENT=0 bash" if plan.sweep else "bash"
+    program = (
+        "sbatch" if plan.scheduler == "slurm" else "HPCRUN_ELEMENT=0 bash" if plan.sweep else "bash"
+    )
     less = ", without its messages" if plan.notify else ""
     return f"Complete as it stands: `{program}` this file by hand does the same{less}."
 
@@ -126,8 +160,8 @@ def _is_plain(text: str) -> bool:
 def _quoted(value: object) -> str:
     """Return any text as one quoted word; plain ASCII keeps its line breaks.
 
-    No line of the result begins with #: sbatch and Slurm's burst buffers search for #SBATCH, #BB and
-    #DW at the beginnings of lines.
+    No line of the result begins with #: sbatch and Slurm's burst buffers search for #SBATCH, #BB
+    and #DW at the beginnings of lines.
     """
     text = str(value)
     if not any(line.lstrip().startswith("#") for line in text.split("\n")[1:]) and _is_plain(text):
@@ -140,11 +174,14 @@ def _template_error(error: Any, templates: Mapping[str, Template]) -> ProfileErr
     path, line = getattr(error, "filename", None), getattr(error, "lineno", None)
     paths = {path for _, path in templates.values()}
     frame = error.__traceback__
-    while frame is not None:  # Jinja gives runtime errors a traceback through the template's own lines
+    # Jinja gives runtime errors a traceback through the template's own lines
+    while frame is not None:
         if frame.tb_frame.f_code.co_filename in paths:
             path, line = frame.tb_frame.f_code.co_filename, frame.tb_lineno
         frame = frame.tb_next
-    where = f"template {path or getattr(error, 'name', None) or MAIN_TEMPLATE}" + (f", line {line}" if line else "")
+    where = f"template {path or getattr(error, 'name', None) or MAIN_TEMPLATE}" + (
+        f", line {line}" if line else ""
+    )
     return ProfileError(
         f"{where}: {str(error) or 'no such template'}",
         hint="hpcrun profile path lists the folders that templates come from",

@@ -1,6 +1,9 @@
-"""Hides secrets in every text that leaves: messages, shared pages, explanations, JSON, errors. Pure: no I/O.
+"""Hides secrets in every text that leaves: messages, shared pages, explanations, JSON, errors.
 
-The logs of a job stay as they are. Hiding too much does little harm here; hiding too little cannot be undone.
+Pure: no I/O.
+
+The logs of a job stay as they are. Hiding too much does little harm here; hiding too little cannot
+be undone.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from typing import Any
 
 from hpcrun.job.secrets import MASK, SWITCH, forms_in, is_secret, is_secret_option
 
-# What no terminal and no browser shows: sequences of ESC, control characters, characters without a width. Inside a
-# token they would make it unknown here, and the difference would be invisible.
+# What no terminal and no browser shows: sequences of ESC, control characters, characters without a
+# width. Inside a token they would make it unknown here, and the difference would be invisible.
 UNSEEN = re.compile(
     "\x1b(?:\\[[0-?]*[ -/]*[@-~]|[\\]PX^_].*?(?:\x07|\x1b\\\\|$)|.?)|\x9b[0-?]*[ -/]*[@-~]"
     "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f"
@@ -21,7 +24,8 @@ UNSEEN = re.compile(
     "\ufff0-\ufffb\U000e0000-\U000e0fff]",
     re.DOTALL | re.MULTILINE,
 )
-# NAME=VALUE, "name": "value", os.environ["NAME"] = 'value', --name value, and '--name', 'value' in a list
+# NAME=VALUE, "name": "value", os.environ["NAME"] = 'value', --name value, and '--name', 'value' in
+# a list
 _NAMED_VALUE = re.compile(
     r"(?<![\w$.-])(?P<front>(?P<dash>--?)?(?P<name>[A-Za-z_][\w.-]{0,60})(?:['\"]?\]|['\"])?"
     r"(?:[ \t]{0,3}[:=][ \t]{0,3}|(?(dash)(?:[ \t]{1,9}|,[ ]?)|(?!))))"
@@ -44,8 +48,8 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 class SecretHider:
     """Replaces secrets in texts by ``***``, and counts them.
 
-    It knows them by their form, by the name before them, and by the values of those variables in ``env`` that are
-    secrets, or are declared as secret in ``named``.
+    It knows them by their form, by the name before them, and by the values of those variables in
+    ``env`` that are secrets, or are declared as secret in ``named``.
     """
 
     def __init__(self, env: Mapping[str, str] = _NONE, named: Collection[str] = ()) -> None:
@@ -65,7 +69,8 @@ class SecretHider:
 
     def hide(self, text: str) -> str:
         """Return a text without its secrets; with a secret, also without invisible characters."""
-        if len(text) < _LEAST_OF_FORM and text.isascii() and text.isidentifier():  # most strings of JSON
+        # most strings of JSON
+        if len(text) < _LEAST_OF_FORM and text.isascii() and text.isidentifier():
             return self._without_values(text)
         if "\b" in text:
             text = "\n".join(map(self._overwritten, text.split("\n")))
@@ -77,21 +82,34 @@ class SecretHider:
         return text if hidden == plain else hidden
 
     def hide_all(self, value: Any) -> Any:
-        """Return a JSON document without the secrets in its texts; what JSON has no form for becomes text.
+        """Return a JSON document without the secrets in its texts; what JSON has no form for
+        becomes text.
 
         A declared value may be the same word as the name of a field, which stays.
         """
         if isinstance(value, Mapping):
-            keys = {key: key if _FIELD.fullmatch(key) else self.hide(key) for key in map(str, value)}
+            keys = {
+                key: key if _FIELD.fullmatch(key) else self.hide(key) for key in map(str, value)
+            }
             return {keys[str(key)]: self.hide_all(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.hide_all(item) for item in value]
-        return value if value is None or isinstance(value, bool | int | float) else self.hide(str(value))
+        return (
+            value
+            if value is None or isinstance(value, bool | int | float)
+            else self.hide(str(value))
+        )
 
     def _overwritten(self, line: str) -> str:
-        """Return a line as it is, or, if a terminal shows a secret after its backspaces, that without the secret."""
+        """Return a line as it is, or, if a terminal shows a secret after its backspaces, that
+        without the secret.
+        """
         kept: list[str] = []
-        for char in UNSEEN.sub(lambda match: match[0] if match[0] == "\b" else "", line) if "\b" in line else "":
+        for char in (
+            UNSEEN.sub(lambda match: match[0] if match[0] == "\b" else "", line)
+            if "\b" in line
+            else ""
+        ):
             if char != "\b":
                 kept.append(char)
             elif kept:
@@ -105,27 +123,36 @@ class SecretHider:
         for value, unbroken, _ in self._all_known():
             if unbroken in flat:
                 text = re.sub(_pattern(value), self._masked, text)
-            if "…" in text and value[:_LEAST_OF_PART] in text:  # shortened before, in the middle of it
+            # shortened before, in the middle of it
+            if "…" in text and value[:_LEAST_OF_PART] in text:
                 for most in range(len(value) - 1, _LEAST_OF_PART - 1, -1):
                     text = text.replace(f"{value[:most]}…", f"{MASK}…")
         return text
 
     def variable_in(self, text: str) -> str | None:
-        """Return the name of a secret variable whose value is in a text, in any form; None if there is none."""
+        """Return the name of a secret variable whose value is in a text, in any form; None if there
+        is none.
+        """
         flat = _IN_BREAKS.sub("", text)
         known = ((value, name) for value, unbroken, name in self._all_known() if unbroken in flat)
         return next((name for value, name in known if re.search(_pattern(value), text)), None)
 
     def _all_known(self) -> list[tuple[str, str, str]]:
-        """Return the secret variables' values in all forms, the longest first; each also without breaks; the names."""
+        """Return the secret variables' values in all forms, the longest first; each also without
+        breaks; the names.
+        """
         if (known := self._known) is None:
             names = {value: name for name in self._env for value in self._values(name)}
             longest = sorted(names, key=len, reverse=True)
-            known = self._known = [(value, _IN_BREAKS.sub("", value), names[value]) for value in longest]
+            known = self._known = [
+                (value, _IN_BREAKS.sub("", value), names[value]) for value in longest
+            ]
         return known
 
     def _values(self, name: str) -> Iterable[str]:
-        """Return the value of a variable in all forms in which a program may print it, if it is a secret."""
+        """Return the value of a variable in all forms in which a program may print it, if it is a
+        secret.
+        """
         value = self._env[name]
         declared = name in self._named and not SWITCH.fullmatch(value)
         is_known = declared or (len(value) >= _LEAST_OF_VALUE and is_secret(name, value))
@@ -147,7 +174,9 @@ class SecretHider:
 
 
 HIDER = SecretHider()
-"""The hider of this process: ``cli`` gives it the environment, and each record of a run the names that it declares."""
+"""The hider of this process: ``cli`` gives it the environment, and each record of a run the names
+that it declares.
+"""
 
 
 def _forms_of(value: str, *, declared: bool) -> Iterator[str]:
@@ -155,13 +184,17 @@ def _forms_of(value: str, *, declared: bool) -> Iterator[str]:
     least = _LEAST_OF_DECLARED if declared else _LEAST_OF_VALUE
     yield from (form for form in map(str.strip, _encodings(value)) if len(form) >= least)
     yield from (form for form in _in_base64(value) if len(form) >= _LEAST_OF_VALUE)
-    yield from (line.strip() for line in value.splitlines() if len(line.strip()) >= 2 * _LEAST_OF_VALUE)
+    yield from (
+        line.strip() for line in value.splitlines() if len(line.strip()) >= 2 * _LEAST_OF_VALUE
+    )
     if declared and "://" in value:  # apprise calls another address with the same words
         yield from (part for part in re.split(r"[/:?&=@#]+", value) if _PART_OF_URL.fullmatch(part))
 
 
 def _encodings(value: str) -> Iterator[str]:
-    """Yield a value in each encoding: as it is, in Python's and JSON's forms, quoted for a URL, and for HTML."""
+    """Yield a value in each encoding: as it is, in Python's and JSON's forms, quoted for a URL, and
+    for HTML.
+    """
     import html
     import json
     from urllib.parse import quote, quote_plus
@@ -169,14 +202,17 @@ def _encodings(value: str) -> Iterator[str]:
     raw = value.encode("utf-8", "surrogateescape")
     in_json = [json.dumps(value, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)]
     yield from (value, value.encode("unicode_escape").decode(), repr(value)[1:-1], repr(raw)[2:-1])
-    yield from (*in_json, *(json.dumps(text, ensure_ascii=False)[1:-1] for text in in_json))  # also JSON in JSON
+    # also JSON in JSON
+    yield from (*in_json, *(json.dumps(text, ensure_ascii=False)[1:-1] for text in in_json))
     for quoted in (quote(raw), quote(raw, safe=""), quote_plus(raw)):
         yield from (quoted, re.sub("%..", lambda match: match[0].lower(), quoted))
     yield from (html.escape(value), html.escape(value, quote=False))
 
 
 def _in_base64(value: str) -> Iterator[str]:
-    """Yield the base64 characters that a value alone determines, behind any other bytes such as ``user:``."""
+    """Yield the base64 characters that a value alone determines, behind any other bytes such as
+    ``user:``.
+    """
     import base64
 
     raw = value.encode("utf-8", "surrogateescape")
@@ -187,7 +223,9 @@ def _in_base64(value: str) -> Iterator[str]:
 
 
 def _pattern(value: str) -> str:
-    """Return what finds a value: with any white space between its words, and a short one as a whole word only."""
+    """Return what finds a value: with any white space between its words, and a short one as a whole
+    word only.
+    """
     if len(value) < _LEAST_OF_VALUE:
         words = r"\s+".join(map(re.escape, value.split()))
         return rf"(?P<front>)(?<!\w)(?P<secret>{words})(?!\w)"
@@ -201,8 +239,12 @@ def _is_secret_here(match: re.Match[str]) -> bool:
     if value == last:  # of a function's call: api_key=api_key
         return False
     if is_secret_option(last, value):
-        return not (last == "secret" and _VARIABLE.fullmatch(value))  # hpcrun's own --secret takes a name
+        # hpcrun's own --secret takes a name
+        return not (last == "secret" and _VARIABLE.fullmatch(value))
     is_random, is_value = bool(_RANDOM.fullmatch(value)), last.isupper() or value != match["value"]
-    if match["dash"] or not (is_random and is_value if last.lower() in _LOOSE else is_random or is_value):
-        return False  # token_embedding = nn.Embedding: in a program, a word without quotes is a name
+    if match["dash"] or not (
+        is_random and is_value if last.lower() in _LOOSE else is_random or is_value
+    ):
+        # token_embedding = nn.Embedding: in a program, a word without quotes is a name
+        return False
     return is_secret(last, value)

@@ -1,4 +1,6 @@
-"""The shape of a job: GPU type, nodes, GPUs, ranks; the options of their srun and torchrun; their container. Pure."""
+"""The shape of a job: GPU type, nodes, GPUs, ranks; the options of their srun and torchrun; their
+container. Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _REFERENCE = re.compile(r"[a-z][a-z0-9+.-]*:", re.ASCII)
 
 
 def asked_gpu_type(request: JobRequest) -> str | None:
-    """Return the GPU type that a request names, None if it names none, or raise UsageError: it names two."""
+    """Return the GPU type that a request names, None if it names none, or raise UsageError: it
+    names two.
+    """
     types = {count.type for count in (request.gpus, request.gpus_per_node) if count and count.type}
     if len(types) > 1:
         raise UsageError(f"two GPU types at once: {' and '.join(sorted(types))}")
@@ -28,38 +32,53 @@ def asked_gpu_type(request: JobRequest) -> str | None:
 
 def types_to_choose_from(profile: Profile, request: JobRequest) -> tuple[str, ...]:
     """Return the GPU types of which a request must name one; none if its type is clear."""
-    if profile.scheduler == "local" or asked_gpu_type(request) is not None or _wants_no_gpu(request):
+    if (
+        profile.scheduler == "local"
+        or asked_gpu_type(request) is not None
+        or _wants_no_gpu(request)
+    ):
         return ()
     first = (profile.gpu.type,) if profile.gpu.types and profile.gpu.type else ()
     return tuple(dict.fromkeys((*first, *profile.gpu.types)))
 
 
 def types_with_room(profile: Profile, total: int, without: str | None = None) -> list[str]:
-    """Return the options for so many GPUs of each other type of a profile that has them, the fewest nodes first."""
+    """Return the options for so many GPUs of each other type of a profile that has them, the fewest
+    nodes first.
+    """
     rooms = [
         (nodes, f"--gpus {type_}:{total} --nodes {nodes}")
         for type_, entry in profile.gpu.types.items()
-        if type_ != without and (nodes := nodes_for(total, entry.per_node or profile.gpu.per_node, entry.nodes))
+        if type_ != without
+        and (nodes := nodes_for(total, entry.per_node or profile.gpu.per_node, entry.nodes))
     ]
     return [options for _, options in sorted(rooms)]
 
 
 def nodes_for(total: int, per_node: int, most: int | None) -> int | None:
-    """Return the fewest nodes over which so many GPUs can be split evenly; None if more nodes than most are needed."""
+    """Return the fewest nodes over which so many GPUs can be split evenly; None if more nodes than
+    most are needed.
+    """
     fewest = -(-total // per_node) if per_node else total + 1
-    return next((nodes for nodes in range(fewest, min(total, most or total) + 1) if total % nodes == 0), None)
+    return next(
+        (nodes for nodes in range(fewest, min(total, most or total) + 1) if total % nodes == 0),
+        None,
+    )
 
 
 def naming_gpu_type(request: JobRequest, type_: str) -> JobRequest:
     """Return the request with a GPU type."""
-    counts = {field: count for field in ("gpus", "gpus_per_node") if (count := getattr(request, field))}
+    counts = {
+        field: count for field in ("gpus", "gpus_per_node") if (count := getattr(request, field))
+    }
     return request.model_copy(
         update={field: count.model_copy(update={"type": type_}) for field, count in counts.items()}
     )
 
 
 def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
-    """Return the profile for the GPU type of a request: the type's values override the profile's own.
+    """Return the profile for the GPU type of a request: the type's values override the profile's
+    own.
 
     Without ``gpu.types``, and for a job without GPUs, the profile does not change.
     """
@@ -73,23 +92,31 @@ def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
         first = next(iter(types))
         raise UsageError(
             f"profile {profile.name!r} has GPUs of several types: {', '.join(types)}",
-            hint=f"choose one, such as --gpus {first}:{request.gpus.count if request.gpus else 1}, or request --gpus 0",
+            hint=f"choose one, such as --gpus {first}:{request.gpus.count if request.gpus else 1}, "
+            "or request --gpus 0",
         )
     check_gpu_type(profile, type_)
     return _chosen(profile, type_) if type_ in types else profile
 
 
 def check_gpu_type(profile: Profile, type_: str) -> None:
-    """Raise UsageError for a GPU type that is none of ``gpu.types``, and not that of the profile's own values."""
+    """Raise UsageError for a GPU type that is none of ``gpu.types``, and not that of the profile's
+    own values.
+    """
     types = profile.gpu.types
-    is_own = type_ == profile.gpu.type and profile.gpu.per_node  # then the profile's own values are for this type
+    # then the profile's own values are for this type
+    is_own = type_ == profile.gpu.type and profile.gpu.per_node
     if is_own or not types or type_ in types or profile.scheduler == "local":
         return
     close, names = nearest(type_, list(types)), ", ".join(types)
-    any_type = "; for GPUs of any type: docs/profiles.md, Several GPU types" if type_ == "any" else ""
+    any_type = (
+        "; for GPUs of any type: docs/profiles.md, Several GPU types" if type_ == "any" else ""
+    )
     raise UsageError(
         f"profile {profile.name!r} has no GPUs of type {type_!r}",
-        hint=f"did you mean {close!r}? there are: {names}" if close else f"there are: {names}{any_type}",
+        hint=f"did you mean {close!r}? there are: {names}"
+        if close
+        else f"there are: {names}{any_type}",
     )
 
 
@@ -103,7 +130,11 @@ def _chosen(profile: Profile, type_: str) -> Profile:
     nodes = entry.nodes if entry.nodes or entry.partition else profile.gpu.nodes
     of_gpu = {"type": type_, "per_node": entry.per_node or profile.gpu.per_node, "nodes": nodes}
     update: dict[str, object] = {"gpu": profile.gpu.model_copy(update=of_gpu)}
-    update |= {key: value for key in ("partition", "qos", "constraint") if (value := getattr(entry, key)) is not None}
+    update |= {
+        key: value
+        for key in ("partition", "qos", "constraint")
+        if (value := getattr(entry, key)) is not None
+    }
     for key in ("cpu", "memory", "time"):
         over = getattr(entry, key)
         update[key] = getattr(profile, key).model_copy(
@@ -122,7 +153,8 @@ class Shape:
     gpus_per_node: int
     gpu_type: str | None
     launcher: Launcher
-    procs_per_node: int  # ranks on each node that hpcrun starts (one for the launchers python, command and ray)
+    # ranks on each node that hpcrun starts (one for the launchers python, command and ray)
+    procs_per_node: int
     # ranks that a command starts by itself on each node (NPROC_PER_NODE); 1 for other launchers
     workers_per_node: int = 1
 
@@ -148,7 +180,8 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
     if profile.scheduler == "slurm" and profile.gpu.type not in (None, type_):
         raise UsageError(
             f"profile {profile.name!r} has GPUs of type {profile.gpu.type!r}, not {type_!r}",
-            hint=f"ask for {profile.gpu.type}:N, or choose a profile with {type_}: hpcrun profile list",
+            hint=f"ask for {profile.gpu.type}:N, or choose a profile with {type_}: hpcrun profile "
+            "list",
         )
     nodes, gpus_per_node = _nodes_and_gpus(request, profile)
     launcher = request.launcher or profile.launcher or ("torchrun" if gpus_per_node else "python")
@@ -163,7 +196,8 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
 
 
 def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | None) -> None:
-    """Raise PlanError for more nodes, spare ones included, than a job can ever have in the profile's partition.
+    """Raise PlanError for more nodes, spare ones included, than a job can ever have in the
+    profile's partition.
 
     Nothing is known of another partition than the profile's.
     """
@@ -181,7 +215,9 @@ def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | Non
 
 
 def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
-    """Return the hint for more GPUs of a type than so many nodes have: fewer, or a type that has them."""
+    """Return the hint for more GPUs of a type than so many nodes have: fewer, or a type that has
+    them.
+    """
     typed = f"{type_}:" if type_ else ""
     others = types_with_room(profile, total, without=type_)
     another = f"; or another type: {others[0]}" if others else ""
@@ -206,9 +242,14 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     elif total is not None:
         nodes = request.nodes or max(1, total // (each or total or 1))
         if nodes * each != total:
-            fitting = f"ask for {multiples_around(total, each)} GPUs" if each and not request.nodes else ""
+            fitting = (
+                f"ask for {multiples_around(total, each)} GPUs"
+                if each and not request.nodes
+                else ""
+            )
             raise UsageError(
-                f"--gpus {total} contradicts --gpus-per-node {each}: {count(nodes, 'node')} × {each} = {nodes * each}",
+                f"--gpus {total} contradicts --gpus-per-node {each}: {count(nodes, 'node')} × "
+                f"{each} = {nodes * each}",
                 hint=fitting or "remove one of these options",
             )
     if most is not None and each > most:
@@ -219,17 +260,22 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
             hint = f"spread them over more nodes: --gpus {typed}{total} --nodes {more}"
         elif most:
             hint = _less(total, type_, profile, profile.gpu.nodes or nodes)
-        raise PlanError(f"{each} GPUs per node, but a node of profile {profile.name!r} has {most}", hint=hint)
+        raise PlanError(
+            f"{each} GPUs per node, but a node of profile {profile.name!r} has {most}", hint=hint
+        )
     return nodes, each
 
 
-def _from_total(total: int, nodes: int | None, most: int | None, most_nodes: int | None) -> tuple[int, int]:
+def _from_total(
+    total: int, nodes: int | None, most: int | None, most_nodes: int | None
+) -> tuple[int, int]:
     few = nodes or (max(1, -(-total // most)) if most else 1)
     if total % few:
         other = nodes_for(total, most or total, most_nodes) if nodes else None
         fitting = multiples_around(total, few, (most or 0) * (nodes or most_nodes or 0))
         raise UsageError(
-            f"{count(total, 'GPU')} {'does' if total == 1 else 'do'} not divide by {few} nodes: {total} / {few} = "
+            f"{count(total, 'GPU')} {'does' if total == 1 else 'do'} not divide by {few} nodes: "
+            f"{total} / {few} = "
             f"{total / few:.2f}{'' if nodes else f' (a node has {most})'}",
             hint=f"{f'use --nodes {other}, or ' if other else ''}ask for {fitting} GPUs",
         )
@@ -237,7 +283,9 @@ def _from_total(total: int, nodes: int | None, most: int | None, most_nodes: int
 
 
 def multiples_around(number: int, divisor: int, most: int = 0) -> str:
-    """Return the nearest numbers that divide, ``8 or 10``, for a hint; at most ``most``, 0 for no limit."""
+    """Return the nearest numbers that divide, ``8 or 10``, for a hint; at most ``most``, 0 for no
+    limit.
+    """
     low = min(number, most or number) // divisor * divisor
     fitting = [str(each) for each in (low, low + divisor) if each and (not most or each <= most)]
     return " or ".join(fitting) or str(divisor)
@@ -250,7 +298,8 @@ def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int)
     if launcher in ("python", "ray"):
         raise UsageError(
             f"--nproc-per-node {requested}: the launcher {launcher} starts one process per node",
-            hint=f"for {requested} ranks on {'GPUs' if gpus_per_node else 'CPUs'} add --launcher torchrun",
+            hint=f"for {requested} ranks on {'GPUs' if gpus_per_node else 'CPUs'} add --launcher "
+            "torchrun",
         )
     if gpus_per_node == 0 and requested is None and launcher == "torchrun":
         raise UsageError(
@@ -268,12 +317,18 @@ def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int)
     return requested or gpus_per_node
 
 
-def decide_segment(request: JobRequest, profile: Profile, shape: Shape) -> tuple[int | None, str | None]:
-    """Return the number of nodes in one block of the network, and a note if the profile's number is not used."""
+def decide_segment(
+    request: JobRequest, profile: Profile, shape: Shape
+) -> tuple[int | None, str | None]:
+    """Return the number of nodes in one block of the network, and a note if the profile's number is
+    not used.
+    """
     requested = request.segment
     if profile.scheduler != "slurm":
         if requested is not None:
-            raise UsageError(f"--segment {requested}: profile {profile.name!r} runs on this machine")
+            raise UsageError(
+                f"--segment {requested}: profile {profile.name!r} runs on this machine"
+            )
         return None, None
     number = requested or profile.segment
     if number is None or shape.nodes % number == 0:
@@ -281,55 +336,78 @@ def decide_segment(request: JobRequest, profile: Profile, shape: Shape) -> tuple
     message = f"segments of {number} nodes do not divide {count(shape.nodes, 'node')}"
     if requested is None:  # the profile's number is meant for large jobs
         return None, f"{message}: the profile's segment is not used"
-    fewer, more = shape.nodes - shape.nodes % requested, shape.nodes + requested - shape.nodes % requested
+    fewer, more = (
+        shape.nodes - shape.nodes % requested,
+        shape.nodes + requested - shape.nodes % requested,
+    )
     raise UsageError(message, hint=f"--nodes {fewer} or {more}" if fewer else f"--nodes {more}")
 
 
 def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
-    """Return the options of the srun that starts the ranks: the profile's, overridden by the request's."""
+    """Return the options of the srun that starts the ranks: the profile's, overridden by the
+    request's.
+    """
     if profile.scheduler != "slurm":
         if request.srun:
-            raise UsageError(f"--srun {request.srun[0]}: profile {profile.name!r} runs on this machine, without srun",
-                             hint="leave it out, or choose a Slurm profile with --profile")  # fmt: skip
+            raise UsageError(
+                f"--srun {request.srun[0]}: profile {profile.name!r} runs on this machine, without "
+                "srun",
+                hint="leave it out, or choose a Slurm profile with --profile",
+            )
         return ()
     options = _laid_over("srun", profile.srun, request.srun)
     check_binding("srun", options, shape)
     return tuple(options.items())
 
 
-def check_binding(of: Literal["sbatch", "srun"], options: Mapping[str, str | None], shape: Shape) -> None:
-    """Raise UsageError for an option that hides GPUs from a rank, which uses the GPU with the number LOCAL_RANK."""
+def check_binding(
+    of: Literal["sbatch", "srun"], options: Mapping[str, str | None], shape: Shape
+) -> None:
+    """Raise UsageError for an option that hides GPUs from a rank, which uses the GPU with the
+    number LOCAL_RANK.
+    """
     for key in ("gpu-bind", "tres-bind"):
         value = options.get(key) or "none"
         if shape.gpus_per_node and shape.tasks_per_node > 1 and "none" not in value:
             raise UsageError(
-                f"{'srun ' if of == 'srun' else ''}--{key}={value} would show each of the {shape.tasks_per_node} ranks "
+                f"{'srun ' if of == 'srun' else ''}--{key}={value} would show each of the "
+                f"{shape.tasks_per_node} ranks "
                 "of a node only some of its GPUs",
-                hint=f"leave it out, or --{of} {key}={'gres/gpu:' if key == 'tres-bind' else ''}none",
+                hint=f"leave it out, or --{of} "
+                f"{key}={'gres/gpu:' if key == 'tres-bind' else ''}none",
             )
 
 
 def torchrun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
-    """Return torchrun's options: the profile's, overridden by the request's; none if torchrun starts no ranks."""
+    """Return torchrun's options: the profile's, overridden by the request's; none if torchrun
+    starts no ranks.
+    """
     if shape.launcher == "torchrun":
         return tuple(_laid_over("torchrun", profile.torchrun, request.torchrun).items())
     if request.torchrun:
-        raise UsageError(f"--torchrun {request.torchrun[0]} has no effect with --launcher {shape.launcher}",
-                         hint="leave it out, or add --launcher torchrun")  # fmt: skip
+        raise UsageError(
+            f"--torchrun {request.torchrun[0]} has no effect with --launcher {shape.launcher}",
+            hint="leave it out, or add --launcher torchrun",
+        )
     return ()
 
 
 def torchrun_words(options: Options, nodes: int) -> tuple[str, ...]:
     """Return torchrun's options besides its sizes.
 
-    A job on one node needs no port, unless an endpoint is given. On several nodes Slurm has numbered the nodes, which
-    the static rendezvous takes as they are. c10d's nodes agree on numbers of their own, and ask each other once a
-    second; only it lets nodes join again, which torchrun's own restarts need.
+    A job on one node needs no port, unless an endpoint is given. On several nodes Slurm has
+    numbered the nodes, which the static rendezvous takes as they are. c10d's nodes agree on numbers
+    of their own, and ask each other once a second; only it lets nodes join again, which torchrun's
+    own restarts need.
     """
     chosen = {"max-restarts": "0", **dict(options)}
-    joins_again = (chosen["max-restarts"] != "0" and nodes > 1) or any(name.startswith("rdzv-") for name in chosen)
+    joins_again = (chosen["max-restarts"] != "0" and nodes > 1) or any(
+        name.startswith("rdzv-") for name in chosen
+    )
     several: dict[str, str | None] = {"rdzv-backend": "c10d" if joins_again else "static"}
-    return option_words({**({"standalone": None} if nodes == 1 and not joins_again else several), **chosen}.items())
+    return option_words(
+        {**({"standalone": None} if nodes == 1 and not joins_again else several), **chosen}.items()
+    )
 
 
 def option_words(options: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
@@ -337,7 +415,9 @@ def option_words(options: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
     return tuple(f"--{name}" if value is None else f"--{name}={value}" for name, value in options)
 
 
-def _laid_over(program: Program, theirs: Mapping[str, str | bool], typed: tuple[str, ...]) -> dict[str, str | None]:
+def _laid_over(
+    program: Program, theirs: Mapping[str, str | bool], typed: tuple[str, ...]
+) -> dict[str, str | None]:
     options = {key: None if value is True else str(value) for key, value in theirs.items()}
     for item in typed:
         key, equals, text = item.partition("=")
@@ -352,7 +432,8 @@ class Container:
 
     runtime: Runtime  # the program that starts it; pyxis is a plugin of srun
     image: str  # an absolute path, or a reference as the runtime takes it
-    mounts: tuple[str, ...]  # ``SOURCE:TARGET[:ro]`` for each folder to mount besides those of the job
+    # ``SOURCE:TARGET[:ro]`` for each folder to mount besides those of the job
+    mounts: tuple[str, ...]
     gpus: bool  # whether the GPUs of the node are visible in it
     host_python: str  # the Python outside the container, which starts the ranks
 
@@ -363,10 +444,14 @@ class Container:
 
 
 def is_image_file(runtime: str, image: str) -> bool:
-    """Return whether an image is a path: for apptainer, any word without a scheme such as ``docker://`` is a path."""
+    """Return whether an image is a path: for apptainer, any word without a scheme such as
+    ``docker://`` is a path.
+    """
     if runtime in ("apptainer", "singularity"):
         return _REFERENCE.match(image) is None
-    return runtime == "pyxis" and (image.startswith(("/", "./", "../", "~")) or image.endswith(".sqsh"))
+    return runtime == "pyxis" and (
+        image.startswith(("/", "./", "../", "~")) or image.endswith(".sqsh")
+    )
 
 
 def image_of(request: JobRequest, profile: Profile) -> str | None:
@@ -375,18 +460,26 @@ def image_of(request: JobRequest, profile: Profile) -> str | None:
     return None if image == NONE else image
 
 
-def decide_container(request: JobRequest, profile: Profile, shape: Shape, host_python: str) -> Container | None:
+def decide_container(
+    request: JobRequest, profile: Profile, shape: Shape, host_python: str
+) -> Container | None:
     """Return the container of a job; None if it has none."""
     image, runtime = image_of(request, profile), profile.container.runtime
     if image is None:
         if request.mounts:
-            raise UsageError("--mount has no effect without a container", hint="add an image: --container IMAGE")
+            raise UsageError(
+                "--mount has no effect without a container", hint="add an image: --container IMAGE"
+            )
         return None
     if runtime == "pyxis" and profile.scheduler == "local":
         raise PlanError(
-            f"profile {profile.name!r} starts containers with pyxis, which needs Slurm, but it runs on this machine",
+            f"profile {profile.name!r} starts containers with pyxis, which needs Slurm, but it "
+            "runs on this machine",
             hint="set container.runtime to apptainer or podman in the profile, or --container none",
         )
-    mounts = (mount if ":" in mount else f"{mount}:{mount}" for mount in (*profile.container.mounts, *request.mounts))
+    mounts = (
+        mount if ":" in mount else f"{mount}:{mount}"
+        for mount in (*profile.container.mounts, *request.mounts)
+    )
     gpus = bool(shape.gpus_per_node) and profile.container.nv
     return Container(runtime, image, tuple(mounts), gpus, host_python)

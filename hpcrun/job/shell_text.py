@@ -1,7 +1,9 @@
-"""The commands of a shell script and the values of their words, as far as the text decides them. Pure.
+"""The commands of a shell script and the values of their words, as far as the text decides them.
 
-tree-sitter reads the grammar of bash. Nothing is evaluated: a word has the texts that the script's assignments may give
-it, and ``UNKNOWN`` where only a running shell knows.
+Pure.
+
+tree-sitter reads the grammar of bash. Nothing is evaluated: a word has the texts that the script's
+assignments may give it, and ``UNKNOWN`` where only a running shell knows.
 """
 
 from __future__ import annotations
@@ -21,12 +23,15 @@ if TYPE_CHECKING:  # few jobs run a shell script
 
 UNKNOWN = "\0"  # a piece of a text that only a running shell knows
 MOST_BYTES = 200_000
-_DEEPEST = 400  # how deep a script's grammar may be nested: Python's own recursion ends at a thousand
+# how deep a script's grammar may be nested: Python's own recursion ends at a thousand
+_DEEPEST = 400
 _MOST_SECONDS = 2
 _MOST_CHOICES, _MOST_TEXT = 8, 20_000
 _VARIABLE = re.compile(r"\$(\w+|[@*])|\$\{(\w+)(?:\[([@*])\])?\}")
 _ANSI_C_STRING = re.compile(rb"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
-_NO_WORDS = frozenset({"variable_assignment", "comment", "file_redirect", "heredoc_redirect", "herestring_redirect"})
+_NO_WORDS = frozenset(
+    {"variable_assignment", "comment", "file_redirect", "heredoc_redirect", "herestring_redirect"}
+)
 _EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 
 
@@ -64,16 +69,20 @@ def _parser() -> Parser:
 
 
 def parse_shell(text: str) -> Node:
-    """Return the syntax tree of a script, or raise UsageError: it is too long, nested too deeply, or not text."""
+    """Return the syntax tree of a script, or raise UsageError: it is too long, nested too deeply,
+    or not text.
+    """
     data = text.encode("utf-8", "surrogateescape")
     if len(data) > MOST_BYTES or b"\0" in data:
         what = "has a NUL character" if b"\0" in data else f"is larger than {MOST_BYTES // 1000} kB"
         raise UsageError(f"the script {what}", hint="give a batch script: a text that sbatch takes")
     deadline = process_time() + _MOST_SECONDS
     try:
-        # only a source that is a function is read with a limit; tree-sitter needs half a minute for 64 KiB of "a=("
+        # only a source that is a function is read with a limit; tree-sitter needs half a minute for
+        # 64 KiB of "a=("
         tree = _parser().parse(
-            lambda at, _: data[at : at + 4096], progress_callback=lambda *_: process_time() > deadline
+            lambda at, _: data[at : at + 4096],
+            progress_callback=lambda *_: process_time() > deadline,
         )
     except ValueError:
         _parser().reset()
@@ -88,7 +97,8 @@ def parse_shell(text: str) -> Node:
 
 
 def read_commands(text: str) -> list[ShellCommand]:
-    """Return the commands of a shell script in their order, with the values that the script itself assigns.
+    """Return the commands of a shell script in their order, with the values that the script itself
+    assigns.
 
     What only a running shell knows is ``$``; a script that is nested too deeply has no commands.
     """
@@ -100,7 +110,9 @@ def read_commands(text: str) -> list[ShellCommand]:
     for node in nodes_of(source.root, "command"):
         if any(parent.type in ("string", "heredoc_body") for parent in parents_of(node)):
             continue  # its output is a part of a text
-        choices = [item.choices[-1] if item.choices else (item.text,) for item in source.words(node)]
+        choices = [
+            item.choices[-1] if item.choices else (item.text,) for item in source.words(node)
+        ]
         if words := tuple(text.replace(UNKNOWN, "$") for choice in choices for text in choice):
             commands.append(ShellCommand(node.start_point[0] + 1, words))
     return commands
@@ -129,13 +141,18 @@ def parents_of(node: Node) -> Iterator[Node]:
 
 
 def misread_line(root: Node) -> int | None:
-    """Return the first line that the grammar does not understand, or reads in another way than bash; None if none.
+    """Return the first line that the grammar does not understand, or reads in another way than
+    bash; None if none.
 
-    tree-sitter-bash 0.25 takes the end of an escaped backslash for the beginning of an escaped quote: ``$'\\\\'``.
+    tree-sitter-bash 0.25 takes the end of an escaped backslash for the beginning of an escaped
+    quote: ``$'\\\\'``.
     """
     lines = [node.start_point[0] + 1 for node in nodes_of(root, "ERROR") if root.has_error]
-    lines += [node.start_point[0] + 1 for node in nodes_of(root, "ansi_c_string")
-              if not _ANSI_C_STRING.fullmatch(node.text or b"")]  # fmt: skip
+    lines += [
+        node.start_point[0] + 1
+        for node in nodes_of(root, "ansi_c_string")
+        if not _ANSI_C_STRING.fullmatch(node.text or b"")
+    ]
     return min(lines, default=root.start_point[0] + 1 if root.has_error else None)
 
 
@@ -151,7 +168,9 @@ class Source:
             name = node_text(node.named_children[0]).partition("[")[0]
             self._assigned.setdefault(name, []).append(node)
         for node in nodes_of(root, "for_statement"):
-            self._unknown |= {node_text(child) for child in node.named_children if child.type == "variable_name"}
+            self._unknown |= {
+                node_text(child) for child in node.named_children if child.type == "variable_name"
+            }
         for command in nodes_of(root, "command"):
             words = [node_text(child) for child in command.named_children]
             if words and words[0] in ("read", "mapfile", "readarray", "getopts", "printf"):
@@ -184,7 +203,11 @@ class Source:
         texts = self._texts(node)
         if texts is None:
             return ((UNKNOWN,),)
-        return None if node.type == "command_substitution" and not quoted else tuple((text,) for text in texts)
+        return (
+            None
+            if node.type == "command_substitution" and not quoted
+            else tuple((text,) for text in texts)
+        )
 
     def _values(self, name: str) -> tuple[tuple[str, ...], ...] | None:
         """Return the lists of words that a variable may hold, None if that is not known."""
@@ -200,14 +223,22 @@ class Source:
         for node in self._assigned[name]:
             values = self._assignment(name, node, choices)
             choices = [*choices, *(each for each in values or () if each not in choices)]
-            if values is None or len(choices) > _MOST_CHOICES or sum(map(len, sum(choices, ()))) > _MOST_TEXT:
+            if (
+                values is None
+                or len(choices) > _MOST_CHOICES
+                or sum(map(len, sum(choices, ()))) > _MOST_TEXT
+            ):
                 self._reading.discard(name)
                 return None
         self._reading.discard(name)
         return tuple(choices) or None
 
-    def _assignment(self, name: str, node: Node, before: list[tuple[str, ...]]) -> list[tuple[str, ...]] | None:
-        """Return the values after one assignment, for those before it; None if they are not known."""
+    def _assignment(
+        self, name: str, node: Node, before: list[tuple[str, ...]]
+    ) -> list[tuple[str, ...]] | None:
+        """Return the values after one assignment, for those before it; None if they are not
+        known.
+        """
         adds = any(child.type == "+=" for child in node.children)
         value = node.named_children[1] if len(node.named_children) > 1 else None
         if node.named_children[0].type == "subscript":
@@ -216,8 +247,16 @@ class Source:
             words: list[tuple[str, ...]] = [()]
             for child in value.named_children:
                 if child.type != "comment":
-                    words = [(*one, *more) for one in words for more in self._choices(child) or ((UNKNOWN,),)]
-            return [(*one, *more) for one in before or [()] for more in words[:_MOST_CHOICES]] if adds else words
+                    words = [
+                        (*one, *more)
+                        for one in words
+                        for more in self._choices(child) or ((UNKNOWN,),)
+                    ]
+            return (
+                [(*one, *more) for one in before or [()] for more in words[:_MOST_CHOICES]]
+                if adds
+                else words
+            )
         texts = [""] if value is None else self._texts(value, name, before)
         if texts is None:
             return None
@@ -225,8 +264,11 @@ class Source:
             return [(text,) for text in texts]
         return [(one[0] + text,) for one in before or [("",)] for text in texts if one]
 
-    def _texts(self, node: Node, variable: str = "", before: Sequence[tuple[str, ...]] = ()) -> list[str] | None:
-        """Return the texts that a word may become without being divided; None if there are too many.
+    def _texts(
+        self, node: Node, variable: str = "", before: Sequence[tuple[str, ...]] = ()
+    ) -> list[str] | None:
+        """Return the texts that a word may become without being divided; None if there are too
+        many.
 
         ``before`` has the values of a variable before this assignment to it.
         """
@@ -236,7 +278,9 @@ class Source:
         if kind in _EXPANSIONS:
             match = _VARIABLE.fullmatch(text.strip())
             name = (match[1] or match[2]) if match else ""
-            values = before if variable and name == variable else self._values(name) if match else None
+            values = (
+                before if variable and name == variable else self._values(name) if match else None
+            )
             blank = text[: len(text) - len(text.lstrip())]  # tree-sitter-bash 0.25 takes it along
             return [blank + " ".join(value) for value in values] if values else [blank + UNKNOWN]
         if kind in ("string", "concatenation", "command_name", "translated_string"):
@@ -245,8 +289,12 @@ class Source:
             return [re.sub(r"\\(.)", r"\1", text.replace("\\\n", ""), flags=re.DOTALL)]
         return [UNKNOWN]
 
-    def _joined(self, node: Node, variable: str, before: Sequence[tuple[str, ...]]) -> list[str] | None:
-        """Return the texts of a word of several pieces; in quotes, what stands between the expansions is text."""
+    def _joined(
+        self, node: Node, variable: str, before: Sequence[tuple[str, ...]]
+    ) -> list[str] | None:
+        """Return the texts of a word of several pieces; in quotes, what stands between the
+        expansions is text.
+        """
         raw, quoted = node.text or b"", node.type == "string"
         pieces: list[list[str]] = []
         place = 1 if quoted else 0

@@ -1,8 +1,9 @@
 """``python -I -S -B .../launch/__main__.py PART ...``: see the module of each part.
 
-Every rank is one more start of Python. So the script names this file, since running a folder imports runpy, and
-``rank`` imports only modules that load fast. Otherwise it would take four times as long as the start of an empty
-Python.
+Every rank is one more start of Python. So the script names this file, since running a folder
+imports runpy, and
+``rank`` imports only modules that load fast. Otherwise it would take four times as long as the
+start of an empty Python.
 """
 
 from __future__ import annotations
@@ -22,7 +23,20 @@ if __package__ is None or __package__ == "":
     _copy = os.path.join(os.environ.get("HPCRUN_RUN_DIR", ""), "programs")
     sys.dont_write_bytecode = sys.argv[1:2] not in (["job"], ["pack"]) or _copy != sys.path[0]
 
-PARTS = ("job", "pack", "node", "role", "rank", "check", "code", "container", "guard", "ask", "ray", "stage")
+PARTS = (
+    "job",
+    "pack",
+    "node",
+    "role",
+    "rank",
+    "check",
+    "code",
+    "container",
+    "guard",
+    "ask",
+    "ray",
+    "stage",
+)
 
 
 def main() -> int:
@@ -33,7 +47,8 @@ def main() -> int:
     processes = _load("processes")
     processes.write_for_oneself()
     arguments = processes.show_colons(arguments)
-    if part in ("job", "pack"):  # before anything slow: a signal that comes earlier ends the job without a record
+    # before anything slow: a signal that comes earlier ends the job without a record
+    if part in ("job", "pack"):
         processes.block_signals()
     if part == "check":  # one node of a preflight
         _load("environment").be_node()
@@ -45,7 +60,8 @@ def main() -> int:
 
 
 def _load(part: str) -> Any:
-    return __import__(f"{__package__}.{part}", fromlist=["main"])  # importlib would take a millisecond
+    # importlib would take a millisecond
+    return __import__(f"{__package__}.{part}", fromlist=["main"])
 
 
 if __name__ == "__main__":

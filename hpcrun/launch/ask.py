@@ -1,8 +1,8 @@
 """``hpcrun_launch WORDS ...``: the launch of a script; the job runs its step.
 
-It hands its words, environment, folder and streams to the job (script.py), and ends with the status of the step; if it
-is terminated, the step is. If its output goes elsewhere than the script's, as in ``srun ... | tee log``, it copies that
-of the ranks.
+It hands its words, environment, folder and streams to the job (script.py), and ends with the status
+of the step; if it is terminated, the step is. If its output goes elsewhere than the script's, as in
+``srun ... | tee log``, it copies that of the ranks.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ WAIT_S = 0.3
 
 
 def main(words: list[str]) -> int:
-    """Have the job run the step, and return its status; if the job does not, become the launch as it was written."""
+    """Have the job run the step, and return its status; if the job does not, become the launch as
+    it was written.
+    """
     with socket.socket(socket.AF_UNIX) as job:
         try:
             job.connect(os.environ["HPCRUN_LAUNCH_SOCKET"])
         except (OSError, KeyError) as error:
             records.say(f"the job does not respond to its launch: {error}")
             return 1
-        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):  # for the ranks, which get them from Slurm
+        # for the ranks, which get them from Slurm
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         _send(job, words)
         step = _Step(job)
@@ -47,7 +50,9 @@ def _send(job: socket.socket, words: list[str]) -> None:
     os.umask(umask)
     request = {"words": words, "env": dict(os.environ), "folder": os.getcwd(), "umask": umask}
     data = json.dumps(request).encode("ascii")
-    streams = [number if _is_open(number) else os.open(os.devnull, os.O_RDWR) for number in (0, 1, 2)]
+    streams = [
+        number if _is_open(number) else os.open(os.devnull, os.O_RDWR) for number in (0, 1, 2)
+    ]
     socket.send_fds(job, [len(data).to_bytes(8, "big")], streams)
     job.sendall(data)
 
@@ -70,7 +75,9 @@ class _Step:
         self._done: dict[str, int] = {}
 
     def wait(self) -> int | None:
-        """Wait a moment; return the status of the step, -1 if the job does not run it, None while it runs."""
+        """Wait a moment; return the status of the step, -1 if the job does not run it, None while
+        it runs.
+        """
         self._job.settimeout(WAIT_S if self._copied else None)
         try:
             data = self._job.recv(4096)

@@ -1,7 +1,8 @@
 """``launch code FOLDER SCRIPT PATH...``: records which code a job with a copy of the code runs.
 
-The record contains where Python finds the packages of the copy in the job's own environment, without importing them.
-Python is started with -E: PYTHONPATH leads to the copy, whose modules would replace those that this program imports.
+The record contains where Python finds the packages of the copy in the job's own environment,
+without importing them. Python is started with -E: PYTHONPATH leads to the copy, whose modules would
+replace those that this program imports.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ def main(arguments: list[str]) -> int:
     own_path = sys.path[:]
     from_environment = os.environ.get("PYTHONPATH")
     # instead of the two folders of this program
-    sys.path[:2] = [os.path.dirname(script) or os.getcwd(), *(from_environment.split(":") if from_environment else ())]
+    sys.path[:2] = [
+        os.path.dirname(script) or os.getcwd(),
+        *(from_environment.split(":") if from_environment else ()),
+    ]
     files: dict[str, str] = {}
     for folder in (os.path.join(code, path) for path in arguments[2:]):
         for name in records.names_in(folder):
@@ -38,7 +42,8 @@ def _look_up(folder: str, name: str, files: dict[str, str]) -> None:
     if package == name and not os.path.exists(os.path.join(folder, name, "__init__.py")):
         return
     try:
-        specs = (finder.find_spec(package, None) for finder in sys.meta_path)  # also of what this program has imported
+        # also of what this program has imported
+        specs = (finder.find_spec(package, None) for finder in sys.meta_path)
         spec = next(filter(None, specs), None)
     except (AttributeError, ImportError, TypeError, ValueError):
         return

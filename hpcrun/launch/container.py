@@ -1,7 +1,8 @@
-"""``launch container IMAGE -- RUNTIME ...``: becomes a container, or reports what this node lacks for it.
+"""``launch container IMAGE -- RUNTIME ...``: becomes a container, or reports what this node lacks
+for it.
 
-``launch container --deaf -- PROGRAM ...``, inside a container: a runtime does not pass on the signal mask, and
-torchrun's agent must receive no signal (see ``node``).
+``launch container --deaf -- PROGRAM ...``, inside a container: a runtime does not pass on the
+signal mask, and torchrun's agent must receive no signal (see ``node``).
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ from .processes import HEARD, become
 
 
 def main(arguments: list[str]) -> int:
-    """Replace this process by the command after ``--``; return a shell's exit status if the command does not exist."""
+    """Replace this process by the command after ``--``; return a shell's exit status if the command
+    does not exist.
+    """
     end = arguments.index("--")
     (what,), command = arguments[:end], arguments[end + 1 :]
     if what == "--deaf":
         signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     else:
-        node = os.environ.get("HPCRUN_NODE") or os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+        node = (
+            os.environ.get("HPCRUN_NODE")
+            or os.environ.get("SLURMD_NODENAME")
+            or os.uname().nodename
+        )
         if lacks := missing(command[0], what):
             records.say(f"{node} {lacks}")
             return 127
@@ -30,9 +37,17 @@ def main(arguments: list[str]) -> int:
 
 
 def missing(runtime: str, image: str) -> str:
-    """Return what is missing on this node, and what to do; the empty string if nothing is missing."""
+    """Return what is missing on this node, and what to do; the empty string if nothing is
+    missing.
+    """
     if shutil.which(runtime) is None:
-        return f"has no {runtime} on its PATH; load its module (--load), or leave the node out (--exclude)"
+        return (
+            f"has no {runtime} on its PATH; load its module (--load), or leave the node out "
+            "(--exclude)"
+        )
     if image.startswith("/") and not os.path.exists(image):
-        return f"has no image {image}; put it where all nodes see it, or leave the node out (--exclude)"
+        return (
+            f"has no image {image}; put it where all nodes see it, or leave the node out "
+            "(--exclude)"
+        )
     return ""

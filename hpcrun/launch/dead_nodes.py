@@ -1,10 +1,11 @@
 """Detects nodes without a heartbeat before Slurm does, which may take five minutes.
 
-Every node touches its start record about every ten seconds (stop_requests.py). This process measures by its own clock
-when it has seen a record change, and ignores the clocks of other hosts. A slow file system must not look like a dead
-node: so other nodes must have a heartbeat meanwhile, and either Slurm must report the node down, or the node itself
-must not respond although it did before. A running host accepts or refuses a connection at once, whatever listens
-there.
+Every node touches its start record about every ten seconds (stop_requests.py). This process
+measures by its own clock when it has seen a record change, and ignores the clocks of other hosts. A
+slow file system must not look like a dead
+node: so other nodes must have a heartbeat meanwhile, and either Slurm must report the node down, or
+the node itself must not respond although it did before. A running host accepts or refuses a
+connection at once, whatever listens there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Heartbeats:
     def __init__(self, nodes: list[str]) -> None:
         self.dead: list[str] = []
         self._nodes = nodes
-        self._seen: dict[str, tuple[int, float]] = {}  # time of the record, and when this process saw it change
+        # time of the record, and when this process saw it change
+        self._seen: dict[str, tuple[int, float]] = {}
         self._answered: set[str] = set()
         self._can_tell = True
         self._closer: list[str] | None = None
@@ -51,7 +53,9 @@ class Heartbeats:
         return self.dead
 
     def look_closer(self, nodes: list[str]) -> list[str]:
-        """Return the dead nodes after the end of the step, some with late heartbeats; Slurm is asked once."""
+        """Return the dead nodes after the end of the step, some with late heartbeats; Slurm is
+        asked once.
+        """
         if self._closer is None:
             late = [node for node, age_s in self._ages(time.monotonic()).items() if age_s > FRESH_S]
             self._closer = sorted({*self.dead, *self._dead(nodes, late)})
@@ -59,7 +63,9 @@ class Heartbeats:
 
     def _dead(self, nodes: list[str], late: list[str]) -> list[str]:
         is_dead = slurm.nodes_dead(nodes)  # empty if this node itself has no network
-        return [node for node, dead in is_dead.items() if dead or (node in late and self._is_gone(node))]
+        return [
+            node for node, dead in is_dead.items() if dead or (node in late and self._is_gone(node))
+        ]
 
     def _ages(self, now: float) -> dict[str, float]:
         return {node: now - changed for node, (_, changed) in self._seen.items()}
@@ -83,7 +89,9 @@ class Heartbeats:
 
 
 def silent_nodes(ages: dict[str, float]) -> list[str]:
-    """Return the silent nodes by the seconds since their last heartbeat; none if no node has a heartbeat."""
+    """Return the silent nodes by the seconds since their last heartbeat; none if no node has a
+    heartbeat.
+    """
     silent = [node for node, age_s in ages.items() if age_s > LATE_S]
     return silent if any(age_s <= FRESH_S for age_s in ages.values()) else []
 
@@ -98,7 +106,8 @@ def answers(node: str) -> bool:
 
 
 def next_nodes(nodes: list[str], before: list[str], left_out: list[str]) -> list[str]:
-    """Return nodes for a restart, fewer than before if there are not enough: spare nodes only if they start a step.
+    """Return nodes for a restart, fewer than before if there are not enough: spare nodes only if
+    they start a step.
 
     Args:
         nodes: those that Slurm counts to the job now.

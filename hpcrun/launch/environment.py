@@ -1,4 +1,6 @@
-"""The environment of the ranks: the variables that hpcrun adds, and those that the script has changed."""
+"""The environment of the ranks: the variables that hpcrun adds, and those that the script has
+changed.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,14 @@ ALLOCATOR, MEMORY_SHARE = "PYTORCH_ALLOC_CONF", "per_process_memory_fraction:"
 PACKED = "HPCRUN_PACKED"
 """Set in an element that shares its task with others."""
 SRUN_FAILED = 69
-"""The exit status of srun if Slurm failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of sysexits(3)."""
+"""The exit status of srun if Slurm failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of
+sysexits(3).
+"""
 BATCH, SEPARATOR = "HPCRUN_BATCH_SLURM", "\x1e"
 """Slurm's variables of a batch script, for a program that the script starts without srun."""
 GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL")
-"""The variables with the GPUs of a task, which Slurm sets: of Nvidia, AMD and Intel, slurm.conf(5)."""
+"""The variables with the GPUs of a task, which Slurm sets: of Nvidia, AMD and Intel, slurm.conf(5).
+"""
 MOST_JOINED = 64 << 10
 """Characters of the small files that are joined: hpcrun status reads the exit record."""
 CAME, PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
@@ -40,7 +45,9 @@ _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
 
 
 def be_node() -> None:
-    """Set the name of this node: a task of srun gets it from Slurm, the nodes of one machine from the job."""
+    """Set the name of this node: a task of srun gets it from Slurm, the nodes of one machine from
+    the job.
+    """
     env = os.environ
     if "SLURMD_NODENAME" in env and "HPCRUN_NODE_ADDR" not in env:
         env["HPCRUN_NODE"] = env["HPCRUN_NODE_ADDR"] = env["SLURMD_NODENAME"]
@@ -50,7 +57,9 @@ def be_node() -> None:
 
 
 def restore_slurm() -> None:
-    """Set Slurm's variables as they are in the batch script, for a program that it starts without srun."""
+    """Set Slurm's variables as they are in the batch script, for a program that it starts without
+    srun.
+    """
     env = os.environ
     if BATCH in env:
         for name in [name for name in env if name.startswith(("SLURM", "SRUN_"))]:
@@ -65,8 +74,8 @@ def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
     Args:
         managed: the job may be warned or requeued.
         as_is: a person's script sets the rendezvous itself.
-        came: a descriptor with the original environment of the script: base64 of ``NAME=value``, each
-            ended by NUL.
+        came: a descriptor with the original environment of the script: base64 of ``NAME=value``,
+            each ended by NUL.
     """
     _close_log()
     env, before = os.environ, {}
@@ -76,7 +85,11 @@ def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
     for name in (
         MANAGED,
         "HPCRUN_NODE_ADDR",
-        *(name for name in ("MASTER_ADDR", "MASTER_PORT") if before.get(name) == env.get(name) and not as_is),
+        *(
+            name
+            for name in ("MASTER_ADDR", "MASTER_PORT")
+            if before.get(name) == env.get(name) and not as_is
+        ),
         *(name for name in ("HPCRUN_STAGE",) if before.get(name) == env.get(name)),
     ):
         env.pop(name, None)  # of an enclosing job, in which this job was submitted by hand
@@ -86,7 +99,8 @@ def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
         env["PYTHONPATH"] = ":".join(filter(None, (env.get("PYTHONPATH"), runtime)))
     renew(env["HPCRUN_ATTEMPT_DIR"])
     limits = env.get(ALLOCATOR, "").split(",")
-    if any(each.startswith(MEMORY_SHARE) for each in limits) and _has_torch_before([2, 10]):  # which may refuse it
+    # which may refuse it
+    if any(each.startswith(MEMORY_SHARE) for each in limits) and _has_torch_before([2, 10]):
         env[ALLOCATOR] = ",".join(each for each in limits if not each.startswith(MEMORY_SHARE))
         records.say("--pack-memory has no effect on torch before 2.10")
     if "TORCH_FR_BUFFER_SIZE" in env and _has_torch_before([2, 8]):
@@ -97,7 +111,9 @@ def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
 
 
 def _close_log() -> None:
-    """Let no other user write the log of the batch script, which Slurm makes with the job's umask."""
+    """Let no other user write the log of the batch script, which Slurm makes with the job's
+    umask.
+    """
     run = os.path.realpath(os.environ["HPCRUN_RUN_DIR"])
     for number in (1, 2):
         try:
@@ -108,12 +124,16 @@ def _close_log() -> None:
 
 
 def flight() -> str:
-    """Return the folder of the dumps of torch's flight recorder: one for each role, whose ranks count from 0."""
+    """Return the folder of the dumps of torch's flight recorder: one for each role, whose ranks
+    count from 0.
+    """
     return os.path.join(records.attempt_dir(), "flight", os.environ.get("HPCRUN_ROLE", ""))
 
 
 def renew(folder: str) -> None:
-    """Make the folders of an attempt, and set it in the variables with paths in the attempt before."""
+    """Make the folders of an attempt, and set it in the variables with paths in the attempt
+    before.
+    """
     for name in ("flight", records.STOP):
         os.makedirs(os.path.join(folder, name), exist_ok=True)
     os.environ.update(moved(os.environ, records.attempt_dir(), folder))
@@ -128,15 +148,24 @@ def moved(env: Mapping[str, str], before: str, folder: str) -> dict[str, str]:
 
 
 def tidy() -> None:
-    """Tidy the folder of an attempt whose ranks have ended; a sweep's small files go into the exit record."""
+    """Tidy the folder of an attempt whose ranks have ended; a sweep's small files go into the exit
+    record.
+    """
     from contextlib import suppress  # every rank imports this module, and only the job calls this
 
     with suppress(ChildProcessError):
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         return  # Slurm is about to end this process, and the ranks still write
     folder = records.attempt_dir()
-    of_roles = ((f"flight/{name}", os.rmdir) for name in records.names_in(os.path.join(folder, "flight")))
-    for name, remove in (*of_roles, ("flight", os.rmdir), (records.STOP, os.rmdir), ("heartbeat", os.unlink)):
+    of_roles = (
+        (f"flight/{name}", os.rmdir) for name in records.names_in(os.path.join(folder, "flight"))
+    )
+    for name, remove in (
+        *of_roles,
+        ("flight", os.rmdir),
+        (records.STOP, os.rmdir),
+        ("heartbeat", os.unlink),
+    ):
         with suppress(OSError):  # it is not empty, or there is none
             remove(os.path.join(folder, name))
     ended = records.read("exit")
@@ -153,16 +182,23 @@ def tidy() -> None:
 
 
 def _is_small(name: str) -> bool:
-    return name == "hosts" or (name.startswith(("node-", "rank-")) and name.endswith((".start", ".exit", ".use")))
+    return name == "hosts" or (
+        name.startswith(("node-", "rank-")) and name.endswith((".start", ".exit", ".use"))
+    )
 
 
 def _has_torch_before(version: list[int]) -> bool:
-    """Whether the job's Python has an older torch: before 2.8 the flight recorder has another variable."""
+    """Whether the job's Python has an older torch: before 2.8 the flight recorder has another
+    variable.
+    """
     import glob
     import re
 
-    prefix = os.path.dirname(os.path.dirname(sys.executable))  # without site, sys.prefix is that of the base Python
-    installed = glob.glob(os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages", "torch-*.dist-info"))
+    # without site, sys.prefix is that of the base Python
+    prefix = os.path.dirname(os.path.dirname(sys.executable))
+    installed = glob.glob(
+        os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages", "torch-*.dist-info")
+    )
     versions = [re.findall(r"\d+", os.path.basename(path))[:2] for path in installed]
     return any([int(part) for part in each] < version for each in versions)
 
@@ -179,7 +215,12 @@ def changes(came: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
     """
     noted = {}
     for name in {*came, *now}:
-        if came.get(name) == now.get(name) or name.startswith(_OWN) or name in _OF_BASH or "%" in name:
+        if (
+            came.get(name) == now.get(name)
+            or name.startswith(_OWN)
+            or name in _OF_BASH
+            or "%" in name
+        ):
             continue
         if name in came:
             noted[CAME + name] = came[name]

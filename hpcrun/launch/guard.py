@@ -1,8 +1,10 @@
-"""``launch guard NODE REQUEUE|OVER``: ends or requeues a job with --no-kill if its first node fails.
+"""``launch guard NODE REQUEUE|OVER``: ends or requeues a job with --no-kill if its first node
+fails.
 
-Slurm removes a failed node from such a job, ends the steps on this node, and keeps the job, even if it was the node
-of the batch script: the job would then idle until its time limit. So one more step, on another node, watches for this.
-It asks Slurm only if the node does not respond, or the job has no heartbeat.
+Slurm removes a failed node from such a job, ends the steps on this node, and keeps the job, even if
+it was the node of the batch script: the job would then idle until its time limit. So one more step,
+on another node, watches for this. It asks Slurm only if the node does not respond, or the job has
+no heartbeat.
 """
 
 from __future__ import annotations
@@ -52,11 +54,22 @@ def main(arguments: list[str]) -> int:
 
 
 def _end(node: str, how: str) -> int:
-    fields = {"status": records.TERM_STATUS, "signal": "", "ended": time.time(), "reason": records.NODE_FAILURE}
-    message = "" if how != OVER else "the node of the batch script failed, and --requeue does not allow another attempt"
+    fields = {
+        "status": records.TERM_STATUS,
+        "signal": "",
+        "ended": time.time(),
+        "reason": records.NODE_FAILURE,
+    }
+    message = (
+        ""
+        if how != OVER
+        else "the node of the batch script failed, and --requeue does not allow another attempt"
+    )
     more = {"message": message, "again": how != OVER, "how": how, "nodes": [node]}
     records.write("exit", {**fields, **more})
-    answer = slurm.requeue([node] if _EXCLUDE in os.environ else []) if how != OVER else slurm.cancel()
+    answer = (
+        slurm.requeue([node] if _EXCLUDE in os.environ else []) if how != OVER else slurm.cancel()
+    )
     if answer:
         records.say(answer)
     return 0

@@ -1,8 +1,10 @@
-"""Ends a job whose GPUs are all idle: only the job's process judges, from the samples of its nodes (sampler.py).
+"""Ends a job whose GPUs are all idle: only the job's process judges, from the samples of its nodes
+(sampler.py).
 
-The nodes are read one after another, until one has used a GPU: as long as that was not long ago, no other node has to
-be read, nor this one again. So a job that works costs one read per limit, whatever its number of nodes. Where a node
-has no recent samples of a GPU, nothing is known, and the job continues.
+The nodes are read one after another, until one has used a GPU: as long as that was not long ago, no
+other node has to be read, nor this one again. So a job that works costs one read per limit,
+whatever its number of nodes. Where a node has no recent samples of a GPU, nothing is known, and the
+job continues.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ STALE_S = 60.0
 RECORD = "idle"
 """The record of the warning: since when the GPUs are idle, and when the job ends."""
 UNKNOWN = "idle-unknown"
-"""The record of a node without samples of its GPUs: the limit has no effect. Also in job/layout.py."""
+"""The record of a node without samples of its GPUs: the limit has no effect.
+
+Also in job/layout.py.
+"""
 
 
 class IdleWatch:
@@ -42,7 +47,10 @@ class IdleWatch:
         self.message = ""
 
     def check(self) -> bool:
-        """Check from time to time; return whether all GPUs have been idle for too long. The message says so."""
+        """Check from time to time; return whether all GPUs have been idle for too long.
+
+        The message says so.
+        """
         now = time.monotonic()
         if now < self._look_at:
             return False
@@ -56,14 +64,18 @@ class IdleWatch:
             self.message = f"cancelled: its GPUs were idle for {span(self._limit_s)}"
             self._look_at = float("inf")
         else:
-            self._look_at = now + max(self._period_s, min(PER_WRITE * self._period_s, self._end_at - now))
+            self._look_at = now + max(
+                self._period_s, min(PER_WRITE * self._period_s, self._end_at - now)
+            )
         return bool(self.message)
 
     def _idle_s(self) -> float:
         """Return for how long all GPUs are known to be idle: 0 if it is not known."""
         shortest, unknown = float("inf"), False
         for place, node in enumerate(self._hosts):
-            idle_s = idle_seconds(records.read_text(f"node-{node}.use"), time.time() - self._fresh_s)
+            idle_s = idle_seconds(
+                records.read_text(f"node-{node}.use"), time.time() - self._fresh_s
+            )
             if idle_s is None:
                 self._say_none(node)
                 idle_s, unknown = 0.0, True
@@ -80,15 +92,25 @@ class IdleWatch:
         if not self._unknown:
             self._unknown = True
             records.write(UNKNOWN, {"node": node})
-            records.say(f"{node} reports no use of its GPUs (nvidia-smi): --cancel-idle has no effect until it does")
+            records.say(
+                f"{node} reports no use of its GPUs (nvidia-smi): --cancel-idle has no effect "
+                "until it does"
+            )
 
     def _warn(self, now: float, idle_s: float) -> None:
         """Write the warning; the job never ends without it, nor sooner after it than it says."""
         left_s = max(self._notice_s, self._limit_s - idle_s)
         self._end_at = now + left_s
-        self._look_at = now + min(PER_WRITE * self._period_s, left_s)  # the nodes write no more often
-        records.say(f"all GPUs have been idle for {span(idle_s)}: the job ends in {span(left_s)} if they stay idle")
-        records.write(RECORD, {"since": time.time() - idle_s, "warned": time.time(), "ends": time.time() + left_s})
+        # the nodes write no more often
+        self._look_at = now + min(PER_WRITE * self._period_s, left_s)
+        records.say(
+            f"all GPUs have been idle for {span(idle_s)}: the job ends in {span(left_s)} if they "
+            "stay idle"
+        )
+        records.write(
+            RECORD,
+            {"since": time.time() - idle_s, "warned": time.time(), "ends": time.time() + left_s},
+        )
 
     def _be_busy(self) -> None:
         if self._end_at is None:
@@ -99,7 +121,8 @@ class IdleWatch:
 
 
 def idle_seconds(text: str, not_before: float) -> float | None:
-    """Return for how long all GPUs of a node have been idle, by its own clock; None if that is not known.
+    """Return for how long all GPUs of a node have been idle, by its own clock; None if that is not
+    known.
 
     Args:
         text: the samples of the node.
@@ -125,7 +148,14 @@ def idle_seconds(text: str, not_before: float) -> float | None:
 
 
 def span(seconds: float) -> str:
-    """Return a time in words: ``1 h 30 min``, ``45 s``. This program cannot import hpcrun's own units."""
+    """Return a time in words: ``1 h 30 min``, ``45 s``.
+
+    This program cannot import hpcrun's own units.
+    """
     whole = round(seconds)
-    parts = [(whole // 3600, "h"), (whole % 3600 // 60, "min"), (whole % 60 if whole < 3600 else 0, "s")]
+    parts = [
+        (whole // 3600, "h"),
+        (whole % 3600 // 60, "min"),
+        (whole % 60 if whole < 3600 else 0, "s"),
+    ]
     return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"

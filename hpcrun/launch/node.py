@@ -1,8 +1,9 @@
 """``launch node [--torchrun | --as-is] -- COMMAND ...``: one node.
 
-It starts torchrun, or the command that runs once on each node, with the rendezvous of this job. It watches for requests
-to stop for all of its ranks, and records how the node ended. torchrun's agent gets no signal: it would end itself or
-its ranks, even while they save a checkpoint. It ends together with its ranks.
+It starts torchrun, or the command that runs once on each node, with the rendezvous of this job. It
+watches for requests to stop for all of its ranks, and records how the node ended. torchrun's agent
+gets no signal: it would end itself or its ranks, even while they save a checkpoint. It ends
+together with its ranks.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def main(arguments: list[str]) -> int:
 
 
 def with_rendezvous(command: list[str], *, by_torchrun: bool) -> list[str]:
-    """Set the rendezvous, and return the command with it; none if this node does not find the head node."""
+    """Set the rendezvous, and return the command with it; none if this node does not find the head
+    node.
+    """
     if not by_torchrun:
         env = os.environ
         env["NODE_RANK"] = env["HPCRUN_NODE_RANK"]
@@ -76,7 +79,13 @@ class Node:
         if self._pid:
             self._canary.guard(self._pid)
             ended = wait([self._pid], self._on_signal, self._tick)
-            status = records.TERM_STATUS if self._ended_early else ended[1] if ended else records.KILL_STATUS
+            status = (
+                records.TERM_STATUS
+                if self._ended_early
+                else ended[1]
+                if ended
+                else records.KILL_STATUS
+            )
             reap(self._pid)
         return self._close(status)
 
@@ -89,7 +98,9 @@ class Node:
         return status
 
     def _after_kill(self, pid: int) -> None:
-        """End the command after this process was killed, in the canary; the ranks end when their parent has."""
+        """End the command after this process was killed, in the canary; the ranks end when their
+        parent has.
+        """
         if pid:
             send(pid, signal.SIGKILL)
             _record_end(records.KILL_STATUS)
@@ -114,10 +125,13 @@ class Node:
         return False
 
     def _has_begun(self) -> bool:
-        return os.path.exists(os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start"))
+        return os.path.exists(
+            os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start")
+        )
 
     def _on_signal(self, info: Any) -> None:
         programs = self._programs()
         if self._watch.on_signal(info.si_signo) and not programs and not self._has_begun():
-            # kill it only before it has ranks: after their end it waits for other nodes, whose ranks may still save
+            # kill it only before it has ranks: after their end it waits for other nodes, whose
+            # ranks may still save
             self._ended_early = bool(self._pid) and send(self._pid, signal.SIGKILL)

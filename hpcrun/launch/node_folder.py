@@ -1,14 +1,16 @@
-"""The folder of the ranks of one node, on the node's own disk: the names of its empty files are what its ranks share.
+"""The folder of the ranks of one node, on the node's own disk: the names of its empty files are
+what its ranks share.
 
-``rank-N.PID`` is the running program of rank N. ``stop-REASON`` asks all ranks to stop. ``heard-N`` records that rank N
-knows this: it has asked, or was signalled and has a handler. ``warned-N`` and ``ended-N`` record that it was sent the
-warning, or SIGTERM. So only one process of a node reads the shared file system for all of its ranks, and
-hpcrun_runtime.should_stop() lists this folder.
+``rank-N.PID`` is the running program of rank N. ``stop-REASON`` asks all ranks to stop. ``heard-N``
+records that rank N knows this: it has asked, or was signalled and has a handler. ``warned-N`` and
+``ended-N`` record that it was sent the warning, or SIGTERM. So only one process of a node reads the
+shared file system for all of its ranks, and hpcrun_runtime.should_stop() lists this folder.
 
-Each process of the node finds the folder by its name, which follows from the attempt and the node; the first one makes
-it. A folder of another user with this name is not used: then the ranks meet in another place. Each process that uses
-the folder holds a lock on it, which ends with the process, however it ends. The last one to leave the folder gets the
-lock alone, and removes it. After all were killed, the next job of the same user on this node does.
+Each process of the node finds the folder by its name, which follows from the attempt and the node;
+the first one makes it. A folder of another user with this name is not used: then the ranks meet in
+another place. Each process that uses the folder holds a lock on it, which ends with the process,
+however it ends. The last one to leave the folder gets the lock alone, and removes it. After all
+were killed, the next job of the same user on this node does.
 """
 
 from __future__ import annotations
@@ -25,8 +27,23 @@ FOLDER = "HPCRUN_NODE_DIR"
 """The variable with its path."""
 PREFIX = "hpcrun-node-"
 PLACES = ("/tmp", "/dev/shm")
-"""In this order: systemd-logind may empty /dev/shm when a user logs out of the node (RemoveIPC=, logind.conf(5))."""
-NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "weka", "panfs", "pvfs", "fuse", "afs")
+"""In this order: systemd-logind may empty /dev/shm when a user logs out of the node (RemoveIPC=,
+logind.conf(5)).
+"""
+NETWORK = (
+    "nfs",
+    "cifs",
+    "smb",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "ceph",
+    "weka",
+    "panfs",
+    "pvfs",
+    "fuse",
+    "afs",
+)
 """How the types of file systems begin that are not a node's own."""
 YOUNG_S = 60.0
 """A folder without a lock is left alone for so long: who has made it is about to lock it."""
@@ -57,7 +74,9 @@ class NodeFolder:
             raise BlockingIOError(f"{path} was removed before it was locked")
 
     def claim(self, name: str) -> bool:
-        """Make a file; return whether it is new. The process that makes it does the action that the file stands for.
+        """Make a file; return whether it is new.
+
+        The process that makes it does the action that the file stands for.
 
         An error is reported once: the training must continue.
         """
@@ -65,7 +84,9 @@ class NodeFolder:
             return False
         self._claimed.add(name)
         try:
-            os.close(os.open(os.path.join(self.path, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            os.close(
+                os.open(os.path.join(self.path, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            )
         except FileExistsError:
             return False
         except OSError as error:
@@ -84,23 +105,34 @@ class NodeFolder:
         return any(name.startswith("stop-") for name in records.names_in(self.path))
 
     def note_heard(self, rank: int, pid: int, number: int) -> None:
-        """Record that a program learns of the stop from a signal: SIGTERM ends a program without a handler for it."""
+        """Record that a program learns of the stop from a signal: SIGTERM ends a program without a
+        handler for it.
+        """
         if not ignores(pid, number) if number == signal.SIGTERM else catches(pid, number):
             self.claim(f"heard-{rank}")
 
     def programs(self) -> dict[int, int]:
         """Return the running programs: rank → process id."""
-        pairs = (name[len("rank-") :].split(".") for name in records.names_in(self.path) if name.startswith("rank-"))
+        pairs = (
+            name[len("rank-") :].split(".")
+            for name in records.names_in(self.path)
+            if name.startswith("rank-")
+        )
         return {int(rank): int(pid) for rank, pid in pairs}
 
     def leads(self) -> bool:
-        """Whether this process watches for its node: one does at a time, and when it has ended another one."""
+        """Whether this process watches for its node: one does at a time, and when it has ended
+        another one.
+        """
         try:
             if self._watching is None:
-                self._watching = os.open(os.path.join(self.path, "watch"), os.O_RDWR | os.O_CREAT, 0o600)
+                self._watching = os.open(
+                    os.path.join(self.path, "watch"), os.O_RDWR | os.O_CREAT, 0o600
+                )
             fcntl.flock(self._watching, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            return not isinstance(error, BlockingIOError)  # without room, or locks, better each than none
+            # without room, or locks, better each than none
+            return not isinstance(error, BlockingIOError)
         return True
 
     def leave(self, *names: str) -> None:
@@ -109,7 +141,12 @@ class NodeFolder:
             records.remove(os.path.join(self.path, name))
         env, is_terminated = os.environ, self.has(f"stop-{records.TERMINATED}")
         # as the last process of the node; a script may go on without its ranks
-        if _remove(self.path, self._held) and is_terminated and "HPCRUN_STAGE" in env and "HPCRUN_LAUNCH" not in env:
+        if (
+            _remove(self.path, self._held)
+            and is_terminated
+            and "HPCRUN_STAGE" in env
+            and "HPCRUN_LAUNCH" not in env
+        ):
             remove(env["HPCRUN_STAGE"])
 
 
@@ -120,7 +157,8 @@ def make() -> NodeFolder:
         OSError: it can be made nowhere, not even in the run's folder.
     """
     env, attempt = os.environ, records.attempt_dir()
-    name = f"{PREFIX}{env['HPCRUN_JOB_ID']}-{env['HPCRUN_NODE']}-{binascii.crc32(os.fsencode(attempt)):08x}"
+    checksum = binascii.crc32(os.fsencode(attempt))
+    name = f"{PREFIX}{env['HPCRUN_JOB_ID']}-{env['HPCRUN_NODE']}-{checksum:08x}"
     try:
         return enter(name)
     except OSError as error:
@@ -167,7 +205,8 @@ def _enter(path: str, message: str = "") -> NodeFolder:
 
 
 def hold(path: str) -> int:
-    """Return a descriptor of a folder of this user: while it is open, ``remove`` leaves the folder there.
+    """Return a descriptor of a folder of this user: while it is open, ``remove`` leaves the folder
+    there.
 
     Raises:
         OSError: there is no such folder, it belongs to another user, or it is being removed.
@@ -231,10 +270,14 @@ def _sweep(place: str) -> None:
 def is_shared(place: str) -> bool:
     """Whether a folder is on a network file system, by proc_pid_mountinfo(5)."""
     device = os.stat(place).st_dev
-    return network_mount(records.read_text("mountinfo", "/proc/self"), f"{os.major(device)}:{os.minor(device)}")
+    return network_mount(
+        records.read_text("mountinfo", "/proc/self"), f"{os.major(device)}:{os.minor(device)}"
+    )
 
 
 def network_mount(mounts: str, device: str) -> bool:
     """Whether a device, as ``MAJOR:MINOR``, is a network file system."""
-    kinds = [line.partition(" - ")[2] for line in mounts.splitlines() if line.split(" ", 3)[2] == device]
+    kinds = [
+        line.partition(" - ")[2] for line in mounts.splitlines() if line.split(" ", 3)[2] == device
+    ]
     return any(kind.startswith(NETWORK) for kind in kinds)

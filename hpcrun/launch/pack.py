@@ -1,9 +1,11 @@
-"""``launch pack FAILED [ELEMENT ATTEMPT COUNT ARGUMENT ...]... -- OPTIONS -- COMMAND``: elements that share a task.
+"""``launch pack FAILED [ELEMENT ATTEMPT COUNT ARGUMENT ...]... -- OPTIONS -- COMMAND``: elements
+that share a task.
 
-Each element is a child: ``launch job`` with these options and the command, followed by the element's own arguments, as
-on a machine without Slurm. It has its own folder, CPUs of the task, and one of the task's GPUs in turn. No element ends
-because another one has failed. When all have ended, the task is requeued if one of them asks for it; it ends with the
-status of the first that failed, FAILED if one did in an earlier start of this task.
+Each element is a child: ``launch job`` with these options and the command, followed by the
+element's own arguments, as on a machine without Slurm. It has its own folder, CPUs of the task, and
+one of the task's GPUs in turn. No element ends because another one has failed. When all have ended,
+the task is requeued if one of them asks for it; it ends with the status of the first that failed,
+FAILED if one did in an earlier start of this task.
 """
 
 from __future__ import annotations
@@ -47,12 +49,20 @@ class Element:
         self.kill_at = float("inf")
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of this element, from that of the one in whose name the set-up has run."""
+        """Return the environment of this element, from that of the one in whose name the set-up has
+        run.
+        """
         env = moved(os.environ, records.attempt_dir(), self.attempt_folder)
         checkpoints = os.path.join(self.folder, "checkpoints")
         requeues = env.get("SLURM_RESTART_COUNT", "0")
-        return {**env, "HPCRUN_ELEMENT": self.number, "HPCRUN_ATTEMPT": self.attempt, "HPCRUN_REQUEUES": requeues,
-                "HPCRUN_CHECKPOINT_DIR": checkpoints, PACKED: "1"}  # fmt: skip
+        return {
+            **env,
+            "HPCRUN_ELEMENT": self.number,
+            "HPCRUN_ATTEMPT": self.attempt,
+            "HPCRUN_REQUEUES": requeues,
+            "HPCRUN_CHECKPOINT_DIR": checkpoints,
+            PACKED: "1",
+        }
 
     def exit(self) -> dict[str, Any]:
         """Return the record of its end, empty if there is none."""
@@ -69,7 +79,9 @@ class Pack:
         self._signalled = self._requeued = False
 
     def run(self, command: list[str]) -> int:
-        """Start the elements and wait for all of them; return the status of the first that failed."""
+        """Start the elements and wait for all of them; return the status of the first that
+        failed.
+        """
         requeues = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         if self._options.requeue and requeues >= self._options.requeue:
             slurm.requeue_no_more()  # Slurm's own requeues count, too
@@ -103,11 +115,23 @@ class Pack:
                     copy.write(came)
                     copy.seek(0)
                     os.set_inheritable(copy.fileno(), True)
-                    words = [*self._words, "--came", str(copy.fileno()), "--nodes", "1", "--within", host, "--"]
-                    pid, status = try_start([*launch_program(), "job", *words, *command, *element.arguments], env)
+                    words = [
+                        *self._words,
+                        "--came",
+                        str(copy.fileno()),
+                        "--nodes",
+                        "1",
+                        "--within",
+                        host,
+                        "--",
+                    ]
+                    pid, status = try_start(
+                        [*launch_program(), "job", *words, *command, *element.arguments], env
+                    )
             except OSError as error:
                 pid, status = 0, 1
-                records.say(f"cannot start element {element.number}: {error}")  # the disk of this node is full
+                # the disk of this node is full
+                records.say(f"cannot start element {element.number}: {error}")
             if pid:
                 self._running[pid] = element
             else:
@@ -132,7 +156,9 @@ class Pack:
         for pid, element in self._running.items():
             if now > element.kill_at:
                 send(pid, signal.SIGKILL)
-            elif element.kill_at == float("inf") and "cancelled" in records.names_in(element.folder):
+            elif element.kill_at == float("inf") and "cancelled" in records.names_in(
+                element.folder
+            ):
                 element.kill_at = now + KILL_S
                 send(pid, signal.SIGTERM)
         if self._signalled and all(element.exit() for element in self._running.values()):
@@ -141,7 +167,11 @@ class Pack:
 
     def _requeue(self) -> None:
         """Requeue the task if one of its elements asks for it."""
-        again = [(element, record) for element in self._elements if (record := element.exit()).get("again") is True]
+        again = [
+            (element, record)
+            for element in self._elements
+            if (record := element.exit()).get("again") is True
+        ]
         if not again or self._requeued:
             return
         self._requeued = True
@@ -150,7 +180,11 @@ class Pack:
             return
         message = "scontrol requeue failed; hpcrun resubmit starts it again"
         for element, record in again:
-            records.write("exit", {**record, "again": False, "how": "", "message": message}, element.attempt_folder)
+            records.write(
+                "exit",
+                {**record, "again": False, "how": "", "message": message},
+                element.attempt_folder,
+            )
 
 
 def _core(cpu: int) -> tuple[int, int]:

@@ -1,7 +1,8 @@
-"""Starting a process as it would start without hpcrun, receiving signals, and waiting without losing an exit status.
+"""Starting a process as it would start without hpcrun, receiving signals, and waiting without
+losing an exit status.
 
-Signals are blocked and received one by one (sigtimedwait), so that no handler interrupts the program, and each signal
-shows its sender.
+Signals are blocked and received one by one (sigtimedwait), so that no handler interrupts the
+program, and each signal shows its sender.
 """
 
 from __future__ import annotations
@@ -19,10 +20,19 @@ if TYPE_CHECKING:
     OnSignal = Callable[[Any], None]
     """Gets the result of signal.sigtimedwait."""
 else:
-    import _signal as signal  # signal imports enum, functools and collections: this takes as long as Python's start
+    # signal imports enum, functools and collections: this takes as long as Python's start
+    import _signal as signal
 
 HEARD = frozenset(
-    {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
+    {
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGALRM,
+    }
 )
 """The signals that the parts receive, and forward if Slurm has not sent them to every process."""
 COLONS = "HPCRUN_COLONS"
@@ -30,7 +40,9 @@ COLONS = "HPCRUN_COLONS"
 CANARY_S = 0.3
 """A signal to every process of a step is a loop of kill(2), which takes milliseconds."""
 LATE_S = 1.0
-"""The longest time of this loop on a busy machine, from a program, which the signal ends, to its wrapper."""
+"""The longest time of this loop on a busy machine, from a program, which the signal ends, to its
+wrapper.
+"""
 _ALL = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
 
 
@@ -39,7 +51,10 @@ os.umask(_umask)
 
 
 def write_for_oneself() -> None:
-    """Make no file from now on that others can write, whatever the umask. Programs start with the original umask."""
+    """Make no file from now on that others can write, whatever the umask.
+
+    Programs start with the original umask.
+    """
     os.umask(_umask | 0o022)
 
 
@@ -51,15 +66,22 @@ def start_with(umask: int) -> None:
 
 def launch_program() -> list[str]:
     """Return the words that start this program."""
-    return [sys.executable, "-ISB", os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")]
+    return [
+        sys.executable,
+        "-ISB",
+        os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py"),
+    ]
 
 
 def hide_colons(command: list[str]) -> tuple[list[str], dict[str, str]]:
     """Return a command of srun that starts this program, and what its environment needs.
 
-    srun takes an argument ``:`` for the end of the job's component, so such arguments get one colon more.
+    srun takes an argument ``:`` for the end of the job's component, so such arguments get one colon
+    more.
     """
-    hidden = [f"{argument}:" if argument and not argument.strip(":") else argument for argument in command]
+    hidden = [
+        f"{argument}:" if argument and not argument.strip(":") else argument for argument in command
+    ]
     started = any(argument.endswith("/__main__.py") for argument in command)
     return (hidden, {COLONS: "1"}) if started and hidden != command else (command, {})
 
@@ -67,11 +89,16 @@ def hide_colons(command: list[str]) -> tuple[list[str], dict[str, str]]:
 def show_colons(arguments: list[str]) -> list[str]:
     """Return the arguments of this program without what ``hide_colons`` added."""
     hidden = os.environ.pop(COLONS, "")
-    return [argument[:-1] if hidden and argument and not argument.strip(":") else argument for argument in arguments]
+    return [
+        argument[:-1] if hidden and argument and not argument.strip(":") else argument
+        for argument in arguments
+    ]
 
 
 def become(argv: list[str]) -> int:
-    """Replace this process by a program; return a shell's exit status as ``try_start`` does if it cannot be started."""
+    """Replace this process by a program; return a shell's exit status as ``try_start`` does if it
+    cannot be started.
+    """
     os.umask(_umask)
     try:
         os.execvp(argv[0], argv)
@@ -94,7 +121,8 @@ def start(
     own_group: bool = False,
     blocked: frozenset[signal.Signals] = frozenset(),
 ) -> int:
-    """Start a process with the signal dispositions and the mask that a shell would set, and return its id.
+    """Start a process with the signal dispositions and the mask that a shell would set, and return
+    its id.
 
     Args:
         out, err: files to which its output is appended.
@@ -107,9 +135,13 @@ def start(
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions: list[tuple[object, ...]] = [
-        (os.POSIX_SPAWN_OPEN, number, path, flags, 0o644) for number, path in ((1, out), (2, err)) if path
+        (os.POSIX_SPAWN_OPEN, number, path, flags, 0o644)
+        for number, path in ((1, out), (2, err))
+        if path
     ]
-    actions += [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(streams)]
+    actions += [
+        (os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(streams)
+    ]
     how: dict[str, Any] = {
         "file_actions": actions,
         "setsigmask": blocked,
@@ -124,7 +156,9 @@ def start(
 
 
 def try_start(argv: Sequence[str], env: Mapping[str, str], **how: Any) -> tuple[int, int]:
-    """Start a process; return its id and 0, or 0 and a shell's exit status: 127 not found, 126 not executable."""
+    """Start a process; return its id and 0, or 0 and a shell's exit status: 127 not found, 126 not
+    executable.
+    """
     try:
         return start(argv, env, **how), 0
     except OSError as error:
@@ -138,16 +172,21 @@ def _not_started(argv: Sequence[str], error: OSError, log: str | None = None) ->
 
 
 def wait(
-    pids: Sequence[int], on_signal: OnSignal, tick: Callable[[], bool] | None = None, every_s: float = 1.0
+    pids: Sequence[int],
+    on_signal: OnSignal,
+    tick: Callable[[], bool] | None = None,
+    every_s: float = 1.0,
 ) -> tuple[int, int] | None:
-    """Wait until one of several children has ended; it stays a zombie, with its entry in /proc, until ``reap``.
+    """Wait until one of several children has ended; it stays a zombie, with its entry in /proc,
+    until ``reap``.
 
     Args:
         on_signal: called for each signal that arrives meanwhile.
         tick: called about every ``every_s`` seconds; it ends the waiting by returning True.
 
     Returns:
-        Its id and its status in a shell's form (128 + n for signal n), or None if ``tick`` ended the waiting.
+        Its id and its status in a shell's form (128 + n for signal n), or None if ``tick`` ended
+        the waiting.
     """
     next_s = time.monotonic() + every_s
     heard: set[int] = set()
@@ -182,7 +221,10 @@ def reap(pid: int) -> None:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal, by proc(5). Python removes its handlers before it ends."""
+    """Whether a process has a handler for a signal, by proc(5).
+
+    Python removes its handlers before it ends.
+    """
     return bool(_status_mask(pid, "SigCgt:") >> (number - 1) & 1)
 
 
@@ -212,17 +254,20 @@ def send(pid: int, number: int, *, group: bool = False) -> bool:
 
 
 class Canary:
-    """A process beside this one, which handles no signal, and ends what this process has started if this one is killed.
+    """A process beside this one, which handles no signal, and ends what this process has started if
+    this one is killed.
 
-    A signal that is pending there was sent to every process of the step. How Slurm signals depends on how it tracks
-    processes: with cgroups only the tasks of a step get a signal, and must forward it; otherwise every process gets it,
-    and forwarding would run a program's handler twice.
+    A signal that is pending there was sent to every process of the step. How Slurm signals depends
+    on how it tracks
+    processes: with cgroups only the tasks of a step get a signal, and must forward it; otherwise
+    every process gets it, and forwarding would run a program's handler twice.
 
-    It waits at a pipe, which the kernel closes when this process ends in any way. PR_SET_PDEATHSIG would signal the
-    program alone, not its group, and is cleared where a program changes its user.
+    It waits at a pipe, which the kernel closes when this process ends in any way. PR_SET_PDEATHSIG
+    would signal the program alone, not its group, and is cleared where a program changes its user.
 
     Args:
-        on_death: called in the canary, with the process id last given to ``guard``, when this process was killed.
+        on_death: called in the canary, with the process id last given to ``guard``, when this
+            process was killed.
     """
 
     def __init__(self, on_death: Callable[[int], None]) -> None:
@@ -240,7 +285,9 @@ class Canary:
         return os.getppid() != self._parent
 
     def heard(self, number: int) -> bool:
-        """Whether the signal that has just arrived was sent to every process; waits for it for a moment."""
+        """Whether the signal that has just arrived was sent to every process; waits for it for a
+        moment.
+        """
         deadline = time.monotonic() + CANARY_S
         while not _status_mask(self._pid, "ShdPnd:") >> (number - 1) & 1:
             if time.monotonic() > deadline:
@@ -252,7 +299,8 @@ class Canary:
     def renew(self) -> None:
         """Replace it after it has shown a signal, since it can show each signal only once.
 
-        Not at once: most signals end the program, and hundreds of ranks that fork while Slurm waits take too long.
+        Not at once: most signals end the program, and hundreds of ranks that fork while Slurm waits
+        take too long.
         """
         if self._has_sung:
             self.end()
@@ -272,7 +320,8 @@ class Canary:
             os.close(read)
             return pid, write
         try:
-            os.setsid()  # a signal of torchrun, or of a tracker, to a process group does not reach it
+            # a signal of torchrun, or of a tracker, to a process group does not reach it
+            os.setsid()
             os.close(write)
             for number in (0, 1, 2):  # so that no reader of a pipe waits for its end
                 os.dup2(os.open(os.devnull, os.O_RDWR), number)

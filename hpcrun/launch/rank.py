@@ -1,7 +1,8 @@
 """``launch rank [--task | --once] [--as-is] -- PROGRAM ...``: one rank.
 
-Its output goes into its own files, and a record describes how it ended. The program starts as it would without hpcrun:
-default dispositions of signals, no signal blocked, its own process group. It gets each signal to its wrapper once.
+Its output goes into its own files, and a record describes how it ended. The program starts as it
+would without hpcrun: default dispositions of signals, no signal blocked, its own process group. It
+gets each signal to its wrapper once.
 
 --task: srun started it, and it has no node process as parent: the rank's number comes from Slurm.
 --once: the program runs once per node, and may start its own ranks.
@@ -38,8 +39,10 @@ def main(arguments: list[str]) -> int:
         os.environ.pop(name, None)
     by_task = "SLURM_PROCID" if as_is and "--task" in options else "RANK"
     rank = int(os.environ["HPCRUN_NODE_RANK" if "--once" in options else by_task])
-    rank += int(os.environ.get("HPCRUN_RANK_BASE", 0))  # of its role: its logs and records are numbered through the job
-    contained = environment.CONTAINER in os.environ and bool(options)  # its parent is the runtime of a container
+    # of its role: its logs and records are numbered through the job
+    rank += int(os.environ.get("HPCRUN_RANK_BASE", 0))
+    # its parent is the runtime of a container
+    contained = environment.CONTAINER in os.environ and bool(options)
     return Rank(rank, is_task="--task" in options, contained=contained).run(program)
 
 
@@ -47,7 +50,11 @@ def _be_a_task() -> None:
     """Set the variables of torch's env:// initialisation from srun's variables."""
     env = os.environ
     environment.be_node()
-    env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"] = env["SLURM_PROCID"], env["SLURM_LOCALID"], env["SLURM_NTASKS"]
+    env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"] = (
+        env["SLURM_PROCID"],
+        env["SLURM_LOCALID"],
+        env["SLURM_NTASKS"],
+    )
     env["LOCAL_WORLD_SIZE"] = env["SLURM_NTASKS_PER_NODE"].partition("(")[0]
     env.setdefault("MASTER_ADDR", env["HPCRUN_HEAD_ADDR"])
     env.setdefault("MASTER_PORT", env["HPCRUN_PORT"])
@@ -75,7 +82,9 @@ class Rank:
         self._write_node_start()
         trackers.continue_run(self._rank)
         log = os.path.join(records.attempt_dir(), f"rank-{self._rank}")
-        self._pid, status = try_start(program, os.environ, out=log + ".out", err=log + ".err", own_group=True)
+        self._pid, status = try_start(
+            program, os.environ, out=log + ".out", err=log + ".err", own_group=True
+        )
         heard = False
         if self._pid:
             self._canary.guard(self._pid)
@@ -111,21 +120,28 @@ class Rank:
         if pid:
             send(pid, signal.SIGKILL, group=True)
             self._signalled = self._signalled_by_node()
-            self._log("err", f"hpcrun: the wrapper of this rank on {os.environ['HPCRUN_NODE']} was killed\n")
+            self._log(
+                "err",
+                f"hpcrun: the wrapper of this rank on {os.environ['HPCRUN_NODE']} was killed\n",
+            )
             self._write_exit(records.KILL_STATUS, heard=False)
         self._folder.leave(self._mark)
 
     def _log(self, name: str, line: str) -> None:
-        with open(os.path.join(records.attempt_dir(), f"rank-{self._rank}.{name}"), "a", encoding="utf-8") as log:
+        with open(
+            os.path.join(records.attempt_dir(), f"rank-{self._rank}.{name}"), "a", encoding="utf-8"
+        ) as log:
             log.write(line)
 
     def _start_again(self) -> int | None:
-        """Rename the exit record and the dump of an earlier start of this rank: they are not of the new start.
+        """Rename the exit record and the dump of an earlier start of this rank: they are not of the
+        new start.
 
         TORCHELASTIC_RESTART_COUNT is not enough: it counts only the failures of this node.
 
         Returns:
-            The status to end with if the ranks must stop: torchrun would take a stopped rank for a failed one.
+            The status to end with if the ranks must stop: torchrun would take a stopped rank for a
+            failed one.
         """
         path = os.path.join(records.attempt_dir(), f"rank-{self._rank}")
         before = records.read(f"rank-{self._rank}.exit")
@@ -142,7 +158,9 @@ class Rank:
         for name in ("out", "err"):
             self._log(name, line)
         if os.environ.get("LOCAL_RANK", "0") == "0":
-            records.say(f"torchrun starts the ranks of {os.environ['HPCRUN_NODE']} again: restart {number}")
+            records.say(
+                f"torchrun starts the ranks of {os.environ['HPCRUN_NODE']} again: restart {number}"
+            )
         return None
 
     def _is_echo(self, info: Any) -> bool:
@@ -156,8 +174,12 @@ class Rank:
         return time.monotonic() < last + ECHO_S
 
     def _catch_up(self) -> None:
-        """Forward a SIGTERM for the job that arrived before the node's process knew of this program."""
-        if self._folder.has(f"stop-{records.TERMINATED}") and not self._canary.heard(signal.SIGTERM):
+        """Forward a SIGTERM for the job that arrived before the node's process knew of this
+        program.
+        """
+        if self._folder.has(f"stop-{records.TERMINATED}") and not self._canary.heard(
+            signal.SIGTERM
+        ):
             self._folder.note_heard(self._rank, self._pid, signal.SIGTERM)
             if self._folder.claim(f"ended-{self._rank}"):
                 send(self._pid, signal.SIGTERM)
@@ -166,12 +188,15 @@ class Rank:
         if self._is_echo(info):
             return
         if info.si_pid == os.getppid() and not self._is_task:
-            # from torchrun's agent, after another rank has failed: it is meant for all processes of the rank
+            # from torchrun's agent, after another rank has failed: it is meant for all processes of
+            # the rank
             self._signalled = self._signalled or "cleared"
             self._insist_at = min(self._insist_at, time.monotonic() + INSIST_S)
             send(self._pid, info.si_signo, group=True)
         elif self._watches():
-            self._signalled = self._watch.on_signal(info.si_signo, {self._rank: self._pid}) or self._signalled
+            self._signalled = (
+                self._watch.on_signal(info.si_signo, {self._rank: self._pid}) or self._signalled
+            )
         else:
             self._signalled = "TERM" if info.si_signo == signal.SIGTERM else self._signalled
             self._folder.note_heard(self._rank, self._pid, info.si_signo)
@@ -181,7 +206,10 @@ class Rank:
     def _tick(self) -> bool:
         if self._canary.is_orphan() and self._insist_at:
             self._signalled, self._insist_at = self._signalled or "cleared", 0.0
-            self._log("err", f"hpcrun: the launcher of this rank on {os.environ['HPCRUN_NODE']} was killed\n")
+            self._log(
+                "err",
+                f"hpcrun: the launcher of this rank on {os.environ['HPCRUN_NODE']} was killed\n",
+            )
         if time.monotonic() > self._insist_at:
             send(self._pid, signal.SIGKILL, group=True)
         self._canary.renew()
@@ -203,6 +231,15 @@ class Rank:
             records.write(f"node-{node}.start", fields)
 
     def _write_exit(self, status: int, heard: bool) -> None:
-        fields = {"rank": self._rank, "node": os.environ["HPCRUN_NODE"], "status": status, "ended": time.time()}
-        ignored = os.environ.get("HPCRUN_IGNORED", "") if status else ""  # its failure is not that of the job
-        records.write(f"rank-{self._rank}.exit", {**fields, "told": self._signalled or ignored, "heard": heard})
+        fields = {
+            "rank": self._rank,
+            "node": os.environ["HPCRUN_NODE"],
+            "status": status,
+            "ended": time.time(),
+        }
+        # its failure is not that of the job
+        ignored = os.environ.get("HPCRUN_IGNORED", "") if status else ""
+        records.write(
+            f"rank-{self._rank}.exit",
+            {**fields, "told": self._signalled or ignored, "heard": heard},
+        )

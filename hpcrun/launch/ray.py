@@ -1,9 +1,12 @@
-"""``launch ray -- PROGRAM ...``: one node of a Ray cluster, as long as the program runs on the head node.
+"""``launch ray -- PROGRAM ...``: one node of a Ray cluster, as long as the program runs on the head
+node.
 
-A node is a rank: Ray runs beside its program. That is ``launch ray --join -- PROGRAM ...``. On the head node it becomes
-the program once all nodes have joined; on the other nodes it waits for the end of the head.
+A node is a rank: Ray runs beside its program. That is ``launch ray --join -- PROGRAM ...``. On the
+head node it becomes the program once all nodes have joined; on the other nodes it waits for the end
+of the head.
 
-``ray symmetric-run`` would refuse a node on which the user has another Ray, and end that one, too, with ``ray stop``.
+``ray symmetric-run`` would refuse a node on which the user has another Ray, and end that one, too,
+with ``ray stop``.
 """
 
 from __future__ import annotations
@@ -24,9 +27,12 @@ from .rank import Rank
 from .rendezvous import free_port, is_foreign, resolves
 
 MARK, LISTENS = "HPCRUN_RAY", "ray-listens"
-"""Marks the processes of Ray on a node; the record that the head's Ray, and no other program, has its port."""
+"""Marks the processes of Ray on a node; the record that the head's Ray, and no other program, has
+its port.
+"""
 JOIN_S, STOP_S = 180, 3.0
-"""The time that all nodes have to join; and that Ray has to end its actors before they are killed."""
+"""The time that all nodes have to join; and that Ray has to end its actors before they are killed.
+"""
 STORE, LEAST_STORE = 0.3, 80 << 20
 """The object store's part of the memory, as Ray has it, and Ray's minimum in bytes."""
 TAIL = 4000
@@ -37,19 +43,25 @@ _SETTINGS = {
     "SPT_NOENV": "1",  # setproctitle leaves /proc/PID/environ, with the mark
     "AUTOSCALER_METRIC_PORT": "0",  # any free port, instead of one for all jobs of a node
     "DASHBOARD_METRIC_PORT": "0",
-    # Python may start slowly from a network file system: 120 s instead of 30 s, and of 20 tries of 2 s
+    # Python may start slowly from a network file system: 120 s instead of 30 s, and of 20 tries of
+    # 2 s
     "RAY_raylet_start_wait_time_s": "120",
     "RAY_NUM_REDIS_GET_RETRIES": "60",
 }
 _ANY_PORT = ("min-worker-port", "max-worker-port", "dashboard-agent-listen-port")
-"""Options of ``ray start`` that are not any free port by default, but the same for all jobs of a node."""
+"""Options of ``ray start`` that are not any free port by default, but the same for all jobs of a
+node.
+"""
 _IMPORT = """
 import importlib.util, sys, time
 sys.path[:] = filter(None, sys.path)  # not from the current folder: it may have a ray.py
 try:
     import ray
 except ImportError as error:
-    sys.exit(f"hpcrun: {sys.executable} cannot import ray ({error}); install it there: pip install ray")
+    sys.exit(
+            f"hpcrun: {sys.executable} cannot import ray ({error}); "
+            "install it there: pip install ray"
+        )
 """
 # Ray starts its client server wherever grpc is installed, and takes its port only there
 _START = """
@@ -68,7 +80,8 @@ while True:
             ray.init(log_to_driver=False, logging_level="ERROR")
         joined = {node["NodeName"] for node in ray.nodes() if node["Alive"]}
         missing = [node for node in nodes if node not in joined]
-        problem = f"{len(missing)} of {len(nodes)} nodes did not join Ray within {limit_s:g} s: {', '.join(missing)}"
+        count = f"{len(missing)} of {len(nodes)} nodes"
+        problem = f"{count} did not join Ray within {limit_s:g} s: {', '.join(missing)}"
     except Exception as error:  # it is still starting
         missing, problem = nodes, f"Ray did not respond on {nodes[0]} within {limit_s:g} s: {error}"
     if not missing:
@@ -85,7 +98,8 @@ def main(arguments: list[str]) -> int:
         return _join(arguments[2:])
     if not resolves(os.environ["HPCRUN_HEAD_ADDR"]):
         return 1
-    # the same name on all nodes, and short: a Unix socket has at most 107 bytes, of which Ray takes 64
+    # the same name on all nodes, and short: a Unix socket has at most 107 bytes, of which Ray takes
+    # 64
     name = f"{PREFIX}{os.environ['HPCRUN_JOB_ID']}.{os.environ['HPCRUN_ATTEMPT']}"
     try:
         files = enter(name)
@@ -96,12 +110,16 @@ def main(arguments: list[str]) -> int:
 
 
 def _join(program: list[str]) -> int:
-    """Become the program when all nodes have joined; on the other nodes, wait for the end of the head."""
+    """Become the program when all nodes have joined; on the other nodes, wait for the end of the
+    head.
+    """
     if _is_head():
         if not _head_is_own():
             return 1
         records.write(LISTENS, {})
-        return subprocess.call([sys.executable, "-c", _IMPORT + _WAIT, str(JOIN_S), *_hosts()]) or become(program)
+        return subprocess.call(
+            [sys.executable, "-c", _IMPORT + _WAIT, str(JOIN_S), *_hosts()]
+        ) or become(program)
     for number in HEARD:  # the head's program may use this node to save a checkpoint
         signal.signal(number, signal.SIG_IGN)
     return _wait_for_end_of_head()
@@ -112,12 +130,17 @@ def _is_head() -> bool:
 
 
 def _head_is_own() -> bool:
-    """Wait for the head's Ray; return False if another user's program has its port, and would get the job's token."""
+    """Wait for the head's Ray; return False if another user's program has its port, and would get
+    the job's token.
+    """
     port, until = int(os.environ["HPCRUN_PORT"]), time.monotonic() + JOIN_S
     while (foreign := is_foreign(port)) is None and time.monotonic() < until:
         time.sleep(0.1)
     if foreign:
-        records.say(f"another user's program listens on port {port} of {os.environ['HPCRUN_NODE']}, which Ray needs")
+        records.say(
+            f"another user's program listens on port {port} of {os.environ['HPCRUN_NODE']}, which "
+            "Ray needs"
+        )
     return not foreign
 
 
@@ -126,11 +149,16 @@ def _hosts() -> list[str]:
 
 
 def _connect() -> socket.socket:
-    return socket.create_connection((os.environ["HPCRUN_HEAD_ADDR"], int(os.environ["HPCRUN_PORT"])), timeout=5)
+    return socket.create_connection(
+        (os.environ["HPCRUN_HEAD_ADDR"], int(os.environ["HPCRUN_PORT"])), timeout=5
+    )
 
 
 def _wait_for_end_of_head() -> int:
-    """Wait until the head's Ray accepts no connections. Ray closes an idle connection after some time."""
+    """Wait until the head's Ray accepts no connections.
+
+    Ray closes an idle connection after some time.
+    """
     while True:
         try:
             with _connect() as head:
@@ -144,7 +172,9 @@ def _wait_for_end_of_head() -> int:
 
 
 def _address() -> str:
-    """Return the address of this node in the network that the nodes share, by the route to another node."""
+    """Return the address of this node in the network that the nodes share, by the route to another
+    node.
+    """
     others = [host for host in _hosts() if host != os.environ["HPCRUN_NODE"]]
     if not others or os.environ["HPCRUN_NODE_ADDR"] == "127.0.0.1":
         return "127.0.0.1"
@@ -154,13 +184,25 @@ def _address() -> str:
 
 
 def resources() -> list[str]:
-    """Return the options of ``ray start`` for this node's share of the allocation: Ray would take the whole node."""
+    """Return the options of ``ray start`` for this node's share of the allocation: Ray would take
+    the whole node.
+    """
     env, free = os.environ, len(os.sched_getaffinity(0))
-    cpus = int(env.get("SLURM_CPUS_PER_TASK") or env.get("SLURM_CPUS_ON_NODE") or max(1, free // len(_hosts())))
+    cpus = int(
+        env.get("SLURM_CPUS_PER_TASK")
+        or env.get("SLURM_CPUS_ON_NODE")
+        or max(1, free // len(_hosts()))
+    )
     visible = env.get("CUDA_VISIBLE_DEVICES")
-    gpus = int(env.get("SLURM_GPUS_ON_NODE") or 0) if visible is None else len([*filter(None, visible.split(","))])
+    gpus = (
+        int(env.get("SLURM_GPUS_ON_NODE") or 0)
+        if visible is None
+        else len([*filter(None, visible.split(","))])
+    )
     options = [f"--num-cpus={min(cpus, free)}", f"--num-gpus={gpus}"]
-    megabytes = int(env.get("SLURM_MEM_PER_NODE") or 0) or int(env.get("SLURM_MEM_PER_CPU") or 0) * cpus
+    megabytes = (
+        int(env.get("SLURM_MEM_PER_NODE") or 0) or int(env.get("SLURM_MEM_PER_CPU") or 0) * cpus
+    )
     if megabytes:
         disk = os.statvfs("/dev/shm")
         room = int(0.9 * disk.f_bavail * disk.f_frsize)
@@ -175,12 +217,17 @@ class RayRank(Rank):
     def __init__(self, files: NodeFolder) -> None:
         env = os.environ
         self._files, self._ray, self._has_lost_ray = files, 0, False
-        for name in ("MASTER_ADDR", "MASTER_PORT", "RAY_ADDRESS"):  # the port is Ray's; another Ray is not the job's
+        # the port is Ray's; another Ray is not the job's
+        for name in ("MASTER_ADDR", "MASTER_PORT", "RAY_ADDRESS"):
             env.pop(name, None)
         env.update({**_SETTINGS, **env, MARK: f"{files.path} {env['HPCRUN_NODE']}"})
-        super().__init__(int(env["HPCRUN_NODE_RANK"]), is_task=False, contained=environment.CONTAINER in env)
+        super().__init__(
+            int(env["HPCRUN_NODE_RANK"]), is_task=False, contained=environment.CONTAINER in env
+        )
         # the program's log has no lines of Ray's start
-        self._ray_log = f"{files.path}/start" if _is_head() else f"{records.attempt_dir()}/rank-{self._rank}"
+        self._ray_log = (
+            f"{files.path}/start" if _is_head() else f"{records.attempt_dir()}/rank-{self._rank}"
+        )
 
     def run(self, program: list[str]) -> int:
         """Start Ray, then the program, wait for it, and end Ray."""
@@ -192,11 +239,21 @@ class RayRank(Rank):
 
     def _start_ray(self) -> None:
         env, port = os.environ, int(os.environ["HPCRUN_PORT"])
-        while not (_is_head() or HEARD & signal.sigpending() or LISTENS in records.names_in(records.attempt_dir())):
+        while not (
+            _is_head()
+            or HEARD & signal.sigpending()
+            or LISTENS in records.names_in(records.attempt_dir())
+        ):
             time.sleep(0.5)
-        role = ["--head", f"--port={port}", "--include-dashboard=false", "--dashboard-host=127.0.0.1"]
+        role = [
+            "--head",
+            f"--port={port}",
+            "--include-dashboard=false",
+            "--dashboard-host=127.0.0.1",
+        ]
         words = [
-            # the port of the client server is half of the range away from those of this job and of the next ones
+            # the port of the client server is half of the range away from those of this job and of
+            # the next ones
             *(sys.executable, "-c", _IMPORT + _START, str(free_port(port + 1)), "start", "--block"),
             *(role if _is_head() else [f"--address={env['HPCRUN_HEAD_ADDR']}:{port}"]),
             *(f"--node-ip-address={_address()}", f"--node-name={env['HPCRUN_NODE']}"),
@@ -205,7 +262,9 @@ class RayRank(Rank):
             *(f"--{name}=0" for name in _ANY_PORT),
             *resources(),
         ]
-        self._ray, _ = try_start(words, env, out=f"{self._ray_log}.out", err=f"{self._ray_log}.err", own_group=True)
+        self._ray, _ = try_start(
+            words, env, out=f"{self._ray_log}.out", err=f"{self._ray_log}.err", own_group=True
+        )
 
     def _tick(self) -> bool:
         super()._tick()
@@ -213,9 +272,16 @@ class RayRank(Rank):
             self._has_lost_ray = True
             logs = [records.read_text(f"{self._ray_log}.{name}") for name in ("out", "err")]
             process = re.search(r"(\w+)\S* \[exit code=(-?)(\d+)\]", _COLORS.sub("", logs[0]))
-            how = f": {process[1]} ended by {'signal' if process[2] else 'exit status'} {process[3]}" if process else ""
+            how = (
+                f": {process[1]} ended by {'signal' if process[2] else 'exit status'} {process[3]}"
+                if process
+                else ""
+            )
             lines = [log[-TAIL:] for log in reversed(logs) if _is_head()]
-            self._log("err", "".join([*lines, f"hpcrun: Ray has ended on {os.environ['HPCRUN_NODE']}{how}\n"]))
+            self._log(
+                "err",
+                "".join([*lines, f"hpcrun: Ray has ended on {os.environ['HPCRUN_NODE']}{how}\n"]),
+            )
             send(self._pid, signal.SIGKILL, group=True)
         return False
 
@@ -227,7 +293,9 @@ class RayRank(Rank):
         self._clear()
 
     def _end_ray(self) -> None:
-        """End what is left; after the end of the program, Ray has some time to end the actors of all nodes."""
+        """End what is left; after the end of the program, Ray has some time to end the actors of
+        all nodes.
+        """
         until = time.monotonic() + STOP_S * (_is_head() and not self._signalled)
         if _runs(self._ray):
             send(self._ray, signal.SIGTERM)
@@ -236,12 +304,19 @@ class RayRank(Rank):
         self._clear()
 
     def _clear(self) -> None:
-        """Kill what Ray and its programs have started on this node: its workers leave its process group and session."""
-        mark, until, runs = os.fsencode(f"{MARK}={os.environ[MARK]}\0"), time.monotonic() + STOP_S, True
+        """Kill what Ray and its programs have started on this node: its workers leave its process
+        group and session.
+        """
+        mark, until, runs = (
+            os.fsencode(f"{MARK}={os.environ[MARK]}\0"),
+            time.monotonic() + STOP_S,
+            True,
+        )
         while runs and time.monotonic() < until:
             runs = False
             for pid in filter(str.isdigit, os.listdir("/proc")):
-                with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # another user's, or it has ended
+                # another user's, or it has ended
+                with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
                     runs = (mark in file.read() and send(int(pid), signal.SIGKILL)) or runs
             time.sleep(0.05)
         self._files.leave()

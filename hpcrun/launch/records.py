@@ -1,6 +1,7 @@
 """The files of an attempt: small records, which are complete or missing, and the requests to stop.
 
-A record is written to a temporary file and renamed, for network file systems, too. ``hpcrun/runs/attempt.py`` reads it.
+A record is written to a temporary file and renamed, for network file systems, too.
+``hpcrun/runs/attempt.py`` reads it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 STOP = "stop"
-"""The folder of requests to stop: a file for each reason, which stays. Readers list the folder instead of testing for a
-file, since NFS may report for half a minute that a new file does not exist."""
+"""The folder of requests to stop: a file for each reason, which stays.
+
+Readers list the folder instead of testing for a file, since NFS may report for half a minute that a
+new file does not exist.
+"""
 TIME_LIMIT, TERMINATED, NODE_FAILURE = "time_limit", "terminated", "node_failure"
 TERM_STATUS, KILL_STATUS = 143, 137
 
@@ -27,12 +31,16 @@ def attempt_dir() -> str:
 
 
 def chain_folder() -> str:
-    """Return the folder of what the links of a chain know of each other; it exists if this job may be one."""
+    """Return the folder of what the links of a chain know of each other; it exists if this job may
+    be one.
+    """
     return os.path.join(os.environ["HPCRUN_CHECKPOINT_DIR"], "..", "chain")
 
 
 def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) -> bool:
-    """Write one record of this attempt; return whether this succeeded, and print an error if not."""
+    """Write one record of this attempt; return whether this succeeded, and print an error if
+    not.
+    """
     folder = folder or attempt_dir()
     aside = os.path.join(folder, f".{name}.{os.uname().nodename}.{os.getpid()}")
     try:
@@ -46,7 +54,9 @@ def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) ->
 
 
 def _json(fields: dict[str, Any] | int) -> str:
-    """Return the JSON of the plain records that every rank writes, like json.dumps but without importing json."""
+    """Return the JSON of the plain records that every rank writes, like json.dumps but without
+    importing json.
+    """
     if isinstance(fields, dict):
         texts = [_plain(value) for value in fields.values()]
         if None not in texts:
@@ -59,7 +69,12 @@ def _json(fields: dict[str, Any] | int) -> str:
 def _plain(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and value.isascii() and value.isprintable() and not {*value} & {'"', "\\"}:
+    if (
+        isinstance(value, str)
+        and value.isascii()
+        and value.isprintable()
+        and not {*value} & {'"', "\\"}
+    ):
         return f'"{value}"'
     return repr(value) if isinstance(value, (int, float)) else None
 
@@ -89,12 +104,19 @@ def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
 
 def attempts_cut_off() -> int:
     """Return how many earlier attempts have no record of their end, since their nodes failed."""
-    before = [os.path.join(attempt_dir(), "..", str(number)) for number in range(int(os.environ["HPCRUN_ATTEMPT"]))]
-    return sum(os.path.exists(f"{path}/start") and not os.path.exists(f"{path}/exit") for path in before)
+    before = [
+        os.path.join(attempt_dir(), "..", str(number))
+        for number in range(int(os.environ["HPCRUN_ATTEMPT"]))
+    ]
+    return sum(
+        os.path.exists(f"{path}/start") and not os.path.exists(f"{path}/exit") for path in before
+    )
 
 
 def lost_nodes() -> list[str]:
-    """Return the nodes that failed in the attempt before this one; none if it ended for another reason."""
+    """Return the nodes that failed in the attempt before this one; none if it ended for another
+    reason.
+    """
     number = int(os.environ["HPCRUN_ATTEMPT"])
     if number == 0:  # most jobs: no access to the shared folder
         return []
@@ -129,7 +151,11 @@ def exits(of: str = "rank") -> Iterator[dict[str, Any]]:
     for name in names_in(attempt_dir()):
         if name.startswith(f"{of}-") and name.endswith(".exit"):
             record = read(name)
-            if record and isinstance(record.get("status"), int) and isinstance(record.get("ended"), (int, float)):
+            if (
+                record
+                and isinstance(record.get("status"), int)
+                and isinstance(record.get("ended"), (int, float))
+            ):
                 yield record
 
 
@@ -138,7 +164,9 @@ def first_failed(exits: Any) -> dict[str, Any] | None:
 
     The end of a terminated rank is a consequence; so is an end with status 143, from any sender.
     """
-    failed = [each for each in exits if each["status"] not in (0, TERM_STATUS) and not each.get("told")]
+    failed = [
+        each for each in exits if each["status"] not in (0, TERM_STATUS) and not each.get("told")
+    ]
     return min(failed, key=lambda each: float(each["ended"]), default=None)
 
 
@@ -163,7 +191,9 @@ def stop_reasons() -> list[str]:
 
 
 def ask_to_stop(reason: str) -> bool:
-    """Ask all ranks of this attempt to stop; return whether this is the first request for this reason."""
+    """Ask all ranks of this attempt to stop; return whether this is the first request for this
+    reason.
+    """
     path = os.path.join(attempt_dir(), STOP, reason)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

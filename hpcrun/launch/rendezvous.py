@@ -8,12 +8,17 @@ import socket
 from . import environment, records
 
 FIRST, SPAN = 20000, 8000
-"""Ports below the ephemeral range (32768), clear of NCCL's RAS (28028) and torchrun's defaults (29400, 29500)."""
+"""Ports below the ephemeral range (32768), clear of NCCL's RAS (28028) and torchrun's defaults
+(29400, 29500).
+"""
 PORT_STEP = 1777
 
 
 def choose(hosts: list[str], *, local: bool) -> None:
-    """Set and record the nodes of an attempt, its head and its port. Every node resolves the name itself."""
+    """Set and record the nodes of an attempt, its head and its port.
+
+    Every node resolves the name itself.
+    """
     env = os.environ
     env["HPCRUN_HEAD"], env["HPCRUN_HEAD_ADDR"] = hosts[0], "127.0.0.1" if local else hosts[0]
     seed = os.getpid() if local else int(env["SLURM_JOB_ID"])
@@ -24,11 +29,15 @@ def choose(hosts: list[str], *, local: bool) -> None:
         env["HPCRUN_NODE_ADDR"] = "127.0.0.1"
     else:
         place = f"{hosts[0]}:{env['HPCRUN_PORT']}"
-        records.announce(f"job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}, rendezvous {place}")
+        records.announce(
+            f"job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}, rendezvous {place}"
+        )
 
 
 def free_port(seed: int) -> int:
-    """Return a port for this job, on which no program listens at this moment: any, if others hold all of its range."""
+    """Return a port for this job, on which no program listens at this moment: any, if others hold
+    all of its range.
+    """
     ports = (FIRST + (seed + step) % SPAN for step in range(SPAN))
     if port := next(filter(_is_free, ports), None):
         return port
@@ -47,7 +56,10 @@ def _is_free(port: int) -> bool:
 
 
 def is_foreign(port: int) -> bool | None:
-    """Return whether all who listen on a TCP port of this node are other users; None if it is free. See proc(5)."""
+    """Return whether all who listen on a TCP port of this node are other users; None if it is free.
+
+    See proc(5).
+    """
     users = set()
     for name in ("tcp", "tcp6"):
         try:
@@ -55,16 +67,20 @@ def is_foreign(port: int) -> bool | None:
                 rows = [line.split() for line in table]
         except OSError:
             continue
-        users |= {int(row[7]) for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port}
+        users |= {
+            int(row[7])
+            for row in rows
+            if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port
+        }
     return os.getuid() not in users if users else None
 
 
 def options_of_torchrun(torchrun: list[str]) -> list[str]:
     """Set torchrun's options for this node; its command line and existing variables have priority.
 
-    c10d's is_host is set explicitly: torch guesses it from host names, which fails if a node has several. With an
-    endpoint from the user, torch has to guess. The local address is set, too: then rank 0's address is Slurm's name of
-    the node, not a name that only the node itself can resolve.
+    c10d's is_host is set explicitly: torch guesses it from host names, which fails if a node has
+    several. With an endpoint from the user, torch has to guess. The local address is set, too: then
+    rank 0's address is Slurm's name of the node, not a name that only the node itself can resolve.
     """
     env = os.environ
     given = {
@@ -76,11 +92,16 @@ def options_of_torchrun(torchrun: list[str]) -> list[str]:
             "PET_RDZV_ENDPOINT": f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}",
             "PET_NODE_RANK": env["HPCRUN_NODE_RANK"],
         }
-    elif "PET_RDZV_ENDPOINT" not in env and not any(option.startswith("--rdzv-endpoint=") for option in torchrun):
+    elif "PET_RDZV_ENDPOINT" not in env and not any(
+        option.startswith("--rdzv-endpoint=") for option in torchrun
+    ):
         is_host = f"is_host={int(env['HPCRUN_NODE'] == env['HPCRUN_HEAD'])}"
         given["PET_RDZV_ENDPOINT"] = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
         given["PET_RDZV_CONF"] = is_host
-        torchrun = [f"{option},{is_host}" if option.startswith("--rdzv-conf=") else option for option in torchrun]
+        torchrun = [
+            f"{option},{is_host}" if option.startswith("--rdzv-conf=") else option
+            for option in torchrun
+        ]
     env[environment.FOR_TORCHRUN] = " ".join(name for name in given if name not in env)
     env.update({**given, **env})
     return torchrun

@@ -1,12 +1,16 @@
-"""``launch role -- COUNT NAME OPTIONS -- COMMAND ... COUNT NAME ...``: the role of one node, or one role of a node.
+"""``launch role -- COUNT NAME OPTIONS -- COMMAND ...
 
-COUNT words describe each role of the job; the number of this task says which role is this one's. Its command starts
-when the roles are ready for which it waits, with the addresses of all roles filled in. The first node of a role checks
-whether the role is ready. What other nodes need to know is a small file in the folder ``roles`` of the attempt, which
-each node lists once a second: NAME.start (the role's address), NAME.ready, NAME.done-TASK, NAME.end (it has failed).
+COUNT NAME ...``: the role of one node, or one role of a node.
 
-When each task of the roles with ``--on-exit end`` has ended well, the programs of the other roles get SIGTERM, and
-SIGKILL after the same time as the ranks of a failed job. A task that fails ends its node's process, and so the step.
+COUNT words describe each role of the job; the number of this task says which role is this one's.
+Its command starts when the roles are ready for which it waits, with the addresses of all roles
+filled in. The first node of a role checks whether the role is ready. What other nodes need to know
+is a small file in the folder ``roles`` of the attempt, which each node lists once a second:
+NAME.start (the role's address), NAME.ready, NAME.done-TASK, NAME.end (it has failed).
+
+When each task of the roles with ``--on-exit end`` has ended well, the programs of the other roles
+get SIGTERM, and SIGKILL after the same time as the ranks of a failed job. A task that fails ends
+its node's process, and so the step.
 """
 
 from __future__ import annotations
@@ -29,7 +33,8 @@ PORT_STEP = 331
 SOON_S, SECOND_S = 0.2, 1.0
 """How often to look before the start of the program and until it is ready, and then."""
 LATE_S = 5.0
-"""A server may end this long before the role that it serves: some are shut down by their clients."""
+"""A server may end this long before the role that it serves: some are shut down by their clients.
+"""
 CHECK_S = 1.0
 """The time that a check may take."""
 
@@ -40,7 +45,13 @@ class RoleBlock:
     def __init__(self, words: list[str]) -> None:
         end = words.index("--")
         pairs = list(zip(words[1:end:2], words[2:end:2]))
-        options = {"--ready": "", "--ready-timeout": "0", "--after": "", "--gpus": "", **dict(pairs)}
+        options = {
+            "--ready": "",
+            "--ready-timeout": "0",
+            "--after": "",
+            "--gpus": "",
+            **dict(pairs),
+        }
         self.name, self.command = words[0], words[end + 1 :]
         first_task, first_rank = int(options["--task"]), int(options["--first-rank"])
         self.tasks = range(first_task, first_task + int(options["--tasks"]))
@@ -58,7 +69,9 @@ def main(arguments: list[str]) -> int:
     environment.be_node()
     words = iter(arguments[1:])
     roles = [RoleBlock([*islice(words, int(count))]) for count in words]
-    return RoleNode(roles, int(os.environ["HPCRUN_NODE_RANK" if is_local else "SLURM_PROCID"])).run_role()
+    return RoleNode(
+        roles, int(os.environ["HPCRUN_NODE_RANK" if is_local else "SLURM_PROCID"])
+    ).run_role()
 
 
 class RoleNode(Node):
@@ -66,18 +79,33 @@ class RoleNode(Node):
 
     def __init__(self, roles: list[RoleBlock], task: int) -> None:
         role = next(each for each in roles if task in each.tasks)
-        env = {"HPCRUN_ROLE": role.name, "NNODES": len(role.tasks), "HPCRUN_NODE_RANK": role.tasks.index(task),
-               "HPCRUN_RANK_BASE": role.ranks[0], **role.env}  # fmt: skip
+        env = {
+            "HPCRUN_ROLE": role.name,
+            "NNODES": len(role.tasks),
+            "HPCRUN_NODE_RANK": role.tasks.index(task),
+            "HPCRUN_RANK_BASE": role.ranks[0],
+            **role.env,
+        }
         env |= {"HPCRUN_IGNORED": "ignored"} if role.on_exit == "ignore" else {}
         os.environ.update({name: str(value) for name, value in env.items()})
         os.makedirs(environment.flight(), exist_ok=True)
         flight = os.path.join(records.attempt_dir(), "flight")
         os.environ.update(environment.moved(os.environ, flight, environment.flight()))
-        self._roles, self._role, self._task, self._is_first = roles, role, task, task == role.tasks[0]
-        self._shared, self._failure, self._check = os.path.join(records.attempt_dir(), FOLDER), "", ""
+        self._roles, self._role, self._task, self._is_first = (
+            roles,
+            role,
+            task,
+            task == role.tasks[0],
+        )
+        self._shared, self._failure, self._check = (
+            os.path.join(records.attempt_dir(), FOLDER),
+            "",
+            "",
+        )
         self._is_decided = self._is_signalled = self._is_ready = False
         self._started_at, self._tick_at, self._kill_at = 0.0, 0.0, float("inf")
-        self._terminated = set[int]()  # programs by their process ids, which are also those of their groups
+        # programs by their process ids, which are also those of their groups
+        self._terminated = set[int]()
         super().__init__()  # its canary knows all of this
         self._watch.programs = self._programs
 
@@ -95,7 +123,8 @@ class RoleNode(Node):
         command = with_rendezvous(command, by_torchrun=self._role.by_torchrun)
         return self._close(self._run(command) if command else 1)
 
-    # --- before the command starts --------------------------------------------------------------------------------
+    # --- before the command starts
+    # --------------------------------------------------------------------------------
 
     def _take_share(self) -> None:
         """Use the role's GPUs of this node, and as large a part of its CPUs."""
@@ -113,7 +142,10 @@ class RoleNode(Node):
         env = os.environ
         host = "127.0.0.1" if self._role.gpus else env["HPCRUN_NODE_ADDR"]
         place = int(env["HPCRUN_PORT"]) + 2 * PORT_STEP * self._role.tasks[0]
-        ports = {"port": free_port(place + PORT_STEP), "rendezvous": free_port(place + 2 * PORT_STEP)}
+        ports = {
+            "port": free_port(place + PORT_STEP),
+            "rendezvous": free_port(place + 2 * PORT_STEP),
+        }
         self._write("start", host=host, **ports)
 
     def _write(self, kind: str, **fields: Any) -> None:
@@ -121,13 +153,22 @@ class RoleNode(Node):
         records.write(f"{self._role.name}.{kind}", {**fields, "time": time.time()}, self._shared)
 
     def _wait_for(self, names: set[str]) -> bool:
-        """Wait until the nodes of other roles have written these files; return whether this role is still needed."""
+        """Wait until the nodes of other roles have written these files; return whether this role is
+        still needed.
+        """
         if not (names <= {*records.names_in(self._shared)} or self._is_not_needed()):
-            wait([], self._on_signal, lambda: self._tick() or names <= {*records.names_in(self._shared)}, SOON_S)
+            wait(
+                [],
+                self._on_signal,
+                lambda: self._tick() or names <= {*records.names_in(self._shared)},
+                SOON_S,
+            )
         return not self._is_not_needed()
 
     def _with_addresses(self) -> list[str]:
-        """Set the variables with the addresses of all roles; return the command with the addresses filled in."""
+        """Set the variables with the addresses of all roles; return the command with the addresses
+        filled in.
+        """
         env, hosts = os.environ, records.read_text("hosts").split()
         places: dict[str, str] = {}
         for role in self._roles:
@@ -145,7 +186,8 @@ class RoleNode(Node):
         self._check = os.path.expandvars(fill(self._role.ready, places))
         return [fill(argument, places) for argument in self._role.command]
 
-    # --- while it runs --------------------------------------------------------------------------------------------
+    # --- while it runs
+    # --------------------------------------------------------------------------------------------
 
     def _run(self, command: list[str]) -> int:
         """Run the command, and return what its end means for the job."""
@@ -157,22 +199,30 @@ class RoleNode(Node):
                 self._look_whether_ready(self._started_at)
             ended = None
             while ended is None:
-                ended = wait([self._pid], self._on_signal, self._tick, SECOND_S if self._is_ready else SOON_S)
+                ended = wait(
+                    [self._pid], self._on_signal, self._tick, SECOND_S if self._is_ready else SOON_S
+                )
             reap(self._pid)
             self._end_groups()
             status = records.TERM_STATUS if self._ended_early else ended[1]
-            if not (self._is_ready or self._is_not_needed()) and (status == 0 or self._role.on_exit == "ignore"):
+            if not (self._is_ready or self._is_not_needed()) and (
+                status == 0 or self._role.on_exit == "ignore"
+            ):
                 self._end_unready(status)
         return self._meaning(status)
 
     def _end_unready(self, status: int) -> None:
-        """Look once more whether the role, which has ended, is ready; if not, those that wait for it would do so on."""
+        """Look once more whether the role, which has ended, is ready; if not, those that wait for
+        it would do so on.
+        """
         self._look_whether_ready(self._started_at)
         if not self._is_ready and any(self._role.name in role.after for role in self._roles):
             self._fail(f"ended with status {status} before it was ready: {self._check}")
 
     def _tick(self) -> bool:
-        """Do the work of each second; True ends the waiting: for other roles, or in the short steps until ready."""
+        """Do the work of each second; True ends the waiting: for other roles, or in the short steps
+        until ready.
+        """
         now, before = time.monotonic(), self._is_ready
         if now >= self._tick_at:
             self._tick_at = now + SECOND_S
@@ -189,11 +239,21 @@ class RoleNode(Node):
     def _all_done(self) -> bool:
         """Whether all roles whose end decides have ended well on all of their nodes."""
         names = {*records.names_in(self._shared)}
-        deciding = {f"{role.name}.done-{task}" for role in self._roles if role.on_exit == "end" for task in role.tasks}
+        deciding = {
+            f"{role.name}.done-{task}"
+            for role in self._roles
+            if role.on_exit == "end"
+            for task in role.tasks
+        }
         return bool(deciding) and deciding <= names
 
     def _is_not_needed(self) -> bool:
-        return self._is_decided or self._is_signalled or bool(records.stop_reasons()) or bool(self._canary.is_orphan())
+        return (
+            self._is_decided
+            or self._is_signalled
+            or bool(records.stop_reasons())
+            or bool(self._canary.is_orphan())
+        )
 
     def _look_whether_ready(self, now: float) -> None:
         role, problem = self._role, why_not_ready(self._check, os.environ["HPCRUN_NODE_ADDR"])
@@ -211,14 +271,17 @@ class RoleNode(Node):
     def _has_begun(self) -> bool:
         if not self._role.gpus:
             return super()._has_begun()
-        logs = (os.path.join(records.attempt_dir(), f"rank-{rank}.out") for rank in self._role.ranks)
+        logs = (
+            os.path.join(records.attempt_dir(), f"rank-{rank}.out") for rank in self._role.ranks
+        )
         return any(map(os.path.exists, logs))
 
     def _programs(self) -> dict[int, int]:
         """Return the programs of this role on this node: others may run beside them."""
         return {rank: pid for rank, pid in super()._programs().items() if rank in self._role.ranks}
 
-    # --- its end ----------------------------------------------------------------------------------------------------
+    # --- its end
+    # ---------------------------------------------------------------------------------------------
 
     def _terminate(self, now: float) -> None:
         """Send SIGTERM to each program once, with its group; after the grace SIGKILL."""
@@ -233,14 +296,18 @@ class RoleNode(Node):
                 send(pid, signal.SIGKILL, group=True)
 
     def _end_groups(self) -> None:
-        """Wait until all processes of terminated programs have ended, at most for the rest of the grace."""
+        """Wait until all processes of terminated programs have ended, at most for the rest of the
+        grace.
+        """
         for pid in self._terminated:
             while send(pid, 0, group=True) and time.monotonic() < self._kill_at:
                 time.sleep(0.05)
             send(pid, signal.SIGKILL, group=True)
 
     def _meaning(self, status: int) -> int:
-        """Return 0 if the job continues or has ended well, otherwise the status with which it fails."""
+        """Return 0 if the job continues or has ended well, otherwise the status with which it
+        fails.
+        """
         role = self._role
         if self._failure:
             return 1
@@ -250,7 +317,9 @@ class RoleNode(Node):
             self._write(f"done-{self._task}")
             return 0
         until = time.monotonic() + (LATE_S if status == 0 else 0)
-        while role.on_exit == "fail" and not (done := self._all_done()) and time.monotonic() < until:
+        while (
+            role.on_exit == "fail" and not (done := self._all_done()) and time.monotonic() < until
+        ):
             time.sleep(SOON_S)
         if role.on_exit == "fail" and done:
             return 0
@@ -259,8 +328,15 @@ class RoleNode(Node):
         deciding = " and ".join(each.name for each in self._roles if each.on_exit == "end")
         before = "" if role.on_exit == "end" else f", before {deciding}"
         # torchrun's own status says less than that of its ranks
-        first = records.first_failed(each for each in records.exits() if each.get("rank") in role.ranks) or {}
-        which = f": rank {role.ranks.index(first['rank'])} on {first['node']}" if first and len(role.ranks) > 1 else ""
+        first = (
+            records.first_failed(each for each in records.exits() if each.get("rank") in role.ranks)
+            or {}
+        )
+        which = (
+            f": rank {role.ranks.index(first['rank'])} on {first['node']}"
+            if first and len(role.ranks) > 1
+            else ""
+        )
         self._fail(f"ended with status {first.get('status', status)}{before}{which}")
         return status or 1
 
@@ -276,7 +352,8 @@ class RoleNode(Node):
 
 
 def fill(text: str, places: dict[str, str]) -> str:
-    """Return a text with the addresses in place of ``{server.url}``; ``{{server.url}}`` becomes ``{server.url}``.
+    """Return a text with the addresses in place of ``{server.url}``; ``{{server.url}}`` becomes
+    ``{server.url}``.
 
     ``${port}`` is a shell's.
     """
@@ -286,7 +363,9 @@ def fill(text: str, places: dict[str, str]) -> str:
 
 
 def why_not_ready(check: str, host: str) -> str:
-    """Return why a check (``tcp:PORT``, ``http:PORT/PATH``, ``file:PATH``) fails; empty if the role is ready."""
+    """Return why a check (``tcp:PORT``, ``http:PORT/PATH``, ``file:PATH``) fails; empty if the role
+    is ready.
+    """
     kind, _, place = check.partition(":")
     port, _, path = place.partition("/")
     try:
@@ -297,7 +376,8 @@ def why_not_ready(check: str, host: str) -> str:
             if foreign and environment.CONTAINER not in os.environ:
                 return "another user listens on this port"  # and would get what clients send
             if foreign is False and kind == "tcp":
-                return ""  # without a connection, which the program may take for the only one that it expects
+                # without a connection, which the program may take for the only one that it expects
+                return ""
             with socket.create_connection((host, int(port)), CHECK_S) as connection:
                 return _http_problem(connection, host, path) if kind == "http" else ""
     except Exception as error:  # whatever the port belongs to may answer anything
@@ -306,8 +386,12 @@ def why_not_ready(check: str, host: str) -> str:
 
 
 def _http_problem(connection: socket.socket, host: str, path: str) -> str:
-    """Return why a GET fails; the status line must come within the time of a check, whatever follows it."""
-    connection.sendall(f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    """Return why a GET fails; the status line must come within the time of a check, whatever
+    follows it.
+    """
+    connection.sendall(
+        f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+    )
     answer, until = b"", time.monotonic() + CHECK_S
     while b"\n" not in answer and len(answer) < 4096:
         connection.settimeout(max(0.01, until - time.monotonic()))

@@ -1,8 +1,10 @@
-"""The GPUs of a job on one node: a single nvidia-smi, which reports them again and again into a pipe.
+"""The GPUs of a job on one node: a single nvidia-smi, which reports them again and again into a
+pipe.
 
-To start nvidia-smi for each sample would cost more than all else, since it loads the driver's library and opens every
-GPU each time. In this process that library (NVML) could hang: a call waits for the driver, and a GPU that has failed
-does not respond. A process that hangs is only never read, and killed at the end without being waited for.
+To start nvidia-smi for each sample would cost more than all else, since it loads the driver's
+library and opens every GPU each time. In this process that library (NVML) could hang: a call waits
+for the driver, and a GPU that has failed does not respond. A process that hangs is only never read,
+and killed at the end without being waited for.
 """
 
 from __future__ import annotations
@@ -29,13 +31,20 @@ def query(period_s: float) -> list[str]:
     """Return the command for the GPUs of this job; empty if it has none."""
     env = os.environ
     visible = env.get("CUDA_VISIBLE_DEVICES", "")
-    has_some = any(env.get(name) for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE"))
+    has_some = any(
+        env.get(name) for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE")
+    )
     if visible == "NoDevFiles" or not (visible or (has_some and "CUDA_VISIBLE_DEVICES" not in env)):
         return []
     # -i does not accept parts of a GPU (MIG-...)
     chosen = ["-i", visible] if visible and "MIG" not in visible else []
-    return ["nvidia-smi", *chosen, f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits",
-            f"--loop-ms={int(period_s * 1000)}"]  # fmt: skip
+    return [
+        "nvidia-smi",
+        *chosen,
+        f"--query-gpu={FIELDS}",
+        "--format=csv,noheader,nounits",
+        f"--loop-ms={int(period_s * 1000)}",
+    ]
 
 
 class Gpus:
@@ -54,7 +63,9 @@ class Gpus:
     def read(self) -> list[Reading]:
         """Return the newest reading of each GPU, if it is recent."""
         now = time.monotonic()
-        newest = {reading[0]: reading for reading in map(parse, self._lines()) if reading is not None}
+        newest = {
+            reading[0]: reading for reading in map(parse, self._lines()) if reading is not None
+        }
         if newest:
             self._last, self._read_at = [newest[index] for index in sorted(newest)], now
         if self._pid and os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG) is not None:
@@ -81,7 +92,9 @@ class Gpus:
         try:
             # the pipe's own name: the descriptor itself is closed when the program starts
             out = f"/proc/self/fd/{end}"
-            self._pid, _ = try_start(self._command, os.environ, out=out, err=os.devnull, own_group=True, blocked=HEARD)
+            self._pid, _ = try_start(
+                self._command, os.environ, out=out, err=os.devnull, own_group=True, blocked=HEARD
+            )
         finally:
             os.close(end)
         os.set_blocking(self._pipe, False)
@@ -106,7 +119,9 @@ class Gpus:
 
 
 def parse(line: str) -> Reading | None:
-    """Read one line of nvidia-smi; None for another line, or a GPU that does not report how busy it is (MIG)."""
+    """Read one line of nvidia-smi; None for another line, or a GPU that does not report how busy it
+    is (MIG).
+    """
     words = [cell.strip() for cell in line.split(",")]
     if len(words) != len(FIELDS.split(",")) or not words[0].isdigit() or _number(words[1]) is None:
         return None

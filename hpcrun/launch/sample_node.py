@@ -1,7 +1,8 @@
 """What a job uses of one node: CPU time, memory, and the traffic of the network.
 
-CPU time and memory come from the job's cgroup if Slurm has made one, else from the processes below the node's own
-(proc(5)). Every value may be missing: then its reading is 0 or None, and never an error.
+CPU time and memory come from the job's cgroup if Slurm has made one, else from the processes below
+the node's own (proc(5)). Every value may be missing: then its reading is 0 or None, and never an
+error.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ CGROUPS, PROC, SYS = "/sys/fs/cgroup", "/proc", "/sys"
 _JOB = re.compile(r"(?:/[^/]+)*?/job_\d+(?=/|$)")
 _HELD_V2 = ("anon", "shmem", "kernel_stack", "pagetables", "percpu", "sock", "slab_unreclaimable")
 _HELD_V1 = ("total_rss", "total_shmem")
-"""The memory that the kernel cannot take back. The page cache is left out: it fills whatever is free."""
+"""The memory that the kernel cannot take back.
+
+The page cache is left out: it fills whatever is free.
+"""
 
 
 def read(path: str) -> str:
-    """Return the beginning of a small file of the kernel in three system calls; the empty string if it has none."""
+    """Return the beginning of a small file of the kernel in three system calls; the empty string if
+    it has none.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -38,11 +44,17 @@ def read(path: str) -> str:
 def fields(text: str) -> dict[str, int]:
     """Return the numbers of lines such as ``usage_usec 12`` and ``RssAnon:  12 kB``."""
     split = (line.split() for line in text.splitlines())
-    return {words[0].rstrip(":"): int(words[1]) for words in split if len(words) > 1 and words[1].isdigit()}
+    return {
+        words[0].rstrip(":"): int(words[1])
+        for words in split
+        if len(words) > 1 and words[1].isdigit()
+    }
 
 
 class Cgroup:
-    """The counters of this job's cgroup on this node: ``job_N``, with all of its steps. Empty if there is none.
+    """The counters of this job's cgroup on this node: ``job_N``, with all of its steps.
+
+    Empty if there is none.
 
     Args:
         text: of ``/proc/self/cgroup``.
@@ -53,10 +65,14 @@ class Cgroup:
         for line in text.splitlines():
             controllers, _, path = line.partition(":")[2].partition(":")
             if (match := _JOB.match(path)) is not None:
-                names = [*controllers.split(","), controllers] if controllers else ["", "unified"]  # version 1, or 2
+                # version 1, or 2
+                names = [*controllers.split(","), controllers] if controllers else ["", "unified"]
                 self._folders += [os.path.join(root, name) + match[0] for name in names]
         self._v1_cpu, self._cpu = self._path("cpuacct.usage"), self._path("cpu.stat")
-        self._memory, self._limit = self._path("memory.stat"), self._path("memory.max", "memory.limit_in_bytes")
+        self._memory, self._limit = (
+            self._path("memory.stat"),
+            self._path("memory.max", "memory.limit_in_bytes"),
+        )
 
     def _path(self, *names: str) -> str:
         """Return the first of some files that exists, the empty string if none does."""
@@ -72,7 +88,9 @@ class Cgroup:
         return None if micro is None else micro / 1e6
 
     def memory_used(self) -> int | None:
-        """Return the bytes that the job holds, without the page cache; None if they are not known."""
+        """Return the bytes that the job holds, without the page cache; None if they are not
+        known.
+        """
         memory = fields(read(self._memory))
         names = _HELD_V1 if "total_rss" in memory else _HELD_V2
         return sum(memory.get(name, 0) for name in names) if memory else None
@@ -80,11 +98,13 @@ class Cgroup:
     def memory_limit(self) -> int | None:
         """Return the job's memory limit in bytes, None if it has none."""
         text = read(self._limit).strip()
-        return int(text) if text.isdigit() and int(text) < 1 << 60 else None  # v1 writes "no limit" as a large number
+        # v1 writes "no limit" as a large number
+        return int(text) if text.isdigit() and int(text) < 1 << 60 else None
 
 
 def use_of_processes(roots: Iterable[int], proc: str = PROC) -> tuple[float, int]:
-    """Return the CPU seconds of processes and of those below them, with ended children, and the bytes that they hold.
+    """Return the CPU seconds of processes and of those below them, with ended children, and the
+    bytes that they hold.
 
     It reads all processes of this user, which takes milliseconds: the sampler makes room for that.
     """
@@ -105,15 +125,18 @@ def use_of_processes(roots: Iterable[int], proc: str = PROC) -> tuple[float, int
         pids += (child for child in children.get(pid, ()) if child not in tops)
         ticks += sum(map(int, stats[pid][11:15]))
         held = fields(read(f"{proc}/{pid}/status"))  # in kB
-        memory += held["RssAnon"] + held.get("RssShmem", 0) if "RssAnon" in held else held.get("VmRSS", 0)
+        memory += (
+            held["RssAnon"] + held.get("RssShmem", 0) if "RssAnon" in held else held.get("VmRSS", 0)
+        )
     return ticks / os.sysconf("SC_CLK_TCK"), memory << 10
 
 
 class Traffic:
-    """The counters of the network: of the interfaces without ``lo``, and of RDMA, which they do not count.
+    """The counters of the network: of the interfaces without ``lo``, and of RDMA, which they do not
+    count.
 
-    An interface that stands for others (a bond, a bridge) would count their bytes twice: so only devices count, if
-    there are any.
+    An interface that stands for others (a bond, a bridge) would count their bytes twice: so only
+    devices count, if there are any.
     """
 
     def __init__(self, proc: str = PROC, sys_: str = SYS) -> None:
@@ -129,7 +152,9 @@ class Traffic:
                 self._rdma += [f"{folder}/{name}" for name in ("port_rcv_data", "port_xmit_data")]
 
     def read(self) -> tuple[int, int | None]:
-        """Return the bytes so far, of both directions: of the interfaces, and of RDMA (None without such a device)."""
+        """Return the bytes so far, of both directions: of the interfaces, and of RDMA (None without
+        such a device).
+        """
         moved = sum(moved for name, moved in self._interfaces() if name in self._counted)
         counts = [text for text in (read(path).strip() for path in self._rdma) if text.isdigit()]
         return moved, 4 * sum(map(int, counts)) if counts else None  # they count words of 4 bytes
@@ -145,17 +170,23 @@ class Traffic:
 
 
 def allocated(cgroup: Cgroup) -> tuple[int | None, int | None]:
-    """Return how many CPUs and how many bytes of memory this job has on this node; None for what is not known."""
+    """Return how many CPUs and how many bytes of memory this job has on this node; None for what is
+    not known.
+    """
     env = os.environ
     number = env.get("SLURM_CPUS_ON_NODE", "")
     cpus = int(number) if number.isdigit() else len(os.sched_getaffinity(0))
     per_node, per_cpu = env.get("SLURM_MEM_PER_NODE", ""), env.get("SLURM_MEM_PER_CPU", "")
-    megabytes = int(per_node) if per_node.isdigit() else int(per_cpu) * cpus if per_cpu.isdigit() else 0
+    megabytes = (
+        int(per_node) if per_node.isdigit() else int(per_cpu) * cpus if per_cpu.isdigit() else 0
+    )
     return cpus, megabytes << 20 or cgroup.memory_limit()
 
 
 def used(cgroup: Cgroup, roots: Callable[[], Iterable[int]]) -> tuple[float, int]:
-    """Return the CPU seconds of the job so far on this node, and the bytes in use: of the cgroup, or the processes."""
+    """Return the CPU seconds of the job so far on this node, and the bytes in use: of the cgroup,
+    or the processes.
+    """
     cpu_s, memory = cgroup.cpu_s(), cgroup.memory_used()
     if cpu_s is None or memory is None:
         of_processes = use_of_processes(roots())

@@ -1,10 +1,12 @@
-"""What a job uses of one node, every ten seconds, in one file: ``node-NAME.use``. ``hpcrun/runs/use.py`` reads it.
+"""What a job uses of one node, every ten seconds, in one file: ``node-NAME.use``.
 
-The process that exists once per node samples between two looks for requests to stop: there is no thread, and the only
-other process is nvidia-smi. The first sample is written at once, later ones six at a time, so that the shared file
-system sees one write a minute. Old samples are joined: a file never has more than about 1500 lines. No error of it
-ever reaches the job, and a sample that takes long makes the next one later, so that all of them together take less
-than 0.1 % of a CPU.
+``hpcrun/runs/use.py`` reads it.
+
+The process that exists once per node samples between two looks for requests to stop: there is no
+thread, and the only other process is nvidia-smi. The first sample is written at once, later ones
+six at a time, so that the shared file system sees one write a minute. Old samples are joined: a
+file never has more than about 1500 lines. No error of it ever reaches the job, and a sample that
+takes long makes the next one later, so that all of them together take less than 0.1 % of a CPU.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class Sampler:
         self._has_failed = False
         self._write_at = 0.0
         self._before: tuple[float, float, int, int | None] | None = None
-        self._shares = PACKED in os.environ  # the cgroup and the numbers of the allocation are those of all together
+        # the cgroup and the numbers of the allocation are those of all together
+        self._shares = PACKED in os.environ
         self._cgroup = Cgroup("" if self._shares else read(f"{PROC}/self/cgroup"))
         self._gpus: Gpus | None = None
 
@@ -60,7 +63,9 @@ class Sampler:
             self._take(now)
         except Exception as error:  # whatever it is, the training continues
             self._at = float("inf")
-            records.say(f"the use of {self._node} is not recorded any more: {type(error).__name__}: {error}")
+            records.say(
+                f"the use of {self._node} is not recorded any more: {type(error).__name__}: {error}"
+            )
             return
         self._at = now + self._period_s + max(0.0, COST * (time.process_time() - began) - SAMPLE_S)
 
@@ -71,7 +76,9 @@ class Sampler:
                 self._gpus.end()
             self._write()
         except Exception as error:
-            records.say(f"the last samples of {self._node} are lost: {type(error).__name__}: {error}")
+            records.say(
+                f"the last samples of {self._node} are lost: {type(error).__name__}: {error}"
+            )
 
     def _take(self, now: float) -> None:
         if self._gpus is None:
@@ -85,16 +92,26 @@ class Sampler:
         span = now - before[0]
         both = None if rdma is None or before[3] is None else max(0, rdma - before[3]) / span
         cpus = max(0.0, cpu_s - before[1]) / span
-        most = float(os.cpu_count() or 1)  # the past of a process counts when it comes to the job, as from a daemon
+        # the past of a process counts when it comes to the job, as from a daemon
+        most = float(os.cpu_count() or 1)
         self._unwritten.append(
-            line(time.time(), min(cpus, most), memory, max(0, moved - before[2]) / span, both, self._gpus.read())
+            line(
+                time.time(),
+                min(cpus, most),
+                memory,
+                max(0, moved - before[2]) / span,
+                both,
+                self._gpus.read(),
+            )
         )
         if now >= self._write_at:
             self._write()
             self._write_at = now + (PER_WRITE - 0.5) * self._period_s
 
     def _write(self) -> None:
-        """Append the new samples; a full disk is reported once, and the samples are kept for the next time."""
+        """Append the new samples; a full disk is reported once, and the samples are kept for the
+        next time.
+        """
         if not self._unwritten:
             return
         try:
@@ -112,7 +129,9 @@ class Sampler:
             del self._unwritten[:-MOST_UNWRITTEN]
 
     def _begin(self) -> None:
-        """Write the first line; after another process of this node, as srun's tasks are, go on with its file."""
+        """Write the first line; after another process of this node, as srun's tasks are, go on with
+        its file.
+        """
         if os.path.exists(self._path) and os.path.getsize(self._path):
             with open(self._path, "rb") as file:
                 self._lines = file.read().count(b"\n")
@@ -141,14 +160,19 @@ def _append(path: str, text: str, *, fresh_line: bool = False) -> None:
         os.close(descriptor)
 
 
-def line(at: float, cpus: float, memory: float, network: float, rdma: float | None, gpus: Iterable[Any]) -> str:
+def line(
+    at: float, cpus: float, memory: float, network: float, rdma: float | None, gpus: Iterable[Any]
+) -> str:
     """Return one sample as JSON; written by hand, since every node would import json for it."""
     rows = ", ".join(
-        f"[{index:d}, {busy:.3f}, {used:d}, {total:d}, {'null' if watts is None else format(watts, '.0f')}]"
+        f"[{index:d}, {busy:.3f}, {used:d}, {total:d}, "
+        f"{'null' if watts is None else format(watts, '.0f')}]"
         for index, busy, used, total, watts in gpus
     )
     both = "null" if rdma is None else format(rdma, ".0f")
-    numbers = f'"cpus": {cpus:.2f}, "memory": {memory:.0f}, "network": {network:.0f}, "rdma": {both}'
+    numbers = (
+        f'"cpus": {cpus:.2f}, "memory": {memory:.0f}, "network": {network:.0f}, "rdma": {both}'
+    )
     return f'{{"time": {at:.2f}, {numbers}, "gpus": [{rows}]}}\n'
 
 
@@ -180,7 +204,9 @@ def join(path: str) -> int:
         groups[-1].append(each)
     joined = map(_one, filter(None, groups))
     lines = [
-        line(each["time"], each["cpus"], each["memory"], each["network"], each["rdma"], each["gpus"])
+        line(
+            each["time"], each["cpus"], each["memory"], each["network"], each["rdma"], each["gpus"]
+        )
         for each in (*joined, *recent)
     ]
     aside = f"{path}.{os.getpid()}"
@@ -194,8 +220,14 @@ def _one(group: list[dict[str, Any]]) -> dict[str, Any]:
     """Return one sample for several: the mean over time, and the most memory."""
 
     def mean(values: list[float | None]) -> float | None:
-        known = [(each["span"] or 1e-9, value) for each, value in zip(group, values) if value is not None]
-        return sum(span * value for span, value in known) / sum(span for span, _ in known) if known else None
+        known = [
+            (each["span"] or 1e-9, value) for each, value in zip(group, values) if value is not None
+        ]
+        return (
+            sum(span * value for span, value in known) / sum(span for span, _ in known)
+            if known
+            else None
+        )
 
     means = {name: mean([each[name] for each in group]) for name in ("cpus", "network", "rdma")}
     by_index = [{gpu[0]: gpu for gpu in each["gpus"]} for each in group]

@@ -1,8 +1,9 @@
-"""A person's own batch script as the child of ``launch job``: only the step of its launch line is the job's.
+"""A person's own batch script as the child of ``launch job``: only the step of its launch line is
+the job's.
 
-bash runs the script. At its launch line, ``hpcrun_launch`` (ask.py) hands over words, environment, folder and streams
-through a Unix socket, and waits for the exit status. A restart in place starts the step again while it waits; after a
-requeue the script runs again from its top.
+bash runs the script. At its launch line, ``hpcrun_launch`` (ask.py) hands over words, environment,
+folder and streams through a Unix socket, and waits for the exit status. A restart in place starts
+the step again while it waits; after a requeue the script runs again from its top.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from .processes import OnSignal
 
 SOCKET, PROGRAM, ERRORS = "HPCRUN_LAUNCH_SOCKET", "HPCRUN_LAUNCH", "HPCRUN_SCRIPT_ERRORS"
-"""Variables of the script: the socket, the program hpcrun_launch, and the file of its last failed command."""
+"""Variables of the script: the socket, the program hpcrun_launch, and the file of its last failed
+command.
+"""
 POLL_S = 0.1
 KILL_S = 10.0
 """The time of a step from SIGTERM to SIGKILL, if its script or its launch has ended before it."""
@@ -43,11 +46,18 @@ class ScriptStep(JobStep):
     """
 
     def __init__(
-        self, nodes: int | None, gpus: list[str], on_signal: OnSignal, tick: Callable[[], bool], *, managed: bool
+        self,
+        nodes: int | None,
+        gpus: list[str],
+        on_signal: OnSignal,
+        tick: Callable[[], bool],
+        *,
+        managed: bool,
     ) -> None:
         super().__init__(nodes, gpus, self._on_script_signal, self._tick_with_script)
         self._job_signal, self._job_tick, self._managed = on_signal, tick, managed
-        self._folder = tempfile.mkdtemp(prefix="hpcrun-script-")  # of a short path, as sockets need: unix(7)
+        # of a short path, as sockets need: unix(7)
+        self._folder = tempfile.mkdtemp(prefix="hpcrun-script-")
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(os.path.join(self._folder, "socket"))
         self._server.listen(4)
@@ -61,7 +71,10 @@ class ScriptStep(JobStep):
         self._left_at: float | None = None
 
     def run(self, command: list[str], hosts: list[str]) -> int:
-        """Run the script to its launch, and the step; the script waits. Return its status if it ends before."""
+        """Run the script to its launch, and the step; the script waits.
+
+        Return its status if it ends before.
+        """
         again = self._asker is not None
         if not again and not self._to_launch(command):
             return self._status
@@ -94,7 +107,13 @@ class ScriptStep(JobStep):
             return status
         if self._status != status or (self._status and not self._was_launched):
             records.write(
-                "exit", {**record, "status": self._status, "ended": time.time(), "message": self._how(status)}
+                "exit",
+                {
+                    **record,
+                    "status": self._status,
+                    "ended": time.time(),
+                    "message": self._how(status),
+                },
             )
         return self._status
 
@@ -102,19 +121,32 @@ class ScriptStep(JobStep):
         """Return how the script ended, if the exit status of its launch does not say it."""
         if not self._status:
             return f"{self._name} ended with status 0, its launch with {launch_status}"
-        place = " after its launch" if self._was_launched else " before its launch" if self._has_launch else ""
+        place = (
+            " after its launch"
+            if self._was_launched
+            else " before its launch"
+            if self._has_launch
+            else ""
+        )
         line = next(iter(records.read_text("script-errors").splitlines()[-1:]), "")
         failed, _, command = line.partition(" ")
         number, _, command = command.partition(" ")
-        where = f": line {number}: {command}" if failed == str(self._status) and number.isdigit() else ""
+        where = (
+            f": line {number}: {command}"
+            if failed == str(self._status) and number.isdigit()
+            else ""
+        )
         message = f"{self._name} ended with status {self._status}{place}{where}"
         records.say(message)
         return message
 
-    # --- the script -----------------------------------------------------------------------------------------------
+    # --- the script
+    # ---------------------------------------------------------------------------------------------
 
     def _to_launch(self, command: list[str]) -> bool:
-        """Start the script, and wait for its launch; False if it has ended, or the job is about to end."""
+        """Start the script, and wait for its launch; False if it has ended, or the job is about to
+        end.
+        """
         if not self._runs:
             self._start_script(command)
         if self._runs:
@@ -130,12 +162,16 @@ class ScriptStep(JobStep):
             self._canary.end()
         program = os.path.join(records.attempt_dir(), "hpcrun_launch")
         words = [*launch_program(), "ask"]
-        with open(os.open(program, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o755), "w", encoding="utf-8") as file:
+        with open(
+            os.open(program, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o755), "w", encoding="utf-8"
+        ) as file:
             file.write(f'#!/bin/bash -p\nexec {" ".join(map(shlex.quote, words))} "$@"\n')
         errors = os.path.join(records.attempt_dir(), "script-errors")
         env = {SOCKET: os.path.join(self._folder, "socket"), PROGRAM: program, ERRORS: errors}
         self._canary = Canary(self._leave)
-        path = next((argument for argument in command[1:] if not argument.startswith("-")), command[0])
+        path = next(
+            (argument for argument in command[1:] if not argument.startswith("-")), command[0]
+        )
         self._name = os.path.basename(path)
         with suppress(OSError), open(path, "rb") as script:
             self._has_launch = os.fsencode(PROGRAM) in script.read()
@@ -172,7 +208,8 @@ class ScriptStep(JobStep):
         if self._runs and not is_warning and not (self._canary and self._canary.heard(number)):
             send(self._pid, number)
 
-    # --- its launch -----------------------------------------------------------------------------------------------
+    # --- its launch
+    # ---------------------------------------------------------------------------------------------
 
     def _until_launch(self) -> bool:
         """Accept a launch; about every second, do the job's work."""
@@ -218,12 +255,16 @@ class ScriptStep(JobStep):
         self._words, self.streams = request["words"], tuple(streams)
         asker.setblocking(False)
         to_files = any(argument.startswith(("-o", "--output")) for argument in srun)
-        elsewhere = [number for number in (1, 2) if not (to_files or _same_file(streams[number], number))]
+        elsewhere = [
+            number for number in (1, 2) if not (to_files or _same_file(streams[number], number))
+        ]
         _tell(asker, f"copy {' '.join(map(str, elsewhere))}")
         return asker
 
     def _refuse_more(self) -> None:
-        """Let a second launch run without the job: the records of an attempt are those of one step."""
+        """Let a second launch run without the job: the records of an attempt are those of one
+        step.
+        """
         try:
             asker, _ = self._server.accept()
         except OSError:
@@ -232,10 +273,16 @@ class ScriptStep(JobStep):
         asker.close()
 
     def _tick_with_script(self) -> bool:
-        """While the step runs: end it if its script or its launch has ended, as Slurm and ``timeout srun`` do."""
+        """While the step runs: end it if its script or its launch has ended, as Slurm and ``timeout
+        srun`` do.
+        """
         self._refuse_more()
         now = time.monotonic()
-        if self._left_at is None and not self._signalled and (self._has_ended() or self._was_left()):
+        if (
+            self._left_at is None
+            and not self._signalled
+            and (self._has_ended() or self._was_left())
+        ):
             self._left_at = now
             self.tell(signal.SIGTERM, to_srun=True)
         elif self._left_at is not None and now > self._left_at + KILL_S:
@@ -243,7 +290,10 @@ class ScriptStep(JobStep):
         return self._job_tick()
 
     def _has_ended(self) -> bool:
-        return self._runs and os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return (
+            self._runs
+            and os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        )
 
     def _was_left(self) -> bool:
         """Whether hpcrun_launch has ended: only then there is something to read, the end."""

@@ -52,7 +52,10 @@ def job() -> JobSays:
 def parse_job(text: str) -> JobSays:
     """Read a line of ``scontrol show job``."""
     fields = dict(
-        re.findall(r"(?:^| )(JobState|Reason|Restarts|PreemptTime|ExcNodeList|BatchHost|NodeList)=(\S*)", text)
+        re.findall(
+            r"(?:^| )(JobState|Reason|Restarts|PreemptTime|ExcNodeList|BatchHost|NodeList)=(\S*)",
+            text,
+        )
     )
     restarts = fields.get("Restarts", "")
     return JobSays(
@@ -60,13 +63,20 @@ def parse_job(text: str) -> JobSays:
         fields.get("Reason", ""),
         int(restarts) if restarts.isdigit() else None,
         fields.get("PreemptTime", "None") not in ("None", "Unknown", "N/A"),
-        *(fields.get(name, "").replace("(null)", "") for name in ("ExcNodeList", "BatchHost", "NodeList")),
+        *(
+            fields.get(name, "").replace("(null)", "")
+            for name in ("ExcNodeList", "BatchHost", "NodeList")
+        ),
     )
 
 
 def nodes_dead(hosts: list[str]) -> dict[str, bool]:
-    """Return whether Slurm reports each node as down or not responding; empty if Slurm does not respond."""
-    status, text = _ask("sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format=%N %t")
+    """Return whether Slurm reports each node as down or not responding; empty if Slurm does not
+    respond.
+    """
+    status, text = _ask(
+        "sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format=%N %t"
+    )
     split = (line.split() for line in text.splitlines()) if status == 0 else ()
     return {words[0]: bool(_DEAD.fullmatch(words[1])) for words in split if len(words) == 2}
 
@@ -86,7 +96,9 @@ def requeue(exclude: list[str]) -> str:
 
 
 def requeue_patiently(exclude: list[str]) -> bool:
-    """Requeue this job as ``requeue`` does; try again while Slurm refuses, and return whether it accepts."""
+    """Requeue this job as ``requeue`` does; try again while Slurm refuses, and return whether it
+    accepts.
+    """
     for pause_s in range(1, TRIES + 1):
         problem = requeue(exclude)
         if not problem:
@@ -102,27 +114,34 @@ def cancel(*job_ids: str) -> str:
 
 
 def end_steps() -> str:
-    """Send SIGTERM to the steps of this job, not to its script; return Slurm's message if it refuses."""
+    """Send SIGTERM to the steps of this job, not to its script; return Slurm's message if it
+    refuses.
+    """
     return _refusal("scancel", "--signal=TERM", os.environ["HPCRUN_JOB_ID"])
 
 
 def requeue_no_more() -> None:
     """Prevent Slurm from requeueing this job by itself.
 
-    Slurm 24.11 takes a job that was preempted before for preempted again when it ends, and would requeue it once more.
+    Slurm 24.11 takes a job that was preempted before for preempted again when it ends, and would
+    requeue it once more.
     """
     _ask("scontrol", "update", f"JobId={os.environ['HPCRUN_JOB_ID']}", "Requeue=0")
 
 
 def small_step(*nodes: str) -> tuple[list[str], dict[str, str]]:
-    """Return the srun of one task on each of some nodes of this job, beside its step, and the environment for it."""
+    """Return the srun of one task on each of some nodes of this job, beside its step, and the
+    environment for it.
+    """
     size = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
     argv = ["srun", *size, "--overlap", "--gres=none"]
     return argv, {name: value for name, value in os.environ.items() if not _SIZE.fullmatch(name)}
 
 
 def starts_step(node: str) -> bool:
-    """Whether a node of this job starts a step now: one that does not respond is not always known to be down."""
+    """Whether a node of this job starts a step now: one that does not respond is not always known
+    to be down.
+    """
     argv, env = small_step(node)
     return _ask(*argv, "true", env=env)[0] == 0
 
@@ -137,8 +156,8 @@ def jobs_with_nodes() -> set[str] | None:
 def skip_steps(count: int) -> None:
     """Start empty steps, so that the next steps of this job have higher numbers.
 
-    When a failed node returns, the remains of its attempt end their own steps, by number: so the steps of the next
-    attempt must have other numbers.
+    When a failed node returns, the remains of its attempt end their own steps, by number: so the
+    steps of the next attempt must have other numbers.
     """
     for _ in range(count):
         _ask("srun", "--nodes=1", "--ntasks=1", "true")
@@ -154,7 +173,9 @@ def expand(nodelist: str) -> list[str]:
     for part in re.findall(r"(?:[^,\[\]]+|\[[^\[\]]*\])+", nodelist):
         names = [""]
         for text, inside in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
-            choices = [text] if text else [number for span in inside.split(",") for number in _span(span)]
+            choices = (
+                [text] if text else [number for span in inside.split(",") for number in _span(span)]
+            )
             names = [name + choice for name in names for choice in choices]
         nodes += names
     if not nodes:

@@ -1,13 +1,15 @@
-"""``launch stage NODES NAME/SRC ...``: copies data onto the nodes' own disks, before the ranks start.
+"""``launch stage NODES NAME/SRC ...``: copies data onto the nodes' own disks, before the ranks
+start.
 
-The head node lists the files once, and starts a step with ``launch stage --node`` on each node. If all have
-enough room, they copy by tar, some at a time, so that the shared storage is not flooded: a node begins when the number
-on its stdin is above its own. sbcast would read the storage once, but took ten times as long (1 GiB to
-four nodes), goes over the network of slurmd, which is slow at many sites, and fails as a whole with one node.
+The head node lists the files once, and starts a step with ``launch stage --node`` on each node. If
+all have enough room, they copy by tar, some at a time, so that the shared storage is not flooded: a
+node begins when the number on its stdin is above its own. sbcast would read the storage once, but
+took ten times as long (1 GiB to four nodes), goes over the network of slurmd, which is slow at many
+sites, and fails as a whole with one node.
 
-A copy is complete or missing: it gets its name, HPCRUN_STAGE, when all of it is there. The job removes it at its end
-(``launch stage --remove``), its node after SIGTERM, and after all were killed, the next job of the same user that
-copies data to this node.
+A copy is complete or missing: it gets its name, HPCRUN_STAGE, when all of it is there. The job
+removes it at its end (``launch stage --remove``), its node after SIGTERM, and after all were
+killed, the next job of the same user that copies data to this node.
 """
 
 from __future__ import annotations
@@ -28,17 +30,30 @@ if TYPE_CHECKING:
     from .step import JobStep
 
 STAGE, PREFIX, PART = "HPCRUN_STAGE", "hpcrun-stage-", ".part"
-"""The variable with the folder of the copy; how its name begins, before the job id, and ends until it is complete."""
+"""The variable with the folder of the copy; how its name begins, before the job id, and ends until
+it is complete.
+"""
 RECORD, LIST = "stage", "stage-list"
 """In the folder of an attempt: why the data could not be copied, and what is copied."""
 NODE, REMOVE = "--node", "--remove"
 AT_ONCE = 16
 """The nodes that copy at a time: more would only slow each other down at a usual file server."""
 PROGRESS_S = 10.0
-_READ = ("tar", "--create", "--file=-", "--dereference", "--sparse", "--no-recursion", "--mode=u+rwX", "--null")
+_READ = (
+    "tar",
+    "--create",
+    "--file=-",
+    "--dereference",
+    "--sparse",
+    "--no-recursion",
+    "--mode=u+rwX",
+    "--null",
+)
 _CHANGED = 1
 """The exit status of GNU tar if a file has changed while it was read."""
-_ELSEWHERE = "--env HPCRUN_STAGE_DIR=/path names another folder, which each node has on its own disk"
+_ELSEWHERE = (
+    "--env HPCRUN_STAGE_DIR=/path names another folder, which each node has on its own disk"
+)
 _HERE = os.environ.get("SLURMD_NODENAME", os.uname().nodename)
 _held: list[int] = []
 """The copy on this machine, locked until the job ends: other jobs leave it there."""
@@ -70,14 +85,20 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-# --- the job ----------------------------------------------------------------------------------------------------------
+# --- the job
+# -------------------------------------------------------------------------------------------------
 
 
 def copy(step: JobStep, nodes: list[str], sources: list[str]) -> str:
-    """Copy the data onto the nodes that do not have it; return why it failed, or the empty string."""
+    """Copy the data onto the nodes that do not have it; return why it failed, or the empty
+    string.
+    """
     status = step.run_other([*launch_program(), "stage", ",".join(nodes), *sources], nodes)
     if status:
-        message = str((records.read(RECORD) or {}).get("message") or f"copying the data ended with status {status}")
+        message = str(
+            (records.read(RECORD) or {}).get("message")
+            or f"copying the data ended with status {status}"
+        )
         records.say(message)
         return message
     if _is_local():
@@ -99,12 +120,14 @@ def remove_from(nodes: list[str], replaced: list[str], most_s: float) -> str:
     for some in filter(None, () if _is_local() or not most_s else (nodes, replaced)):
         argv, env = slurm.small_step(*some)
         argv += [*launch_program(), "stage", REMOVE]
-        with suppress(OSError, subprocess.TimeoutExpired):  # srun cannot start a step on a dead node, and says so
+        # srun cannot start a step on a dead node, and says so
+        with suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(argv, env=env, check=False, timeout=most_s, stderr=subprocess.DEVNULL)
     return ""
 
 
-# --- the head node ----------------------------------------------------------------------------------------------------
+# --- the head node
+# -------------------------------------------------------------------------------------------------
 
 
 def _copy_to(nodes: list[str], sources: list[str]) -> None:
@@ -116,7 +139,9 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
     copied: dict[str, int] = {}  # node → bytes
     lacking = done = limit = 0
     report_at, what = began + PROGRESS_S, ""
-    step = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, bufsize=1)
+    step = subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, bufsize=1
+    )
     try:
         for line in step.stdout or ():
             node, kind, text = line.rstrip("\n").split(" ", 2)
@@ -141,7 +166,9 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
             raise StageError(f"the step of the nodes ended with status {status}")
         if what:
             seconds = time.monotonic() - began
-            records.say(f"--stage copied {what} in {seconds:.1f} s, {_mb(size / seconds)}/s for each")
+            records.say(
+                f"--stage copied {what} in {seconds:.1f} s, {_mb(size / seconds)}/s for each"
+            )
     finally:
         step.terminate()
         step.wait()
@@ -149,12 +176,14 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
 
 
 def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:
-    """Make a folder with a link to each source under its name, and a list of the files below, for tar.
+    """Make a folder with a link to each source under its name, and a list of the files below, for
+    tar.
 
     Links are followed. Other kinds of entries, as sockets, cannot be copied.
 
     Returns:
-        The number of files, their bytes on the disk, and the links that lead nowhere, or to a folder above them.
+        The number of files, their bytes on the disk, and the links that lead nowhere, or to a
+        folder above them.
 
     Raises:
         OSError: a folder cannot be read.
@@ -166,7 +195,8 @@ def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:
             raise StageError(f"there is no {source} on {os.uname().nodename}")
         os.symlink(source, os.path.join(root, os.fsencode(label)))
     files = skipped = 0
-    sizes: dict[tuple[int, int], int] = {}  # files with several names, or links to them, take their room once
+    # files with several names, or links to them, take their room once
+    sizes: dict[tuple[int, int], int] = {}
     with open(os.path.join(folder, "names"), "wb") as listed:
         for place, folders, names in os.walk(root, onerror=_fail, followlinks=True):
             back = {name for name in folders if _leads_back(root, os.path.join(place, name))}
@@ -202,7 +232,8 @@ def _leads_back(root: bytes, path: bytes) -> bool:
     return place != root
 
 
-# --- each node --------------------------------------------------------------------------------------------------------
+# --- each node
+# -------------------------------------------------------------------------------------------------
 
 
 def _copy_here(size: int) -> None:
@@ -215,7 +246,9 @@ def _copy_here(size: int) -> None:
         raise StageError(f"{place} is not on its own disk. {_ELSEWHERE}")
     _sweep(place)
     if (room := _room(place)) < size:
-        raise StageError(f"{_mb(size)} are needed in {place}, and {_HERE} has {_mb(room)} free. {_ELSEWHERE}")
+        raise StageError(
+            f"{_mb(size)} are needed in {place}, and {_HERE} has {_mb(room)} free. {_ELSEWHERE}"
+        )
     os.mkdir(part, 0o700)
     held = node_folder.hold(part)
     try:
@@ -235,7 +268,9 @@ def _tar(target: str) -> None:
     folder, before = os.path.join(records.attempt_dir(), LIST), _room(target)
     read = [*_READ, f"--directory={folder}/data", f"--files-from={folder}/names"]
     with subprocess.Popen(read, stdout=subprocess.PIPE) as reader:
-        writer = subprocess.Popen(["tar", "--extract", "--file=-", f"--directory={target}"], stdin=reader.stdout)
+        writer = subprocess.Popen(
+            ["tar", "--extract", "--file=-", f"--directory={target}"], stdin=reader.stdout
+        )
         assert reader.stdout is not None
         reader.stdout.close()
         try:

@@ -1,4 +1,6 @@
-"""The step of a job: srun, or the "nodes" of this machine; start it, wait for it, and repeat the request."""
+"""The step of a job: srun, or the "nodes" of this machine; start it, wait for it, and repeat the
+request.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,15 @@ if TYPE_CHECKING:
 CONTROLLER_S, ASK_AGAIN_S = 3600.0, 10.0
 """How long to wait for Slurm's controller, and how often to ask it."""
 PROMPT_S = 1.0
-"""A controller that answers within this time was not down before: Slurm's commands try again after a second."""
+"""A controller that answers within this time was not down before: Slurm's commands try again after
+a second.
+"""
 
 
 def new_step(options: Namespace, on_signal: OnSignal, tick: Callable[[], bool]) -> JobStep:
-    """Return the step of a job: the given command, or what a person's script launches; see ``JobStep``."""
+    """Return the step of a job: the given command, or what a person's script launches; see
+    ``JobStep``.
+    """
     gpus = options.gpus.split(";") if options.gpus else []
     if not options.script:
         return JobStep(options.nodes, gpus, on_signal, tick)
@@ -43,10 +49,13 @@ class JobStep:
 
     Attributes:
         started_at: when the command was started, by the monotonic clock.
-        streams: descriptors for stdin, stdout and stderr of the command; empty for those of this process.
+        streams: descriptors for stdin, stdout and stderr of the command; empty for those of this
+            process.
     """
 
-    def __init__(self, nodes: int | None, gpus: list[str], on_signal: OnSignal, tick: Callable[[], bool]) -> None:
+    def __init__(
+        self, nodes: int | None, gpus: list[str], on_signal: OnSignal, tick: Callable[[], bool]
+    ) -> None:
         self.started_at = 0.0
         self._local, self._nodes, self._gpus = nodes is not None, nodes or 1, gpus
         self._on_signal, self._tick = on_signal, tick
@@ -54,11 +63,14 @@ class JobStep:
         self.streams: tuple[int, ...] = ()
 
     def run(self, command: list[str], hosts: list[str]) -> int:
-        """Run the command of the ranks to its end; return its status, 143 if the waiting has ended before."""
+        """Run the command of the ranks to its end; return its status, 143 if the waiting has ended
+        before.
+        """
         status = self.run_other(command, hosts)
         if status or self._local or records.has_begun():
             return status
-        records.write("heartbeat", int(time.time()))  # NFS lists anew a folder that this machine changes
+        # NFS lists anew a folder that this machine changes
+        records.write("heartbeat", int(time.time()))
         if records.has_begun():
             return 0
         # srun 22.05, when every node fails to launch its tasks
@@ -73,7 +85,8 @@ class JobStep:
         *,
         one_fails_all: bool = True,
     ) -> int:
-        """Run a command, which need not be that of the ranks, to its end; return its status as ``run`` does.
+        """Run a command, which need not be that of the ranks, to its end; return its status as
+        ``run`` does.
 
         Args:
             hosts: the names of the nodes of this machine.
@@ -137,7 +150,8 @@ class JobStep:
         return status
 
     def _controller_was_away(self, until: float) -> bool:
-        """Wait until Slurm reports the job as running; return whether it does, after it had not responded.
+        """Wait until Slurm reports the job as running; return whether it does, after it had not
+        responded.
 
         srun gives up after MessageTimeout, or at once if the controller stops during the request.
         """

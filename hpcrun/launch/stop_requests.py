@@ -1,4 +1,6 @@
-"""What one process per node does for all its ranks: it finds requests to stop, forwards signals, and samples."""
+"""What one process per node does for all its ranks: it finds requests to stop, forwards signals,
+and samples.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,14 @@ if TYPE_CHECKING:
     from .sampler import Sampler
 
 INSIST_S = 25.0
-"""The time of a rank before SIGKILL after another rank has failed: torchrun waits 30 s before it kills the wrapper."""
+"""The time of a rank before SIGKILL after another rank has failed: torchrun waits 30 s before it
+kills the wrapper.
+"""
 HEARTBEAT_S = 10.0
 CLEARED = "cleared"
-"""The file that tells the wrappers of this node that the ranks are terminated because another rank has failed."""
+"""The file that tells the wrappers of this node that the ranks are terminated because another rank
+has failed.
+"""
 
 
 class StopRequests:
@@ -58,8 +64,8 @@ class StopRequests:
         """Handle a signal from outside; return ``TERM`` or ``cleared`` if it ends the job.
 
         Args:
-            programs: rank → process id of the programs that get it if Slurm has not signalled every process;
-                by default all programs of the node.
+            programs: rank → process id of the programs that get it if Slurm has not signalled every
+                process; by default all programs of the node.
         """
         ending = number == signal.SIGTERM
         cleared = ending and records.has_failed()
@@ -69,7 +75,8 @@ class StopRequests:
         elif ending:
             self._announce(records.TERMINATED)
         if programs is None:
-            programs = self.programs()  # those that start after the announcement: see Rank._catch_up
+            # those that start after the announcement: see Rank._catch_up
+            programs = self.programs()
         for rank, pid in programs.items():
             self._folder.note_heard(rank, pid, number)
         if not self._canary.heard(number):
@@ -98,10 +105,16 @@ class StopRequests:
             self._warn()
 
     def _warn(self) -> None:
-        """Send SIGUSR1 once to each program that handles it, now or later; others would be killed by it."""
+        """Send SIGUSR1 once to each program that handles it, now or later; others would be killed
+        by it.
+        """
         for rank, pid in self._folder.programs().items():
             mark = f"warned-{rank}"
-            if not self._folder.has(mark) and catches(pid, signal.SIGUSR1) and self._folder.claim(mark):
+            if (
+                not self._folder.has(mark)
+                and catches(pid, signal.SIGUSR1)
+                and self._folder.claim(mark)
+            ):
                 self._folder.note_heard(rank, pid, signal.SIGUSR1)
                 send(pid, signal.SIGUSR1)
 

@@ -1,7 +1,9 @@
-"""``TORCHRUN OPTIONS torchrun_rank.py LAUNCH... [-m] -- PROGRAM ...``: the program of a rank, with its wrapper.
+"""``TORCHRUN OPTIONS torchrun_rank.py LAUNCH... [-m] -- PROGRAM ...``: the program of a rank, with
+its wrapper.
 
-torchrun starts this file with its own Python, of any version 3, and so with the Python of the program. The wrapper has
-the Python of the job; where that does not exist, as in a container, the program runs without it.
+torchrun starts this file with its own Python, of any version 3, and so with the Python of the
+program. The wrapper has the Python of the job; where that does not exist, as in a container, the
+program runs without it.
 """
 
 import os
@@ -13,10 +15,18 @@ def main():  # type: ignore[no-untyped-def]
     arguments = sys.argv[1:]
     end = arguments.index("--")
     launch, program = arguments[:end], arguments[end + 1 :]
-    added = [argument for argument in launch if argument.startswith("--local")]  # by torch.distributed.launch
+    # by torch.distributed.launch
+    added = [argument for argument in launch if argument.startswith("--local")]
     launch = [argument for argument in launch if argument not in added]
     module = launch[-1:] == ["-m"]
-    command = [sys.executable, "-u", *launch[len(launch) - module :], *program[:1], *added, *program[1:]]
+    command = [
+        sys.executable,
+        "-u",
+        *launch[len(launch) - module :],
+        *program[:1],
+        *added,
+        *program[1:],
+    ]
     wrapper = launch[: len(launch) - module]
     try:
         os.execv(wrapper[0], [*wrapper, "rank", "--as-is", "--", *command])

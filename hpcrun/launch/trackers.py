@@ -1,7 +1,8 @@
-"""What wandb and MLflow read from the environment: this run among their tags, and the wandb run that a rank continues.
+"""What wandb and MLflow read from the environment: this run among their tags, and the wandb run
+that a rank continues.
 
-Only labels are set unasked. An id would join what a program keeps apart: the runs of several ranks, or of several calls
-of ``wandb.init``. A variable that the user has set stays.
+Only labels are set unasked. An id would join what a program keeps apart: the runs of several ranks,
+or of several calls of ``wandb.init``. A variable that the user has set stays.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _BLOCK, _LONGEST_LINE = 1 << 20, 8192
 
 
 def label() -> None:
-    """Add this run to the tags of the wandb and MLflow runs that the job makes; group those of a sweep."""
+    """Add this run to the tags of the wandb and MLflow runs that the job makes; group those of a
+    sweep.
+    """
     env = os.environ
     run, job = os.path.basename(env["HPCRUN_RUN_DIR"]), env["HPCRUN_JOB_ID"]
     if not _is_plain(run + job):
@@ -34,19 +37,28 @@ def label() -> None:
         labels["WANDB_RUN_GROUP"] = run
         tags["hpcrun.element"] = env["HPCRUN_ELEMENT"]
     # not json, which takes longer to import than all of this: the values are plain
-    labels["MLFLOW_RUN_CONTEXT"] = "{" + ", ".join(f'"{name}": "{value}"' for name, value in tags.items()) + "}"
+    labels["MLFLOW_RUN_CONTEXT"] = (
+        "{" + ", ".join(f'"{name}": "{value}"' for name, value in tags.items()) + "}"
+    )
     for name, value in labels.items():
         if name not in env or env[name] == env.get(PUT + name):  # or of an enclosing job
             env[name] = value
 
 
 def _is_plain(text: str) -> bool:
-    """Whether text stays as it is between commas and in JSON: a folder of a job submitted by hand has any name."""
-    return text.isascii() and text.replace("-", "").replace(".", "").replace("+", "").replace("_", "").isalnum()
+    """Whether text stays as it is between commas and in JSON: a folder of a job submitted by hand
+    has any name.
+    """
+    return (
+        text.isascii()
+        and text.replace("-", "").replace(".", "").replace("+", "").replace("_", "").isalnum()
+    )
 
 
 def continue_run(rank: int) -> None:
-    """With ``WANDB_RESUME=allow``, set the id of the wandb run that this rank began before, if it began only one."""
+    """With ``WANDB_RESUME=allow``, set the id of the wandb run that this rank began before, if it
+    began only one.
+    """
     env = os.environ
     if env.get("WANDB_RESUME") not in ("allow", "must") or env.get("WANDB_RUN_ID"):
         return
@@ -56,9 +68,12 @@ def continue_run(rank: int) -> None:
 
 
 def _ids_before(rank: int) -> set[str]:
-    """Return the ids of the runs that this rank began in the newest attempt in which it began one."""
+    """Return the ids of the runs that this rank began in the newest attempt in which it began
+    one.
+    """
     attempts = os.path.dirname(os.environ["HPCRUN_ATTEMPT_DIR"])
-    for number in range(int(os.environ["HPCRUN_ATTEMPT"]), -1, -1):  # this one, too: torchrun restarts ranks
+    # this one, too: torchrun restarts ranks
+    for number in range(int(os.environ["HPCRUN_ATTEMPT"]), -1, -1):
         log = os.path.join(attempts, str(number), f"rank-{rank}.err")
         try:
             if os.path.getsize(log) > MOST_READ:
@@ -72,10 +87,15 @@ def _ids_before(rank: int) -> set[str]:
 
 
 def _ids_in(log: str) -> Iterator[str]:
-    """Yield the id of each run that wandb names in a log: it is at the end of the name of the run's folder."""
+    """Yield the id of each run that wandb names in a log: it is at the end of the name of the run's
+    folder.
+    """
     import re
 
-    begun = re.compile(rb"Run data is saved locally in [^\r\n]{0,4096}/(?:offline-)?run-\d{8}_\d{6}-([\w.-]{1,128})\s")
+    begun = re.compile(
+        rb"Run data is saved locally in "
+        rb"[^\r\n]{0,4096}/(?:offline-)?run-\d{8}_\d{6}-([\w.-]{1,128})\s"
+    )
     with open(log, "rb") as file:
         rest = b""
         while block := file.read(_BLOCK):

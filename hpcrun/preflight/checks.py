@@ -1,4 +1,7 @@
-"""The result of each check of a preflight on one node: a cell of the table. Pure; ``judge.py`` imports it."""
+"""The result of each check of a preflight on one node: a cell of the table.
+
+Pure; ``judge.py`` imports it.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,31 @@ from typing import Any
 from .xids import RESET, WORTH_A_WORD, XIDS
 
 CHECKS = ("names", "port", "clock", "shm", "gemm", "within", "across", "errors")
-LABELS = {"names": "DNS", "shm": "/dev/shm", "gemm": "GEMM", "within": "intra-node all-reduce",
-          "across": "inter-node all-reduce"}  # fmt: skip
+LABELS = {
+    "names": "DNS",
+    "shm": "/dev/shm",
+    "gemm": "GEMM",
+    "within": "intra-node all-reduce",
+    "across": "inter-node all-reduce",
+}
 """The name of a check in messages, if it differs from its key."""
 OK, SLOW, FAILED, NONE = "ok", "slow", "FAILED", "-"
 
 OF_PEERS = 0.6
 """A GPU, or a node's links, below this share of the rate of the others is bad."""
 OF_CARD, OF_LINK = 0.4, 0.3
-"""Below this share of the manufacturer's rate something is slow; or the profile names another card."""
+"""Below this share of the manufacturer's rate something is slow; or the profile names another card.
+"""
 CLOCK_SLOW_S, CLOCK_FAILED_S = 1.0, 30.0
 HANGS_AFTER_S = 7.0
-"""A rank that has been in its step for a shorter time, when the preflight ends, is late and perhaps well."""
+"""A rank that has been in its step for a shorter time, when the preflight ends, is late and perhaps
+well.
+"""
 GEMM_STEPS = ("import torch", "device", "gemm")
 SHM_PER_RANK_MB, SHM_SLOW_MB = 64, 1024
-"""NCCL's buffers between the ranks of a node lie in /dev/shm; a container's default is 64 MB for all."""
+"""NCCL's buffers between the ranks of a node lie in /dev/shm; a container's default is 64 MB for
+all.
+"""
 
 Cell = dict[str, str]
 Reports = Mapping[str, Mapping[str, Any]]
@@ -36,18 +49,23 @@ def cell(mark: str, text: str = "") -> Cell:
 
 
 def not_ready(hosts: Sequence[str], answered: Reports) -> list[str]:
-    """Return the nodes that took no part in the inter-node all-reduce: late ones, and those without an end."""
+    """Return the nodes that took no part in the inter-node all-reduce: late ones, and those without
+    an end.
+    """
     reports = {host: answered.get(host, {}) for host in hosts}
     return [host for host, report in reports.items() if report.get("late") or "ended" not in report]
 
 
-def check_node(host: str, answered: Reports, rates: Rates, missing: Sequence[str]) -> dict[str, Cell]:
+def check_node(
+    host: str, answered: Reports, rates: Rates, missing: Sequence[str]
+) -> dict[str, Cell]:
     """Return a node's row of the table: check → cell.
 
     Args:
         answered: node → its report.
         missing: the nodes that took no part in the inter-node all-reduce.
-        rates: the profile's rates of the card and the network: ``bf16-tflops``, ``nvlink-gb-s`` and so on.
+        rates: the profile's rates of the card and the network: ``bf16-tflops``, ``nvlink-gb-s`` and
+            so on.
     """
     if host not in answered:
         return {check: cell(NONE) for check in CHECKS}
@@ -87,16 +105,24 @@ def _port(report: Mapping[str, Any]) -> Cell:
 
 
 def _clock(host: str, answered: Reports) -> Cell:
-    """Compare clocks as seen by the first node; the median counts as right, and for two nodes the first node's."""
+    """Compare clocks as seen by the first node; the median counts as right, and for two nodes the
+    first node's.
+    """
     first = next(iter(answered))
-    seen = {name: answer["clock_s"] for name, answer in answered[first].get("reach", {}).items() if "clock_s" in answer}
+    seen = {
+        name: answer["clock_s"]
+        for name, answer in answered[first].get("reach", {}).items()
+        if "clock_s" in answer
+    }
     seen[first] = 0.0
     if host not in seen or len(seen) < 2:
         return cell(NONE)
     middle = 0.0 if len(seen) < 3 else median(seen.values())
     off = seen[host] - middle
     text = f"{round(off * 1000):+d} ms" if abs(off) < 10 else f"{off:+.0f} s"
-    return cell(FAILED if abs(off) > CLOCK_FAILED_S else SLOW if abs(off) > CLOCK_SLOW_S else OK, text)
+    return cell(
+        FAILED if abs(off) > CLOCK_FAILED_S else SLOW if abs(off) > CLOCK_SLOW_S else OK, text
+    )
 
 
 def _shm(report: Mapping[str, Any]) -> Cell:
@@ -112,7 +138,11 @@ def _shm(report: Mapping[str, Any]) -> Cell:
 def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
     ranks = report.get("ranks")
     if not ranks:
-        return cell(NONE) if "failed" not in report else cell(FAILED, f"its Python ends with status {report['failed']}")
+        return (
+            cell(NONE)
+            if "failed" not in report
+            else cell(FAILED, f"its Python ends with status {report['failed']}")
+        )
     trouble = _trouble(ranks, GEMM_STEPS)
     if trouble:
         return trouble
@@ -124,23 +154,36 @@ def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates:
     if "tflops" in ranks[0]:
         return _gemm_rate(ranks, others, rates)
     # GPUs that exist only in Slurm's configuration, as in a cluster for tests
-    return cell(SLOW, f"on the CPU: {ranks[0]['no_gpu']}") if ranks[0].get("asked") else cell(OK, "correct, on the CPU")
+    return (
+        cell(SLOW, f"on the CPU: {ranks[0]['no_gpu']}")
+        if ranks[0].get("asked")
+        else cell(OK, "correct, on the CPU")
+    )
 
 
-def _gemm_rate(ranks: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
+def _gemm_rate(
+    ranks: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], rates: Rates
+) -> Cell:
     speeds = [rank.get("tflops", 0.0) for rank in ranks]
-    elsewhere = [rank["tflops"] for other in others for rank in other.get("ranks") or [] if "tflops" in rank]
+    elsewhere = [
+        rank["tflops"] for other in others for rank in other.get("ranks") or [] if "tflops" in rank
+    ]
     for number, tflops in enumerate(speeds):
         peers = speeds[:number] + speeds[number + 1 :] + elsewhere
         if peers and tflops < OF_PEERS * median(peers):
-            return cell(FAILED, f"GPU {number}: {tflops:.0f} TFLOPS, the others {median(peers):.0f}")
+            return cell(
+                FAILED, f"GPU {number}: {tflops:.0f} TFLOPS, the others {median(peers):.0f}"
+            )
     slowest, card = min(speeds), rates.get(f"{ranks[0]['dtype']}-tflops")
     text = f"{len(speeds)} × {slowest:.0f} TFLOPS"
     if card and slowest < OF_CARD * card:
         return cell(SLOW, f"{text} of {card:.0f}")
     for number, rank in enumerate(ranks):
         if rank["free_gb"] < 0.9 * rank["total_gb"]:
-            return cell(SLOW, f"GPU {number}: only {rank['free_gb']:.0f} of {rank['total_gb']:.0f} GB are free")
+            return cell(
+                SLOW,
+                f"GPU {number}: only {rank['free_gb']:.0f} of {rank['total_gb']:.0f} GB are free",
+            )
     return cell(OK, text)
 
 
@@ -187,7 +230,11 @@ def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rate
     if elsewhere and slowest < OF_PEERS * median(elsewhere):
         return cell(FAILED, f"{_gb_s(slowest)}, the others {median(elsewhere):.0f}")
     link = rates.get("nvlink-gb-s", 0) / 2  # the manufacturer counts both directions
-    return cell(SLOW, f"{_gb_s(slowest)} of {link:.0f}") if slowest < OF_LINK * link else cell(OK, _gb_s(slowest))
+    return (
+        cell(SLOW, f"{_gb_s(slowest)} of {link:.0f}")
+        if slowest < OF_LINK * link
+        else cell(OK, _gb_s(slowest))
+    )
 
 
 def _rate_across(report: Mapping[str, Any], rates: Rates, missing: Sequence[str]) -> Cell:
@@ -200,7 +247,11 @@ def _rate_across(report: Mapping[str, Any], rates: Rates, missing: Sequence[str]
         return _trouble(ranks, ("across",)) or cell(NONE)
     port = rates.get("fabric-gbit-s", 0) / 8
     slow = "gpu" in ranks[0] and slowest < OF_LINK * port
-    return cell(SLOW, f"{_gb_s(slowest)}, one port has {port:.0f}") if slow else cell(OK, _gb_s(slowest))
+    return (
+        cell(SLOW, f"{_gb_s(slowest)}, one port has {port:.0f}")
+        if slow
+        else cell(OK, _gb_s(slowest))
+    )
 
 
 def _errors(report: Mapping[str, Any]) -> Cell:
@@ -209,9 +260,17 @@ def _errors(report: Mapping[str, Any]) -> Cell:
         return cell(NONE)
     ecc, rows, xids = errors.get("ecc"), errors.get("rows"), errors.get("xids")
     marked = [(FAILED, _xid(xid)) for xid in xids or [] if xid in XIDS and XIDS[xid][0] == RESET]
-    marked += [(FAILED, "a memory row could not be remapped") for row in rows or [] if row[1] in ("Yes", "1")]
+    marked += [
+        (FAILED, "a memory row could not be remapped")
+        for row in rows or []
+        if row[1] in ("Yes", "1")
+    ]
     marked += [(SLOW, _xid(xid)) for xid in xids or [] if xid in WORTH_A_WORD]
-    marked += [(SLOW, "a GPU reset is needed to remap a memory row") for row in rows or [] if row[0] in ("Yes", "1")]
+    marked += [
+        (SLOW, "a GPU reset is needed to remap a memory row")
+        for row in rows or []
+        if row[0] in ("Yes", "1")
+    ]
     marked += [(SLOW, f"{sum(ecc)} uncorrected ECC errors")] if ecc and sum(ecc) else []
     if marked:
         return cell(marked[0][0], ", ".join(dict.fromkeys(text for _, text in marked)))

@@ -1,8 +1,9 @@
-"""The judge of a preflight: ``judge.py [--RATE=N ...]``, run once on the first node when the others are done.
+"""The judge of a preflight: ``judge.py [--RATE=N ...]``, run once on the first node when the others
+are done.
 
-It reads the nodes' reports, decides which nodes are bad, writes ``verdict.json`` beside the reports, prints a table
-to stderr and one line for the exit record to stdout. Exit status 0: no node is bad. It uses only the standard library
-and ``checks.py``.
+It reads the nodes' reports, decides which nodes are bad, writes ``verdict.json`` beside the
+reports, prints a table to stderr and one line for the exit record to stdout. Exit status 0: no node
+is bad. It uses only the standard library and ``checks.py``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,19 @@ if not __package__:  # run by its path, in the run's folder
     __package__ = Path(__file__).parent.name
     sys.dont_write_bytecode = True
 
-from .checks import CHECKS, FAILED, LABELS, SLOW, Cell, Rates, Reports, cell, check_node, listed, not_ready
+from .checks import (
+    CHECKS,
+    FAILED,
+    LABELS,
+    SLOW,
+    Cell,
+    Rates,
+    Reports,
+    cell,
+    check_node,
+    listed,
+    not_ready,
+)
 
 SCHEMA = 1
 
@@ -39,8 +52,10 @@ def judge(
     Args:
         hosts: the nodes of the job.
         reports: node → its report; a node without a report did not respond.
-        rates: the profile's rates of the card and the network: ``bf16-tflops``, ``nvlink-gb-s`` and so on.
-        srun_errors: node → Slurm's message about it. If no node responded, only these nodes are bad.
+        rates: the profile's rates of the card and the network: ``bf16-tflops``, ``nvlink-gb-s`` and
+            so on.
+        srun_errors: node → Slurm's message about it. If no node responded, only these nodes are
+            bad.
         excluded: the nodes that the job has already excluded; None if nodes cannot be chosen.
     """
     srun_errors = srun_errors or {}
@@ -50,7 +65,9 @@ def judge(
     faults: dict[str, list[str]] = {host: [] for host in hosts}
     silent = [host for host in hosts if host not in answered and (answered or host in srun_errors)]
     for host in silent:
-        faults[host].append("did not respond" + (f": {srun_errors[host]}" if host in srun_errors else ""))
+        faults[host].append(
+            "did not respond" + (f": {srun_errors[host]}" if host in srun_errors else "")
+        )
         table[host]["port"] = cell(FAILED, "no response")
     problems = [] if answered or silent else ["no node answered"]
     paths = _blame_paths(answered, faults, table)
@@ -59,11 +76,17 @@ def judge(
     if not any(faults.values()) and not problems and len(hosts) > 1:
         problems += _across(answered, missing, [table[host]["across"] for host in hosts])
     bad = {host: "; ".join(reasons) for host, reasons in faults.items() if reasons}
-    exclude = ",".join([*filter(None, [excluded]), *bad, *paths]) if (bad or paths) and excluded is not None else ""
+    exclude = (
+        ",".join([*filter(None, [excluded]), *bad, *paths])
+        if (bad or paths) and excluded is not None
+        else ""
+    )
     return {
         "schema": SCHEMA,
         "ok": not bad and not problems,
-        "nodes": [{"node": host, "answered": host in answered, "checks": table[host]} for host in hosts],
+        "nodes": [
+            {"node": host, "answered": host in answered, "checks": table[host]} for host in hosts
+        ],
         "bad": [{"node": host, "why": why} for host, why in bad.items()],
         "problems": problems,
         "slow": _slow(table),
@@ -86,24 +109,33 @@ def message(verdict: Mapping[str, Any]) -> str:
 def _slow(table: Mapping[str, Mapping[str, Cell]]) -> list[dict[str, str]]:
     """Return the nodes with slow parts; this fails no job."""
     slow = {
-        host: [f"{LABELS.get(check, check)}: {item['text']}" for check, item in row.items() if item["mark"] == SLOW]
+        host: [
+            f"{LABELS.get(check, check)}: {item['text']}"
+            for check, item in row.items()
+            if item["mark"] == SLOW
+        ]
         for host, row in table.items()
     }
     return [{"node": host, "why": "; ".join(reasons)} for host, reasons in slow.items() if reasons]
 
 
-def _blame_paths(answered: Reports, faults: dict[str, list[str]], table: dict[str, dict[str, Cell]]) -> dict[str, str]:
+def _blame_paths(
+    answered: Reports, faults: dict[str, list[str]], table: dict[str, dict[str, Cell]]
+) -> dict[str, str]:
     """Find the nodes that explain the failed connections, each time the node with the most of them.
 
     Returns:
-        node → the message for a path that failed although both its ends reach others; excluding the node avoids it.
+        node → the message for a path that failed although both its ends reach others; excluding the
+        node avoids it.
     """
     failed = {
         (source, target): answer["error"]
         for source, report in answered.items()
         for target, answer in report.get("reach", {}).items()
         # a node that does not listen is reason enough
-        if "error" in answer and target in answered and not {"failed", "bind"} & answered[target].keys()
+        if "error" in answer
+        and target in answered
+        and not {"failed", "bind"} & answered[target].keys()
     }
     paths, order = {}, list(answered)
     while failed:
@@ -127,39 +159,63 @@ def _blame_paths(answered: Reports, faults: dict[str, list[str]], table: dict[st
         else:
             reaches = any("ms" in answer for answer in answered[host]["reach"].values())
             faults[host].append(
-                f"{'does not reach ' + listed(targets) if reaches else 'reaches no other node'} ({error})"
+                f"{'does not reach ' + listed(targets) if reaches else 'reaches no other node'} "
+                f"({error})"
             )
             table[host]["port"] = cell(FAILED, f"does not reach {listed(targets)}: {error}")
     return paths
 
 
 def _blame_cells(
-    answered: Reports, faults: dict[str, list[str]], table: dict[str, dict[str, Cell]], problems: list[str]
+    answered: Reports,
+    faults: dict[str, list[str]],
+    table: dict[str, dict[str, Cell]],
+    problems: list[str],
 ) -> None:
-    """Blame nodes for failures on them; a failure that is the same on all nodes is not a node's fault."""
+    """Blame nodes for failures on them; a failure that is the same on all nodes is not a node's
+    fault.
+    """
     for check in CHECKS:
         if check in ("port", "across"):
             continue
-        texts = {host: table[host][check]["text"] for host in answered if table[host][check]["mark"] == FAILED}
+        texts = {
+            host: table[host][check]["text"]
+            for host in answered
+            if table[host][check]["mark"] == FAILED
+        }
         alike = next(iter(texts.values()), "")
-        of_python = "No module named" in alike or "has no CUDA" in alike  # which is the same on every other node
-        if set(texts) == set(answered) and set(texts.values()) == {alike} and (len(texts) > 1 or of_python):
-            problems.append(f"{LABELS.get(check, check)}: {alike}" + (", on every node" if len(texts) > 1 else ""))
+        # which is the same on every other node
+        of_python = "No module named" in alike or "has no CUDA" in alike
+        if (
+            set(texts) == set(answered)
+            and set(texts.values()) == {alike}
+            and (len(texts) > 1 or of_python)
+        ):
+            problems.append(
+                f"{LABELS.get(check, check)}: {alike}"
+                + (", on every node" if len(texts) > 1 else "")
+            )
             continue
         for host, text in texts.items():
-            faults[host].append(text if check in ("gemm", "names") else f"{LABELS.get(check, check)}: {text}")
+            faults[host].append(
+                text if check in ("gemm", "names") else f"{LABELS.get(check, check)}: {text}"
+            )
     for host, report in answered.items():
         if report.get("bind"):
             faults[host].append(table[host]["port"]["text"])
 
 
 def _across(answered: Reports, missing: Sequence[str], cells: Sequence[Cell]) -> list[str]:
-    """Return why the inter-node all-reduce failed: if all else is well, it is not a single node's fault."""
+    """Return why the inter-node all-reduce failed: if all else is well, it is not a single node's
+    fault.
+    """
     lost = [host for host in missing if not answered.get(host, {}).get("late")]
     if lost:
         return [f"{listed(lost)} not ready in time for an all-reduce"]
     texts = [] if missing else [item["text"] for item in cells if item["mark"] == FAILED]
-    return [f"the nodes reach each other, but their all-reduce failed: {text}" for text in texts[:1]]
+    return [
+        f"the nodes reach each other, but their all-reduce failed: {text}" for text in texts[:1]
+    ]
 
 
 def table_lines(verdict: Mapping[str, Any]) -> list[str]:
@@ -169,7 +225,10 @@ def table_lines(verdict: Mapping[str, Any]) -> list[str]:
         cells = (node["checks"][check] for check in CHECKS)
         rows.append([node["node"], *(f"{item['mark']} {item['text']}".strip() for item in cells)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [
+        "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def read_reports(folder: Path, hosts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -207,9 +266,17 @@ def main() -> int:
     except OSError:
         log = ""
     # the nodes of a local job are one machine
-    excluded = None if os.environ.get("HPCRUN_NODE_ADDR") == "127.0.0.1" else options.pop("exclude", "")
+    excluded = (
+        None if os.environ.get("HPCRUN_NODE_ADDR") == "127.0.0.1" else options.pop("exclude", "")
+    )
     rates = {name: float(value) for name, value in options.items()}
-    verdict = judge(hosts, read_reports(folder, hosts), rates=rates, srun_errors=parse_srun(log), excluded=excluded)
+    verdict = judge(
+        hosts,
+        read_reports(folder, hosts),
+        rates=rates,
+        srun_errors=parse_srun(log),
+        excluded=excluded,
+    )
     if not any(node["answered"] for node in verdict["nodes"]) and log.strip():
         verdict["problems"].append(f"srun said: {log.strip().splitlines()[-1]}")
     aside = folder / ".verdict.json"

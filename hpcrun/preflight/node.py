@@ -1,8 +1,11 @@
-"""One node of a preflight: ``node.py RANKS GPUS``, run once on every node of a job at the same time.
+"""One node of a preflight: ``node.py RANKS GPUS``, run once on every node of a job at the same
+time.
 
-It checks its own machine, lets every other node connect to the job's port, connects to the other nodes, and starts
-``rank.py`` for each rank. It writes its results to ``$HPCRUN_ATTEMPT_DIR/preflight/NODE.json`` after each step, so
-that a killed node leaves a report. It ends within HPCRUN_PREFLIGHT_S seconds, whatever its peers do.
+It checks its own machine, lets every other node connect to the job's port, connects to the other
+nodes, and starts
+``rank.py`` for each rank. It writes its results to ``$HPCRUN_ATTEMPT_DIR/preflight/NODE.json``
+after each step, so that a killed node leaves a report. It ends within HPCRUN_PREFLIGHT_S seconds,
+whatever its peers do.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ READY_BEFORE_END_S = 8.0
 """Until then the ranks may be ready for the inter-node all-reduce."""
 TRY_S = 3.0
 PEERS = 64
-"""The number of nodes to which each node connects: the first node, and those after itself in the job's order."""
+"""The number of nodes to which each node connects: the first node, and those after itself in the
+job's order.
+"""
 
 
 class NodeReport:
@@ -55,13 +60,20 @@ class LocalNode:
 
     def __init__(self, env: dict[str, str]) -> None:
         attempt = Path(env["HPCRUN_ATTEMPT_DIR"])
-        self.name, self.rank, self.job = env["HPCRUN_NODE"], int(env["HPCRUN_NODE_RANK"]), env["HPCRUN_JOB_ID"]
+        self.name, self.rank, self.job = (
+            env["HPCRUN_NODE"],
+            int(env["HPCRUN_NODE_RANK"]),
+            env["HPCRUN_JOB_ID"],
+        )
         self.hosts = (attempt / "hosts").read_text("ascii").split()
         self.port = int(env["HPCRUN_PORT"])
         self.folder = attempt / "preflight"
-        # the nodes of a local job share a machine: each has its own address on the loopback interface
+        # the nodes of a local job share a machine: each has its own address on the loopback
+        # interface
         self.is_local = env["HPCRUN_NODE_ADDR"].startswith("127.")
-        self.ends_at = time.monotonic() + max(LEAST_S, float(env.get("HPCRUN_PREFLIGHT_S") or LIMIT_S))
+        self.ends_at = time.monotonic() + max(
+            LEAST_S, float(env.get("HPCRUN_PREFLIGHT_S") or LIMIT_S)
+        )
 
     def address(self, rank: int) -> str:
         """Return the address of the node of this rank."""
@@ -75,7 +87,9 @@ class LocalNode:
 
 
 class Door:
-    """Listens on the job's port, and answers connections: with the time, and the port for the ranks of all nodes."""
+    """Listens on the job's port, and answers connections: with the time, and the port for the ranks
+    of all nodes.
+    """
 
     def __init__(self, node: LocalNode) -> None:
         self._node = node
@@ -83,7 +97,9 @@ class Door:
         address = (node.address(node.rank) if node.is_local else "", node.port)
         both = not node.is_local and socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if both else socket.AF_INET
-        self._socket = socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=both)
+        self._socket = socket.create_server(
+            address, family=family, backlog=1024, dualstack_ipv6=both
+        )
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -96,7 +112,12 @@ class Door:
             connection.settimeout(TRY_S)
             try:
                 connection.recv(4096)
-                answer = {"node": self._node.name, "job": self._node.job, "time": time.time(), "store": self.store}
+                answer = {
+                    "node": self._node.name,
+                    "job": self._node.job,
+                    "time": time.time(),
+                    "store": self.store,
+                }
                 connection.sendall(json.dumps(answer).encode() + b"\n")
             except OSError:
                 return  # a port scanner, or a peer that has ended
@@ -109,7 +130,8 @@ def free_port(address: str) -> int:
 
 
 def ask(node: LocalNode, rank: int) -> dict[str, Any]:
-    """Connect to another node; return its delay, the offset of its clock, and its port for the ranks.
+    """Connect to another node; return its delay, the offset of its clock, and its port for the
+    ranks.
 
     Raises:
         OSError: it cannot be reached.
@@ -121,7 +143,10 @@ def ask(node: LocalNode, rank: int) -> dict[str, Any]:
         with connection.makefile("r", encoding="utf-8") as stream:
             answer = json.loads(stream.readline(4096) or "null")
         answered_s = time.time()
-    if not isinstance(answer, dict) or (answer.get("node"), answer.get("job")) != (node.hosts[rank], node.job):
+    if not isinstance(answer, dict) or (answer.get("node"), answer.get("job")) != (
+        node.hosts[rank],
+        node.job,
+    ):
         raise ValueError("another program answers")
     offset_s = answer["time"] - (asked_s + answered_s) / 2
     return {"ms": (answered_s - asked_s) * 1000, "clock_s": offset_s, "store": answer["store"]}
@@ -147,7 +172,9 @@ def words(failure: Exception) -> str:
 def resolve(name: str) -> list[str] | str:
     """Return the addresses of a host, or the reason why there is none."""
     try:
-        return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
+        return sorted(
+            {str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
+        )
     except OSError as failure:
         return words(failure)
 
@@ -158,14 +185,24 @@ def shared_memory() -> dict[str, int] | None:
         disk = os.statvfs("/dev/shm")
     except OSError:
         return None
-    return {"free_mb": disk.f_bavail * disk.f_frsize >> 20, "total_mb": disk.f_blocks * disk.f_frsize >> 20}
+    return {
+        "free_mb": disk.f_bavail * disk.f_frsize >> 20,
+        "total_mb": disk.f_blocks * disk.f_frsize >> 20,
+    }
 
 
 def run(*argv: str) -> str | None:
-    """Return the output of a command, None if it does not exist, is not permitted, or takes too long."""
+    """Return the output of a command, None if it does not exist, is not permitted, or takes too
+    long.
+    """
     try:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=8, errors="replace"
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=8,
+            errors="replace",
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -177,9 +214,14 @@ def counters() -> dict[str, Any]:
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     ours = ["--id=" + chosen] if chosen else []
     form = "--format=csv,noheader"
-    ecc = run("nvidia-smi", *ours, "--query-gpu=pci.bus_id,ecc.errors.uncorrected.volatile.total", form)
+    ecc = run(
+        "nvidia-smi", *ours, "--query-gpu=pci.bus_id,ecc.errors.uncorrected.volatile.total", form
+    )
     rows = run(
-        "nvidia-smi", *ours, "--query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure", form
+        "nvidia-smi",
+        *ours,
+        "--query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure",
+        form,
     )
     log = run("dmesg") or run("journalctl", "--dmesg", "--boot", "--quiet", "--no-pager")
     return {
@@ -196,7 +238,9 @@ def parse_ecc(text: str) -> list[int]:
 
 
 def parse_rows(text: str) -> list[list[str]]:
-    """Read ``gpu_bus_id, pending, failure`` of each GPU: ``No`` or ``Yes``, in some versions 0 or 1."""
+    """Read ``gpu_bus_id, pending, failure`` of each GPU: ``No`` or ``Yes``, in some versions 0 or
+    1.
+    """
     fields = (line.split(", ") for line in text.splitlines())
     return [row[1:] for row in fields if len(row) == 3]
 
@@ -225,8 +269,12 @@ class Ranks:
             numbers = map(str, (local_rank, ranks, gpus, port))
             process = subprocess.Popen(
                 [sys.executable, str(Path(__file__).with_name("rank.py")), *numbers],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
             log.close()
             self._processes.append(process)
             threading.Thread(target=self._read, args=(local_rank, process), daemon=True).start()
@@ -250,7 +298,9 @@ class Ranks:
             self._changed.notify_all()
 
     def results(self) -> list[dict[str, Any]]:
-        """Return the results of every rank so far, and for how many seconds it has been in its step."""
+        """Return the results of every rank so far, and for how many seconds it has been in its
+        step.
+        """
         with self._changed:
             now = time.monotonic()
             return [
@@ -259,7 +309,9 @@ class Ranks:
             ]
 
     def wait(self, doing: str, until: float) -> bool:
-        """Wait until every rank is in the step ``doing`` or has ended; return whether all are in it."""
+        """Wait until every rank is in the step ``doing`` or has ended; return whether all are in
+        it.
+        """
         with self._changed:
             self._changed.wait_for(
                 lambda: all(rank.get("doing") == doing or "status" in rank for rank in self._found),
@@ -268,14 +320,18 @@ class Ranks:
             return all(rank.get("doing") == doing for rank in self._found)
 
     def order(self, node: LocalNode, store: int) -> None:
-        """Start the inter-node all-reduce of the ranks, which wait for those of other nodes until time is over."""
+        """Start the inter-node all-reduce of the ranks, which wait for those of other nodes until
+        time is over.
+        """
         count = len(self._processes)
         order = {"ranks": len(node.hosts) * count, "store": f"{node.address(0)}:{store}"}
         order["wait_s"] = max(1, int(node.ends_at - time.monotonic()) - 1)
         for number, process in enumerate(self._processes):
             assert process.stdin is not None
             try:
-                process.stdin.write(json.dumps({**order, "rank": node.rank * count + number}) + "\n")
+                process.stdin.write(
+                    json.dumps({**order, "rank": node.rank * count + number}) + "\n"
+                )
                 process.stdin.flush()
             except (OSError, ValueError):
                 continue  # it has ended, and reported why
@@ -290,7 +346,9 @@ class Ranks:
 
 
 def in_background(report: NodeReport, key: str, check: Callable[[], Any]) -> threading.Thread:
-    """Start a check that may take long, such as a name server that does not respond, and report its result."""
+    """Start a check that may take long, such as a name server that does not respond, and report its
+    result.
+    """
     thread = threading.Thread(target=lambda: report.put(**{key: check()}), daemon=True)
     thread.start()
     return thread
@@ -302,7 +360,8 @@ def knock_at_all(node: LocalNode) -> dict[str, dict[str, Any]]:
     answers = {node.hosts[rank]: {"error": "no response"} for rank in node.peers()}
     threads = [
         threading.Thread(
-            target=lambda rank=rank: answers.update({node.hosts[rank]: reach(node, rank, until)}), daemon=True
+            target=lambda rank=rank: answers.update({node.hosts[rank]: reach(node, rank, until)}),
+            daemon=True,
         )
         for rank in node.peers()
     ]
@@ -321,18 +380,22 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
         door = Door(node)
     except OSError as failure:
         report.put(bind=words(failure))
-    # do not start so many programs for GPUs that exist only in Slurm's configuration, as in a cluster for tests
+    # do not start so many programs for GPUs that exist only in Slurm's configuration, as in a
+    # cluster for tests
     workers = Ranks(node, ranks if not gpus or has_driver() else min(ranks, 2), gpus)
     try:
         looks = [in_background(report, "errors", counters)] if gpus else []
         if not node.is_local:
-            looks.append(in_background(report, "names", lambda: {name: resolve(name) for name in node.hosts}))
+            looks.append(
+                in_background(report, "names", lambda: {name: resolve(name) for name in node.hosts})
+            )
         answers = knock_at_all(node)
         report.put(reach=answers)
         ready = workers.wait("waiting", node.ends_at - READY_BEFORE_END_S)
         report.put(ranks=workers.results())
         store = answers[node.hosts[0]].get("store") if node.rank else door and door.store
-        if not ready:  # what is only slow may still end, and what hangs has hung long enough to be called so
+        # what is only slow may still end, and what hangs has hung long enough to be called so
+        if not ready:
             report.put(late=True)
             workers.wait("waiting", node.ends_at - 0.5)
         elif len(node.hosts) > 1 and store:
@@ -346,9 +409,14 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
 
 
 def main() -> None:
-    """Run the node. After SIGTERM, for example from srun when another node does not respond, it ends its ranks."""
+    """Run the node.
+
+    After SIGTERM, for example from srun when another node does not respond, it ends its ranks.
+    """
     node = LocalNode(dict(os.environ))
-    report = NodeReport(node.folder / f"{node.name}.json", node=node.name, rank=node.rank, port=node.port)
+    report = NodeReport(
+        node.folder / f"{node.name}.json", node=node.name, rank=node.rank, port=node.port
+    )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     check(node, int(sys.argv[1]), int(sys.argv[2]), report)
     os._exit(0)  # do not wait for a check that still hangs

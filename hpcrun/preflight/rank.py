@@ -1,8 +1,8 @@
 """One rank of a preflight: ``rank.py LOCAL_RANK RANKS GPUS STORE_PORT``, started by ``node.py``.
 
-It multiplies matrices on its GPU, then runs an all-reduce with the other ranks of its node, then, when its node starts
-it, with all ranks of the job. It prints its results as JSON lines to stdout. It uses only torch and the standard
-library.
+It multiplies matrices on its GPU, then runs an all-reduce with the other ranks of its node, then,
+when its node starts it, with all ranks of the job. It prints its results as JSON lines to stdout.
+It uses only torch and the standard library.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from datetime import timedelta
 from typing import Any
 
 WITHIN_S = 12
-"""How long the ranks of a node wait for each other, in seconds; node.py ends ranks that torch does not end."""
+"""How long the ranks of a node wait for each other, in seconds; node.py ends ranks that torch does
+not end.
+"""
 
 GEMM_SIZE = 8192
 GEMM_TIMES = 50
@@ -38,22 +40,34 @@ def choose_device(torch: Any, local_rank: int, gpus: int) -> Any:
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
         free, total = torch.cuda.mem_get_info(device)
-        facts |= {"gpu": torch.cuda.get_device_name(device), "free_gb": free / 1e9, "total_gb": total / 1e9}
+        facts |= {
+            "gpu": torch.cuda.get_device_name(device),
+            "free_gb": free / 1e9,
+            "total_gb": total / 1e9,
+        }
     else:
         device = torch.device("cpu")
         seen = torch.cuda.device_count() if build else 0
-        facts |= {"no_gpu": f"torch sees {seen} of {gpus} GPUs" if build else f"torch {torch.__version__} has no CUDA"}
-        # a machine without a driver, as in a cluster for tests, has GPUs only in Slurm's configuration
+        facts |= {
+            "no_gpu": f"torch sees {seen} of {gpus} GPUs"
+            if build
+            else f"torch {torch.__version__} has no CUDA"
+        }
+        # a machine without a driver, as in a cluster for tests, has GPUs only in Slurm's
+        # configuration
         facts |= {
             "asked": gpus,
-            "expected": bool(gpus) and (bool(build) or os.path.exists("/proc/driver/nvidia/version")),
+            "expected": bool(gpus)
+            and (bool(build) or os.path.exists("/proc/driver/nvidia/version")),
         }
     say(device=device.type, **facts)
     return device
 
 
 def is_right(torch: Any, device: Any) -> bool:
-    """Return whether a product of small whole numbers, exact in fp32, equals the CPU's result in fp64."""
+    """Return whether a product of small whole numbers, exact in fp32, equals the CPU's result in
+    fp64.
+    """
     numbers = torch.randint(-2, 3, (1024, 1024), generator=torch.Generator().manual_seed(0))
     product = numbers.float().to(device) @ numbers.float().to(device)
     return bool(torch.equal(product.cpu().double(), numbers.double() @ numbers.double()))
@@ -61,8 +75,13 @@ def is_right(torch: Any, device: Any) -> bool:
 
 def gemm_tflops(torch: Any, device: Any) -> tuple[float, str]:
     """Return the rate of large products in the type of trainings, in TFLOPS, and this type."""
-    # torch emulates bf16 on cards before Ampere (compute capability 8.0), and reports it as supported
-    name = "bf16" if torch.version.hip or torch.cuda.get_device_capability(device) >= (8, 0) else "fp16"
+    # torch emulates bf16 on cards before Ampere (compute capability 8.0), and reports it as
+    # supported
+    name = (
+        "bf16"
+        if torch.version.hip or torch.cuda.get_device_capability(device) >= (8, 0)
+        else "fp16"
+    )
     dtype = torch.bfloat16 if name == "bf16" else torch.float16
     a, b = (torch.randn(GEMM_SIZE, GEMM_SIZE, device=device, dtype=dtype) for _ in range(2))
     for _ in range(5):
@@ -97,7 +116,11 @@ def sum_up(torch: Any, device: Any, *, rank: int, ranks: int, store: str, wait_s
 
     backend = "gloo" if device.type == "cpu" else "nccl"
     dist.init_process_group(
-        backend, init_method=f"tcp://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=wait_s)
+        backend,
+        init_method=f"tcp://{store}",
+        rank=rank,
+        world_size=ranks,
+        timeout=timedelta(seconds=wait_s),
     )
     size = CPU_BYTES if device.type == "cpu" else GPU_BYTES
     numbers = torch.full((size // 4,), float(rank + 1), device=device)
@@ -106,7 +129,9 @@ def sum_up(torch: Any, device: Any, *, rank: int, ranks: int, store: str, wait_s
     if not bool((numbers == expected).all()):
         raise ValueError(f"the all-reduce of 1 to {ranks} returned {numbers[0].item():g}")
     numbers.zero_()
-    wait_for_device: Callable[[], None] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait_for_device: Callable[[], None] = (
+        torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    )
     wait_for_device()
     started = time.perf_counter()
     for _ in range(SUM_TIMES):
@@ -118,7 +143,9 @@ def sum_up(torch: Any, device: Any, *, rank: int, ranks: int, store: str, wait_s
 
 
 def check(local_rank: int, ranks: int, gpus: int, store_port: int) -> None:
-    """Do all checks, and report each step before it starts, so that a hanging rank has reported its step."""
+    """Do all checks, and report each step before it starts, so that a hanging rank has reported its
+    step.
+    """
     say(doing="import torch")
     import torch
 
@@ -129,7 +156,9 @@ def check(local_rank: int, ranks: int, gpus: int, store_port: int) -> None:
     if ranks > 1:
         say(doing="within")
         store = f"127.0.0.1:{store_port}"
-        say(within=sum_up(torch, device, rank=local_rank, ranks=ranks, store=store, wait_s=WITHIN_S))
+        say(
+            within=sum_up(torch, device, rank=local_rank, ranks=ranks, store=store, wait_s=WITHIN_S)
+        )
     say(doing="waiting")
     order = sys.stdin.readline()
     if order:

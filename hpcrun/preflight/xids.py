@@ -1,14 +1,15 @@
-"""NVIDIA's catalogue of Xids: what the driver's codes in the kernel's log mean, and what each calls for. Data.
+"""NVIDIA's catalogue of Xids: what the driver's codes in the kernel's log mean, and what each calls
+for. Data.
 
-https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of October 2025; codes that it calls unused
-are left out. ``checks.py`` judges nodes by it, and ``explain`` runs.
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of October 2025; codes that
+it calls unused are left out. ``checks.py`` judges nodes by it, and ``explain`` runs.
 """
 
 from __future__ import annotations
 
 PROGRAM, RESTART, CONTAINED, RESET, CONSEQUENCE, NOTE = range(6)
-"""What an Xid calls for: the program is at fault; start it again; so too, the error is contained to it; the GPU needs a
-reset or more; it follows another Xid; nothing by itself."""
+"""What an Xid calls for: the program is at fault; start it again; so too, the error is contained to
+it; the GPU needs a reset or more; it follows another Xid; nothing by itself."""
 
 _ENGINES = {
     "copy engine": (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)),
@@ -75,7 +76,11 @@ XIDS: dict[int, tuple[int, str]] = {
     169: (RESET, "the GPU's micro-controller halted"),
     171: (CONSEQUENCE, "more about Xid 48"),
     172: (CONSEQUENCE, "more about Xid 48"),
-    **{code: (RESTART, f"an error of the {engine}") for engine, codes in _ENGINES.items() for code in codes},
+    **{
+        code: (RESTART, f"an error of the {engine}")
+        for engine, codes in _ENGINES.items()
+        for code in codes
+    },
 }
 """Code → what it calls for, and what it means."""
 WORTH_A_WORD = frozenset({63, 92, 94, 121, 154, 157, 159, 160, 161})

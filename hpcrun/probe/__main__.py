@@ -1,9 +1,12 @@
-"""``python -I -S -B .../probe/__main__.py FOLDER [PY_SPY]``: prints what each rank of this node is doing.
+"""``python -I -S -B .../probe/__main__.py FOLDER [PY_SPY]``: prints what each rank of this node is
+doing.
 
-FOLDER is the attempt's. No rank is stopped, and no rank is signalled that has not asked for it: see ``rank_processes``.
+FOLDER is the attempt's. No rank is stopped, and no rank is signalled that has not asked for it: see
+``rank_processes``.
 
-Each answer is a JSON object, compressed and printed in lines of ``hpcrun-stacks NODE NUMBER PART/PARTS TEXT``: srun
-passes on longer lines in pieces, and lines of a site's own may stand between them.
+Each answer is a JSON object, compressed and printed in lines of ``hpcrun-stacks NODE NUMBER
+PART/PARTS TEXT``: srun passes on longer lines in pieces, and lines of a site's own may stand
+between them.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ if TYPE_CHECKING:
     from .rank_processes import Process
 
 WITHIN_S = 5.0
-"""After this time the program prints what it knows and ends, even if /proc or py-spy does not respond."""
+"""After this time the program prints what it knows and ends, even if /proc or py-spy does not
+respond.
+"""
 SCAN_S = 1.5
 """The time to find the processes: /proc may not respond for one that hangs in the kernel."""
 SAMPLE_S = 0.5
@@ -41,7 +46,8 @@ END_S = 0.2
 PART = 700
 """The characters of a part: slurmstepd sends at most 1,024 bytes of a line at once."""
 MOST_ANSWER, MOST_PRINTED = 8 << 20, 2 << 20
-"""The bytes of an answer, and the characters that a node prints: a stack beyond them is left out."""
+"""The bytes of an answer, and the characters that a node prints: a stack beyond them is left out.
+"""
 TOO_LONG = "its stack is too long"
 
 
@@ -59,7 +65,10 @@ def main(arguments: list[str]) -> int:
     ]
     before, begun = [rank.busy_s() for rank in ranks], time.monotonic()
     from_ras: list[str] = []
-    in_threads([lambda: from_ras.extend(ras_reports(processes, until)), *(rank.observe for rank in ranks)], until)
+    in_threads(
+        [lambda: from_ras.extend(ras_reports(processes, until)), *(rank.observe for rank in ranks)],
+        until,
+    )
     answers[0]["ras"] = list(from_ras)
     time.sleep(max(0.0, min(until, begun + SAMPLE_S) - time.monotonic()))
     elapsed = max(0.05, time.monotonic() - begun)
@@ -73,20 +82,28 @@ def main(arguments: list[str]) -> int:
 
 
 def ras_reports(processes: dict[int, list[Process]], until: float) -> list[str]:
-    """Return what NCCL's RAS says of the job, on the node of rank 0: its report is of all processes."""
+    """Return what NCCL's RAS says of the job, on the node of rank 0: its report is of all
+    processes.
+    """
     address = address_of(program_of(processes[0]).env) if 0 in processes else None
-    if address is None or not is_theirs(address[1], [one.pid for mine in processes.values() for one in mine]):
+    if address is None or not is_theirs(
+        address[1], [one.pid for mine in processes.values() for one in mine]
+    ):
         return []
     here = own_address(address)
     return reports(here, min(RAS_S, until - time.monotonic())) if here else []
 
 
 def print_answer(node: str, number: int, answer: dict[str, Any], most: int) -> int:
-    """Print an answer in short lines, without its stacks if it is too long; return the characters of it."""
+    """Print an answer in short lines, without its stacks if it is too long; return the characters
+    of it.
+    """
     record = json.dumps(answer).encode()
     text = base64.b64encode(zlib.compress(record)).decode()
     if "stack" in answer and (len(record) > MOST_ANSWER or len(text) > most):
-        short = {name: value for name, value in answer.items() if name not in ("how", "stack", "workers")}
+        short = {
+            name: value for name, value in answer.items() if name not in ("how", "stack", "workers")
+        }
         return print_answer(node, number, {**short, "lacks": TOO_LONG}, most)
     parts = [text[start : start + PART] for start in range(0, len(text), PART)]
     for place, part in enumerate(parts):

@@ -1,10 +1,13 @@
-"""Asks NCCL what the communicators of a job are doing, on a node of the job: for ``hpcrun explain --stacks``.
+"""Asks NCCL what the communicators of a job are doing, on a node of the job: for ``hpcrun explain
+--stacks``.
 
-Since NCCL 2.24 each process has a thread (RAS: reliability, availability, serviceability) that listens on
-localhost:28028, or at NCCL_RAS_ADDR; all processes of a user on a node share the port, so that any of them may answer.
-It speaks lines of text (NCCL's user guide, RAS; src/ras/client.cc and client_support.cc of NCCL 2.24 to 2.30):
-``CLIENT PROTOCOL 2``, ``TIMEOUT n``, ``VERBOSE STATUS``; the report ends with the connection. RAS collects the state of
-all processes of the job; none of them has to stop for it. (From 2.28.7 it can write JSON, which is far longer.)
+Since NCCL 2.24 each process has a thread (RAS: reliability, availability, serviceability) that
+listens on localhost:28028, or at NCCL_RAS_ADDR; all processes of a user on a node share the port,
+so that any of them may answer. It speaks lines of text (NCCL's user guide, RAS; src/ras/client.cc
+and client_support.cc of NCCL 2.24 to 2.30):
+``CLIENT PROTOCOL 2``, ``TIMEOUT n``, ``VERBOSE STATUS``; the report ends with the connection. RAS
+collects the state of all processes of the job; none of them has to stop for it. (From 2.28.7 it can
+write JSON, which is far longer.)
 """
 
 from __future__ import annotations
@@ -22,19 +25,24 @@ if TYPE_CHECKING:
 
 PORT = 28028
 HANDSHAKE_S = 1.0
-"""A process that does not answer the first line in this time is stopped: another one at the port may answer, as for
-ncclras."""
+"""A process that does not answer the first line in this time is stopped: another one at the port
+may answer, as for ncclras."""
 GAP_S = 1.0
-"""Between two reports: counts that still differ after this time are not those of a job that makes progress."""
+"""Between two reports: counts that still differ after this time are not those of a job that makes
+progress.
+"""
 LONGEST_LINE = 1024
 MOST = 1 << 18
-"""Bytes of a report; of a longer one the beginning is kept, with the processes that do not answer."""
+"""Bytes of a report; of a longer one the beginning is kept, with the processes that do not answer.
+"""
 _MOST_DIGITS = 9
 _PRINTABLE = {code: chr(code) if code == 10 or 32 <= code < 127 else "?" for code in range(256)}
 
 
 def address_of(env: Mapping[bytes, bytes]) -> Address | None:
-    """Return where the RAS of a process with this environment listens; None if it has none, or a strange address."""
+    """Return where the RAS of a process with this environment listens; None if it has none, or a
+    strange address.
+    """
     if env.get(b"NCCL_RAS_ENABLE") == b"0":
         return None
     given = os.fsdecode(env.get(b"NCCL_RAS_ADDR", b"")).strip()
@@ -53,7 +61,8 @@ def number_in(text: bytes) -> int | None:
 def own_address(address: Address) -> Address | None:
     """Return an address as one of this machine, to connect to; None if it is another machine's.
 
-    A socket can be bound to an address of this machine only. The name of a machine is looked up once.
+    A socket can be bound to an address of this machine only. The name of a machine is looked up
+    once.
 
     Raises:
         OSError, ValueError: there is no such name.
@@ -69,7 +78,8 @@ def own_address(address: Address) -> Address | None:
 
 
 def is_theirs(port: int, pids: Iterable[int]) -> bool:
-    """Whether something listens at a port of this machine, and all of it belongs to these processes.
+    """Whether something listens at a port of this machine, and all of it belongs to these
+    processes.
 
     Another job at the port, of the same user, could answer instead.
     """
@@ -81,7 +91,9 @@ def is_theirs(port: int, pids: Iterable[int]) -> bool:
         except OSError:
             continue
         # proc_pid_net(5): local address, state (0A listens), inode
-        listening |= {row[9] for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port}
+        listening |= {
+            row[9] for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port
+        }
     return bool(listening) and listening <= {inode for pid in pids for inode in _sockets_of(pid)}
 
 
@@ -96,7 +108,9 @@ def _sockets_of(pid: int) -> list[str]:
 
 
 def reports(address: Address, timeout_s: float) -> list[str]:
-    """Return the reports of RAS: two if there is time, since one does not show whether the job makes progress."""
+    """Return the reports of RAS: two if there is time, since one does not show whether the job
+    makes progress.
+    """
     until = time.monotonic() + timeout_s
     addresses = []
     with suppress(OSError):
@@ -112,7 +126,8 @@ def ask(address: Address, timeout_s: float) -> str:
     """Return the report of RAS at an address, as much of it as comes in time.
 
     Raises:
-        OSError: nothing answers there (TimeoutError: not in time), or what answers is not NCCL's RAS.
+        OSError: nothing answers there (TimeoutError: not in time), or what answers is not NCCL's
+            RAS.
     """
     until = time.monotonic() + timeout_s
     while True:
@@ -121,7 +136,9 @@ def ask(address: Address, timeout_s: float) -> str:
             raise TimeoutError(f"no response within {timeout_s:g} s")
         try:
             with socket.create_connection(address, timeout=min(left, HANDSHAKE_S)) as connection:
-                _greet(connection, min(until, time.monotonic() + HANDSHAKE_S), max(1, int(left / 2)))
+                _greet(
+                    connection, min(until, time.monotonic() + HANDSHAKE_S), max(1, int(left / 2))
+                )
                 connection.sendall(b"VERBOSE STATUS\n")
                 return _receive(connection, until).decode("latin-1").translate(_PRINTABLE)
         except socket.timeout:  # TimeoutError from Python 3.10 on
@@ -150,7 +167,9 @@ def _exchange(connection: socket.socket, line: str, until: float) -> str:
 
 
 def _receive(connection: socket.socket, until: float) -> bytes:
-    """Return what comes until the connection ends, or the time, or the most that is wanted of it."""
+    """Return what comes until the connection ends, or the time, or the most that is wanted of
+    it.
+    """
     received = b""
     while len(received) < MOST and time.monotonic() < until:
         connection.settimeout(max(0.01, until - time.monotonic()))

@@ -1,7 +1,9 @@
-"""Runs py-spy for ``explain --stacks``: which one, in which environment, and how much of what it prints is read.
+"""Runs py-spy for ``explain --stacks``: which one, in which environment, and how much of what it
+prints is read.
 
-The rank runs code that nobody has checked. So nothing is looked up in the folder where hpcrun was called, py-spy sees
-nothing of the environment of the login session, and its output and its time have a limit.
+The rank runs code that nobody has checked. So nothing is looked up in the folder where hpcrun was
+called, py-spy sees nothing of the environment of the login session, and its output and its time
+have a limit.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 SPY_S, SPY_TRIES = 3.0, 3
-"""The time for one py-spy. Of a process that is computing it sometimes reads half of a change: then it tries again."""
+"""The time for one py-spy.
+
+Of a process that is computing it sometimes reads half of a change: then it tries again.
+"""
 MOST_PRINTED = 4 << 20
 """Bytes that are read of py-spy: the stacks of a thousand threads have less."""
 FORBIDDEN = "py-spy may not read this process"
@@ -27,20 +32,28 @@ _SYSTEM = "/usr/local/bin:/usr/bin:/bin"
 
 
 def find_py_spy(python: str, path: str, given: str) -> str:
-    """Return the py-spy beside a rank's Python, on its PATH, or the one that hpcrun has; empty if there is none.
+    """Return the py-spy beside a rank's Python, on its PATH, or the one that hpcrun has; empty if
+    there is none.
 
     Args:
-        python: the Python as the rank was started with it; a relative name tells nothing of its folder.
+        python: the Python as the rank was started with it; a relative name tells nothing of its
+            folder.
         path: the rank's PATH.
         given: the one that hpcrun has.
     """
-    program = shutil.which("py-spy", path=absolute(os.pathsep.join((os.path.dirname(python), path))))
+    program = shutil.which(
+        "py-spy", path=absolute(os.pathsep.join((os.path.dirname(python), path)))
+    )
     given = given if os.path.isabs(given) and os.access(given, os.X_OK) else ""
-    return program or given or shutil.which("py-spy", path=absolute(os.environ.get("PATH", ""))) or ""
+    return (
+        program or given or shutil.which("py-spy", path=absolute(os.environ.get("PATH", ""))) or ""
+    )
 
 
 def absolute(path: str) -> str:
-    """Return a PATH without its relative and empty entries, which mean the current folder: that of somebody else."""
+    """Return a PATH without its relative and empty entries, which mean the current folder: that of
+    somebody else.
+    """
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
 
 
@@ -67,21 +80,31 @@ def dump(py_spy: str, pid: int, path: str, until: float) -> tuple[str, str]:
             return "", f"py-spy printed more than {MOST_PRINTED >> 20} MB"
         if status == 0:
             return out.decode("utf-8", "replace"), ""
-        lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if line.strip()]
-        problem = "py-spy: " + (lines[0].replace("Error: ", "")[:200] if lines else f"exit status {status}")
+        lines = [
+            line.strip() for line in err.decode("utf-8", "replace").splitlines() if line.strip()
+        ]
+        problem = "py-spy: " + (
+            lines[0].replace("Error: ", "")[:200] if lines else f"exit status {status}"
+        )
         if "Permission Denied" in problem:
             return "", FORBIDDEN
     return "", problem
 
 
 def _run(command: list[str], env: dict[str, str], within_s: float) -> tuple[int, bytes, bytes]:
-    """Run a command in ``/``; return its exit status and what it printed. One that prints too much is killed.
+    """Run a command in ``/``; return its exit status and what it printed.
+
+    One that prints too much is killed.
 
     Raises:
         subprocess.TimeoutExpired: it did not end in time; it was killed.
         OSError: it cannot be started.
     """
-    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
     # a session: what it has started is killed with it
     with subprocess.Popen(command, env=env, cwd="/", start_new_session=True, **pipes) as process:
         assert process.stdout

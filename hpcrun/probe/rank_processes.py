@@ -1,9 +1,10 @@
-"""The ranks on this node: their processes, found by their environment in /proc, and what each is doing.
+"""The ranks on this node: their processes, found by their environment in /proc, and what each is
+doing.
 
-The Python stack of a rank comes from py-spy, which reads the memory of the process and does not pause it
-(``--nonblocking``); else from faulthandler, if the program has called ``hpcrun_runtime.register_stacks()``: its file in
-the node's folder names the process and the signal. Without both, /proc tells the state. No other signal is sent, and no
-rank is stopped.
+The Python stack of a rank comes from py-spy, which reads the memory of the process and does not
+pause it (``--nonblocking``); else from faulthandler, if the program has called
+``hpcrun_runtime.register_stacks()``: its file in the node's folder names the process and the
+signal. Without both, /proc tells the state. No other signal is sent, and no rank is stopped.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _RUN_ID = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{4}")
 
 
 def in_threads(calls: list[Callable[[], None]], until: float) -> None:
-    """Make some calls in a few threads, and wait for them until a time: a call that hangs, or fails, is left behind."""
+    """Make some calls in a few threads, and wait for them until a time: a call that hangs, or
+    fails, is left behind.
+    """
     pool = ThreadPoolExecutor(THREADS)
     wait([pool.submit(call) for call in calls], until - time.monotonic())
 
@@ -65,7 +68,9 @@ def find_processes(folder: str, node: str, until: float) -> dict[int, list[Proce
             with lock:
                 by_rank.setdefault(rank, []).append(process)
 
-    in_threads([partial(look_at, int(name)) for name in os.listdir("/proc") if name.isdigit()], until)
+    in_threads(
+        [partial(look_at, int(name)) for name in os.listdir("/proc") if name.isdigit()], until
+    )
     with lock:
         return {rank: list(processes) for rank, processes in by_rank.items()}
 
@@ -84,12 +89,17 @@ class Process:
         self.state, self.parent, self.started = fields[0].decode(), int(fields[1]), int(fields[19])
         entries = (entry.partition(b"=") for entry in read_proc(pid, "environ").split(b"\0"))
         self.env = {name: value for name, _, value in entries if name}
-        self.command = [os.fsdecode(argument) for argument in read_proc(pid, "cmdline").split(b"\0")]
+        self.command = [
+            os.fsdecode(argument) for argument in read_proc(pid, "cmdline").split(b"\0")
+        ]
 
     @property
     def is_python(self) -> bool:
         """Whether it runs Python."""
-        return any(os.path.basename(name).startswith(("python", "pypy")) for name in (self.command[0], self._exe()))
+        return any(
+            os.path.basename(name).startswith(("python", "pypy"))
+            for name in (self.command[0], self._exe())
+        )
 
     def _exe(self) -> str:
         try:
@@ -112,7 +122,9 @@ def peek(pid: int, name: str) -> bytes:
 
 
 def ranks_within(rank: int, processes: list[Process]) -> dict[int, list[Process]]:
-    """Return rank → processes: a node's program may be a launcher (accelerate, deepspeed) with ranks of its own."""
+    """Return rank → processes: a node's program may be a launcher (accelerate, deepspeed) with
+    ranks of its own.
+    """
     inner: dict[int, list[Process]] = {}
     for process in processes:
         number = number_in(process.env.get(b"RANK", b""))
@@ -123,12 +135,16 @@ def ranks_within(rank: int, processes: list[Process]) -> dict[int, list[Process]
 
 
 def program_of(processes: list[Process]) -> Process:
-    """Return the process that trains: the oldest Python among those of a rank, else the oldest process."""
+    """Return the process that trains: the oldest Python among those of a rank, else the oldest
+    process.
+    """
     return min(processes, key=lambda one: (not one.is_python, one.started, one.pid))
 
 
 def has_gpu(pid: int) -> bool:
-    """Whether a process has loaded a GPU's driver: waiting for the GPU keeps its thread as busy as computing."""
+    """Whether a process has loaded a GPU's driver: waiting for the GPU keeps its thread as busy as
+    computing.
+    """
     maps = peek(pid, "maps")
     return b"/libcuda.so" in maps or b"/libamdhip64.so" in maps
 
@@ -149,7 +165,9 @@ class RankReading:
         self.answer["state"] = self._program.state
 
     def busy_s(self) -> float:
-        """Return the seconds in which the main thread ran, or waited for a CPU: a loop is busy on a full node too."""
+        """Return the seconds in which the main thread ran, or waited for a CPU: a loop is busy on a
+        full node too.
+        """
         pid = self._program.pid
         return sum(map(int, peek(pid, f"task/{pid}/schedstat").split()[:2])) / 1e9
 
@@ -171,21 +189,31 @@ class RankReading:
         self.answer.update({"how": "faulthandler", "stack": text} if text else {"lacks": lacks})
 
     def _workers(self, py_spy: str, text: str) -> list[str]:
-        """Return the stacks of the workers that a rank waits for: only if it is inside of its DataLoader."""
+        """Return the stacks of the workers that a rank waits for: only if it is inside of its
+        DataLoader.
+        """
         if _LOADER not in text:
             return []
         # since Python 3.14 multiprocessing's forkserver stands between them
-        near = {self._program.pid, *(one.pid for one in self._processes if one.parent == self._program.pid)}
+        near = {
+            self._program.pid,
+            *(one.pid for one in self._processes if one.parent == self._program.pid),
+        }
         workers = [one for one in self._processes if one.parent in near and one.is_python]
-        stacks = [dump(py_spy, one.pid, self._path, self._until)[0] for one in workers[:MOST_WORKERS]]
+        stacks = [
+            dump(py_spy, one.pid, self._path, self._until)[0] for one in workers[:MOST_WORKERS]
+        ]
         return [stack for stack in stacks if _WORKER in stack]
 
     def _dump(self) -> str:
-        """Let the program write its stacks, if it has asked for this, and return them; else the empty string."""
+        """Let the program write its stacks, if it has asked for this, and return them; else the
+        empty string.
+        """
         program = self._program
         place = os.fsdecode(program.env.get(NODE_FOLDER, b""))
         number, path = registered(place, program.pid)
-        # a stopped process would get the signal when it continues; without the handler the signal would end it
+        # a stopped process would get the signal when it continues; without the handler the signal
+        # would end it
         if not number or program.state in "Tt" or not catches(program.pid, number):
             return ""
         try:
@@ -210,15 +238,20 @@ class RankReading:
 
 
 def registered(folder: str, pid: int) -> tuple[int, str]:
-    """Return the signal at which a process writes its stacks, and the file: hpcrun_runtime.py has named it so."""
+    """Return the signal at which a process writes its stacks, and the file: hpcrun_runtime.py has
+    named it so.
+    """
     try:
         names = os.listdir(folder) if folder else []
     except OSError:
         return 0, ""
     ids = _status(pid, b"NSpid:")
-    beginning = f"stacks-{ids[-1].decode() if ids else pid}."  # in a container a process has another id
+    # in a container a process has another id
+    beginning = f"stacks-{ids[-1].decode() if ids else pid}."
     for name in names:
-        number = number_in(os.fsencode(name[len(beginning) :])) if name.startswith(beginning) else None
+        number = (
+            number_in(os.fsencode(name[len(beginning) :])) if name.startswith(beginning) else None
+        )
         if number is not None and number in signal.valid_signals():
             return number, os.path.join(folder, name)
     return 0, ""

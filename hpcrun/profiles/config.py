@@ -1,4 +1,6 @@
-"""The configuration of a site, a user or a project: profile, runs folder, default time and account."""
+"""The configuration of a site, a user or a project: profile, runs folder, default time and
+account.
+"""
 
 from __future__ import annotations
 
@@ -65,14 +67,18 @@ class Config:
     metrics: Mapping[str, str] = field(default_factory=dict)
     notify: tuple[str, ...] = ()  # destinations of the messages about runs, besides the profile's
     notify_on: tuple[str, ...] = ()  # the events; overrides the profile's
-    notify_waiting_s: int | None = None  # how long a job is pending before a message says so; overrides the profile's
-    # upload the offline wandb runs of a run in the background when a command learns that it has ended
+    # how long a job is pending before a message says so; overrides the profile's
+    notify_waiting_s: int | None = None
+    # upload the offline wandb runs of a run in the background when a command learns that it has
+    # ended
     wandb_sync: bool = False
     on: str | None = None  # the host on which commands run: ``hpcrun --on``
 
 
 def load_config(folders: Sequence[Source]) -> Config:
-    """Read ``config.yaml`` of each folder, most important first; the first value of a key counts."""
+    """Read ``config.yaml`` of each folder, most important first; the first value of a key
+    counts.
+    """
     values: dict[str, Any] = {}
     metrics: dict[str, str] = {}
     for folder in folders_of(folders):
@@ -82,16 +88,22 @@ def load_config(folders: Sequence[Source]) -> Config:
                 here["runs"] = folder.path / os.path.expanduser(here["runs"])
             metrics = {**here.pop("metrics", {}), **metrics}
             values = {**here, **values}
-    return Config(metrics=metrics, **{_FIELDS.get(key, key): value for key, value in values.items()})
+    return Config(
+        metrics=metrics, **{_FIELDS.get(key, key): value for key, value in values.items()}
+    )
 
 
 def check_config(text: str, path: Path) -> None:
-    """Check a possible new text of the file ``path``; raise ProfileError for invalid keys or values."""
+    """Check a possible new text of the file ``path``; raise ProfileError for invalid keys or
+    values.
+    """
     _read(parse_yaml(text, path))
 
 
 def _read(file: YamlFile) -> dict[str, Any]:
-    """Return the values of a file by their keys, or raise MistakesError: at most one mistake for each key."""
+    """Return the values of a file by their keys, or raise MistakesError: at most one mistake for
+    each key.
+    """
     values: dict[str, Any] = {}
     mistakes, hint = [], None
     for key, value in file.data.items():

@@ -1,9 +1,11 @@
-"""Folders of profiles, templates and rules: shipped ones, and those that no other user can write or that are trusted.
+"""Folders of profiles, templates and rules: shipped ones, and those that no other user can write or
+that are trusted.
 
-The shipped folders are inside an installed wheel, or beside the package in a checkout. A clone's ``.hpcrun`` contains
-templates and set-up commands that run as the user who submits there. Ownership is no help, since a user owns all files
-of a clone. So the files are used only if each has the contents that the user has seen and trusted; hpcrun uses the
-bytes that it has hashed, and does not read a file again.
+The shipped folders are inside an installed wheel, or beside the package in a checkout. A clone's
+``.hpcrun`` contains templates and set-up commands that run as the user who submits there. Ownership
+is no help, since a user owns all files of a clone. So the files are used only if each has the
+contents that the user has seen and trusted; hpcrun uses the bytes that it has hashed, and does not
+read a file again.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from typing import Any
 from hpcrun.errors import ProfileError
 from hpcrun.job.units import listed
 from hpcrun.ownership import danger_in, danger_to, read_checked, read_open
-from hpcrun.profiles.yaml_file import MAX_BYTES, decoded_text, read_own_text, read_text, replace_text, saving
+from hpcrun.profiles.yaml_file import (
+    MAX_BYTES,
+    decoded_text,
+    read_own_text,
+    read_text,
+    replace_text,
+    saving,
+)
 from hpcrun.writing import make_folder
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -33,7 +42,8 @@ class Folder:
     path: Path
     # the files that were read; then the folder has no other files. None for the files on disk
     contents: Mapping[str, bytes] | None = None
-    # whether a file on disk is refused if another user could have written it; not for hpcrun's own files
+    # whether a file on disk is refused if another user could have written it; not for hpcrun's own
+    # files
     checked: bool = True
     withheld: str | None = None  # why none of its files may be used; then its files have only names
     never: bool = False  # the user has chosen never to use it; then it has no contents
@@ -43,11 +53,17 @@ class Folder:
         if self.contents is None:
             return replace(self, path=self.path / name)
         start = f"{name}/"
-        inner = {file.removeprefix(start): text for file, text in self.contents.items() if file.startswith(start)}
+        inner = {
+            file.removeprefix(start): text
+            for file, text in self.contents.items()
+            if file.startswith(start)
+        }
         return replace(self, path=self.path / name, contents=inner)
 
     def names(self, suffix: str) -> list[str]:
-        """Return the sorted names of all files with this suffix, also in subfolders; none if the folder is withheld."""
+        """Return the sorted names of all files with this suffix, also in subfolders; none if the
+        folder is withheld.
+        """
         if self.withheld:
             return []
         if self.contents is not None:
@@ -66,7 +82,9 @@ class Folder:
         return _is_file(self.path / name) if self.contents is None else name in self.contents
 
     def text(self, name: str) -> str:
-        """Return the text of a file; ProfileError if it is no text, or if another user could have written it."""
+        """Return the text of a file; ProfileError if it is no text, or if another user could have
+        written it.
+        """
         path = self.path / name
         if self.contents is not None:
             return decoded_text(self.contents[name], path)
@@ -74,30 +92,37 @@ class Folder:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether there is a file, or an entry whose error must be reported: a pipe, a device, a broken link."""
+    """Whether there is a file, or an entry whose error must be reported: a pipe, a device, a broken
+    link.
+    """
     return os.path.lexists(path) and not os.path.isdir(path)
 
 
 def shipped_folder(kind: str) -> Path:
     """Return the folder of the shipped ``templates`` or ``cluster_profiles``.
 
-    A wheel has them in ``hpcrun/shipped`` (pyproject's force-include); an editable install and a plain
-    checkout have them at the top level.
+    A wheel has them in ``hpcrun/shipped`` (pyproject's force-include); an editable install and a
+    plain checkout have them at the top level.
     """
     installed = _PACKAGE / "shipped" / kind
     return installed if installed.is_dir() else _PACKAGE.parent / kind
 
 
 def shipped(kind: str) -> Folder:
-    """Return the shipped ``templates`` or ``cluster_profiles``, which are as trustworthy as hpcrun itself."""
+    """Return the shipped ``templates`` or ``cluster_profiles``, which are as trustworthy as hpcrun
+    itself.
+    """
     return Folder(shipped_folder(kind), checked=False)
 
 
-Source = Folder | Path  # a place of files: a path is a folder on disk, whose files are checked when they are read
+# a place of files: a path is a folder on disk, whose files are checked when they are read
+Source = Folder | Path
 
 
 def load_templates(folders: Sequence[Source]) -> dict[str, tuple[str, str]]:
-    """Return template name (path below its folder) → source and file; an earlier folder hides a later one."""
+    """Return template name (path below its folder) → source and file; an earlier folder hides a
+    later one.
+    """
     templates: dict[str, tuple[str, str]] = {}
     for folder in folders_of(folders):
         for name in folder.names(".j2"):
@@ -157,7 +182,9 @@ class TrustStore:
         self.root = root
 
     def find(self, path: Path) -> Trust | None:
-        """Return the answer about a folder, by its real path; None if there is none, or if it cannot be read."""
+        """Return the answer about a folder, by its real path; None if there is none, or if it
+        cannot be read.
+        """
         trust = self._read(self._file(path))
         return trust if trust and trust.path == Path(os.path.realpath(path)) else None
 
@@ -165,7 +192,12 @@ class TrustStore:
         """Save the answer about a folder, or raise ProfileError: it cannot be written."""
         with saving(self.root):
             make_folder(self.root, mode=0o700)
-        record = {"schema": SCHEMA, "path": str(trust.path), "never": trust.never, "files": dict(trust.hashes)}
+        record = {
+            "schema": SCHEMA,
+            "path": str(trust.path),
+            "never": trust.never,
+            "files": dict(trust.hashes),
+        }
         replace_text(self._file(trust.path), json.dumps(record, indent=1) + "\n", mode=0o600)
 
     def forget(self, path: Path) -> bool:
@@ -177,8 +209,12 @@ class TrustStore:
         return is_there
 
     def all(self) -> list[Trust]:
-        """Return all answers, by path, or raise ProfileError: another user could have written it."""
-        return sorted(filter(None, map(self._read, self.root.glob("*.json"))), key=lambda trust: trust.path)
+        """Return all answers, by path, or raise ProfileError: another user could have written
+        it.
+        """
+        return sorted(
+            filter(None, map(self._read, self.root.glob("*.json"))), key=lambda trust: trust.path
+        )
 
     @staticmethod
     def _read(file: Path) -> Trust | None:
@@ -196,7 +232,8 @@ class TrustStore:
         return self.root / f"{_sha256(real)[:40]}.json"
 
 
-# --- reading a folder -----------------------------------------------------------------------------------------------
+# --- reading a folder
+# -----------------------------------------------------------------------------------------------
 
 
 def read_contents(folder: Path) -> Contents:
@@ -220,7 +257,9 @@ def read_contents(folder: Path) -> Contents:
 
 
 def _names(folder: Path, skipped: list[str], dangers: list[str]) -> Iterator[str]:
-    """Yield the names of the files that hpcrun would read, and of links; ProfileError for more than one could check."""
+    """Yield the names of the files that hpcrun would read, and of links; ProfileError for more than
+    one could check.
+    """
     yield from (name for name in FILES if os.path.lexists(folder / name))
     number = 0  # of files and folders so far, with those that hpcrun does not read
 
@@ -229,7 +268,9 @@ def _names(folder: Path, skipped: list[str], dangers: list[str]) -> Iterator[str
         try:
             status = (folder / name).lstat()
             if not stat.S_ISDIR(status.st_mode):
-                skipped.append(f"{name} ({'a link' if stat.S_ISLNK(status.st_mode) else 'not a folder'})")
+                skipped.append(
+                    f"{name} ({'a link' if stat.S_ISLNK(status.st_mode) else 'not a folder'})"
+                )
                 return
             with os.scandir(folder / name) as scan:
                 entries = list(islice(scan, _MOST_ENTRIES - number + 1))
@@ -240,14 +281,17 @@ def _names(folder: Path, skipped: list[str], dangers: list[str]) -> Iterator[str
             return
         number += len(entries)
         if number > _MOST_ENTRIES:
-            raise ProfileError(f"{folder} has more than {_MOST_ENTRIES} files and folders",
-                               hint="hpcrun does not read this folder")  # fmt: skip
+            raise ProfileError(
+                f"{folder} has more than {_MOST_ENTRIES} files and folders",
+                hint="hpcrun does not read this folder",
+            )
         dangers.extend(filter(None, [danger_in(folder / name, status)]))
         for entry in sorted(entries, key=lambda entry: entry.name):
             inner = f"{name}/{entry.name}"
             if entry.is_dir(follow_symlinks=False) and inner.count("/") < _DEEPEST:
                 yield from below(inner, suffix)
-            elif entry.name.endswith(suffix) or entry.is_symlink():  # a link is listed, but not read
+            elif entry.name.endswith(suffix) or entry.is_symlink():
+                # a link is listed, but not read
                 yield inner
 
     for tree, suffix in TREES:
@@ -255,15 +299,24 @@ def _names(folder: Path, skipped: list[str], dangers: list[str]) -> Iterator[str
 
 
 def dangers_on_disk(folder: Path) -> tuple[str, ...]:
-    """Return how other users could write to a folder, or to the files that hpcrun reads in it; links are followed.
+    """Return how other users could write to a folder, or to the files that hpcrun reads in it;
+    links are followed.
 
     A file that does not exist, or cannot be checked, is no danger: it cannot be read either.
     """
     if not os.path.lexists(folder):
         return ()
     starts = [folder / start for start in (*FILES, *(tree for tree, _ in TREES))]
-    inner = [Path(top, name) for start in starts for top, folders, files in os.walk(start) for name in folders + files]
-    return (*_dangers_to(folder), *(danger for path in starts + inner for danger in _dangers_to(path, way=False)))
+    inner = [
+        Path(top, name)
+        for start in starts
+        for top, folders, files in os.walk(start)
+        for name in folders + files
+    ]
+    return (
+        *_dangers_to(folder),
+        *(danger for path in starts + inner for danger in _dangers_to(path, way=False)),
+    )
 
 
 def _dangers_to(path: Path, *, way: bool = True) -> list[str]:
@@ -276,9 +329,15 @@ def _dangers_to(path: Path, *, way: bool = True) -> list[str]:
 
 
 def changes(trust: Trust | None, contents: Contents) -> dict[str, str]:
-    """Return the differences from the trusted contents: name → ``new``, ``changed`` or ``removed``."""
+    """Return the differences from the trusted contents: name → ``new``, ``changed`` or
+    ``removed``.
+    """
     before, now = (trust.hashes if trust else {}), contents.hashes()
-    names = {name: "changed" if name in before else "new" for name, digest in now.items() if before.get(name) != digest}
+    names = {
+        name: "changed" if name in before else "new"
+        for name, digest in now.items()
+        if before.get(name) != digest
+    }
     return names | {name: "removed" for name in before if name not in now}
 
 
@@ -303,13 +362,17 @@ class Layer:
 
 
 def own_layer(path: Path, store: TrustStore) -> Layer:
-    """Return the user's or the site's folder: used if no other user could have written it, or if it is trusted."""
+    """Return the user's or the site's folder: used if no other user could have written it, or if it
+    is trusted.
+    """
     dangers = dangers_on_disk(path)
     return _judged(path, store, dangers[0]) if dangers else Layer(Folder(path))
 
 
 def project_layer(path: Path, store: TrustStore) -> Layer:
-    """Return a project's folder: used if its contents are trusted, whatever its owner and its rights."""
+    """Return a project's folder: used if its contents are trusted, whatever its owner and its
+    rights.
+    """
     return _judged(path, store, None)
 
 
@@ -321,8 +384,11 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
         trust = store.find(path)
     except ProfileError as error:
         return _refused(path, error.message)
-    if os.geteuid() == 0 and contents.dangers:  # the contents may be another user's; root uses only files of root
-        return _refused(path, f"root uses only files writable by root alone: {contents.dangers[0]}", contents)
+    # the contents may be another user's; root uses only files of root
+    if os.geteuid() == 0 and contents.dangers:
+        return _refused(
+            path, f"root uses only files writable by root alone: {contents.dangers[0]}", contents
+        )
     if trust and trust.never:
         return Layer(Folder(path, {}, never=True), contents=contents, trust=trust)
     differences = changes(trust, contents)
@@ -334,9 +400,15 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
     why = danger or ("it changed since you trusted it" if trust else "you have not trusted it")
     changed = [f"{name} ({difference})" for name, difference in differences.items()]
     named = _named(changed if trust else contents.files)
-    way = f"chmod go-w, or hpcrun profile trust {path}" if danger else "to review and trust it: hpcrun profile trust"
+    way = (
+        f"chmod go-w, or hpcrun profile trust {path}"
+        if danger
+        else "to review and trust it: hpcrun profile trust"
+    )
     warning = f"{path} is not used: {why}: {named or _named(contents.skipped)} ({way})"
-    return Layer(Folder(path, contents.files, withheld=why), warning, contents, trust, changes=differences)
+    return Layer(
+        Folder(path, contents.files, withheld=why), warning, contents, trust, changes=differences
+    )
 
 
 def _refused(path: Path, why: str, contents: Contents | None = None) -> Layer:

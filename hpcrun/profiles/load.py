@@ -1,4 +1,6 @@
-"""Loading a profile: find it by name, follow ``extends``, merge, validate; and every value's origin."""
+"""Loading a profile: find it by name, follow ``extends``, merge, validate; and every value's
+origin.
+"""
 
 from __future__ import annotations
 
@@ -69,30 +71,42 @@ def is_path(name: str) -> bool:
 
 
 def find_profile(name: str, folders: Sequence[Source]) -> Path:
-    """Return the file of a profile, given its name or a path to it; ProfileError if hpcrun may not use it."""
+    """Return the file of a profile, given its name or a path to it; ProfileError if hpcrun may not
+    use it.
+    """
     if is_path(name):
         path = Path(name)
         if not os.path.isfile(path):
-            raise ProfileError(f"profile {name}: no such file", hint="hpcrun profile list shows the profiles by name")
+            raise ProfileError(
+                f"profile {name}: no such file",
+                hint="hpcrun profile list shows the profiles by name",
+            )
         return path
     holding = [folder for folder in folders_of(folders) if folder.holds(f"{name}{SUFFIX}")]
-    if holding and holding[0].withheld:  # another profile of this name, in a lower layer, is not the requested one
-        raise ProfileError(f"profile {name!r} is {holding[0].path / name}{SUFFIX}, and {holding[0].withheld}",
-                           hint=WAYS_ROUND + f"; to use the other: {TRUST} --never" * (len(holding) > 1))  # fmt: skip
+    # another profile of this name, in a lower layer, is not the requested one
+    if holding and holding[0].withheld:
+        raise ProfileError(
+            f"profile {name!r} is {holding[0].path / name}{SUFFIX}, and {holding[0].withheld}",
+            hint=WAYS_ROUND + f"; to use the other: {TRUST} --never" * (len(holding) > 1),
+        )
     names = profile_names(folders)
     if name not in names:
         for folder in folders_of(folders):
             path = folder.path / f"{name}{SUFFIX}"
             if folder.never and "\0" not in name and os.path.isfile(path):
-                raise ProfileError(f"profile {name!r} is {path}, in a folder that you set to never use",
-                                   hint="to undo: hpcrun profile trust --revoke")  # fmt: skip
+                raise ProfileError(
+                    f"profile {name!r} is {path}, in a folder that you set to never use",
+                    hint="to undo: hpcrun profile trust --revoke",
+                )
         others = f"hpcrun profile list shows all; hpcrun profile new {shlex.quote(name)} makes it"
         raise ProfileError(f"there is no profile {name!r}", hint=did_you_mean(name, names, others))
     return names[name]
 
 
 def load_profile(name: str, folders: Sequence[Source]) -> LoadedProfile:
-    """Load a profile by path, or by name from the first folder that has it; ProfileError lists all of its mistakes."""
+    """Load a profile by path, or by name from the first folder that has it; ProfileError lists all
+    of its mistakes.
+    """
     path = find_profile(name, folders)
     return _load(parse_yaml(_text(path, folders), path), folders)
 
@@ -101,13 +115,17 @@ def _text(path: Path, folders: Sequence[Source]) -> str:
     """Return the text of a profile: the trusted contents if it is in a folder with contents."""
     absolute = Path(os.path.abspath(path))
     for folder in folders_of(folders):
-        if absolute.is_relative_to(folder.path) and folder.has(name := absolute.relative_to(folder.path).as_posix()):
+        if absolute.is_relative_to(folder.path) and folder.has(
+            name := absolute.relative_to(folder.path).as_posix()
+        ):
             return folder.text(name)
     return read_own_text(path)
 
 
 def load_text(text: str, path: Path, folders: Sequence[Source]) -> LoadedProfile:
-    """Load a profile from a possible new text of the file ``path``, and refuse what ``load_profile`` refuses."""
+    """Load a profile from a possible new text of the file ``path``, and refuse what
+    ``load_profile`` refuses.
+    """
     return _load(parse_yaml(text, path), folders)
 
 
@@ -118,18 +136,23 @@ def _load(file: YamlFile, folders: Sequence[Source]) -> LoadedProfile:
     profile, mistakes = check_values(file.path, merged.data, merged.origins)
     mistakes = [*merger.mistakes, *mistakes]
     if mistakes or profile is None:
-        raise MistakesError(mistakes, hint=merger.hint or "hpcrun profile show a100 shows a valid profile")
+        raise MistakesError(
+            mistakes, hint=merger.hint or "hpcrun profile show a100 shows a valid profile"
+        )
     return LoadedProfile(profile, file.path, merged.origins, merged.data)
 
 
 class _Merger:
-    """Merges a file with the files that it extends, and collects all mistakes, to report them at once."""
+    """Merges a file with the files that it extends, and collects all mistakes, to report them at
+    once.
+    """
 
     def __init__(self, folders: Sequence[Folder]) -> None:
         self.folders = folders
         self.mistakes: list[Mistake] = []
         self.hint: str | None = None
-        self._done: dict[Path, _Merged] = {}  # or twenty files that each extend one twice would take forever
+        # or twenty files that each extend one twice would take forever
+        self._done: dict[Path, _Merged] = {}
 
     def merge_file(self, file: YamlFile, chain: tuple[Path, ...]) -> _Merged:
         chain = (*chain, file.path)
@@ -141,10 +164,16 @@ class _Merger:
         return merged
 
     def _with_cards(self, file: YamlFile, chain: tuple[Path, ...]) -> _Merged:
-        """Return a file's own values, with the cards of the parts that it names: ``card: gpu/a100``."""
+        """Return a file's own values, with the cards of the parts that it names: ``card:
+        gpu/a100``.
+        """
         merged = _Merged(file.data, file.origins)
         of_types = ("gpu", "types")
-        for key in [key for key in file.origins if key[-1] == "card" and (len(key) == 1 or key[:-2] == of_types)]:
+        for key in [
+            key
+            for key in file.origins
+            if key[-1] == "card" and (len(key) == 1 or key[:-2] == of_types)
+        ]:
             section: Any = merged.data
             for step in key[:-1]:
                 section = section[step] if isinstance(section, dict) else None
@@ -153,12 +182,18 @@ class _Merger:
             part = self._base(section.pop("card"), file, key, chain)
             if part is not None:
                 section["card"] = part.data.get("card", {})
-                of_card = {(*key, *known[1:]): at for known, at in part.origins.items() if known[0] == "card"}
+                of_card = {
+                    (*key, *known[1:]): at
+                    for known, at in part.origins.items()
+                    if known[0] == "card"
+                }
                 merged.origins.update(of_card)
         return merged
 
     def _base(self, base: str, file: YamlFile, key: Key, chain: tuple[Path, ...]) -> _Merged | None:
-        """Return the merged values of a file that another file names under a key; None after a mistake."""
+        """Return the merged values of a file that another file names under a key; None after a
+        mistake.
+        """
         match = self._find_base(base, file, key)
         if match is None:
             return None
@@ -169,7 +204,9 @@ class _Merger:
             self._mistake(file.origins[key], key, f"{dotted(key)!r} is circular: {loop}")
             return None
         if len(chain) > _DEEPEST:
-            self._mistake(file.origins[key], key, f"{dotted(key)!r} goes through more than {_DEEPEST} files")
+            self._mistake(
+                file.origins[key], key, f"{dotted(key)!r} goes through more than {_DEEPEST} files"
+            )
             return None
         if path not in self._done:
             try:
@@ -199,19 +236,28 @@ class _Merger:
         absolute, name = Path(os.path.abspath(file.path)), f"{base}{SUFFIX}"
         for place, folder in enumerate(searched):
             if folder.path / name == absolute:
-                # a user's a100 that extends a100, or gpu/a100 that extends gpu/a100, means the file that it hides
+                # a user's a100 that extends a100, or gpu/a100 that extends gpu/a100, means the file
+                # that it hides
                 searched = searched[place + 1 :]
                 break
         for folder in searched:
             if folder.has(name):
                 return folder, name
-        known = [file_name.removesuffix(SUFFIX) for folder in self.folders for file_name in folder.names(SUFFIX)]
+        known = [
+            file_name.removesuffix(SUFFIX)
+            for folder in self.folders
+            for file_name in folder.names(SUFFIX)
+        ]
         self.hint = did_you_mean(base, known, "hpcrun profile path lists the searched folders")
-        self._mistake(file.origins[key], key, f"{dotted(key)!r} names {base!r}, which does not exist")
+        self._mistake(
+            file.origins[key], key, f"{dotted(key)!r} names {base!r}, which does not exist"
+        )
         return None
 
     def _merge(self, under: _Merged, over: _Merged, key: Key = ()) -> None:
-        """Merge one file's values over another's: mappings are merged, ``x+`` extends, null removes, others replace."""
+        """Merge one file's values over another's: mappings are merged, ``x+`` extends, null
+        removes, others replace.
+        """
         target, source = under.data, over.data
         for step in key:
             target, source = target[step], source[step]
@@ -231,9 +277,18 @@ class _Merger:
                     target.pop(name, None)
                     continue
                 target[name] = value
-                under.origins.update({known: over.origins[known] for known, _ in values_in(value, here)})
+                under.origins.update(
+                    {known: over.origins[known] for known, _ in values_in(value, here)}
+                )
 
-    def _extend(self, under: _Merged, over: _Merged, here: Key, target: dict[str, Any], source: dict[str, Any]) -> None:
+    def _extend(
+        self,
+        under: _Merged,
+        over: _Merged,
+        here: Key,
+        target: dict[str, Any],
+        source: dict[str, Any],
+    ) -> None:
         plain = (*here[:-1], here[-1].removesuffix(EXTEND))
         more, old = source[here[-1]], target.get(plain[-1], [])
         if not isinstance(more, list):

@@ -10,11 +10,16 @@ from hpcrun.job.role_request import read_role, with_last_program
 from hpcrun.profiles.yaml_file import MAX_BYTES, parse_plain
 from hpcrun.reading import read_named_text
 
-_FORM = "roles: {server: {nodes: 1, command: 'vllm serve M --port {port}'}, trainer: {nodes: 3, command: train.py}}"
+_FORM = (
+    "roles: {server: {nodes: 1, command: 'vllm serve M --port {port}'}, trainer: {nodes: 3, "
+    "command: train.py}}"
+)
 
 
 def load_roles_file(path: Path) -> dict[str, Any]:
-    """Return the fields of a request with the roles of a file, or raise UsageError, which names the file."""
+    """Return the fields of a request with the roles of a file, or raise UsageError, which names the
+    file.
+    """
     where = f"--roles {path}"
     try:
         data = parse_plain(read_named_text(path, MAX_BYTES))
@@ -22,10 +27,14 @@ def load_roles_file(path: Path) -> dict[str, Any]:
         raise UsageError(f"{where}: {error}", hint=_FORM) from None
     sections = data.get("roles") if isinstance(data, dict) and len(data) == 1 else None
     if not isinstance(sections, dict) or not sections:
-        raise UsageError(f"{where}: it is not one section roles: with a section for each role", hint=_FORM)
+        raise UsageError(
+            f"{where}: it is not one section roles: with a section for each role", hint=_FORM
+        )
     roles = []
     for name, fields in sections.items():
         if not isinstance(fields, dict) or "name" in fields:
-            raise UsageError(f"{where}: role {name} is not a section with nodes or gpus, and command", hint=_FORM)
+            raise UsageError(
+                f"{where}: role {name} is not a section with nodes or gpus, and command", hint=_FORM
+            )
         roles.append(read_role(f"{where}: role {name}", {**fields, "name": name}))
     return with_last_program(roles)

@@ -1,4 +1,7 @@
-"""Reading the file of ``--sweep-file``: YAML (product, zip, or a list of elements) or CSV. Values are text as typed."""
+"""Reading the file of ``--sweep-file``: YAML (product, zip, or a list of elements) or CSV.
+
+Values are text as typed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import UsageError, did_you_mean
-from hpcrun.job.parameters import Parameters, check_number, check_parameter, cross, joined, side_by_side
+from hpcrun.job.parameters import (
+    Parameters,
+    check_number,
+    check_parameter,
+    cross,
+    joined,
+    side_by_side,
+)
 from hpcrun.profiles.yaml_file import parse_plain
 from hpcrun.reading import read_named_text
 
@@ -31,14 +41,17 @@ def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
     except ValueError as error:
         raise UsageError(
             f"--sweep-file {path}: {error}",
-            hint="YAML: product: {lr: [1e-3, 1e-4], model: [small, large]}, zip: likewise, or a list of elements; "
+            hint="YAML: product: {lr: [1e-3, 1e-4], model: [small, large]}, zip: likewise, or a "
+            "list of elements; "
             "or CSV with a header",
         ) from None
     return rows
 
 
 def parse_csv(text: str) -> tuple[Parameters, ...]:
-    """Read a header of names and a row for each element; tabs are the separator if the header contains tabs."""
+    """Read a header of names and a row for each element; tabs are the separator if the header
+    contains tabs.
+    """
     lines = text.splitlines()
     tabs = bool(lines) and "\t" in lines[0] and "," not in lines[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if tabs else ",", strict=True)
@@ -53,7 +66,9 @@ def parse_csv(text: str) -> tuple[Parameters, ...]:
             if not row:
                 continue
             if len(row) != len(names):
-                raise ValueError(f"line {reader.line_num} has {len(row)} values, the header {len(names)}")
+                raise ValueError(
+                    f"line {reader.line_num} has {len(row)} values, the header {len(names)}"
+                )
             rows.append(tuple(zip(names, row, strict=True)))
             check_number(len(rows))
     except csv.Error as error:
@@ -70,7 +85,9 @@ def parse_yaml(text: str) -> tuple[Parameters, ...]:
         raise ValueError("it has neither a list of elements nor product: or zip:")
     for key in data:
         if key not in _KINDS:
-            raise ValueError(f"{key!r} is not known here; {did_you_mean(str(key), _KINDS)}".removesuffix("; "))
+            raise ValueError(
+                f"{key!r} is not known here; {did_you_mean(str(key), _KINDS)}".removesuffix("; ")
+            )
     rows: tuple[Parameters, ...] = ((),)
     for kind, combine in (("zip", side_by_side), ("product", cross)):
         if kind in data:
@@ -93,12 +110,16 @@ def _columns(kind: str, data: Any) -> dict[str, list[str]]:
 def _element(number: int, data: Any) -> Parameters:
     if not isinstance(data, dict) or not data:
         raise ValueError(f"element {number} is not a mapping of names to values, such as lr: 1e-3")
-    return tuple((check_parameter(str(name)), _text(str(name), value)) for name, value in data.items())
+    return tuple(
+        (check_parameter(str(name)), _text(str(name), value)) for name, value in data.items()
+    )
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"a value of {name!r} is a {type(value).__name__}; put it in quotes to pass it as text")
+        raise ValueError(
+            f"a value of {name!r} is a {type(value).__name__}; put it in quotes to pass it as text"
+        )
     if "\0" in value:
         raise ValueError(f"a value of {name!r} holds a NUL character")
     return value

@@ -1,7 +1,10 @@
-"""The profile model as files show it: mistakes in merged values with their lines, and the JSON Schema for editors."""
+"""The profile model as files show it: mistakes in merged values with their lines, and the JSON
+Schema for editors.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -40,7 +43,11 @@ def check_values(
 
     mistakes: list[Mistake] = _secret_mistakes(data, origins)
     if "name" in data:
-        mistakes.append(origins["name",].mistake("remove the line: the file's name is the profile's name", ("name",)))
+        mistakes.append(
+            origins["name",].mistake(
+                "remove the line: the file's name is the profile's name", ("name",)
+            )
+        )
     values = {name: value for name, value in data.items() if name not in ("name", "extends")}
     try:
         profile = Profile(name=path.stem, **values)
@@ -49,39 +56,64 @@ def check_values(
         return profile, mistakes
     except UsageError as error:
         key = ("gpu", "type")
-        return None, [*mistakes, origins[key].mistake(f"gpu.type: {error.message}; {error.hint}", key)]
+        return None, [
+            *mistakes,
+            origins[key].mistake(f"gpu.type: {error.message}; {error.hint}", key),
+        ]
     except ValidationError as error:
         details = error.errors(include_url=False)[:_MOST_EXPLAINED]
         return None, [*mistakes, *(_explain(detail, path, origins) for detail in details)]
 
 
 def known_keys(section: Key = ()) -> list[str]:
-    """Return the allowed keys of a section of a profile; none if any key is allowed, as in ``env``."""
-    return [name for part in _schemas(section) for name in part.get("properties", {}) if not name.endswith(EXTEND)]
+    """Return the allowed keys of a section of a profile; none if any key is allowed, as in
+    ``env``.
+    """
+    return [
+        name
+        for part in _schemas(section)
+        for name in part.get("properties", {})
+        if not name.endswith(EXTEND)
+    ]
 
 
 def value_kinds(key: Key) -> set[str]:
-    """Return the allowed kinds of a key's value: ``list``, ``mapping``, ``bool``; empty for text and numbers.
+    """Return the allowed kinds of a key's value: ``list``, ``mapping``, ``bool``; empty for text
+    and numbers.
 
     An unknown key has no kind: the check of the values reports it better.
     """
     types = [schema.get("type", ()) for schema in _schemas(key)]
-    return {kind for name, kind in _KINDS.items() if any(name == one or name in tuple(one) for one in types)}
+    return {
+        kind
+        for name, kind in _KINDS.items()
+        if any(name == one or name in tuple(one) for one in types)
+    }
 
 
 @cache
 def _schemas(key: Key) -> list[dict[str, Any]]:
-    """Return the JSON Schemas of a key's value, one for each form of it; none for an unknown key."""
+    """Return the JSON Schemas of a key's value, one for each form of it; none for an unknown
+    key.
+    """
     schema = profile_schema()
     if not key:
         return [schema]
     forms: list[dict[str, Any]] = []
     for section in _schemas(key[:-1]):
         # sections of one kind under the site's own names, as in gpu.types
-        named = [*section.get("patternProperties", {}).values(), section.get("additionalProperties")]
-        value: dict[str, Any] = section.get("properties", {}).get(key[-1]) or next((item for item in named if item), {})
+        named = [
+            *section.get("patternProperties", {}).values(),
+            section.get("additionalProperties"),
+        ]
+        value: dict[str, Any] = section.get("properties", {}).get(key[-1]) or next(
+            (item for item in named if item), {}
+        )
         forms += value.get("anyOf", [value])
-    return [schema["$defs"][form["$ref"].rpartition("/")[2]] if "$ref" in form else form for form in forms]
+    return [
+        schema["$defs"][form["$ref"].rpartition("/")[2]] if "$ref" in form else form
+        for form in forms
+    ]
 
 
 def _explain(detail: Any, path: Path, origins: Mapping[Key, Origin]) -> Mistake:
@@ -107,12 +139,17 @@ def _explain(detail: Any, path: Path, origins: Mapping[Key, Origin]) -> Mistake:
 
 
 def _secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> list[Mistake]:
-    """Return a mistake for every value of a profile that holds a secret; the messages do not contain the value.
+    """Return a mistake for every value of a profile that holds a secret; the messages do not
+    contain the value.
 
     Other users may read the file, and it may be in git.
     """
     listed = data.get("secrets")
-    named = frozenset(item for item in listed if isinstance(item, str)) if isinstance(listed, list) else frozenset()
+    named = (
+        frozenset(item for item in listed if isinstance(item, str))
+        if isinstance(listed, list)
+        else frozenset()
+    )
     mistakes = []
     for key, value in values_in(data):
         text = _secret_problem(key, value, named) if isinstance(value, str) else None
@@ -126,11 +163,17 @@ def _secret_problem(key: Key, value: str, named: frozenset[str]) -> str | None:
         if not is_secret(key[1], value, named):
             return None
         what = secret_kind(value) or "the value of a secret"
-        return f"holds {what}; remove the line, list the name under 'secrets', and export the variable where you submit"
+        return (
+            f"holds {what}; remove the line, list the name under 'secrets', and export the "
+            "variable where you submit"
+        )
     kind = secret_in_command(value) if key[0] == "setup" else secret_kind(value)
     if kind is None:
         return None
-    return f"holds {kind}; list a variable under 'secrets', export it where you submit, and use $NAME here"
+    return (
+        f"holds {kind}; list a variable under 'secrets', export it where you submit, and use "
+        "$NAME here"
+    )
 
 
 _SCALAR = ["string", "number", "boolean"]
@@ -139,8 +182,8 @@ _SCALAR = ["string", "number", "boolean"]
 def profile_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a profile file.
 
-    It is the schema of the model, with additions for files: ``extends``, ``null`` to remove, ``list+`` to extend, and
-    unquoted numbers as text.
+    It is the schema of the model, with additions for files: ``extends``, ``null`` to remove,
+    ``list+`` to extend, and unquoted numbers as text.
     """
     from hpcrun.job.profile import Profile
 
@@ -148,10 +191,14 @@ def profile_schema() -> dict[str, Any]:
     sections = {name: _section(section) for name, section in model.pop("$defs", {}).items()}
     schema = _section(model)
     schema["properties"].pop("name", None)
-    for section in (schema, sections["GpuTypeSection"]):  # "card: gpu/a100" takes the card of a part
+    # "card: gpu/a100" takes the card of a part
+    for section in (schema, sections["GpuTypeSection"]):
         section["properties"]["card"]["anyOf"].insert(0, {"type": "string"})
     names = {"type": "array", "items": {"type": "string"}}
-    extends = {"description": "The profiles and parts this one lies over.", "anyOf": [{"type": "string"}, names]}
+    extends = {
+        "description": "The profiles and parts this one lies over.",
+        "anyOf": [{"type": "string"}, names],
+    }
     schema["properties"] = {"extends": extends, **schema["properties"]}
     schema.pop("required", None)
     return {
@@ -169,32 +216,51 @@ def _section(section: dict[str, Any]) -> dict[str, Any]:
     for name, value in section["properties"].items():
         properties[name] = _value(value)
         if _has_list(value):
-            properties[name + EXTEND] = {**_as_written(value), "description": f"Added to the {name} that are there."}
-    return {**section, "properties": properties, "additionalProperties": False}
+            properties[name + EXTEND] = {
+                **_as_written(value),
+                "description": f"Added to the {name} that are there.",
+            }
+    written = {**section, "properties": properties, "additionalProperties": False}
+    if "description" in section:
+        # a docstring's lines end where the code's layout wants it
+        written["description"] = re.sub(r"(?<!\n)\n(?!\n)", " ", section["description"])
+    return written
 
 
 def _has_list(value: dict[str, Any]) -> bool:
-    return value.get("type") == "array" or any(_has_list(option) for option in value.get("anyOf", []))
+    return value.get("type") == "array" or any(
+        _has_list(option) for option in value.get("anyOf", [])
+    )
 
 
 def _value(value: dict[str, Any]) -> dict[str, Any]:
     """Return a property that may also be null."""
-    kept: dict[str, Any] = {key: value[key] for key in ("title", "description", "default") if key in value}
+    kept: dict[str, Any] = {
+        key: value[key] for key in ("title", "description", "default") if key in value
+    }
     options = value.get("anyOf") or [{key: item for key, item in value.items() if key not in kept}]
     written = [_as_written(option) for option in options if option.get("type") != "null"]
     return {**kept, "anyOf": [*written, {"type": "null"}]}
 
 
 def _as_written(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a value's schema in the form of the file: ``account: 0042`` is text, ``max: 1-00:00:00`` is a time."""
+    """Return a value's schema in the form of the file: ``account: 0042`` is text, ``max:
+    1-00:00:00`` is a time.
+    """
     if "enum" in value or "const" in value or "$ref" in value:
         return value
     if value.get("type") in ("string", "integer", "number"):
-        return {key: item for key, item in value.items() if key != "type"} | {"type": ["string", "number"]}
+        return {key: item for key, item in value.items() if key != "type"} | {
+            "type": ["string", "number"]
+        }
     if value.get("type") == "array" and "items" in value:
         return {**value, "items": _as_written(value["items"])}
     if value.get("type") == "object" and "additionalProperties" in value:
         inner = value["additionalProperties"]
-        written = _as_written(inner) if isinstance(inner, dict) and inner.get("type") else {"type": _SCALAR}
+        written = (
+            _as_written(inner)
+            if isinstance(inner, dict) and inner.get("type")
+            else {"type": _SCALAR}
+        )
         return {**value, "additionalProperties": {"anyOf": [written, {"type": "null"}]}}
     return value

@@ -19,8 +19,20 @@ from hpcrun.profiles.yaml_file import parse_yaml
 Kind = Literal["system", "debugging", "torch", "process", "efa", "renamed", "deprecated", "unread"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # A variable with another beginning belongs to a program, and may have any name.
-PREFIXES = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DIST_", "GLOO_", "FI_", "RDMAV_", "PYTORCH_", "OMP_", "CUDA_")
-# How alike two names must be for one to be the other misspelt: real names differ by a word (MIN_CTAS, MAX_CTAS).
+PREFIXES = (
+    "NCCL_",
+    "TORCH_NCCL_",
+    "TORCH_FR_",
+    "TORCH_DIST_",
+    "GLOO_",
+    "FI_",
+    "RDMAV_",
+    "PYTORCH_",
+    "OMP_",
+    "CUDA_",
+)
+# How alike two names must be for one to be the other misspelt: real names differ by a word
+# (MIN_CTAS, MAX_CTAS).
 _ALIKE = 0.88
 
 
@@ -32,11 +44,14 @@ class Values:
     """The values that a variable can have; each of the three may be unset."""
 
     one_of: tuple[str, ...] = ()
-    range: tuple[int | None, int | None] = (None, None)  # the least and the most of an integer; None for no limit
+    # the least and the most of an integer; None for no limit
+    range: tuple[int | None, int | None] = (None, None)
     pattern: str | None = None  # a regular expression for the whole value
 
     def allow(self, value: str) -> bool:
-        """Return whether the value is possible; words are compared without regard to case, as in NCCL."""
+        """Return whether the value is possible; words are compared without regard to case, as in
+        NCCL.
+        """
         least, most = self.range
         if self.one_of:
             return value.upper() in self.one_of
@@ -95,7 +110,8 @@ class Finding:
     value: str
     problem: str
     instead: str | None = None
-    impossible: bool = False  # no program can use this value as intended: the job must not be submitted with it
+    # no program can use this value as intended: the job must not be submitted with it
+    impossible: bool = False
 
     @property
     def advice(self) -> str:
@@ -120,7 +136,9 @@ def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
         return Finding(name, value, problem, variable.instead, impossible=True)
     words = set(re.split(r"[^a-z0-9]+", gpu.lower()))  # sites write l40s, nvidia_l40s, a100-40gb
     for harmful in variable.harmful:
-        if re.fullmatch(harmful.values, value) and not (harmful.on and words.isdisjoint(harmful.on)):
+        if re.fullmatch(harmful.values, value) and not (
+            harmful.on and words.isdisjoint(harmful.on)
+        ):
             why = f"harmful on this GPU: {harmful.why}" if harmful.on else harmful.why
             return Finding(name, value, why, variable.instead)
     if value.upper() in variable.off:
@@ -130,7 +148,12 @@ def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
         return Finding(name, value, f"deprecated since {variable.since}{by}", variable.instead)
     if variable.kind == "debugging":
         symptom = f" ({variable.set_when})" if variable.set_when else ""
-        return Finding(name, value, f"for debugging{symptom}, and slows down training when left on", variable.instead)
+        return Finding(
+            name,
+            value,
+            f"for debugging{symptom}, and slows down training when left on",
+            variable.instead,
+        )
     return None
 
 
@@ -167,9 +190,11 @@ class Catalogue(Mapping[str, Variable]):
         return len(self.texts)
 
     def check(self, env: Mapping[str, str], gpu: str = "") -> list[Finding]:
-        """Return the problems with the variables of a job, at most one for each; an empty value counts as unset.
+        """Return the problems with the variables of a job, at most one for each; an empty value
+        counts as unset.
 
-        ``gpu`` is the type or name of its GPUs, such as ``l40s``, ``nvidia_l40s`` or ``NVIDIA L40S 48 GB``.
+        ``gpu`` is the type or name of its GPUs, such as ``l40s``, ``nvidia_l40s`` or ``NVIDIA L40S
+        48 GB``.
         """
         findings = []
         for name, value in env.items():
@@ -177,7 +202,11 @@ class Catalogue(Mapping[str, Variable]):
                 findings.append(_judge(self[name], value, gpu) if value else None)
             elif name.startswith(PREFIXES) and name not in self.others:
                 close = difflib.get_close_matches(name, [*self, *self.others], n=1, cutoff=_ALIKE)
-                findings.append(Finding(name, value, f"unknown variable; did you mean {close[0]}?") if close else None)
+                findings.append(
+                    Finding(name, value, f"unknown variable; did you mean {close[0]}?")
+                    if close
+                    else None
+                )
         return [finding for finding in findings if finding]
 
 

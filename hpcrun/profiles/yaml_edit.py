@@ -1,7 +1,7 @@
 """Changes single values in a file that users write: text → text; every other byte stays.
 
-ruamel's parser finds the position of a value, and the text is changed there. Its own round trip would change the
-indentation of lists, fold long lines, and remove the comment below a removed key.
+ruamel's parser finds the position of a value, and the text is changed there. Its own round trip
+would change the indentation of lists, fold long lines, and remove the comment below a removed key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from hpcrun.profiles.yaml_file import Key, Mistake, dotted, flow, parse_yaml
 def set_value(text: str, key: Key, value: Any, path: Path) -> str:
     """Return the text with one value set; its section is made if there is none.
 
-    The value is text, True (a flag), None (removes the inherited value), or a list or mapping of these.
+    The value is text, True (a flag), None (removes the inherited value), or a list or mapping of
+    these.
     """
     expected = _changed(parse_yaml(text, path).data, key, value)
     return _checked(lambda: _spliced(text, key, value), expected, key, path)
@@ -55,13 +56,16 @@ def _changed(data: dict[str, Any], key: Key, value: Any) -> dict[str, Any]:
 
 
 def _checked(change: Callable[[], str], expected: dict[str, Any], key: Key, path: Path) -> str:
-    """Return a changed text if it has the expected values: a file with an unexpected layout is not changed."""
+    """Return a changed text if it has the expected values: a file with an unexpected layout is not
+    changed.
+    """
     with suppress(ProfileError, ValueError):
         text = change()
         if parse_yaml(text, path).data == expected:
             return text
     raise ProfileError(
-        f"{path}: {dotted(key)!r} cannot be changed without changing other lines", hint="use hpcrun profile edit"
+        f"{path}: {dotted(key)!r} cannot be changed without changing other lines",
+        hint="use hpcrun profile edit",
     )
 
 
@@ -88,7 +92,9 @@ def _colon_after(text: str, key: Any) -> int:
 
 
 def _end(text: str, pair: Any) -> int:
-    """Return the end of an entry's value; for the parser, a block ends only where the next one begins."""
+    """Return the end of an entry's value; for the parser, a block ends only where the next one
+    begins.
+    """
     key, node = pair
     if _empty(node):
         return _colon_after(text, key)
@@ -108,7 +114,8 @@ def _newline(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-# --- splicing -------------------------------------------------------------------------------------------------
+# --- splicing
+# -------------------------------------------------------------------------------------------------
 
 
 def _spliced(text: str, key: Key, value: Any) -> str:
@@ -212,11 +219,15 @@ def unsaid(given: Sequence[Key]) -> str:
     if not left:
         return ""
     width = max(len(".".join(key)) for key in left)
-    return "# Inherited:\n" + "".join(f"#   {'.'.join(key):<{width}}  {USUAL[key]}\n" for key in left)
+    return "# Inherited:\n" + "".join(
+        f"#   {'.'.join(key):<{width}}  {USUAL[key]}\n" for key in left
+    )
 
 
 def copy_text(name: str, source: Path, data: Mapping[str, Any]) -> str:
-    """Return the text for the first edit of a profile: it extends the one of its name, whose values are comments."""
+    """Return the text for the first edit of a profile: it extends the one of its name, whose values
+    are comments.
+    """
     lines = [
         f"# Your own {name!r}. It extends {source},",
         "# and values set here override it. To change an inherited value below, remove its '# '.",
@@ -238,7 +249,9 @@ def yaml_lines(data: Mapping[str, Any], indent: str = "") -> list[str]:
 
 
 def with_remarks(text: str, mistakes: Sequence[Mistake], path: Path) -> str:
-    """Return the text with each mistake as a comment above its line; those of other files come first."""
+    """Return the text with each mistake as a comment above its line; those of other files come
+    first.
+    """
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
@@ -248,7 +261,9 @@ def with_remarks(text: str, mistakes: Sequence[Mistake], path: Path) -> str:
         number = min(mistake.line or 1, len(lines) + 1) if here else 1
         words = mistake.text if here else str(mistake)
         above.setdefault(number, []).extend(f"{REMARK}{line}\n" for line in words.splitlines())
-    return "".join("".join([*above.get(number, []), line]) for number, line in enumerate([*lines, ""], start=1))
+    return "".join(
+        "".join([*above.get(number, []), line]) for number, line in enumerate([*lines, ""], start=1)
+    )
 
 
 def without_remarks(text: str) -> str:

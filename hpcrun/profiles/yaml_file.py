@@ -1,8 +1,9 @@
-"""Reads and saves files that users write: every mistake, and every value, of a YAML file can be shown with its line.
+"""Reads and saves files that users write: every mistake, and every value, of a YAML file can be
+shown with its line.
 
-It is read by the parser's events, not its constructors: so numbers and dates keep the user's spelling
-(an account 0042, a version 12.10), and the result has only plain mappings, lists and scalars. A file is saved
-completely or not at all, by one process at a time.
+It is read by the parser's events, not its constructors: so numbers and dates keep the user's
+spelling (an account 0042, a version 12.10), and the result has only plain mappings, lists and
+scalars. A file is saved completely or not at all, by one process at a time.
 """
 
 from __future__ import annotations
@@ -74,7 +75,13 @@ class MistakesError(ProfileError):
 def values_in(value: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:
     """Yield a value, and all values in its sections and lists, each with its key."""
     yield key, value
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for name, item in inner:
         yield from values_in(item, (*key, str(name)))
 
@@ -87,7 +94,9 @@ def dotted(key: Key) -> str:
 
 MAX_BYTES = 1_000_000
 WAIT_S = 10.0
-"""How long to wait for a lock, which is held for the moment of reading, checking and replacing one small file."""
+"""How long to wait for a lock, which is held for the moment of reading, checking and replacing one
+small file.
+"""
 _MAX_DEPTH = 20
 _MOST_VALUES = 5000
 # the core schema of YAML 1.2, plain style
@@ -109,12 +118,16 @@ class YamlFile:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file that users write, with its line ends; ProfileError if it is too large, or not text."""
+    """Return the text of a file that users write, with its line ends; ProfileError if it is too
+    large, or not text.
+    """
     return _read(path, lambda: read_open(path, MAX_BYTES)[0])
 
 
 def read_own_text(path: Path) -> str:
-    """Return the text of a file like ``read_text``; ProfileError if another user could have written it."""
+    """Return the text of a file like ``read_text``; ProfileError if another user could have written
+    it.
+    """
     return _read(path, lambda: read_checked(path, MAX_BYTES))
 
 
@@ -129,9 +142,13 @@ def _read(path: Path, read: Callable[[], bytes]) -> str:
 
 
 def decoded_text(raw: bytes, path: Path) -> str:
-    """Return the bytes of a file as text, or raise ProfileError: it is too large, or is not text."""
+    """Return the bytes of a file as text, or raise ProfileError: it is too large, or is not
+    text.
+    """
     if len(raw) > MAX_BYTES:
-        raise MistakesError([Mistake(path, None, f"larger than {MAX_BYTES // 1000} kB; that is not a profile")])
+        raise MistakesError(
+            [Mistake(path, None, f"larger than {MAX_BYTES // 1000} kB; that is not a profile")]
+        )
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -140,7 +157,9 @@ def decoded_text(raw: bytes, path: Path) -> str:
 
 
 def parse_yaml(text: str, path: Path) -> YamlFile:
-    """Return one mapping in YAML 1.2 without duplicate keys, tags and aliases; ``path`` is for messages."""
+    """Return one mapping in YAML 1.2 without duplicate keys, tags and aliases; ``path`` is for
+    messages.
+    """
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
@@ -162,7 +181,9 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
 
 
 def parse_plain(text: str) -> Any:
-    """Return the sections, lists and texts of a YAML text, without their lines; raise ValueError for a mistake."""
+    """Return the sections, lists and texts of a YAML text, without their lines; raise ValueError
+    for a mistake.
+    """
     from ruamel.yaml.error import YAMLError
 
     try:
@@ -176,11 +197,13 @@ def parse_plain(text: str) -> Any:
 
 
 def bounded_parser() -> YAML:
-    """Return a parser that refuses brackets which are nested too deeply, before it has read all of them.
+    """Return a parser that refuses brackets which are nested too deeply, before it has read all of
+    them.
 
-    The scanner of ruamel.yaml looks at all open brackets for each token: its time grows with the square of their
-    number. Its kind ``base`` leaves 1e-3, 007 and true as they are written, takes two thirds of the time of ``rt``,
-    which looks after comments, and has no marks of its own in folded text.
+    The scanner of ruamel.yaml looks at all open brackets for each token: its time grows with the
+    square of their number. Its kind ``base`` leaves 1e-3, 007 and true as they are written, takes
+    two thirds of the time of ``rt``, which looks after comments, and has no marks of its own in
+    folded text.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.scanner import Scanner, ScannerError
@@ -191,7 +214,9 @@ def bounded_parser() -> YAML:
     class Bounded(inherited):  # type: ignore[misc]
         def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:
             if len(self.flow_context) > _MAX_DEPTH:
-                raise ScannerError(None, None, "nested too deeply to be a profile", self.reader.get_mark())
+                raise ScannerError(
+                    None, None, "nested too deeply to be a profile", self.reader.get_mark()
+                )
             super().fetch_flow_collection_start(TokenClass, to_push)
 
     parser.Scanner = Bounded
@@ -224,17 +249,23 @@ class _Builder:
                 first = next(self.events)
                 data = self._value(first, ())
                 if not isinstance(data, dict | None):
-                    raise self._error(first, "keys and values were expected, such as 'partition: gpu'")
+                    raise self._error(
+                        first, "keys and values were expected, such as 'partition: gpu'"
+                    )
         return YamlFile(self.path, data or {}, self.origins)
 
     def _value(self, event: Any, key: Key) -> Any:
         kind = type(event).__name__
         if kind == "AliasEvent" or event.anchor is not None:
             raise self._error(
-                event, "anchors and aliases (& and *) are not read", "write the value out, or use extends"
+                event,
+                "anchors and aliases (& and *) are not read",
+                "write the value out, or use extends",
             )
         if event.tag is not None:
-            raise self._error(event, f"the YAML tag {event.tag!r} is not allowed", "write the plain value")
+            raise self._error(
+                event, f"the YAML tag {event.tag!r} is not allowed", "write the plain value"
+            )
         if len(key) > _MAX_DEPTH:
             raise self._error(event, "nested too deeply to be a profile")
         self.values += 1
@@ -290,7 +321,11 @@ def flow(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{flow(str(name))}: {flow(item)}" for name, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{flow(str(name))}: {flow(item)}" for name, item in value.items())
+            + "}"
+        )
     if isinstance(value, list | tuple):
         return "[" + ", ".join(flow(item) for item in value) + "]"
     text = str(value)
@@ -313,19 +348,23 @@ def _escaped(char: str) -> str:
     )
 
 
-# --- positions ------------------------------------------------------------------------------------------------
+# --- positions
+# ------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def locked(lock: Path) -> Iterator[None]:
-    """Hold the lock of a user's files; ProfileError if another program holds it for longer than a change takes."""
+    """Hold the lock of a user's files; ProfileError if another program holds it for longer than a
+    change takes.
+    """
     with ExitStack() as held:
         with saving(lock):
             make_folder(lock.parent)
             is_free = held.enter_context(flocked(lock, WAIT_S))
         if not is_free:
             raise ProfileError(
-                "the profile or configuration is being changed by another program", hint="try again when it has ended"
+                "the profile or configuration is being changed by another program",
+                hint="try again when it has ended",
             )
         yield
 
@@ -333,8 +372,8 @@ def locked(lock: Path) -> Iterator[None]:
 def replace_text(path: Path, text: str, mode: int = 0o644) -> None:
     """Replace a file, or make it, or raise ProfileError: then the old file has not changed.
 
-    Its permissions stay, and a link still points to it. The umask reduces the mode of a new file: hpcrun would not use
-    one that other users can write.
+    Its permissions stay, and a link still points to it. The umask reduces the mode of a new file:
+    hpcrun would not use one that other users can write.
     """
     with saving(path):
         path = path.resolve()

@@ -10,30 +10,70 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun import reading
-from hpcrun.job.layout import AttemptFolder, RoleRanks, RunFolder, parse_nodes, parse_numbers, parse_ranks
+from hpcrun.job.layout import (
+    AttemptFolder,
+    RoleRanks,
+    RunFolder,
+    parse_nodes,
+    parse_numbers,
+    parse_ranks,
+)
 from hpcrun.job.state import EXIT_TERMINATED
 from hpcrun.runs.record import JOB_ID, Run
 
 NODE_FAILURE, IDLE = "node_failure", "idle"
 # why an attempt ended, in the words of launch/decide.py
-REASONS = ("time_limit", "preemption", NODE_FAILURE, "failure", "cancelled", "terminated", "requeued", IDLE)
+REASONS = (
+    "time_limit",
+    "preemption",
+    NODE_FAILURE,
+    "failure",
+    "cancelled",
+    "terminated",
+    "requeued",
+    IDLE,
+)
 # the line in a rank's logs where torchrun restarts the rank (launch/rank.py)
 RESTART_BEGINS = "hpcrun: torchrun restart "
 _MOST_HOSTS = 8 << 20  # bytes of the list of nodes: the largest machines have some ten thousand
-_RANK, _RANKS_OF_NODE, _STATUS = reading.whole(0, 10**7), reading.whole(0, 4096), reading.whole(0, 10**6)
-_START: dict[str, reading.Kind] = {"job_id": JOB_ID, "host": reading.text, "started": reading.time_s}
+_RANK, _RANKS_OF_NODE, _STATUS = (
+    reading.whole(0, 10**7),
+    reading.whole(0, 4096),
+    reading.whole(0, 10**6),
+)
+_START: dict[str, reading.Kind] = {
+    "job_id": JOB_ID,
+    "host": reading.text,
+    "started": reading.time_s,
+}
 _EXIT: dict[str, reading.Kind] = {
-    "status": _STATUS, "signal": reading.text, "ended": reading.time_s, "message": reading.text,
-    "reason": reading.text, "how": reading.text, "nodes": reading.list_of(reading.text),
-}  # fmt: skip
+    "status": _STATUS,
+    "signal": reading.text,
+    "ended": reading.time_s,
+    "message": reading.text,
+    "reason": reading.text,
+    "how": reading.text,
+    "nodes": reading.list_of(reading.text),
+}
 RESTART = "restart"  # a run continues in the same allocation; otherwise it is requeued
-_NODE_START: dict[str, reading.Kind] = {"node": reading.text, "first_rank": _RANK, "ranks": _RANKS_OF_NODE}
-_RANK_EXIT: dict[str, reading.Kind] = {"rank": _RANK, "node": reading.text, "status": _STATUS, "ended": reading.time_s}
+_NODE_START: dict[str, reading.Kind] = {
+    "node": reading.text,
+    "first_rank": _RANK,
+    "ranks": _RANKS_OF_NODE,
+}
+_RANK_EXIT: dict[str, reading.Kind] = {
+    "rank": _RANK,
+    "node": reading.text,
+    "status": _STATUS,
+    "ended": reading.time_s,
+}
 IGNORED = "ignored"
 SIGNALLED = ("TERM", "cleared", IGNORED)
 _IMPORTS: dict[str, reading.Kind] = {
-    "folder": reading.text, "script": reading.optional(reading.text), "imports": reading.optional(reading.table()),
-}  # fmt: skip
+    "folder": reading.text,
+    "script": reading.optional(reading.text),
+    "imports": reading.optional(reading.table()),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +81,13 @@ class ExitRecord:
     """How the batch script ended."""
 
     status: int  # exit status; 128 + n if signal n ended it
-    signal: str  # ``TERM`` if the script was terminated (scancel, time limit, preemption), else empty
+    # ``TERM`` if the script was terminated (scancel, time limit, preemption), else empty
+    signal: str
     ended_s: float  # seconds since the epoch
     message: str = ""  # an error that the script itself detected, else empty
-    reason: str = ""  # one of ``REASONS`` if something ended it; empty if the ranks ended by themselves, or if unknown
+    # one of ``REASONS`` if something ended it; empty if the ranks ended by themselves, or if
+    # unknown
+    reason: str = ""
     again: bool = False  # the script has requeued or restarted the job
     how: str = ""  # ``RESTART`` or ``requeue`` if ``again``
     nodes: tuple[str, ...] = ()  # the nodes on which it failed
@@ -63,8 +106,9 @@ class RankExit:
     node: str
     status: int  # exit status; 128 + n where signal n ended it
     ended_s: float  # seconds since the epoch
-    # ``TERM`` if it was terminated, ``cleared`` if it was terminated because another rank had failed, ``ignored`` if
-    # the job ignores its failure, else empty, as in all records of an older hpcrun
+    # ``TERM`` if it was terminated, ``cleared`` if it was terminated because another rank had
+    # failed, ``ignored`` if the job ignores its failure, else empty, as in all records of an older
+    # hpcrun
     signalled: str = ""
 
     @property
@@ -86,7 +130,9 @@ class Attempt:
     alive_s: float  # the script's last heartbeat, in seconds since the epoch by its host's clock
 
 
-def last_attempt(run_folder: Path, element: int = 0, role: RoleRanks | None = None) -> Attempt | None:
+def last_attempt(
+    run_folder: Path, element: int = 0, role: RoleRanks | None = None
+) -> Attempt | None:
     """Return the newest attempt of an element of a run, None if it has not started."""
     return next(iter(attempts(run_folder, element, role)), None)
 
@@ -98,17 +144,25 @@ def last_attempts(run_folder: Path) -> Iterator[Attempt]:
 
 
 def in_failed_role(attempt: Attempt | None, run: Run) -> Attempt | None:
-    """Return an attempt with the ranks of one role: that failed first, that its end's message names, or that decides.
+    """Return an attempt with the ranks of one role: that failed first, that its end's message
+    names, or that decides.
 
-    Of a role without which the job fails any end is a failure. The terminated ranks of other roles are consequences.
+    Of a role without which the job fails any end is a failure. The terminated ranks of other roles
+    are consequences.
     """
     if attempt is None or not run.roles:
         return attempt
     message = attempt.exit.message if attempt.exit else ""
 
     def key(part: AttemptFolder, role: RoleRanks) -> tuple[int, float]:
-        ends = [] if role.on_exit == "ignore" else [end for end in rank_exits(part) if not end.is_consequence]
-        failed_s = min((end.ended_s for end in ends if end.status or role.on_exit == "fail"), default=None)
+        ends = (
+            []
+            if role.on_exit == "ignore"
+            else [end for end in rank_exits(part) if not end.is_consequence]
+        )
+        failed_s = min(
+            (end.ended_s for end in ends if end.status or role.on_exit == "fail"), default=None
+        )
         if failed_s is not None:
             return 0, failed_s
         is_named = message.startswith(f"role {role.name} on ")  # launch/role.py
@@ -124,7 +178,9 @@ def has_started(run_folder: Path) -> bool:
 
 
 def chain_stop(run_folder: Path, job_id: str | None = None) -> str:
-    """Return why a link has ended the chain of a run; the empty string if none has, or did not cancel this job."""
+    """Return why a link has ended the chain of a run; the empty string if none has, or did not
+    cancel this job.
+    """
     try:
         record = reading.read_object(RunFolder(run_folder).element(0).chain("stopped"))
         ours = job_id is None or job_id in reading.list_of(reading.text)(record.get("job_ids"))
@@ -133,14 +189,20 @@ def chain_stop(run_folder: Path, job_id: str | None = None) -> str:
         return ""
 
 
-def attempts(run_folder: Path, element: int = 0, role: RoleRanks | None = None) -> Iterator[Attempt]:
-    """Yield the attempts of an element that have started, the newest first: with all ranks, or those of a role."""
+def attempts(
+    run_folder: Path, element: int = 0, role: RoleRanks | None = None
+) -> Iterator[Attempt]:
+    """Yield the attempts of an element that have started, the newest first: with all ranks, or
+    those of a role.
+    """
     folder = RunFolder(run_folder).element(element)
     for number in reversed(parse_numbers(names_in(folder.attempts))):
         path = replace(folder.attempt(number), role=role)
         if start := _read(path.start, _START, needed=tuple(_START)):
             job_id, host, started_s = start["job_id"], start["host"], start["started"]
-            yield Attempt(path, number, job_id, host, started_s, _exit(path), max(started_s, _alive_s(path)))
+            yield Attempt(
+                path, number, job_id, host, started_s, _exit(path), max(started_s, _alive_s(path))
+            )
 
 
 def _alive_s(folder: AttemptFolder) -> float:
@@ -156,16 +218,25 @@ def _exit(folder: AttemptFolder) -> ExitRecord | None:
         return None
     texts = {name: data.get(name, "") for name in ("message", "reason", "how")}
     again, nodes = data.get("again") is True, tuple(data.get("nodes", ()))
-    return ExitRecord(data["status"], data["signal"], data["ended"], again=again, nodes=nodes, **texts)
+    return ExitRecord(
+        data["status"], data["signal"], data["ended"], again=again, nodes=nodes, **texts
+    )
 
 
 def _read(
-    path: Path, kinds: Mapping[str, reading.Kind], needed: tuple[str, ...], joined: Mapping[str, str] | None = None
+    path: Path,
+    kinds: Mapping[str, reading.Kind],
+    needed: tuple[str, ...],
+    joined: Mapping[str, str] | None = None,
 ) -> dict[str, Any] | None:
     """Return a complete record of the script, None if there is none of this kind."""
     try:
         content = (joined or {}).get(path.name)
-        data = reading.read_object(path, strict=False) if content is None else reading.parse_object(content)
+        data = (
+            reading.read_object(path, strict=False)
+            if content is None
+            else reading.parse_object(content)
+        )
         known, unknown = reading.read_fields(data, kinds, needed)
     except (OSError, ValueError):
         return None
@@ -173,13 +244,21 @@ def _read(
 
 
 def joined_files(folder: AttemptFolder) -> dict[str, str]:
-    """Return the small files that the end of an element of a sweep has joined into its exit record: name → text."""
+    """Return the small files that the end of an element of a sweep has joined into its exit record:
+    name → text.
+    """
     files = (_read(folder.exit, {}, ()) or {}).get("files")
-    return {name: text for name, text in files.items() if isinstance(text, str)} if isinstance(files, dict) else {}
+    return (
+        {name: text for name, text in files.items() if isinstance(text, str)}
+        if isinstance(files, dict)
+        else {}
+    )
 
 
 def load_imports(folder: AttemptFolder) -> dict[str, Any]:
-    """Return an attempt's record of its code: ``folder``, ``script``, ``imports``; empty if there is none."""
+    """Return an attempt's record of its code: ``folder``, ``script``, ``imports``; empty if there
+    is none.
+    """
     return _read(folder.imports, _IMPORTS, needed=()) or {}
 
 
@@ -192,7 +271,9 @@ def names_in(folder: Path) -> list[str]:
 
 
 def ranks(folder: AttemptFolder) -> list[int]:
-    """Return the ranks of an attempt that have a log or an exit record; none if the folder does not exist."""
+    """Return the ranks of an attempt that have a log or an exit record; none if the folder does not
+    exist.
+    """
     return folder.role_ranks(parse_ranks(names_in(folder.path), "out", "err", "exit"))
 
 
@@ -209,14 +290,23 @@ def node_ranks(folder: AttemptFolder) -> dict[str, range]:
     names, joined = names_in(folder.path), joined_files(folder)
     paths = [folder.node_file(node) for node in parse_nodes({*names, *joined})]
     records = (_read(path, _NODE_START, tuple(_NODE_START), joined) for path in paths)
-    each = ((data["node"], range(data["first_rank"], data["first_rank"] + data["ranks"])) for data in records if data)
-    return {node: range(its[0], its[-1] + 1) for node, ranks in each if (its := folder.role_ranks(ranks))}
+    each = (
+        (data["node"], range(data["first_rank"], data["first_rank"] + data["ranks"]))
+        for data in records
+        if data
+    )
+    return {
+        node: range(its[0], its[-1] + 1)
+        for node, ranks in each
+        if (its := folder.role_ranks(ranks))
+    }
 
 
 def first_failure(folder: AttemptFolder) -> RankExit | None:
     """Return the rank of an attempt that failed first, None if none failed.
 
-    The end of a terminated rank is a consequence, whatever its status: it is returned only if no other rank failed.
+    The end of a terminated rank is a consequence, whatever its status: it is returned only if no
+    other rank failed.
     """
     failed = [exit_ for exit_ in rank_exits(folder) if exit_.status != 0]
     return min(failed, key=lambda exit_: (exit_.is_consequence, exit_.ended_s), default=None)
@@ -225,15 +315,20 @@ def first_failure(folder: AttemptFolder) -> RankExit | None:
 def rank_exits(folder: AttemptFolder, *, before_restart: int = 0) -> list[RankExit]:
     """Return the exit records of the ranks of an attempt.
 
-    With ``before_restart``, they are those that torchrun's restart of this number has renamed (launch/rank.py).
+    With ``before_restart``, they are those that torchrun's restart of this number has renamed
+    (launch/rank.py).
     """
     names, joined = names_in(folder.path), joined_files(folder)
-    paths = [folder.rank_exit(rank) for rank in folder.role_ranks(parse_ranks({*names, *joined}, "exit"))]
+    paths = [
+        folder.rank_exit(rank) for rank in folder.role_ranks(parse_ranks({*names, *joined}, "exit"))
+    ]
     if before_restart:
         paths = [path.with_name(f"{path.name}.{before_restart}") for path in paths]
     records = filter(None, (_read(path, _RANK_EXIT, tuple(_RANK_EXIT), joined) for path in paths))
     return [
-        RankExit(rank, data["node"], data["status"], data["ended"], signal if signal in SIGNALLED else "")
+        RankExit(
+            rank, data["node"], data["status"], data["ended"], signal if signal in SIGNALLED else ""
+        )
         for data in records
         for rank in folder.role_ranks([data["rank"]])
         for signal in [data.get("told", "")]

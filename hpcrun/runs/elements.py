@@ -1,4 +1,6 @@
-"""The elements of a run: their parameters, job ids, folders and records, and what was last known of each of a sweep."""
+"""The elements of a run: their parameters, job ids, folders and records, and what was last known of
+each of a sweep.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +23,36 @@ _INDEX = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """The elements of a run. Each is a job of its own: a task of an array, or the run's only job."""
+    """The elements of a run.
+
+    Each is a job of its own: a task of an array, or the run's only job.
+    """
 
     parameters: Mapping[int, Parameters]  # number of an element → its parameters
-    tasks: Mapping[int, int] = field(default_factory=dict)  # number of an element → the task of the array that runs it
+    # number of an element → the task of the array that runs it
+    tasks: Mapping[int, int] = field(default_factory=dict)
     are_array: bool = True  # they are tasks of an array
     packed: bool = False  # each task runs several of them
 
     def job_id(self, run: Run, index: int) -> str | None:
-        """Return the job id of an element: ``123``, or ``123_4`` as Slurm writes a task of an array."""
+        """Return the job id of an element: ``123``, or ``123_4`` as Slurm writes a task of an
+        array.
+        """
         return f"{run.job_id}_{self.tasks[index]}" if run.job_id and self.are_array else run.job_id
 
     def job_folder(self, folder: Path, index: int) -> JobFolder:
-        """Return the folder that schedulers know an element's job by: the run's own where it is the only job."""
+        """Return the folder that schedulers know an element's job by: the run's own where it is the
+        only job.
+        """
         return RunFolder(folder).element(index) if self.are_array else RunFolder(folder)
 
     def batch_log(self, folder: Path, index: int) -> Path:
         """Return the log of an element's batch script."""
-        return RunFolder(folder).task_log(self.tasks[index]) if self.are_array else RunFolder(folder).batch_log
+        return (
+            RunFolder(folder).task_log(self.tasks[index])
+            if self.are_array
+            else RunFolder(folder).batch_log
+        )
 
 
 _ONLY_ONE = Elements({0: ()}, are_array=False)
@@ -50,7 +64,9 @@ def all_elements(run: Run) -> Elements:
 
 
 def elements_of(run: Run) -> Elements | None:
-    """Return the elements of an array, None of a single job; calls of Python functions have no parameters."""
+    """Return the elements of an array, None of a single job; calls of Python functions have no
+    parameters.
+    """
     sweep = run.plan.get("sweep")
     if not sweep:
         return None
@@ -77,7 +93,8 @@ class ElementRecords:
     def ended(self) -> bool:
         """Whether the script has said how its job ended, once and for all.
 
-        A script that got a signal does not know from whom: its job is over for certain only if it was cancelled.
+        A script that got a signal does not know from whom: its job is over for certain only if it
+        was cancelled.
         """
         exit_ = self.attempt.exit if self.attempt else None
         return exit_ is not None and not exit_.again and (self.cancelled or not exit_.signal)
@@ -90,11 +107,15 @@ def records_of(run_folder: Path, index: int = 0) -> ElementRecords:
 
 
 def all_records(run_folder: Path, indices: Iterable[int]) -> dict[int, ElementRecords]:
-    """Return what a run's folder says of elements; those without a folder of their own cost nothing."""
+    """Return what a run's folder says of elements; those without a folder of their own cost
+    nothing.
+    """
     folder = RunFolder(run_folder)
     there, untouched = set(names_in(folder.elements)), ElementRecords((), folder.cancelled.exists())
     return {
-        index: _records(folder, index, cancelled=untouched.cancelled) if str(index) in there else untouched
+        index: _records(folder, index, cancelled=untouched.cancelled)
+        if str(index) in there
+        else untouched
         for index in indices
     }
 
@@ -119,11 +140,17 @@ def load_statuses(run_folder: Path) -> dict[int, LastStatus]:
 
 
 def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
-    """Save the status of each element, in one file: a thousand small files would be slow to write and to read."""
+    """Save the status of each element, in one file: a thousand small files would be slow to write
+    and to read.
+    """
     defaults = known_fields(LastStatus("", 0.0))
     records = {
-        index: {name: value for name, value in known_fields(status).items() if value != defaults[name]}
+        index: {
+            name: value for name, value in known_fields(status).items() if value != defaults[name]
+        }
         for index, status in statuses.items()
     }
     with suppress(OSError):  # only a copy, like status.json
-        replace_file(RunFolder(run_folder).element_statuses, json.dumps(records) + "\n", durable=False)
+        replace_file(
+            RunFolder(run_folder).element_statuses, json.dumps(records) + "\n", durable=False
+        )

@@ -1,7 +1,8 @@
-"""The nodes on which runs of this user failed, for a day: one small file in the user's state folder.
+"""The nodes on which runs of this user failed, for a day: one small file in the user's state
+folder.
 
-It is only a hint for submissions: a file that cannot be read or written is no error, and two processes that write at
-the same moment may lose an entry.
+It is only a hint for submissions: a file that cannot be read or written is no error, and two
+processes that write at the same moment may lose an entry.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class FailedNodes:
     path: Path
 
     def known(self, now_s: float) -> tuple[FailedNode, ...]:
-        """Return the nodes that failed within a day and are not forgotten, the newest first; one entry for each."""
+        """Return the nodes that failed within a day and are not forgotten, the newest first; one
+        entry for each.
+        """
         newest: dict[tuple[str | None, str], FailedNode] = {}
         for entry in self._load(now_s):
             if not entry.forgotten:
@@ -51,24 +54,38 @@ class FailedNodes:
         return tuple(sorted(newest.values(), key=lambda entry: -entry.failed_s))
 
     def of_cluster(self, cluster: str | None, now_s: float) -> tuple[str, ...]:
-        """Return the names of those nodes that are of a cluster; none if the cluster has no name."""
-        return tuple(entry.node for entry in self.known(now_s) if cluster and entry.cluster == cluster)
+        """Return the names of those nodes that are of a cluster; none if the cluster has no
+        name.
+        """
+        return tuple(
+            entry.node for entry in self.known(now_s) if cluster and entry.cluster == cluster
+        )
 
     def note(self, failures: Iterable[FailedNode], now_s: float) -> None:
         """Add failures that are new."""
         if failures := [entry for entry in failures if 0 <= now_s - entry.failed_s < KEPT_S]:
             before = self._load(now_s)
             known = {(entry.cluster, entry.node, entry.run_id, entry.failed_s) for entry in before}
-            new = [each for each in failures if (each.cluster, each.node, each.run_id, each.failed_s) not in known]
+            new = [
+                each
+                for each in failures
+                if (each.cluster, each.node, each.run_id, each.failed_s) not in known
+            ]
             if new:
                 self._save([*before, *new])
 
     def forget(self, nodes: Sequence[str], now_s: float) -> tuple[str, ...]:
         """Forget these nodes, or all if none is named; return those that were known."""
         entries = self._load(now_s)
-        chosen = {entry.node for entry in entries if not entry.forgotten and (not nodes or entry.node in nodes)}
+        chosen = {
+            entry.node
+            for entry in entries
+            if not entry.forgotten and (not nodes or entry.node in nodes)
+        }
         if chosen:
-            self._save([replace(one, forgotten=one.forgotten or one.node in chosen) for one in entries])
+            self._save(
+                [replace(one, forgotten=one.forgotten or one.node in chosen) for one in entries]
+            )
         return tuple(sorted(chosen))
 
     def _load(self, now_s: float) -> list[FailedNode]:
@@ -80,10 +97,17 @@ class FailedNodes:
         for row in rows if isinstance(rows, list) else ():
             with suppress(ValueError, TypeError):
                 entries.append(FailedNode(**read_fields(row, _KINDS, needs_of(FailedNode))[0]))
-        return sorted((one for one in entries if 0 <= now_s - one.failed_s < KEPT_S), key=lambda one: one.failed_s)
+        return sorted(
+            (one for one in entries if 0 <= now_s - one.failed_s < KEPT_S),
+            key=lambda one: one.failed_s,
+        )
 
     def _save(self, entries: Sequence[FailedNode]) -> None:
         newest = sorted(entries, key=lambda one: one.failed_s)[-MOST:]
         with suppress(OSError):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(self.path, json.dumps({"nodes": [asdict(one) for one in newest]}) + "\n", durable=False)
+            replace_file(
+                self.path,
+                json.dumps({"nodes": [asdict(one) for one in newest]}) + "\n",
+                durable=False,
+            )

@@ -1,4 +1,5 @@
-"""The runs folder: who else can write to it, what else it is used for, its file system and its free space.
+"""The runs folder: who else can write to it, what else it is used for, its file system and its free
+space.
 
 hpcrun reads, and runs, only what no other user could have put there.
 """
@@ -34,14 +35,18 @@ def writing(root: Path) -> Iterator[None]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = f"free some space there; {ELSEWHERE}" if full else ELSEWHERE
-        raise PlanError(f"cannot write to the runs folder {root}: {error.strerror}", hint=hint) from None
+        raise PlanError(
+            f"cannot write to the runs folder {root}: {error.strerror}", hint=hint
+        ) from None
 
 
 def check_private(root: Path) -> None:
     """Refuse a runs folder that others can write to."""
     with suppress(OSError):
         if danger := danger_in(root, root.stat()):
-            raise UnsafeFolderError(f"the runs folder is not used: {danger}", hint=private_hint(root))
+            raise UnsafeFolderError(
+                f"the runs folder is not used: {danger}", hint=private_hint(root)
+            )
 
 
 def check_dedicated(root: Path) -> None:
@@ -67,18 +72,26 @@ def other_use(root: Path) -> str | None:
         with suppress(OSError, RuntimeError, KeyError):
             if os.path.samestat(home().stat(), status):
                 return "a home folder"
-    bare = all(os.path.lexists(real / name) for name in ("HEAD", "objects", "refs"))  # a bare repository of git
-    return "a repository" if bare or any(os.path.lexists(real / name) for name in _OF_REPOSITORIES) else None
+    # a bare repository of git
+    bare = all(os.path.lexists(real / name) for name in ("HEAD", "objects", "refs"))
+    return (
+        "a repository"
+        if bare or any(os.path.lexists(real / name) for name in _OF_REPOSITORIES)
+        else None
+    )
 
 
 def check_path(folder: Path, elsewhere: str = ELSEWHERE) -> None:
-    """Refuse to put runs, whose programs the job will run, where another user could replace a folder on the path.
+    """Refuse to put runs, whose programs the job will run, where another user could replace a
+    folder on the path.
 
     It raises OSError if the folder does not exist, or cannot be checked.
     """
     if replacer := replacer_of(folder):
         place, danger = replacer
-        raise UnsafeFolderError(f"runs are not kept in {folder}: {danger}", hint=private_hint(place, elsewhere))
+        raise UnsafeFolderError(
+            f"runs are not kept in {folder}: {danger}", hint=private_hint(place, elsewhere)
+        )
 
 
 def private_hint(folder: Path, elsewhere: str = ELSEWHERE) -> str:
@@ -105,10 +118,13 @@ class RunsFolderFacts:
 
     tested: Path  # the folder itself or, if it does not exist yet, the nearest existing parent
     exists: bool  # whether the folder itself exists
-    error: OSError | None  # why a file could not be written, None if a file could be written and renamed
-    unsafe: UnsafeFolderError | None  # why no run is made there, None if no other user can change it
+    # why a file could not be written, None if a file could be written and renamed
+    error: OSError | None
+    # why no run is made there, None if no other user can change it
+    unsafe: UnsafeFolderError | None
     mount: Mount | None
-    # free_bytes, free_files: free for an ordinary user; files are None if the file system does not count them
+    # free_bytes, free_files: free for an ordinary user; files are None if the file system does not
+    # count them
     free_bytes: int
     free_files: int | None
     # another use of the folder, because of which it cannot hold runs; None if there is none

@@ -1,8 +1,8 @@
 """The code of jobs in the runs folder: snapshots of a project's code, and hpcrun's own programs.
 
-Of the programs, a runs folder has one copy for all runs of one version of hpcrun. The name of the copy is the hash of
-its files, and each run has a link to it. So an upgrade of hpcrun changes no pending job, and the first job's Python
-compiles them for all runs.
+Of the programs, a runs folder has one copy for all runs of one version of hpcrun. The name of the
+copy is the hash of its files, and each run has a link to it. So an upgrade of hpcrun changes no
+pending job, and the first job's Python compiles them for all runs.
 """
 
 from __future__ import annotations
@@ -44,13 +44,20 @@ class CodeFile:
 def walk_code(root: Path, leaving_out: Sequence[Path]) -> Iterator[str]:
     """Yield the paths of the files and links below a folder without git.
 
-    Virtual environments, ``__pycache__`` and ``.git`` are not code, and the paths in ``leaving_out`` are skipped.
+    Virtual environments, ``__pycache__`` and ``.git`` are not code, and the paths in
+    ``leaving_out`` are skipped.
     """
     for folder, folders, files in os.walk(root):
         below = (Path(folder, name) for name in sorted(folders) if name not in _SKIPPED)
-        folders[:] = [each.name for each in below if each not in leaving_out and not (each / "pyvenv.cfg").exists()]
+        folders[:] = [
+            each.name
+            for each in below
+            if each not in leaving_out and not (each / "pyvenv.cfg").exists()
+        ]
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        yield from (os.path.relpath(os.path.join(folder, name), root) for name in sorted([*files, *links]))
+        yield from (
+            os.path.relpath(os.path.join(folder, name), root) for name in sorted([*files, *links])
+        )
 
 
 def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeFile, ...]:
@@ -64,9 +71,11 @@ def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeF
         largest = sorted(code, key=lambda file: -file.size)[:_MOST_SHOWN]
         lines = "\n".join(f"  {file.size / _MB:.1f} MB  {file.path}" for file in largest)
         raise PlanError(
-            f"the code in {root} is {size / _MB:.0f} MB in {len(code)} files, over the limit of a snapshot "
+            f"the code in {root} is {size / _MB:.0f} MB in {len(code)} files, over the limit of a "
+            "snapshot "
             f"({limit_mb} MB); the largest:\n{lines}",
-            hint="list files that are not code in .gitignore, or raise the limit with --snapshot-limit SIZE",
+            hint="list files that are not code in .gitignore, or raise the limit with "
+            "--snapshot-limit SIZE",
         )
     return code
 
@@ -96,15 +105,17 @@ def _code_file(root: Path, path: str) -> CodeFile | None:
     target = os.path.normpath(full.parent / link)
     if target == str(root) or target.startswith(f"{root}/"):
         # an absolute link would lead back to the original
-        return CodeFile(path, 0, os.path.relpath(target, full.parent) if os.path.isabs(link) else link)
+        return CodeFile(
+            path, 0, os.path.relpath(target, full.parent) if os.path.isabs(link) else link
+        )
     return CodeFile(path, 0, target, leaves=True)
 
 
 def copy_code(root: Path, files: Sequence[CodeFile], target: Path, folder: str) -> None:
     """Copy code with modes and times; no other user can read the copy.
 
-    The folder where the job starts is made even if it has no files. It raises PlanError if a file cannot be read, and
-    OSError if the copy cannot be written.
+    The folder where the job starts is made even if it has no files. It raises PlanError if a file
+    cannot be read, and OSError if the copy cannot be written.
     """
     target.mkdir(mode=0o700)
     made = {target}
@@ -129,8 +140,10 @@ def _copy_file(source: Path, copy: Path) -> None:
     try:
         reader = open_regular(source, links=False)
     except OSError as error:
-        raise PlanError(f"cannot read {source} for the snapshot: {error.strerror}",
-                        hint="if it is not code, list it in .gitignore") from None  # fmt: skip
+        raise PlanError(
+            f"cannot read {source} for the snapshot: {error.strerror}",
+            hint="if it is not code, list it in .gitignore",
+        ) from None
     with reader, copy.open("xb") as writer:
         shutil.copyfileobj(reader, writer)
         status = os.fstat(reader.fileno())
@@ -139,7 +152,8 @@ def _copy_file(source: Path, copy: Path) -> None:
 
 
 def share_checkpoints(run_folder: Path, earlier: Path, element: int = 0) -> None:
-    """Let a new run's element keep its checkpoints in an earlier run's folder, which is made if it does not exist.
+    """Let a new run's element keep its checkpoints in an earlier run's folder, which is made if it
+    does not exist.
 
     The link leads to the folder itself, so that runs in between may be removed.
     """
@@ -158,17 +172,22 @@ def share_code(run_folder: Path, earlier: Path) -> None:
 def put_programs(runs: RunsFolder, files: Mapping[str, bytes]) -> Path:
     """Return the copy of the programs; make it if there is none, or none that may be run as it is.
 
-    It raises UnsafeFolderError if another user could change the copies, and OSError if the copy cannot be written.
+    It raises UnsafeFolderError if another user could change the copies, and OSError if the copy
+    cannot be written.
 
     Args:
         files: path below the copy, in one folder → content.
     """
-    lengths = (f"{name} {len(content)}\n".encode() + content for name, content in sorted(files.items()))
+    lengths = (
+        f"{name} {len(content)}\n".encode() + content for name, content in sorted(files.items())
+    )
     version = hashlib.sha256(b"".join(lengths)).hexdigest()[:16]
     copies, copy = runs.programs(), runs.programs(version)
     copies.mkdir(mode=0o700, exist_ok=True)
     if danger := danger_in(copies, copies.stat()):
-        raise UnsafeFolderError(f"the programs of jobs are not used: {danger}", hint=private_hint(copies))
+        raise UnsafeFolderError(
+            f"the programs of jobs are not used: {danger}", hint=private_hint(copies)
+        )
     with suppress(FileNotFoundError):
         os.utime(copy)  # first: from now on clean keeps it
     if not _is_whole(copy, files):
@@ -189,7 +208,9 @@ def _aside(runs: RunsFolder, version: str) -> Path:
 
 
 def _is_whole(copy: Path, files: Mapping[str, bytes]) -> bool:
-    """Whether a copy has all files with their content, and only this user could have put more into it."""
+    """Whether a copy has all files with their content, and only this user could have put more into
+    it.
+    """
     folders = {copy, *((copy / name).parent for name in files)}
     try:
         return not any(danger_in(folder, folder.stat()) for folder in folders) and all(
@@ -204,13 +225,16 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     RunFolder(folder).marker.touch(0o600)
     for name, content in files.items():
         path = folder / name
-        for needed in (path.parent, path.parent / "__pycache__"):  # a program that compiles has its own umask
+        # a program that compiles has its own umask
+        for needed in (path.parent, path.parent / "__pycache__"):
             needed.mkdir(mode=0o700, exist_ok=True)
         write_file(path, content)
 
 
 def remove_unused_programs(runs: RunsFolder, before_s: float) -> None:
-    """Remove the copies that no run has used since a time, in seconds since the epoch, and that no run links to."""
+    """Remove the copies that no run has used since a time, in seconds since the epoch, and that no
+    run links to.
+    """
     with suppress(OSError):
         for name in os.listdir(runs.programs()):
             copy, aside = runs.programs(name), _aside(runs, name.strip(".")[:16])

@@ -1,8 +1,11 @@
-"""Times that programs print at the beginning of their lines; and lines of many logs, selected or merged by them.
+"""Times that programs print at the beginning of their lines; and lines of many logs, selected or
+merged by them.
 
-The known forms are ISO dates with a time (Python's logging, Slurm, NCCL_DEBUG_TIMESTAMP_LEVELS), glog's
-``E1121 04:50:01.12`` (torch's own messages, in C++ ``E707`` for July 7; also after ``[rank0]:``), a time of day, and
-seconds since the epoch; each may be in brackets. A time without a zone is in this machine's zone.
+The known forms are ISO dates with a time (Python's logging, Slurm, NCCL_DEBUG_TIMESTAMP_LEVELS),
+glog's
+``E1121 04:50:01.12`` (torch's own messages, in C++ ``E707`` for July 7; also after ``[rank0]:``), a
+time of day, and seconds since the epoch; each may be in brackets. A time without a zone is in this
+machine's zone.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ _STAMP = re.compile(
     r"|(?P<epoch>1\d{9}(?:\.\d+)?)(?=[\s\])>:,]|$)"
     r")"
 )
-# with a date, wherever it stands (Slurm's "CANCELLED AT", torchrun's summary), and transformers' 11/22/2026
+# with a date, wherever it stands (Slurm's "CANCELLED AT", torchrun's summary), and transformers'
+# 11/22/2026
 _DATED = re.compile(
     rf"\b\d{{4}}[-/](?P<mon>\d\d)[-/](?P<d>\d\d)[T ,_]{_CLOCK}"
     rf"|(?:^|\[)[DIWEFC](?P<gmon>\d{{1,2}})(?P<gd>\d\d) {_CLOCK.replace('P<', 'P<g')}"
@@ -44,12 +48,14 @@ _HALF_A_DAY_S = 12 * 3600
 class Stamps:
     """Reads the times of the lines of one log, one after the other."""
 
-    # the last time read, initially the beginning of the log; in seconds since the epoch. It gives the day of a time
-    # without a date, and the year of a date without one
+    # the last time read, initially the beginning of the log; in seconds since the epoch. It gives
+    # the day of a time without a date, and the year of a date without one
     last_s: float
 
     def read(self, line: str) -> float | None:
-        """Return the time at the beginning of a line, in seconds since the epoch; None if there is none."""
+        """Return the time at the beginning of a line, in seconds since the epoch; None if there is
+        none.
+        """
         return self.read_with_end(line)[0]
 
     def read_with_end(self, line: str) -> tuple[float | None, int]:
@@ -59,7 +65,8 @@ class Stamps:
             return None, 0
         try:
             self.last_s = self._seconds(match.groupdict())
-        except (ValueError, OverflowError, OSError):  # 25:61:61, or a year outside the range of the C library
+        except (ValueError, OverflowError, OSError):
+            # 25:61:61, or a year outside the range of the C library
             return None, 0
         return self.last_s, match.end()
 
@@ -89,16 +96,24 @@ def second_of_year(line: str) -> float | None:
     match = _DATED.search(line[:_DATED_WITHIN])
     if match is None:
         return None
-    part = {name.lstrip("gc"): value for name, value in match.groupdict().items() if value is not None}
+    part = {
+        name.lstrip("gc"): value for name, value in match.groupdict().items() if value is not None
+    }
     try:
-        when = datetime.fromisoformat(f"2000-{part['mon']:0>2}-{part['d']}T{part['h']}:{part['min']}:{part['s']}")
+        when = datetime.fromisoformat(
+            f"2000-{part['mon']:0>2}-{part['d']}T{part['h']}:{part['min']}:{part['s']}"
+        )
     except ValueError:
         return None
-    return (when - datetime(2000, 1, 1)).total_seconds() + float("0" + part.get("fraction", "").replace(",", "."))
+    return (when - datetime(2000, 1, 1)).total_seconds() + float(
+        "0" + part.get("fraction", "").replace(",", ".")
+    )
 
 
 def seconds_between(one_s: float, other_s: float) -> float:
-    """Return how much later the second of two times of a year is; negative if it is earlier, also over New Year."""
+    """Return how much later the second of two times of a year is; negative if it is earlier, also
+    over New Year.
+    """
     return (other_s - one_s + _YEAR_S / 2) % _YEAR_S - _YEAR_S / 2
 
 
@@ -122,7 +137,9 @@ def has_stamps(path: Path, started_s: float) -> bool:
 
 
 def since(lines: Iterator[str], since_s: float, started_s: float) -> Iterator[str]:
-    """Yield all lines from the first whose time is at or after ``since_s`` (seconds since the epoch)."""
+    """Yield all lines from the first whose time is at or after ``since_s`` (seconds since the
+    epoch).
+    """
     stamps = Stamps(started_s)
     for line in lines:
         stamp = stamps.read(line)
@@ -138,12 +155,17 @@ def matching(lines: Iterator[str], pattern: Pattern) -> Iterator[str]:
 
 
 def merged(
-    logs: Sequence[LogFile], started_s: float, since_s: float | None = None, *, whole: Collection[LogFile] = ()
+    logs: Sequence[LogFile],
+    started_s: float,
+    since_s: float | None = None,
+    *,
+    whole: Collection[LogFile] = (),
 ) -> Iterator[tuple[LogFile, str]]:
     """Yield lines of many logs in the order of their times.
 
-    A line without a time stays after the line before it, so that a traceback stays together; a log without times is one
-    block at the beginning. One file is open at a time, and the memory for all files has a fixed size.
+    A line without a time stays after the line before it, so that a traceback stays together; a log
+    without times is one block at the beginning. One file is open at a time, and the memory for all
+    files has a fixed size.
 
     Args:
         whole: logs of which all lines are wanted, whatever ``since_s``.
@@ -159,7 +181,9 @@ def merged(
                 at_s = max(at_s, stamp)  # keep the order of the file
             yield at_s, number, line
 
-    in_order = heapq.merge(*(timed(number, log) for number, log in enumerate(logs)), key=lambda item: item[:2])
+    in_order = heapq.merge(
+        *(timed(number, log) for number, log in enumerate(logs)), key=lambda item: item[:2]
+    )
     for _, number, line in in_order:
         yield logs[number], line
 
@@ -174,7 +198,8 @@ def _read_in_parts(path: Path, room: int) -> Iterator[str]:
                 part = file.read(room)
         except OSError:
             return
-        part = part[: part.rfind(b"\n") + 1] or part  # the complete lines, or the rest if there is none
+        # the complete lines, or the rest if there is none
+        part = part[: part.rfind(b"\n") + 1] or part
         if not part:
             return
         offset += len(part)

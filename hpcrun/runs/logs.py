@@ -1,12 +1,13 @@
 """Reads logs: the last lines of a file, and files that are still being written, by polling.
 
-There is no inotify, since a network file system does not report changes by other hosts. A file is opened, read and
-closed again; of many followed files, those that are being written stay open for a while. A file is read in blocks, so
-that it may have any size.
+There is no inotify, since a network file system does not report changes by other hosts. A file is
+opened, read and closed again; of many followed files, those that are being written stay open for a
+while. A file is read in blocks, so that it may have any size.
 
 A link is refused: hpcrun's logs are never links, and a link could lead to any file of the reader.
 
-Bytes that are not UTF-8 become lone surrogates (PEP 383): writing them in the same way gives the original bytes.
+Bytes that are not UTF-8 become lone surrogates (PEP 383): writing them in the same way gives the
+original bytes.
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ LONGEST_LINE = 65536  # bytes: a longer line is passed on in pieces
 _MOST_TAIL = 1 << 20
 OPEN_LOOKS = 10  # how often an open file is read before its name is checked again
 FEW = 32  # logs that are all read in every round: stdout and stderr of 16 ranks
-CALLS_A_ROUND = 30  # system calls of a round on the logs if there are more; then a round takes one second
+# system calls of a round on the logs if there are more; then a round takes one second
+CALLS_A_ROUND = 30
 LIVE_ROUNDS = 20  # after so many rounds without new output a log counts as silent
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One log: its path, its owner in words (``rank 3``, ``trainer 3``, ``batch``), and its attempt."""
+    """One log: its path, its owner in words (``rank 3``, ``trainer 3``, ``batch``), and its
+    attempt.
+    """
 
     path: Path
     source: str
@@ -44,12 +48,15 @@ class LogFile:
 
 def rank_log(folder: AttemptFolder, rank: int, stream: str, attempt: int = 0) -> LogFile:
     """Return the log of one rank of an attempt; ``stream`` is ``out`` or ``err``."""
-    source = rank_text(rank, role=folder.role).replace(" rank ", " ")  # shorter: it stands before each line
+    # shorter: it stands before each line
+    source = rank_text(rank, role=folder.role).replace(" rank ", " ")
     return LogFile(folder.rank_log(rank, stream), source, attempt)
 
 
 def has_text(log: LogFile) -> bool:
-    """Return whether a log exists and is not empty; also true for a link, so that reading it reports the refusal."""
+    """Return whether a log exists and is not empty; also true for a link, so that reading it
+    reports the refusal.
+    """
     try:
         status = log.path.lstat()
     except OSError:
@@ -58,10 +65,11 @@ def has_text(log: LogFile) -> bool:
 
 
 def tail(path: Path, lines: int | None, *, links: bool = False) -> str:
-    """Return the last lines of a log, at most a mebibyte, or all of it for None; undecodable bytes show as U+FFFD.
+    """Return the last lines of a log, at most a mebibyte, or all of it for None; undecodable bytes
+    show as U+FFFD.
 
-    It raises OSError if it is no regular file that can be read. With ``links``, a link is followed: the runs of an
-    Executor have links to their logs, at submitit's paths.
+    It raises OSError if it is no regular file that can be read. With ``links``, a link is followed:
+    the runs of an Executor have links to their logs, at submitit's paths.
     """
     with open_regular(path, links=links) as file:
         if lines is not None:
@@ -72,8 +80,8 @@ def tail(path: Path, lines: int | None, *, links: bool = False) -> str:
 def tail_start(file: BinaryIO, lines: int, most: int = 4 << 30) -> int:
     """Return where the last lines of a file begin.
 
-    Reads backwards from the end, so that the time depends on the lines and not on the file; not more than ``most``
-    bytes, since a sparse file may have any size, and no line.
+    Reads backwards from the end, so that the time depends on the lines and not on the file; not
+    more than ``most`` bytes, since a sparse file may have any size, and no line.
     """
     end = position = file.seek(0, os.SEEK_END)
     missing = lines
@@ -82,7 +90,8 @@ def tail_start(file: BinaryIO, lines: int, most: int = 4 << 30) -> int:
         start = max(least, position - BLOCK)
         file.seek(start)
         block = file.read(position - start)
-        upto = len(block) - (position == end and block.endswith(b"\n"))  # no line begins after the end of the last line
+        # no line begins after the end of the last line
+        upto = len(block) - (position == end and block.endswith(b"\n"))
         count = block.count(b"\n", 0, upto)
         if count >= missing:
             for _ in range(missing):
@@ -94,7 +103,9 @@ def tail_start(file: BinaryIO, lines: int, most: int = 4 << 30) -> int:
 
 
 def texts(path: Path, lines: int | None = None) -> Iterator[str]:
-    """Yield the last lines of a file, all of it for None, in blocks, without waiting for new text."""
+    """Yield the last lines of a file, all of it for None, in blocks, without waiting for new
+    text.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     with open_regular(path, links=False) as file:
         left = file.seek(0, os.SEEK_END)
@@ -113,7 +124,9 @@ def log_lines(path: Path, lines: int | None = None) -> Iterator[str]:
 
 
 def fold(line: str) -> str:
-    """Return what a terminal finally shows of a line: the last state of a progress bar, which each CR overwrites."""
+    """Return what a terminal finally shows of a line: the last state of a progress bar, which each
+    CR overwrites.
+    """
     if "\r" not in line:
         return line
     end = "\n" if line.endswith("\n") else ""
@@ -124,7 +137,8 @@ def fold(line: str) -> str:
 class _Reader:
     """One followed file: the offset up to which it was read, and a character that a read has split.
 
-    A file that is being written stays open for a while: then reading it needs one system call instead of five.
+    A file that is being written stays open for a while: then reading it needs one system call
+    instead of five.
     """
 
     log: LogFile
@@ -150,8 +164,8 @@ class _Reader:
     def read(self, *, stays_open: bool = False) -> Iterator[str]:
         """Yield the new text.
 
-        A file that may stay open is opened again from time to time: another file may have taken its name, and a network
-        file system shows the new end only after an open.
+        A file that may stay open is opened again from time to time: another file may have taken its
+        name, and a network file system shows the new end only after an open.
         """
         if self._file is not None:
             self._looks += 1
@@ -210,10 +224,12 @@ class _Reader:
 
 @dataclass(slots=True)
 class Pace:
-    """Counts the rounds, and selects the logs to read in each, so that many followed logs do not load a file server.
+    """Counts the rounds, and selects the logs to read in each, so that many followed logs do not
+    load a file server.
 
-    If there are few logs, all are read in every round. If there are many, recently written logs come first, then the
-    silent ones in turn; silent logs always keep a share, so that none is forgotten.
+    If there are few logs, all are read in every round. If there are many, recently written logs
+    come first, then the silent ones in turn; silent logs always keep a share, so that none is
+    forgotten.
     """
 
     round: int = 0
@@ -243,13 +259,17 @@ class Pace:
 
 
 def follow(
-    logs: Callable[[], Sequence[LogFile]], *, lines: int | None, is_over: Callable[[], bool], pause: Callable[[], None]
+    logs: Callable[[], Sequence[LogFile]],
+    *,
+    lines: int | None,
+    is_over: Callable[[], bool],
+    pause: Callable[[], None],
 ) -> Iterator[tuple[LogFile, str]]:
     """Yield the existing and the new text of logs, until the job ends.
 
     Args:
-        logs: called repeatedly, since ranks' files appear when they start. It returns those of an earlier attempt once
-            more, to be read to their end.
+        logs: called repeatedly, since ranks' files appear when they start. It returns those of an
+            earlier attempt once more, to be read to their end.
         lines: how many existing lines; None for all.
         is_over: tells whether nothing more will be written.
     """
@@ -267,7 +287,9 @@ def follow(
         newest = max((log.attempt for log in now), default=attempt)
         chosen, every = [readers[log.path] for log in now], first_round or over or newest > attempt
         for reader in pace.chosen(chosen, every=every):
-            room = not every and len(chosen) > FEW and sum(each.is_open for each in chosen) < most_open
+            room = (
+                not every and len(chosen) > FEW and sum(each.is_open for each in chosen) < most_open
+            )
             for text in reader.read(stays_open=room or (reader.is_open and not every)):
                 reader.spoke_at = pace.round
                 yield reader.log, text

@@ -1,4 +1,6 @@
-"""The metrics of a run: those that ranks recorded with ``hpcrun_runtime.log_metrics``, and those in their logs."""
+"""The metrics of a run: those that ranks recorded with ``hpcrun_runtime.log_metrics``, and those in
+their logs.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,16 @@ class MetricsRow:
     rank: int
     attempt: int
     step: float | None  # None if it has none
-    time_s: float | None  # seconds since the epoch by the rank's host; None for a line of a log without a time
+    # seconds since the epoch by the rank's host; None for a line of a log without a time
+    time_s: float | None
     values: Mapping[str, Value]
 
 
 @dataclass(slots=True)
 class Unreadable:
-    """Counts lines that are not metrics: cut off when a disk was full, or not written by log_metrics."""
+    """Counts lines that are not metrics: cut off when a disk was full, or not written by
+    log_metrics.
+    """
 
     lines: int = 0
 
@@ -41,8 +46,12 @@ def metric_ranks(folder: AttemptFolder) -> list[int]:
     return folder.role_ranks(parse_ranks(names_in(folder.path), "metrics"))
 
 
-def noted(attempt: Attempt, rank: int, bad: Unreadable, lines: int | None = None) -> Iterator[MetricsRow]:
-    """Yield the metrics that a rank recorded in one attempt, in order: the last lines of them, all for None."""
+def noted(
+    attempt: Attempt, rank: int, bad: Unreadable, lines: int | None = None
+) -> Iterator[MetricsRow]:
+    """Yield the metrics that a rank recorded in one attempt, in order: the last lines of them, all
+    for None.
+    """
     try:
         for line in log_lines(attempt.folder.rank_metrics(rank), lines):
             if row := _row(line, attempt.number, rank):
@@ -59,7 +68,9 @@ def _row(line: str, attempt: int, rank: int) -> MetricsRow | None:
     except ValueError:
         return None
     at_s, step = _checked(time_s, data.pop("time", None)), _checked(number, data.pop("step", None))
-    values = {str(name): value for name, value in data.items() if isinstance(value, float | int | str)}
+    values = {
+        str(name): value for name, value in data.items() if isinstance(value, float | int | str)
+    }
     return MetricsRow(rank, attempt, step, at_s, values)
 
 
@@ -74,8 +85,8 @@ def _checked(kind: Kind, value: Any) -> float | None:
 class LogMetrics:
     """Finds metrics in the logs of one rank, attempt after attempt: by patterns, or ``usual`` ones.
 
-    A line without a step belongs to the last step that the log states before it. If its metric already has a value
-    there, as in ``final loss 2.74`` after the loop, the line has no step.
+    A line without a step belongs to the last step that the log states before it. If its metric
+    already has a value there, as in ``final loss 2.74`` after the loop, the line has no step.
     """
 
     patterns: Mapping[str, Pattern]
@@ -84,7 +95,9 @@ class LogMetrics:
     _at_step: set[str] = field(default_factory=set)
 
     def rows(self, attempt: Attempt, rank: int, lines: int | None = None) -> Iterator[MetricsRow]:
-        """Yield the metrics of one attempt, stdout before stderr: of the last lines of both, of all for None."""
+        """Yield the metrics of one attempt, stdout before stderr: of the last lines of both, of all
+        for None.
+        """
         for stream in ("out", "err"):
             stamps = Stamps(attempt.started_s)
             try:
@@ -132,9 +145,11 @@ def count_steps(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
 
 
 def join(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
-    """Return one row for each rank and step, ordered by both: later values of the same step replace earlier ones.
+    """Return one row for each rank and step, ordered by both: later values of the same step replace
+    earlier ones.
 
-    An attempt that continues from a checkpoint records some steps again. Rows without a step do not change.
+    An attempt that continues from a checkpoint records some steps again. Rows without a step do not
+    change.
     """
     joined: dict[tuple[int, float, int], MetricsRow] = {}
     last: dict[int, float] = {}

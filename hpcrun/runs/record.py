@@ -1,7 +1,8 @@
 """The record of a run, and its last known status: plain data, written as JSON.
 
-Two versions of hpcrun may share a home directory. Fields of a run that this version does not know are kept and written
-back; a status is only a copy. Only a higher schema number means that a record has another meaning.
+Two versions of hpcrun may share a home directory. Fields of a run that this version does not know
+are kept and written back; a status is only a copy. Only a higher schema number means that a record
+has another meaning.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from hpcrun.job.units import rank_text
 from hpcrun.reading import kinds_of, needs_of, parse_object, read_bytes, read_fields
 
 SCHEMA = 1
-MOST_RUN = 32 << 20  # bytes of ``run.json``: a sweep of 10,000 elements has three kilobytes for each
+# bytes of ``run.json``: a sweep of 10,000 elements has three kilobytes for each
+MOST_RUN = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class Run:
     run_id: str  # ``YYYYMMDD-HHMMSS-name-xxxx``; sorted by name is sorted by time
     name: str
     scheduler: str  # ``slurm`` or ``local``
-    cluster: str | None  # Slurm's ClusterName; None for a local run. Job ids are unique only within a cluster
+    # Slurm's ClusterName; None for a local run. Job ids are unique only within a cluster
+    cluster: str | None
     host: str  # where it was submitted; a local run runs there
     created_s: float  # seconds since the epoch
     job_id: str | None  # None until the scheduler has given it
@@ -48,13 +51,17 @@ class Run:
     cwd: str | None = None  # the folder it was submitted from
     # the profile's file if the profile was named by its file; None if it was named by its name
     profile_file: str | None = None
-    # the runs on which it depends: ``run_id``, ``job_id`` and ``condition`` of each, whether it was ``over``
+    # the runs on which it depends: ``run_id``, ``job_id`` and ``condition`` of each, whether it was
+    # ``over``
     after: list[dict[str, Any]] = field(default_factory=list)
-    # ``link`` (the first is 1), ``links``, and ``first``, the run id of the first; None outside of a chain
+    # ``link`` (the first is 1), ``links``, and ``first``, the run id of the first; None outside of
+    # a chain
     chain: dict[str, Any] | None = None
     resubmitted_from: str | None = None  # the earlier run with this request
-    checkpoints_of: str | None = None  # the run whose folder has its checkpoints; None if they are in its own folder
-    code_of: str | None = None  # the run whose snapshot of the code it uses; None if it has its own snapshot, or none
+    # the run whose folder has its checkpoints; None if they are in its own folder
+    checkpoints_of: str | None = None
+    # the run whose snapshot of the code it uses; None if it has its own snapshot, or none
+    code_of: str | None = None
     code: dict[str, Any] | None = None  # the source and the contents of the snapshot
     # fields that another version of hpcrun wrote
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -72,9 +79,13 @@ class Run:
 
     @property
     def roles(self) -> tuple[RoleRanks, ...]:
-        """The roles of a job of several programs, in the order of their ranks; none of other jobs."""
+        """The roles of a job of several programs, in the order of their ranks; none of other
+        jobs.
+        """
         recorded = self.plan.get("roles", ())
-        return tuple(RoleRanks(**{name: role[name] for name in _ROLE if name in role}) for role in recorded)
+        return tuple(
+            RoleRanks(**{name: role[name] for name in _ROLE if name in role}) for role in recorded
+        )
 
     @property
     def deciding_role(self) -> RoleRanks | None:
@@ -89,13 +100,21 @@ class Run:
     def rank_name(self, rank: int) -> str:
         """Return ``rank 4``; with roles ``trainer 3``, or ``server`` alone."""
         role = next((role for role in self.roles if 0 <= rank - role.first_rank < role.ranks), None)
-        return rank_text(rank - role.first_rank, role=role).replace(" rank ", " ") if role else f"rank {rank}"
+        return (
+            rank_text(rank - role.first_rank, role=role).replace(" rank ", " ")
+            if role
+            else f"rank {rank}"
+        )
 
     @property
     def secrets(self) -> list[str]:
         """The names of the variables whose values only the environment of the job has."""
         recorded = [*(self.plan.get("env") or ()), *self.request.get("env", ())]
-        masked = (pair[0] for pair in recorded if isinstance(pair, list | tuple) and pair[1:] in ([None], [MASK]))
+        masked = (
+            pair[0]
+            for pair in recorded
+            if isinstance(pair, list | tuple) and pair[1:] in ([None], [MASK])
+        )
         return list(dict.fromkeys((*self.request.get("secrets", ()), *masked)))
 
 
@@ -107,18 +126,21 @@ class LastStatus:
     asked_s: float  # the time of this status, in seconds since the epoch
     final: bool = False  # it will not change any more
     reason: str | None = None
-    elapsed_s: int | None = None  # the time of the last attempt; since its allocation began, where Slurm says so
+    # the time of the last attempt; since its allocation began, where Slurm says so
+    elapsed_s: int | None = None
     limit_s: int | None = None
     hosts: str | None = None
     exit_status: int | None = None
     signal: int | None = None
     attempt: int = 0  # the number of the attempt, 0 for the first
     before: str | None = None  # why the attempt before ended, in words; None if there was none
-    # since when the scheduler's answers have lacked the run, in seconds since the epoch; None if they have it
+    # since when the scheduler's answers have lacked the run, in seconds since the epoch; None if
+    # they have it
     missed_s: float | None = None
     # the first line of explain for a failed run; empty if it has none, None if explain has not run
     cause: str | None = None
-    # the name of explain's rule that knows the cause; empty if none does, None if explain has not run
+    # the name of explain's rule that knows the cause; empty if none does, None if explain has not
+    # run
     rule: str | None = None
     # when the scheduler expects to start it while it is pending, in seconds since the epoch
     start_s: float | None = None
@@ -140,15 +162,18 @@ _PACK = kind.whole(1, 10**6)
 _ROLE = {
     "name": kind.matching(r"[A-Za-z][\w-]{0,40}", "the name of a role"),
     **dict.fromkeys(("first_rank", "ranks", "first_node", "nodes"), _COUNT),
-    **dict.fromkeys(("on_exit", "launcher", "ready"), kind.text), "after": kind.list_of(kind.text),
-}  # fmt: skip
+    **dict.fromkeys(("on_exit", "launcher", "ready"), kind.text),
+    "after": kind.list_of(kind.text),
+}
 _PLAN = kind.table(
     {
         "sweep": kind.optional(
             kind.table({"indices": kind.text, "first": _COUNT, "pack": _PACK}, ("indices", "first"))
         ),
         "requeue": kind.optional(kind.table({"times": _COUNT, "restarts": _COUNT})),
-        "python": kind.optional(kind.table({"prefix": kind.optional(kind.text), "variable": kind.text})),
+        "python": kind.optional(
+            kind.table({"prefix": kind.optional(kind.text), "variable": kind.text})
+        ),
         "workdir": kind.optional(kind.text),
         "cpus_per_node": kind.optional(_COUNT),
         "roles": kind.list_of(kind.table(_ROLE, needs_of(RoleRanks))),
@@ -164,14 +189,24 @@ REQUEST = kind.table(
     }
 )
 _AFTER = kind.table(
-    {"run_id": RUN_ID, "job_id": kind.optional(JOB_ID), "condition": kind.one_of(*CONDITIONS), "over": kind.flag},
+    {
+        "run_id": RUN_ID,
+        "job_id": kind.optional(JOB_ID),
+        "condition": kind.one_of(*CONDITIONS),
+        "over": kind.flag,
+    },
     ("run_id", "job_id", "condition"),
 )
 _CODE = kind.table(
-    {"files": kind.whole(0, 10**12), "bytes": kind.whole(0, 10**18), "root": kind.text, "changes": kind.text,
-     "commit": kind.optional(kind.text)},
+    {
+        "files": kind.whole(0, 10**12),
+        "bytes": kind.whole(0, 10**18),
+        "root": kind.text,
+        "changes": kind.text,
+        "commit": kind.optional(kind.text),
+    },
     ("files", "bytes", "root", "commit", "changes"),
-)  # fmt: skip
+)
 _RUN_KINDS = kinds_of(
     Run,
     integer=_COUNT,
@@ -183,7 +218,11 @@ _RUN_KINDS = kinds_of(
     request=REQUEST,
     plan=_PLAN,
     after=kind.list_of(_AFTER),
-    chain=kind.optional(kind.table({"link": _COUNT, "links": _COUNT, "first": kind.text}, ("link", "links", "first"))),
+    chain=kind.optional(
+        kind.table(
+            {"link": _COUNT, "links": _COUNT, "first": kind.text}, ("link", "links", "first")
+        )
+    ),
     resubmitted_from=kind.optional(RUN_ID),
     checkpoints_of=kind.optional(RUN_ID),
     code_of=kind.optional(RUN_ID),
@@ -216,7 +255,9 @@ def run_to_json(run: Run) -> str:
 
 
 def load_run(path: Path) -> Run:
-    """Read the file ``run.json``; it raises OSError if it cannot be read, and else as :func:`run_from_json`."""
+    """Read the file ``run.json``; it raises OSError if it cannot be read, and else as
+    :func:`run_from_json`.
+    """
     run = run_from_json(read_bytes(path, MOST_RUN))
     HIDER.learn(named=(*run.secrets, *variables_in(str(run.plan.get("notify")))))
     return run
@@ -238,26 +279,34 @@ def run_from_json(content: str | bytes) -> Run:
 
 
 def pairs_of(value: Any) -> list[tuple[str, Any]]:
-    """Return the pairs in a list of a recorded plan, such as its directives; what is no pair is left out."""
+    """Return the pairs in a list of a recorded plan, such as its directives; what is no pair is
+    left out.
+    """
     items = value if isinstance(value, list) else []
     return [(str(item[0]), item[1]) for item in items if isinstance(item, list) and len(item) == 2]
 
 
 def check_schema(schema: Any, mine: int) -> str | None:
-    """Return a message about a record that a newer hpcrun wrote, None if this hpcrun can read it."""
+    """Return a message about a record that a newer hpcrun wrote, None if this hpcrun can read
+    it.
+    """
     if kind.whole(0, 10**6)(schema) <= mine:
         return None
     return f"written by a newer hpcrun (schema {schema}; this version reads up to {mine})"
 
 
 def _check_sweep(known: Mapping[str, Any]) -> None:
-    """Refuse a sweep some of whose elements have no parameters; none of the calls of Python functions has any."""
+    """Refuse a sweep some of whose elements have no parameters; none of the calls of Python
+    functions has any.
+    """
     sweep = known.get("plan", {}).get("sweep")
     if not sweep:
         return
     chosen, rows = parse_indices(sweep["indices"]), known.get("request", {}).get("sweep", ())
     if rows and chosen[-1] >= len(rows):
-        raise ValueError(f"it has parameters of {len(rows)} elements, and none of element {chosen[-1]}")
+        raise ValueError(
+            f"it has parameters of {len(rows)} elements, and none of element {chosen[-1]}"
+        )
 
 
 def known_fields(record: Run | LastStatus) -> dict[str, Any]:
@@ -265,7 +314,9 @@ def known_fields(record: Run | LastStatus) -> dict[str, Any]:
 
     asdict would copy all that is in them, for each of a thousand elements.
     """
-    return {each.name: getattr(record, each.name) for each in fields(record) if each.name != "unknown"}
+    return {
+        each.name: getattr(record, each.name) for each in fields(record) if each.name != "unknown"
+    }
 
 
 def status_to_json(status: LastStatus) -> str:
@@ -278,6 +329,12 @@ def status_from_json(content: str | bytes) -> LastStatus:
     return read_status(parse_object(content))
 
 
-def read_status(data: Mapping[str, Any], needed: tuple[str, ...] = ("state", "asked_s")) -> LastStatus:
-    """Return a status from its fields; it raises ValueError if a needed one is missing, or one has a wrong type."""
-    return LastStatus(**{"state": "", "asked_s": 0.0, **read_fields(data, _STATUS_KINDS, needed)[0]})
+def read_status(
+    data: Mapping[str, Any], needed: tuple[str, ...] = ("state", "asked_s")
+) -> LastStatus:
+    """Return a status from its fields; it raises ValueError if a needed one is missing, or one has
+    a wrong type.
+    """
+    return LastStatus(
+        **{"state": "", "asked_s": 0.0, **read_fields(data, _STATUS_KINDS, needed)[0]}
+    )

@@ -1,8 +1,10 @@
-"""Deletes a folder tree: the only module of hpcrun that does so, and only for trees that hpcrun itself has made.
+"""Deletes a folder tree: the only module of hpcrun that does so, and only for trees that hpcrun
+itself has made.
 
-It deletes only the folder of a run that is being made or deleted, ``.RUNID`` or ``.RUNID.gone``: a real folder of this
-user that contains a marker or the run's record. It opens each folder relative to the descriptor of its parent and never
-through a link, so a rename meanwhile cannot lead it elsewhere.
+It deletes only the folder of a run that is being made or deleted, ``.RUNID`` or ``.RUNID.gone``: a
+real folder of this user that contains a marker or the run's record. It opens each folder relative
+to the descriptor of its parent and never through a link, so a rename meanwhile cannot lead it
+elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from hpcrun.job.layout import WITHIN, parse_aside
 from hpcrun.runs.folder_checks import mounts_in
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: a FIFO would wait for its writer
+# O_NONBLOCK: a FIFO would wait for its writer
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LONGEST_RECORD = 64 * 2**20
 _SIGNS = (WITHIN.record.name, WITHIN.marker.name)
 _DEEPEST = 200  # levels of folders, each of which keeps a descriptor open
@@ -31,10 +34,13 @@ class NotRemovedError(PlanError):
 
 
 def remove_tree(folder: Path) -> None:
-    """Delete the folder of a run that is being made or deleted, with its contents. A missing folder is no error.
+    """Delete the folder of a run that is being made or deleted, with its contents.
 
-    The marker and the record are deleted last: if the process is killed meanwhile, the rest can still be deleted. It
-    raises NotRemovedError if hpcrun did not make the folder, and so does not change it, or if a part of it remains.
+    A missing folder is no error.
+
+    The marker and the record are deleted last: if the process is killed meanwhile, the rest can
+    still be deleted. It raises NotRemovedError if hpcrun did not make the folder, and so does not
+    change it, or if a part of it remains.
     """
     problems: list[str] = []
     with ExitStack() as opened:
@@ -144,7 +150,11 @@ def _noted(name: str, problems: list[str]) -> Iterator[None]:
 def _empty(folder: int, problems: list[str], *, keep: Collection[str] = (), depth: int = 0) -> None:
     """Delete everything in an open folder except some entries."""
     with os.scandir(folder) as entries:
-        is_folder = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries if entry.name not in keep}
+        is_folder = {
+            entry.name: entry.is_dir(follow_symlinks=False)
+            for entry in entries
+            if entry.name not in keep
+        }
     for name in is_folder:
         with _noted(name, problems):
             if is_folder[name]:
@@ -169,7 +179,9 @@ def _remove_folder(name: str, parent: int, problems: list[str], depth: int) -> N
 
 
 def _open_folder(name: str, parent: int) -> int:
-    """Open a folder, never through a link, and restore its owner's rights to empty it; OSError if that fails."""
+    """Open a folder, never through a link, and restore its owner's rights to empty it; OSError if
+    that fails.
+    """
     try:
         folder = os.open(name, _FOLDER, dir_fd=parent)
     except PermissionError:
@@ -183,8 +195,8 @@ def _open_folder(name: str, parent: int) -> int:
 def _open_closed(name: str, parent: int) -> int:
     """Open a folder that this user may not read.
 
-    A descriptor with open(2)'s O_PATH needs no rights; chmod(2) through its entry in /proc changes exactly this folder,
-    and not a link that has replaced it.
+    A descriptor with open(2)'s O_PATH needs no rights; chmod(2) through its entry in /proc changes
+    exactly this folder, and not a link that has replaced it.
     """
     path = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:

@@ -19,10 +19,13 @@ class RoleState:
     """What a role is doing."""
 
     role: RoleRanks
-    state: str  # ``waiting``, ``starting``, ``running``, ``ready``, ``ended`` or ``terminated``; ``not started``
+    # ``waiting``, ``starting``, ``running``, ``ready``, ``ended`` or ``terminated``; ``not
+    # started``
+    state: str
     nodes: tuple[str, ...]
     since_s: float | None = None  # when it became ready, or ended, in seconds since the epoch
-    exit_status: int | None = None  # of its rank that failed first; 0 if none did; None while a rank runs
+    # of its rank that failed first; 0 if none did; None while a rank runs
+    exit_status: int | None = None
 
     @property
     def line(self) -> str:
@@ -38,12 +41,17 @@ class RoleState:
 
 
 def role_states(run: Run, run_folder: Path, element: int = 0) -> Iterator[RoleState]:
-    """Yield what each role of a run is doing, or of an element of a sweep; none before it starts, or without roles."""
+    """Yield what each role of a run is doing, or of an element of a sweep; none before it starts,
+    or without roles.
+    """
     roles = run.roles
     attempt = last_attempt(run_folder, element) if roles else None
     if attempt is None:
         return
-    nodes, ready_s = hosts(attempt.folder), {role.name: written_s(attempt.folder.ready(role.name)) for role in roles}
+    nodes, ready_s = (
+        hosts(attempt.folder),
+        {role.name: written_s(attempt.folder.ready(role.name)) for role in roles},
+    )
     for role in roles:
         folder = replace(attempt.folder, role=role)
         ends, on = rank_exits(folder), tuple(sorted(node_ranks(folder)))

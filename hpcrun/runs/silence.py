@@ -1,6 +1,8 @@
-"""When the ranks of a running job last wrote, by the times of their files, and what their silence means.
+"""When the ranks of a running job last wrote, by the times of their files, and what their silence
+means.
 
-One listing of the attempt's folder and one stat for each file: 512 ranks take some milliseconds, and no log is opened.
+One listing of the attempt's folder and one stat for each file: 512 ranks take some milliseconds,
+and no log is opened.
 """
 
 from __future__ import annotations
@@ -27,9 +29,12 @@ _FEW_LINES = 3  # fewer lines show no pace
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """The last signs of the ranks and nodes of an attempt, in seconds since the epoch by the file server's clock."""
+    """The last signs of the ranks and nodes of an attempt, in seconds since the epoch by the file
+    server's clock.
+    """
 
-    ranks: Mapping[int, float | None]  # rank → when it last wrote a line or a metric; None if it has written nothing
+    # rank → when it last wrote a line or a metric; None if it has written nothing
+    ranks: Mapping[int, float | None]
     # node → its last heartbeat; nodes have heartbeats only if the job may be warned or requeued
     nodes: Mapping[str, float]
 
@@ -48,7 +53,9 @@ def last_writes(folder: AttemptFolder) -> Writes:
 
 def last_write_s(folder: AttemptFolder, rank: int) -> float | None:
     """Return when one rank last wrote; None if it has written nothing."""
-    return max(filter(None, (written_s(_path(folder, rank, kind)) for kind in _KINDS)), default=None)
+    return max(
+        filter(None, (written_s(_path(folder, rank, kind)) for kind in _KINDS)), default=None
+    )
 
 
 def _path(folder: AttemptFolder, rank: int, kind: str) -> Path:
@@ -56,7 +63,9 @@ def _path(folder: AttemptFolder, rank: int, kind: str) -> Path:
 
 
 def written_s(path: Path) -> float | None:
-    """Return when a file was last written, in seconds since the epoch; None if it is empty, missing or a link."""
+    """Return when a file was last written, in seconds since the epoch; None if it is empty, missing
+    or a link.
+    """
     try:
         status = os.lstat(path)
     except OSError:
@@ -65,28 +74,39 @@ def written_s(path: Path) -> float | None:
 
 
 def usual_pause_s(attempt: Attempt, rank: int) -> float | None:
-    """Return the longest pause between the recent lines of a rank, in seconds; None if it is unknown.
+    """Return the longest pause between the recent lines of a rank, in seconds; None if it is
+    unknown.
 
-    The times are those of its metrics, else those at the beginnings of its lines. Without them, it is the mean pause
-    from the start to the last line; a log may have millions of lines: their number is that of bytes over the mean
-    length of the last lines.
+    The times are those of its metrics, else those at the beginnings of its lines. Without them, it
+    is the mean pause from the start to the last line; a log may have millions of lines: their
+    number is that of bytes over the mean length of the last lines.
     """
     times, mean_s = list(_metric_times(attempt, rank)), None
     if len(times) < 2:
-        from hpcrun.runs.log_times import Stamps  # its patterns take 3 ms, and only silent ranks need it
+        # its patterns take 3 ms, and only silent ranks need it
+        from hpcrun.runs.log_times import Stamps
 
         for stream in STREAMS:
             with suppress(OSError):
-                path, stamps = rank_log(attempt.folder, rank, stream).path, Stamps(attempt.started_s)
+                path, stamps = (
+                    rank_log(attempt.folder, rank, stream).path,
+                    Stamps(attempt.started_s),
+                )
                 last = tail(path, _PACE_LINES)
-                times = [at_s for line in last.splitlines() if (at_s := stamps.read(line)) is not None]
+                times = [
+                    at_s for line in last.splitlines() if (at_s := stamps.read(line)) is not None
+                ]
                 if len(times) > 1:
                     break
                 if mean_s is None and (number := len(last.splitlines())) >= _FEW_LINES:
                     status = path.lstat()
                     share = min(1.0, len(last.encode()) / status.st_size)
                     mean_s = share * max(0.0, status.st_mtime - attempt.started_s) / number
-    return max(after - before for before, after in itertools.pairwise(times)) if len(times) > 1 else mean_s
+    return (
+        max(after - before for before, after in itertools.pairwise(times))
+        if len(times) > 1
+        else mean_s
+    )
 
 
 def _metric_times(attempt: Attempt, rank: int) -> Iterator[float]:
@@ -106,20 +126,28 @@ def last_line_of(attempt: Attempt, rank: int) -> str:
     return ""
 
 
-WROTE_LATELY_S = 20.0  # the age up to which a rank's last line is fresh, whatever the rank's usual pause
+# the age up to which a rank's last line is fresh, whatever the rank's usual pause
+WROTE_LATELY_S = 20.0
 MUCH_LONGER = 3.0  # how many times the usual pause a pause must be to count as silence
 # the time within which ranks count as stopped together: file servers write with delays of seconds
 STOPPED_TOGETHER_S = 5.0
-_BEGINNING_S = 120.0  # the beginning of a job: ranks whose last line is from it print nothing while they train
+# the beginning of a job: ranks whose last line is from it print nothing while they train
+_BEGINNING_S = 120.0
 
 
 def silence_limit_s(usual_s: float | None) -> float:
-    """Return the pause after which a job counts as silent, by its usual pause between two lines (None: unknown)."""
+    """Return the pause after which a job counts as silent, by its usual pause between two lines
+    (None: unknown).
+    """
     return max(WROTE_LATELY_S, MUCH_LONGER * (usual_s or 0.0))
 
 
 def silence_sentence(
-    silent_s: Mapping[int, float | None], where: Callable[[int], str], *, running_s: float, usual_s: float | None
+    silent_s: Mapping[int, float | None],
+    where: Callable[[int], str],
+    *,
+    running_s: float,
+    usual_s: float | None,
 ) -> str:
     """Return who stopped first, or that no rank looks stuck.
 
@@ -129,7 +157,10 @@ def silence_sentence(
     """
     ages = {rank: age for rank, age in silent_s.items() if age is not None}
     if not ages:
-        return f"the job is running; no rank has written anything since it started {format_span(running_s)} ago"
+        return (
+            "the job is running; no rank has written anything since it started "
+            f"{format_span(running_s)} ago"
+        )
     newest_s, limit_s = min(ages.values()), silence_limit_s(usual_s)
     if newest_s <= WROTE_LATELY_S:
         return f"{_calm(ages, len(silent_s), limit_s)}: nothing looks stuck"
@@ -139,7 +170,11 @@ def silence_sentence(
     ranks = sorted(talkers(ages, running_s), key=lambda rank: -ages[rank])
     first = [rank for rank in ranks if ages[ranks[0]] - ages[rank] <= STOPPED_TOGETHER_S]
     rest = [rank for rank in ranks if rank not in first]
-    usually = f", which usually takes {format_span(usual_s)} from line to line" if usual_s and usual_s >= 1 else ""
+    usually = (
+        f", which usually takes {format_span(usual_s)} from line to line"
+        if usual_s and usual_s >= 1
+        else ""
+    )
     if rest and len(first) <= len(rest):
         who = joined([where(rank) for rank in first])
         text = f"{who} last wrote {format_span(ages[first[0]])} ago; {_others(rest, ages)}"
@@ -167,7 +202,11 @@ def _calm(ages: Mapping[int, float], ranks: int, limit_s: float) -> str:
 def talkers(ages: Mapping[int, float], running_s: float) -> list[int]:
     """Return the ranks that wrote after the beginning of the job; all if none did."""
     newest_s = min(ages.values())
-    early = {rank for rank, age in ages.items() if running_s - age <= _BEGINNING_S and age - newest_s > _BEGINNING_S}
+    early = {
+        rank
+        for rank, age in ages.items()
+        if running_s - age <= _BEGINNING_S and age - newest_s > _BEGINNING_S
+    }
     return [rank for rank in ages if rank not in early]
 
 

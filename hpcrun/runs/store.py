@@ -1,11 +1,15 @@
-"""The runs folder: one folder per run, and a marker for each run that has not ended. The folders are the only record.
+"""The runs folder: one folder per run, and a marker for each run that has not ended.
 
-There is no database, since its locks are not reliable on NFS and Lustre, where home directories are. A file is replaced
-by a temporary file and a rename, so that a reader sees the old file or the new file, never a part.
+The folders are the only record.
 
-The index from job ids to runs is an empty file ``jobs/4711.RUNID`` for each run whose job id is known, and only a hint:
-a run that is found by it must have the job id in its own record, and runs without an entry are read. One file for each
-run needs no lock: clusters that share a home may give the same id to two jobs at the same moment.
+There is no database, since its locks are not reliable on NFS and Lustre, where home directories
+are. A file is replaced by a temporary file and a rename, so that a reader sees the old file or the
+new file, never a part.
+
+The index from job ids to runs is an empty file ``jobs/4711.RUNID`` for each run whose job id is
+known, and only a hint: a run that is found by it must have the job id in its own record, and runs
+without an entry are read. One file for each run needs no lock: clusters that share a home may give
+the same id to two jobs at the same moment.
 """
 
 from __future__ import annotations
@@ -17,7 +21,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
-from hpcrun.job.layout import JOB_ID, RUN_ID, WITHIN, RunFolder, RunsFolder, parse_aside, parse_job_entry, run_names
+from hpcrun.job.layout import (
+    JOB_ID,
+    RUN_ID,
+    WITHIN,
+    RunFolder,
+    RunsFolder,
+    parse_aside,
+    parse_job_entry,
+    run_names,
+)
 from hpcrun.ownership import danger_in
 from hpcrun.reading import read_bytes
 from hpcrun.runs import folder_checks
@@ -84,7 +97,9 @@ class RunStore:
         return RunsFolder(self.root)
 
     def run_ids(self) -> list[str]:
-        """Return the ids of all runs, oldest first; UnsafeFolderError if another user could have changed them."""
+        """Return the ids of all runs, oldest first; UnsafeFolderError if another user could have
+        changed them.
+        """
         folder_checks.check_private(self.root)
         return run_names(_names(self.root))
 
@@ -103,7 +118,8 @@ class RunStore:
     ) -> Path:
         """Make the folder of a run, completely or not at all; return it.
 
-        It raises PlanError: RunExistsError, UnsafeFolderError if another user could change it, or it cannot be written.
+        It raises PlanError: RunExistsError, UnsafeFolderError if another user could change it, or
+        it cannot be written.
 
         Args:
             elsewhere: put the folder there; the runs folder then has a link to it.
@@ -122,18 +138,28 @@ class RunStore:
             folder_checks.check_path(self.root)
             folder_checks.check_path(parent, "--output-dir /path uses another folder")
             try:
-                marker.touch(0o600, exist_ok=False)  # first: only one of several processes with the same id succeeds
+                # first: only one of several processes with the same id succeeds
+                marker.touch(0o600, exist_ok=False)
             except FileExistsError:
-                raise RunExistsError(f"there is a run {run.run_id} already in {self.root}", hint="try again") from None
+                raise RunExistsError(
+                    f"there is a run {run.run_id} already in {self.root}", hint="try again"
+                ) from None
             undo.callback(marker.unlink, missing_ok=True)
             if link.is_symlink() or link.exists():
-                raise RunExistsError(f"there is a run {run.run_id} already in {self.root}", hint="try again")
+                raise RunExistsError(
+                    f"there is a run {run.run_id} already in {self.root}", hint="try again"
+                )
             if elsewhere is not None:
                 _note_place(marker, parent)
             aside.mkdir(mode=0o700)
             undo.callback(_remove_quietly, aside)
-            RunFolder(aside).marker.touch(0o600, exist_ok=False)  # first: by it clean recognises an incomplete run
-            texts = {str(WITHIN.record): run_to_json(run), str(WITHIN.script): script, **(files or {})}
+            # first: by it clean recognises an incomplete run
+            RunFolder(aside).marker.touch(0o600, exist_ok=False)
+            texts = {
+                str(WITHIN.record): run_to_json(run),
+                str(WITHIN.script): script,
+                **(files or {}),
+            }
             for name, text in texts.items():
                 (aside / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_file(aside / name, text)
@@ -148,7 +174,8 @@ class RunStore:
             if elsewhere is not None:
                 undo.callback(_remove_quietly, aside)
                 undo.callback(folder.rename, aside)
-                link.symlink_to(folder)  # last: a link to nothing would be a run that cannot be read
+                # last: a link to nothing would be a run that cannot be read
+                link.symlink_to(folder)
             if shared and not shared.exists():  # clean has removed it before it could see the link
                 put_programs(self._runs, programs or {})
             undo.pop_all()  # it is complete: undo nothing any more
@@ -159,19 +186,24 @@ class RunStore:
     def load(self, run_id: str) -> Run:
         """Read a run's record.
 
-        It raises NotFoundError without such a run, DamagedRunError if its record cannot be read, and UnsafeRunError if
-        another user could have written it.
+        It raises NotFoundError without such a run, DamagedRunError if its record cannot be read,
+        and UnsafeRunError if another user could have written it.
         """
         path = self._runs.run(run_id).record
         try:
             if danger := danger_in(path.parent, path.parent.stat()):
-                raise UnsafeRunError(f"run {run_id} is ignored: {danger}", hint=folder_checks.private_hint(path.parent))
+                raise UnsafeRunError(
+                    f"run {run_id} is ignored: {danger}",
+                    hint=folder_checks.private_hint(path.parent),
+                )
             run = load_run(path)
             if run.run_id != run_id:  # a copied folder: actions on it would affect the original
                 raise RecordError(f"it is the record of {run.run_id}")
             return run
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFoundError(f"there is no run {run_id!r}", hint="hpcrun status --all lists them") from None
+            raise NotFoundError(
+                f"there is no run {run_id!r}", hint="hpcrun status --all lists them"
+            ) from None
         except (OSError, RecordError) as error:
             raise _damaged(run_id, path, error) from None
 
@@ -182,7 +214,10 @@ class RunStore:
         self.note_job(run)
 
     def note_job(self, run: Run) -> None:
-        """Add a run's job id to the index. If this cannot be written, finding the run takes longer."""
+        """Add a run's job id to the index.
+
+        If this cannot be written, finding the run takes longer.
+        """
         if run.job_id is None or not JOB_ID.fullmatch(run.job_id):
             return
         with suppress(OSError):
@@ -190,7 +225,10 @@ class RunStore:
             _write_private(self._runs.job_entry(run.job_id, run.run_id))
 
     def noted_jobs(self) -> Mapping[str, frozenset[str]]:
-        """Return run id → job ids of the index. It may lack runs and be wrong: compare a run's record."""
+        """Return run id → job ids of the index.
+
+        It may lack runs and be wrong: compare a run's record.
+        """
         jobs: dict[str, frozenset[str]] = {}
         with suppress(OSError):
             for job_id, run_id in filter(None, map(parse_job_entry, os.listdir(self._runs.jobs))):
@@ -198,14 +236,19 @@ class RunStore:
         return jobs
 
     def is_own_folder(self, run_id: str) -> bool:
-        """Whether a run's folder belongs to this user and contains this run and no other: a link may lead anywhere."""
+        """Whether a run's folder belongs to this user and contains this run and no other: a link
+        may lead anywhere.
+        """
         real = self.folder(run_id).resolve()
         return real.name == run_id and holds_record(real, run_id)
 
     def delete(self, run_id: str) -> None:
-        """Remove a run; a missing run is no error. If the process is killed meanwhile, a hidden folder may remain.
+        """Remove a run; a missing run is no error.
 
-        It raises PlanError if its folder cannot be written to, is not this run's, or a part of it remains.
+        If the process is killed meanwhile, a hidden folder may remain.
+
+        It raises PlanError if its folder cannot be written to, is not this run's, or a part of it
+        remains.
         """
         folder, marker = self.folder(run_id), self._runs.active_marker(run_id)
         real = folder.resolve()
@@ -215,7 +258,8 @@ class RunStore:
         with folder_checks.writing(real.parent):
             if folder.is_symlink():
                 with suppress(OSError):  # delete it also on a full disk
-                    _note_place(marker, real.parent)  # the place of the rest, if this process is killed
+                    # the place of the rest, if this process is killed
+                    _note_place(marker, real.parent)
                 folder.unlink()  # first: a link to nothing would be a run that cannot be read
             with suppress(FileNotFoundError):
                 real.rename(aside)
@@ -227,13 +271,16 @@ class RunStore:
             marker.unlink(missing_ok=True)
 
     def check_dedicated(self) -> None:
-        """Refuse to clean a runs folder that also has another use, or that another user could replace."""
+        """Refuse to clean a runs folder that also has another use, or that another user could
+        replace.
+        """
         folder_checks.check_dedicated(self.root)
         with suppress(OSError):
             folder_checks.check_path(self.root)
 
     def leftovers(self, before_s: float) -> list[Leftover]:
-        """Return the folders of runs that were being made or deleted when a process was killed, before a time.
+        """Return the folders of runs that were being made or deleted when a process was killed,
+        before a time.
 
         A younger folder may still be in use.
         """
@@ -244,12 +291,16 @@ class RunStore:
         leftovers = []
         for path in sorted(paths):
             with suppress(OSError):
-                if (run_id := parse_aside(path.name)) and (changed_s := path.lstat().st_mtime) < before_s:
+                if (run_id := parse_aside(path.name)) and (
+                    changed_s := path.lstat().st_mtime
+                ) < before_s:
                     leftovers.append(Leftover(path, run_id, changed_s, why_not_ours(path)))
         return leftovers
 
     def remove_leftovers(self, leftovers: Sequence[Leftover], before_s: float) -> list[HpcrunError]:
-        """Remove leftovers, and, before a time, markers, index entries and programs without runs; return failures."""
+        """Remove leftovers, and, before a time, markers, index entries and programs without runs;
+        return failures.
+        """
         errors: list[HpcrunError] = []
         for leftover in leftovers:
             try:
@@ -257,7 +308,11 @@ class RunStore:
             except NotRemovedError as error:
                 errors.append(error)
         runs = set(self.run_ids())
-        stale = [path for path in self._lone_markers(runs) if not any(map(os.path.lexists, _noted_asides(path)))]
+        stale = [
+            path
+            for path in self._lone_markers(runs)
+            if not any(map(os.path.lexists, _noted_asides(path)))
+        ]
         for name in _names(self._runs.jobs):
             if (entry := parse_job_entry(name)) and entry[1] not in runs:
                 stale.append(self._runs.jobs / name)
@@ -280,12 +335,15 @@ class RunStore:
 
     def save_status(self, run_id: str, status: LastStatus) -> None:
         """Save the status of a run; after a final status the run is no longer active."""
-        # A status is only a copy: on a full or read-only disk it is still shown, and asked again the next time.
+        # A status is only a copy: on a full or read-only disk it is still shown, and asked again
+        # the next time.
         with suppress(OSError):
             replace_file(self._runs.run(run_id).status, status_to_json(status), durable=False)
             if status.final:
                 self.leave_active(run_id)
-            else:  # a slower process may have overwritten a final status: then the next status determines it again
+            else:
+                # a slower process may have overwritten a final status: then the next status
+                # determines it again
                 self._runs.active_marker(run_id).touch(0o600)
 
     def leave_active(self, run_id: str) -> None:
@@ -304,12 +362,16 @@ def _write_private(path: Path, content: bytes = b"") -> None:
 
 
 def _note_place(marker: Path, parent: Path) -> None:
-    """Write the place of a run that is made or deleted elsewhere to its marker, so that clean finds the rest."""
+    """Write the place of a run that is made or deleted elsewhere to its marker, so that clean finds
+    the rest.
+    """
     _write_private(marker, os.fsencode(parent) + b"\n")
 
 
 def _noted_asides(marker: Path) -> list[Path]:
-    """Return the possible places of a run that is made or deleted elsewhere; none if its marker has no place."""
+    """Return the possible places of a run that is made or deleted elsewhere; none if its marker has
+    no place.
+    """
     try:
         text = read_bytes(marker, _LONGEST_PATH + 1)
     except OSError:
@@ -321,7 +383,9 @@ def _noted_asides(marker: Path) -> list[Path]:
 
 
 def _remove_quietly(aside: Path) -> None:
-    """Remove an incomplete run after a failure; the message is about the failure, and clean finds the rest."""
+    """Remove an incomplete run after a failure; the message is about the failure, and clean finds
+    the rest.
+    """
     with suppress(NotRemovedError):
         remove_tree(aside)
 

@@ -1,4 +1,6 @@
-"""What an attempt uses of its nodes' hardware: the samples that its job has recorded (``launch/sampler.py``)."""
+"""What an attempt uses of its nodes' hardware: the samples that its job has recorded
+(``launch/sampler.py``).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class UseSample:
     time: float  # seconds since the epoch by the node's clock
     cpus: float  # CPUs that the job kept busy: 2.5 for two and a half
     memory: int  # bytes that its processes hold, without the page cache
-    network: float  # bytes per second, both directions, all interfaces but ``lo``, also of other jobs
+    # bytes per second, both directions, all interfaces but ``lo``, also of other jobs
+    network: float
     rdma: float | None  # the same of the RDMA devices; None without such a device
     gpus: tuple[GpuUse, ...]  # of the job; empty if there is none, or nvidia-smi did not respond
 
@@ -47,7 +50,8 @@ class NodeUse:
     cpus: int | None  # allocated on this node; None if unknown
     memory_limit: int | None  # bytes allocated on this node; None if unknown
     samples: tuple[UseSample, ...]
-    started: float = 0.0  # when sampling began, in seconds since the epoch: the first sample covers the time since then
+    # when sampling began, in seconds since the epoch: the first sample covers the time since then
+    started: float = 0.0
 
     def spans(self) -> list[float]:
         """Return the seconds that each sample covers."""
@@ -70,7 +74,9 @@ def _gpu(value: Any) -> GpuUse:
         raise ValueError("is not the use of a GPU")
     index, busy, memory, total, power = value
     watts = kind.optional(_amount)(power)
-    return GpuUse(kind.whole(0, 10**6)(index), min(1.0, _amount(busy)), _BYTES(memory), _BYTES(total), watts)
+    return GpuUse(
+        kind.whole(0, 10**6)(index), min(1.0, _amount(busy)), _BYTES(memory), _BYTES(total), watts
+    )
 
 
 def _gpus(value: Any) -> tuple[GpuUse, ...]:
@@ -88,7 +94,9 @@ _SAMPLE = kinds_of(UseSample, integer=_BYTES, real=_amount, time=kind.time_s, gp
 
 
 def read_use(folder: AttemptFolder) -> tuple[NodeUse, ...]:
-    """Return the samples of each node of an attempt, in the order of its nodes; a damaged line is left out."""
+    """Return the samples of each node of an attempt, in the order of its nodes; a damaged line is
+    left out.
+    """
     names = parse_nodes({*names_in(folder.path), *joined_files(folder)}, "use")
     if not names:
         return ()
@@ -114,7 +122,9 @@ def _read_node(folder: AttemptFolder, node: str) -> NodeUse | None:
             head = head or fields
         elif not samples or fields["time"] > samples[-1].time:
             samples.append(UseSample(**fields))
-    return NodeUse(node, head.get("cpus"), head.get("memory_limit"), tuple(samples), head.get("started", 0.0))
+    return NodeUse(
+        node, head.get("cpus"), head.get("memory_limit"), tuple(samples), head.get("started", 0.0)
+    )
 
 
 def _fields(line: bytes) -> dict[str, Any]:
@@ -137,7 +147,9 @@ class IdleWarning:
 
 
 def idle_warning(folder: AttemptFolder) -> IdleWarning | None:
-    """Return the warning of an attempt whose GPUs are all idle now (``launch/idle_watch.py``); None without one."""
+    """Return the warning of an attempt whose GPUs are all idle now (``launch/idle_watch.py``); None
+    without one.
+    """
     try:
         kinds = kinds_of(IdleWarning, integer=kind.whole(), real=kind.time_s)
         return IdleWarning(**read_fields(read_object(folder.idle), kinds, needs_of(IdleWarning))[0])
@@ -146,7 +158,9 @@ def idle_warning(folder: AttemptFolder) -> IdleWarning | None:
 
 
 def idle_unknown(folder: AttemptFolder) -> str | None:
-    """Return the node without whose samples the limit on idle GPUs has no effect; None if it has."""
+    """Return the node without whose samples the limit on idle GPUs has no effect; None if it
+    has.
+    """
     try:
         node = read_object(folder.idle_unknown).get("node")
     except (OSError, ValueError):
@@ -156,9 +170,12 @@ def idle_unknown(folder: AttemptFolder) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class UseSummary:
-    """The use of the hardware by a run in a few numbers: of one node on average, unless they say otherwise."""
+    """The use of the hardware by a run in a few numbers: of one node on average, unless they say
+    otherwise.
+    """
 
-    seconds: float  # how long the run was sampled, over all of its attempts; of the node with the most samples
+    # how long the run was sampled, over all of its attempts; of the node with the most samples
+    seconds: float
     nodes: int  # how many nodes were sampled
     cpus: float  # CPUs that were busy on average
     cpus_peak: float  # the most CPUs that were busy on a node in one sample
@@ -168,7 +185,8 @@ class UseSummary:
     gpus: int = 0  # how many GPUs were sampled, of all nodes
     gpus_unused: int = 0  # how many of them were idle all the time
     gpu_busy: float | None = None  # the busy share of the GPUs; None without a GPU
-    gpu_idle: float | None = None  # the share of the time in which a GPU was idle; None without a GPU
+    # the share of the time in which a GPU was idle; None without a GPU
+    gpu_idle: float | None = None
     gpu_memory: float | None = None  # the highest share of a GPU's memory in use; None if unknown
     # CPUs that were busy on a node while all of its GPUs were idle; None if they never were
     idle_cpus: float | None = None
@@ -178,13 +196,23 @@ class UseSummary:
 
 
 def summarise(uses: Iterable[NodeUse]) -> UseSummary | None:
-    """Return the summary of the samples of nodes, of one attempt or of several; None without a sample."""
+    """Return the summary of the samples of nodes, of one attempt or of several; None without a
+    sample.
+    """
     nodes = [use for use in uses if use.samples]
     if not nodes:
         return None
-    weighted = [(span, sample) for use in nodes for span, sample in zip(use.spans(), use.samples, strict=True)]
+    weighted = [
+        (span, sample)
+        for use in nodes
+        for span, sample in zip(use.spans(), use.samples, strict=True)
+    ]
     by_gpu = [(span, gpu) for span, sample in weighted for gpu in sample.gpus]
-    idle = [(span, one.cpus) for span, one in weighted if one.gpus and all(gpu.busy <= IDLE for gpu in one.gpus)]
+    idle = [
+        (span, one.cpus)
+        for span, one in weighted
+        if one.gpus and all(gpu.busy <= IDLE for gpu in one.gpus)
+    ]
     highest: dict[tuple[str, int], float] = {}
     seconds: dict[str, float] = {}
     for use in nodes:

@@ -1,7 +1,9 @@
-"""Slurm's client on this machine: its commands, whether the controller responds, and when a job could start.
+"""Slurm's client on this machine: its commands, whether the controller responds, and when a job
+could start.
 
-``sbatch --test-only`` submits nothing, but each call uses up a job id. It accepts a time limit over the partition's,
-and estimates a start for a job that would never start (slurmctld's EnforcePartLimits=NO): so check limits before.
+``sbatch --test-only`` submits nothing, but each call uses up a job id. It accepts a time limit over
+the partition's, and estimates a start for a job that would never start (slurmctld's
+EnforcePartLimits=NO): so check limits before.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from hpcrun.schedulers.cluster_facts import Partition, assoc_command, parse_asso
 from hpcrun.schedulers.process import Completed, SlurmSite, user_name
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct")
-_PARTITION_NAMES = ["sinfo", "--noheader", "--format=%R"]  # %R: the name without the star of the default
+# %R: the name without the star of the default
+_PARTITION_NAMES = ["sinfo", "--noheader", "--format=%R"]
 _COMPLETES_WITHIN_S = 2.0
-_VERSION = re.compile(r"\b(\d{2}\.\d{2}(?:\.\S+)?)")  # "slurm 23.02.6", Debian's "slurm-wlm 22.05.8"
+# "slurm 23.02.6", Debian's "slurm-wlm 22.05.8"
+_VERSION = re.compile(r"\b(\d{2}\.\d{2}(?:\.\S+)?)")
 _SERVER = re.compile(r"^Slurmctld\((\w+)\)(?: at (\S+))? is (\w+)", re.MULTILINE)
 
 
@@ -59,7 +63,9 @@ def ask_version(site: SlurmSite) -> str | None:
 
 
 def ping(site: SlurmSite) -> Ping:
-    """Ask whether the controller responds, and nothing else: other requests would wait for ten seconds."""
+    """Ask whether the controller responds, and nothing else: other requests would wait for ten
+    seconds.
+    """
     start = time.monotonic()
     answer = site.run(["scontrol", "ping"])
     took_s = time.monotonic() - start
@@ -69,14 +75,21 @@ def ping(site: SlurmSite) -> Ping:
 
 
 def try_directives(site: SlurmSite, directives: DirectivePairs, form: str) -> Trial:
-    """Let sbatch check a job with these directives; nothing is submitted, but a job id is used up."""
+    """Let sbatch check a job with these directives; nothing is submitted, but a job id is
+    used up.
+    """
     trial = read_answer(site.run(estimate_command(directives)))
     return replace(trial, form=form, message=refusal_words(trial.message))
 
 
 def refusal_words(stderr: str) -> str:
-    """Return sbatch's messages on one line, without its name before each, and without repetitions."""
-    lines = [re.sub(r"^(sbatch: )?(error: |allocation failure: )?", "", line.strip()) for line in stderr.splitlines()]
+    """Return sbatch's messages on one line, without its name before each, and without
+    repetitions.
+    """
+    lines = [
+        re.sub(r"^(sbatch: )?(error: |allocation failure: )?", "", line.strip())
+        for line in stderr.splitlines()
+    ]
     return "; ".join(dict.fromkeys(line for line in lines if line))
 
 
@@ -87,23 +100,31 @@ def parse_version(text: str) -> str | None:
 
 
 def major_release(version: str) -> str:
-    """Return the release, which decides whether two versions are compatible: ``22.05`` of ``22.05.8``."""
+    """Return the release, which decides whether two versions are compatible: ``22.05`` of
+    ``22.05.8``.
+    """
     return ".".join(version.split(".")[:2])
 
 
 def parse_ping(text: str) -> tuple[Server, ...]:
     """Read the answer to ``scontrol ping``: ``Slurmctld(primary) at head1 is UP``."""
-    return tuple(Server(role, host or "?", state == "UP") for role, host, state in _SERVER.findall(text))
+    return tuple(
+        Server(role, host or "?", state == "UP") for role, host, state in _SERVER.findall(text)
+    )
 
 
 def user_associations(env: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the user's accounts, each with its QOS, for completion; none if Slurm does not respond in two seconds."""
+    """Return the user's accounts, each with its QOS, for completion; none if Slurm does not respond
+    in two seconds.
+    """
     answer = SlurmSite(env, _COMPLETES_WITHIN_S).run(assoc_command(user_name()))
     return [(one.account, one.qos) for one in parse_assoc(answer.stdout)] if answer.ok else []
 
 
 def partition_names(env: Mapping[str, str]) -> list[str]:
-    """Return the partitions for jobs, each once, for completion; none if Slurm does not respond within two seconds."""
+    """Return the partitions for jobs, each once, for completion; none if Slurm does not respond
+    within two seconds.
+    """
     answer = SlurmSite(env, _COMPLETES_WITHIN_S).run(_PARTITION_NAMES)
     return list(dict.fromkeys(answer.stdout.split())) if answer.ok else []
 
@@ -111,10 +132,11 @@ def partition_names(env: Mapping[str, str]) -> list[str]:
 AT_ONCE = 4
 DirectivePairs = tuple[tuple[str, str | None], ...]
 
-# --all: also list a partition that is hidden, or for another group: sbatch reports the problem with it
+# --all: also list a partition that is hidden, or for another group: sbatch reports the problem with
+# it
 _PARTITIONS = ["scontrol", "--all", "--oneliner", "show", "partition"]
-# src/api/allocate.c, slurm_job_will_run: before 2.2 the nodes follow only "on", before 18.08 without a
-# partition. After the time there may be "on cluster NAME" (24.11) and "a" (26.05).
+# src/api/allocate.c, slurm_job_will_run: before 2.2 the nodes follow only "on", before 18.08
+# without a partition. After the time there may be "on cluster NAME" (24.11) and "a" (26.05).
 _WILL_START = re.compile(
     r"\bJob \d+ to start at (?P<start>\S+) (?:on cluster \S+ )?(?:a )?"
     r"using \d+ (?:processors|cnodes) on (?:nodes )?(?P<nodes>\S+)"
@@ -148,12 +170,15 @@ class SlurmForecast(SlurmSite):
     """Estimates for jobs that are not submitted."""
 
     def partitions(self) -> list[Partition]:
-        """Return every partition; SchedulerError if the controller does not respond, or there is no Slurm here."""
+        """Return every partition; SchedulerError if the controller does not respond, or there is no
+        Slurm here.
+        """
         answer = self.run(_PARTITIONS)
         partitions = parse_partitions(answer.stdout, preempts=False)
         if not answer.ok or not partitions:
             raise SchedulerError(
-                f"Slurm does not respond: {answer.words()}", hint="run it on a machine where `sinfo` works"
+                f"Slurm does not respond: {answer.words()}",
+                hint="run it on a machine where `sinfo` works",
             )
         return partitions
 
@@ -161,10 +186,14 @@ class SlurmForecast(SlurmSite):
         """Ask when a job with each of these directives could start."""
         if not requests:
             return []
-        from concurrent.futures import ThreadPoolExecutor  # slow to import, and completion does not need it
+        # slow to import, and completion does not need it
+        from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(min(AT_ONCE, len(requests))) as pool:
-            return [read_answer(answer) for answer in pool.map(self.run, map(estimate_command, requests))]
+            return [
+                read_answer(answer)
+                for answer in pool.map(self.run, map(estimate_command, requests))
+            ]
 
 
 def estimate_command(directives: DirectivePairs) -> list[str]:
@@ -181,7 +210,8 @@ def read_answer(answer: Completed) -> Trial:
 
 
 def parse_start(message: str) -> JobStart | None:
-    """Read ``Job 7 to start at 2026-11-21T03:30:00 using 32 processors on nodes a100-1 in partition gpu``.
+    """Read ``Job 7 to start at 2026-11-21T03:30:00 using 32 processors on nodes a100-1 in partition
+    gpu``.
 
     None if there is no such line, or no time in it (``Unknown``).
     """

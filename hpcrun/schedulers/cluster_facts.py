@@ -1,8 +1,9 @@
-"""The facts of a cluster: a few of Slurm's commands at once, and a copy of their answers in the user's cache.
+"""The facts of a cluster: a few of Slurm's commands at once, and a copy of their answers in the
+user's cache.
 
-Thanks to the copy, a submission without a profile asks Slurm nothing more for an hour. If it cannot be read or written,
-Slurm is asked. Of the answers, a field that is missing, or in the unknown form of another version, is None, or its line
-is ignored.
+Thanks to the copy, a submission without a profile asks Slurm nothing more for an hour. If it cannot
+be read or written, Slurm is asked. Of the answers, a field that is missing, or in the unknown form
+of another version, is None, or its line is ignored.
 """
 
 from __future__ import annotations
@@ -26,14 +27,29 @@ from hpcrun.version import __version__
 _ASSOC_FIELDS = ("account", "partition", "qos", "defaultqos")
 _QOS_FIELDS = ("name", "maxtres", "maxtrespu", "grptres", "maxwall", "flags")
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:.\[\]]*)=")
-_OF_ASSOC = frozenset({"account", "qos"})  # answers of the same database as the associations: one message for all
+# answers of the same database as the associations: one message for all
+_OF_ASSOC = frozenset({"account", "qos"})
 _CONFIG = ["scontrol", "show", "config"]
 _CONFIG_KEYS = frozenset(
-    ["ClusterName", "SLURM_VERSION", "AccountingStorageType", "AccountingStorageEnforce", "PreemptType", "PreemptMode"]
+    [
+        "ClusterName",
+        "SLURM_VERSION",
+        "AccountingStorageType",
+        "AccountingStorageEnforce",
+        "PreemptType",
+        "PreemptMode",
+    ]
 )
 _PARTITIONS = ["scontrol", "--oneliner", "show", "partition"]
 _NODES = ["scontrol", "--oneliner", "show", "node"]
-_SACCT = ["sacct", "--allocations", "--noheader", "--parsable2", "--starttime=now", "--format=JobID"]
+_SACCT = [
+    "sacct",
+    "--allocations",
+    "--noheader",
+    "--parsable2",
+    "--starttime=now",
+    "--format=JobID",
+]
 
 Gpus = tuple[tuple[str | None, int], ...]
 
@@ -46,7 +62,8 @@ class NodeKind:
     nodes: int
     cpus: int | None
     memory_mb: int | None
-    gpus: Gpus  # (type, count) of each kind of GPU in one node; type None if Slurm has no name for it
+    # (type, count) of each kind of GPU in one node; type None if Slurm has no name for it
+    gpus: Gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +109,8 @@ class QosLimits:
     gpus_per_user: int | None = None
     gpus_in_all: int | None = None
     max_s: int | None = None  # the longest time limit of a job, in seconds
-    over_partition: bool = False  # whether these limits have priority over those of a partition's own QOS
+    # whether these limits have priority over those of a partition's own QOS
+    over_partition: bool = False
 
 
 def assoc_command(user: str) -> list[str]:
@@ -109,7 +127,8 @@ def parse_nodes(text: str) -> list[NodeKind]:
     """Read ``scontrol --oneliner show node``: kinds of nodes, one for each of their partitions."""
     counted: dict[tuple[str, int | None, int | None, Gpus], int] = {}
     for fields in parse_records(text, "NodeName"):
-        # CPUEfctv (22.05 and later) leaves out the CPUs that CoreSpecCount and CpuSpecList reserve for the system
+        # CPUEfctv (22.05 and later) leaves out the CPUs that CoreSpecCount and CpuSpecList reserve
+        # for the system
         cpus = whole_number(fields.get("CPUEfctv")) or whole_number(fields.get("CPUTot"))
         memory = whole_number(fields.get("RealMemory"))
         if memory is not None:
@@ -118,7 +137,8 @@ def parse_nodes(text: str) -> list[NodeKind]:
             key = (partition, cpus, memory, parse_gres(fields.get("Gres", "")))
             counted[key] = counted.get(key, 0) + 1
     return [
-        NodeKind(partition, nodes, cpus, memory, gpus) for (partition, cpus, memory, gpus), nodes in counted.items()
+        NodeKind(partition, nodes, cpus, memory, gpus)
+        for (partition, cpus, memory, gpus), nodes in counted.items()
     ]
 
 
@@ -154,7 +174,9 @@ def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
 
 
 def parse_records(text: str, first: str) -> list[dict[str, str]]:
-    """Read lines of ``KEY=VALUE`` pairs whose values may contain blanks (OS, Reason); the first of a key counts."""
+    """Read lines of ``KEY=VALUE`` pairs whose values may contain blanks (OS, Reason); the first of
+    a key counts.
+    """
     records = []
     for line in text.splitlines():
         keys = list(_FIELD.finditer(line))
@@ -178,11 +200,26 @@ def parse_assoc(text: str) -> list[Association]:
 
 
 def parse_qos(text: str) -> list[QosLimits]:
-    """Read sacctmgr's ``_QOS_FIELDS``; a limit of GPUs is that of any type: ``cpu=64,gres/gpu=4`` → 4."""
+    """Read sacctmgr's ``_QOS_FIELDS``; a limit of GPUs is that of any type: ``cpu=64,gres/gpu=4`` →
+    4.
+    """
     qos = []
-    for name, *tres, wall, flags in filter(lambda row: row[0], rows_of(text, len(_QOS_FIELDS), "|")):
-        per_job, per_user, in_all = (whole_number(resources(limits).get("gres/gpu")) for limits in tres)
-        qos.append(QosLimits(name, per_job, per_user, in_all, _seconds(wall), over_partition="OverPartQOS" in flags))
+    for name, *tres, wall, flags in filter(
+        lambda row: row[0], rows_of(text, len(_QOS_FIELDS), "|")
+    ):
+        per_job, per_user, in_all = (
+            whole_number(resources(limits).get("gres/gpu")) for limits in tres
+        )
+        qos.append(
+            QosLimits(
+                name,
+                per_job,
+                per_user,
+                in_all,
+                _seconds(wall),
+                over_partition="OverPartQOS" in flags,
+            )
+        )
     return qos
 
 
@@ -200,7 +237,9 @@ def parse_gres(text: str) -> Gpus:
 
 
 def _words(text: str | None) -> tuple[str, ...]:
-    return tuple(name for name in re.split(r"[,\s]+", text or "") if name and name not in ("(null)", "NONE"))
+    return tuple(
+        name for name in re.split(r"[,\s]+", text or "") if name and name not in ("(null)", "NONE")
+    )
 
 
 def _allowed(text: str | None) -> tuple[str, ...]:
@@ -246,11 +285,14 @@ def ask_facts(site: SlurmSite) -> ClusterFacts:
         "qos": sacctmgr("qos", fields=_QOS_FIELDS),
         "sacct": _SACCT,
     }
-    from concurrent.futures import ThreadPoolExecutor  # not for those who only read what an earlier command asked
+    # not for those who only read what an earlier command asked
+    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(len(commands)) as pool:
         answers = dict(zip(commands, pool.map(site.run, commands.values()), strict=True))
-    return _facts(user, answers, {name: command_name(command) for name, command in commands.items()})
+    return _facts(
+        user, answers, {name: command_name(command) for name, command in commands.items()}
+    )
 
 
 def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> ClusterFacts:
@@ -297,7 +339,9 @@ def _groups() -> tuple[str, ...]:
 
 
 def check_answered(facts: ClusterFacts, otherwise: str = "") -> None:
-    """Raise SchedulerError for facts without any node and partition; ``otherwise`` is what else a person can do."""
+    """Raise SchedulerError for facts without any node and partition; ``otherwise`` is what else a
+    person can do.
+    """
     if facts.partitions or facts.kinds:
         return
     reasons = "\n".join(f"{command}: {why}" for command, why in facts.problems.items())
@@ -320,7 +364,10 @@ class FactsCache(SharedCopy):
         """Return the facts, None if they are too old, of another version, or cannot be read."""
         try:
             record = json.loads(self.read())
-            valid = record["version"] == __version__ and 0 <= now_s - record["asked_s"] < record["valid_s"]
+            valid = (
+                record["version"] == __version__
+                and 0 <= now_s - record["asked_s"] < record["valid_s"]
+            )
             return _facts_of_record(record["facts"]) if valid else None
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
@@ -328,7 +375,12 @@ class FactsCache(SharedCopy):
     def save(self, facts: ClusterFacts, now_s: float) -> None:
         """Keep facts for an hour; for a minute if something that should have answered did not."""
         valid_s = PARTIAL_VALID_S if _is_partial(facts) else VALID_S
-        record = {"version": __version__, "asked_s": now_s, "valid_s": valid_s, "facts": asdict(facts)}
+        record = {
+            "version": __version__,
+            "asked_s": now_s,
+            "valid_s": valid_s,
+            "facts": asdict(facts),
+        }
         self.write(json.dumps(record).encode())
 
     def drop(self) -> None:
@@ -338,17 +390,26 @@ class FactsCache(SharedCopy):
 
 
 def _is_partial(facts: ClusterFacts) -> bool:
-    """Whether a command failed that should have worked: without a database, sacctmgr and sacct always fail."""
+    """Whether a command failed that should have worked: without a database, sacctmgr and sacct
+    always fail.
+    """
     database = "slurmdbd" in facts.config.get("AccountingStorageType", "")
     return any(database or not command.startswith("sacct") for command in facts.problems)
 
 
-_RECORDS = {"kinds": NodeKind, "partitions": Partition, "qos": QosLimits, "associations": Association}
+_RECORDS = {
+    "kinds": NodeKind,
+    "partitions": Partition,
+    "qos": QosLimits,
+    "associations": Association,
+}
 
 
 def _facts_of_record(record: dict[str, Any]) -> ClusterFacts:
     lists = {
-        name: [class_(**{key: _tuples(value) for key, value in item.items()}) for item in record[name]]
+        name: [
+            class_(**{key: _tuples(value) for key, value in item.items()}) for item in record[name]
+        ]
         for name, class_ in _RECORDS.items()
         if record[name] is not None
     }

@@ -1,4 +1,6 @@
-"""This host: GPUs and their driver, adapters, interfaces, modules, quota; the Python, torch and uv that a job finds."""
+"""This host: GPUs and their driver, adapters, interfaces, modules, quota; the Python, torch and uv
+that a job finds.
+"""
 
 from __future__ import annotations
 
@@ -30,30 +32,56 @@ class HostFacts:
 
     name: str
     gpus: dict[str, int]  # model → number
-    hcas: dict[str, str]  # adapters of /sys/class/infiniband with an active port, each with its link and rate
-    interfaces: tuple[str, ...]  # network interfaces that are up, without the loopback and virtual ones
+    # adapters of /sys/class/infiniband with an active port, each with its link and rate
+    hcas: dict[str, str]
+    # network interfaces that are up, without the loopback and virtual ones
+    interfaces: tuple[str, ...]
     modules: str | None  # the module system, None if there is none
     problem: str | None = None  # the command that did not respond
 
 
-def host_facts(name: str, env: Mapping[str, str], *, timeout_s: float, root: Path = Path("/")) -> HostFacts:
+def host_facts(
+    name: str, env: Mapping[str, str], *, timeout_s: float, root: Path = Path("/")
+) -> HostFacts:
     """Return the facts about this host; ``root`` is the folder that contains /sys and /etc."""
     gpus = query_gpus("name", env, timeout_s=timeout_s)
     # Documentation/ABI/stable/sysfs-class-infiniband; the state is "4: ACTIVE"
-    ports = [port for port in sorted(root.glob("sys/class/infiniband/*/ports/*")) if "ACTIVE" in _read(port / "state")]
-    hcas = {port.parts[-3]: f"{_read(port / 'link_layer')} {_read(port / 'rate')}".strip() for port in ports}
+    ports = [
+        port
+        for port in sorted(root.glob("sys/class/infiniband/*/ports/*"))
+        if "ACTIVE" in _read(port / "state")
+    ]
+    hcas = {
+        port.parts[-3]: f"{_read(port / 'link_layer')} {_read(port / 'rate')}".strip()
+        for port in ports
+    }
     # bridges, veth pairs and the loopback have no device
     wired = (device.parent for device in root.glob("sys/class/net/*/device"))
-    interfaces = tuple(sorted(folder.name for folder in wired if _read(folder / "operstate") == "up"))
+    interfaces = tuple(
+        sorted(folder.name for folder in wired if _read(folder / "operstate") == "up")
+    )
     problem = gpus if isinstance(gpus, str) else None
-    return HostFacts(name, {} if problem else dict(Counter(gpus)), hcas, interfaces, _module_system(env, root), problem)
+    return HostFacts(
+        name,
+        {} if problem else dict(Counter(gpus)),
+        hcas,
+        interfaces,
+        _module_system(env, root),
+        problem,
+    )
 
 
 def query_gpus(field: str, env: Mapping[str, str], *, timeout_s: float) -> list[str] | str:
-    """Return a field of each GPU that nvidia-smi shows here, none without it; or, as text, why it did not respond."""
+    """Return a field of each GPU that nvidia-smi shows here, none without it; or, as text, why it
+    did not respond.
+    """
     if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
         return []
-    answer = run_command(["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"], timeout_s=timeout_s, env=env)
+    answer = run_command(
+        ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"],
+        timeout_s=timeout_s,
+        env=env,
+    )
     if not answer.ok:
         return " ".join(answer.words().split())
     return [value for line in answer.stdout.splitlines() if (value := line.strip())]
@@ -64,7 +92,11 @@ def _module_system(env: Mapping[str, str], root: Path) -> str | None:
         return "Lmod"
     if "MODULESHOME" in env:
         return "Environment Modules"
-    there = (system for system, files in _MODULE_SYSTEMS.items() if any((root / file).exists() for file in files))
+    there = (
+        system
+        for system, files in _MODULE_SYSTEMS.items()
+        if any((root / file).exists() for file in files)
+    )
     return next(there, None)
 
 
@@ -79,8 +111,9 @@ _ANSWER_WITHIN_S = 10.0
 _MARK = re.compile(r"^hpcrun-module (\d+) (ok|failed)$", re.MULTILINE)
 _NO_COMMAND = 3
 
-# The same files, and the same sequence of `module load`, as in templates/job.sh.j2: a module may exist only after
-# another one is loaded (Lmod's hierarchy). The shell ends after this command, and with it the loaded modules.
+# The same files, and the same sequence of `module load`, as in templates/job.sh.j2: a module may
+# exist only after another one is loaded (Lmod's hierarchy). The shell ends after this command, and
+# with it the loaded modules.
 SCRIPT = r"""
 if ! command -v module >/dev/null; then
   for init in /etc/profile.d/{z00_lmod,lmod,modules}.sh /usr/share/{lmod/lmod,modules}/init/bash; do
@@ -114,7 +147,9 @@ def try_modules(names: Sequence[str], env: Mapping[str, str]) -> ModuleFacts:
     if answer.status == _NO_COMMAND and not _MARK.search(answer.stdout):
         return ModuleFacts(False, {})
     if not answer.ok:
-        return ModuleFacts(True, {}, " ".join(answer.stderr.split()) or f"exit status {answer.status}")
+        return ModuleFacts(
+            True, {}, " ".join(answer.stderr.split()) or f"exit status {answer.status}"
+        )
     return ModuleFacts(True, parse_loads(answer.stdout, names))
 
 
@@ -150,10 +185,13 @@ class Quota:
     files: Use
 
 
-def ask_quota(folder: Path, names: Sequence[str], kind: str, env: Mapping[str, str]) -> Quota | None:
+def ask_quota(
+    folder: Path, names: Sequence[str], kind: str, env: Mapping[str, str]
+) -> Quota | None:
     """Return the user's quota on the file system of a folder, None if no command shows one.
 
-    Its device and its mount point are ``names``: the commands use one or the other. Its type ``kind`` may be
+    Its device and its mount point are ``names``: the commands use one or the other. Its type
+    ``kind`` may be
     ``lustre``, which has its own command.
     """
     argv = quota_command(folder, kind)
@@ -165,22 +203,31 @@ def ask_quota(folder: Path, names: Sequence[str], kind: str, env: Mapping[str, s
 
 
 def quota_command(folder: Path, kind: str) -> list[str]:
-    """Ask for the quota: of Lustre, or of every file system that has one; ``--raw-grace`` fills every column."""
+    """Ask for the quota: of Lustre, or of every file system that has one; ``--raw-grace`` fills
+    every column.
+    """
     if kind == "lustre":
         return ["lfs", "quota", "-q", "-u", str(os.getuid()), str(folder)]
     return ["quota", "--no-wrap", "--raw-grace"]
 
 
 def parse_quota(text: str, names: Sequence[str]) -> Quota | None:
-    """Read the line of one file system from the answer of ``quota`` or ``lfs quota``, whose columns are the same.
+    """Read the line of one file system from the answer of ``quota`` or ``lfs quota``, whose columns
+    are the same.
 
     A ``*`` after a number means that it is exceeded, ``[]`` around it that Lustre is not sure.
     """
     words = text.split()
     for place, name in enumerate(words):
         if name in names:
-            columns = [re.sub(r"[*\[\]]", "", column) for column in words[place + 1 : place + 1 + _COLUMNS]]
-            numbers = [int(column) for column in (*columns[:3], *columns[4:7]) if column.isascii() and column.isdigit()]
+            columns = [
+                re.sub(r"[*\[\]]", "", column) for column in words[place + 1 : place + 1 + _COLUMNS]
+            ]
+            numbers = [
+                int(column)
+                for column in (*columns[:3], *columns[4:7])
+                if column.isascii() and column.isdigit()
+            ]
             if len(numbers) == 6:
                 return Quota(Use(*numbers[:3]), Use(*numbers[3:]))
     return None
@@ -190,9 +237,10 @@ _IMPORT_WITHIN_S = 8  # less than the time above, so that the output before it i
 _DRIVER = re.compile(r"Driver Version\s*:\s*([\d.]+)")
 _CUDA = re.compile(r"CUDA (?:UMD )?Version\s*:\s*(\d+)\.(\d+)")
 
-# A program for the job's Python of any version: each line of its output is a complete JSON object. It reads torch's
-# version from its files, since the import takes seconds; it imports torch only for the list of cards for which its
-# kernels were built, which torch.cuda.get_arch_list() leaves empty if there is no GPU.
+# A program for the job's Python of any version: each line of its output is a complete JSON object.
+# It reads torch's version from its files, since the import takes seconds; it imports torch only for
+# the list of cards for which its kernels were built, which torch.cuda.get_arch_list() leaves empty
+# if there is no GPU.
 _PROBE = """
 import sys
 sys.path[:] = [entry for entry in sys.path if entry]  # a folder called torch here is not the job's
@@ -212,7 +260,8 @@ try:
         exec(file.read(), said)
 except Exception as error:
     say(problem="%s: %s" % (type(error).__name__, error))
-say(torch=str(said.get("__version__", "of unknown version")), cuda=said.get("cuda"), hip=said.get("hip"))
+version = str(said.get("__version__", "of unknown version"))
+say(torch=version, cuda=said.get("cuda"), hip=said.get("hip"))
 try:
     from importlib.metadata import metadata
     say(requires_python=metadata("torch")["Requires-Python"])
@@ -233,12 +282,14 @@ if sys.argv[1] == "kernels" and said.get("cuda"):
 class PythonFacts:
     """An interpreter and its torch."""
 
-    version: tuple[int, ...] | None = None  # of Python, None if it could not be run; ``problem`` has the reason
+    # of Python, None if it could not be run; ``problem`` has the reason
+    version: tuple[int, ...] | None = None
     torch: str | None = None  # its version, None if it is not installed
     cuda: str | None = None  # the CUDA it was built with, None for a build without
     hip: str | None = None  # the ROCm it was built with
     requires_python: str | None = None  # torch's own requirement, such as ``>=3.10``
-    kernels: tuple[str, ...] = ()  # the architectures of its kernels, such as ``sm_80``; empty if unknown
+    # the architectures of its kernels, such as ``sm_80``; empty if unknown
+    kernels: tuple[str, ...] = ()
     problem: str | None = None  # why Python could not be run, or torch could not be imported
 
 
@@ -252,22 +303,37 @@ class DriverFacts:
 
 
 def ask_python(python: PythonEnvironment, env: Mapping[str, str], *, kernels: bool) -> PythonFacts:
-    """Ask an interpreter for its properties, as a job runs it; for the architectures of kernels it takes seconds."""
-    argv = [python.executable, "-c", _PROBE, "kernels" if kernels else "files", str(_IMPORT_WITHIN_S)]
+    """Ask an interpreter for its properties, as a job runs it; for the architectures of kernels it
+    takes seconds.
+    """
+    argv = [
+        python.executable,
+        "-c",
+        _PROBE,
+        "kernels" if kernels else "files",
+        str(_IMPORT_WITHIN_S),
+    ]
     answer = run_command(argv, timeout_s=_ANSWER_WITHIN_S, env=_env_of(python, env))
     words = answer.stderr.strip().splitlines()
     return parse_probe(answer.stdout, words[-1] if words and not answer.ok else None)
 
 
 def _env_of(python: PythonEnvironment, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a job's Python, with its folder on PATH as the script puts it there."""
+    """Return the environment of a job's Python, with its folder on PATH as the script puts it
+    there.
+    """
     env = clean_env(env)
     prefix = python.prefix
-    return env | {python.variable: prefix, "PATH": f"{prefix}/bin:{env.get('PATH', '')}"} if prefix else env
+    return (
+        env | {python.variable: prefix, "PATH": f"{prefix}/bin:{env.get('PATH', '')}"}
+        if prefix
+        else env
+    )
 
 
 def parse_probe(text: str, failure: str | None) -> PythonFacts:
-    """Read the probe's answer: JSON objects, one per line, and ignore other output of a site's start-up files.
+    """Read the probe's answer: JSON objects, one per line, and ignore other output of a site's
+    start-up files.
 
     ``failure`` is why the interpreter failed, if it did.
     """
@@ -278,7 +344,10 @@ def parse_probe(text: str, failure: str | None) -> PythonFacts:
             facts |= record if isinstance(record, dict) else {}
     version = facts.get("version")
     problem = facts.get("problem") or failure or (None if version else "it printed nothing")
-    facts |= {"version": tuple(version) if version else None, "kernels": tuple(facts.get("kernels", ()))}
+    facts |= {
+        "version": tuple(version) if version else None,
+        "kernels": tuple(facts.get("kernels", ())),
+    }
     known = {each.name: facts[each.name] for each in fields(PythonFacts) if each.name in facts}
     return PythonFacts(**known | {"problem": problem})
 
@@ -304,7 +373,8 @@ def parse_driver(table: str, cards: Sequence[str]) -> DriverFacts:
 
 _TORCH_WITHIN_S = 20.0
 _UV_WITHIN_S = 20.0
-# torch is imported by this, which takes seconds; an option that argparse does not know ends it with status 2.
+# torch is imported by this, which takes seconds; an option that argparse does not know ends it with
+# status 2.
 _TORCHRUN_PROBE = """
 import sys
 sys.path[:] = [entry for entry in sys.path if entry]  # a folder called torch here is not the job's
@@ -316,17 +386,29 @@ parser.parse_args(sys.argv[1:] + ["program"])
 
 
 def uv_refusal(project: str, env: Mapping[str, str]) -> str | None:
-    """Return uv's message if the lock of a project is not up to date; None if it is, or if uv cannot tell here."""
-    answer = run_command(["uv", "lock", "--check", "--project", project], timeout_s=_UV_WITHIN_S, env=clean_env(env))
+    """Return uv's message if the lock of a project is not up to date; None if it is, or if uv
+    cannot tell here.
+    """
+    answer = run_command(
+        ["uv", "lock", "--check", "--project", project], timeout_s=_UV_WITHIN_S, env=clean_env(env)
+    )
     if answer.ok or answer.status is None:
         return None
     words = " ".join(answer.stderr.split())
     return words[max(0, words.find("error: ")) :]
 
 
-def torchrun_refusal(python: PythonEnvironment, words: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Return the message of an interpreter's torchrun on unknown options, None if it cannot be asked."""
+def torchrun_refusal(
+    python: PythonEnvironment, words: Sequence[str], env: Mapping[str, str]
+) -> str | None:
+    """Return the message of an interpreter's torchrun on unknown options, None if it cannot be
+    asked.
+    """
     argv = [python.executable, "-c", _TORCHRUN_PROBE, *words]
     answer = run_command(argv, timeout_s=_TORCH_WITHIN_S, env=_env_of(python, env))
-    errors = re.findall(r"^torchrun: error: (.*)", answer.stderr, re.MULTILINE) if answer.status == 2 else []
+    errors = (
+        re.findall(r"^torchrun: error: (.*)", answer.stderr, re.MULTILINE)
+        if answer.status == 2
+        else []
+    )
     return str(errors[-1]) if errors else None

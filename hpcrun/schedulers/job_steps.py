@@ -1,4 +1,6 @@
-"""srun: the options that it accepts; a shell, and the use of GPUs and network, beside the ranks of a running job."""
+"""srun: the options that it accepts; a shell, and the use of GPUs and network, beside the ranks of
+a running job.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from hpcrun.schedulers.slurm_text import parse_config
 
 # The shell's exit status is this command's, and no error of srun. Ctrl-C is for the shell. Over ssh
 # bash reads .bashrc before a command, and prints what it prints: bash(1).
-_WITHOUT_STATUS = """exec "$@" 2> >(trap '' INT; exec sed -u '/^srun: error: .*: Exited with exit code/d' >&2)"""
+_WITHOUT_STATUS = (
+    """exec "$@" 2> >(trap '' INT; exec sed -u '/^srun: error: .*: Exited with exit code/d' >&2)"""
+)
 ANSWER_WITHIN_S = 20  # srun would wait without limit for a node that does not respond
 
 
@@ -25,7 +29,8 @@ class Allocation:
 
     job_id: str
     nodes: int  # their number
-    cpus_per_node: int | None  # CPUs of the job, None if unknown: a step without a number of CPUs gets one
+    # CPUs of the job, None if unknown: a step without a number of CPUs gets one
+    cpus_per_node: int | None
     env: Mapping[str, str]
 
     def on_every_node(self, command: Sequence[str], within_s: int = ANSWER_WITHIN_S) -> Completed:
@@ -35,17 +40,30 @@ class Allocation:
         argv = ["timeout", "--kill-after=2", str(within_s), *step, *command]
         return run_command(argv, timeout_s=within_s + 5, env=clean_env(self.env))
 
-    def shell(self, shell: Sequence[str], *, node: str | None, workdir: str | None, is_terminal: bool) -> int:
-        """Open a shell on a node, by default the first; return its exit status, or raise OSError without srun."""
-        argv = shell_command(self.job_id, node=node, cpus=self.cpus_per_node, workdir=workdir, is_terminal=is_terminal)
+    def shell(
+        self, shell: Sequence[str], *, node: str | None, workdir: str | None, is_terminal: bool
+    ) -> int:
+        """Open a shell on a node, by default the first; return its exit status, or raise OSError
+        without srun.
+        """
+        argv = shell_command(
+            self.job_id,
+            node=node,
+            cpus=self.cpus_per_node,
+            workdir=workdir,
+            is_terminal=is_terminal,
+        )
         env = clean_env(self.env)
         if shutil.which("srun", path=env.get("PATH")) is None:
             raise FileNotFoundError(errno.ENOENT, "srun is not on PATH")
-        return run_on_terminal(["bash", "--norc", "-c", _WITHOUT_STATUS, "bash", *argv, *shell], env)
+        return run_on_terminal(
+            ["bash", "--norc", "-c", _WITHOUT_STATUS, "bash", *argv, *shell], env
+        )
 
 
 def plain_job_id(job_id: str, env: Mapping[str, str]) -> str:
-    """Return srun's id of a job: an element of an array, 123_4, also has a plain number (squeue(1), %A).
+    """Return srun's id of a job: an element of an array, 123_4, also has a plain number (squeue(1),
+    %A).
 
     If squeue does not show it, the id is returned unchanged.
     """
@@ -60,13 +78,23 @@ def plain_job_id(job_id: str, env: Mapping[str, str]) -> str:
 def step_command(job_id: str, *, nodes: int, cpus: int | None) -> list[str]:
     """Return the srun that starts one task per node beside the job's own step.
 
-    ``--overlap``: share CPUs, memory and GPUs with the job's own step (without it, since Slurm 20.11, the new step
-    would wait for the end of the job's own step). No ``--gres``: then a step sees all GPUs of the job. ``--mem=0``: all
-    its memory.
+    ``--overlap``: share CPUs, memory and GPUs with the job's own step (without it, since Slurm
+    20.11, the new step would wait for the end of the job's own step). No ``--gres``: then a step
+    sees all GPUs of the job. ``--mem=0``: all its memory.
     """
     each = [f"--cpus-per-task={cpus}"] if cpus else []
-    return ["srun", f"--jobid={job_id}", "--overlap", "--mem=0", f"--nodes={nodes}", f"--ntasks={nodes}",
-            "--ntasks-per-node=1", *each, "--quiet", "--kill-on-bad-exit=0"]  # fmt: skip
+    return [
+        "srun",
+        f"--jobid={job_id}",
+        "--overlap",
+        "--mem=0",
+        f"--nodes={nodes}",
+        f"--ntasks={nodes}",
+        "--ntasks-per-node=1",
+        *each,
+        "--quiet",
+        "--kill-on-bad-exit=0",
+    ]
 
 
 def shell_command(
@@ -79,19 +107,40 @@ def shell_command(
     return [*step_command(job_id, nodes=1, cpus=cpus), *place, *folder, *pty]
 
 
-FIELDS = ("index", "uuid", "name", "utilization.gpu", "memory.used", "memory.total", "power.draw", "power.limit",
-          "temperature.gpu")  # fmt: skip
-# Each line begins with the node: srun's own --label numbers the tasks. On a site that does not confine devices,
-# nvidia-smi shows the GPUs of all jobs: CUDA_VISIBLE_DEVICES lists this job's. -i does not accept parts (MIG-...).
+FIELDS = (
+    "index",
+    "uuid",
+    "name",
+    "utilization.gpu",
+    "memory.used",
+    "memory.total",
+    "power.draw",
+    "power.limit",
+    "temperature.gpu",
+)
+# Each line begins with the node: srun's own --label numbers the tasks. On a site that does not
+# confine devices, nvidia-smi shows the GPUs of all jobs: CUDA_VISIBLE_DEVICES lists this job's. -i
+# does not accept parts (MIG-...).
 PROGRAM = r"""
-say() { while IFS= read -r line; do printf '%s\t%s\t%s\n' "${SLURMD_NODENAME:-$HOSTNAME}" "$1" "$line"; done; }
+say() {
+  while IFS= read -r line; do
+    printf '%s\t%s\t%s\n' "${SLURMD_NODENAME:-$HOSTNAME}" "$1" "$line"
+  done
+}
 read_ports | say port
 begun=$EPOCHREALTIME
 (
 command -v nvidia-smi >/dev/null || { echo 'no nvidia-smi there' | say none; exit 0; }
-case ${CUDA_VISIBLE_DEVICES-} in '' | *MIG* | NoDevFiles) mine=() ;; *) mine=(-i "$CUDA_VISIBLE_DEVICES") ;; esac
+case ${CUDA_VISIBLE_DEVICES-} in
+  '' | *MIG* | NoDevFiles) mine=() ;;
+  *) mine=(-i "$CUDA_VISIBLE_DEVICES") ;;
+esac
 said=$(timeout 10 nvidia-smi "${mine[@]}" --query-gpu=FIELDS --format=csv,noheader,nounits 2>&1)
-case $? in 0) kind=gpu ;; 124) kind=error said='nvidia-smi does not respond' ;; *) kind=error ;; esac
+case $? in
+  0) kind=gpu ;;
+  124) kind=error said='nvidia-smi does not respond' ;;
+  *) kind=error ;;
+esac
 printf '%s\n' "$said" | say "$kind"
 )
 while ((${EPOCHREALTIME/[.,]/} - ${begun/[.,]/} < 1000000)); do sleep 0.2; done
@@ -101,7 +150,9 @@ read_ports | say port
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """The state of one GPU; ``None`` for values that its driver does not report: ``[N/A]``, ``[Not Supported]``."""
+    """The state of one GPU; ``None`` for values that its driver does not report: ``[N/A]``, ``[Not
+    Supported]``.
+    """
 
     index: int  # in nvidia-smi's order, which is that of the PCI bus
     uuid: str
@@ -135,7 +186,11 @@ def parse_readings(text: str) -> dict[str, NodeReading]:
     for line in text.splitlines():
         node, kind, answer = [*line.split("\t", 2), "", ""][:3]
         answers.setdefault(node, {}).setdefault(kind, []).append(answer)
-    return {node: reading for node in sorted(answers) if (reading := _reading(node, answers[node])) is not None}
+    return {
+        node: reading
+        for node in sorted(answers)
+        if (reading := _reading(node, answers[node])) is not None
+    }
 
 
 def _reading(node: str, answers: Mapping[str, Sequence[str]]) -> NodeReading | None:
@@ -143,7 +198,9 @@ def _reading(node: str, answers: Mapping[str, Sequence[str]]) -> NodeReading | N
     if not lines:  # a site's login message
         return None
     gpus = [gpu for line in lines if (gpu := parse_gpu(line)) is not None]
-    words = dict.fromkeys(line.strip() for line in lines if line.strip() and parse_gpu(line) is None)
+    words = dict.fromkeys(
+        line.strip() for line in lines if line.strip() and parse_gpu(line) is None
+    )
     return NodeReading(node, tuple(gpus), "; ".join(words), parse_ports(answers.get("port", ())))
 
 
@@ -162,9 +219,9 @@ def _number(text: str) -> float | None:
         return None
 
 
-# A function for the program that every node runs. port_rcv_data and port_xmit_data count 4 bytes each (Linux:
-# Documentation/ABI/stable/sysfs-class-infiniband). The interfaces of /proc/net/dev count only traffic through the
-# kernel, without RDMA: they are read if a node has no RDMA ports.
+# A function for the program that every node runs. port_rcv_data and port_xmit_data count 4 bytes
+# each (Linux: Documentation/ABI/stable/sysfs-class-infiniband). The interfaces of /proc/net/dev
+# count only traffic through the kernel, without RDMA: they are read if a node has no RDMA ports.
 READ_PORTS = r"""
 read_ports() {
   local port now rest rdma=
@@ -195,19 +252,30 @@ class PortReading:
 
 
 def parse_ports(lines: Iterable[str]) -> tuple[PortReading, ...]:
-    """Return the rates from the first and the last reading of each port, without interfaces that have no traffic."""
+    """Return the rates from the first and the last reading of each port, without interfaces that
+    have no traffic.
+    """
     first: dict[str, tuple[float, int, int]] = {}
     rates: dict[str, PortReading] = {}
     for line in lines:
         parts = line.split("\t")
         try:
-            at_s, port, link, received, sent = float(parts[0]), parts[1], parts[2], int(parts[3]), int(parts[4])
+            at_s, port, link, received, sent = (
+                float(parts[0]),
+                parts[1],
+                parts[2],
+                int(parts[3]),
+                int(parts[4]),
+            )
         except (ValueError, IndexError):
             continue
         begun_s, had, gave = first.setdefault(port, (at_s, received, sent))
         if at_s > begun_s:
             # if a counter was reset, the traffic is unknown
-            into, out = max(0, received - had) / (at_s - begun_s), max(0, sent - gave) / (at_s - begun_s)
+            into, out = (
+                max(0, received - had) / (at_s - begun_s),
+                max(0, sent - gave) / (at_s - begun_s),
+            )
             rates[port] = PortReading(port, link, into, out)
     return tuple(
         reading
@@ -217,7 +285,8 @@ def parse_ports(lines: Iterable[str]) -> tuple[PortReading, ...]:
 
 
 _SRUN_WITHIN_S = 3.0  # without a configuration, srun searches for one for a minute
-# srun reads its options, finds no program after them, and ends before it asks the controller for anything
+# srun reads its options, finds no program after them, and ends before it asks the controller for
+# anything
 _GOOD = "No command given"
 
 
@@ -235,8 +304,12 @@ def srun_refusal(words: Sequence[str], env: Mapping[str, str]) -> str | None:
 
 
 def mpi_types(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the MPI types that srun here has for the usual libraries; none if the cluster's MpiDefault is one."""
-    config = run_command(["scontrol", "show", "config"], timeout_s=_SRUN_WITHIN_S, env=clean_env(env))
+    """Return the MPI types that srun here has for the usual libraries; none if the cluster's
+    MpiDefault is one.
+    """
+    config = run_command(
+        ["scontrol", "show", "config"], timeout_s=_SRUN_WITHIN_S, env=clean_env(env)
+    )
     if parse_config(config.stdout).get("MpiDefault", "none") not in ("none", "openmpi"):
         return ()
     known = _mpi_kinds(tuple(sorted(clean_env(env).items()))) or ("pmix", "pmi2")
@@ -250,13 +323,19 @@ def _mpi_kinds(env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
 
 
 def parse_mpi_list(text: str) -> tuple[str, ...]:
-    """Read the answer to ``srun --mpi=list``: names on lines of their own, and the versions of pmix."""
+    """Read the answer to ``srun --mpi=list``: names on lines of their own, and the versions of
+    pmix.
+    """
     names = re.findall(r"^(?:srun:)?\s+(\w+)$", text, re.MULTILINE)
     versions = re.findall(r"versions available: (.*)$", text, re.MULTILINE)
     if not names:
         return ()
     # openmpi is another name of none, and is not in the list
-    return (*names, *(name for line in versions for name in re.split(r"[,\s]+", line) if name), "openmpi")
+    return (
+        *names,
+        *(name for line in versions for name in re.split(r"[,\s]+", line) if name),
+        "openmpi",
+    )
 
 
 @cache
@@ -264,12 +343,19 @@ def _ask_srun(words: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> str |
     answer = _srun(words, env)
     if answer.status is None or _GOOD in answer.stderr:
         return None
-    if words and _ask_srun((), env) is not None:  # fails also without them: the problem is srun itself
+    # fails also without them: the problem is srun itself
+    if words and _ask_srun((), env) is not None:
         return None
-    lines = (re.sub(r"^srun: (error: |fatal: )?", "", line) for line in answer.stderr.strip().splitlines())
+    lines = (
+        re.sub(r"^srun: (error: |fatal: )?", "", line)
+        for line in answer.stderr.strip().splitlines()
+    )
     if answer.status == 0:
         return "it would print text and exit"
-    return "; ".join(line for line in lines if not line.startswith("Try ")) or f"exit status {answer.status}"
+    return (
+        "; ".join(line for line in lines if not line.startswith("Try "))
+        or f"exit status {answer.status}"
+    )
 
 
 def _srun(words: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> Completed:

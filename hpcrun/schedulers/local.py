@@ -1,4 +1,6 @@
-"""This machine as a scheduler: a supervisor per job, in its own session, which survives the end of the terminal."""
+"""This machine as a scheduler: a supervisor per job, in its own session, which survives the end of
+the terminal.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from hpcrun.job.resources import Machine
 
 _START_WITHIN_S = 20.0
-# With a pid of 0 or -1 os.kill would signal many processes, and "no ticks" would mean an ended process.
+# With a pid of 0 or -1 os.kill would signal many processes, and "no ticks" would mean an ended
+# process.
 _RECORD: dict[str, Kind] = {
     "job_id": matching(r"L\d{1,10}(_\d{1,7})?", "a local job id"),
     "pid": whole(2, 2**31),
@@ -54,16 +57,25 @@ class LocalScheduler(Scheduler):
         env = {**clean_env(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
         # by path, not by module name: hpcrun may not be on the job's PYTHONPATH
         limits = (str(submission.walltime_s or 0), str(submission.warn_s or 0))
-        sweep = (index_ranges(submission.elements), str(submission.max_parallel or 1)) if submission.elements else ()
+        sweep = (
+            (index_ranges(submission.elements), str(submission.max_parallel or 1))
+            if submission.elements
+            else ()
+        )
         argv = [sys.executable, supervisor.__file__, str(submission.folder), *limits, *sweep]
         try:
             leave_running(argv, cwd=submission.workdir, env=env, log=log)
         except OSError as error:
-            raise SchedulerError(f"cannot start the job in {submission.workdir}: {error.strerror}") from None
+            raise SchedulerError(
+                f"cannot start the job in {submission.workdir}: {error.strerror}"
+            ) from None
         deadline = time.monotonic() + _START_WITHIN_S
         while (record := _read(submission.folder)) is None:
             if time.monotonic() > deadline:
-                raise SchedulerError(f"the job's supervisor did not start:\n{log.read_text(errors='replace').strip()}")
+                raise SchedulerError(
+                    "the job's supervisor did not "
+                    f"start:\n{log.read_text(errors='replace').strip()}"
+                )
             time.sleep(0.01)
         return SubmittedJob(record["job_id"])
 
@@ -73,7 +85,9 @@ class LocalScheduler(Scheduler):
         return {job.folder: info for job in jobs if (info := look_at(job, now_s)) is not None}
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """Terminate jobs through their supervisors, which wait for the ranks and then kill the rest."""
+        """Terminate jobs through their supervisors, which wait for the ranks and then kill the
+        rest.
+        """
         for job in jobs:
             record, lives = _current(job.folder)
             if record is not None and lives:
@@ -82,7 +96,9 @@ class LocalScheduler(Scheduler):
 
     def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:  # noqa: ARG002 - the protocol's
         """Refuse it: a job of this machine starts at once."""
-        raise SchedulerError("jobs on this machine start at once: they cannot be held", hint="hpcrun cancel RUN")
+        raise SchedulerError(
+            "jobs on this machine start at once: they cannot be held", hint="hpcrun cancel RUN"
+        )
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
@@ -121,8 +137,8 @@ def look_at(job: JobRef, now_s: float) -> JobInfo | None:
 def _current(folder: Path) -> tuple[dict[str, Any] | None, bool]:
     """Return a supervisor's record, and whether the supervisor still runs.
 
-    A supervisor writes its last record before it ends: so if it has ended after the first reading, read again; if it
-    was killed, there is no last record.
+    A supervisor writes its last record before it ends: so if it has ended after the first reading,
+    read again; if it was killed, there is no last record.
     """
     record = _read(folder)
     if record is None or "state" in record:
@@ -164,7 +180,8 @@ def _info(record: dict[str, Any], now_s: float, *, lives: bool) -> JobInfo:
 def this_machine(env: Mapping[str, str]) -> Machine:
     """Return the CPUs that this process may use and the GPUs that it can see.
 
-    CUDA_VISIBLE_DEVICES counts if it is set; otherwise nvidia-smi lists the GPUs; without it there are none.
+    CUDA_VISIBLE_DEVICES counts if it is set; otherwise nvidia-smi lists the GPUs; without it there
+    are none.
     """
     from hpcrun.job.resources import Machine  # it loads the plan, which status does not need
     from hpcrun.schedulers.host import query_gpus

@@ -1,4 +1,7 @@
-"""Runs a program on this terminal: an editor, a shell, ssh. ``hpcrun --on`` waits for its imports, which are few."""
+"""Runs a program on this terminal: an editor, a shell, ssh.
+
+``hpcrun --on`` waits for its imports, which are few.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,27 @@ SSH_FAILED = 255
 """The exit status of ssh itself, also if a signal ends it."""
 
 
-def run_on_terminal(argv: Sequence[str], env: Mapping[str, str], *, read: Callable[[int], None] | None = None) -> int:
-    """Run a program that uses the terminal, such as an editor; return its exit status, or raise OSError without it.
+def run_on_terminal(
+    argv: Sequence[str], env: Mapping[str, str], *, read: Callable[[int], None] | None = None
+) -> int:
+    """Run a program that uses the terminal, such as an editor; return its exit status, or raise
+    OSError without it.
 
     With ``read`` its stdout is a pipe instead, whose descriptor ``read`` gets.
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     interrupts: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))  # for the program alone, as in git
+    # for the program alone, as in git
+    signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
     source, sink = os.pipe() if read else (-1, -1)
     stdout = [(os.POSIX_SPAWN_DUP2, sink, 1)] if read else []
     try:
-        pid = os.posix_spawnp(argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT], file_actions=stdout)
+        pid = os.posix_spawnp(
+            argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT], file_actions=stdout
+        )
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _: os.kill(pid, number))
         if read:
@@ -45,7 +57,9 @@ def run_on_terminal(argv: Sequence[str], env: Mapping[str, str], *, read: Callab
 
 
 def succeeds(argv: Sequence[str], *, within_s: float) -> bool:
-    """Whether a program, whose output is not needed, ends with exit status 0 within so many seconds."""
+    """Whether a program, whose output is not needed, ends with exit status 0 within so many
+    seconds.
+    """
     nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
     try:
         pid = os.posix_spawnp(argv[0], list(argv), os.environ, file_actions=nothing)

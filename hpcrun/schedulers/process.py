@@ -1,11 +1,14 @@
-"""Runs commands for all of hpcrun outside a job (submitit runs its own sbatch), logs them, and makes their environment.
+"""Runs commands for all of hpcrun outside a job (submitit runs its own sbatch), logs them, and
+makes their environment.
 
-The log has each command, how it ended, and how many seconds it took. ``hpcrun -v`` or HPCRUN_DEBUG prints it on stderr;
+The log has each command, how it ended, and how many seconds it took. ``hpcrun -v`` or HPCRUN_DEBUG
+prints it on stderr;
 ``submit`` and ``cancel`` also add it to a file in the run's folder.
 
-A job records the changes by its script and hpcrun (launch/environment.py): the original value of a variable in
-``HPCRUN_CAME_NAME``, the new value in ``HPCRUN_PUT_NAME``. Submissions and Slurm's commands get the original values,
-without the variables that Slurm, torchrun and hpcrun add for each rank.
+A job records the changes by its script and hpcrun (launch/environment.py): the original value of a
+variable in
+``HPCRUN_CAME_NAME``, the new value in ``HPCRUN_PUT_NAME``. Submissions and Slurm's commands get the
+original values, without the variables that Slurm, torchrun and hpcrun add for each rank.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ from hpcrun.writing import for_oneself
 
 _LONGEST_WORD, _MOST_WORDS = 60, 12
 _LATE_S = 3.0
-"""How long after its end the output of a command may be open: a connection that hangs would keep it open for ever."""
+"""How long after its end the output of a command may be open: a connection that hangs would keep it
+open for ever.
+"""
 NO_RESPONSE = ("Slurm does not respond", "`sinfo` shows when it is back")
 _logs: list[Callable[[str], object]] = []
 
@@ -58,12 +63,16 @@ def timed(command: str) -> Iterator[list[str]]:
 
 def log_to_stderr() -> None:
     """Print the log on stderr from now on."""
-    _logs.append(lambda message: sys.stderr.write(f"{time.strftime('hpcrun: %H:%M:%S')} {message}\n"))
+    _logs.append(
+        lambda message: sys.stderr.write(f"{time.strftime('hpcrun: %H:%M:%S')} {message}\n")
+    )
 
 
 @contextmanager
 def logged_to(path: Path, what: str) -> Iterator[None]:
-    """Add the log of this block to a file. If the file cannot be written, the block runs all the same.
+    """Add the log of this block to a file.
+
+    If the file cannot be written, the block runs all the same.
 
     Args:
         what: the action, such as ``cancel``; each line begins with it.
@@ -99,7 +108,9 @@ class Completed:
     def words(self) -> str:
         """Return the command, its exit status and its stderr, for a message."""
         how = "did not respond" if self.status is None else f"exit status {self.status}"
-        return f"`{self.command}`: {how}" + (f"\n{self.stderr.strip()}" if self.stderr.strip() else "")
+        return f"`{self.command}`: {how}" + (
+            f"\n{self.stderr.strip()}" if self.stderr.strip() else ""
+        )
 
     def checked(self, problem: str, hint: str) -> Completed:
         """Return the same; it raises SchedulerError if the command failed."""
@@ -121,7 +132,8 @@ def run_command(
 
     Args:
         stdin: what it reads, without ``most``.
-        most: the bytes of stdout or stderr after which it is killed: another machine may print without end.
+        most: the bytes of stdout or stderr after which it is killed: another machine may print
+            without end.
     """
     command = command_text(argv)
     with timed(command) as how:
@@ -141,7 +153,9 @@ def run_command(
                 )
         except (subprocess.TimeoutExpired, OSError) as error:
             problem = (
-                f"{argv[0]}: {error.strerror}" if isinstance(error, OSError) else f"timed out after {timeout_s:g} s"
+                f"{argv[0]}: {error.strerror}"
+                if isinstance(error, OSError)
+                else f"timed out after {timeout_s:g} s"
             )
             how.append(problem)
             return Completed(command, None, "", problem)
@@ -153,8 +167,12 @@ def run_command(
 def _run_bounded(
     argv: Sequence[str], most: int, timeout_s: float | None, **place: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command as subprocess.run does, without stdin; OSError once it has printed ``most`` bytes."""
-    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **place)
+    """Run a command as subprocess.run does, without stdin; OSError once it has printed ``most``
+    bytes.
+    """
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **place
+    )
     outputs = {process.stdout: bytearray(), process.stderr: bytearray()}
 
     def read(pipe: Any) -> None:
@@ -186,7 +204,9 @@ def _decoded(output: bytes) -> str:
 
 
 def command_text(argv: Sequence[str]) -> str:
-    """Return a command for a message, with ``...`` for unreadable parts: thousands of job ids, separators."""
+    """Return a command for a message, with ``...`` for unreadable parts: thousands of job ids,
+    separators.
+    """
     words = [_argument_text(argument) for argument in argv[:_MOST_WORDS]]
     return " ".join([*words, *(["..."] if len(argv) > _MOST_WORDS else [])])
 
@@ -195,7 +215,11 @@ def _argument_text(argument: str) -> str:
     if argument.isprintable() and len(argument) <= _LONGEST_WORD:
         return shlex.quote(argument)
     option, is_option, _ = argument.partition("=")
-    return f"{option}=..." if is_option and option.startswith("--") and len(option) < _LONGEST_WORD else "..."
+    return (
+        f"{option}=..."
+        if is_option and option.startswith("--") and len(option) < _LONGEST_WORD
+        else "..."
+    )
 
 
 def open_in_browser(url: str) -> bool:
@@ -206,11 +230,15 @@ def open_in_browser(url: str) -> bool:
         return webbrowser.open(url)
 
 
-def leave_running(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None) -> None:
-    """Start a program in its own session, so that neither Ctrl-C nor a closed terminal reaches it; return at once.
+def leave_running(
+    argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None
+) -> None:
+    """Start a program in its own session, so that neither Ctrl-C nor a closed terminal reaches it;
+    return at once.
 
-    Its output is added to a log. A shell starts it and ends: then it is a child of init, which takes its exit status.
-    It raises OSError if the folder does not exist, or the log cannot be written.
+    Its output is added to a log. A shell starts it and ends: then it is a child of init, which
+    takes its exit status. It raises OSError if the folder does not exist, or the log cannot be
+    written.
     """
     with open(log, "ab", opener=for_oneself) as output, timed(command_text(argv)) as how:
         done = subprocess.run(
@@ -227,27 +255,57 @@ def leave_running(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str
 
 
 _PREFIXES = (
-    "SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "SQUEUE_", "SACCT_", "SACCTMGR_", "SCONTROL_", "SINFO_", "SUBMITIT_",
-    "HPCRUN_", "TORCHELASTIC_", "PMI_", "PMIX_",
-)  # fmt: skip
-_RANK = frozenset([
-    "RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE",
-    "ROLE_WORLD_SIZE", "NODE_RANK", "NNODES", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT",
-])  # fmt: skip
+    "SLURM_",
+    "SLURMD_",
+    "SRUN_",
+    "SBATCH_",
+    "SQUEUE_",
+    "SACCT_",
+    "SACCTMGR_",
+    "SCONTROL_",
+    "SINFO_",
+    "SUBMITIT_",
+    "HPCRUN_",
+    "TORCHELASTIC_",
+    "PMI_",
+    "PMIX_",
+)
+_RANK = frozenset(
+    [
+        "RANK",
+        "LOCAL_RANK",
+        "GROUP_RANK",
+        "ROLE_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_WORLD_SIZE",
+        "ROLE_WORLD_SIZE",
+        "NODE_RANK",
+        "NNODES",
+        "NPROC_PER_NODE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+    ]
+)
 _KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SITE"})
-# In addition to _RANK, torchrun sets these if they are not set (torch/distributed/elastic/agent/server).
+# In addition to _RANK, torchrun sets these if they are not set
+# (torch/distributed/elastic/agent/server).
 _BY_TORCHRUN = frozenset({("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"), ("ROLE_NAME", "default")})
 _CAME, _PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
-_GPUS = frozenset({"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"})
+_GPUS = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}
+)
 
 
 def clean_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without variables of an enclosing job, and without the user's filters for Slurm's commands.
+    """Return an environment without variables of an enclosing job, and without the user's filters
+    for Slurm's commands.
 
-    SLURM_*, HPCRUN_* and the ranks' variables describe the enclosing job; variables that its script has changed get
-    their original values. SBATCH_* would override a script's own lines (hpcrun reads those that it uses at submission);
-    SQUEUE_*, SACCT_*, SINFO_* and such change the output. SLURM_CONF stays, since it names the cluster; so do the
-    variables with the places of runs and profiles.
+    SLURM_*, HPCRUN_* and the ranks' variables describe the enclosing job; variables that its script
+    has changed get their original values. SBATCH_* would override a script's own lines (hpcrun
+    reads those that it uses at submission); SQUEUE_*, SACCT_*, SINFO_* and such change the output.
+    SLURM_CONF stays, since it names the cluster; so do the variables with the places of runs and
+    profiles.
     """
     return {
         name: value
@@ -265,13 +323,15 @@ class SlurmSite:
 
     def run(self, argv: Sequence[str], **variables: str) -> Completed:
         """Run one of Slurm's commands without the user's filters, but with these variables."""
-        # without SLURM_BITSTR_LEN squeue lists only 64 characters of the pending elements of an array (squeue(1))
+        # without SLURM_BITSTR_LEN squeue lists only 64 characters of the pending elements of an
+        # array (squeue(1))
         env = {**clean_env(self.env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0", **variables}
         return run_command(argv, timeout_s=self.within_s, env=env)
 
 
 def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for submitting a Slurm job: inside another job, without the GPUs of that job.
+    """Return the environment for submitting a Slurm job: inside another job, without the GPUs of
+    that job.
 
     A local job keeps the variables, since it runs on the GPUs that are visible here.
     """
@@ -280,11 +340,15 @@ def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment with the original values of what the script of the enclosing job has changed."""
+    """Return an environment with the original values of what the script of the enclosing job has
+    changed.
+    """
     original = dict(env)
     if "TORCHELASTIC_RUN_ID" in env:
         original = {name: value for name, value in env.items() if (name, value) not in _BY_TORCHRUN}
-    for name in {name.removeprefix(mark) for mark in (_CAME, _PUT) for name in env if name.startswith(mark)}:
+    for name in {
+        name.removeprefix(mark) for mark in (_CAME, _PUT) for name in env if name.startswith(mark)
+    }:
         original.pop(name, None)
         value = _before(name, env.get(name), came=env.get(_CAME + name), put=env.get(_PUT + name))
         if value is not None:

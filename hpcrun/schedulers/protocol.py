@@ -18,10 +18,14 @@ class Submission:
     script: str  # its text
     workdir: Path  # where the job starts
     env: Mapping[str, str]  # the complete environment of the submission
-    walltime_s: int | None  # time limit in seconds, for a scheduler that does not read it from the script
-    warn_s: int | None = None  # seconds between the warning (SIGUSR1) and the time limit, None for no warning; as above
-    dependency: str = ""  # the jobs on which it depends, in the form of sbatch's ``--dependency``; empty for none
-    elements: tuple[int, ...] = ()  # the elements of a sweep, empty for an ordinary job; each has its own log
+    # time limit in seconds, for a scheduler that does not read it from the script
+    walltime_s: int | None
+    # seconds between the warning (SIGUSR1) and the time limit, None for no warning; as above
+    warn_s: int | None = None
+    # the jobs on which it depends, in the form of sbatch's ``--dependency``; empty for none
+    dependency: str = ""
+    # the elements of a sweep, empty for an ordinary job; each has its own log
+    elements: tuple[int, ...] = ()
     max_parallel: int | None = None  # how many of them may run at once; as above
 
 
@@ -35,11 +39,15 @@ class SubmittedJob:
 
 @dataclass(frozen=True, slots=True)
 class JobRef:
-    """A job to ask about. ``job_id`` is None if hpcrun never learned it: then the folder identifies the job."""
+    """A job to ask about.
+
+    ``job_id`` is None if hpcrun never learned it: then the folder identifies the job.
+    """
 
     folder: Path
     job_id: str | None
-    # also search the scheduler's archive for a job without an id, from this time on, in seconds since the epoch
+    # also search the scheduler's archive for a job without an id, from this time on, in seconds
+    # since the epoch
     since_s: float | None = None
     shares: bool = False  # it is an element of a pack: its job runs others, too
     submitted_s: float = 0.0  # when its submission began, in seconds since the epoch
@@ -47,7 +55,9 @@ class JobRef:
 
 @dataclass(frozen=True, slots=True)
 class ArrayLimits:
-    """The limits of a cluster: ``array`` tasks in an array, with numbers below it; ``jobs`` of all users together."""
+    """The limits of a cluster: ``array`` tasks in an array, with numbers below it; ``jobs`` of all
+    users together.
+    """
 
     array: int
     jobs: int
@@ -76,7 +86,8 @@ class Scheduler(Protocol):
     def submit(self, submission: Submission) -> SubmittedJob:
         """Submit a script.
 
-        It raises SubmissionUncertainError if no answer came: the job may exist; SchedulerError if there is no job.
+        It raises SubmissionUncertainError if no answer came: the job may exist; SchedulerError if
+        there is no job.
         """
         ...
 
@@ -88,7 +99,8 @@ class Scheduler(Protocol):
         ...
 
     def node_states(self, hosts: str) -> dict[str, str]:  # noqa: ARG002 - for those that know nodes
-        """Return node → the scheduler's state of it, of a node list in the form of :class:`JobInfo`.
+        """Return node → the scheduler's state of it, of a node list in the form of
+        :class:`JobInfo`.
 
         It is empty if the scheduler knows no nodes, or does not respond.
         """

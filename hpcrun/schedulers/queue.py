@@ -1,4 +1,6 @@
-"""Slurm's queue: order and expected start of pending jobs, the limits that keep them so, and what ended jobs used."""
+"""Slurm's queue: order and expected start of pending jobs, the limits that keep them so, and what
+ended jobs used.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,21 @@ from hpcrun.schedulers.slurm_text import (
     whole_number,
 )
 
-# squeue(1): job id, partition, name, user, state, time used, limit, nodes, reason, priority as a number,
-# expected start, QOS, command
+# squeue(1): job id, partition, name, user, state, time used, limit, nodes, reason, priority as a
+# number, expected start, QOS, command
 _FIELDS = ("%i", "%P", "%j", "%u", "%T", "%M", "%l", "%D", "%r", "%Q", "%S", "%q", "%o")
 _NOT_IN_LINE = ("JobArrayTaskLimit", "JobHeld", "Dependency", "BeginTime", "JobHoldMaxRequeue")
-_USAGE = ("JobID", "ElapsedRaw", "TotalCPU", "AllocCPUS", "AllocTRES", "MaxRSS", "NNodes", "NTasks", "SubmitLine")
+_USAGE = (
+    "JobID",
+    "ElapsedRaw",
+    "TotalCPU",
+    "AllocCPUS",
+    "AllocTRES",
+    "MaxRSS",
+    "NNodes",
+    "NTasks",
+    "SubmitLine",
+)
 _SIZE = re.compile(r"([\d.]+)([KMGTP]?)")
 _POWERS = {"": -2, "K": -1, "M": 0, "G": 1, "T": 2, "P": 3}
 
@@ -39,8 +51,10 @@ class Waiting:
     """A pending job."""
 
     partition: str
-    start_s: float | None  # when Slurm expects to start it, in seconds since the epoch; None if unknown
-    # 1 for the first in the queue, None for a job that is not in the queue (held, or with a dependency)
+    # when Slurm expects to start it, in seconds since the epoch; None if unknown
+    start_s: float | None
+    # 1 for the first in the queue, None for a job that is not in the queue (held, or with a
+    # dependency)
     place: int | None
     of: int  # the number of jobs in the queue of its partition
     qos: str = ""
@@ -59,10 +73,12 @@ class QueuedJob:
     limit_s: int | None
     nodes: int
     reason: str
-    tasks: int  # the number of jobs that this line stands for: the pending elements of an array share one
+    # the number of jobs that this line stands for: the pending elements of an array share one
+    tasks: int
     in_line: bool  # it is pending, and nothing but the jobs before it keeps it from starting
     order: tuple[int, int]  # the smaller comes first
-    start_s: float | None  # when Slurm expects to start it, in seconds since the epoch; None if unknown
+    # when Slurm expects to start it, in seconds since the epoch; None if unknown
+    start_s: float | None
     qos: str
     run_id: str | None  # the run of hpcrun that it belongs to
 
@@ -79,7 +95,8 @@ class Usage:
     gpu_s: int  # GPUs times seconds, of each allocation
     cpu_s: float | None  # time in which its CPUs were busy; None if it was not measured
     memory_mb: float | None  # its memory per node; None if Slurm does not manage memory
-    used_mb: float | None  # the largest use of one node's tasks, sampled (JobAcctGatherFrequency); None if not measured
+    # the largest use of one node's tasks, sampled (JobAcctGatherFrequency); None if not measured
+    used_mb: float | None
 
 
 class SlurmQueue(SlurmSite):
@@ -91,24 +108,34 @@ class SlurmQueue(SlurmSite):
         return places(parse_jobs(self.run(pending).stdout), job_ids) if job_ids else {}
 
     def limits(self) -> dict[str, list[Limit]]:
-        """Return the limits that are set, per QOS, and under ``ACCOUNTS`` per account of this user."""
+        """Return the limits that are set, per QOS, and under ``ACCOUNTS`` per account of this
+        user.
+        """
         # all QOS, and this user's accounts and their parents
         command = ["scontrol", "show", "assoc_mgr", "flags=qos,assoc", f"users={user_name()}"]
         return parse_limits(self.run(command).stdout, os.getuid())
 
     def usage(self, job_ids: Sequence[str]) -> dict[tuple[str, str], Usage]:
-        """Return the usage of ended jobs by run id and job id, with one command for any number of jobs."""
+        """Return the usage of ended jobs by run id and job id, with one command for any number of
+        jobs.
+        """
         parts = in_parts(sorted({array_id(job_id) for job_id in job_ids}))
-        commands = (sacct("--duplicates", f"--jobs={','.join(ids)}", fields=_USAGE) for ids in parts)
+        commands = (
+            sacct("--duplicates", f"--jobs={','.join(ids)}", fields=_USAGE) for ids in parts
+        )
         return parse_usage("\n".join(self.run(command).stdout for command in commands))
 
     def jobs(self) -> list[QueuedJob]:
-        """Return the jobs of all users, as far as the site shows them; SchedulerError if Slurm does not respond."""
+        """Return the jobs of all users, as far as the site shows them; SchedulerError if Slurm does
+        not respond.
+        """
         return parse_jobs(self.run(squeue(fields=_FIELDS)).checked(*NO_RESPONSE).stdout)
 
 
 def places(jobs: Sequence[QueuedJob], job_ids: Iterable[str]) -> dict[str, Waiting]:
-    """Return the places of these jobs, from all pending jobs of all users, as far as the site shows them."""
+    """Return the places of these jobs, from all pending jobs of all users, as far as the site shows
+    them.
+    """
     in_line: dict[str, list[tuple[int, int]]] = {}
     for job in sorted(jobs, key=lambda job: job.order):
         for partition in job.partitions if job.in_line else ():
@@ -136,9 +163,20 @@ def parse_jobs(text: str) -> list[QueuedJob]:
 
 
 def _queued_job(
-    job_id: str, partitions: str, name: str, user: str, state: str, used: str, limit: str, nodes: str, reason: str,
-    priority: str, start: str, qos: str, command: str,
-) -> QueuedJob:  # fmt: skip
+    job_id: str,
+    partitions: str,
+    name: str,
+    user: str,
+    state: str,
+    used: str,
+    limit: str,
+    nodes: str,
+    reason: str,
+    priority: str,
+    start: str,
+    qos: str,
+    command: str,
+) -> QueuedJob:
     return QueuedJob(
         job_id,
         tuple(partitions.split(",")),
@@ -159,7 +197,8 @@ def _queued_job(
 
 
 def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
-    """Return run id and job id → usage, from sacct: a job has a line, and its steps (``7.batch``, ``7.0``) follow it.
+    """Return run id and job id → usage, from sacct: a job has a line, and its steps (``7.batch``,
+    ``7.0``) follow it.
 
     A job that belongs to no run is left out.
     """
@@ -193,7 +232,9 @@ def _usage(lines: Sequence[Sequence[str]], used_mb: float | None) -> Usage:
         gpus=allocated_gpus(tres),
         gpu_s=sum(_int(fields[1]) * allocated_gpus(fields[4]) for fields in lines),
         # without a measurement of memory nothing was measured (JobAcctGatherType=none)
-        cpu_s=None if used_mb is None else sum(slurm_seconds(fields[2].partition(".")[0]) or 0.0 for fields in lines),
+        cpu_s=None
+        if used_mb is None
+        else sum(slurm_seconds(fields[2].partition(".")[0]) or 0.0 for fields in lines),
         memory_mb=None if memory_mb is None else memory_mb / count,
         used_mb=used_mb,
     )
@@ -210,7 +251,12 @@ def _int(text: str) -> int:
 
 ACCOUNTS = ""  # the key of the limits of the user's accounts; limits of a QOS have its name as key
 _LIMIT = re.compile(r"([\w/:.-]+)=(\d+)\((\d+)\)")
-_WORDS = {"MaxJobsPU": "running jobs", "MaxSubmitJobsPU": "jobs", "GrpJobs": "running jobs", "GrpSubmitJobs": "jobs"}
+_WORDS = {
+    "MaxJobsPU": "running jobs",
+    "MaxSubmitJobsPU": "jobs",
+    "GrpJobs": "running jobs",
+    "GrpSubmitJobs": "jobs",
+}
 _NOT_A_LIMIT_OF_JOBS = ("MaxJobsAccruePU", "GrpJobsAccrue")  # they limit only priority by age
 # lines whose resources are counted in minutes
 _MINUTES = {"GrpTRESMins": " minutes", "GrpTRESRunMins": " minutes reserved by running jobs"}
@@ -228,10 +274,12 @@ class Limit:
 
 
 def parse_limits(text: str, uid: int) -> dict[str, list[Limit]]:
-    """Read the answer: QOS → the user's limits there; under ``ACCOUNTS`` the limits of the user's accounts.
+    """Read the answer: QOS → the user's limits there; under ``ACCOUNTS`` the limits of the user's
+    accounts.
 
-    ``MaxJobsPU=2(1)`` means two allowed and one in use, ``N`` means no limit (src/common/assoc_mgr_info.c); users of a
-    QOS are listed by number. Entries without a limit are left out.
+    ``MaxJobsPU=2(1)`` means two allowed and one in use, ``N`` means no limit
+    (src/common/assoc_mgr_info.c); users of a QOS are listed by number. Entries without a limit are
+    left out.
     """
     limits: dict[str, list[Limit]] = {}
     key, holder, whose, in_users = "", "", "", False

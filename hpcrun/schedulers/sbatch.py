@@ -23,11 +23,14 @@ from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submissi
 
 # submitit drops sbatch's other messages, such as a site's remarks: a file keeps them
 _KEEP_STDERR = 'exec 2>"$0"; '
-# for SLURM_SUBMIT_DIR, the folder where sbatch was called: the caller of resubmit may be in another folder
+# for SLURM_SUBMIT_DIR, the folder where sbatch was called: the caller of resubmit may be in another
+# folder
 _GO_THERE = 'cd -P -- "$1" && shift || exit 1; '
-# Takes over the claim to submit, or submits nothing: see submit_claim.py. This shell becomes sbatch with the same
-# process id.
-_TAKE_CLAIM = 'mv "$1" "$2" || { echo "this run was abandoned before submission"; exit 1; } >&2; shift 2; '
+# Takes over the claim to submit, or submits nothing: see submit_claim.py. This shell becomes sbatch
+# with the same process id.
+_TAKE_CLAIM = (
+    'mv "$1" "$2" || { echo "this run was abandoned before submission"; exit 1; } >&2; shift 2; '
+)
 
 
 class ScriptExecutor(submitit.SlurmExecutor):
@@ -68,12 +71,17 @@ class ScriptExecutor(submitit.SlurmExecutor):
 def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> SubmittedJob:
     """Submit a script that is ready in its folder.
 
-    It raises SubmissionUncertainError if sbatch got no answer: the job may exist; SchedulerError if sbatch refused it.
+    It raises SubmissionUncertainError if sbatch got no answer: the job may exist; SchedulerError if
+    sbatch refused it.
     """
     folder = RunFolder(submission.folder)
     executor = ScriptExecutor(submission)
     try:
-        with timed(command_text(_sbatch(submission))) as how, _environment(env), redirect_stderr(io.StringIO()):
+        with (
+            timed(command_text(_sbatch(submission))) as how,
+            _environment(env),
+            redirect_stderr(io.StringIO()),
+        ):
             job = executor._submit_command("")
             how.append(f"job {job.job_id}")
     except FailedJobError as error:
@@ -83,7 +91,8 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
     except OSError as error:  # submitit's own files, before sbatch or after it
         if executor.sbatch_called:
             raise SubmissionUncertainError(
-                f"the job was submitted, but its record could not be completed: {error}", hint="hpcrun status finds it"
+                f"the job was submitted, but its record could not be completed: {error}",
+                hint="hpcrun status finds it",
             ) from None
         raise SchedulerError(f"cannot write the script to submit: {error}") from None
     remarks = _read(folder.sbatch_stderr)
@@ -107,7 +116,9 @@ def _refusal(folder: RunFolder, error: FailedJobError) -> SchedulerError:
     if any(map(os.path.exists, (folder.submit_claim(), folder.submit_claim("revoked")))):
         return SchedulerError(f"sbatch was not called:\n{stderr}")
     status = getattr(error.__cause__, "returncode", None)
-    return SchedulerError(f"sbatch refused the job (exit status {status}):\n{stderr}", hint=refusal_hint(stderr))
+    return SchedulerError(
+        f"sbatch refused the job (exit status {status}):\n{stderr}", hint=refusal_hint(stderr)
+    )
 
 
 def _sbatch(submission: Submission) -> list[str]:
@@ -115,8 +126,13 @@ def _sbatch(submission: Submission) -> list[str]:
     # sbatch(1), filename pattern: %% is a plain %, and %a the number of the array's task
     folder = RunFolder(Path(str(submission.folder).replace("%", "%%")))
     log = folder.task_log("%a") if submission.elements else folder.batch_log
-    # without the second, a job with an impossible dependency stays pending forever (DependencyNeverSatisfied)
-    wait = [f"--dependency={submission.dependency}", "--kill-on-invalid-dep=yes"] if submission.dependency else []
+    # without the second, a job with an impossible dependency stays pending forever
+    # (DependencyNeverSatisfied)
+    wait = (
+        [f"--dependency={submission.dependency}", "--kill-on-invalid-dep=yes"]
+        if submission.dependency
+        else []
+    )
     return ["sbatch", f"--output={log}", f"--chdir={submission.workdir}", *wait]
 
 

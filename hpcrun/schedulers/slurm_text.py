@@ -1,7 +1,8 @@
 """Slurm's commands as argument lists, and their answers as records. Pure text.
 
-Fields are requested one by one, with a separator that no field can contain: ``--json`` differs from version to
-version, and sacct's reports SUCCESS for any exit status before 23.11 (Slurm's src/plugins/openapi/dbv0.0.38/parse.c).
+Fields are requested one by one, with a separator that no field can contain: ``--json`` differs from
+version to version, and sacct's reports SUCCESS for any exit status before 23.11 (Slurm's
+src/plugins/openapi/dbv0.0.38/parse.c).
 """
 
 from __future__ import annotations
@@ -20,36 +21,52 @@ from hpcrun.schedulers.protocol import ArrayLimits, JobRef
 
 SEPARATOR = "\x1f"
 
-# squeue(1): job id, state, reason, time used, time limit, node list, command (the script's path), (expected) start
+# squeue(1): job id, state, reason, time used, time limit, node list, command (the script's path),
+# (expected) start
 _SQUEUE_FIELDS = ("%i", "%T", "%r", "%M", "%l", "%N", "%o", "%S")
-# JobID and not JobIDRaw: an element of an array is 7_4, as in squeue. SubmitLine (since Slurm 21.08) names the script;
-# it comes last, since it may have several lines.
+# JobID and not JobIDRaw: an element of an array is 7_4, as in squeue. SubmitLine (since Slurm
+# 21.08) names the script; it comes last, since it may have several lines.
 _SACCT_FIELDS = (
-    "JobID", "State", "ExitCode", "ElapsedRaw", "TimelimitRaw", "NodeList", "Reason", "Submit", "SubmitLine",
-)  # fmt: skip
+    "JobID",
+    "State",
+    "ExitCode",
+    "ElapsedRaw",
+    "TimelimitRaw",
+    "NodeList",
+    "Reason",
+    "Submit",
+    "SubmitLine",
+)
 _LONGEST_NUMBER = 18
 _IDS_AT_ONCE = 8_000  # of up to 15 characters
 _SETTING = re.compile(r"^\s*([A-Za-z]\w*(?:\[\d+\])?)\s*=[ \t]*(.*?)\s*$", re.MULTILINE | re.ASCII)
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
 _UNCERTAIN = re.compile(
-    r"Socket timed out|Zero Bytes were transmitted|timed out on send/recv|Transport endpoint is not connected"
+    r"Socket timed out|Zero Bytes were transmitted|timed out on send/recv|Transport endpoint is "
+    r"not connected"
 )
 # sbatch's messages when it refuses (slurm_errno.c) | advice for the user
 _REFUSALS = """
-[Ii]nvalid partition | choose a partition (`sinfo -s` lists them) with --partition, or in the profile
-Invalid account or account/partition | `sacctmgr show assoc user=$USER` lists your accounts; choose one with --account
+[Ii]nvalid partition | \
+  choose a partition (`sinfo -s` lists them) with --partition, or in the profile
+Invalid account or account/partition | \
+  `sacctmgr show assoc user=$USER` lists your accounts; choose one with --account
 unrecognized option '--segment | \
-  segments need Slurm 23.11 and a block topology: leave out --segment, or --no-sbatch segment for the profile's
+  segments need Slurm 23.11 and a block topology: leave out --segment, \
+  or --no-sbatch segment for the profile's
 option '--requeue' doesn't allow an argument | \
   expedited requeue needs Slurm 25.11: remove requeue.expedite from the profile
 Requested operation not supported on this system | \
   this Slurm is not set up for it; for expedited requeue: remove requeue.expedite from the profile
 Invalid qos | `sacctmgr show assoc user=$USER format=account,qos` lists yours; choose one with --qos
-violates accounting/QOS policy | request less, or wait for your other jobs; `sacctmgr show qos` shows the limits
+violates accounting/QOS policy | \
+  request less, or wait for your other jobs; `sacctmgr show qos` shows the limits
 Requested node configuration is not available | \
   no node has all requested resources; `sinfo -N -o '%N %c %m %G %f'` lists the nodes
-Invalid generic resource | `sinfo -o '%N %G'` shows the GPU types; the profile's gpu.type must be one of them
-Requested time limit is invalid | `sinfo -o '%P %l'` shows each partition's limit; ask for a shorter --time
+Invalid generic resource | \
+  `sinfo -o '%N %G'` shows the GPU types; the profile's gpu.type must be one of them
+Requested time limit is invalid | \
+  `sinfo -o '%P %l'` shows each partition's limit; ask for a shorter --time
 Invalid job array specification | `scontrol show config | grep MaxArraySize` shows the largest array
 [Jj]ob dependency problem | \
   Slurm may just have purged the job of --after: submit again, and hpcrun uses its record
@@ -78,7 +95,9 @@ def parse_squeue(text: str) -> list[JobInfo]:
             script=known_text(script),
             start_s=parse_time(start) if base_state(state) == PENDING else None,
         )
-        for job_id, state, reason, used, limit, hosts, script, start in rows_of(text, len(_SQUEUE_FIELDS))
+        for job_id, state, reason, used, limit, hosts, script, start in rows_of(
+            text, len(_SQUEUE_FIELDS)
+        )
     ]
 
 
@@ -95,30 +114,45 @@ def squeue(*options: str, fields: Sequence[str]) -> list[str]:
 
 def sacct(*options: str, fields: Sequence[str]) -> list[str]:
     """Ask the accounting database for fields, in the form that :func:`rows_of` reads."""
-    return ["sacct", *options, "--parsable2", "--noheader", f"--delimiter={SEPARATOR}", f"--format={','.join(fields)}"]
+    return [
+        "sacct",
+        *options,
+        "--parsable2",
+        "--noheader",
+        f"--delimiter={SEPARATOR}",
+        f"--format={','.join(fields)}",
+    ]
 
 
 def in_parts(job_ids: Sequence[str]) -> list[Sequence[str]]:
-    """Return job ids in the fewest parts that fit on a command line: Linux allows 128 KiB per argument (execve(2))."""
+    """Return job ids in the fewest parts that fit on a command line: Linux allows 128 KiB per
+    argument (execve(2)).
+    """
     return [job_ids[begin : begin + _IDS_AT_ONCE] for begin in range(0, len(job_ids), _IDS_AT_ONCE)]
 
 
 def sacct_command(job_ids: Sequence[str]) -> list[str]:
     """Ask the accounting database for these jobs, without their steps.
 
-    Without ``--duplicates`` sacct shows only the newest job with an id (sacct(1)), which may be a different job.
+    Without ``--duplicates`` sacct shows only the newest job with an id (sacct(1)), which may be a
+    different job.
     """
-    return sacct("--allocations", "--duplicates", f"--jobs={','.join(job_ids)}", fields=_SACCT_FIELDS)
+    return sacct(
+        "--allocations", "--duplicates", f"--jobs={','.join(job_ids)}", fields=_SACCT_FIELDS
+    )
 
 
 def sacct_lines_command(since_s: float) -> list[str]:
-    """Ask the accounting database for the user's jobs since a time, and one minute more for clocks that differ."""
+    """Ask the accounting database for the user's jobs since a time, and one minute more for clocks
+    that differ.
+    """
     since = datetime.fromtimestamp(max(0.0, since_s - 60)).isoformat(timespec="seconds")
     return sacct("--allocations", f"--starttime={since}", fields=_SACCT_FIELDS)
 
 
 def parse_sacct(text: str) -> list[JobInfo]:
-    """Read the answer to :func:`sacct_command` or :func:`sacct_lines_command`; the newest submission comes last.
+    """Read the answer to :func:`sacct_command` or :func:`sacct_lines_command`; the newest
+    submission comes last.
 
     A requeued job has a line for each time that it was submitted.
     """
@@ -133,7 +167,8 @@ def parse_sacct(text: str) -> list[JobInfo]:
                 base_state(state),
                 reason=known_text(reason),
                 elapsed_s=whole_number(elapsed),
-                limit_s=None if whole_number(limit) is None else int(limit) * 60,  # TimelimitRaw is in minutes
+                # TimelimitRaw is in minutes
+                limit_s=None if whole_number(limit) is None else int(limit) * 60,
                 hosts=known_text(hosts),
                 exit_status=whole_number(status),
                 signal=whole_number(signal) or None,
@@ -150,7 +185,9 @@ def node_states_command(hosts: str) -> list[str]:
 
 
 def parse_node_states(text: str) -> dict[str, str]:
-    """Read the answer to :func:`node_states_command`: node → state; a node has a line for each of its partitions."""
+    """Read the answer to :func:`node_states_command`: node → state; a node has a line for each of
+    its partitions.
+    """
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
@@ -205,8 +242,14 @@ def known_text(text: str) -> str | None:
 
 
 def whole_number(text: str | None) -> int | None:
-    """Return a number of Slurm's; None of another text, or of one that is too long for any number of it."""
-    return int(text) if text and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit() else None
+    """Return a number of Slurm's; None of another text, or of one that is too long for any number
+    of it.
+    """
+    return (
+        int(text)
+        if text and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit()
+        else None
+    )
 
 
 def array_id(job_id: str) -> str:
@@ -224,7 +267,9 @@ def element_ids(job_id: str) -> list[str]:
 
 
 def allocated_gpus(tres: str) -> int:
-    """Return the GPUs of ``cpu=4,gres/gpu=2``; where a site counts only GPUs with a type, the sum of all types."""
+    """Return the GPUs of ``cpu=4,gres/gpu=2``; where a site counts only GPUs with a type, the sum
+    of all types.
+    """
     numbers = {name: whole_number(value) or 0 for name, value in resources(tres).items()}
     typed = sum(number for name, number in numbers.items() if name.startswith("gres/gpu:"))
     return numbers.get("gres/gpu", typed)
@@ -239,13 +284,16 @@ _SCRIPT = re.compile(r"/([^/\s]+)/" + re.escape(SUBMISSION_FILE))
 
 
 def run_id_of_line(command: str) -> str | None:
-    """Return the id of the run whose script a command line submits, None if it belongs to no run."""
+    """Return the id of the run whose script a command line submits, None if it belongs to no
+    run.
+    """
     match = _SCRIPT.search(command)
     return match[1] if match else None
 
 
 def jobs_of_runs(listed: Iterable[JobInfo], jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
-    """Choose from the jobs that Slurm lists those asked about: folder → its job; of several with an id the last.
+    """Choose from the jobs that Slurm lists those asked about: folder → its job; of several with an
+    id the last.
 
     A job that is not listed is left out, and so is one that only has the same id.
     """

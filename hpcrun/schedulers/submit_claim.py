@@ -1,10 +1,11 @@
 """The claim to submit a run: which process submits it, and whether it may still start a job.
 
-A run is recorded before its job is submitted, together with a claim: the file ``submit.ready``, which names the
-submitting process. The process that starts the job first takes over the claim by a rename: the shell that becomes
-sbatch, or the supervisor of a local job. If ``status`` finds that the submitter has ended, it revokes the claim, also
-by a rename. Only one of the two can succeed: so a run with a revoked claim has no job and never gets one, whichever
-process was killed or suspended at any moment.
+A run is recorded before its job is submitted, together with a claim: the file ``submit.ready``,
+which names the submitting process. The process that starts the job first takes over the claim by a
+rename: the shell that becomes sbatch, or the supervisor of a local job. If ``status`` finds that
+the submitter has ended, it revokes the claim, also by a rename. Only one of the two can succeed: so
+a run with a revoked claim has no job and never gets one, whichever process was killed or suspended
+at any moment.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from hpcrun.job.layout import SUBMISSION_FILE, RunFolder
 from hpcrun.reading import kinds_of, read_fields, read_object, whole
 from hpcrun.schedulers.supervisor import boot_id, lives, start_ticks
 
-# how long a submission may take if its process cannot be checked from here: another host, or another boot
+# how long a submission may take if its process cannot be checked from here: another host, or
+# another boot
 ELSEWHERE_WITHIN_S = 600.0
 
 
@@ -65,12 +67,17 @@ def claim_text() -> str:
 
 
 def close_submission(folder: Path) -> None:
-    """Remove the claim after sbatch's answer was recorded; OSError if it cannot be removed, which does no harm."""
+    """Remove the claim after sbatch's answer was recorded; OSError if it cannot be removed, which
+    does no harm.
+    """
     RunFolder(folder).submit_claim("called").unlink(missing_ok=True)
 
 
 def submission_progress(folder: Path, created_s: float, now_s: float) -> Sending:
-    """Return the progress of a run's submission. Call it before the scheduler, to see an end in between."""
+    """Return the progress of a run's submission.
+
+    Call it before the scheduler, to see an end in between.
+    """
     run = RunFolder(folder)
     if run.submit_claim("revoked").exists():
         return Sending.NEVER
@@ -103,13 +110,16 @@ def _look_before_call(run: RunFolder, created_s: float, now_s: float) -> Sending
 
 
 def _submits(arguments: list[bytes], run_id: str) -> bool:
-    """Whether a command line is that of a run's sbatch (or of a program before it), or of the run's supervisor.
+    """Whether a command line is that of a run's sbatch (or of a program before it), or of the run's
+    supervisor.
 
     It compares the run's id, not its path, which may have several forms.
     """
     script, name = f"/{run_id}/{SUBMISSION_FILE}".encode(), run_id.encode()
     supervisor = any(argument.endswith(b"/supervisor.py") for argument in arguments)
-    return any(script in item or (supervisor and item.rpartition(b"/")[2] == name) for item in arguments)
+    return any(
+        script in item or (supervisor and item.rpartition(b"/")[2] == name) for item in arguments
+    )
 
 
 def _own_command_lines() -> Iterator[list[bytes]]:

@@ -1,10 +1,11 @@
 """The supervisor of one local job: ``supervisor.py RUN_FOLDER LIMIT_S WARN_S [ELEMENTS AT_ONCE]``.
 
-It starts the script, and restarts it if the script requests this. It records how the script ended, warns before the
-time limit and enforces it, and leaves no process of the job behind. For a sweep, every element has a supervisor, and
-another one starts these.
+It starts the script, and restarts it if the script requests this. It records how the script ended,
+warns before the time limit and enforces it, and leaves no process of the job behind. For a sweep,
+every element has a supervisor, and another one starts these.
 
-It uses only the standard library and imports nothing of hpcrun: it is run by its path and outlives its starter.
+It uses only the standard library and imports nothing of hpcrun: it is run by its path and outlives
+its starter.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def boot_id() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a running process started, in clock ticks since boot; None if it has ended or is a zombie.
+    """Return when a running process started, in clock ticks since boot; None if it has ended or is
+    a zombie.
 
     Together with the pid it identifies a process, since pids are reused.
 
@@ -45,9 +47,11 @@ def start_ticks(pid: int) -> int | None:
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):  # ended before the file was opened, or while it was read
+    except (FileNotFoundError, ProcessLookupError):
+        # ended before the file was opened, or while it was read
         return None
-    fields = stat.rpartition(b")")[2].split()  # the command before it may contain any text; see proc(5)
+    # the command before it may contain any text; see proc(5)
+    fields = stat.rpartition(b")")[2].split()
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
@@ -66,7 +70,9 @@ def _write(folder: Path, record: dict[str, Any]) -> None:
 
 
 def _descendants() -> list[int]:
-    """Return every living descendant of this process, which, as subreaper, inherits the orphans of the job."""
+    """Return every living descendant of this process, which, as subreaper, inherits the orphans of
+    the job.
+    """
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -106,23 +112,33 @@ def _clear_away() -> None:
 
 
 def _newest(folder: Path, element: int) -> int:
-    """Return the number of the newest attempt of an element, -1 where none has started: a script may make several."""
+    """Return the number of the newest attempt of an element, -1 where none has started: a script
+    may make several.
+    """
     try:
         names = os.listdir(folder / ATTEMPTS.format(element))
     except OSError:
         return -1
-    return max((int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 8), default=-1)
+    return max(
+        (int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 8),
+        default=-1,
+    )
 
 
 def _again(folder: Path, element: int, attempt: int) -> bool:
-    """Whether the script's exit record asks for another attempt, as it would ask Slurm with scontrol requeue."""
+    """Whether the script's exit record asks for another attempt, as it would ask Slurm with
+    scontrol requeue.
+    """
     path = folder / EXIT.format(element, attempt)
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:  # never wait for a FIFO
+        # never wait for a FIFO
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
             record = json.loads(file.read(1 << 20))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(record, dict) and record.get("again") is True and record.get("how") != "restart"
+    return (
+        isinstance(record, dict) and record.get("again") is True and record.get("how") != "restart"
+    )
 
 
 def _may_start(folder: Path) -> bool:
@@ -148,7 +164,9 @@ def _new_record(limit_s: int, job_id: str | None = None) -> dict[str, Any]:
 
 
 def _take_orphans_and_term() -> list[str]:
-    """Become the parent of the job's orphans; return a list that fills when this process gets SIGTERM."""
+    """Become the parent of the job's orphans; return a list that fills when this process gets
+    SIGTERM.
+    """
     import ctypes  # only here: hpcrun status imports the functions above, too
 
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -157,20 +175,25 @@ def _take_orphans_and_term() -> list[str]:
     return ended_by
 
 
-def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = None, job_id: str | None = None) -> bool:
-    """Run ``folder/script.sh`` to its end and record it in ``supervisor.json``; return whether it completed.
+def supervise(
+    folder: Path, limit_s: int, warn_s: int, element: int | None = None, job_id: str | None = None
+) -> bool:
+    """Run ``folder/script.sh`` to its end and record it in ``supervisor.json``; return whether it
+    completed.
 
     Args:
         limit_s: seconds that each attempt may take, 0 for no limit.
         warn_s: seconds between SIGUSR1 and the limit, 0 for no warning.
-        element: the element of a sweep, whose record is in its own folder; None for an ordinary job.
+        element: the element of a sweep, whose record is in its own folder; None for an ordinary
+            job.
     """
     ended_by = _take_orphans_and_term()
     record = _new_record(limit_s, job_id)
     home, log_path, own_env = folder, folder / BATCH_LOG, {}
     if element is not None:
         home, task_log = folder / ELEMENT.format(element), folder / TASK_LOG.format(element)
-        log_path = task_log if task_log.parent.is_dir() else log_path  # a sweep has one for each element
+        # a sweep has one for each element
+        log_path = task_log if task_log.parent.is_dir() else log_path
         own_env = {"HPCRUN_ELEMENT": str(element)}
         home.mkdir(parents=True, exist_ok=True)
     attempt = requeues = 0
@@ -179,18 +202,27 @@ def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = Non
         env = {**os.environ, **own_env, "HPCRUN_JOB_ID": record["job_id"]}
         with log_path.open("ab") as log:
             argv = ["bash", str(folder / SCRIPT)]
-            script = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, umask=_umask)
+            script = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, umask=_umask
+            )
         record["started"] = time.time()
         _write(home, record)
         deadline = record["started"] + limit_s if limit_s else None
-        status = _wait(script, ended_by, deadline, deadline - warn_s if deadline and warn_s else None)
+        status = _wait(
+            script, ended_by, deadline, deadline - warn_s if deadline and warn_s else None
+        )
         _clear_away()
         attempt = _newest(folder, element or 0)
         if ended_by or not _again(folder, element or 0, attempt):
             break
         attempt, requeues = attempt + 1, requeues + 1
-    ended = {"status": status if status >= 0 else 128 - status, "signal": -status if status < 0 else None}
-    reason = {"TIMEOUT": f"over its time limit of {limit_s} s"}.get(ended_by[0]) if ended_by else None
+    ended = {
+        "status": status if status >= 0 else 128 - status,
+        "signal": -status if status < 0 else None,
+    }
+    reason = (
+        {"TIMEOUT": f"over its time limit of {limit_s} s"}.get(ended_by[0]) if ended_by else None
+    )
     state = ended_by[0] if ended_by else "COMPLETED" if status == 0 else "FAILED"
     if log_path.parent != folder and not log_path.stat().st_size:
         log_path.unlink()  # of this element alone: one file less for each
@@ -198,7 +230,9 @@ def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = Non
     return state == "COMPLETED"
 
 
-def supervise_sweep(folder: Path, limit_s: int, warn_s: int, elements: list[int], at_once: int) -> None:
+def supervise_sweep(
+    folder: Path, limit_s: int, warn_s: int, elements: list[int], at_once: int
+) -> None:
     """Run ``folder/script.sh`` once for each element, each with its own supervisor.
 
     Args:
@@ -229,7 +263,9 @@ def supervise_sweep(folder: Path, limit_s: int, warn_s: int, elements: list[int]
 
 
 def _start_element(folder: Path, limit_s: int, warn_s: int, index: int, job_id: str) -> set[int]:
-    """Start the supervisor of one element, and return its process id; empty if it was cancelled before."""
+    """Start the supervisor of one element, and return its process id; empty if it was cancelled
+    before.
+    """
     home, own_id = folder / ELEMENT.format(index), f"{job_id}_{index}"
     if (home / CANCELLED).exists():
         _write(home, {**_new_record(limit_s, own_id), "state": "CANCELLED", "ended": time.time()})
@@ -247,11 +283,21 @@ def _start_element(folder: Path, limit_s: int, warn_s: int, index: int, job_id: 
 def _indices(text: str) -> list[int]:
     """Read ``0-3,7``."""
     parts = (part.partition("-") for part in text.split(","))
-    return [index for first, _, last in parts for index in range(int(first), int(last or first) + 1)]
+    return [
+        index for first, _, last in parts for index in range(int(first), int(last or first) + 1)
+    ]
 
 
-def _wait(script: subprocess.Popen[bytes], ended_by: list[str], deadline: float | None, warn_at: float | None) -> int:
-    """Wait for the script; warn it, forward SIGTERM, then kill it. Return its status in Popen's form."""
+def _wait(
+    script: subprocess.Popen[bytes],
+    ended_by: list[str],
+    deadline: float | None,
+    warn_at: float | None,
+) -> int:
+    """Wait for the script; warn it, forward SIGTERM, then kill it.
+
+    Return its status in Popen's form.
+    """
     insist_at: float | None = None
     while True:
         try:
@@ -271,7 +317,8 @@ def _wait(script: subprocess.Popen[bytes], ended_by: list[str], deadline: float 
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGQUIT):  # a shell has started this program in the background: sh(1)
+    # a shell has started this program in the background: sh(1)
+    for number in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     _umask = os.umask(0o077)  # of the script
     os.umask(_umask | 0o022)  # no other user can write the records and the logs

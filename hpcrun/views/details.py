@@ -1,4 +1,6 @@
-"""status --verbose: a run's expected start, progress, use of resources, folder and code; its plan, as recorded."""
+"""status --verbose: a run's expected start, progress, use of resources, folder and code; its plan,
+as recorded.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ _INDENT, _ROOM_LEAST = 15, 20
 
 
 def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """Return the details for which the table has no room, wrapped between words; ``more`` comes first."""
+    """Return the details for which the table has no room, wrapped between words; ``more`` comes
+    first.
+    """
     run, checkpoints = item.run, os.path.realpath(RunFolder(item.folder).element(0).checkpoints)
     attempt = last_attempt(item.folder, item.element or 0)
     logs = attempt.folder.path.relative_to(item.folder) if attempt and not item.elements else None
@@ -60,7 +64,14 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
     ]
     name = run.run_id if item.element is None else f"{run.run_id}/{item.element}"
     width = max(width, _INDENT + _ROOM_LEAST)
-    return [name, *(line for label, text in rows for line in labelled(f"  {label}", one_line(text), _INDENT, width))]
+    return [
+        name,
+        *(
+            line
+            for label, text in rows
+            for line in labelled(f"  {label}", one_line(text), _INDENT, width)
+        ),
+    ]
 
 
 def _ran(noted: dict[str, Any]) -> list[tuple[str, str]]:
@@ -95,19 +106,31 @@ def recorded_plan(run: Run) -> Iterator[tuple[str, str]]:
         yield "memory", memory_text(memory)
     yield "time limit", clock_text(run.walltime_s) if run.walltime_s else "no time limit requested"
     if directives := pairs_of(plan.get("directives")):
-        yield "sbatch", " ".join(f"--{key}" if value is None else f"--{key}={value}" for key, value in directives)
+        yield (
+            "sbatch",
+            " ".join(
+                f"--{key}" if value is None else f"--{key}={value}" for key, value in directives
+            ),
+        )
     if python.get("executable"):
         yield "Python", f"{python['executable']} ({python.get('kind', '')})"
     if image := _table(plan.get("container")).get("image"):
         yield "container", str(image)
     requeue = _table(plan.get("requeue"))
-    if times := [f"{label} up to {count(requeue[name], 'time')}" for label, name in _AGAIN if requeue.get(name)]:
+    if times := [
+        f"{label} up to {count(requeue[name], 'time')}"
+        for label, name in _AGAIN
+        if requeue.get(name)
+    ]:
         yield "after a stop", ", ".join(times)
     for label, name in (("modules", "modules"), ("set-up", "setup"), ("notes", "notes")):
         if isinstance(lines := plan.get(name), list) and lines:
             yield label, "\n".join(map(str, lines))
     if variables := (*pairs_of(plan.get("env")), *pairs_of(plan.get("added"))):
-        yield "variables", "\n".join(f"{name}={'***' if value is None else value}" for name, value in variables)
+        yield (
+            "variables",
+            "\n".join(f"{name}={'***' if value is None else value}" for name, value in variables),
+        )
 
 
 def _table(value: Any) -> Mapping[str, Any]:
@@ -121,11 +144,17 @@ def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     """Return additional rows for the details of a run: label and text."""
     job_id, status = item.run.job_id or "", item.status
     total = status.total_elapsed_s
-    times = f"{clock_text(total)}, all {status.attempt + 1} attempts together; the limit is for each"
+    times = (
+        f"{clock_text(total)}, all {status.attempt + 1} attempts together; the limit is for each"
+    )
     rows = [] if total is None else [("elapsed", times)]
     if status.state == state.PENDING:
         return [*rows, *_waiting_rows(item, insight, now_s)]
-    rows += [("role", each.line) for each in role_states(item.run, item.folder, item.element or 0) if not item.elements]
+    rows += [
+        ("role", each.line)
+        for each in role_states(item.run, item.folder, item.element or 0)
+        if not item.elements
+    ]
     if not status.final:
         return [*rows, *_running_rows(item, insight)]
     usage = insight.usage.get((item.run.run_id, job_id))
@@ -149,7 +178,9 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
         "usage": {**asdict(usage), "cpu_efficiency": _cpu_efficiency(usage)} if usage else None,
         "last_line": last_line(item) if running else None,
         "metrics": last_metrics(item) if running else {},
-        "gpus": gpu_json(insight.gpus[item.run.run_id])["gpus"] if item.run.run_id in insight.gpus else [],
+        "gpus": gpu_json(insight.gpus[item.run.run_id])["gpus"]
+        if item.run.run_id in insight.gpus
+        else [],
         "use": asdict(use) if (use := _use(item)) else None,
         "messages": hooks_of("notify").run_json(item) if item.run.plan.get("notify") else [],
     }
@@ -160,11 +191,20 @@ def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     job_id, reason = item.run.job_id or "", item.status.reason or ""
     waiting = insight.waiting.get(job_id)
     if known := explain_reason(reason):
-        rows += [("reason", f"{known.short} ({reason})"), ("advice", known.advice.replace("JOB", job_id))]
+        rows += [
+            ("reason", f"{known.short} ({reason})"),
+            ("advice", known.advice.replace("JOB", job_id)),
+        ]
     if waiting:
         rows += [
-            ("limit", f"{limit.holder}: {limit.used} of {limit.allowed} {limit.what} in use by {limit.whose}")
-            for limit in insight.limits.get(ACCOUNTS if reason.startswith("Assoc") else waiting.qos, ())
+            (
+                "limit",
+                f"{limit.holder}: {limit.used} of {limit.allowed} {limit.what} in use by "
+                f"{limit.whose}",
+            )
+            for limit in insight.limits.get(
+                ACCOUNTS if reason.startswith("Assoc") else waiting.qos, ()
+            )
         ]
         rows.append(("queue", place_text(waiting)))
         rows.append(("start", start_text(waiting.start_s, now_s)))
@@ -194,11 +234,17 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
     attempt = last_attempt(item.folder, item.element or 0)
     if attempt and (idle := idle_warning(attempt.folder)):
         at = time.strftime("%H:%M", time.localtime(idle.ends))
-        text = f"all GPUs for {clock_text(int(idle.warned - idle.since))}: it ends at {at} if they stay idle"
+        text = (
+            f"all GPUs for {clock_text(int(idle.warned - idle.since))}: it ends at {at} if "
+            "they "
+            "stay idle"
+        )
         rows.append(("idle", about_run(item)[1] or text))
     rows += idle_limit_rows(item)
     if use := _use(item):
-        rows += [(f"{label}, mean" if label == "GPUs" else label, text) for label, text in use_rows(use)]
+        rows += [
+            (f"{label}, mean" if label == "GPUs" else label, text) for label, text in use_rows(use)
+        ]
     if line := last_line(item):
         rows.append(("last line", without_colours(harmless(line))))
     if metrics := last_metrics(item):
@@ -211,14 +257,22 @@ def _metrics_text(metrics: Mapping[str, Any]) -> str:
 
 
 def idle_limit_rows(item: RunStatus) -> Rows:
-    """Return that ``--cancel-idle`` has no effect, if a node does not report the use of its GPUs."""
+    """Return that ``--cancel-idle`` has no effect, if a node does not report the use of its
+    GPUs.
+    """
     attempt = None if item.elements else last_attempt(item.folder, item.element or 0)
     node = idle_unknown(attempt.folder) if attempt else None
-    return [("idle limit", f"no effect: no use of the GPUs is known from nvidia-smi on {node}")] if node else []
+    return (
+        [("idle limit", f"no effect: no use of the GPUs is known from nvidia-smi on {node}")]
+        if node
+        else []
+    )
 
 
 def last_words(item: RunStatus) -> str:
-    """Return in one line what rank 0 of a run noted last with ``log_metrics()``, else its last line."""
+    """Return in one line what rank 0 of a run noted last with ``log_metrics()``, else its last
+    line.
+    """
     if metrics := last_metrics(item):
         return _metrics_text(metrics)
     return " ".join(without_colours(harmless(last_line(item) or "")).split())
@@ -228,21 +282,37 @@ def bar_text(elapsed_s: int, limit_s: int) -> str:
     """Return the share of its time that a run has used, as a bar."""
     part = min(1.0, max(0.0, elapsed_s / limit_s))
     full = int(part * _BAR)
-    return f"{'█' * full}{'░' * (_BAR - full)} {part:.0%}, {clock_text(elapsed_s)} of {clock_text(limit_s)}"
+    return (
+        f"{'█' * full}{'░' * (_BAR - full)} {part:.0%}, {clock_text(elapsed_s)} of "
+        f"{clock_text(limit_s)}"
+    )
 
 
 def _use(item: RunStatus) -> UseSummary | None:
-    """Return what a run has recorded of its own use; None of a sweep, whose elements are runs of their own."""
+    """Return what a run has recorded of its own use; None of a sweep, whose elements are runs of
+    their own.
+    """
     return None if item.elements else run_use(item.folder, item.element or 0)
 
 
 def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) -> Rows:
-    """Return what a run has used: its GPU-hours by Slurm's accounting, and the rest by its own samples."""
+    """Return what a run has used: its GPU-hours by Slurm's accounting, and the rest by its own
+    samples.
+    """
     rows: Rows = []
     if usage and usage.gpus:
         attempts = "" if item.status.total_elapsed_s is None else ", all attempts together"
-        shared = ", of all elements of its task" if item.element is not None and all_elements(item.run).packed else ""
-        rows.append(("GPU-hours", f"{usage.gpu_s / 3600:.2f} ({count(usage.gpus, 'GPU')}{shared}{attempts})"))
+        shared = (
+            ", of all elements of its task"
+            if item.element is not None and all_elements(item.run).packed
+            else ""
+        )
+        rows.append(
+            (
+                "GPU-hours",
+                f"{usage.gpu_s / 3600:.2f} ({count(usage.gpus, 'GPU')}{shared}{attempts})",
+            )
+        )
     hints = use_advice(use, completed=item.status.state == state.COMPLETED) if use else []
     hints += time_advice(item.status)
     return [*rows, *(use_rows(use) if use else []), *(("advice", text) for text in hints)]

@@ -55,7 +55,10 @@ def _append_evidence(text: Text, evidence: Evidence, room: int, most_rows: int) 
         where, lines = _plain(lines[0]), ()
     note = f" ({one_line(evidence.note)})" if evidence.note else ""
     start = len(text)
-    text.append("\n  ".join(_wrapped(f"{who}{note}  {where}", room - 2)) + "\n", "dim" if evidence.where else "")
+    text.append(
+        "\n  ".join(_wrapped(f"{who}{note}  {where}", room - 2)) + "\n",
+        "dim" if evidence.where else "",
+    )
     text.stylize("cyan", start, start + len(who))
     for line in lines:
         plain = cut_at_word(_plain(line), most_rows * (room - 4))
@@ -71,7 +74,9 @@ def _plain(line: str) -> str:
 
 
 def _wrapped(words: str, room: int) -> list[str]:
-    return textwrap.wrap(one_line(words), room, break_on_hyphens=False, break_long_words=False) or [""]
+    return textwrap.wrap(one_line(words), room, break_on_hyphens=False, break_long_words=False) or [
+        ""
+    ]
 
 
 def explanation_json(explanation: Explanation) -> dict[str, Any]:

@@ -22,7 +22,8 @@ _LIGHTEST = 0.75
 
 @contextmanager
 def paper_style(option: str = "--png") -> Iterator[None]:
-    """Draw with the style of hpcrun alone, whatever a matplotlibrc says; letters that the font lacks are boxes.
+    """Draw with the style of hpcrun alone, whatever a matplotlibrc says; letters that the font
+    lacks are boxes.
 
     Args:
         option: the option that draws, for the message.
@@ -34,14 +35,18 @@ def paper_style(option: str = "--png") -> Iterator[None]:
         import matplotlib
     except ImportError:
         raise PlanError(
-            f"{option} needs matplotlib, which is not installed", hint='pip install "hpcrun-slurm[plot]"'
+            f"{option} needs matplotlib, which is not installed",
+            hint='pip install "hpcrun-slurm[plot]"',
         ) from None
     import warnings
 
     with matplotlib.rc_context(matplotlib.rcParamsDefault), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        matplotlib.rcParams.update(matplotlib.rc_params_from_file(STYLE, use_default_template=False))
-        matplotlib.rcParams["figure.constrained_layout.use"] = False  # each figure is laid out once, for all formats
+        matplotlib.rcParams.update(
+            matplotlib.rc_params_from_file(STYLE, use_default_template=False)
+        )
+        # each figure is laid out once, for all formats
+        matplotlib.rcParams["figure.constrained_layout.use"] = False
         yield
 
 
@@ -53,16 +58,23 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def style_of(number: int) -> dict[str, Any]:
-    """Return the colour, marker and dashes of a curve; an earlier one is wider, and visible below an equal one."""
+    """Return the colour, marker and dashes of a curve; an earlier one is wider, and visible below
+    an equal one.
+    """
     import matplotlib
 
     styles = matplotlib.rcParams["axes.prop_cycle"].by_key()
-    return {**{name: values[number % len(values)] for name, values in styles.items()},
-            "linewidth": max(1.2, 2.4 - 0.4 * number), "markersize": max(4.0, 6.0 - 0.7 * number)}  # fmt: skip
+    return {
+        **{name: values[number % len(values)] for name, values in styles.items()},
+        "linewidth": max(1.2, 2.4 - 0.4 * number),
+        "markersize": max(4.0, 6.0 - 0.7 * number),
+    }
 
 
 def ordered_styles(number: int) -> list[dict[str, Any]]:
-    """Return the styles of curves in an order: from dark to light, distinct in grey and without colour vision, too."""
+    """Return the styles of curves in an order: from dark to light, distinct in grey and without
+    colour vision, too.
+    """
     from matplotlib import colormaps
 
     shades = (colormaps["viridis"](_LIGHTEST * each / max(1, number - 1)) for each in range(number))

@@ -21,7 +21,9 @@ _NO_NUMBERS = frozenset(("NODE", "NAME", "PORT", "LINK"))
 
 
 def gpu_tables(result: GpuResult) -> list[Table]:
-    """Return the GPUs of a running job and the network traffic of its nodes, without a table that has no row."""
+    """Return the GPUs of a running job and the network traffic of its nodes, without a table that
+    has no row.
+    """
     ports = [
         (node, port.port, port.link or "-", format_rate(port.in_per_s), format_rate(port.out_per_s))
         for node, ports in result.ports.items()
@@ -31,7 +33,9 @@ def gpu_tables(result: GpuResult) -> list[Table]:
 
 
 def recorded_tables(uses: Sequence[RecordedUse]) -> list[Table]:
-    """Return the recorded use of each GPU, and of each node besides GPUs, by a run or by the elements of a sweep."""
+    """Return the recorded use of each GPU, and of each node besides GPUs, by a run or by the
+    elements of a sweep.
+    """
     front = ("NODE",) if uses[0].element is None else ("ELEMENT", "NODE")
 
     def place(use: RecordedUse, node: str) -> tuple[str, ...]:
@@ -41,7 +45,10 @@ def recorded_tables(uses: Sequence[RecordedUse]) -> list[Table]:
         (
             *place(use, node),
             str(index),
-            *(_of(share, "%", divisor=0.01) for share in (one.gpu_busy, one.gpu_idle, one.gpu_memory)),
+            *(
+                _of(share, "%", divisor=0.01)
+                for share in (one.gpu_busy, one.gpu_idle, one.gpu_memory)
+            ),
             _of(one.watts, " W"),
         )
         for use in uses
@@ -52,7 +59,8 @@ def recorded_tables(uses: Sequence[RecordedUse]) -> list[Table]:
             *place(use, node),
             f"{one.cpus:.1f}" + (f"/{one.cpus_asked}" if one.cpus_asked else ""),
             f"{one.cpus_peak:.1f}",
-            format_size(one.memory_peak) + (f"/{format_size(one.memory_asked)}" if one.memory_asked else ""),
+            format_size(one.memory_peak)
+            + (f"/{format_size(one.memory_asked)}" if one.memory_asked else ""),
             format_rate(one.network),
             "-" if one.rdma is None else format_rate(one.rdma),
         )
@@ -63,7 +71,11 @@ def recorded_tables(uses: Sequence[RecordedUse]) -> list[Table]:
 
 
 def _tables(*parts: tuple[Sequence[str], Sequence[Sequence[str]]]) -> list[Table]:
-    return [text_table(headings, rows, right={*headings} - _NO_NUMBERS) for headings, rows in parts if rows]
+    return [
+        text_table(headings, rows, right={*headings} - _NO_NUMBERS)
+        for headings, rows in parts
+        if rows
+    ]
 
 
 def _cells(row: GpuRow) -> tuple[str, ...]:
@@ -95,7 +107,11 @@ def gpu_use(result: GpuResult) -> str:
     used = [(row.gpu.memory_used_mb, row.gpu.memory_total_mb) for row in result.rows]
     memory = max((part / whole for part, whole in used if part is not None and whole), default=None)
     span = f" ({min(busy):.0f} to {max(busy):.0f})" if min(busy) != max(busy) else ""
-    fullest = "" if memory is None else f", memory {memory:.0%} full" + (" at most" if len(used) > 1 else "")
+    fullest = (
+        ""
+        if memory is None
+        else f", memory {memory:.0%} full" + (" at most" if len(used) > 1 else "")
+    )
     return f"{count(len(result.rows), 'GPU')} {sum(busy) / len(busy):.0f} % busy{span}{fullest}"
 
 
@@ -106,15 +122,24 @@ def recorded_json(uses: Sequence[RecordedUse]) -> dict[str, Any]:
         "run_id": uses[0].run_id,
         "recorded": True,
         "gpus": [
-            {"element": use.element, "node": node, "index": index, "busy": one.gpu_busy, "idle": one.gpu_idle,
-             "memory": one.gpu_memory, "power_w": one.watts}
+            {
+                "element": use.element,
+                "node": node,
+                "index": index,
+                "busy": one.gpu_busy,
+                "idle": one.gpu_idle,
+                "memory": one.gpu_memory,
+                "power_w": one.watts,
+            }
             for use in uses
             for (node, index), one in use.gpus.items()
         ],
         "nodes": [
-            {"element": use.element, "node": node, **asdict(one)} for use in uses for node, one in use.nodes.items()
+            {"element": use.element, "node": node, **asdict(one)}
+            for use in uses
+            for node, one in use.nodes.items()
         ],
-    }  # fmt: skip
+    }
 
 
 def without_lines(result: GpuResult) -> list[str]:
@@ -132,5 +157,7 @@ def gpu_json(result: GpuResult) -> dict[str, Any]:
         "run_id": result.run_id,
         "gpus": [{"node": row.node, "rank": row.rank, **asdict(row.gpu)} for row in result.rows],
         "without": dict(result.without),
-        "ports": [{"node": node, **asdict(port)} for node, ports in result.ports.items() for port in ports],
+        "ports": [
+            {"node": node, **asdict(port)} for node, ports in result.ports.items() for port in ports
+        ],
     }

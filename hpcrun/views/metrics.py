@@ -27,7 +27,9 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """The bit of each dot of a character of Unicode's block at U+2800, by row and column."""
 
 
-def metrics_table(each: Mapping[Any, Metrics], parameters: Mapping[int, Parameters] | None = None) -> Table:
+def metrics_table(
+    each: Mapping[Any, Metrics], parameters: Mapping[int, Parameters] | None = None
+) -> Table:
     """Return rows for a terminal; the rank and the attempt only where there are several.
 
     Args:
@@ -44,13 +46,16 @@ def metrics_table(each: Mapping[Any, Metrics], parameters: Mapping[int, Paramete
     rows = (
         (*((str(index), parameters_text(parameters[index])) if parameters else ()), *cells)
         for index, metrics in each.items()
-        for cells in ([_cells(row, several, names) for row in metrics.rows] or [["-"] * len(numbers)])
+        for cells in (
+            [_cells(row, several, names) for row in metrics.rows] or [["-"] * len(numbers)]
+        )
     )
     return text_table((*front, *numbers), rows, right=("ELEMENT", *numbers))
 
 
 def _cells(row: MetricsRow, several: Iterable[str], names: Iterable[str]) -> list[str]:
-    who = (row.attempt + 1 if name == "attempt" else getattr(row, name) for name in several)  # people count from 1
+    # people count from 1
+    who = (row.attempt + 1 if name == "attempt" else getattr(row, name) for name in several)
     return [*map(value_text, (*who, row.step, *map(row.values.get, names))), _clock(row.time_s)]
 
 
@@ -74,7 +79,9 @@ def _clock(time_s: float | None) -> str:
 
 
 def metrics_csv(each: Mapping[Any, Metrics]) -> str:
-    """Return the rows as CSV: element (of a sweep), rank, attempt, step, seconds since the epoch, then the metrics."""
+    """Return the rows as CSV: element (of a sweep), rank, attempt, step, seconds since the epoch,
+    then the metrics.
+    """
     names, front = _names(each), () if None in each else ("element",)
     rows = (
         [
@@ -85,13 +92,17 @@ def metrics_csv(each: Mapping[Any, Metrics]) -> str:
         ]
         for index, metrics in each.items()
         for row in metrics.rows
-    )  # fmt: skip
+    )
     return csv_text((*front, "rank", "attempt", "step", "time", *names), rows)
 
 
 def whole(value: Value | None) -> Value | None:
     """Return a number without a fraction as an integer: ``3``, not ``3.0``."""
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+    return (
+        int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+        else value
+    )
 
 
 def metrics_json(
@@ -101,7 +112,9 @@ def metrics_json(
     *,
     element: int | None = None,
 ) -> dict[str, Any]:
-    """Return the rows of a run or of one element as a JSON document, or those of a sweep by element."""
+    """Return the rows of a run or of one element as a JSON document, or those of a sweep by
+    element.
+    """
     head = {"kind": "metrics", "run_id": run_id, "metrics": list(_names(each))}
     if parameters is None:
         (metrics,) = each.values()
@@ -143,8 +156,14 @@ def plot_lines(metrics: Metrics, width: int) -> list[str]:
 
 
 def curves_of(metrics: Metrics, name: str) -> dict[int, list[_Point]]:
-    """Return the finite numbers of a metric by rank, over the steps; over their positions where none has a step."""
-    rows = [(number, row, row.values[name]) for number, row in enumerate(metrics.rows) if name in row.values]
+    """Return the finite numbers of a metric by rank, over the steps; over their positions where
+    none has a step.
+    """
+    rows = [
+        (number, row, row.values[name])
+        for number, row in enumerate(metrics.rows)
+        if name in row.values
+    ]
     has_steps = any(row.step is not None for _, row, _ in rows)
     points: dict[int, list[_Point]] = {}
     for number, row, value in rows:
@@ -180,9 +199,14 @@ def save_png(metrics: Metrics, path: Path, title: str) -> None:
 
 
 def braille_plot(
-    curves: Sequence[Sequence[_Point]], width: int, height: int = _HEIGHT, *, names: Sequence[str] = ()
+    curves: Sequence[Sequence[_Point]],
+    width: int,
+    height: int = _HEIGHT,
+    *,
+    names: Sequence[str] = (),
 ) -> list[str]:
-    """Return lines that show curves, at most ``width`` columns wide, with the limits of both axes beside them.
+    """Return lines that show curves, at most ``width`` columns wide, with the limits of both axes
+    beside them.
 
     Args:
         names: of the curves; each stands to the right of the line on which its curve ends.
@@ -195,7 +219,10 @@ def braille_plot(
     columns = max(_LEAST, width - margin - 2 - max(map(len, ends)))
     cells = [[0] * columns for _ in range(height)]
     for curve in curves:
-        dots = [(_place(x, left, right, 2 * columns), _place(y, bottom, top, 4 * height)) for x, y in curve]
+        dots = [
+            (_place(x, left, right, 2 * columns), _place(y, bottom, top, 4 * height))
+            for x, y in curve
+        ]
         for column, up in _joined(dots):
             row = 4 * height - 1 - up
             cells[row // 4][column // 2] |= _DOTS[row % 4][column % 2]
@@ -206,7 +233,9 @@ def braille_plot(
         lines.append(f"{label:>{margin}} ┤" + drawn.rstrip("\u2800"))
     first, last = f"{left:.6g}", f"{right:.6g}"
     gap = columns - len(first) - len(last)
-    lines.append(" " * (margin + 2) + (first + " " * gap + last if gap > 0 and left != right else first))
+    lines.append(
+        " " * (margin + 2) + (first + " " * gap + last if gap > 0 and left != right else first)
+    )
     return lines
 
 
@@ -232,4 +261,5 @@ def _joined(dots: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 def _place(value: float, low: float, high: float, dots: int) -> int:
     if high == low:
         return dots // 2
-    return min(dots - 1, round((value / 2 - low / 2) / (high / 2 - low / 2) * (dots - 1)))  # halves cannot overflow
+    # halves cannot overflow
+    return min(dots - 1, round((value / 2 - low / 2) / (high / 2 - low / 2) * (dots - 1)))

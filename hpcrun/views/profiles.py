@@ -1,4 +1,6 @@
-"""Profiles, the places of their values, and the catalogue of variables: as tables, YAML, lines of text and JSON."""
+"""Profiles, the places of their values, and the catalogue of variables: as tables, YAML, lines of
+text and JSON.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,24 @@ if TYPE_CHECKING:
     from hpcrun.job.profile import Profile
 
 
-def profiles_tables(rows: Sequence[ProfileRow], layers: Mapping[str, Path]) -> tuple[Table, Table | None, list[str]]:
-    """Return the list of profiles for a terminal, that of other machines' profiles, and where their folders are.
+def profiles_tables(
+    rows: Sequence[ProfileRow], layers: Mapping[str, Path]
+) -> tuple[Table, Table | None, list[str]]:
+    """Return the list of profiles for a terminal, that of other machines' profiles, and where their
+    folders are.
 
-    The user's own and detected profiles come before the shipped ones. A folder is named by its layer.
+    The user's own and detected profiles come before the shipped ones. A folder is named by its
+    layer.
     """
     headings = ("", "NAME", "GPU", "GPUS/NODE", "PARTITION", "MAX TIME", "SOURCE")
     here, elsewhere = (
         [
-            ("*" if row.default else "", row.name, *_cells(row.profile), layer_of(row.path, layers) or str(row.path))
+            (
+                "*" if row.default else "",
+                row.name,
+                *_cells(row.profile),
+                layer_of(row.path, layers) or str(row.path),
+            )
             for row in sorted(rows, key=lambda row: row.shipped)
             if row.elsewhere is is_elsewhere
         ]
@@ -40,7 +51,11 @@ def profiles_tables(rows: Sequence[ProfileRow], layers: Mapping[str, Path]) -> t
     )
     whole = ("", "NAME", "GPUS/NODE", "PARTITION", "MAX TIME")
     others = text_table(headings, elsewhere, whole=whole) if elsewhere else None
-    return text_table(headings, here, whole=whole), others, folder_lines((row.path for row in rows), layers)
+    return (
+        text_table(headings, here, whole=whole),
+        others,
+        folder_lines((row.path for row in rows), layers),
+    )
 
 
 def _cells(profile: Profile | None) -> tuple[str, ...]:
@@ -49,7 +64,9 @@ def _cells(profile: Profile | None) -> tuple[str, ...]:
     counts = {entry.per_node for entry in profile.gpu.types.values() if entry.per_node}
     return (
         profile.gpu.type or ", ".join(profile.gpu.types) or "-",
-        str(profile.gpu.per_node or ", ".join(map(str, sorted(counts))) or 0) if profile.scheduler == "slurm" else "-",
+        str(profile.gpu.per_node or ", ".join(map(str, sorted(counts))) or 0)
+        if profile.scheduler == "slurm"
+        else "-",
         profile.partition or "-",
         format_time(profile.time.max) if profile.time.max else "-",
     )
@@ -84,7 +101,9 @@ def profile_yaml(values: dict[str, Any]) -> str:
 
 
 def profile_values(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a profile's values in the form that a user would write: times and sizes in Slurm's forms."""
+    """Return a profile's values in the form that a user would write: times and sizes in Slurm's
+    forms.
+    """
     return {name: _form((name,), value) for name, value in values.items() if name != "name"}
 
 
@@ -94,13 +113,19 @@ def profile_values(values: dict[str, Any]) -> dict[str, Any]:
 def origins_json(loaded: LoadedProfile) -> dict[str, Any]:
     """Return every value with its file and line, by its key."""
     return {
-        dotted(key): {"value": value, "file": origin.path, "line": origin.line} for key, value, origin in _rows(loaded)
+        dotted(key): {"value": value, "file": origin.path, "line": origin.line}
+        for key, value, origin in _rows(loaded)
     }
 
 
 def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path]) -> tuple[Table, list[str]]:
-    """Return a table of values with file and line, and where the folders are that it names by their layer."""
-    rows = [(dotted(key), _text(value), place_text(origin, layers)) for key, value, origin in _rows(loaded)]
+    """Return a table of values with file and line, and where the folders are that it names by their
+    layer.
+    """
+    rows = [
+        (dotted(key), _text(value), place_text(origin, layers))
+        for key, value, origin in _rows(loaded)
+    ]
     folders = folder_lines((origin.path for _, _, origin in _rows(loaded)), layers)
     return text_table(("KEY", "VALUE", "SOURCE"), rows, whole=("KEY",)), folders
 
@@ -120,7 +145,9 @@ def layer_of(path: Path, layers: Mapping[str, Path]) -> str | None:
 def place_text(origin: Origin, layers: Mapping[str, Path]) -> str:
     """Return a place with its folder named by its layer, such as ``shipped: base/slurm.yaml:8``."""
     layer = layer_of(origin.path, layers)
-    return f"{layer}: {origin.path.relative_to(layers[layer])}:{origin.line}" if layer else str(origin)
+    return (
+        f"{layer}: {origin.path.relative_to(layers[layer])}:{origin.line}" if layer else str(origin)
+    )
 
 
 def folder_lines(paths: Iterable[Path], layers: Mapping[str, Path]) -> list[str]:
@@ -144,7 +171,10 @@ def diff_json(differences: Sequence[Difference], left: str, right: str) -> dict[
         "kind": "profile-diff",
         "profiles": [left, right],
         "differences": [
-            {"key": dotted(item.key), "values": [_form(item.key, item.left), _form(item.key, item.right)]}
+            {
+                "key": dotted(item.key),
+                "values": [_form(item.key, item.left), _form(item.key, item.right)],
+            }
             for item in differences
         ],
     }
@@ -219,7 +249,9 @@ def variables_lines(variables: Sequence[Variable], width: int) -> list[str]:
 
 
 def _now(variable: Variable) -> str:
-    """Return from when on a variable is deprecated and what replaces it; empty for one that is not."""
+    """Return from when on a variable is deprecated and what replaces it; empty for one that
+    is not.
+    """
     replaced = f"{'replaced by' if variable.since else 'renamed to'} {variable.renamed_to}"
     since = f"since {variable.since}" if variable.since else ""
     return ", ".join(filter(None, (since, replaced if variable.renamed_to else "")))
@@ -235,7 +267,9 @@ def variable_lines(variable: Variable, width: int) -> list[str]:
         "deprecated": _now(variable),
         "use": variable.set_when,
         "warning": variable.trap,
-        "harmful": "; ".join(f"on {', '.join(one.on)}: {one.why}" for one in variable.harmful if one.on),
+        "harmful": "; ".join(
+            f"on {', '.join(one.on)}: {one.why}" for one in variable.harmful if one.on
+        ),
         "remark": "; ".join(one.why for one in variable.harmful if not one.on),
         "instead": variable.instead,
         "source": variable.source,
@@ -248,10 +282,16 @@ def variable_lines(variable: Variable, width: int) -> list[str]:
     return lines
 
 
-def profile_variables_lines(variables: ProfileVariables, layers: Mapping[str, Path], width: int) -> list[str]:
-    """Return the variables that a profile sets, with file, line and reason; a folder is named by its layer."""
+def profile_variables_lines(
+    variables: ProfileVariables, layers: Mapping[str, Path], width: int
+) -> list[str]:
+    """Return the variables that a profile sets, with file, line and reason; a folder is named by
+    its layer.
+    """
     lines = [
-        f"Profile {variables.profile} sets" if variables.set_here else f"Profile {variables.profile} sets no variable"
+        f"Profile {variables.profile} sets"
+        if variables.set_here
+        else f"Profile {variables.profile} sets no variable"
     ]
     for row in variables.set_here:
         lines += ["", one_line(f"{row.name}={row.value}")]
@@ -289,7 +329,10 @@ def profile_variables_json(variables: ProfileVariables) -> dict[str, Any]:
         "kind": "profile-variables",
         "profile": variables.profile,
         "set": [
-            {**fields_of(row, "name value origin problem"), "variable": asdict(row.variable) if row.variable else None}
+            {
+                **fields_of(row, "name value origin problem"),
+                "variable": asdict(row.variable) if row.variable else None,
+            }
             for row in variables.set_here
         ],
         "set_by_script": [asdict(variable) for variable in variables.by_script],

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.hooks import about_run
 from hpcrun.actions.status.resolve import BEFORE_START
-from hpcrun.actions.status.run_status import NEVER, ElementStatus, RunStatus, StatusResult, element_row
+from hpcrun.actions.status.run_status import (
+    NEVER,
+    ElementStatus,
+    RunStatus,
+    StatusResult,
+    element_row,
+)
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job import state
 from hpcrun.job.state import explain_reason
@@ -36,11 +42,35 @@ if TYPE_CHECKING:
 TABLE = ("name", "job", "profile", "state", "size", "elapsed", "limit", "why")
 """The columns of the table by default; also names for --columns."""
 FIELDS = (
-    "run_id", "name", "job_id", "state", "final", "reason", "exit_status", "signal", "attempt", "elapsed_s", "limit_s",
-    "hosts", "scheduler", "cluster", "host", "profile", "nodes", "gpus_per_node", "world_size", "walltime_s",
-    "created_s", "asked_s", "stale", "folder", "total_elapsed_s",
-)  # fmt: skip
-"""Fields of the JSON with a single value, and the columns of --csv: never rename or remove one; add at the end."""
+    "run_id",
+    "name",
+    "job_id",
+    "state",
+    "final",
+    "reason",
+    "exit_status",
+    "signal",
+    "attempt",
+    "elapsed_s",
+    "limit_s",
+    "hosts",
+    "scheduler",
+    "cluster",
+    "host",
+    "profile",
+    "nodes",
+    "gpus_per_node",
+    "world_size",
+    "walltime_s",
+    "created_s",
+    "asked_s",
+    "stale",
+    "folder",
+    "total_elapsed_s",
+)
+"""Fields of the JSON with a single value, and the columns of --csv: never rename or remove one; add
+at the end.
+"""
 # A narrow terminal drops these columns in this order.
 _DROPPED = ("size", "profile", "limit", "elapsed", "why", "job")
 
@@ -56,7 +86,9 @@ _HEADINGS = {"why": "NODES (REASON)"}
 _RIGHT = ("elapsed", "limit")
 _FOLDED = ("why", "reason", "folder", "hosts")
 _NAME_LEAST, _WHY_LEAST, _WHY_ROOMY = 8, 18, 28
-_RANK_FIRST = re.compile(r"(?s)(?P<rank>(\S+ )?rank \d+|\S+(?= on ))( on (?P<host>\S+))? failed( first)?: (?P<what>.+)")
+_RANK_FIRST = re.compile(
+    r"(?s)(?P<rank>(\S+ )?rank \d+|\S+(?= on ))( on (?P<host>\S+))? failed( first)?: (?P<what>.+)"
+)
 _WHY_MOST_LINES = 3
 """A longer reason is shown completely by ``hpcrun explain``, and in ``--json``."""
 
@@ -64,24 +96,37 @@ _WHY_MOST_LINES = 3
 def check_columns(given: Sequence[str]) -> tuple[str, ...]:
     """Return the requested columns, each once; empty if none are requested."""
     known = (*TABLE, *(name for name in FIELDS if name not in TABLE))
-    wanted = tuple(dict.fromkeys(column.strip() for item in given for column in item.split(",") if column.strip()))
+    wanted = tuple(
+        dict.fromkeys(
+            column.strip() for item in given for column in item.split(",") if column.strip()
+        )
+    )
     for column in wanted:
         if column not in known:
-            raise UsageError(f"--columns {column}: no such column", hint=did_you_mean(column, known, ", ".join(known)))
+            raise UsageError(
+                f"--columns {column}: no such column",
+                hint=did_you_mean(column, known, ", ".join(known)),
+            )
     return wanted
 
 
-def status_table(result: StatusResult, now_s: float, width: int, columns: Sequence[str] = ()) -> Table:
-    """Return the table of runs, at most ``width`` characters wide if this is enough for its numbers.
+def status_table(
+    result: StatusResult, now_s: float, width: int, columns: Sequence[str] = ()
+) -> Table:
+    """Return the table of runs, at most ``width`` characters wide if this is enough for its
+    numbers.
 
-    Long names are cut, since ``--json`` has them and users can type a part; reasons are wrapped, and long reasons
-    are cut. A narrow terminal gets fewer columns.
+    Long names are cut, since ``--json`` has them and users can type a part; reasons are wrapped,
+    and long reasons are cut. A narrow terminal gets fewer columns.
     """
     from rich.text import Text
 
     rows = [_cells(item, now_s, columns or TABLE) for item in result.runs]
     headings = {name: _HEADINGS.get(name, name.upper()) for name in columns or TABLE}
-    needed = {name: max(len(heading), *(len(row[name]) for row in rows)) for name, heading in headings.items()}
+    needed = {
+        name: max(len(heading), *(len(row[name]) for row in rows))
+        for name, heading in headings.items()
+    }
     least = {**needed, "name": min(needed.get("name", 0), _NAME_LEAST), "why": _WHY_LEAST}
     names = columns or _fitting(least, width)
     spare = width - sum(least[name] + GAP for name in names if name != "name")
@@ -89,27 +134,39 @@ def status_table(result: StatusResult, now_s: float, width: int, columns: Sequen
     if not columns:
         _shorten(rows, width - sum(widths[name] + GAP for name in names if name != "why"))
     whole = {headings[name]: needed[name] for name in names if name not in _FOLDED}
-    colours = (COLOURS.get(item.status.state, "red" if item.status.final else "") for item in result.runs)
+    colours = (
+        COLOURS.get(item.status.state, "red" if item.status.final else "") for item in result.runs
+    )
     cells = (
         [Text(row[name], style=colour if name == "state" else "") for name in names]
         for row, colour in zip(rows, colours, strict=True)
     )
     right = [headings[name] for name in names if name in _RIGHT]
     shown = [headings[name] for name in names]
-    return text_table(shown, cells, right=right, whole=whole, widths={"NAME": widths["name"]}, least=whole)
+    return text_table(
+        shown, cells, right=right, whole=whole, widths={"NAME": widths["name"]}, least=whole
+    )
 
 
 def _fitting(least: Mapping[str, int], width: int) -> tuple[str, ...]:
     """Return the columns there is room for: for the sake of readable reasons, fewer others."""
-    roomy = fitting({name: _WHY_ROOMY if name == "why" else least[name] for name in TABLE}, width, _DROPPED)
-    return roomy if "why" in roomy else fitting({name: least[name] for name in TABLE}, width, _DROPPED)
+    roomy = fitting(
+        {name: _WHY_ROOMY if name == "why" else least[name] for name in TABLE}, width, _DROPPED
+    )
+    return (
+        roomy if "why" in roomy else fitting({name: least[name] for name in TABLE}, width, _DROPPED)
+    )
 
 
 def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
     """Cut every reason to a few lines of ``room`` characters."""
     for row in rows:
         lines = textwrap.wrap(
-            row["why"], max(room, 1), max_lines=_WHY_MOST_LINES, placeholder=" …", break_on_hyphens=False
+            row["why"],
+            max(room, 1),
+            max_lines=_WHY_MOST_LINES,
+            placeholder=" …",
+            break_on_hyphens=False,
         )
         row["why"] = "\n".join(lines)
 
@@ -117,7 +174,9 @@ def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
 def lost_line(number: int) -> str:
     """Return the line for lost runs: their number, and the command that lists them."""
     runs = count(number, "run")
-    return f"{runs} without a heartbeat for over a day, state unknown: hpcrun status --state unknown"
+    return (
+        f"{runs} without a heartbeat for over a day, state unknown: hpcrun status --state unknown"
+    )
 
 
 def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) -> str:
@@ -127,19 +186,24 @@ def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) 
 
 
 def only_elements(result: StatusResult, chosen: Mapping[str, set[int] | None]) -> StatusResult:
-    """Return the result with only the named elements of its sweeps, by run id; with all if the run itself was named."""
+    """Return the result with only the named elements of its sweeps, by run id; with all if the run
+    itself was named.
+    """
 
     def kept(item: RunStatus) -> RunStatus:
         indices = chosen.get(item.run.run_id)
         if indices is None:
             return item
-        return replace(item, elements=tuple(element for element in item.elements if element.index in indices))
+        return replace(
+            item, elements=tuple(element for element in item.elements if element.index in indices)
+        )
 
     return replace(result, runs=tuple(map(kept, result.runs)))
 
 
 def with_element_rows(result: StatusResult, of: Collection[str] | None = None) -> StatusResult:
-    """Return the result with each sweep as its elements: ``train/3``, job ``123_3``, its parameters first.
+    """Return the result with each sweep as its elements: ``train/3``, job ``123_3``, its parameters
+    first.
 
     Args:
         of: the ids of the runs that become their elements. Default: all sweeps.
@@ -170,7 +234,8 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
 
 
 def why_text(item: RunStatus, now_s: float) -> str:
-    """Return what is to be said of a run besides its state: attempt, cause, silence, place in a chain, reason.
+    """Return what is to be said of a run besides its state: attempt, cause, silence, place in a
+    chain, reason.
 
     An exception comes before its rank: there may be room for the beginning only.
     """
@@ -186,7 +251,8 @@ def why_text(item: RunStatus, now_s: float) -> str:
     times = requeue.get("times", 0) + requeue.get("restarts", 0)
     if status.attempt or (times and not status.final):
         before = f" (before: {status.before})" if status.before and not status.final else ""
-        total = f"/{times + 1}" if status.attempt <= times else ""  # JobRequeue may requeue an imported script
+        # JobRequeue may requeue an imported script
+        total = f"/{times + 1}" if status.attempt <= times else ""
         parts.append(f"attempt {status.attempt + 1}{total}{before}")
     if status.state == state.FAILED and status.exit_status and not item.elements and not cause:
         parts.append(f"exit status {status.exit_status}")
@@ -204,7 +270,9 @@ def why_text(item: RunStatus, now_s: float) -> str:
         parts.append(status.hosts)
     if item.stale:
         age = format_age(now_s - status.asked_s)
-        parts.append(f"as of {age}" if status.missed_s is None else f"last seen {status.state.lower()} {age}")
+        parts.append(
+            f"as of {age}" if status.missed_s is None else f"last seen {status.state.lower()} {age}"
+        )
     return ", ".join(parts)
 
 
@@ -215,8 +283,11 @@ def link_text(run: Run) -> str | None:
 
 def wait_text(item: RunStatus) -> str | None:
     """Return the runs on which a job depends, and their states; None if there are none."""
-    # a link depends on all links before it: show the nearest; if it never started, the one that completed
-    waits = (item.waits[:1] if item.status.final else item.waits[-1:]) if item.run.chain else item.waits
+    # a link depends on all links before it: show the nearest; if it never started, the one that
+    # completed
+    waits = (
+        (item.waits[:1] if item.status.final else item.waits[-1:]) if item.run.chain else item.waits
+    )
     if not waits:
         return None
     states = ", ".join(f"{wait.name} ({wait.job_id}): {wait.state}" for wait in waits)
@@ -234,13 +305,21 @@ def lineage_json(item: RunStatus) -> dict[str, Any]:
 
 
 def _exception_first(cause: str) -> str:
-    """Return ``KeyError: 'x' (rank 0, node1)`` for ``rank 0 on node1 failed first: KeyError: 'x'``."""
+    """Return ``KeyError: 'x' (rank 0, node1)`` for ``rank 0 on node1 failed first: KeyError:
+    'x'``.
+    """
     match = _RANK_FIRST.fullmatch(cause)
-    return f"{match['what']} ({', '.join(filter(None, match.group('rank', 'host')))})" if match else cause
+    return (
+        f"{match['what']} ({', '.join(filter(None, match.group('rank', 'host')))})"
+        if match
+        else cause
+    )
 
 
 def never_starts_lines(item: RunStatus) -> list[str]:
-    """Return what to tell of a pending job that Slurm never starts as it is; empty if there is nothing."""
+    """Return what to tell of a pending job that Slurm never starts as it is; empty if there is
+    nothing.
+    """
     status, job_id = item.status, item.run.job_id or item.run.run_id
     never = item.never_starts
     if never is None:
@@ -252,16 +331,22 @@ def never_starts_lines(item: RunStatus) -> list[str]:
 
 
 def waiting_lines(item: RunStatus, now_s: float) -> list[str]:
-    """Return what to tell of a job that has not started: its state, why, and when Slurm expects to start it."""
+    """Return what to tell of a job that has not started: its state, why, and when Slurm expects to
+    start it.
+    """
     status, job_id = item.status, item.run.job_id or item.run.run_id
     start = start_text(status.start_s, now_s) if status.start_s else ""
     why = ", ".join(filter(None, (why_text(item, now_s), start)))
-    return never_starts_lines(item)[:1] or [f"hpcrun: job {job_id} is {status.state}" + (f": {why}" if why else "")]
+    return never_starts_lines(item)[:1] or [
+        f"hpcrun: job {job_id} is {status.state}" + (f": {why}" if why else "")
+    ]
 
 
 def _reason_text(status: LastStatus) -> str | None:
     """Return Slurm's reason if it is useful, with plain words for a pending job."""
-    if status.reason in (None, "NonZeroExitCode") or (status.cause or "").startswith(f"{status.reason}:"):
+    if status.reason in (None, "NonZeroExitCode") or (status.cause or "").startswith(
+        f"{status.reason}:"
+    ):
         return None
     known = explain_reason(status.reason)
     if status.state == state.CANCELLED and known:
@@ -271,13 +356,22 @@ def _reason_text(status: LastStatus) -> str | None:
     return f"{'never starts: ' if known.is_final else ''}{known.short} ({status.reason})"
 
 
-def status_json(result: StatusResult, more: Callable[[RunStatus], Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """Return the statuses as a JSON document, with ``more`` fields of each run; and that the scheduler is away."""
+def status_json(
+    result: StatusResult, more: Callable[[RunStatus], Mapping[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Return the statuses as a JSON document, with ``more`` fields of each run; and that the
+    scheduler is away.
+    """
     away = result.away
-    failure = {"message": away.message, "hint": away.hint, "exit_code": away.exit_code} if away else None
+    failure = (
+        {"message": away.message, "hint": away.hint, "exit_code": away.exit_code} if away else None
+    )
     return {
         "kind": "status",
-        "runs": [{**_run_json(item), **_roles_json(item), **(more(item) if more else {})} for item in result.runs],
+        "runs": [
+            {**_run_json(item), **_roles_json(item), **(more(item) if more else {})}
+            for item in result.runs
+        ],
         "away": away.message if away else None,
         "damaged": list(result.damaged),
         **({"error": failure} if failure else {}),
@@ -285,7 +379,10 @@ def status_json(result: StatusResult, more: Callable[[RunStatus], Mapping[str, A
 
 
 def _run_json(item: RunStatus) -> dict[str, Any]:
-    kept = "run_id name scheduler cluster host created_s job_id profile nodes gpus_per_node world_size walltime_s"
+    kept = (
+        "run_id name scheduler cluster host created_s job_id profile nodes gpus_per_node "
+        "world_size walltime_s"
+    )
     return {
         **fields_of(item.run, kept),
         "folder": str(item.folder),
@@ -293,18 +390,33 @@ def _run_json(item: RunStatus) -> dict[str, Any]:
         "silent_s": None if item.silent_s is None else int(item.silent_s),
         **known_fields(item.status),
         **lineage_json(item),
-        **({"elements": [_element_json(element) for element in item.elements]} if item.elements else {}),
+        **(
+            {"elements": [_element_json(element) for element in item.elements]}
+            if item.elements
+            else {}
+        ),
     }
 
 
 def _roles_json(item: RunStatus) -> dict[str, Any]:
-    """Return what the roles of a run do, of a sweep those of its only named element; none without roles."""
+    """Return what the roles of a run do, of a sweep those of its only named element; none without
+    roles.
+    """
     element = item.elements[0].index if item.elements else item.element or 0
     roles = role_states(item.run, item.folder, element) if len(item.elements) < 2 else ()
     names = "state since_s exit_status nodes"
-    return {"roles": [{**fields_of(each.role, "name first_rank ranks"), **fields_of(each, names)} for each in roles]}
+    return {
+        "roles": [
+            {**fields_of(each.role, "name first_rank ranks"), **fields_of(each, names)}
+            for each in roles
+        ]
+    }
 
 
 def _element_json(element: ElementStatus) -> dict[str, Any]:
-    front = {"element": element.index, "job_id": element.job_id, "parameters": dict(element.parameters)}
+    front = {
+        "element": element.index,
+        "job_id": element.job_id,
+        "parameters": dict(element.parameters),
+    }
     return {**front, **known_fields(element.status)}

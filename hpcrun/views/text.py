@@ -1,4 +1,6 @@
-"""Makes text safe and short for a terminal; and tables, all in one form: no frame, two blanks between columns."""
+"""Makes text safe and short for a terminal; and tables, all in one form: no frame, two blanks
+between columns.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,10 @@ if TYPE_CHECKING:
 
     from hpcrun.runs.record import Run
 
-# A log may only set colours (SGR) on a terminal. All other sequences that start with ESC or CSI move the cursor, set
-# the title, or make the terminal send input. Joiners, selectors and fillers stay: Persian, Hindi, Korean and emoji need
-# them. All else that UNSEEN finds changes the direction of text (Unicode UAX 9), breaks lines, or is invisible: with it
-# a line could look like another.
+# A log may only set colours (SGR) on a terminal. All other sequences that start with ESC or CSI
+# move the cursor, set the title, or make the terminal send input. Joiners, selectors and fillers
+# stay: Persian, Hindi, Korean and emoji need them. All else that UNSEEN finds changes the direction
+# of text (Unicode UAX 9), breaks lines, or is invisible: with it a line could look like another.
 _STAYS = re.compile(
     "\x1b\\[[0-9;:]*m|[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u200c\u200d\u3164\ufe00-\ufe0f\uffa0]"
 )
@@ -37,7 +39,9 @@ def harmless(text: str) -> str:
 
 
 def without_colours(text: str) -> str:
-    """Return harmless text without its colours: for NO_COLOR, and for lines with a limited width."""
+    """Return harmless text without its colours: for NO_COLOR, and for lines with a limited
+    width.
+    """
     return _COLOUR.sub("", text)
 
 
@@ -50,20 +54,24 @@ _JOINERS = "\u200c\u200d"
 
 
 def visible(text: str) -> str:
-    """Return text with invisible characters (control characters, line ends, direction marks) written as ``\\x1b``.
+    """Return text with invisible characters (control characters, line ends, direction marks)
+    written as ``\\x1b``.
 
     The joiners U+200C and U+200D stay: Persian, Hindi and emoji need them.
     """
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or char in _JOINERS else ascii(char)[1:-1] for char in text)
+    return "".join(
+        char if char.isprintable() or char in _JOINERS else ascii(char)[1:-1] for char in text
+    )
 
 
 _FORMULA = ("=", "+", "-", "@")
 
 
 def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a line of names and rows as CSV; an unknown value is empty, true and false are 1 and 0.
+    """Return a line of names and rows as CSV; an unknown value is empty, true and false are 1 and
+    0.
 
     All CSV files of hpcrun come from this function.
     """
@@ -83,9 +91,10 @@ def _csv_value(value: object) -> object:
 def csv_cell(text: str) -> str:
     """Return text for a cell of CSV that is safe on a terminal and in a spreadsheet.
 
-    Invisible characters (control characters, those that change the direction of text, line ends) are written in
-    Python's form, ``\\x1b``, so that different names stay different. Text that a spreadsheet would read as a
-    formula gets a leading apostrophe: OWASP, "CSV Injection". A number, such as -1.5, does not change.
+    Invisible characters (control characters, those that change the direction of text, line ends)
+    are written in Python's form, ``\\x1b``, so that different names stay different. Text that a
+    spreadsheet would read as a formula gets a leading apostrophe: OWASP, "CSV Injection". A number,
+    such as -1.5, does not change.
     """
     text = visible(text)
     if not text.startswith(_FORMULA):
@@ -103,7 +112,9 @@ def time_text(seconds: int | None) -> str:
 
 
 def clock_text(seconds: int | None) -> str:
-    """Return a time in squeue's form, without leading zeros: ``0:19``, ``1:00:00``, ``2-00:00:00``."""
+    """Return a time in squeue's form, without leading zeros: ``0:19``, ``1:00:00``,
+    ``2-00:00:00``.
+    """
     if seconds is None:
         return "-"
     text = format_time(seconds)
@@ -146,8 +157,12 @@ def code_text(code: dict[str, Any]) -> str:
     return f"{size}{commit}" + (f" and {code['changes']}" if code["changes"] else "") + less
 
 
-def labelled(label: str, text: str, indent: int, width: int, *, break_long_words: bool = False) -> list[str]:
-    """Return text behind a label, folded between words at ``width`` characters and indented; commands stay whole."""
+def labelled(
+    label: str, text: str, indent: int, width: int, *, break_long_words: bool = False
+) -> list[str]:
+    """Return text behind a label, folded between words at ``width`` characters and indented;
+    commands stay whole.
+    """
     wrap = textwrap.TextWrapper(
         width,
         initial_indent=f"{label:<{indent - 1}} ",
@@ -159,7 +174,9 @@ def labelled(label: str, text: str, indent: int, width: int, *, break_long_words
 
 
 def folded_command(groups: Iterable[str], width: int) -> list[str]:
-    """Return the lines of a command that can be pasted; an option and its value, a group, stay together."""
+    """Return the lines of a command that can be pasted; an option and its value, a group, stay
+    together.
+    """
     lines = [""]
     for text in groups:
         if lines[-1] and len(lines[-1]) + len(text) > width:
@@ -172,11 +189,15 @@ def folded_command(groups: Iterable[str], width: int) -> list[str]:
 
 def rows_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """Return rows as CSV of some columns, without the last line end."""
-    return csv_text(columns, ([row.get(name) for name in columns] for row in rows)).removesuffix("\n")
+    return csv_text(columns, ([row.get(name) for name in columns] for row in rows)).removesuffix(
+        "\n"
+    )
 
 
 def fields_of(item: object, names: str) -> dict[str, Any]:
-    """Return attributes of a record by their names, for a JSON document: whatever else it holds stays out of it."""
+    """Return attributes of a record by their names, for a JSON document: whatever else it holds
+    stays out of it.
+    """
     return {name: getattr(item, name) for name in names.split()}
 
 
@@ -197,7 +218,8 @@ def text_table(
     Args:
         rows: cells; a plain one is shown on one line, literally.
         right: headings of columns of numbers.
-        whole: headings of columns that are never folded: the others are folded first, then these are cut.
+        whole: headings of columns that are never folded: the others are folded first, then these
+            are cut.
         widths: heading → its width, whatever its cells need.
         least: heading → the width below which it is not cut.
     """
@@ -240,4 +262,7 @@ def start_text(start_s: float | None, now_s: float) -> str:
     if start_s is None:
         return "Slurm gives no estimate"
     at = time.strftime("%Y-%m-%d %H:%M", time.localtime(start_s))
-    return f"expected {at}, in {clock_text(max(0, int(start_s - now_s)))}, earlier if other jobs end early"
+    return (
+        f"expected {at}, in {clock_text(max(0, int(start_s - now_s)))}, earlier if other jobs "
+        "end early"
+    )

@@ -1,18 +1,20 @@
-"""What a page of the guides tells its reader to do: files to write, commands to run, and what they show.
+"""What a page of the guides tells its reader to do: files to write, commands to run, and what they
+show.
 
 Every fenced block of a page is one of these, told by its language and, for a file, its first line:
 
-* a file, whose first line is a comment with its name, as in ``# train.py`` or ``# .hpcrun/config.yaml``. It is written
-  into the page's folder; a later block of the same name takes its place.
-* ``console``: each line that begins with ``$ `` is run by bash in that folder, and what stands below it is what it
-  prints, stdout and stderr together as in a terminal. A line ``...`` stands for any lines, and in a line ``...`` for
-  any text. Where nothing stands below it, the command need only end well. A command that is meant to fail is followed
-  by ``$ echo $?``, as in a shell.
+* a file, whose first line is a comment with its name, as in ``# train.py`` or ``#
+  .hpcrun/config.yaml``. It is written into the page's folder; a later block of the same name takes
+  its place.
+* ``console``: each line that begins with ``$ `` is run by bash in that folder, and what stands
+  below it is what it prints, stdout and stderr together as in a terminal. A line ``...`` stands for
+  any lines, and in a line ``...`` for any text. Where nothing stands below it, the command need
+  only end well. A command that is meant to fail is followed by ``$ echo $?``, as in a shell.
 * ``console slurm``: the same on the development cluster; all others run without Slurm.
 * ``text``: a picture or words of another program, for people alone.
 
-What differs from run to run is written as an example, and stands for all that look like it: see `ANY`. All else must be
-printed as it is shown, but for the width of columns.
+What differs from run to run is written as an example, and stands for all that look like it: see
+`ANY`. All else must be printed as it is shown, but for the width of columns.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ ANY = (
     (r"\bstep([ =])\d+", r"step\1\\d+"),
     (r"\b\d+ samples/s", r"\\d+ samples/s"),
     (r"\b\d+(?::\d\d)+\b", r"\\d+(?::\\d\\d)+"),  # a time, or a time of day
-    (r"(?<![\w.])\d+\.\d+", r"\\d+(?:\\.\\d+)?(?:e[+-]?\\d+)?"),  # what was measured has a decimal point
+    # what was measured has a decimal point
+    (r"(?<![\w.])\d+\.\d+", r"\\d+(?:\\.\\d+)?(?:e[+-]?\\d+)?"),
 )
 """Patterns of examples in a shown line, and the pattern of what may be printed in their place."""
 
@@ -72,11 +75,13 @@ def steps(page: str) -> Iterator[File | Command]:
             is_program = body.startswith("#!", name.end())  # its first line must be the first
             yield File(name["name"], body[name.end() :] if is_program else body)
         elif language != "text":
-            raise ValueError(f"a block of {language or 'no language'} that is neither a file nor commands:\n{body}")
+            raise ValueError(f"a block of {language or 'no language'} that is neither a file nor "
+f"commands:\n{body}")
 
 
 def commands(body: str, *, slurm: bool) -> Iterator[Command]:
-    """Yield the commands of a console block; a line that ends with a backslash goes on in the next."""
+    """Yield the commands of a console block; a line that ends with a backslash goes on in the next.
+    """
     for typed, shown in TYPED.findall(body):
         yield Command(re.sub(r"\\\n\s*", "", typed), tuple(shown.splitlines()), slurm)
 
@@ -89,7 +94,9 @@ def is_shown(shown: tuple[str, ...], printed: str) -> bool:
 
 
 def line_pattern(line: str) -> str:
-    """Return the pattern of what may be printed for a shown line; of an empty one, which is not compared, none."""
+    """Return the pattern of what may be printed for a shown line; of an empty one, which is not
+    compared, none.
+    """
     rest, pattern = _narrow(line), ""
     if not rest:
         return ""

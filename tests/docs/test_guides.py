@@ -1,4 +1,6 @@
-"""Every command of docs/guides is run, and shows what the page says: `tests.docs.page` says how a page is read."""
+"""Every command of docs/guides is run, and shows what the page says: `tests.docs.page` says how a
+page is read.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,13 @@ GUIDES = REPO / "docs/guides"
 PAGES = {path.name: path.read_text() for path in (*sorted(GUIDES.glob("*.md")), REPO / "docs/roles.md")}
 LOOKS = re.compile(r"hpcrun (status|logs|metrics|gpu|explain) ?(?!.*-f)")
 PATIENCE_S = 60
-"""A command that only looks is typed again until it shows what the page shows: its job may not be as far."""
+"""A command that only looks is typed again until it shows what the page shows: its job may not be
+as far.
+"""
 ABORTED = "terminate called without an active exception"
-"""gloo's threads abort a rank at Python's end now and then on a busy machine (pytorch#179291): one that does is run again."""
+"""gloo's threads abort a rank at Python's end now and then on a busy machine (pytorch#179291): one
+that does is run again.
+"""
 
 
 def commands_of(name: str) -> list[Command]:
@@ -29,7 +35,9 @@ def commands_of(name: str) -> list[Command]:
 
 
 def follow(person: Hpcrun, name: str, *, slurm: bool) -> None:
-    """Do what a page says, as its reader would: the files, and the commands for Slurm or those without."""
+    """Do what a page says, as its reader would: the files, and the commands for Slurm or those
+    without.
+    """
     (person.folder / "examples").symlink_to(person.checkout / "examples")
     todo = list(steps(PAGES[name]))
     status = 0
@@ -58,7 +66,8 @@ def type_command(person: Hpcrun, command: Command, status_before: int, *, may_fa
         time.sleep(1)
     if NO_GPUS in done.stdout and torch_is_for_gpus():
         return done.returncode
-    assert may_fail or done.returncode == 0, f"$ {command.line}\nended with {done.returncode}:\n{done.stdout}"
+    assert may_fail or done.returncode == 0, (f"$ {command.line}\nended with "
+f"{done.returncode}:\n{done.stdout}")
     shown = "\n".join(command.shown)
     assert as_said, f"$ {command.line}\nprinted:\n{done.stdout}\nand the page shows:\n{shown}"
     return done.returncode

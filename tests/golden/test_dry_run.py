@@ -26,6 +26,8 @@ def test_a_dry_run_for_slurm_needs_no_slurm(hpcrun: Hpcrun, tmp_path: Path) -> N
     (tmp_path / "empty").mkdir()
     (hpcrun.folder / "job.py").write_text(JOB)
     wanted = ["-P", "a100", "--gpus", "4", "--nodes", "2", "job.py"]
-    shown = hpcrun("submit", "--dry-run", *wanted, env={"PATH": str(tmp_path / "empty")}, check=True)
+    shown = hpcrun(
+        "submit", "--dry-run", *wanted, env={"PATH": str(tmp_path / "empty")}, check=True
+    )
     assert "#SBATCH --gres=gpu:a100:2\n" in shown.stdout
     assert list(hpcrun.runs.iterdir()) == []

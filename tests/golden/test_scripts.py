@@ -24,24 +24,54 @@ from tests.shellcheck import complaints
 
 SCRIPTS = Path(__file__).parent / "scripts"
 VENV = PythonEnvironment("/home/me/venv/bin/python", "virtual environment", "/home/me/venv")
-CONDA = PythonEnvironment("/opt/conda/envs/x/bin/python", "conda environment", "/opt/conda/envs/x", "CONDA_PREFIX")
+CONDA = PythonEnvironment(
+    "/opt/conda/envs/x/bin/python", "conda environment", "/opt/conda/envs/x", "CONDA_PREFIX"
+)
 UV_FOLDER = "/tmp/hpcrun-uv-7/1f"
 UV = PythonEnvironment(
-    f"{UV_FOLDER}/bin/python", "uv.lock of /p x, installed on each node", UV_FOLDER, uv_project="/p x"
+    f"{UV_FOLDER}/bin/python",
+    "uv.lock of /p x, installed on each node",
+    UV_FOLDER,
+    uv_project="/p x",
 )
 BARE = PythonEnvironment("python3", "the first on the job's PATH")
 ODD_ARGS = [
-    "", "a b", "it's", '"', "$HOME", "`id`", "\\", "a\nb", "\t", "*", "#", "é", "\udcff", "--x=1", "\x01", "\x7f",
-]  # fmt: skip
+    "",
+    "a b",
+    "it's",
+    '"',
+    "$HOME",
+    "`id`",
+    "\\",
+    "a\nb",
+    "\t",
+    "*",
+    "#",
+    "é",
+    "\udcff",
+    "--x=1",
+    "\x01",
+    "\x7f",
+]
 
 
 EIGHT_CPUS = Machine(cpus=8)
 
 
-def render(script: str = "train.py", profile: Profile | str = "a100", python: PythonEnvironment = VENV, *,
-           machine: Machine = EIGHT_CPUS, snapshot: Snapshot | None = None, batch: str | None = None,
-           stage: tuple[tuple[str, str, int | None], ...] = (), **asked: Any) -> str:  # fmt: skip
-    """The script of a request, without hpcrun's version and folder: they change with a release, or with the machine."""
+def render(
+    script: str = "train.py",
+    profile: Profile | str = "a100",
+    python: PythonEnvironment = VENV,
+    *,
+    machine: Machine = EIGHT_CPUS,
+    snapshot: Snapshot | None = None,
+    batch: str | None = None,
+    stage: tuple[tuple[str, str, int | None], ...] = (),
+    **asked: Any,
+) -> str:
+    """The script of a request, without hpcrun's version and folder: they change with a release, or
+    with the machine.
+    """
     if isinstance(profile, str):
         profile = load_profile(profile, [shipped_folder("cluster_profiles")]).profile
     request = read_request({"script": script, **asked})
@@ -50,7 +80,9 @@ def render(script: str = "train.py", profile: Profile | str = "a100", python: Py
     else:
         read = read_batch_script(request.script, batch, request.args)
         plan = plan_script(with_array(request, read), profile, read, python=python)
-    text = render_script(replace(plan, snapshot=snapshot, stage=stage), load_templates([shipped_folder("templates")]))
+    text = render_script(
+        replace(plan, snapshot=snapshot, stage=stage), load_templates([shipped_folder("templates")])
+    )
     text = text.replace(f"Written by hpcrun {__version__} ", "Written by hpcrun ", 1)
     return text.replace(f"={LAUNCH} ", "=/opt/hpcrun/launch ")
 
@@ -64,8 +96,13 @@ def cluster(directive: str = "gres", **said: Any) -> Profile:
 
 
 LOCAL = Profile(name="local", scheduler="local")
-H100 = {"per_node": 8, "partition": "h100", "cpu": {"per_node": 96, "per_gpu": 12},
-        "memory": {"per_node": "1T", "per_gpu": "128G"}, "time": {"max": "12:00:00"}}  # fmt: skip
+H100 = {
+    "per_node": 8,
+    "partition": "h100",
+    "cpu": {"per_node": 96, "per_gpu": 12},
+    "memory": {"per_node": "1T", "per_gpu": "128G"},
+    "time": {"max": "12:00:00"},
+}
 SEVERAL = cluster(gpu={"types": {"h100": H100, "l40s": {"per_node": 4}}})
 BATCH = """#!/bin/bash -l
 #SBATCH -J old -p gpu -N 2 --ntasks-per-node=1 --gres=gpu:a100:4 --time=4:00:00 --array=1-3%2
@@ -77,24 +114,36 @@ srun torchrun --nnodes 2 --nproc-per-node 4 \\
 """
 TWO: dict[str, Any] = {"gpus": "4", "nodes": 2}
 FOUR_GPUS = Machine(16, ("0", "1", "2", "GPU-3f"))
-RATES: dict[str, Any] = {"card": {"tflops": {"bf16": 989, "fp16": 989}, "nvlink_gb_s": 900},
-                         "fabric": {"bandwidth_gbit_s": 400}}  # fmt: skip
+RATES: dict[str, Any] = {
+    "card": {"tflops": {"bf16": 989, "fp16": 989}, "nvlink_gb_s": 900},
+    "fabric": {"bandwidth_gbit_s": 400},
+}
 CASES = {
     "torchrun-1-node": case(args=["--lr", "1e-3"], gpus="4"),
     "torchrun-2-nodes": case(**TWO, walltime_s="36h"),
     "srun-2-nodes": case("lit.py", python=CONDA, gpus="8", nodes=2, launcher="srun"),
     "python-2-nodes": case("recbole.run", module=True, **TWO, launcher="python"),
     "command-2-nodes": case(
-        "bash", args=["-c", "accelerate launch --machine_rank $NODE_RANK train.py"], **TWO, launcher="command"
+        "bash",
+        args=["-c", "accelerate launch --machine_rank $NODE_RANK train.py"],
+        **TWO,
+        launcher="command",
     ),
     "ray-2-nodes": case(args=["--lr", "1e-3"], **TWO, launcher="ray"),
     "cpu": case("./prepare", python=BARE, gpus="0", cpus=16, memory_mb="64G"),
     "cpu-torchrun": case(gpus="0", launcher="torchrun", nproc_per_node=4, nodes=2),
     "modules-setup-env-secret": case(
-        profile=cluster(modules=["cuda/12.6"], setup=["ulimit -c 0"], env={"NCCL_SOCKET_IFNAME": "=ib0"},
-                        sbatch={"comment": "my project", "exclusive": True}),
-        gpus="1", load=["nccl/2.20"], setup=["export SITE=1 && echo ready", "echo 'café'"],
-        env=["HF_HOME=/data/hf cache", "HF_TOKEN=hf_s3cr3t", "EMPTY="], workdir="/data/my project",
+        profile=cluster(
+            modules=["cuda/12.6"],
+            setup=["ulimit -c 0"],
+            env={"NCCL_SOCKET_IFNAME": "=ib0"},
+            sbatch={"comment": "my project", "exclusive": True},
+        ),
+        gpus="1",
+        load=["nccl/2.20"],
+        setup=["export SITE=1 && echo ready", "echo 'café'"],
+        env=["HF_HOME=/data/hf cache", "HF_TOKEN=hf_s3cr3t", "EMPTY="],
+        workdir="/data/my project",
     ),
     "uv": case(python=UV, **TWO),
     "uv-local": case(profile=LOCAL, python=UV, gpus="0"),
@@ -103,50 +152,111 @@ CASES = {
     "directive-gpus-per-node": case(profile=cluster("gpus-per-node"), **TWO),
     "directive-gpus": case(profile=cluster("gpus"), **TWO),
     "gpu-type-of-several": case(profile=SEVERAL, gpus="h100:4", nodes=2, walltime_s="2h"),
-    "requeue-torchrun-2-nodes": case(**TWO, requeue=3, warn_s="5m", retry_on_failure=True, exclude_bad_nodes=True),
+    "requeue-torchrun-2-nodes": case(
+        **TWO, requeue=3, warn_s="5m", retry_on_failure=True, exclude_bad_nodes=True
+    ),
     "requeue-srun": case("lit.py", gpus="4", launcher="srun", requeue=1),
     "warn-only": case(gpus="4", warn_s="2m"),
     "requeue-local": case(profile=LOCAL, **TWO, requeue=1, walltime_s="1h"),
-    "preflight-first": case(profile=cluster(**RATES), gpus="8", nodes=2, preflight=True, exclude="h100-[3-4]"),
-    "preflight-only": case(script="preflight", profile=cluster(), gpus="8", nodes=2, preflight="only"),
-    "preflight-only-local": case(script="preflight", profile=LOCAL, machine=FOUR_GPUS, **TWO, preflight="only"),
-    "preflight-first-local-cpu": case(
-        profile=LOCAL, python=BARE, gpus="0", nodes=2, launcher="torchrun", nproc_per_node=2, preflight=True
+    "preflight-first": case(
+        profile=cluster(**RATES), gpus="8", nodes=2, preflight=True, exclude="h100-[3-4]"
     ),
-    "snapshot": case("train me.py", gpus="1", snapshot=Snapshot("tools", ("tools", "src", "a b"), "tools/train me.py")),
-    "snapshot-module-local": case("pkg.train", LOCAL, module=True, gpus="0", snapshot=Snapshot(".", (".",))),
+    "preflight-only": case(
+        script="preflight", profile=cluster(), gpus="8", nodes=2, preflight="only"
+    ),
+    "preflight-only-local": case(
+        script="preflight", profile=LOCAL, machine=FOUR_GPUS, **TWO, preflight="only"
+    ),
+    "preflight-first-local-cpu": case(
+        profile=LOCAL,
+        python=BARE,
+        gpus="0",
+        nodes=2,
+        launcher="torchrun",
+        nproc_per_node=2,
+        preflight=True,
+    ),
+    "snapshot": case(
+        "train me.py",
+        gpus="1",
+        snapshot=Snapshot("tools", ("tools", "src", "a b"), "tools/train me.py"),
+    ),
+    "snapshot-module-local": case(
+        "pkg.train", LOCAL, module=True, gpus="0", snapshot=Snapshot(".", (".",))
+    ),
     "sweep": case(
-        args=["--epochs", "3", "--out", "runs/{lr}"], gpus="4", sweep=["lr=1e-3,1e-4", "text=a b,it's,$HOME"],
-        max_parallel=2, requeue=1,
+        args=["--epochs", "3", "--out", "runs/{lr}"],
+        gpus="4",
+        sweep=["lr=1e-3,1e-4", "text=a b,it's,$HOME"],
+        max_parallel=2,
+        requeue=1,
     ),
     "sweep-local": case(profile=LOCAL, gpus="2", sweep=["lr=1,2,3"], elements="0,2"),
     "pack": case(
-        gpus="2", sweep=["lr=1,2,3,4,5,6", "text=a b"], elements="0-2,4-5", pack=3, pack_memory=True, requeue=1
+        gpus="2",
+        sweep=["lr=1,2,3,4,5,6", "text=a b"],
+        elements="0-2,4-5",
+        pack=3,
+        pack_memory=True,
+        requeue=1,
     ),
     "pack-local": case(profile=LOCAL, machine=FOUR_GPUS, gpus="2", sweep=["lr=1,2,3"], pack=2),
     "local-1-node": case(profile=LOCAL, gpus="2"),
     "local-2-nodes-cpu": case(profile=LOCAL, **TWO, workdir="/data/my project"),
     "local-2-nodes-gpu": case(profile=LOCAL, machine=FOUR_GPUS, **TWO),
     "container-apptainer": case(
-        profile=cluster(container={"mounts": ["/data", "/my scratch:/mnt:ro"]}), gpus="8", nodes=2,
-        container="/images/my torch.sif", preflight=True, snapshot=Snapshot("src", ("src",), "src/train.py"),
+        profile=cluster(container={"mounts": ["/data", "/my scratch:/mnt:ro"]}),
+        gpus="8",
+        nodes=2,
+        container="/images/my torch.sif",
+        preflight=True,
+        snapshot=Snapshot("src", ("src",), "src/train.py"),
     ),
     "container-pyxis-srun": case(
         "lit.py",
-        cluster(container={"runtime": "pyxis", "image": "nvcr.io#nvidia/pytorch:26.01-py3", "mounts": ["/data"]}),
-        gpus="8", nodes=2, launcher="srun", env=["HF_HOME=/data/hf"],
+        cluster(
+            container={
+                "runtime": "pyxis",
+                "image": "nvcr.io#nvidia/pytorch:26.01-py3",
+                "mounts": ["/data"],
+            }
+        ),
+        gpus="8",
+        nodes=2,
+        launcher="srun",
+        env=["HF_HOME=/data/hf"],
     ),
     "batch-array-requeue": case(
-        "old.sbatch", python=replace(VENV, prefix=None), batch=BATCH, args=["a b", "$HOME"], gpus="8", walltime_s="1h",
+        "old.sbatch",
+        python=replace(VENV, prefix=None),
+        batch=BATCH,
+        args=["a b", "$HOME"],
+        gpus="8",
+        walltime_s="1h",
         requeue=2,
     ),
-    "stage": case(stage=(("-name", "/data/a b", None), ("c's", "/c's", 8)), **TWO, container="/my x.sif", restarts=1),
-    "roles": case("vllm serve M --port {port}", gpus_per_node="4", roles=["server:1,ready=http:{port}/health"],
-                  args=["--role", "trainer:2", "train.py", "--url", "{server.url}"]),
-    "roles-local-gpus": case("serve {port}", LOCAL, machine=FOUR_GPUS, roles=["my-server:1gpu"], args=[
-        "--role", "trainer:3gpu", "train.py", "{my-server.host}:{my-server.port}"], sweep=["lr=1,2"]),
+    "stage": case(
+        stage=(("-name", "/data/a b", None), ("c's", "/c's", 8)),
+        **TWO,
+        container="/my x.sif",
+        restarts=1,
+    ),
+    "roles": case(
+        "vllm serve M --port {port}",
+        gpus_per_node="4",
+        roles=["server:1,ready=http:{port}/health"],
+        args=["--role", "trainer:2", "train.py", "--url", "{server.url}"],
+    ),
+    "roles-local-gpus": case(
+        "serve {port}",
+        LOCAL,
+        machine=FOUR_GPUS,
+        roles=["my-server:1gpu"],
+        args=["--role", "trainer:3gpu", "train.py", "{my-server.host}:{my-server.port}"],
+        sweep=["lr=1,2"],
+    ),
     "local-python": case("prepare.py", LOCAL, BARE, gpus="0"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -168,7 +278,9 @@ def test_a_script_is_as_it_was(name: str, update_golden: bool) -> None:
     if update_golden:
         SCRIPTS.mkdir(exist_ok=True)
         (SCRIPTS / f"{name}.sh").write_bytes(text.encode("ascii"))
-    assert text == golden(name).read_bytes().decode("ascii"), "`make golden` writes it anew: then look at git diff"
+    assert text == golden(name).read_bytes().decode("ascii"), (
+        "`make golden` writes it anew: then look at git diff"
+    )
 
 
 def test_every_golden_file_belongs_to_a_case(update_golden: bool) -> None:
@@ -182,7 +294,10 @@ def test_every_golden_file_belongs_to_a_case(update_golden: bool) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_bash_and_shellcheck_read_a_script_of_ascii_lines_without_a_secret(name: str) -> None:
-    assert subprocess.run(["bash", "-n", str(golden(name))], capture_output=True, text=True).stderr == ""
+    assert (
+        subprocess.run(["bash", "-n", str(golden(name))], capture_output=True, text=True).stderr
+        == ""
+    )
     # '\\' and '$HOME' are a person's arguments, and right
     assert complaints(golden(name), without="SC1003,SC2016") == ""
     raw = golden(name).read_bytes()

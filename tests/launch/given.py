@@ -1,4 +1,6 @@
-"""A job of real processes without Slurm: hpcrun/launch as the script starts it, and ways to signal it."""
+"""A job of real processes without Slurm: hpcrun/launch as the script starts it, and ways to signal
+it.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ class Running:
         return [pid for pid in self.processes() if parent(pid) == self.process.pid]
 
     def signal_every(self, number: int) -> None:
-        """Signal every process of the nodes, as Slurm does where it tracks processes by their parents."""
+        """Signal every process of the nodes, as Slurm does where it tracks processes by their
+        parents.
+        """
         for pid in self.processes()[1:]:
             send(pid, number)
 
@@ -81,7 +85,12 @@ HOW = ["signal_every", "signal_tasks"]
 
 @contextmanager
 def job(
-    folder: Path, program: Sequence[str], *, nodes: int = 1, chain: Sequence[str] = ONCE, **more: Any
+    folder: Path,
+    program: Sequence[str],
+    *,
+    nodes: int = 1,
+    chain: Sequence[str] = ONCE,
+    **more: Any,
 ) -> Iterator[Running]:
     """Start a job, and leave nothing of it.
 
@@ -93,7 +102,12 @@ def job(
     attempt = folder / "run/elements/0/attempts/0"
     attempt.mkdir(parents=True)
     env = {**os.environ, "HPCRUN_RUN_DIR": str(folder / "run"), "HPCRUN_ATTEMPT_DIR": str(attempt)}
-    env |= {"HPCRUN_JOB_ID": "L1", "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0", **more.get("env", {})}
+    env |= {
+        "HPCRUN_JOB_ID": "L1",
+        "HPCRUN_ELEMENT": "0",
+        "HPCRUN_ATTEMPT": "0",
+        **more.get("env", {}),
+    }
     argv = [*LAUNCH, "job", "--nodes", str(nodes), *more.get("options", ()), "--", *chain, *program]
     process = subprocess.Popen(argv, env=env, cwd=folder, text=True, start_new_session=True)
     try:
@@ -141,7 +155,9 @@ def descendants(pid: int) -> list[int]:
 
 
 def command(pid: int) -> str:
-    """The words of a process, each with a null character after it; empty where it is gone or has ended."""
+    """The words of a process, each with a null character after it; empty where it is gone or has
+    ended.
+    """
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:

@@ -1,4 +1,6 @@
-"""A program under hpcrun behaves as without it: its signals, its children, its output, its status."""
+"""A program under hpcrun behaves as without it: its signals, its children, its output, its
+status.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ MANAGED = ("--warn", "60", "--requeue", "1")
 
 @pytest.mark.parametrize("options", [(), MANAGED], ids=["plain", "requeue"])
 def test_signals_are_as_a_shell_gives_them(tmp_path: Path, options: tuple[str, ...]) -> None:
-    masks = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; python3 -c 'import os; print(os.getpgrp() == os.getppid())'"
+    masks = (
+        "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; python3 -c 'import os; "
+        "print(os.getpgrp() == os.getppid())'"
+    )
     shell = ["env", "--default-signal", "sh", "-c", masks]
     plain = subprocess.run(shell, capture_output=True, text=True, check=True).stdout
     with job(tmp_path, ["sh", "-c", masks], options=options) as running:
@@ -26,7 +31,9 @@ def test_signals_are_as_a_shell_gives_them(tmp_path: Path, options: tuple[str, .
 
 
 def signal_masks(status: str) -> dict[str, int]:
-    """The masks in /proc/self/status, without 32 and 33, which glibc keeps for itself and ignores in posix_spawn."""
+    """The masks in /proc/self/status, without 32 and 33, which glibc keeps for itself and ignores
+    in posix_spawn.
+    """
     pairs = (line.split(":") for line in status.splitlines() if line.startswith("Sig"))
     return {name: int(mask, 16) & ~(0b11 << 31) for name, mask in pairs}
 
@@ -38,11 +45,14 @@ if __name__ == "__main__":
         print(pool.map(abs, [-1, -2]))
     print("closed")
 """
-TERMINATE = "import subprocess\nchild = subprocess.Popen(['sleep', '900'])\nchild.terminate()\nprint(child.wait(5))\n"
+TERMINATE = (
+    "import subprocess\nchild = subprocess.Popen(['sleep', "
+    "'900'])\nchild.terminate()\nprint(child.wait(5))\n"
+)
 SHELL = """
 import subprocess
 print(subprocess.run(["sh", "-c", "sleep 900 & kill $!; wait $!; echo $?"], stdout=-1, text=True, timeout=5).stdout)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize(
@@ -54,7 +64,9 @@ print(subprocess.run(["sh", "-c", "sleep 900 & kill $!; wait $!; echo $?"], stdo
         *((POOL.format(way), MANAGED) for way in ("fork", "forkserver")),
     ],
 )
-def test_what_it_starts_can_be_terminated(tmp_path: Path, text: str, options: tuple[str, ...]) -> None:
+def test_what_it_starts_can_be_terminated(
+    tmp_path: Path, text: str, options: tuple[str, ...]
+) -> None:
     program = python(tmp_path, text)
     alone = subprocess.run(program, capture_output=True, text=True, check=True).stdout
     with job(tmp_path, program, options=options) as running:
@@ -79,17 +91,21 @@ print("up", flush=True)
 deadline = time.monotonic() + 60
 while time.monotonic() < (heard[0] + 1.5 if heard else deadline):  # a second signal would come soon after the first
     time.sleep(0.05)
-"""
+"""  # noqa: E501
 
 
 # every pair of a signal, a way to send it, and a kind of job
 @pytest.mark.parametrize(
     ("name", "how", "options"),
     [
-        ("SIGTERM", "signal_every", ()), ("SIGTERM", "signal_tasks", MANAGED), ("SIGUSR1", "signal_every", MANAGED),
-        ("SIGUSR1", "signal_tasks", ()), ("SIGUSR2", "signal_every", ()), ("SIGUSR2", "signal_tasks", MANAGED),
+        ("SIGTERM", "signal_every", ()),
+        ("SIGTERM", "signal_tasks", MANAGED),
+        ("SIGUSR1", "signal_every", MANAGED),
+        ("SIGUSR1", "signal_tasks", ()),
+        ("SIGUSR2", "signal_every", ()),
+        ("SIGUSR2", "signal_tasks", MANAGED),
     ],
-)  # fmt: skip
+)
 def test_a_handler_runs_once_however_slurm_signals(
     tmp_path: Path, how: str, name: str, options: tuple[str, ...]
 ) -> None:
@@ -106,7 +122,10 @@ def test_a_handler_runs_once_however_slurm_signals(
 def test_a_handler_that_saves_has_the_time_and_a_program_without_one_dies_of_sigterm_as_it_would(
     tmp_path: Path, how: str
 ) -> None:
-    saves, none = [*python(tmp_path, COUNTS), "SIGTERM", "3"], ["sh", "-c", "echo up; exec sleep 900"]
+    saves, none = (
+        [*python(tmp_path, COUNTS), "SIGTERM", "3"],
+        ["sh", "-c", "echo up; exec sleep 900"],
+    )
     with job(tmp_path / "a", saves, options=MANAGED) as saving, job(tmp_path / "b", none) as dying:
         for running in (saving, dying):
             running.until("up")
@@ -147,7 +166,11 @@ def test_a_warning_kills_nobody(tmp_path: Path) -> None:
             wait_until((running.attempt / "rank-0.out").exists, "the program")
             os.kill(running.process.pid, signal.SIGUSR1)
         for running in (one, other):
-            assert (running.end(), running.record["reason"], running.rank(0)["heard"]) == (0, "", False)
+            assert (running.end(), running.record["reason"], running.rank(0)["heard"]) == (
+                0,
+                "",
+                False,
+            )
 
 
 def test_output_goes_where_it_went(tmp_path: Path) -> None:
@@ -156,7 +179,9 @@ def test_output_goes_where_it_went(tmp_path: Path) -> None:
     both = f"until {' && '.join(wrote)}; do sleep 0.01; done"
     with job(tmp_path, ["sh", "-c", f"echo out; echo err >&2; {both}; exit 5"], nodes=2) as running:
         assert running.end() == 5
-        assert [(running.out(rank), running.err(rank)) for rank in (0, 1)] == [("out\n", "err\n")] * 2
+        assert [(running.out(rank), running.err(rank)) for rank in (0, 1)] == [
+            ("out\n", "err\n")
+        ] * 2
 
 
 @pytest.mark.parametrize(("program", "status"), [("/no/such/program", 127), ("/etc/passwd", 126)])

@@ -1,4 +1,6 @@
-"""--stage in a job of real processes on this machine; tests/slurm/test_stage.py has nodes with disks of their own."""
+"""--stage in a job of real processes on this machine; tests/slurm/test_stage.py has nodes with
+disks of their own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tests.launch.given import job, wait_until
 SHOW = [
     "bash",
     "-c",
-    'cat "$HPCRUN_STAGE/-a b"; ls -ld "$HPCRUN_STAGE"; echo more >>"$HPCRUN_STAGE/-a b"; exec sleep "$0"',
+    'cat "$HPCRUN_STAGE/-a b"; ls -ld "$HPCRUN_STAGE"; echo more >>"$HPCRUN_STAGE/-a b"; exec '
+    'sleep "$0"',
 ]
 
 
@@ -63,7 +66,9 @@ def test_a_job_that_still_copies_keeps_what_it_has(tmp_path: Path) -> None:
     more = options(slow, "L1")
     shim = tmp_path / "bin/tar"
     shim.parent.mkdir()
-    shim.write_text(f'#!/bin/bash\nuntil [ -e {go} ]; do sleep 0.1; done\nPATH=${{PATH#*:}} exec tar "$@"\n')
+    shim.write_text(
+        f'#!/bin/bash\nuntil [ -e {go} ]; do sleep 0.1; done\nPATH=${{PATH#*:}} exec tar "$@"\n'
+    )
     shim.chmod(0o755)
     more["env"]["PATH"] = f"{shim.parent}:{os.environ['PATH']}"
     with job(slow, [*SHOW, "0"], **more) as running:
@@ -81,7 +86,9 @@ def test_what_cannot_be_copied_is_said_and_no_rank_starts(tmp_path: Path) -> Non
     (folder / "source").unlink()
     with job(folder, ["true"], **more) as running:
         assert running.end() == 1
-        message = f"cannot copy the data of --stage: there is no {folder}/source on {os.uname().nodename}"
+        message = (
+            f"cannot copy the data of --stage: there is no {folder}/source on {os.uname().nodename}"
+        )
         assert running.record["message"] == message
         assert not (running.attempt / "rank-0.exit").exists()
     assert sorted(os.listdir(tmp_path)) == ["one"]

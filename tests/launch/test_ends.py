@@ -14,7 +14,17 @@ from pathlib import Path
 import pytest
 
 from tests.harness import REPO
-from tests.launch.given import HOW, LAUNCH, command, descendants, job, python, send, wait_for_ends, wait_until
+from tests.launch.given import (
+    HOW,
+    LAUNCH,
+    command,
+    descendants,
+    job,
+    python,
+    send,
+    wait_for_ends,
+    wait_until,
+)
 
 # One agent per node, as torchrun's: it starts the ranks in sessions of their own, and clears away.
 AGENT = """
@@ -53,10 +63,11 @@ MANAGED = ("--warn", "60", "--requeue", "1")
 @pytest.mark.parametrize(
     ("what", "status", "options"),
     [
-        ("os.kill(os.getpid(), signal.SIGSEGV)", 139, ()), ("os.kill(os.getpid(), signal.SIGSEGV)", 139, MANAGED),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", 139, ()),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", 139, MANAGED),
         ("sys.exit(7)", 7, MANAGED),
     ],
-)  # fmt: skip
+)
 def test_the_status_is_that_of_the_rank_that_failed_first(
     tmp_path: Path, what: str, status: int, options: tuple[str, ...]
 ) -> None:
@@ -73,7 +84,9 @@ def test_the_status_is_that_of_the_rank_that_failed_first(
 def test_a_rank_that_is_cleared_away_may_save_first(tmp_path: Path) -> None:
     save = "(time.sleep(2), print('saved', flush=True), os._exit(3))"
     others = f"signal.signal(signal.SIGTERM, lambda *_: {save})\ntime.sleep(900)"
-    with job(tmp_path, python(tmp_path, on_rank(1, "sys.exit(7)", others)), chain=agent(tmp_path, 2)) as running:
+    with job(
+        tmp_path, python(tmp_path, on_rank(1, "sys.exit(7)", others)), chain=agent(tmp_path, 2)
+    ) as running:
         assert running.end() == 7
         assert running.out(0) == "saved\n"
         assert (running.rank(0)["status"], running.rank(0)["told"]) == (3, "cleared")
@@ -81,7 +94,9 @@ def test_a_rank_that_is_cleared_away_may_save_first(tmp_path: Path) -> None:
 
 def test_a_program_that_slurm_ends_before_it_gets_to_the_wrapper_was_told(tmp_path: Path) -> None:
     """Slurm signals one process after another, and on a busy machine there is time between them."""
-    with job(tmp_path, python(tmp_path, "import time\nprint('ready')\ntime.sleep(900)"), options=MANAGED) as running:
+    with job(
+        tmp_path, python(tmp_path, "import time\nprint('ready')\ntime.sleep(900)"), options=MANAGED
+    ) as running:
         running.until("ready")
         nodes = running.processes()[1:]
         (program,) = [pid for pid in nodes if "/hpcrun/launch" not in command(pid)]
@@ -124,7 +139,10 @@ def test_a_failed_program_leaves_no_process_of_its_group(tmp_path: Path) -> None
 @pytest.mark.parametrize("how", HOW)
 def test_a_job_that_is_ended_before_a_rank_runs_is_over_at_once(tmp_path: Path, how: str) -> None:
     with job(tmp_path, [], chain=[*LAUNCH, "node", "--", "sleep", "900"]) as running:
-        wait_until(lambda: any(command(pid).startswith("sleep") for pid in running.processes()), "the agent")
+        wait_until(
+            lambda: any(command(pid).startswith("sleep") for pid in running.processes()),
+            "the agent",
+        )
         time.sleep(0.3)
         getattr(running, how)(signal.SIGTERM)
         assert running.end(10) == 143
@@ -144,7 +162,12 @@ os._exit(int(os.environ["RANK"]))  # at its own end Python would take the handle
 def environ_of_rank(folder: Path) -> dict[str, str]:
     """The environment of a wrapper of a rank without a job."""
     (folder / "stop").mkdir()
-    return {**os.environ, "HPCRUN_ATTEMPT_DIR": str(folder), "HPCRUN_NODE": "n", "HPCRUN_JOB_ID": "1"}
+    return {
+        **os.environ,
+        "HPCRUN_ATTEMPT_DIR": str(folder),
+        "HPCRUN_NODE": "n",
+        "HPCRUN_JOB_ID": "1",
+    }
 
 
 def test_500_signals_at_random_moments_and_every_status_is_right(tmp_path: Path) -> None:
@@ -152,8 +175,13 @@ def test_500_signals_at_random_moments_and_every_status_is_right(tmp_path: Path)
     program = python(tmp_path, SLEEPER)
     env = environ_of_rank(tmp_path)
     argv = [*LAUNCH, "rank", "--", *program]
-    wrappers = {rank: subprocess.Popen(argv, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in ranks}
-    wait_until(lambda: len([p for p in tmp_path.glob("rank-*.out") if p.read_text()]) == 8, "the programs")
+    wrappers = {
+        rank: subprocess.Popen(argv, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in ranks
+    }
+    wait_until(
+        lambda: len([p for p in tmp_path.glob("rank-*.out") if p.read_text()]) == 8, "the programs"
+    )
     below = {rank: descendants(wrappers[rank].pid) for rank in ranks}
     for _ in range(500):
         rank = chance.choice(list(ranks))
@@ -163,13 +191,17 @@ def test_500_signals_at_random_moments_and_every_status_is_right(tmp_path: Path)
     (tmp_path / "all-sent").touch()
     for wrapper in wrappers.values():
         wrapper.wait(30)
-    records = {rank: json.loads((tmp_path / f"rank-{rank}.exit").read_text())["status"] for rank in ranks}
+    records = {
+        rank: json.loads((tmp_path / f"rank-{rank}.exit").read_text())["status"] for rank in ranks
+    }
     assert records == {rank: rank for rank in ranks}
     assert {rank: wrapper.returncode for rank, wrapper in wrappers.items()} == records
 
 
 def test_a_program_whose_handler_ends_it_has_heard(tmp_path: Path) -> None:
-    """Python takes its handlers away as it ends, so that it is looked at before; else this were a good end."""
+    """Python takes its handlers away as it ends, so that it is looked at before; else this were a
+    good end.
+    """
     text = "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\n"
     text += "print('up', flush=True)\ntime.sleep(30)\n"
     with job(tmp_path, python(tmp_path, text), options=MANAGED) as running:
@@ -181,8 +213,8 @@ def test_a_program_whose_handler_ends_it_has_heard(tmp_path: Path) -> None:
         assert (running.record["reason"], running.record["again"]) == ("time_limit", True)
 
 
-# A rank's wrapper has noted its program; the node's process hands SIGTERM on; only then does the wrapper look whether
-# one came before.
+# A rank's wrapper has noted its program; the node's process hands SIGTERM on; only then does the
+# wrapper look whether one came before.
 MEETING = """
 import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -206,17 +238,28 @@ wrapper._canary.end()
 
 
 @pytest.mark.parametrize("first", ["node", "rank"])
-def test_a_program_that_begins_as_the_job_is_ended_hears_of_it_once(tmp_path: Path, first: str) -> None:
-    text = "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))\ntime.sleep(60)\n"
+def test_a_program_that_begins_as_the_job_is_ended_hears_of_it_once(
+    tmp_path: Path, first: str
+) -> None:
+    text = (
+        "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('told', "
+        "flush=True))\ntime.sleep(60)\n"
+    )
     env = {**environ_of_rank(tmp_path), "FIRST": first, "HPCRUN_ATTEMPT": "0"}
     argv = [sys.executable, "-c", MEETING, str(REPO / "hpcrun"), *python(tmp_path, text)]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr) == ("told\n", "")
 
 
-def test_the_request_to_a_node_of_a_job_that_gives_up_does_not_look_like_an_end_from_outside(tmp_path: Path) -> None:
-    text = "import signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: print('told', flush=True))\n"
-    program = python(tmp_path, f"{text}print('ready', flush=True)\nwhile True:\n    time.sleep(0.1)\n")
+def test_the_request_to_a_node_of_a_job_that_gives_up_does_not_look_like_an_end_from_outside(
+    tmp_path: Path,
+) -> None:
+    text = (
+        "import signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: print('told', flush=True))\n"
+    )
+    program = python(
+        tmp_path, f"{text}print('ready', flush=True)\nwhile True:\n    time.sleep(0.1)\n"
+    )
     with job(tmp_path, program, options=("--warn", "2", "--requeue", "1")) as running:
         running.until("ready")
         running.process.send_signal(signal.SIGUSR1)
@@ -233,7 +276,10 @@ def test_a_full_quota_and_a_judge_that_hangs_are_one_message_each(
     with job(tmp_path / "full", ["true"], env={"HPCRUN_ATTEMPT_DIR": "/proc/none"}) as running:
         assert running.end() == 1
     err = capfd.readouterr().err
-    assert "hpcrun: it cannot use its run's folder: [Errno 2] No such file or directory: '/proc/none" in err
+    assert (
+        "hpcrun: it cannot use its run's folder: [Errno 2] No such file or directory: '/proc/none"
+        in err
+    )
     assert "Traceback" not in err
 
     folder = tmp_path / "hangs"
@@ -243,4 +289,7 @@ def test_a_full_quota_and_a_judge_that_hangs_are_one_message_each(
     command, env = ["true", "&&", "sleep", "600", "&&", "true"], {"HPCRUN_PREFLIGHT_S": "1"}
     with job(folder, [], chain=command, options=("--preflight",), env=env) as running:
         assert running.end() == 1
-    assert running.record["message"] == "the preflight was not judged: the Python of the job does not respond"
+    assert (
+        running.record["message"]
+        == "the preflight was not judged: the Python of the job does not respond"
+    )

@@ -1,4 +1,6 @@
-"""Signals that come early, before the job has started its ranks, and late, after the program has ended of them."""
+"""Signals that come early, before the job has started its ranks, and late, after the program has
+ended of them.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,16 @@ sender.join()
 
 
 def run_wrapper(program: str, late_s: float) -> str:
-    """Return what a wrapper prints that is sent SIGTERM some seconds after its program has ended."""
+    """Return what a wrapper prints that is sent SIGTERM some seconds after its program has
+    ended.
+    """
     command = [sys.executable, "-c", WRAPPER, program, str(late_s)]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
 
 
-def test_a_signal_that_comes_after_the_end_that_it_made_is_received_and_after_no_other_end_waited_for() -> None:
+def test_a_signal_after_the_end_that_it_made_is_received_and_after_no_other_end_waited_for() -> (
+    None
+):
     for program in ("kill -TERM $$", "exit 143"):  # a program and a wrapper
         assert run_wrapper(program, LATE_S / 4) == "heard 15\n143\n"
     assert run_wrapper("exit 3", LATE_S * 0.9) == "3\n"
@@ -56,9 +62,26 @@ def test_a_job_that_is_ended_while_it_loads_its_modules_leaves_a_record(tmp_path
     ]
     module = launch / "node.py"  # the job loads it for the nodes
     module.write_text(module.read_text().replace("import os", "\n".join(slow), 1))
-    env = {**os.environ, "HPCRUN_RUN_DIR": str(tmp_path), "HPCRUN_ATTEMPT_DIR": str(attempt), "HPCRUN_JOB_ID": "L1"}
-    command = [sys.executable, "-ISB", str(launch / "__main__.py"), "job", "--nodes", "1", "--", "sleep", "60"]
-    process = subprocess.Popen(command, env={**env, "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0"}, cwd=tmp_path)
+    env = {
+        **os.environ,
+        "HPCRUN_RUN_DIR": str(tmp_path),
+        "HPCRUN_ATTEMPT_DIR": str(attempt),
+        "HPCRUN_JOB_ID": "L1",
+    }
+    command = [
+        sys.executable,
+        "-ISB",
+        str(launch / "__main__.py"),
+        "job",
+        "--nodes",
+        "1",
+        "--",
+        "sleep",
+        "60",
+    ]
+    process = subprocess.Popen(
+        command, env={**env, "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0"}, cwd=tmp_path
+    )
     wait_until(begun.exists, "the job to load its modules")
     process.send_signal(signal.SIGTERM)
     go.touch()

@@ -1,4 +1,6 @@
-"""The folder of the ranks of a node, and what becomes of ranks whose wrapper, launcher or node program is killed."""
+"""The folder of the ranks of a node, and what becomes of ranks whose wrapper, launcher or node
+program is killed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,18 @@ from pathlib import Path
 import pytest
 
 from hpcrun.launch.node_folder import NETWORK, PLACES, PREFIX, YOUNG_S, network_mount
-from tests.launch.given import LAUNCH, ONCE, command, descendants, job, parent, python, send, wait_for_ends, wait_until
+from tests.launch.given import (
+    LAUNCH,
+    ONCE,
+    command,
+    descendants,
+    job,
+    parent,
+    python,
+    send,
+    wait_for_ends,
+    wait_until,
+)
 from tests.launch.test_ends import agent
 
 SHOWS = ["sh", "-c", "echo $HPCRUN_NODE_DIR; sleep 900 & wait"]
@@ -52,26 +65,49 @@ def test_a_launcher_that_is_killed_takes_its_ranks_along(tmp_path: Path) -> None
         for rank in (0, 1):
             running.until("/", rank)
         pids = running.processes()
-        os.kill(next(pid for pid in pids if command(pid).split("\0")[1].endswith("agent.py")), signal.SIGKILL)
+        os.kill(
+            next(pid for pid in pids if command(pid).split("\0")[1].endswith("agent.py")),
+            signal.SIGKILL,
+        )
         assert running.end() == 137
         wait_for_ends(pids[1:])
         assert [running.rank(rank)["told"] for rank in (0, 1)] == ["cleared"] * 2
 
 
-# --- tasks of srun, which no process of hpcrun has started ------------------------------------------------------
+# --- tasks of srun, which no process of hpcrun has started
+# ------------------------------------------------------
 
 
 @contextmanager
-def tasks(folder: Path, count: int, program: Sequence[str]) -> Iterator[list[subprocess.Popen[str]]]:
+def tasks(
+    folder: Path, count: int, program: Sequence[str]
+) -> Iterator[list[subprocess.Popen[str]]]:
     (folder / "stop").mkdir(exist_ok=True)
-    env = {**os.environ, "HPCRUN_ATTEMPT_DIR": str(folder), "HPCRUN_HEAD_ADDR": "127.0.0.1", "HPCRUN_PORT": "1",
-           "HPCRUN_JOB_ID": "12", "SLURMD_NODENAME": "n1", "SLURM_NODEID": "0", "SLURM_NTASKS": str(count),
-           "HPCRUN_MANAGED": "1", "SLURM_NTASKS_PER_NODE": str(count)}  # fmt: skip
+    env = {
+        **os.environ,
+        "HPCRUN_ATTEMPT_DIR": str(folder),
+        "HPCRUN_HEAD_ADDR": "127.0.0.1",
+        "HPCRUN_PORT": "1",
+        "HPCRUN_JOB_ID": "12",
+        "SLURMD_NODENAME": "n1",
+        "SLURM_NODEID": "0",
+        "SLURM_NTASKS": str(count),
+        "HPCRUN_MANAGED": "1",
+        "SLURM_NTASKS_PER_NODE": str(count),
+    }
     argv = [*LAUNCH, "rank", "--task", "--", *program]
     ranks = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(count)]
-    started = [subprocess.Popen(argv, env={**env, **rank}, text=True, stderr=subprocess.PIPE) for rank in ranks]
+    started = [
+        subprocess.Popen(argv, env={**env, **rank}, text=True, stderr=subprocess.PIPE)
+        for rank in ranks
+    ]
     try:
-        wait_until(lambda: len([out for out in folder.glob("rank-*.out") if "/" in out.read_text()]) == count, "tasks")
+        wait_until(
+            lambda: (
+                len([out for out in folder.glob("rank-*.out") if "/" in out.read_text()]) == count
+            ),
+            "tasks",
+        )
         yield started
     finally:
         for process in started:
@@ -98,8 +134,11 @@ def test_tasks_share_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_task_is_ended_after_its_wrapper_and_another_watches(tmp_path: Path) -> None:
-    program = python(tmp_path, "import os, signal, time\nprint(os.environ['HPCRUN_NODE_DIR'])\n"
-                     "signal.signal(signal.SIGUSR1, lambda *_: print('warned'))\ntime.sleep(900)")  # fmt: skip
+    program = python(
+        tmp_path,
+        "import os, signal, time\nprint(os.environ['HPCRUN_NODE_DIR'])\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: print('warned'))\ntime.sleep(900)",
+    )
     with tasks(tmp_path, 3, program) as started:
         (shared,) = node_dirs(tmp_path)
         watch = wait_until(lambda: next(iter(watchers(shared)), 0), "one to watch")
@@ -110,9 +149,15 @@ def test_a_task_is_ended_after_its_wrapper_and_another_watches(tmp_path: Path) -
         assert json.loads((tmp_path / f"rank-{watcher}.exit").read_text())["status"] == 137
         (tmp_path / "stop/time_limit").touch()
         others = {0, 1, 2} - {watcher}
-        wait_until(lambda: all("warned" in (tmp_path / f"rank-{rank}.out").read_text() for rank in others), "a warning")
+        wait_until(
+            lambda: all("warned" in (tmp_path / f"rank-{rank}.out").read_text() for rank in others),
+            "a warning",
+        )
         time.sleep(2.5)
-        assert [(tmp_path / f"rank-{rank}.out").read_text().count("warned") for rank in others] == [1, 1]
+        assert [(tmp_path / f"rank-{rank}.out").read_text().count("warned") for rank in others] == [
+            1,
+            1,
+        ]
 
 
 def watchers(folder: Path) -> set[int]:
@@ -120,7 +165,9 @@ def watchers(folder: Path) -> set[int]:
     file = folder / "watch"
     number = file.stat().st_ino if file.exists() else -1
     locks = (line.split() for line in Path("/proc/locks").read_text().splitlines())
-    return {int(words[4]) for words in locks if words[1] == "FLOCK" and words[5].endswith(f":{number}")}
+    return {
+        int(words[4]) for words in locks if words[1] == "FLOCK" and words[5].endswith(f":{number}")
+    }
 
 
 def test_folders_of_killed_jobs_are_removed_and_those_of_others_are_not(tmp_path: Path) -> None:
@@ -193,16 +240,29 @@ exec "$@"
 def test_on_a_full_disk_the_training_runs_on(tmp_path: Path, inodes: int) -> None:
     attempt = tmp_path / "attempt"
     (attempt / "stop").mkdir(parents=True)
-    env = {**os.environ, "HPCRUN_RUN_DIR": "/mnt/job", "HPCRUN_ATTEMPT_DIR": "/mnt/job/attempt",
-           "HPCRUN_JOB_ID": "L1", "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0"}  # fmt: skip
+    env = {
+        **os.environ,
+        "HPCRUN_RUN_DIR": "/mnt/job",
+        "HPCRUN_ATTEMPT_DIR": "/mnt/job/attempt",
+        "HPCRUN_JOB_ID": "L1",
+        "HPCRUN_ELEMENT": "0",
+        "HPCRUN_ATTEMPT": "0",
+    }
     stop = "touch $HPCRUN_ATTEMPT_DIR/stop/time_limit" if inodes == 1 else "true"
     program = f"{stop}; sleep 3; ls $HPCRUN_NODE_DIR; echo trained"
     argv = [*LAUNCH, "job", "--nodes", "1", "--warn", "60", "--", *ONCE, "sh", "-c", program]
-    done = subprocess.run(["unshare", "--mount", "sh", "-ec", FULL, "sh", tmp_path, str(inodes), *argv], env=env,
-                          capture_output=True, text=True, timeout=60, cwd="/")  # fmt: skip
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-ec", FULL, "sh", tmp_path, str(inodes), *argv],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd="/",
+    )
     assert done.returncode == 0, done.stderr
     *marks, last = (attempt / "rank-0.out").read_text().split()
-    assert (last, "stop-time_limit" in marks) == ("trained", inodes == 1)  # in the run's folder it arrives
+    # in the run's folder it arrives
+    assert (last, "stop-time_limit" in marks) == ("trained", inodes == 1)
     message = "cannot use /tmp or /dev/shm" if inodes == 1 else "cannot write to /tmp/"
     assert done.stderr.count("No space left on device") == 1, done.stderr
     assert message in done.stderr
@@ -211,7 +271,10 @@ def test_on_a_full_disk_the_training_runs_on(tmp_path: Path, inodes: int) -> Non
 
 @pytest.mark.parametrize("kind", [*NETWORK, "tmpfs", "ext4"])
 def test_a_network_file_system_is_recognised(kind: str) -> None:
-    mounts = f"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n36 22 0:41 / /tmp rw - {kind} server:/tmp rw\n"
+    mounts = (
+        "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n36 22 0:41 / /tmp rw - "
+        f"{kind} server:/tmp rw\n"
+    )
     assert network_mount(mounts, "0:41") == (kind in NETWORK)
     assert not network_mount(mounts, "8:1")
     assert not network_mount("", "8:1")

@@ -1,4 +1,6 @@
-"""What explain --stacks hears from the RAS of a job's NCCL: a program in the job that answers as NCCL does."""
+"""What explain --stacks hears from the RAS of a job's NCCL: a program in the job that answers as
+NCCL does.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def test_the_ras_of_the_job_is_asked_twice_and_its_processes_are_ranks(tmp_path:
         found = asked(running)
     said = ras_remarks(found.ras, found.rank_of)
     assert len(found.ras) == 2
-    assert said[1].startswith("rank 0 has launched AllReduce 60 last, 7 other ranks AllReduce 64 (NCCL communicator")
+    assert said[1].startswith(
+        "rank 0 has launched AllReduce 60 last, 7 other ranks AllReduce 64 (NCCL communicator"
+    )
 
 
 def test_another_program_at_the_port_is_not_asked(tmp_path: Path) -> None:

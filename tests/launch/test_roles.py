@@ -1,4 +1,6 @@
-"""Several programs in one job, as real processes of two nodes: addresses, checks, ends, and what a kill leaves."""
+"""Several programs in one job, as real processes of two nodes: addresses, checks, ends, and what a
+kill leaves.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,31 @@ def block(
     slowly: str = "",
     of_node: bool = True,
 ) -> list[str]:
-    """A role of one node, as the script describes it; its launcher may take some time, as torchrun does."""
-    place = ("--task", str(task), "--tasks", "1", "--first-rank", str(task), "--ranks", "1", "--launcher", "command")
+    """A role of one node, as the script describes it; its launcher may take some time, as torchrun
+    does.
+    """
+    place = (
+        "--task",
+        str(task),
+        "--tasks",
+        "1",
+        "--first-rank",
+        str(task),
+        "--ranks",
+        "1",
+        "--launcher",
+        "command",
+    )
     slow = ("sh", "-c", f'{slowly}; exec "$@"', "sh") if slowly else ()
-    command = (*slow, *LAUNCH, "rank", *(["--once"] if of_node else []), "--", sys.executable, *words)
+    command = (
+        *slow,
+        *LAUNCH,
+        "rank",
+        *(["--once"] if of_node else []),
+        "--",
+        sys.executable,
+        *words,
+    )
     every = [name, *place, "--on-exit", on_exit, *options, "--", *command]
     return [str(len(every)), *every]
 
@@ -62,12 +85,20 @@ def two(
 
 
 def nothing_left(pids: list[int]) -> None:
-    wait_until(lambda: not [pid for pid in pids if Path(f"/proc/{pid}/exe").exists()], "all processes to end", 40)
+    wait_until(
+        lambda: not [pid for pid in pids if Path(f"/proc/{pid}/exe").exists()],
+        "all processes to end",
+        40,
+    )
 
 
-def test_a_trainer_starts_when_its_server_is_ready_and_the_server_ends_with_it(tmp_path: Path) -> None:
+def test_a_trainer_starts_when_its_server_is_ready_and_the_server_ends_with_it(
+    tmp_path: Path,
+) -> None:
     # behind a program that dies of SIGTERM at once: its child gets it, too
-    with two(tmp_path, server=(CHILD, sys.executable, "-uc", SERVER, "{port}", "60", "0")) as running:
+    with two(
+        tmp_path, server=(CHILD, sys.executable, "-uc", SERVER, "{port}", "60", "0")
+    ) as running:
         running.until("serving")
         pids = running.processes()
         assert running.end() == 0
@@ -76,8 +107,9 @@ def test_a_trainer_starts_when_its_server_is_ready_and_the_server_ends_with_it(t
         assert (running.rank(0)["told"], running.rank(1)["told"]) == ("cleared", "")
         assert running.record["message"] == ""
         assert sorted(path.name for path in (running.attempt / "roles").glob("*.ready")) == [
-            "server.ready", "trainer.ready",
-        ]  # fmt: skip
+            "server.ready",
+            "trainer.ready",
+        ]
         nothing_left(pids)
         assert not (running.attempt / "flight").exists()
 
@@ -94,7 +126,9 @@ def test_a_trainer_starts_when_its_server_is_ready_and_the_server_ends_with_it(t
 def test_the_role_that_ends_the_job_is_named(
     tmp_path: Path, server: tuple[str, str], trainer: tuple[str, str], status: int, message: str
 ) -> None:
-    with two(tmp_path, (SERVER, "{port}", *server), (TRAINER, "{server.url}", *trainer, "x")) as running:
+    with two(
+        tmp_path, (SERVER, "{port}", *server), (TRAINER, "{server.url}", *trainer, "x")
+    ) as running:
         running.until("200", rank=1)
         pids = running.processes()
         assert running.end() == status
@@ -115,7 +149,9 @@ def test_a_role_may_prepare_something_and_end(tmp_path: Path, words: str, status
     with two(tmp_path, (words,), ("print('after it')",), ready=ready, on_exit="ignore") as running:
         assert running.end() == status
         assert running.record["message"] == (
-            f"role server on local-0 ended with status 0 before it was ready: {ready[1]}" if status else ""
+            f"role server on local-0 ended with status 0 before it was ready: {ready[1]}"
+            if status
+            else ""
         )
 
 
@@ -127,7 +163,8 @@ def test_the_failure_of_a_role_that_is_ignored_is_not_that_of_the_job(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("check", "problem"), [("tcp:{port}", "Connection refused"), ("file:$HPCRUN_ATTEMPT_DIR/up", "No such file")]
+    ("check", "problem"),
+    [("tcp:{port}", "Connection refused"), ("file:$HPCRUN_ATTEMPT_DIR/up", "No such file")],
 )
 def test_a_role_that_is_not_ready_in_time_fails_the_job_with_what_was_checked(
     tmp_path: Path, check: str, problem: str
@@ -147,19 +184,31 @@ def test_a_role_that_is_not_ready_in_time_fails_the_job_with_what_was_checked(
 
 @pytest.mark.parametrize("whom", ["program", "wrapper", "node"])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_kill_of_any_part_of_a_role_fails_the_job_and_leaves_no_process(tmp_path: Path, whom: str, rank: int) -> None:
+def test_a_kill_of_any_part_of_a_role_fails_the_job_and_leaves_no_process(
+    tmp_path: Path, whom: str, rank: int
+) -> None:
     with two(tmp_path, trainer=(TRAINER, "{server.url}", "60", "0", "x")) as running:
         running.until("200", rank=1)
         pids = running.processes()
         text = SERVER if rank == 0 else TRAINER
-        program = next(pid for pid in pids if text[:40] in Path(f"/proc/{pid}/cmdline").read_text()
-                       and "launch" not in Path(f"/proc/{pid}/cmdline").read_text())  # fmt: skip
+        program = next(
+            pid
+            for pid in pids
+            if text[:40] in Path(f"/proc/{pid}/cmdline").read_text()
+            and "launch" not in Path(f"/proc/{pid}/cmdline").read_text()
+        )
         wrapper = parent(program)
-        send({"program": program, "wrapper": wrapper, "node": parent(wrapper)}[whom], signal.SIGKILL)
+        send(
+            {"program": program, "wrapper": wrapper, "node": parent(wrapper)}[whom], signal.SIGKILL
+        )
         assert running.end(60) == 137
         assert running.rank(1 - rank)["told"] in ("TERM", "cleared")
-        how = {"node": "has lost its process of hpcrun, which was killed (SIGKILL)"}.get(whom, "ended with status 137")
-        assert running.record["message"].startswith(f"role {('server', 'trainer')[rank]} on local-{rank} {how}")
+        how = {"node": "has lost its process of hpcrun, which was killed (SIGKILL)"}.get(
+            whom, "ended with status 137"
+        )
+        assert running.record["message"].startswith(
+            f"role {('server', 'trainer')[rank]} on local-{rank} {how}"
+        )
         nothing_left(pids)
 
 
@@ -167,15 +216,21 @@ def test_a_node_that_is_killed_before_its_program_starts_is_named(tmp_path: Path
     with two(tmp_path, ("import time; print('loading'); time.sleep(60)",)) as running:
         running.until("loading")
         waits = next(
-            pid for pid in running.processes() if b"HPCRUN_NODE_RANK=1" in Path(f"/proc/{pid}/environ").read_bytes()
+            pid
+            for pid in running.processes()
+            if b"HPCRUN_NODE_RANK=1" in Path(f"/proc/{pid}/environ").read_bytes()
         )
         send(waits, signal.SIGKILL)
         assert running.end(60) == 137
-        assert running.record["message"].startswith("role trainer on local-1 has lost its process of hpcrun")
+        assert running.record["message"].startswith(
+            "role trainer on local-1 has lost its process of hpcrun"
+        )
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_role_that_is_ended_while_its_launcher_starts_runs_no_rank(tmp_path: Path, how: str) -> None:
+def test_a_role_that_is_ended_while_its_launcher_starts_runs_no_rank(
+    tmp_path: Path, how: str
+) -> None:
     roles = block("server", 0, "-c", "", slowly="trap '' TERM; touch starts; sleep 3")
     roles += block("trainer", 1, "-c", "import time; time.sleep(60)", on_exit="end")
     with job(tmp_path, [], nodes=2, chain=[*LAUNCH, "role", "--", *roles]) as running:
@@ -191,21 +246,34 @@ def test_roles_keep_the_dumps_of_their_own_rank_0_and_of_each_start(tmp_path: Pa
     text = f"""import os, time
 open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + os.environ["RANK"], "x").write(os.environ["HPCRUN_ROLE"])
 while os.environ["HPCRUN_ROLE"] == "trainer" and len(os.listdir("{flight}/sampler")) < 2:
-    time.sleep(0.1)"""
+    time.sleep(0.1)"""  # noqa: E501
     roles = []
     for task, name in enumerate(("sampler", "trainer")):
         env = ("--env", "RANK=0", "--env", f"TORCH_FR_DUMP_TEMP_FILE={flight}/rank_")
         roles += block(
-            name, task, "-c", text, options=env, on_exit="ignore" if task == 0 else "end", slowly='"$@"', of_node=False
+            name,
+            task,
+            "-c",
+            text,
+            options=env,
+            on_exit="ignore" if task == 0 else "end",
+            slowly='"$@"',
+            of_node=False,
         )
     with job(tmp_path, [], nodes=2, chain=[*LAUNCH, "role", "--", *roles]) as running:
         assert running.end() == 0, running.record
         dumps = {str(path.relative_to(flight)): path.read_text() for path in flight.glob("*/*")}
-        assert dumps == {f"{role}/{name}": role for role in ("sampler", "trainer") for name in ("rank_0", "rank_0.1")}
+        assert dumps == {
+            f"{role}/{name}": role
+            for role in ("sampler", "trainer")
+            for name in ("rank_0", "rank_0.1")
+        }
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_a_job_that_ends_while_a_role_waits_leaves_no_process(tmp_path: Path, number: int, status: int) -> None:
+def test_a_job_that_ends_while_a_role_waits_leaves_no_process(
+    tmp_path: Path, number: int, status: int
+) -> None:
     with two(tmp_path, ("import time; print('loading'); time.sleep(60)",)) as running:
         running.until("loading")
         pids = running.processes()

@@ -1,4 +1,6 @@
-"""What a node says of its ranks for explain --stacks, and that no rank is disturbed: real processes, real py-spy."""
+"""What a node says of its ranks for explain --stacks, and that no rank is disturbed: real
+processes, real py-spy.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,23 @@ from tests.unit.given import write
 SPY = Path(sys.executable).with_name("py-spy")
 WAITS = "import time\ndef wait_for_data():\n    time.sleep(60)\nprint('go')\nwait_for_data()\n"
 SPINS = "def spin():\n    while True: number = 1\nprint('go')\nspin()\n"
-REGISTERED = f"import sys\nsys.path.append({str(REPO / 'hpcrun')!r})\nimport hpcrun_runtime as r\nr.register_stacks()\n"
+REGISTERED = (
+    f"import sys\nsys.path.append({str(REPO / 'hpcrun')!r})\nimport hpcrun_runtime as "
+    "r\nr.register_stacks()\n"
+)
 HAS_HANDLER = "import signal\nfor number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1):\n"
 HAS_HANDLER += "    signal.signal(number, lambda *_: print('signalled'))\n"
 WITHOUT_SPY = "/usr/bin/python3"
 
 
-def answers(running: Running, py_spy: str = "", env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
+def answers(
+    running: Running, py_spy: str = "", env: dict[str, str] | None = None, cwd: Path | None = None
+) -> str:
     """What the program prints, in an environment in which it finds no py-spy but this one."""
     command = [WITHOUT_SPY, *PROBE[1:], str(running.attempt), py_spy]
-    done = subprocess.run(command, env=env or ENV, cwd=cwd, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        command, env=env or ENV, cwd=cwd, capture_output=True, text=True, timeout=60, check=True
+    )
     return done.stdout
 
 
@@ -55,27 +64,37 @@ def is_program(pid: int) -> bool:
 ENV = {"PATH": "/usr/bin:/bin"}
 
 
-def test_py_spy_shows_the_line_of_each_rank_though_other_lines_stand_between(tmp_path: Path) -> None:
+def test_py_spy_shows_the_line_of_each_rank_though_other_lines_stand_between(
+    tmp_path: Path,
+) -> None:
     with job(tmp_path, without_spy(tmp_path, WAITS), nodes=2, env=ENV) as running:
         running.until("go")
         running.until("go", rank=1)
         first, second = asked(running, py_spy=str(SPY)).ranks
         lines = answers(running, str(SPY), {"SLURMD_NODENAME": "local-0"}).splitlines()
     assert [(each.rank, each.node, each.how) for each in (first, second)] == [
-        (0, "local-0", "py-spy"), (1, "local-1", "py-spy")
-    ]  # fmt: skip
-    assert [(frame.function, frame.line) for frame in first.frames] == [("<module>", 5), ("wait_for_data", 3)]
+        (0, "local-0", "py-spy"),
+        (1, "local-1", "py-spy"),
+    ]
+    assert [(frame.function, frame.line) for frame in first.frames] == [
+        ("<module>", 5),
+        ("wait_for_data", 3),
+    ]
     assert first.state == "S"
     assert first.busy is not None
     assert first.busy < 0.2
     assert max(map(len, lines)) < 1000
     others = ["hpcrun-stacks n1 0 0/2 eJyr", "hpcrun-stacks n2 0 0/1 !!", "hpcrun-stacks x"]
-    mixed = read_answers(Completed("stacks", 0, "\n".join(["Welcome to the cluster", *reversed(lines), *others]), ""))
+    mixed = read_answers(
+        Completed("stacks", 0, "\n".join(["Welcome to the cluster", *reversed(lines), *others]), "")
+    )
     assert mixed.nodes == {"local-0"}
     assert [each.rank for each in mixed.ranks] == [0]
 
 
-def test_a_shell_is_not_the_program_and_py_spy_of_the_job_s_own_environment_is_used(tmp_path: Path) -> None:
+def test_a_shell_is_not_the_program_and_py_spy_of_the_job_s_own_environment_is_used(
+    tmp_path: Path,
+) -> None:
     program = python(tmp_path, SPINS)
     with job(tmp_path, ["sh", "-c", f"{' '.join(program)}; true"], env=ENV) as running:
         running.until("go")
@@ -90,7 +109,7 @@ import os, subprocess, sys
 ranks = [subprocess.Popen([sys.executable, "-uc", PROGRAM], env={**os.environ, "RANK": str(rank)}) for rank in (2, 3)]
 for rank in ranks:
     rank.wait()
-"""
+"""  # noqa: E501
 
 
 def test_a_launcher_is_no_rank_but_what_it_starts_is(tmp_path: Path) -> None:
@@ -98,17 +117,25 @@ def test_a_launcher_is_no_rank_but_what_it_starts_is(tmp_path: Path) -> None:
     with job(tmp_path, program, env={**ENV, "RANK": ""}) as running:
         wait_until(lambda: running.out().count("go") == 2, "both ranks")  # their lines may mix
         found = asked(running).ranks
-    assert [(each.rank, each.frames[-1].function) for each in found] == [(2, "wait_for_data"), (3, "wait_for_data")]
+    assert [(each.rank, each.frames[-1].function) for each in found] == [
+        (2, "wait_for_data"),
+        (3, "wait_for_data"),
+    ]
 
 
-def test_without_py_spy_a_program_that_has_registered_writes_its_stacks_and_goes_on(tmp_path: Path) -> None:
+def test_without_py_spy_a_program_that_has_registered_writes_its_stacks_and_goes_on(
+    tmp_path: Path,
+) -> None:
     ends = REGISTERED + WAITS.replace("60", "4") + "print('end')\n"
     with job(tmp_path, without_spy(tmp_path, ends), env=ENV) as running:
         running.until("go")
         for _ in range(2):
             (rank,) = asked(running).ranks
             assert (rank.how, rank.lacks) == ("faulthandler", "")
-            assert [(frame.function, frame.line) for frame in rank.frames][-1] == ("wait_for_data", 7)
+            assert [(frame.function, frame.line) for frame in rank.frames][-1] == (
+                "wait_for_data",
+                7,
+            )
         assert running.end() == 0
     assert running.out().split() == ["go", "end"]
     assert running.err() == ""
@@ -127,7 +154,10 @@ def test_a_program_that_has_not_registered_gets_no_signal(tmp_path: Path, beginn
 
 
 def test_a_program_that_another_one_replaced_gets_no_signal(tmp_path: Path) -> None:
-    replaced = f"{REGISTERED}import os\nprint('go')\nos.execv('/usr/bin/python3', ['python3', '-uc', {WAITS!r}])\n"
+    replaced = (
+        f"{REGISTERED}import os\nprint('go')\nos.execv('/usr/bin/python3', ['python3', "
+        f"'-uc', {WAITS!r}])\n"
+    )
     with job(tmp_path, without_spy(tmp_path, replaced), env=ENV) as running:
         wait_until(lambda: running.out() == "go\ngo\n", "the other program")
         (rank,) = asked(running).ranks
@@ -155,7 +185,7 @@ def test_a_program_of_another_language_has_a_state(tmp_path: Path) -> None:
     assert (rank.state, rank.lacks) == ("S", "sleep is not Python")
 
 
-def test_a_py_spy_that_hangs_fails_or_does_not_end_costs_seconds_and_sees_nothing_of_the_one_who_asks(
+def test_a_py_spy_that_hangs_or_fails_costs_seconds_and_sees_nothing_of_the_asking_user(
     tmp_path: Path,
 ) -> None:
     env = {**ENV, "THEIRS": "1"}
@@ -164,14 +194,19 @@ def test_a_py_spy_that_hangs_fails_or_does_not_end_costs_seconds_and_sees_nothin
         for text, lacks in (
             ("sleep 600", "py-spy did not respond for 3 s"),
             ("echo Error: no right >&2; exit 1", "py-spy: no right"),
-            ("echo 'Permission Denied: Try running again' >&2; exit 1", "py-spy may not read this process"),
+            (
+                "echo 'Permission Denied: Try running again' >&2; exit 1",
+                "py-spy may not read this process",
+            ),
             ("yes", "py-spy printed more than 4 MB"),
             ("yes >&2", "py-spy did not respond for 3 s"),
             ("head -c 2600000 /dev/urandom | base64", "its stack is too long"),
         ):
             (rank,) = asked(running, py_spy=str(script(tmp_path / "py-spy", text))).ranks
             assert (rank.lacks, rank.frames, rank.state) == (lacks, (), "S")
-        spy = script(tmp_path / "py-spy", f"env > {tmp_path}/env; pwd > {tmp_path}/folder; echo '[]'")
+        spy = script(
+            tmp_path / "py-spy", f"env > {tmp_path}/env; pwd > {tmp_path}/folder; echo '[]'"
+        )
         answers(running, str(spy), {**ENV, "MINE": "1"})
     names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
     assert names <= {"PATH", "LC_ALL", "PWD", "OLDPWD", "SHLVL", "_"}
@@ -204,10 +239,13 @@ def test_a_number_without_an_end_hides_no_rank(tmp_path: Path) -> None:
     assert (rank.rank, rank.how) == (0, "py-spy")
 
 
-def test_what_is_no_file_of_stacks_is_not_read_and_its_program_gets_no_signal(tmp_path: Path) -> None:
+def test_what_is_no_file_of_stacks_is_not_read_and_its_program_gets_no_signal(
+    tmp_path: Path,
+) -> None:
     fifo = (
         "import os\n"
-        "(name,) = [each for each in os.listdir(os.environ['HPCRUN_NODE_DIR']) if each.startswith('stacks-')]\n"
+        "(name,) = [each for each in os.listdir(os.environ['HPCRUN_NODE_DIR']) if "
+        "each.startswith('stacks-')]\n"
         "path = os.path.join(os.environ['HPCRUN_NODE_DIR'], name)\n"
         "os.remove(path)\nos.mkfifo(path)\n"
     )

@@ -1,4 +1,6 @@
-"""The samples of a job of real processes, with a stand-in for nvidia-smi: they never change how the job ends."""
+"""The samples of a job of real processes, with a stand-in for nvidia-smi: they never change how the
+job ends.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from tests.launch.given import LAUNCH, command, job, python, wait_until
 BUSY = "while :; do echo '0, 80, 1000, 80000, 300.5'; sleep 0.1; done"
 IDLE = "while :; do echo '0, 0, 1000, 80000, 60'; sleep 0.1; done"
 
-UNTIL_ENOUGH = "import os, sys, time\nwhile not os.path.exists(os.environ['HPCRUN_ATTEMPT_DIR'] + '/enough'):\n"
+UNTIL_ENOUGH = (
+    "import os, sys, time\nwhile not os.path.exists(os.environ['HPCRUN_ATTEMPT_DIR'] + "
+    "'/enough'):\n"
+)
 UNTIL_ENOUGH += "    time.sleep(0.1)\n"
 
 
@@ -39,7 +44,8 @@ def test_what_a_job_uses_is_in_the_attempts_folder(tmp_path: Path) -> None:
     program = python(tmp_path, UNTIL_ENOUGH.replace("time.sleep(0.1)", "sum(range(10_000))"))
     with job(tmp_path, program, **with_gpu(tmp_path, BUSY)) as running:
         first = wait_until(
-            lambda: [use for use in uses(running.attempt) if any(it.gpus for it in use.samples)], "a GPU"
+            lambda: [use for use in uses(running.attempt) if any(it.gpus for it in use.samples)],
+            "a GPU",
         )
         (running.attempt / "enough").touch()
         assert running.end() == 0
@@ -55,23 +61,34 @@ def test_what_a_job_uses_is_in_the_attempts_folder(tmp_path: Path) -> None:
 def left(folder: Path) -> list[str]:
     """What runs of the stand-in."""
     program = str(folder / "bin/nvidia-smi")
-    return [name for name in filter(str.isdigit, os.listdir("/proc")) if program in command(int(name))]
+    return [
+        name for name in filter(str.isdigit, os.listdir("/proc")) if program in command(int(name))
+    ]
 
 
 def test_sampling_can_be_switched_off(tmp_path: Path) -> None:
     gpu = with_gpu(tmp_path, f"touch {tmp_path}/started; {BUSY}")
-    with job(tmp_path, ["sleep", "1.5"], options=("--gpus", "0", "--sample", "0"), env=gpu["env"]) as running:
+    with job(
+        tmp_path, ["sleep", "1.5"], options=("--gpus", "0", "--sample", "0"), env=gpu["env"]
+    ) as running:
         assert running.end() == 0
         assert uses(running.attempt) == ()
     assert not (tmp_path / "started").exists()
 
 
-def test_a_job_whose_gpus_are_idle_is_warned_and_ended(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_job_whose_gpus_are_idle_is_warned_and_ended(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """It is not requeued, and its ranks can still save."""
-    text = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (print('saved'), sys.exit(0)))\n"
+    text = (
+        "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (print('saved'), "
+        "sys.exit(0)))\n"
+    )
     program = python(tmp_path, f"{text}time.sleep(60)\n")
     options = ("--cancel-idle", "3", "--warn", "60", "--requeue", "2")
-    with job(tmp_path, program, nodes=2, **with_gpu(tmp_path, IDLE, "--gpus", "0;1", *options)) as running:
+    with job(
+        tmp_path, program, nodes=2, **with_gpu(tmp_path, IDLE, "--gpus", "0;1", *options)
+    ) as running:
         wait_until((running.attempt / "idle").exists, "the warning")
         said = json.loads((running.attempt / "idle").read_text())
         assert running.end(20) == 124
@@ -87,7 +104,9 @@ def test_a_job_whose_gpus_are_idle_is_warned_and_ended(tmp_path: Path, capfd: py
 
 def test_a_job_with_spares_whose_gpus_are_idle_ends_as_one_without(tmp_path: Path) -> None:
     options = ("--cancel-idle", "1", "--warn", "60", "--requeue", "2", "--spares", "1")
-    with job(tmp_path, ["sleep", "60"], **with_gpu(tmp_path, IDLE, "--gpus", "0", *options)) as running:
+    with job(
+        tmp_path, ["sleep", "60"], **with_gpu(tmp_path, IDLE, "--gpus", "0", *options)
+    ) as running:
         assert running.end(20) == 143
         record = running.record
     # the job's own words before the end, which SIGKILL might prevent, are not the guard's
@@ -96,9 +115,16 @@ def test_a_job_with_spares_whose_gpus_are_idle_ends_as_one_without(tmp_path: Pat
 
 
 def test_one_task_of_srun_samples_for_its_node(tmp_path: Path) -> None:
-    """With srun as the launcher there is no process of the node: the first running task samples, and then the next."""
+    """With srun as the launcher there is no process of the node: the first running task samples,
+    and then the next.
+    """
     program = python(tmp_path, UNTIL_ENOUGH.replace("enough'", "enough-' + os.environ['RANK']"))
-    env = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "HPCRUN_HEAD_ADDR": "127.0.0.1", "HPCRUN_PORT": "1"}
+    env = {
+        "SLURM_NTASKS": "2",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "HPCRUN_HEAD_ADDR": "127.0.0.1",
+        "HPCRUN_PORT": "1",
+    }
     tasks = "import os, subprocess, sys\nranks = []\nfor rank in '01':\n"
     tasks += "    env = {**os.environ, 'SLURM_PROCID': rank, 'SLURM_LOCALID': rank}\n"
     tasks += "    ranks.append(subprocess.Popen(sys.argv[1:], env=env))\n"

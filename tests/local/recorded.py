@@ -46,20 +46,38 @@ class Recorded:
         replace_fields(attempt / "start", started=ended_s - 1)
         replace_fields(attempt / "exit", ended=ended_s, status=status)
         state = "FAILED" if status else "COMPLETED"
-        replace_fields(self.folder / "status.json", state=state, asked_s=ended_s, exit_status=status)
+        replace_fields(
+            self.folder / "status.json", state=state, asked_s=ended_s, exit_status=status
+        )
         return self.folder
 
 
-def record(hpcrun: Hpcrun, name: str = "train", *, ranks: int = 4, scheduler: str = "local") -> Recorded:
+def record(
+    hpcrun: Hpcrun, name: str = "train", *, ranks: int = 4, scheduler: str = "local"
+) -> Recorded:
     """Write a run of this name."""
     run_id = f"20260102-030405-{name}-0a1b"
     folder, second = hpcrun.runs / run_id, STARTED_S + len(list(hpcrun.runs.iterdir()))
     folder.mkdir()
     fields = {
-        "schema": 1, "run_id": run_id, "name": name, "scheduler": scheduler, "cluster": None, "host": "here",
-        "created_s": second, "job_id": "L1", "profile": "local", "nodes": 1, "gpus_per_node": 0,
-        "world_size": ranks, "walltime_s": None, "request": {}, "plan": {},
-    }  # fmt: skip
+        "schema": 1,
+        "run_id": run_id,
+        "name": name,
+        "scheduler": scheduler,
+        "cluster": None,
+        "host": "here",
+        "created_s": second,
+        "job_id": "L1",
+        "profile": "local",
+        "nodes": 1,
+        "gpus_per_node": 0,
+        "world_size": ranks,
+        "walltime_s": None,
+        "request": {},
+        "plan": {},
+    }
     (folder / "run.json").write_text(json.dumps(fields, indent=1) + "\n")
-    (folder / "status.json").write_text(json.dumps({"state": "COMPLETED", "asked_s": STARTED_S, "final": True}))
+    (folder / "status.json").write_text(
+        json.dumps({"state": "COMPLETED", "asked_s": STARTED_S, "final": True})
+    )
     return Recorded(folder)

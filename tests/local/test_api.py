@@ -53,9 +53,14 @@ with executor.batch():
 show(one=one.result(), two=two.result(), many=[job.result() for job in many], batch=[job.result() for job in batch],
      none=one.exception(), done=one.done(), state=one.state, out=one.stdout(), run=one.run_id,
      args=one.submission().args, again=pickle.loads(pickle.dumps(one)).result())
-"""
+"""  # noqa: E501
     found = shown_by(hpcrun, program)
-    assert (found["one"], found["two"], found["many"], found["batch"]) == (3, 42, [11, 22, 33], [1, 2])
+    assert (found["one"], found["two"], found["many"], found["batch"]) == (
+        3,
+        42,
+        [11, 22, 33],
+        [1, 2],
+    )
     assert (found["none"], found["done"], found["state"]) == (None, True, "COMPLETED")
     assert (found["args"], found["again"]) == ([1], 3)
     assert "adding 1 and 2: žluť\n" in found["out"]
@@ -90,11 +95,19 @@ show(**{name: raised(job) for name, job in jobs.items()}, took_s=time.time() - b
     assert "cannot pickle '_thread.lock' object" in found["lock"][1]
     assert "what the function returned cannot be written as a result" in found["lock"][1]
     assert found["killed"][0] == "UncompletedJobError"
-    assert "left no result: FAILED (rank 0 on local-0 failed first, with exit status 137)" in found["killed"][1]
+    assert (
+        "left no result: FAILED (rank 0 on local-0 failed first, with exit status 137)"
+        in found["killed"][1]
+    )
     assert found["killed"][1].endswith("last words")
     assert "left no result: CANCELLED" in found["sleeper"][1]
     assert found["took_s"] < 20
-    assert states(hpcrun) == {"boom": "FAILED", "lock": "FAILED", "killed": "FAILED", "sleep": "CANCELLED"}
+    assert states(hpcrun) == {
+        "boom": "FAILED",
+        "lock": "FAILED",
+        "killed": "FAILED",
+        "sleep": "CANCELLED",
+    }
 
 
 def test_a_function_that_is_started_again_goes_on_where_it_was_warned_and_its_last_result_counts(
@@ -118,7 +131,7 @@ supervisor = job.job_id[1:]
 script = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()[0]
 os.kill(int(script), signal.SIGUSR1)  # the supervisor's warning before the time limit, a little early
 show(result=job.result(), out=job.stdout(), lucky=lucky.result())
-"""
+"""  # noqa: E501
     )
     found = shown_by(hpcrun, program)
     assert (found["result"], found["lucky"]) == ([3, 5, 1], "lucky")
@@ -143,7 +156,7 @@ while jobs[2].state == "RUNNING" and time.time() < patience:  # its result is th
     time.sleep(0.1)
 show(times=[job.result() for job in jobs[:2]], runs=[job.run_id for job in jobs], waiting=waiting, failure=failure,
      cancelled=str(jobs[3].exception()), states=[job.state for job in jobs])
-"""
+"""  # noqa: E501
     found = shown_by(hpcrun, program)
     (first_began, first_ended), (second_began, _) = found["times"]
     assert first_began < first_ended <= second_began

@@ -1,4 +1,6 @@
-"""A command without a profile on a cluster: what is detected, asked, kept; with commands that print what Slurm said."""
+"""A command without a profile on a cluster: what is detected, asked, kept; with commands that print
+what Slurm said.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,11 @@ def test_the_cluster_is_detected_once(bare: Bare) -> None:
     assert "#SBATCH --partition=gpu\n#SBATCH --account=lab\n" in done.stdout
     (note,) = [line for line in done.stderr.splitlines() if line.startswith("note")]
     assert note.split("  ")[-1].strip() == (
-        "detected the cluster dev: partition gpu (the default), account lab; keep or change it with hpcrun init"
+        "detected the cluster dev: partition gpu (the default), account lab; keep or change it "
+        "with hpcrun init"
     )
-    assert set(bare.calls()) == {"scontrol", "sacctmgr", "sacct"}  # and no job id is used up by sbatch
+    # and no job id is used up by sbatch
+    assert set(bare.calls()) == {"scontrol", "sacctmgr", "sacct"}
     assert bare.submit("--gpus", "h100:4", "--nodes", "2").stdout == done.stdout
     assert bare.calls() == []
 
@@ -55,11 +59,23 @@ def test_commands_take_the_same_default(bare: Bare) -> None:
     person, env = bare.person, bare.env
     for command in ("submit --dry-run --gpus h100:2 train.py", "preflight --gpus h100:2 --dry-run"):
         assert "(profile detected)" in person(*command.split(), env=env, check=True).stderr
-    forecast = ("scale", "plan", "--samples", "1000", "--batch-size", "100", "--epoch-time", "60s", "--gpus")
+    forecast = (
+        "scale",
+        "plan",
+        "--samples",
+        "1000",
+        "--batch-size",
+        "100",
+        "--epoch-time",
+        "60s",
+        "--gpus",
+    )
     plan = person(*forecast, "h100:1,2,4", env=env, check=True).stdout
     assert "NVIDIA H100 80 GB SXM5" in plan
     assert "choose a GPU type: --gpus a100:1,2,4, " in person(*forecast, "1,2,4", env=env).stderr
-    study = person("scale", "run", "--gpus", "h100:1,2,4", "--dry-run", "train.py", env=env, check=True)
+    study = person(
+        "scale", "run", "--gpus", "h100:1,2,4", "--dry-run", "train.py", env=env, check=True
+    )
     assert "detected the cluster dev" in study.stderr
     open_ = person("scale", "run", "--gpus", "1,2,4", "--dry-run", "train.py", env=env)
     assert (open_.returncode, "--gpus h100:1,2,4" in open_.stderr) == (2, True)
@@ -72,7 +88,10 @@ def test_the_type_is_named_or_set_for_all_jobs(bare: Bare) -> None:
     refused = bare.submit("--gpus", "4", "--nodes", "2")
     assert refused.returncode == 2
     message, hint = refused.stderr.splitlines()
-    assert message == "hpcrun: choose a GPU type: --gpus a100:4, --gpus h100:4, --gpus l40s:4, --gpus v100:4"
+    assert (
+        message
+        == "hpcrun: choose a GPU type: --gpus a100:4, --gpus h100:4, --gpus l40s:4, --gpus v100:4"
+    )
     assert hint == "hint: for all your jobs: hpcrun init"
     bare.person("profile", "set", "detected", "gpu.type=h100", env=bare.env, check=True)
     kept = bare.submit("--gpus", "4", "--nodes", "2")
@@ -106,7 +125,10 @@ def test_on_a_terminal_it_asks(bare: Bare) -> None:
     interrupted.sendintr()
     status, shown = at_end(interrupted)
     assert (status, "nothing was submitted" in shown) == (130, True)
-    assert "choose a GPU type" in at_end(asked_on_terminal(bare, "--gpus", "4", "--dry-run", "--json"))[1]
+    assert (
+        "choose a GPU type"
+        in at_end(asked_on_terminal(bare, "--gpus", "4", "--dry-run", "--json"))[1]
+    )
 
 
 def test_without_an_answer_of_slurm_it_is_said(bare: Bare) -> None:
@@ -139,7 +161,9 @@ def test_the_cache_is_the_persons_own(bare: Bare) -> None:
     bare.submit("--gpus", "h100:4")
     cache = Path(bare.person.home / ".cache/hpcrun")
     assert (cache / "facts-dev").stat().st_mode & 0o777 == 0o600
-    assert (cache / "detected/detected.yaml").read_text().startswith("# Detected by hpcrun for user ")
+    assert (
+        (cache / "detected/detected.yaml").read_text().startswith("# Detected by hpcrun for user ")
+    )
     bare.calls()
     (cache / "facts-dev").write_text("broken")
     (cache / "detected/detected.yaml").write_text("partition: theirs\n")

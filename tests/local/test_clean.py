@@ -29,13 +29,19 @@ def test_nothing_goes_without_a_yes(hpcrun: Hpcrun) -> None:
     over(hpcrun, "old", 31)
     over(hpcrun, "young", 29)
     shown = hpcrun("clean", check=True)
-    assert [words in shown.stdout for words in ("-old-", "31 d ago", "young")] == [True, True, False]
+    assert [words in shown.stdout for words in ("-old-", "31 d ago", "young")] == [
+        True,
+        True,
+        False,
+    ]
     assert "nothing was removed: 1 run" in shown.stderr
     assert names(hpcrun) == {"old", "young"}
     assert "removed    1 run" in hpcrun("clean", "--yes", check=True).stdout
     assert names(hpcrun) == {"young"}
     nothing = hpcrun("clean", "--yes", check=True).stderr
-    assert "nothing to remove" in nothing and "hint: 1 run ended in the last 30 days: --all" in nothing
+    assert (
+        "nothing to remove" in nothing and "hint: 1 run ended in the last 30 days: --all" in nothing
+    )
     document = hpcrun.document("clean", "--all", "--yes", check=True)
     (run,) = document["runs"]
     assert (document["removed"], run["bytes"]) == (True, document["bytes"])
@@ -91,7 +97,9 @@ def test_checkpoints_go_only_where_that_is_said(hpcrun: Hpcrun) -> None:
         assert names(hpcrun) == left
 
 
-def test_a_run_that_lies_elsewhere_goes_and_what_it_links_to_stays(hpcrun: Hpcrun, tmp_path: Path) -> None:
+def test_a_run_that_lies_elsewhere_goes_and_what_it_links_to_stays(
+    hpcrun: Hpcrun, tmp_path: Path
+) -> None:
     scratch, data = tmp_path / "scratch", tmp_path / "data"
     data.mkdir()
     (data / "precious").write_text("x")
@@ -105,7 +113,9 @@ def test_a_run_that_lies_elsewhere_goes_and_what_it_links_to_stays(hpcrun: Hpcru
 
 
 @pytest.mark.parametrize("has_record", [False, True])
-def test_a_link_to_something_else_is_not_followed(has_record: bool, hpcrun: Hpcrun, tmp_path: Path) -> None:
+def test_a_link_to_something_else_is_not_followed(
+    has_record: bool, hpcrun: Hpcrun, tmp_path: Path
+) -> None:
     folder = over(hpcrun, "one")
     precious = tmp_path / (folder.name if has_record else "precious")
     folder.rename(precious)
@@ -114,7 +124,9 @@ def test_a_link_to_something_else_is_not_followed(has_record: bool, hpcrun: Hpcr
         path = folder / "run.json"
         path.write_text(path.read_text().replace("-one-", "-two-"))
     done = hpcrun("clean", "--yes", "--keep", "0", check=True)
-    says = "it is the record of" if has_record else "is a symbolic link to a folder outside this run"
+    says = (
+        "it is the record of" if has_record else "is a symbolic link to a folder outside this run"
+    )
     assert says in done.stderr
     assert (folder / "run.json").exists()
 
@@ -131,7 +143,10 @@ def test_a_person_is_asked_and_nothing_typed_is_no(hpcrun: Hpcrun) -> None:
 def test_what_clean_cannot_read(hpcrun: Hpcrun) -> None:
     over(hpcrun, "old")
     for args, says in (
-        ("--older-than 30", "--older-than: '30' has no unit; write 30m for minutes, or 30s, 30h or 30d"),
+        (
+            "--older-than 30",
+            "--older-than: '30' has no unit; write 30m for minutes, or 30s, 30h or 30d",
+        ),
         ("--keep -1", "0 or more"),
         ("--state faild", "did you mean 'FAILED'?"),
         ("nosuch", "there is no run 'nosuch'"),
@@ -148,7 +163,9 @@ def age(path: Path, age_d: float) -> None:
 
 def test_what_killed_processes_left_is_shown_and_goes(hpcrun: Hpcrun) -> None:
     over(hpcrun, "young")
-    old, new, odd = (hpcrun.runs / f".20260101-000000-{name}-0000" for name in ("old", "new", "odd"))
+    old, new, odd = (
+        hpcrun.runs / f".20260101-000000-{name}-0000" for name in ("old", "new", "odd")
+    )
     for path, mark in ((old, ".made-by-hpcrun"), (new, ".made-by-hpcrun"), (odd, "thesis.tex")):
         path.mkdir()
         (path / mark).touch()
@@ -166,8 +183,17 @@ def test_what_killed_processes_left_is_shown_and_goes(hpcrun: Hpcrun) -> None:
     assert (old.exists(), new.exists(), odd.exists()) == (False, True, True)
 
 
-OTHERS = (".ssh/id_ed25519", ".config/x/y", ".venv/bin/python", ".cache/z", "active/notes.txt", "studies/thesis.tex",
-          "jobs/4711.txt", ".20250101-000000-thesis-0000/thesis.tex", "src/train.py")  # fmt: skip
+OTHERS = (
+    ".ssh/id_ed25519",
+    ".config/x/y",
+    ".venv/bin/python",
+    ".cache/z",
+    "active/notes.txt",
+    "studies/thesis.tex",
+    "jobs/4711.txt",
+    ".20250101-000000-thesis-0000/thesis.tex",
+    "src/train.py",
+)
 
 
 def a_project(folder: Path) -> Path:
@@ -189,13 +215,20 @@ def test_clean_removes_nothing_that_hpcrun_did_not_make(hpcrun: Hpcrun) -> None:
     project = a_project(hpcrun.folder / "project")
     env = {"HPCRUN_RUNS": str(project)}
     hpcrun(*JOB, "--wait", "true", env=env, check=True)
-    for args in (["--yes", "--json"], ["--yes"], ["--yes", "--keep", "0"], ["--yes", "--older-than", "1m"]):
+    for args in (
+        ["--yes", "--json"],
+        ["--yes"],
+        ["--yes", "--keep", "0"],
+        ["--yes", "--older-than", "1m"],
+    ):
         hpcrun("clean", *args, env=env, check=True)
     assert what_is_left(project) == list(OTHERS)
     assert not list(project.glob("2*"))
 
 
-def test_a_runs_folder_that_is_something_else_is_refused_and_its_runs_are_seen(hpcrun: Hpcrun) -> None:
+def test_a_runs_folder_that_is_something_else_is_refused_and_its_runs_are_seen(
+    hpcrun: Hpcrun,
+) -> None:
     project = a_project(hpcrun.folder / "project")
     (project / ".hpcrun").mkdir()
     (project / ".hpcrun" / "config.yaml").write_text("runs: ..\n")
@@ -203,7 +236,12 @@ def test_a_runs_folder_that_is_something_else_is_refused_and_its_runs_are_seen(h
     env = {"HPCRUN_RUNS": None}
     hpcrun(*JOB, "--wait", "-J", "early", "true", env=env, cwd=project, check=True)
     (project / ".git").mkdir()
-    for args in (["clean", "--yes"], ["clean", "--yes", "--json"], ["clean", "early"], [*JOB, "true"]):
+    for args in (
+        ["clean", "--yes"],
+        ["clean", "--yes", "--json"],
+        ["clean", "early"],
+        [*JOB, "true"],
+    ):
         done = hpcrun(*args, env=env, cwd=project)
         assert done.returncode == 4
         assert f"runs are not kept in {project}" in done.stdout + done.stderr
@@ -216,7 +254,8 @@ def test_a_runs_folder_that_is_something_else_is_refused_and_its_runs_are_seen(h
     assert (home.returncode, "it is a home folder" in home.stderr) == (4, True)
 
 
-# --- cancel --state -------------------------------------------------------------------------------------------
+# --- cancel --state
+# -------------------------------------------------------------------------------------------
 
 
 def running_are(person: Hpcrun, number: int) -> bool:

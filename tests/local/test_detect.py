@@ -1,4 +1,6 @@
-"""profile detect as a person sees it, with commands that print what Slurm 22.05 said, or hang, or babble."""
+"""profile detect as a person sees it, with commands that print what Slurm 22.05 said, or hang, or
+babble.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_the_text_goes_to_stdout_and_loads(site: Site) -> None:
     done = site.detect()
     assert (done.returncode, done.stderr) == (0, "")
     assert 'description: "dev, Slurm 22.05.8"   # scontrol show config\n' in done.stdout
-    assert "account: lab                        # sacctmgr show assoc: your only one\n" in done.stdout
+    assert (
+        "account: lab                        # sacctmgr show assoc: your only one\n" in done.stdout
+    )
     assert not site.profiles.exists()
     (site.person.folder / "mine.yaml").write_text(done.stdout)
     site.person("profile", "show", "./mine.yaml", check=True)
@@ -93,10 +97,13 @@ def test_it_is_written_and_replaced_only_when_told(site: Site) -> None:
     [
         (("--write", "../dev"), 2, "cannot be a profile's name"),
         (("--force",), 2, "--force"),
-        (("--write", "dev"), 3, "profiles/dev.yaml cannot be saved: "),  # a file is where the folder should be
+        # a file is where the folder should be
+        (("--write", "dev"), 3, "profiles/dev.yaml cannot be saved: "),
     ],
 )
-def test_what_cannot_be_written(site: Site, args: tuple[str, ...], status: int, message: str) -> None:
+def test_what_cannot_be_written(
+    site: Site, args: tuple[str, ...], status: int, message: str
+) -> None:
     site.profiles.parent.mkdir(parents=True)
     site.profiles.write_text("")
     done = site.detect(*args)
@@ -126,7 +133,10 @@ def test_commands_that_hang_are_given_up_after_ten_seconds_and_the_rest_is_read(
     assert "Slurm does not respond" in away.stderr
     assert "scontrol show node: timed out after 10 s" in away.stderr
     assert [path.name for path in site.profiles.iterdir()] == ["one.yaml"]
-    assert (partly.returncode, partly.stderr) == (0, "hpcrun: sacctmgr show assoc: timed out after 10 s\n")
+    assert (partly.returncode, partly.stderr) == (
+        0,
+        "hpcrun: sacctmgr show assoc: timed out after 10 s\n",
+    )
     text = (site.profiles / "one.yaml").read_text()
     assert "# No response: sacctmgr show assoc: timed out after 10 s\n" in text
     assert "partition: gpu" in text
@@ -148,7 +158,8 @@ def test_a_format_nobody_knows(site: Site, babble: str) -> None:
     done = site.detect()
     assert done.returncode == 5
     assert (
-        f"scontrol show node: {'exit status 3' if babble == 'exit 3' else 'its output was not understood'}"
+        "scontrol show node: "
+        f"{'exit status 3' if babble == 'exit 3' else 'its output was not understood'}"
         in done.stderr
     )
     assert "Traceback" not in done.stderr

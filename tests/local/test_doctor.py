@@ -1,4 +1,6 @@
-"""hpcrun doctor as a person sees it, on this machine and with commands that print what Slurm 22.05 said."""
+"""hpcrun doctor as a person sees it, on this machine and with commands that print what Slurm 22.05
+said.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ def site(hpcrun: Hpcrun) -> Site:
     for name in ("squeue", "scancel", "srun"):
         site.say(name, "true")
     # whichever torch the tests have, with CUDA or without
-    write(hpcrun.folder / "packages/torch/version.py", "__version__ = '2.9.1+cpu'\ncuda = None\nhip = None\n")
+    write(
+        hpcrun.folder / "packages/torch/version.py",
+        "__version__ = '2.9.1+cpu'\ncuda = None\nhip = None\n",
+    )
     write(hpcrun.folder / "packages/torch/__init__.py", "")
     site.env["PYTHONPATH"] = str(hpcrun.folder / "packages")
     return site
@@ -34,7 +39,9 @@ def checks_of(done: Completed) -> dict[str, dict[str, Any]]:
     return {check["name"]: check for check in document["checks"]}
 
 
-def doctor(site: Site, *args: str, env: dict[str, str | None] | None = None) -> dict[str, dict[str, Any]]:
+def doctor(
+    site: Site, *args: str, env: dict[str, str | None] | None = None
+) -> dict[str, dict[str, Any]]:
     done = site.person("doctor", "--json", *args, env={**site.env, **(env or {})})
     assert done.returncode in (0, 4), done.stderr
     assert done.stderr == ""
@@ -45,7 +52,8 @@ def red(checks: dict[str, dict[str, Any]]) -> list[str]:
     return [name for name, check in checks.items() if check["level"] == "red"]
 
 
-# --- this machine ---------------------------------------------------------------------------------------------
+# --- this machine
+# ---------------------------------------------------------------------------------------------
 
 
 def test_a_machine_without_slurm_is_checked_for_its_own_jobs(hpcrun: Hpcrun) -> None:
@@ -62,10 +70,16 @@ def test_a_machine_without_slurm_is_checked_for_its_own_jobs(hpcrun: Hpcrun) -> 
 
 
 def test_a_runs_folder_on_a_disk_of_its_own_or_that_is_something_else(hpcrun: Hpcrun) -> None:
-    checks = checks_of(hpcrun("doctor", "-P", "a100", "--json", env={"HPCRUN_RUNS": "/dev/shm/not/there"}))
-    assert checks["environment"]["level"] == "yellow"  # the tests' own is on another one, which is not shared either
+    checks = checks_of(
+        hpcrun("doctor", "-P", "a100", "--json", env={"HPCRUN_RUNS": "/dev/shm/not/there"})
+    )
+    # the tests' own is on another one, which is not shared either
+    assert checks["environment"]["level"] == "yellow"
     found = checks["file system"]
-    assert (found["level"], found["seen"]) == ("yellow", "tmpfs at /dev/shm: possibly local to this machine")
+    assert (found["level"], found["seen"]) == (
+        "yellow",
+        "tmpfs at /dev/shm: possibly local to this machine",
+    )
     assert not Path("/dev/shm/not").exists()
     checks = checks_of(hpcrun("doctor", "-P", "local", "--json", env={"HPCRUN_RUNS": "~"}))
     assert red(checks) == ["use"]
@@ -85,18 +99,24 @@ def test_a_full_disk(hpcrun: Hpcrun, tmp_path: Path) -> None:
         assert [path.name for path in disk.iterdir()] == ["filler"]
 
 
-# --- Slurm ----------------------------------------------------------------------------------------------------
+# --- Slurm
+# -------------------------------------------------------------------------------------------------
 
 
 def test_without_a_profile_the_detected_one_is_checked(site: Site) -> None:
     checks = doctor(site)
-    assert set(red(checks)) <= {"torch"}  # the cluster has GPUs, and the torch of a test machine may have no CUDA
+    # the cluster has GPUs, and the torch of a test machine may have no CUDA
+    assert set(red(checks)) <= {"torch"}
     assert checks["h100 nodes"]["level"] == "green"
     assert checks["controller"]["level"] == "green"
 
 
 def test_a_controller_that_is_away_is_not_waited_for(site: Site) -> None:
-    site.say("scontrol", "case $* in ping) echo 'Slurmctld(primary) at head1 is DOWN'; exit 1 ;; *) sleep 60 ;; esac")
+    site.say(
+        "scontrol",
+        "case $* in ping) echo 'Slurmctld(primary) at head1 is DOWN'; exit 1 ;; *) sleep 60 ;; "
+        "esac",
+    )
     for name in ("sbatch", "sacct", "sacctmgr"):
         site.say(name, "sleep 60")
     done = site.person("doctor", "-P", "a100", env=site.env, timeout=50)
@@ -109,20 +129,34 @@ def test_a_controller_that_is_away_is_not_waited_for(site: Site) -> None:
 
 def test_sbatch_is_asked_once_and_twice_where_it_refuses(site: Site) -> None:
     asked = site.person.folder / "asked"
-    site.say("sbatch", f'printf "%s\\n" "$*" >> {asked}; cat {RECORDED}/sbatch-test-only-accepted.txt >&2')
+    site.say(
+        "sbatch",
+        f'printf "%s\\n" "$*" >> {asked}; cat {RECORDED}/sbatch-test-only-accepted.txt >&2',
+    )
     doctor(site, "-P", "a100")
     (line,) = asked.read_text().splitlines()
     assert line.startswith("--test-only ")
     assert "--gres=gpu:a100:4 " in line
-    site.say("sbatch", f'printf "%s\\n" "$*" >> {asked}; echo "sbatch: error: no\\nmore" >&2; exit 1')
+    site.say(
+        "sbatch", f'printf "%s\\n" "$*" >> {asked}; echo "sbatch: error: no\\nmore" >&2; exit 1'
+    )
     found = doctor(site, "-P", "a100")["sbatch"]
-    assert (found["level"], found["seen"]) == ("red", "--test-only refuses --gres=gpu:a100:4: no; more")
-    assert [line.split("--gres=gpu:a100:")[1][0] for line in asked.read_text().splitlines()] == ["4", "4", "1"]
+    assert (found["level"], found["seen"]) == (
+        "red",
+        "--test-only refuses --gres=gpu:a100:4: no; more",
+    )
+    assert [line.split("--gres=gpu:a100:")[1][0] for line in asked.read_text().splitlines()] == [
+        "4",
+        "4",
+        "1",
+    ]
 
 
 @pytest.mark.parametrize("babble", [r"printf '\377\000\033[2J\n'", "seq 100000"])
 def test_a_format_nobody_knows(site: Site, babble: str) -> None:
-    site.say("scontrol", f'case $* in ping) cat "{RECORDED}/scontrol-ping.txt" ;; *) {babble} ;; esac')
+    site.say(
+        "scontrol", f'case $* in ping) cat "{RECORDED}/scontrol-ping.txt" ;; *) {babble} ;; esac'
+    )
     for name in ("sinfo", "sacctmgr", "sacct", "sbatch", "quota"):
         site.say(name, babble)
     done = site.person("doctor", "-P", "a100", env=site.env)
@@ -136,7 +170,12 @@ def test_modules_are_tried_and_set_up_commands_not_run(site: Site) -> None:
     text = f"extends: a100\nmodules: [gcc/13]\nsetup: ['touch {site.person.folder}/ran']\n"
     write(site.profiles / "mine.yaml", text)
     module = '() { [ "$2" = gcc/13 ]; }'
-    assert doctor(site, "-P", "mine", env={"BASH_FUNC_module%%": module})["modules"]["level"] == "green"
-    found = doctor(site, "-P", "mine", env={"BASH_FUNC_module%%": "() { echo unknown: $2; return 1; }"})["modules"]
+    assert (
+        doctor(site, "-P", "mine", env={"BASH_FUNC_module%%": module})["modules"]["level"]
+        == "green"
+    )
+    found = doctor(
+        site, "-P", "mine", env={"BASH_FUNC_module%%": "() { echo unknown: $2; return 1; }"}
+    )["modules"]
     assert (found["level"], found["seen"]) == ("red", "gcc/13 cannot be loaded: unknown: gcc/13")
     assert not (site.person.folder / "ran").exists()

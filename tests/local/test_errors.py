@@ -1,4 +1,6 @@
-"""Failures as a person sees them: one message and a hint, harmless, and folded between words on a terminal."""
+"""Failures as a person sees them: one message and a hint, harmless, and folded between words on a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,26 @@ from tests.harness import Hpcrun
 def test_an_option_without_its_value_leads_to_the_help_of_its_command(hpcrun: Hpcrun) -> None:
     shown = hpcrun("profile", "unset").stderr
     assert re.search(
-        r"\nhint: for example: hpcrun profile unset .*; `hpcrun profile unset --help` shows all options\n$", shown
+        r"\nhint: for example: hpcrun profile unset .*; `hpcrun profile unset --help` shows all "
+        r"options\n$",
+        shown,
     )
     assert hpcrun("logs", "--rank").stderr.endswith("\nhint: hpcrun logs --help\n")
 
 
 def test_an_unknown_command_names_the_one_that_was_meant(hpcrun: Hpcrun) -> None:
-    for typed, meant in (("stauts", "status"), ("squeue", "status"), ("run", "submit"), ("rm", "clean")):
+    for typed, meant in (
+        ("stauts", "status"),
+        ("squeue", "status"),
+        ("run", "submit"),
+        ("rm", "clean"),
+    ):
         done = hpcrun(typed)
         assert done.returncode == 2
-        assert f"hint: did you mean hpcrun {meant}? `hpcrun --help` lists the commands\n" in done.stderr
+        assert (
+            f"hint: did you mean hpcrun {meant}? `hpcrun --help` lists the commands\n"
+            in done.stderr
+        )
 
 
 def test_what_was_typed_cannot_act_on_the_terminal(hpcrun: Hpcrun) -> None:
@@ -29,7 +41,16 @@ def test_what_was_typed_cannot_act_on_the_terminal(hpcrun: Hpcrun) -> None:
 
 
 def test_a_terminal_gets_a_long_message_folded_between_words(hpcrun: Hpcrun) -> None:
-    args = ["submit", "-P", "a100", "--gpus", "4", "--mem", "lots of it, more than there is", "train.py"]
+    args = [
+        "submit",
+        "-P",
+        "a100",
+        "--gpus",
+        "4",
+        "--mem",
+        "lots of it, more than there is",
+        "train.py",
+    ]
     message, *_ = hpcrun(*args).stderr.splitlines()
     lines = hpcrun.screen(*args, columns=40).partition("hint: ")[0].splitlines()
     assert max(map(len, lines)) <= 40
@@ -47,7 +68,13 @@ def test_a_word_of_hundreds_of_digits_is_one_short_message(hpcrun: Hpcrun) -> No
 
 def test_a_result_that_cannot_be_printed_is_one_message(hpcrun: Hpcrun) -> None:
     hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "true", check=True)
-    for command in ("--help", "submit --help", "status --json", "profile list", "submit -P local --dry-run true"):
+    for command in (
+        "--help",
+        "submit --help",
+        "status --json",
+        "profile list",
+        "submit -P local --dry-run true",
+    ):
         argv = shlex.join(hpcrun.argv(*command.split()))
         done = hpcrun.run("sh", "-c", f"{argv} >/dev/full", check=False)
         assert done.returncode == 4, command

@@ -29,7 +29,8 @@ def metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def load(checkpoint: Path) -> dict[str, Any]:
-    import torch  # it takes a second and a half, which each worker of the tests would pay while it collects them
+    # it takes a second and a half, which each worker of the tests would pay while it collects them
+    import torch
 
     return dict(torch.load(checkpoint, weights_only=True))
 
@@ -42,11 +43,24 @@ def tensorboard_names(checkpoints: Path) -> set[str]:
 
 
 def test_text_classification_learns(hpcrun: Hpcrun) -> None:
-    size = ("--samples", "1024", "--seq-len", "32", "--d-model", "32", "--layers", "1", "--batch-size", "32")
+    size = (
+        "--samples",
+        "1024",
+        "--seq-len",
+        "32",
+        "--d-model",
+        "32",
+        "--layers",
+        "1",
+        "--batch-size",
+        "32",
+    )
     example = str(EXAMPLES / "text_classification.py")
     where = ("-P", "local", "--gpus", "2", "--wait")
     folder = hpcrun.submit(*where, example, "--epochs", "3", "--lr", "5e-3", *size, check=True)
-    epochs, others = (metrics(folder / f"elements/0/attempts/0/rank-{rank}.metrics") for rank in (0, 1))
+    epochs, others = (
+        metrics(folder / f"elements/0/attempts/0/rank-{rank}.metrics") for rank in (0, 1)
+    )
     assert [epoch["step"] for epoch in epochs] == [1, 2, 3]
     assert epochs[-1]["loss"] < 0.95 * epochs[0]["loss"]
     assert epochs[-1]["accuracy"] > 0.2  # chance: 0.1
@@ -58,13 +72,28 @@ def test_text_classification_learns(hpcrun: Hpcrun) -> None:
         assert epoch["parameters"] == other["parameters"] > 100_000
     checkpoints = folder / "elements/0/checkpoints"
     assert {path.name for path in checkpoints.iterdir()} == {"last.pt", "best.pt", "final.pt"}
-    assert load(checkpoints / "best.pt")["progress"][2] == max(epoch["accuracy"] for epoch in epochs)
+    assert load(checkpoints / "best.pt")["progress"][2] == max(
+        epoch["accuracy"] for epoch in epochs
+    )
 
 
 def test_the_trees_are_better_than_the_mean_and_use_the_cpus_of_the_job(hpcrun: Hpcrun) -> None:
-    # threads that wait for each other do not compute meanwhile: on a busy machine they wait for most of the time
-    job = ("-P", "local", "--gpus", "0", "--cpus", "2", "--env", "OMP_WAIT_POLICY=passive", "--wait")
-    folder = hpcrun.submit(*job, str(EXAMPLES / "tree_models.py"), "--trees", "20", "--tensorboard", check=True)
+    # threads that wait for each other do not compute meanwhile: on a busy machine they wait for
+    # most of the time
+    job = (
+        "-P",
+        "local",
+        "--gpus",
+        "0",
+        "--cpus",
+        "2",
+        "--env",
+        "OMP_WAIT_POLICY=passive",
+        "--wait",
+    )
+    folder = hpcrun.submit(
+        *job, str(EXAMPLES / "tree_models.py"), "--trees", "20", "--tensorboard", check=True
+    )
     log = (folder / "elements/0/attempts/0/rank-0.out").read_text()
     assert ", 2 threads\n" in log
     mean, *trees = (float(stars) for stars in re.findall(r"off by ([\d.]+) stars", log))
@@ -73,8 +102,8 @@ def test_the_trees_are_better_than_the_mean_and_use_the_cpus_of_the_job(hpcrun: 
     assert saved == ["lightgbm.txt", "tensorboard", "xgboost.json"]
 
 
-# Two ranks as torchrun describes them, and two that go on: forks of one Python, which imports torch for all of them.
-# What torch._dynamo is imported for is each rank's optimizer.
+# Two ranks as torchrun describes them, and two that go on: forks of one Python, which imports torch
+# for all of them. What torch._dynamo is imported for is each rank's optimizer.
 TWICE = """
 import os, socket, sys
 import sasrec, torch._dynamo, torch.utils.tensorboard
@@ -107,7 +136,9 @@ def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> No
     told = tmp_path / "node/stop-told"
     told.parent.mkdir()
     told.touch()
-    args = "--epochs 1 --seq-len 20 --d-model 16 --layers 1 --time-aware --mhc --tensorboard".split()
+    args = (
+        "--epochs 1 --seq-len 20 --d-model 16 --layers 1 --time-aware --mhc --tensorboard".split()
+    )
     env = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -128,14 +159,27 @@ def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> No
     saved = load(tmp_path / "checkpoints/final.pt")
     steps = {int(state["step"]) for state in saved["optimizer"]["state"].values()}
     assert steps == {20 + epoch["samples"] // 64}
-    assert tensorboard_names(tmp_path / "checkpoints") == {"loss", "accuracy", "ndcg", "epoch_time", "samples_per_s"}
+    assert tensorboard_names(tmp_path / "checkpoints") == {
+        "loss",
+        "accuracy",
+        "ndcg",
+        "epoch_time",
+        "samples_per_s",
+    }
 
 
 @pytest.fixture
 def training(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """What the examples share, in a rank of two; its GPUs are too few, however many this machine has."""
+    """What the examples share, in a rank of two; its GPUs are too few, however many this machine
+    has.
+    """
     monkeypatch.syspath_prepend(EXAMPLES)
-    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "99"}.items():
+    for name, value in {
+        "WORLD_SIZE": "2",
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "99",
+    }.items():
         monkeypatch.setenv(name, value)
     return importlib.import_module("training")
 
@@ -143,9 +187,15 @@ def training(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--batch-size", "33"), "--batch-size 33 cannot be shared evenly by 2 ranks: take 32 or 34"),
+        (
+            ("--batch-size", "33"),
+            "--batch-size 33 cannot be shared evenly by 2 ranks: take 32 or 34",
+        ),
         (("--batch-size", "-2"), "--batch-size -2 cannot be shared evenly by 2 ranks: take 2"),
-        (("--backend", "nccl"), r"--backend nccl needs a GPU for each rank: this node has \d+ for 99 ranks"),
+        (
+            ("--backend", "nccl"),
+            r"--backend nccl needs a GPU for each rank: this node has \d+ for 99 ranks",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anybody_waits(
@@ -157,7 +207,9 @@ def test_what_cannot_be_trained_is_refused_before_anybody_waits(
         training.join(parser.parse_args(args))
 
 
-def test_a_history_is_cut_so_that_every_step_is_learnt_once_and_the_last_two_never(training: ModuleType) -> None:
+def test_a_history_is_cut_so_that_every_step_is_learnt_once_and_the_last_two_never(
+    training: ModuleType,
+) -> None:
     sasrec = importlib.import_module("sasrec")
     histories = [list(range(length)) for length in (3, 4, 12, 13, 30)]
     pieces = sasrec.training_pieces(histories, 10)
@@ -168,7 +220,9 @@ def test_a_history_is_cut_so_that_every_step_is_learnt_once_and_the_last_two_nev
 
 def test_each_rank_shuffles_its_own_part_in_its_own_way(training: ModuleType) -> None:
     kgat = importlib.import_module("kgat")
-    samplers = [kgat.OwnShuffle(range(101), num_replicas=2, rank=rank, drop_last=True) for rank in (0, 1)]
+    samplers = [
+        kgat.OwnShuffle(range(101), num_replicas=2, rank=rank, drop_last=True) for rank in (0, 1)
+    ]
     even, odd = (list(sampler) for sampler in samplers)
     assert (sorted(even), sorted(odd)) == (list(range(0, 100, 2)), list(range(1, 101, 2)))
     assert [number // 2 for number in even] != [number // 2 for number in odd]
@@ -182,21 +236,29 @@ def test_without_torchrun_one_sentence_says_how_to_start_it(
     training: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LOCAL_RANK")
-    with pytest.raises(SystemExit, match=r"^no ranks: start it with hpcrun submit --launcher torchrun, or"):
+    with pytest.raises(
+        SystemExit, match=r"^no ranks: start it with hpcrun submit --launcher torchrun, or"
+    ):
         training.join(argparse.Namespace(batch_size=64))
 
 
 def test_without_recbole_one_sentence_says_how_to_get_the_data() -> None:
-    bare = [sys.executable, "-S", "-c", "import movielens; movielens.ratings()"]  # -S: without what pip has installed
+    # -S: without what pip has installed
+    bare = [sys.executable, "-S", "-c", "import movielens; movielens.ratings()"]
     done = subprocess.run(bare, cwd=EXAMPLES, capture_output=True, text=True)
-    assert done.stderr == "MovieLens-100k comes with recbole: python -m pip install --no-deps recbole==1.2.1\n"
+    assert (
+        done.stderr
+        == "MovieLens-100k comes with recbole: python -m pip install --no-deps recbole==1.2.1\n"
+    )
     assert done.returncode == 1
 
 
 SCRIPTS = ("digits_ddp", "digits_resume", "text_classification", "sasrec", "kgat", "tree_models")
 
 
-def test_every_example_can_write_for_tensorboard(training: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_example_can_write_for_tensorboard(
+    training: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in SCRIPTS:
         monkeypatch.setattr("sys.argv", [name, "--tensorboard"])
         assert importlib.import_module(name).parse_args().tensorboard is True
@@ -204,19 +266,26 @@ def test_every_example_can_write_for_tensorboard(training: ModuleType, monkeypat
 
 def test_without_tensorboard_only_its_option_needs_it_and_one_sentence_says_so() -> None:
     program = (
-        "import board, sys; board.open_board(False)(1, loss=2.0); print({*sys.modules} & {'torch', 'tensorboard'})"
+        "import board, sys; board.open_board(False)(1, loss=2.0); print({*sys.modules} & "
+        "{'torch', 'tensorboard'})"
     )
     bare = [sys.executable, "-S", "-c", f"{program}; board.open_board(True, 1)"]
-    done = subprocess.run(bare, cwd=EXAMPLES, env={"PYTHONPATH": f"{REPO}/hpcrun"}, capture_output=True, text=True)
+    done = subprocess.run(
+        bare, cwd=EXAMPLES, env={"PYTHONPATH": f"{REPO}/hpcrun"}, capture_output=True, text=True
+    )
     assert (done.stdout, done.returncode) == ("set()\n", 1)
-    assert done.stderr == "--tensorboard needs tensorboard: python -m pip install tensorboard torch\n"
+    assert (
+        done.stderr == "--tensorboard needs tensorboard: python -m pip install tensorboard torch\n"
+    )
 
 
 def submit_lines() -> list[str]:
     """Every ``hpcrun submit`` of the pages on examples, and of the examples' own first lines."""
     files = [*(REPO / "docs" / page for page in PAGES), *sorted(EXAMPLES.glob("*.py"))]
     lines = (line for file in files for line in file.read_text().replace("\\\n", " ").splitlines())
-    return [found[1] for line in lines if (found := re.match(r" *(?:\$ )?hpcrun (submit .*)", line))]
+    return [
+        found[1] for line in lines if (found := re.match(r" *(?:\$ )?hpcrun (submit .*)", line))
+    ]
 
 
 @pytest.mark.parametrize("line", submit_lines())

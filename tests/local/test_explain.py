@@ -31,7 +31,8 @@ def test_a_missing_module_is_named_with_the_line_that_wants_it(hpcrun: Hpcrun) -
     assert "hint: hpcrun explain" in waited.stderr
     shown = hpcrun("explain", "train", check=True).stdout
     assert shown.splitlines()[0].endswith(
-        "the Python module flash_attn_9 is not installed in the job's environment (ModuleNotFoundError at train.py:2)"
+        "the Python module flash_attn_9 is not installed in the job's environment "
+        "(ModuleNotFoundError at train.py:2)"
     )
     assert "elements/0/attempts/0/rank-0.err:4" in shown
     assert "train.py:2 in <module>: import flash_attn_9" in shown
@@ -59,11 +60,14 @@ def test_what_no_rule_knows_is_shown_and_not_guessed(hpcrun: Hpcrun) -> None:
 
 
 def test_a_launch_that_failed_in_a_script_that_completed_is_explained(hpcrun: Hpcrun) -> None:
-    hpcrun.write("train.py", "import os\nif os.environ['RANK'] == '1':\n    raise KeyError('wdith')\n")
+    hpcrun.write(
+        "train.py", "import os\nif os.environ['RANK'] == '1':\n    raise KeyError('wdith')\n"
+    )
     path = f"PATH={Path(sys.executable).parent}:$PATH"
     hpcrun.write(
         "old.sbatch",
-        f"#!/bin/bash\n#SBATCH --nodes=1\n{path}\ntorchrun --nproc-per-node 2 train.py\necho done\n",
+        f"#!/bin/bash\n#SBATCH --nodes=1\n{path}\ntorchrun --nproc-per-node 2 train.py\necho "
+        "done\n",
     )
     waited = hpcrun("submit", "-P", "local", "--wait", "old.sbatch", check=True)
     first = (
@@ -82,8 +86,10 @@ def test_a_launch_that_failed_in_a_script_that_completed_is_explained(hpcrun: Hp
 def test_ones_own_rules_come_first(hpcrun: Hpcrun) -> None:
     rules = hpcrun.home / ".config/hpcrun/rules.yaml"
     rules.parent.mkdir(parents=True)
-    rules.write_text('license:\n  contains: no free seat\n  cause: "all seats are taken[ until {when}]"\n'
-                     '  pattern: "no free seat(?: until (?P<when>[^ ]+))?"\n  fix: wait\n')  # fmt: skip
+    rules.write_text(
+        'license:\n  contains: no free seat\n  cause: "all seats are taken[ until {when}]"\n'
+        '  pattern: "no free seat(?: until (?P<when>[^ ]+))?"\n  fix: wait\n'
+    )
     run(hpcrun, "train", "import sys\nsys.exit('no free seat until noon')\n")
     assert "all seats are taken until noon" in hpcrun("explain", check=True).stdout
     rules.write_text("license:\n  contains: no free seat\n  cuase: x\n")
@@ -97,14 +103,19 @@ def test_ones_own_rules_come_first(hpcrun: Hpcrun) -> None:
 def test_the_rank_with_the_cause_is_named_and_not_the_one_that_aborted(hpcrun: Hpcrun) -> None:
     run_id = keep(hpcrun, "oom-on-rank-1")
     shown = hpcrun("explain", run_id, check=True).stdout
-    assert shown.startswith("rank 1 on l40s-2 failed first: the GPU ran out of memory: 2.00 GiB requested")
+    assert shown.startswith(
+        "rank 1 on l40s-2 failed first: the GPU ran out of memory: 2.00 GiB requested"
+    )
     assert "rank 0 on l40s-1 (another rank had already ended)" in shown
     assert len(shown.splitlines()) < 23
     log = hpcrun.runs / run_id / "elements/0/attempts/0/rank-1.err"
     for options in ((), ("-f",), ("-n", "100")):
         logs = hpcrun("logs", *options, run_id, check=True)
         assert logs.stdout.endswith(log.read_text())
-        assert logs.stderr == "hpcrun: showing rank 1, which failed first; others: --rank 0, or --all-ranks\n"
+        assert (
+            logs.stderr
+            == "hpcrun: showing rank 1, which failed first; others: --rank 0, or --all-ranks\n"
+        )
     rank_0 = hpcrun("logs", "--rank", "0", run_id, check=True)
     assert (rank_0.stderr, "torch.OutOfMemoryError" in rank_0.stdout) == ("", False)
     assert hpcrun("logs", "--attempt", "1", run_id, check=True).stderr == ""
@@ -154,7 +165,9 @@ def test_log_files_are_explained_without_a_run(hpcrun: Hpcrun) -> None:
         assert (piped.splitlines()[0], "next" in piped) == (shown[0], False)
     said = hpcrun.document("explain", "--log", "job.err", check=True)
     assert (said["run_id"], said["job_id"], said["rule"]) == (None, None, None)
-    assert hpcrun("explain", "--log", "job.out", check=True).stdout.startswith("no failure is recognized in this log")
+    assert hpcrun("explain", "--log", "job.out", check=True).stdout.startswith(
+        "no failure is recognized in this log"
+    )
     hpcrun.write("empty.out", "")
     (hpcrun.folder / "model.pt").write_bytes(b"PK\x03\x04\0\0" + b"\x93" * 300)
     text = hpcrun("explain", "--log", "job.err", "empty.out", "model.pt", check=True).stdout
@@ -184,7 +197,8 @@ def test_what_of_a_log_was_skipped_is_said_and_a_long_last_line_is_read(hpcrun: 
     numbers = ", ".join(["1.0"] * 30_000)
     hpcrun.write("long.err", LOG.replace("KeyError: 'valid'", f"ValueError: bad tensor {numbers}"))
     assert "ValueError: bad tensor 1.0" in hpcrun("explain", "--log", "long.err", check=True).stdout
-    hpcrun.write("f", "hello\nFatal Python error: Traceback (most recent call last)\nbye\n")  # which hung once
+    # which hung once
+    hpcrun.write("f", "hello\nFatal Python error: Traceback (most recent call last)\nbye\n")
     assert "Fatal Python error" in hpcrun("explain", "--log", "f", check=True).stdout
 
 

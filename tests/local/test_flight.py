@@ -1,10 +1,23 @@
-"""A run whose rank stops: its ranks leave dumps of torch's flight recorder, and explain names the rank and the line."""
+"""A run whose rank stops: its ranks leave dumps of torch's flight recorder, and explain names the
+rank and the line.
+"""
 
 from __future__ import annotations
 
 from tests.harness import Hpcrun
 
-RANKS = ("submit", "-P", "local", "--gpus", "0", "--launcher", "torchrun", "--nproc-per-node", "2", "--wait")
+RANKS = (
+    "submit",
+    "-P",
+    "local",
+    "--gpus",
+    "0",
+    "--launcher",
+    "torchrun",
+    "--nproc-per-node",
+    "2",
+    "--wait",
+)
 STOPS = """
 import os, signal, sys, time
 from datetime import timedelta
@@ -43,7 +56,8 @@ def test_a_rank_that_stops_is_named_with_its_line(hpcrun: Hpcrun) -> None:
     assert sorted(path.name for path in (attempt / "flight").iterdir()) == ["rank_0", "rank_1"]
     line = STOPS.splitlines().index("        dist.all_reduce(batch)") + 1
     sentence = (
-        f"rank 0 waits in all_reduce #3 of the default group (train.py:{line}); rank 1 on local-0 did not come: its "
+        f"rank 0 waits in all_reduce #3 of the default group (train.py:{line}); rank 1 on local-0 "
+        "did not come: its "
         f"last was all_reduce #2 (train.py:{line})"
     )
     assert f"hpcrun: {sentence[:150]}" in done.stderr

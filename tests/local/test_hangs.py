@@ -32,7 +32,10 @@ def started(hpcrun: Hpcrun, *args: str, ranks: int = 1) -> Path:
 
 def silent(folder: Path, seconds: float) -> None:
     """Let all files of a run, and its begin, be older."""
-    for path in (*folder.glob("elements/*/attempts/0/rank-*"), *folder.glob("elements/*/attempts/0/node-*")):
+    for path in (
+        *folder.glob("elements/*/attempts/0/rank-*"),
+        *folder.glob("elements/*/attempts/0/node-*"),
+    ):
         os.utime(path, (time.time() - seconds,) * 2)
 
 
@@ -58,9 +61,15 @@ def test_a_running_job_is_explained_and_its_stacks_in_seconds(hpcrun: Hpcrun) ->
     assert first["lines"][-1] == f"{hpcrun.folder}/train.py:4 in load: time.sleep(600)"
     assert first["note"].endswith("py-spy")
     hpcrun.write("train.py", "# another text\n" * 9)  # no wrong line is shown
-    assert "rank 0 on local-0 is in load (train.py:4)" in hpcrun.document("explain", "--stacks")["summary"]
+    assert (
+        "rank 0 on local-0 is in load (train.py:4)"
+        in hpcrun.document("explain", "--stacks")["summary"]
+    )
     refused = hpcrun("explain", "--stacks", "--log", "slurm.out")
-    assert (refused.returncode, "--stacks and logs cannot be combined" in refused.stderr) == (2, True)
+    assert (refused.returncode, "--stacks and logs cannot be combined" in refused.stderr) == (
+        2,
+        True,
+    )
 
     hpcrun("cancel", "--yes", "last", check=True)
     hpcrun.ended()
@@ -72,7 +81,8 @@ def test_a_running_job_is_explained_and_its_stacks_in_seconds(hpcrun: Hpcrun) ->
 def test_status_has_a_word_for_it_and_the_command_that_shows_more(hpcrun: Hpcrun) -> None:
     folder = started(hpcrun, "-G", "0", "train.py")
     assert "silent" not in hpcrun("status", check=True).stdout
-    for record in (folder / "elements/0/attempts/0/start", folder / "supervisor.json"):  # it began two hours ago
+    # it began two hours ago
+    for record in (folder / "elements/0/attempts/0/start", folder / "supervisor.json"):
         replace_fields(record, started=json.loads(record.read_text())["started"] - 7200)
     silent(folder, 3600)
     shown = hpcrun("status", check=True)
@@ -87,6 +97,8 @@ def test_status_has_a_word_for_it_and_the_command_that_shows_more(hpcrun: Hpcrun
 def test_of_a_sweep_the_running_element_is_explained(hpcrun: Hpcrun) -> None:
     silent(started(hpcrun, "-G", "0", "--sweep", "lr=1,2", "train.py"), 900)
     shown = hpcrun("explain", "--stacks", check=True)
-    assert "is a sweep; showing element 0, which has been silent for the longest time" in shown.stderr
+    assert (
+        "is a sweep; showing element 0, which has been silent for the longest time" in shown.stderr
+    )
     assert "the rank is in `time.sleep(600)` (train.py:4), 15 min" in shown.stdout
     hpcrun("cancel", "--yes", "last", check=True)

@@ -18,7 +18,9 @@ def of_cluster(hpcrun: Hpcrun, name: str, hours: float, status: int = 0) -> Path
     """A run on a cluster, four GPUs for so many hours until now."""
     run, ended = record(hpcrun, name, scheduler="slurm"), time.time() - 60
     began = ended - hours * HOUR
-    replace_fields(run.folder / "run.json", cluster="far", nodes=2, gpus_per_node=2, created_s=began - 120)
+    replace_fields(
+        run.folder / "run.json", cluster="far", nodes=2, gpus_per_node=2, created_s=began - 120
+    )
     run.ended(ended, status)
     replace_fields(run.attempt(over=False) / "start", job_id="7", host="n1", started=began)
     return run.folder
@@ -37,8 +39,11 @@ def test_a_history_as_a_table_csv_json_and_figure(hpcrun: Hpcrun) -> None:
     assert "lost     4.0 GPU-hours (33 %) in attempts that failed" in shown
     assert f"counted  2 runs in {hpcrun.runs} since " in shown
     assert "1 run on this machine not counted" in shown
-    assert json.loads((failed / "status.json").read_text())["rule"] == ""  # it is not examined again
-    rows = csv.DictReader(io.StringIO(hpcrun("history", "--by", "cluster", "--csv", check=True).stdout))
+    # it is not examined again
+    assert json.loads((failed / "status.json").read_text())["rule"] == ""
+    rows = csv.DictReader(
+        io.StringIO(hpcrun("history", "--by", "cluster", "--csv", check=True).stdout)
+    )
     assert [(row["group"], row["ended"], row["success"]) for row in rows] == [("far", "2", "0.5")]
     document = hpcrun.document("history", check=True)
     assert sum(row["ended"] for row in document["rows"]) == document["total"]["ended"] == 2
@@ -61,4 +66,6 @@ def test_what_history_does_not_understand(hpcrun: Hpcrun) -> None:
         done = hpcrun("history", *words)
         assert done.returncode == 2
         assert message in done.stdout + done.stderr
-    assert "no runs on a cluster in this time" in hpcrun("history", "--since", "8w", check=True).stdout
+    assert (
+        "no runs on a cluster in this time" in hpcrun("history", "--since", "8w", check=True).stdout
+    )

@@ -1,4 +1,6 @@
-"""--snapshot of a repository whose own settings would run programs: every one of them leaves a mark, and none may."""
+"""--snapshot of a repository whose own settings would run programs: every one of them leaves a
+mark, and none may.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,17 @@ from tests.harness import Hpcrun
 from tests.unit.given import write
 
 JOB = ("submit", "-P", "local", "--gpus", "0", "--snapshot", "--wait")
-GIT = ("git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "protocol.file.allow=always")
-# Where git 2.39 starts a program by itself in what a snapshot does, and in the nearest commands besides.
+GIT = (
+    "git",
+    "-c",
+    "user.name=me",
+    "-c",
+    "user.email=me@example.org",
+    "-c",
+    "protocol.file.allow=always",
+)
+# Where git 2.39 starts a program by itself in what a snapshot does, and in the nearest commands
+# besides.
 FIRES_IN_GIT = frozenset(
     """fsmonitor hook clean process included of-worktree by-url command textconv external
     inner-fsmonitor inner-clean""".split()
@@ -28,7 +39,11 @@ def git(folder: Path, *args: str) -> str:
 
 def mark(folder: Path, name: str) -> str:
     """A program that leaves a mark; as a filter it hands on what it is given."""
-    goes_on = "exec cat" if name.endswith(("clean", "included", "of-worktree", "by-url", "late")) else "exit 1"
+    goes_on = (
+        "exec cat"
+        if name.endswith(("clean", "included", "of-worktree", "by-url", "late"))
+        else "exit 1"
+    )
     script = write(folder / f"leave-{name}", f'#!/bin/sh\n: >"{folder}/mark-{name}"\n{goes_on}\n')
     script.chmod(0o755)
     return str(script)
@@ -52,10 +67,22 @@ def hostile(tmp_path: Path, programs: Path) -> Path:
     for folder in (inner, project):
         folder.mkdir()
         git(folder, "init", "-q")
-        names = ("clean", "process", "included", "of-worktree", "by-url", "late", "command", "textconv")
+        names = (
+            "clean",
+            "process",
+            "included",
+            "of-worktree",
+            "by-url",
+            "late",
+            "command",
+            "textconv",
+        )
         for name in names:
             write(folder / f"{name}.txt", "one\n")
-        write(folder / ".gitattributes", "".join(f"{name}.txt filter={name} diff={name}\n" for name in names))
+        write(
+            folder / ".gitattributes",
+            "".join(f"{name}.txt filter={name} diff={name}\n" for name in names),
+        )
         git(folder, "add", "-A")
         git(folder, "commit", "-qm", "one")
     git(project, "submodule", "--quiet", "add", str(inner), "sub")
@@ -89,7 +116,8 @@ def _arm(folder: Path, git_folder: Path, programs: Path, prefix: str) -> None:
         "diff.ignoreSubmodules": "none",
         "credential.helper": f"!{leave('credential')}",
         **{
-            f"core.{name}": leave(name) for name in ("pager", "editor", "sshCommand", "askPass", "alternateRefsCommand")
+            f"core.{name}": leave(name)
+            for name in ("pager", "editor", "sshCommand", "askPass", "alternateRefsCommand")
         },
         "alias.diff": f"!{leave('alias')}",
         "alias.ls-files": f"!{leave('alias')}",
@@ -102,13 +130,18 @@ def _arm(folder: Path, git_folder: Path, programs: Path, prefix: str) -> None:
     write(git_folder / "by-url", f'[filter "by-url"]\n\tclean = {leave("by-url")}\n')
     # the condition of an include is true only where all files of settings are read together
     url = '[remote "o"]\n\turl = https://example.org/a\n'
-    write(git_folder / "config.worktree", f'[filter "of-worktree"]\n\tclean = {leave("of-worktree")}\n{url}')
+    write(
+        git_folder / "config.worktree",
+        f'[filter "of-worktree"]\n\tclean = {leave("of-worktree")}\n{url}',
+    )
     with (git_folder / "config").open("a") as file:
         file.write("[include]\n\tpath = more\n")
         file.write('[includeIf "hasconfig:remote.*.url:https://example.org/a"]\n\tpath = by-url\n')
 
 
-def test_no_setting_of_a_repository_runs_a_program(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
+def test_no_setting_of_a_repository_runs_a_program(
+    hpcrun: Hpcrun, hostile: Path, programs: Path
+) -> None:
     calm = ("-c", "filter.process.process=")
     tries = (
         ("status",),
@@ -119,8 +152,16 @@ def test_no_setting_of_a_repository_runs_a_program(hpcrun: Hpcrun, hostile: Path
         (*calm, "add", "."),
     )
     for command in tries:
-        subprocess.run([*GIT, *command], cwd=hostile, capture_output=True, stdin=subprocess.DEVNULL, timeout=20)
-    subprocess.run([*GIT, *calm, "reset"], cwd=hostile, capture_output=True, stdin=subprocess.DEVNULL, timeout=20)
+        subprocess.run(
+            [*GIT, *command], cwd=hostile, capture_output=True, stdin=subprocess.DEVNULL, timeout=20
+        )
+    subprocess.run(
+        [*GIT, *calm, "reset"],
+        cwd=hostile,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=20,
+    )
     assert marks(programs) >= FIRES_IN_GIT  # the traps are set
     for path in programs.glob("mark-*"):
         path.unlink()
@@ -131,7 +172,18 @@ def test_no_setting_of_a_repository_runs_a_program(hpcrun: Hpcrun, hostile: Path
     assert (run / "code/sub/clean.txt").read_text() == "two\n"
     assert "+two" in (run / "code.diff").read_text()
     assert "8 files changed" in done.stdout
-    hpcrun("submit", "-P", "local", "--gpus", "0", "--snapshot", "--dry-run", "train.py", cwd=hostile, check=True)
+    hpcrun(
+        "submit",
+        "-P",
+        "local",
+        "--gpus",
+        "0",
+        "--snapshot",
+        "--dry-run",
+        "train.py",
+        cwd=hostile,
+        check=True,
+    )
     assert marks(programs) == set()
 
 
@@ -145,8 +197,13 @@ def test_a_missing_object_is_not_fetched(hpcrun: Hpcrun, hostile: Path, programs
     }.items():
         git(hostile, "-c", "core.fsmonitor=false", "config", name, value)
     (hostile / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    subprocess.run([*GIT, "cat-file", "-p", blob], cwd=hostile, capture_output=True, stdin=subprocess.DEVNULL,
-                   timeout=20)  # fmt: skip
+    subprocess.run(
+        [*GIT, "cat-file", "-p", blob],
+        cwd=hostile,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=20,
+    )
     assert "fetch" in marks(programs)
     for path in programs.glob("mark-*"):
         path.unlink()
@@ -156,7 +213,9 @@ def test_a_missing_object_is_not_fetched(hpcrun: Hpcrun, hostile: Path, programs
     assert marks(programs) == set()
 
 
-def test_a_filter_with_an_odd_name_does_not_run(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
+def test_a_filter_with_an_odd_name_does_not_run(
+    hpcrun: Hpcrun, hostile: Path, programs: Path
+) -> None:
     """``git -c`` cannot name this filter, since it ends a name at the first ``=``."""
     with (hostile / ".git/config").open("a") as file:
         file.write(f'[filter "a=b"]\n\tclean = {mark(programs, "odd")}\n')
@@ -168,10 +227,15 @@ def test_a_filter_with_an_odd_name_does_not_run(hpcrun: Hpcrun, hostile: Path, p
 def test_settings_that_change_between_two_calls_of_git_run_nothing(
     hpcrun: Hpcrun, hostile: Path, programs: Path
 ) -> None:
-    """Another process may write to the repository at any moment: here a filter is added right before each diff."""
+    """Another process may write to the repository at any moment: here a filter is added right
+    before each diff.
+    """
     late = f'[filter "late"]\\n\\tclean = {mark(programs, "late")}\\n'
     real = shutil.which("git")
-    line = f'case " $* " in *" diff "*) printf \'{late}\' >>{hostile}/.git/config;; esac\nexec {real} "$@"'
+    line = (
+        f'case " $* " in *" diff "*) printf \'{late}\' >>{hostile}/.git/config;; esac\nexec '
+        f'{real} "$@"'
+    )
     hpcrun(*JOB, "train.py", cwd=hostile, env=hpcrun.shims(git=line), check=True)
     assert '"late"' in (hostile / ".git/config").read_text()  # the trap was set
     assert marks(programs) == set()
@@ -188,7 +252,9 @@ def test_a_setting_that_git_cannot_read_and_a_work_tree_that_lies_elsewhere_are_
     config.write_text(text)
     git(hostile, "-c", "core.fsmonitor=false", "config", "core.worktree", str(hpcrun.home))
     refused = hpcrun(*JOB, "train.py", cwd=hostile)
-    assert (refused.returncode, f"its work tree is {hpcrun.home}" in refused.stderr) == (4, True), refused.stderr
+    assert (refused.returncode, f"its work tree is {hpcrun.home}" in refused.stderr) == (4, True), (
+        refused.stderr
+    )
     assert marks(programs) == set()
 
 
@@ -210,7 +276,8 @@ def test_the_person_s_own_filters_work(hpcrun: Hpcrun, tmp_path: Path) -> None:
 def test_the_environment_of_a_clone_is_run_by_a_job_alone(hpcrun: Hpcrun, programs: Path) -> None:
     clone = hpcrun.folder / "clone"
     python = write(
-        clone / ".venv/bin/python", f'#!/bin/sh\n: >{programs}/mark-python\nexec {hpcrun.venv}/bin/python "$@"\n'
+        clone / ".venv/bin/python",
+        f'#!/bin/sh\n: >{programs}/mark-python\nexec {hpcrun.venv}/bin/python "$@"\n',
     )
     python.chmod(0o755)
     write(clone / "train.py", "print('trained')\n")

@@ -1,4 +1,6 @@
-"""init as a person at a terminal sees it, with commands that print what Slurm 22.05 said; and without Slurm."""
+"""init as a person at a terminal sees it, with commands that print what Slurm 22.05 said; and
+without Slurm.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +57,14 @@ def test_it_asks_what_slurm_does_not_tell(site: Site) -> None:
     status, said = at_end(child)
     assert status == 0
     assert "hpcrun submit --gpus 4 --nodes 2 train.py" in said
-    assert (configuration(site) / "config.yaml").read_text() == f"profile: dev\nruns: {site.person.home}/runs\n"
+    assert (
+        configuration(site) / "config.yaml"
+    ).read_text() == f"profile: dev\nruns: {site.person.home}/runs\n"
     text = (site.profiles / "dev.yaml").read_text()
-    assert "account: thesis                     # your choice; sacctmgr show assoc: lab, thesis\n" in text
+    assert (
+        "account: thesis                     # your choice; sacctmgr show assoc: lab, thesis\n"
+        in text
+    )
     assert "  type: a100                        # your choice: the type of --gpus N\n" in text
     dry = site.person("submit", "--gpus", "2", "--dry-run", "true", env=site.env, check=True).stdout
     assert "#SBATCH --gres=gpu:a100:2\n" in dry
@@ -148,7 +155,12 @@ def test_a_dry_run_and_json(site: Site) -> None:
     assert f"# {site.profiles}/dev.yaml:\n" in done.stdout
     assert done.stdout.endswith(f"# {configuration(site)}/config.yaml:\nprofile: dev\n")
     found = json.loads(init(site, "--gpu-type", "a100", "--json", "--name", "mine").stdout)
-    assert (found["kind"], found["profile"], found["written"], found["test"]) == ("init", "mine", True, None)
+    assert (found["kind"], found["profile"], found["written"], found["test"]) == (
+        "init",
+        "mine",
+        True,
+        None,
+    )
     files = [f"{site.profiles}/mine.yaml", f"{configuration(site)}/config.yaml"]
     assert [item["path"] for item in found["files"]] == files
     assert found["doctor"]["profile"] == "mine"

@@ -50,16 +50,24 @@ def test_ctrl_c_at_any_moment_of_the_start_is_never_a_traceback_of_hpcrun(hpcrun
     hpcrun.run(*hpcrun.argv("status"))
     took_s = time.monotonic() - begun_s
     for part in range(10):
-        with subprocess.Popen(hpcrun.argv("status"), env=hpcrun.environ, cwd=hpcrun.folder, text=True,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:  # fmt: skip
+        with subprocess.Popen(
+            hpcrun.argv("status"),
+            env=hpcrun.environ,
+            cwd=hpcrun.folder,
+            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as process:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(took_s * part / 10)
             process.send_signal(SIGINT)
             _, stderr = process.communicate(timeout=60)
-        assert f"{hpcrun.checkout}/hpcrun/" not in stderr, f"{part}: {stderr}"  # Python itself may say something
+        # Python itself may say something
+        assert f"{hpcrun.checkout}/hpcrun/" not in stderr, f"{part}: {stderr}"
 
 
-# Sends SIGINT when the record of the run is replaced, after its submission: it has the job's id then.
+# Sends SIGINT when the record of the run is replaced, after its submission: it has the job's id
+# then.
 AT_RECORD = """
 import os, runpy, signal, sys
 
@@ -78,5 +86,6 @@ def test_ctrl_c_after_the_job_was_submitted_names_the_job(hpcrun: Hpcrun) -> Non
     assert done.returncode == 130, done.stderr
     job_id = hpcrun.status()["job_id"]
     assert done.stderr.endswith(
-        f"hpcrun: interrupted; job {job_id} was submitted\nhint: to cancel: hpcrun cancel {job_id}\n"
+        f"hpcrun: interrupted; job {job_id} was submitted\nhint: to cancel: hpcrun cancel "
+        f"{job_id}\n"
     )

@@ -1,4 +1,6 @@
-"""A run is found by its job id as fast as by its own: without reading the records of all the others."""
+"""A run is found by its job id as fast as by its own: without reading the records of all the
+others.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,25 @@ def opened_by(person: Hpcrun, *args: str) -> tuple[str, list[str]]:
     """What a command prints, and what it opens below the runs folder."""
     python, *_ = person.argv()
     done = person.run(python, "-c", COUNTED, str(person.runs), *args)
-    return done.stdout, [line for line in done.stderr.splitlines() if line.startswith(str(person.runs))]
+    return done.stdout, [
+        line for line in done.stderr.splitlines() if line.startswith(str(person.runs))
+    ]
 
 
 def many(person: Hpcrun, number: int = RUNS) -> RunStore:
     """Runs that are over, as an hpcrun made them that wrote no index."""
     store = RunStore(person.runs)
     for index in range(number):
-        run_id = f"20260101-{index // 3600:02}{index // 60 % 60:02}{index % 60:02}-train-{index:04x}"
-        made = run(run_id, scheduler="local", host=socket.gethostname(), cluster=None, job_id=f"L{100000 + index}")
+        run_id = (
+            f"20260101-{index // 3600:02}{index // 60 % 60:02}{index % 60:02}-train-{index:04x}"
+        )
+        made = run(
+            run_id,
+            scheduler="local",
+            host=socket.gethostname(),
+            cluster=None,
+            job_id=f"L{100000 + index}",
+        )
         write(store.folder(run_id) / "run.json", run_to_json(made))
         over = LastStatus("COMPLETED", 1.0, final=True, elapsed_s=1)
         write(store.folder(run_id) / "status.json", status_to_json(over))
@@ -88,4 +100,6 @@ def test_an_element_and_a_run_that_lies_elsewhere_are_found_and_the_entry_goes_w
     assert hpcrun("status", "jobs").returncode == 6  # the index is no run
     assert len(hpcrun.document("status", "--all")["runs"]) == 2
     hpcrun("clean", "--yes", "far", check=True)
-    assert [path.name for path in (hpcrun.runs / "jobs").iterdir()] == [name for name in entries if "-many-" in name]
+    assert [path.name for path in (hpcrun.runs / "jobs").iterdir()] == [
+        name for name in entries if "-many-" in name
+    ]

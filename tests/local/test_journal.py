@@ -16,7 +16,9 @@ TOLD = re.compile(r"hpcrun: \d\d:\d\d:\d\d .*supervisor\.py .*: exit status 0, \
 def test_every_command_is_told_on_stderr_and_stdout_stays_as_it_is(
     hpcrun: Hpcrun, option: list[str], env: dict[str, str]
 ) -> None:
-    done = hpcrun(*option, "submit", "-P", "local", "--gpus", "0", "--json", "true", env=env, check=True)
+    done = hpcrun(
+        *option, "submit", "-P", "local", "--gpus", "0", "--json", "true", env=env, check=True
+    )
     assert (TOLD.search(done.stderr) is not None) is bool(option or env)
     folder = hpcrun.runs / json.loads(done.stdout)["run_id"]
     log = (folder / "hpcrun.log").read_text().splitlines()

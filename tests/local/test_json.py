@@ -1,4 +1,6 @@
-"""--json: one document on stdout for every command, whether it succeeds or fails, and never a second."""
+"""--json: one document on stdout for every command, whether it succeeds or fails, and never a
+second.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,20 @@ def document(done: Completed) -> dict[str, Any]:
 def test_what_was_submitted_and_how_it_failed_are_one_document(hpcrun: Hpcrun) -> None:
     one = hpcrun("submit", *LOCAL, *CPU, "--wait", "false")
     found = document(one)
-    assert (one.returncode, found["kind"], found["state"], found["exit_status"]) == (7, "submitted", "FAILED", 1)
+    assert (one.returncode, found["kind"], found["state"], found["exit_status"]) == (
+        7,
+        "submitted",
+        "FAILED",
+        1,
+    )
     assert found["error"]["hint"] == f"hpcrun explain {found['job_id']}"
     sweep = hpcrun("submit", *LOCAL, *CPU, "--wait", "--sweep", "x=0,1", "sh", "-c", "exit {x}")
     found = document(sweep)
     assert (sweep.returncode, found["kind"], found["state"]) == (7, "submitted", "FAILED")
     assert "1 of 2 elements did not complete, numbers: 1" in found["error"]["message"]
-    study = hpcrun("scale", "run", *LOCAL, "--ranks", "1", "--launcher", "python", "--wait", "false")
+    study = hpcrun(
+        "scale", "run", *LOCAL, "--ranks", "1", "--launcher", "python", "--wait", "false"
+    )
     found = document(study)
     assert (study.returncode, found["kind"]) == (7, "study")
     assert "1 of 1 run did not complete" in found["error"]["message"]

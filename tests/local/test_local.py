@@ -18,13 +18,27 @@ PYTHON_JOB = (*LOCAL, "--gpus", "0")
 
 def test_nodes_share_out_the_gpus_without_overlap(hpcrun: Hpcrun) -> None:
     show = ("--launcher", "python", "--wait", "printenv", "CUDA_VISIBLE_DEVICES")
-    hpcrun(*LOCAL, "--gpus", "4", "--nodes", "2", *show, env={"CUDA_VISIBLE_DEVICES": "4,5,6,GPU-7f"}, check=True)
-    assert hpcrun("logs", "--all-ranks").stdout.splitlines() == ["[rank 0] 4,5", "[rank 1] 6,GPU-7f"]
+    hpcrun(
+        *LOCAL,
+        "--gpus",
+        "4",
+        "--nodes",
+        "2",
+        *show,
+        env={"CUDA_VISIBLE_DEVICES": "4,5,6,GPU-7f"},
+        check=True,
+    )
+    assert hpcrun("logs", "--all-ranks").stdout.splitlines() == [
+        "[rank 0] 4,5",
+        "[rank 1] 6,GPU-7f",
+    ]
 
 
 def test_a_failed_node_ends_the_others_and_keeps_its_status(hpcrun: Hpcrun) -> None:
     job = ("bash", "-c", "[ $NODE_RANK = 0 ] && sleep 300; exit 9")
-    done = hpcrun(*LOCAL, "--gpus", "2", "--nodes", "2", "--launcher", "python", "--wait", *job, timeout=60)
+    done = hpcrun(
+        *LOCAL, "--gpus", "2", "--nodes", "2", "--launcher", "python", "--wait", *job, timeout=60
+    )
     assert done.returncode == 7
     assert "rank 1 on local-1 failed first with exit status 9" in done.stderr
     assert hpcrun.status()["exit_status"] == 9
@@ -82,15 +96,23 @@ def test_a_failing_set_up_command_says_so_in_eighty_columns(hpcrun: Hpcrun) -> N
 
 
 def test_no_torch_in_the_jobs_python(hpcrun: Hpcrun, tmp_path: Path) -> None:
-    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", tmp_path / "empty"], check=True)
+    subprocess.run(
+        ["/usr/bin/python3", "-m", "venv", "--without-pip", tmp_path / "empty"], check=True
+    )
     (hpcrun.folder / "train.py").write_text("print('never')\n")
-    done = hpcrun(*LOCAL, "--gpus", "2", "--python", f"{tmp_path}/empty/bin/python", "--wait", "train.py")
+    done = hpcrun(
+        *LOCAL, "--gpus", "2", "--python", f"{tmp_path}/empty/bin/python", "--wait", "train.py"
+    )
     assert done.returncode == 7
     assert "the Python module torch is not installed" in hpcrun("status").stdout
 
 
-@pytest.mark.parametrize("options", [("--snapshot",), ("--workdir", "gone")], ids=["snapshot", "workdir"])
-def test_a_folder_that_the_job_cannot_start_in_is_one_line(hpcrun: Hpcrun, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "options", [("--snapshot",), ("--workdir", "gone")], ids=["snapshot", "workdir"]
+)
+def test_a_folder_that_the_job_cannot_start_in_is_one_line(
+    hpcrun: Hpcrun, options: tuple[str, ...]
+) -> None:
     (hpcrun.folder / "gone").mkdir()
     script = hpcrun(*LOCAL, "--gpus", "0", "--dry-run", *options, "echo", "here", check=True).stdout
     (hpcrun.folder / "gone").rmdir()
@@ -118,7 +140,9 @@ def test_a_projects_configuration_is_found_from_below(hpcrun: Hpcrun) -> None:
     trust(hpcrun, project)
     below = project / "src" / "deep"
     below.mkdir(parents=True)
-    hpcrun("submit", "--gpus", "0", "--wait", "true", cwd=below, env={"HPCRUN_RUNS": None}, check=True)
+    hpcrun(
+        "submit", "--gpus", "0", "--wait", "true", cwd=below, env={"HPCRUN_RUNS": None}, check=True
+    )
     assert len(list((project / "runs-of-the-project").glob("2*"))) == 1
 
 
@@ -146,12 +170,18 @@ def test_the_folder_of_checkpoints_that_a_job_is_told_of_is_there(hpcrun: Hpcrun
     job = 'cd "$HPCRUN_CHECKPOINT_DIR"; [ ! -e step ] || cat step; echo 1 >step'
     hpcrun(*PYTHON_JOB, "-J", "first", "--wait", "sh", "-c", job, check=True)
     hpcrun("resubmit", "first", "-J", "second", check=True)
-    wait_for(lambda: hpcrun("logs", "second").stdout == "1\n", 20, "the second to read what the first has written")
+    wait_for(
+        lambda: hpcrun("logs", "second").stdout == "1\n",
+        20,
+        "the second to read what the first has written",
+    )
     gone = hpcrun.folder / "run/elements/0"
     gone.mkdir(parents=True)
     (gone / "checkpoints").symlink_to("/gone/run/checkpoints")
     script = f"{hpcrun.status('first')['folder']}/script.sh"
-    done = hpcrun.run("bash", script, env={"HPCRUN_RUN_DIR": str(hpcrun.folder / "run")}, check=False)
+    done = hpcrun.run(
+        "bash", script, env={"HPCRUN_RUN_DIR": str(hpcrun.folder / "run")}, check=False
+    )
     assert done.returncode == 1
     assert "hpcrun: there is no folder of checkpoints /gone/run/checkpoints" in done.stderr
     env = {"HPCRUN_RUN_DIR": str(hpcrun.folder / "by-hand")}

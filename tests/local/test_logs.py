@@ -1,4 +1,6 @@
-"""hpcrun logs, as a person sees it: on a terminal, in a pipe, of many ranks, and of folders that are not in order."""
+"""hpcrun logs, as a person sees it: on a terminal, in a pipe, of many ranks, and of folders that
+are not in order.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tests.local.recorded import record
 
 
 def seen(hpcrun: Hpcrun, *args: str, begun: tuple[str, Path] | None = None, **more: Any) -> str:
-    """What a terminal is sent; ``begun`` is a text to wait for and then a file to make, before what is returned."""
+    """What a terminal is sent; ``begun`` is a text to wait for and then a file to make, before what
+    is returned.
+    """
     terminal = hpcrun.terminal("logs", *args, **more)
     if begun:
         terminal.expect_exact(begun[0])
@@ -23,7 +27,8 @@ def seen(hpcrun: Hpcrun, *args: str, begun: tuple[str, Path] | None = None, **mo
     return at_end(terminal)[1].replace("\r\n", "\n")
 
 
-# --- which ---------------------------------------------------------------------------------------------------
+# --- which
+# -------------------------------------------------------------------------------------------------
 
 
 def test_ranks_nodes_attempts_and_lines_are_chosen(hpcrun: Hpcrun) -> None:
@@ -58,13 +63,18 @@ def test_ranks_nodes_attempts_and_lines_are_chosen(hpcrun: Hpcrun) -> None:
         ("both --err", 0, "problem\n", ""),
     ):
         done = hpcrun("logs", *words.split())
-        assert (done.returncode, done.stdout, message in done.stderr) == (status, shown, True), (words, done.stderr)
+        assert (done.returncode, done.stdout, message in done.stderr) == (status, shown, True), (
+            words,
+            done.stderr,
+        )
         assert ("showing attempt" in done.stderr) == (words == "twice")
 
 
 def test_since(hpcrun: Hpcrun) -> None:
     run = record(hpcrun)
-    old, new = (time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time.time() - ago)) for ago in (7200, 60))
+    old, new = (
+        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time.time() - ago)) for ago in (7200, 60)
+    )
     run.log(f"{old} old\nwith this\n{new} new\nwith that\n")
     assert hpcrun("logs", "--since", "10m").stdout == f"{new} new\nwith that\n"
     without = run.log("no time\n")
@@ -88,30 +98,46 @@ def test_ranks_merged_by_time(hpcrun: Hpcrun) -> None:
     run.log("[2026-01-02 10:00:02,500] b\n[rank1]:[E0102 10:00:04.1 Process.cpp:1] c\n", 1)
     lines = [line.split() for line in hpcrun("logs", "--merge").stdout.splitlines()]
     assert [(line[1], line[-1]) for line in lines] == [
-        ("0]", "a"), ("0]", "traceback"), ("1]", "b"), ("1]", "c"), ("0]", "d"),
-    ]  # fmt: skip
+        ("0]", "a"),
+        ("0]", "traceback"),
+        ("1]", "b"),
+        ("1]", "c"),
+        ("0]", "d"),
+    ]
     assert hpcrun("logs", "--merge", "-n", "1").stdout == "[rank 0] 2026-01-02 10:00:05 d\n"
-    assert hpcrun("logs", "--merge", "--rank", "1", "--grep", "E0102").stdout.startswith("[rank 1] [rank1]:[E0102")
+    assert hpcrun("logs", "--merge", "--rank", "1", "--grep", "E0102").stdout.startswith(
+        "[rank 1] [rank1]:[E0102"
+    )
     many = record(hpcrun, "many", ranks=100)
     for rank in range(100):
         many.log(f"10:00:{rank % 60:02d} rank {rank}\n", rank)
-    done = hpcrun.run("bash", "-c", f"ulimit -n 40; {' '.join(hpcrun.argv('logs', 'many', '--merge'))}")  # open files
+    # open files
+    done = hpcrun.run(
+        "bash", "-c", f"ulimit -n 40; {' '.join(hpcrun.argv('logs', 'many', '--merge'))}"
+    )
     clocks = [line.split()[2] for line in done.stdout.splitlines()]
     assert (len(clocks), clocks) == (100, sorted(clocks))
 
 
-# --- how -----------------------------------------------------------------------------------------------------
+# --- how
+# -------------------------------------------------------------------------------------------------
 
 
 def test_a_pipe_gets_every_byte(hpcrun: Hpcrun) -> None:
     binary = bytes(range(256)) + b"\r50%\r100%\nno end"
     record(hpcrun).log(binary)
-    done = subprocess.run(hpcrun.argv("logs"), env=hpcrun.environ, capture_output=True, cwd=hpcrun.folder)
+    done = subprocess.run(
+        hpcrun.argv("logs"), env=hpcrun.environ, capture_output=True, cwd=hpcrun.folder
+    )
     assert (done.stdout, done.stderr) == (binary, b"")
 
 
-def test_a_terminal_gets_the_last_state_of_a_bar_and_nothing_that_acts_on_it(hpcrun: Hpcrun) -> None:
-    record(hpcrun).log(b"\r 10%\r 50%\r100%\nnext\r\n\x1b]0;title\x07\x1b[31mred\nplain\x00\x1b[2J\xff\n\x1b[5n")
+def test_a_terminal_gets_the_last_state_of_a_bar_and_nothing_that_acts_on_it(
+    hpcrun: Hpcrun,
+) -> None:
+    record(hpcrun).log(
+        b"\r 10%\r 50%\r100%\nnext\r\n\x1b]0;title\x07\x1b[31mred\nplain\x00\x1b[2J\xff\n\x1b[5n"
+    )
     assert seen(hpcrun, "train") == "100%\nnext\n\x1b[31mred\x1b[0m\nplain\ufffd\n\n"
     assert seen(hpcrun, "train", env={"NO_COLOR": "1"}) == "100%\nnext\nred\nplain\ufffd\n\n"
     assert seen(hpcrun, "train", "--grep", "e", size=(24, 20)) == "next\n\x1b[31mred\x1b[0m\n"
@@ -130,12 +156,16 @@ def test_a_reader_that_goes_away_is_no_failure(hpcrun: Hpcrun) -> None:
 def test_a_line_without_an_end_takes_no_memory(hpcrun: Hpcrun) -> None:
     log = record(hpcrun).log("")
     with log.open("wb") as file:
-        file.truncate(400 << 20)  # 400 MiB of NUL in one line, and no more than 390 for all that hpcrun is
-    measured = hpcrun.run("bash", "-c", f"ulimit -v 400000; {' '.join(hpcrun.argv('logs', '-n', '1'))} | wc -c")
+        # 400 MiB of NUL in one line, and no more than 390 for all that hpcrun is
+        file.truncate(400 << 20)
+    measured = hpcrun.run(
+        "bash", "-c", f"ulimit -v 400000; {' '.join(hpcrun.argv('logs', '-n', '1'))} | wc -c"
+    )
     assert measured.stdout.strip() == str(400 << 20)
 
 
-# --- while it is written -------------------------------------------------------------------------------------
+# --- while it is written
+# -------------------------------------------------------------------------------------
 
 
 def test_a_bar_is_drawn_again_in_its_place_and_ctrl_c_leaves_the_job_alone(hpcrun: Hpcrun) -> None:
@@ -155,11 +185,13 @@ echo"""
     assert "the job is not affected" in shown
     assert "hpcrun logs -f bar" in shown
     shown = seen(hpcrun, "-f", size=(24, 20), begun=("1 of 3", hpcrun.folder / "watched"))
-    assert "\r\x1b[K3 of 3 steps are do" in shown  # no wider than the terminal, or it could not be drawn again
+    # no wider than the terminal, or it could not be drawn again
+    assert "\r\x1b[K3 of 3 steps are do" in shown
     assert shown.endswith("\r\x1b[K3 of 3 steps are done\n")
 
 
-# --- folders that are not in order ---------------------------------------------------------------------------
+# --- folders that are not in order
+# ---------------------------------------------------------------------------
 
 
 def test_half_a_record_leaves_the_logs(hpcrun: Hpcrun) -> None:
@@ -170,7 +202,8 @@ def test_half_a_record_leaves_the_logs(hpcrun: Hpcrun) -> None:
     shown = hpcrun("logs")
     assert shown.stdout == "still here\n"
     assert "run.json cannot be read" in shown.stderr
-    assert hpcrun("logs", "-f").stdout == "still here\n"  # nobody can say whether it runs: what is there
+    # nobody can say whether it runs: what is there
+    assert hpcrun("logs", "-f").stdout == "still here\n"
     refused = hpcrun("metrics")
     assert refused.returncode == 6
     assert f"hpcrun logs {run.folder.name} shows its logs" in refused.stderr
@@ -191,7 +224,10 @@ def test_a_log_or_a_folder_that_was_deleted_and_a_file_among_the_runs(hpcrun: Hp
     (hpcrun.runs / "20260102-030500-gone-0a1b").symlink_to(hpcrun.folder / "nowhere")
     assert hpcrun("logs", "zzz-notes.txt").returncode == 6
     gone = hpcrun("logs", "gone")
-    assert (gone.returncode, "there is no run '20260102-030500-gone-0a1b'" in gone.stderr) == (6, True)
+    assert (gone.returncode, "there is no run '20260102-030500-gone-0a1b'" in gone.stderr) == (
+        6,
+        True,
+    )
     assert "train" in hpcrun("status").stdout
     log.unlink()
     shown = hpcrun("logs", "train")
@@ -205,7 +241,8 @@ def test_a_log_that_one_may_not_read(hpcrun: Hpcrun) -> None:
     log = run.log("secret\n")
     os.chown(log, 65534, 65534)
     log.chmod(0o600)
-    # root without the power to read everything; another user could not reach a checkout below root's home
+    # root without the power to read everything; another user could not reach a checkout below
+    # root's home
     argv = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *hpcrun.argv("logs")]
     done = hpcrun.run(*argv, check=False)
     assert (done.stdout, done.returncode) == ("", 6), done.stderr
@@ -221,7 +258,9 @@ def test_what_is_written_after_rotation_is_shown(hpcrun: Hpcrun) -> None:
     following = subprocess.Popen(argv, env=hpcrun.environ, stdout=subprocess.PIPE, text=True)
     assert following.stdout is not None
     assert following.stdout.readline() == "one\n"
-    log = wait_for(lambda: next(hpcrun.runs.glob("2*/elements/0/attempts/0/rank-0.out"), None), 10, "the log")
+    log = wait_for(
+        lambda: next(hpcrun.runs.glob("2*/elements/0/attempts/0/rank-0.out"), None), 10, "the log"
+    )
     log.rename(log.with_name("rank-0.out.1"))
     log.write_text("two\n")
     gate.touch()

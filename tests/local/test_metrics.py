@@ -20,7 +20,9 @@ for step in range(30):
 
 
 def note(run: Recorded, *lines: str, rank: int = 0, attempt: int = 0) -> None:
-    (run.attempt(attempt) / f"rank-{rank}.metrics").write_text("".join(f"{line}\n" for line in lines))
+    (run.attempt(attempt) / f"rank-{rank}.metrics").write_text(
+        "".join(f"{line}\n" for line in lines)
+    )
 
 
 def test_what_a_script_notes_is_shown(hpcrun: Hpcrun) -> None:
@@ -59,12 +61,21 @@ def test_attempts_and_ranks_are_joined(hpcrun: Hpcrun) -> None:
 def test_numbers_of_a_log_by_the_project_s_and_the_profile_s_patterns(hpcrun: Hpcrun) -> None:
     run = record(hpcrun)
     run.log("epoch 3: loss 0.5, 120 samples/s\nepoch 4: loss 0.25, 130 samples/s\n")
-    hpcrun.write(".hpcrun/config.yaml", r"metrics: {step: 'epoch (\d+)', loss: 'loss (?P<value>[0-9.]+)'}")
+    hpcrun.write(
+        ".hpcrun/config.yaml", r"metrics: {step: 'epoch (\d+)', loss: 'loss (?P<value>[0-9.]+)'}"
+    )
     own = "scheduler: local\nmetrics:\n  samples_per_s: '([0-9]+) samples/s'\n  loss: 'never (x)'\n"
     hpcrun.write(".hpcrun/profiles/local.yaml", own)
     trust(hpcrun, hpcrun.folder)
     lines = hpcrun("metrics", "--csv", check=True).stdout.splitlines()
-    assert sorted(lines[0].split(",")) == ["attempt", "loss", "rank", "samples_per_s", "step", "time"]
+    assert sorted(lines[0].split(",")) == [
+        "attempt",
+        "loss",
+        "rank",
+        "samples_per_s",
+        "step",
+        "time",
+    ]
     rows = list(csv.DictReader(lines))
     assert [(row["step"], row["loss"], row["samples_per_s"]) for row in rows] == [
         ("3", "0.5", "120"),
@@ -77,11 +88,16 @@ def test_numbers_of_a_log_by_the_project_s_and_the_profile_s_patterns(hpcrun: Hp
     assert "has no group for the number" in wrong.stderr
 
 
-def test_a_loss_in_the_log_needs_no_pattern_and_what_was_recorded_comes_first(hpcrun: Hpcrun) -> None:
+def test_a_loss_in_the_log_needs_no_pattern_and_what_was_recorded_comes_first(
+    hpcrun: Hpcrun,
+) -> None:
     run = record(hpcrun)
     run.log("epoch 1 loss 0.5\nepoch 2 loss 0.25\nval_loss=0.3\n")
     rows = list(csv.DictReader(hpcrun("metrics", "--csv", check=True).stdout.splitlines()))
-    assert [(row["step"], row["loss"], row["val_loss"]) for row in rows] == [("1", "0.5", "0.3"), ("2", "0.25", "")]
+    assert [(row["step"], row["loss"], row["val_loss"]) for row in rows] == [
+        ("1", "0.5", "0.3"),
+        ("2", "0.25", ""),
+    ]
     note(run, '{"step": 7, "loss": 9}')
     rows = list(csv.DictReader(hpcrun("metrics", "--csv", check=True).stdout.splitlines()))
     assert [(row["step"], row["loss"]) for row in rows] == [("7", "9")]
@@ -117,7 +133,19 @@ def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
 
 
 def test_gpus_and_a_shell_of_this_machine(hpcrun: Hpcrun) -> None:
-    hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "long", "bash", "-c", "echo begun; sleep 60", check=True)
+    hpcrun(
+        "submit",
+        "-P",
+        "local",
+        "--gpus",
+        "0",
+        "-J",
+        "long",
+        "bash",
+        "-c",
+        "echo begun; sleep 60",
+        check=True,
+    )
     wait_for(lambda: hpcrun("logs").stdout == "begun\n", 20, "its first line")
     env = hpcrun.shims(nvidia_smi="echo '0, GPU-1, NVIDIA L40S, 50, 1024, 46068, 99.6, 350.00, 41'")
     shown = hpcrun("status", "--gpus", env=env, check=True).stdout.splitlines()
@@ -133,20 +161,32 @@ def test_gpus_and_a_shell_of_this_machine(hpcrun: Hpcrun) -> None:
     hpcrun("cancel", "long", check=True)
     wait_for(lambda: hpcrun("shell").returncode == 4, 20, "its end")
     late = hpcrun.document("status", "--gpus")  # what it recorded, if it ran for long enough
-    assert "its allocation has ended" in late["error"]["message"] if "error" in late else late["recorded"]
+    assert (
+        "its allocation has ended" in late["error"]["message"]
+        if "error" in late
+        else late["recorded"]
+    )
 
 
 def test_a_sweep_shows_every_element_and_one_by_its_number(hpcrun: Hpcrun) -> None:
     text = "import sys\nfrom hpcrun_runtime import log_metrics\nx = float(sys.argv[2])\n"
     text += "log_metrics(step=1, loss=x)\nlog_metrics(step=2, loss=x / 10)\n"
     hpcrun.write("job.py", text)
-    hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "--sweep", "x=5,7", "job.py", check=True)
+    hpcrun(
+        "submit", "-P", "local", "--gpus", "0", "--wait", "--sweep", "x=5,7", "job.py", check=True
+    )
     shown = hpcrun("metrics", check=True)
     rows = [line.split()[:4] for line in shown.stdout.splitlines()]
-    assert rows == [["ELEMENT", "PARAMETERS", "STEP", "loss"], ["0", "x=5", "2", "0.5"], ["1", "x=7", "2", "0.7"]]
+    assert rows == [
+        ["ELEMENT", "PARAMETERS", "STEP", "loss"],
+        ["0", "x=5", "2", "0.5"],
+        ["1", "x=7", "2", "0.7"],
+    ]
     assert "the last 1 row of each element" in shown.stderr
     found = hpcrun.document("metrics", check=True)
-    assert [(item["element"], item["parameters"], len(item["rows"])) for item in found["elements"]] == [
+    assert [
+        (item["element"], item["parameters"], len(item["rows"])) for item in found["elements"]
+    ] == [
         (0, {"x": "5"}, 2),
         (1, {"x": "7"}, 2),
     ]
@@ -156,7 +196,9 @@ def test_a_sweep_shows_every_element_and_one_by_its_number(hpcrun: Hpcrun) -> No
     one = hpcrun.document("metrics", "last/1", check=True)
     assert [row["values"] for row in one["rows"]] == [{"loss": 7}, {"loss": 0.7}]
     assert one["element"] == 1
-    assert "loss" in hpcrun("metrics", f"{hpcrun.status()['job_id']}_1", "--plot", check=True).stdout
+    assert (
+        "loss" in hpcrun("metrics", f"{hpcrun.status()['job_id']}_1", "--plot", check=True).stdout
+    )
     refused = hpcrun("metrics", "--plot")
     assert refused.returncode == 2
     assert "draw one element" in refused.stderr

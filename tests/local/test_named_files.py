@@ -1,4 +1,6 @@
-"""Files that a person names or a project brings: a FIFO or an endless device there is refused at once."""
+"""Files that a person names or a project brings: a FIFO or an endless device there is refused at
+once.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ BROUGHT: dict[str, tuple[str, Sequence[str], int]] = {
 
 
 @pytest.mark.parametrize(("words", "status"), NAMED.values(), ids=NAMED)
-def test_what_is_no_file_is_refused_where_a_person_names_it(hpcrun: Hpcrun, words: Sequence[str], status: int) -> None:
+def test_what_is_no_file_is_refused_where_a_person_names_it(
+    hpcrun: Hpcrun, words: Sequence[str], status: int
+) -> None:
     hpcrun.write("table.csv", "gpus,time_s\n1,10\n2,6\n")
     odd = hpcrun.folder / "ODD"
     for make in (partial(os.mkfifo, odd, 0o700), partial(odd.symlink_to, "/dev/zero")):

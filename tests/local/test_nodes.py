@@ -15,8 +15,12 @@ def test_nodes_that_failed_are_listed_and_forgotten(hpcrun: Hpcrun) -> None:
     assert hpcrun("nodes", check=True).stdout == NONE
     now_s = time.time()
     failures = [
-        FailedNode("h100-12", "big", now_s - 7300, "stopped responding", "20270101-000000-train-0001"),
-        FailedNode("a100-1", "big", now_s - 100, "down or not responding", "20270101-000000-train-0002"),
+        FailedNode(
+            "h100-12", "big", now_s - 7300, "stopped responding", "20270101-000000-train-0001"
+        ),
+        FailedNode(
+            "a100-1", "big", now_s - 100, "down or not responding", "20270101-000000-train-0002"
+        ),
     ]
     FailedNodes(hpcrun.home / ".local/state/hpcrun/failed-nodes.json").note(failures, now_s)
     assert hpcrun("nodes", check=True).stdout.splitlines() == [

@@ -1,4 +1,6 @@
-"""Messages about runs: the real program, jobs of this machine, and servers that receive, refuse, hang, or are away."""
+"""Messages about runs: the real program, jobs of this machine, and servers that receive, refuse,
+hang, or are away.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,19 @@ def test_each_event_is_told_once_and_no_file_holds_the_secret(hpcrun: Hpcrun) ->
     with http_server() as hook:
         secret = f"json://127.0.0.1:{hook.port}/hushhush"
         env = {"HOOK": secret}
-        folder = submit(hpcrun, FAILS_ONCE, "--notify", "$HOOK", "--requeue", "1", "--retry-on-failure", env=env)
+        folder = submit(
+            hpcrun, FAILS_ONCE, "--notify", "$HOOK", "--requeue", "1", "--retry-on-failure", env=env
+        )
         hpcrun("status", "last", env=env)
         again = hpcrun("notify", "last", env=env, check=True).stdout
         titles, bodies = hook.titles(), hook.bodies()
         details = hpcrun("status", "-v", "last").stdout
     assert [title.partition(" after")[0] for title in titles] == [
-        "train started", "train: first step", "train: attempt 1 failed, requeued", "train completed",
-    ]  # fmt: skip
+        "train started",
+        "train: first step",
+        "train: attempt 1 failed, requeued",
+        "train completed",
+    ]
     assert {path for path, _ in hook.messages} == {"/hushhush"}
     assert bodies[1].startswith("step=1 loss=2.5\n")
     assert "ValueError: bad token *** @ everyone at train.py:7" in bodies[2]
@@ -63,11 +70,20 @@ def test_each_event_is_told_once_and_no_file_holds_the_secret(hpcrun: Hpcrun) ->
     assert not (folder / "messages/log").read_text()
 
 
-def test_a_destination_that_refuses_hangs_or_is_away_delays_no_job_for_long_and_fails_none(hpcrun: Hpcrun) -> None:
+def test_a_destination_that_refuses_hangs_or_is_away_delays_no_job_for_long_and_fails_none(
+    hpcrun: Hpcrun,
+) -> None:
     with http_server() as good, http_server(status=500) as bad, http_server(hangs_s=30) as hangs:
         away = unused_port()
-        to = {name: f"json://127.0.0.1:{port}/" for name, port in
-              (("good", good.port), ("bad", bad.port), ("hangs", hangs.port), ("away", away))}  # fmt: skip
+        to = {
+            name: f"json://127.0.0.1:{port}/"
+            for name, port in (
+                ("good", good.port),
+                ("bad", bad.port),
+                ("hangs", hangs.port),
+                ("away", away),
+            )
+        }
         options = [word for url in to.values() for word in ("--notify", url)]
         folder = submit(hpcrun, "", *options, "--notify-on", "finished", "--name", "train")
         attempt = folder / "elements/0/attempts/0"
@@ -83,9 +99,13 @@ def test_a_destination_that_refuses_hangs_or_is_away_delays_no_job_for_long_and_
     assert (status["state"], status["exit_status"]) == ("COMPLETED", 0)
     assert json.loads((attempt / "exit").read_text())["status"] == 0
     hanging = found.pop(f"finished {to['hangs']}")
-    assert hanging in ("unsure", "claimed")  # this machine was busy: its sender had no time left to record it
-    assert found == {f"finished {to['good']}": "sent", f"finished {to['bad']}": "failed",
-                     f"finished {to['away']}": "unreachable"}  # fmt: skip
+    # this machine was busy: its sender had no time left to record it
+    assert hanging in ("unsure", "claimed")
+    assert found == {
+        f"finished {to['good']}": "sent",
+        f"finished {to['bad']}": "failed",
+        f"finished {to['away']}": "unreachable",
+    }
     assert f"finished NOT sent to {to['away']}: cannot connect" in " ".join(details.split())
     assert (again.returncode, "NOT sent to" in again.stdout) == (4, True)
     said = " ".join(details.split())
@@ -108,12 +128,19 @@ def test_a_sweep_sends_one_message_of_each_kind(hpcrun: Hpcrun) -> None:
     assert any(body.startswith("4 elements: 2 completed, 2 failed\ntrain/0: ") for body in bodies)
 
 
-def test_what_a_job_without_hpcrun_s_python_cannot_send_comes_with_the_next_status(hpcrun: Hpcrun) -> None:
+def test_what_a_job_without_hpcrun_s_python_cannot_send_comes_with_the_next_status(
+    hpcrun: Hpcrun,
+) -> None:
     hpcrun.write("train.py", "")
     with http_server() as hook:
         to = f"json://127.0.0.1:{hook.port}/"
-        lost = """sed -i 's,"python": "[^"]*","python": "/nowhere/python",' "$HPCRUN_RUN_DIR/messages/sender\""""
-        folder = hpcrun.submit("-P", "local", "--gpus", "0", "--notify", to, "--setup", lost, "train.py")
+        lost = (
+            """sed -i 's,"python": "[^"]*","python": "/nowhere/python",' """
+            """"$HPCRUN_RUN_DIR/messages/sender\""""
+        )
+        folder = hpcrun.submit(
+            "-P", "local", "--gpus", "0", "--notify", to, "--setup", lost, "train.py"
+        )
         wait_for(lambda: (folder / "elements/0/attempts/0/exit").exists(), 20, "its end")
         hpcrun("status", check=True)
         for name, field in (("start", "started"), ("exit", "ended")):  # as if a minute ago
@@ -125,10 +152,19 @@ def test_what_a_job_without_hpcrun_s_python_cannot_send_comes_with_the_next_stat
         assert [title.partition(" after")[0] for title in hook.titles()] == ["train completed"]
 
 
-def test_a_late_message_from_a_shell_without_the_secrets_has_no_line_of_the_log(hpcrun: Hpcrun) -> None:
+def test_a_late_message_from_a_shell_without_the_secrets_has_no_line_of_the_log(
+    hpcrun: Hpcrun,
+) -> None:
     script = "import os\nraise ValueError(os.environ['PLAIN_WORD'])\n"
     env, away = {"PLAIN_WORD": "correct horse"}, unused_port()
-    to = ("--notify", f"json://127.0.0.1:{away}/", "--notify-on", "finished", "--secret", "PLAIN_WORD")
+    to = (
+        "--notify",
+        f"json://127.0.0.1:{away}/",
+        "--notify-on",
+        "finished",
+        "--secret",
+        "PLAIN_WORD",
+    )
     submit(hpcrun, script, *to, env=env)
     with http_server(port=away) as back:
         hpcrun("notify", "last", check=True)
@@ -163,8 +199,12 @@ def test_a_test_message_says_where_it_arrived(hpcrun: Hpcrun) -> None:
     assert "hush" not in done.stderr + unknown.stdout + unknown.stderr
 
 
-def test_the_configuration_names_destinations_and_a_project_s_only_if_it_is_trusted(hpcrun: Hpcrun) -> None:
-    config = write(hpcrun.home / ".config/hpcrun/config.yaml", "notify: ['$HOOK']\nnotify_on: [failed]\n")
+def test_the_configuration_names_destinations_and_a_project_s_only_if_it_is_trusted(
+    hpcrun: Hpcrun,
+) -> None:
+    config = write(
+        hpcrun.home / ".config/hpcrun/config.yaml", "notify: ['$HOOK']\nnotify_on: [failed]\n"
+    )
     project = hpcrun.folder / "clone"
     write(project / ".hpcrun/config.yaml", "notify: ['json://evil.example.org/']\n")
     write(project / "train.py", "")
@@ -178,15 +218,33 @@ def test_the_configuration_names_destinations_and_a_project_s_only_if_it_is_trus
     assert json.loads(removed.stdout)["plan"]["notify"] is None
     typed = hpcrun(*job[:1], "--notify", "$MISSING", *job[1:], cwd=project)
     assert (typed.returncode, "MISSING is not set" in typed.stdout) == (2, True)
-    unknown = hpcrun(*job[:1], "--notify", "slak://$TOKEN", *job[1:], cwd=project, env={"TOKEN": "hush"})
-    assert (unknown.returncode, "slak://$TOKEN: apprise knows no such destination" in unknown.stdout) == (2, True)
+    unknown = hpcrun(
+        *job[:1], "--notify", "slak://$TOKEN", *job[1:], cwd=project, env={"TOKEN": "hush"}
+    )
+    assert (
+        unknown.returncode,
+        "slak://$TOKEN: apprise knows no such destination" in unknown.stdout,
+    ) == (2, True)
     mail = hpcrun(*job[:1], "--notify", "mailto:ada@example.org", *job[1:], cwd=project)
     assert (mail.returncode, "Slurm sends this mail" in mail.stdout) == (2, True)
-    slurm = ("submit", "-P", "a100", "--gpus", "0", "--dry-run", "--notify", "mailto:ada@example.org")
+    slurm = (
+        "submit",
+        "-P",
+        "a100",
+        "--gpus",
+        "0",
+        "--dry-run",
+        "--notify",
+        "mailto:ada@example.org",
+    )
     script = hpcrun(*slurm, "--notify-on", "failed", "train.py", cwd=project, check=True).stdout
     assert "#SBATCH --mail-user=ada@example.org\n#SBATCH --mail-type=FAIL,REQUEUE\n" in script
     assert "does the same, without its messages." in script.splitlines()[2]
-    write(config, "notify:\n  - mailto:ada@example.org\n  - https://hooks.slack.com/services/T1/B2/hushhushhush\n")
+    write(
+        config,
+        "notify:\n  - mailto:ada@example.org\n  - "
+        "https://hooks.slack.com/services/T1/B2/hushhushhush\n",
+    )
     refused = hpcrun(*job)
     assert refused.returncode == 3
     assert "config.yaml:3: notify.1: " in refused.stdout
@@ -194,13 +252,19 @@ def test_the_configuration_names_destinations_and_a_project_s_only_if_it_is_trus
 
 
 def test_nothing_new_is_imported_without_messages(hpcrun: Hpcrun) -> None:
-    heavy = "apprise requests smtplib hpcrun.features.notify.messages hpcrun.features.notify.command".split()
+    heavy = (
+        "apprise requests smtplib hpcrun.features.notify.messages hpcrun.features.notify.command"
+    ).split()
     code = (
         "import sys, runpy\nsys.argv = ['hpcrun', *sys.argv[1:]]\n"
         "try:\n    runpy.run_module('hpcrun', run_name='__main__')\nexcept SystemExit: pass\n"
         f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)\n"
     )
-    for command in (("submit", "-P", "local", "--gpus", "0", "--wait", "true"), ("status",), ("--help",)):
+    for command in (
+        ("submit", "-P", "local", "--gpus", "0", "--wait", "true"),
+        ("status",),
+        ("--help",),
+    ):
         done = hpcrun.run(f"{hpcrun.venv}/bin/python", "-c", code, *command)
         assert done.stderr.rstrip().endswith("[]"), done.stderr
     assert not list(hpcrun.runs.glob("2*/messages"))

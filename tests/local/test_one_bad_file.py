@@ -1,4 +1,6 @@
-"""One damaged run costs one line, and not the others: hostile records, FIFOs, endless files, expressions, cells."""
+"""One damaged run costs one line, and not the others: hostile records, FIFOs, endless files,
+expressions, cells.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def test_damaged_runs_hide_no_other(hpcrun: Hpcrun) -> None:
         shown = hpcrun("status", *options, timeout=WITHIN_S)
         assert shown.returncode == 0, shown.stderr
         assert "good" in shown.stdout
-        assert [name for name in DAMAGES if name.replace(" ", "-") not in shown.stdout + shown.stderr] == []
+        assert [
+            name for name in DAMAGES if name.replace(" ", "-") not in shown.stdout + shown.stderr
+        ] == []
     assert hpcrun("clean", timeout=WITHIN_S).returncode == 0
     for name in ("log-is-a-FIFO", "log-is-endless", "batch-log-is-endless"):
         for words in (("logs", name, "-n", "3"), ("explain", name)):
@@ -89,11 +93,24 @@ def test_following_ends_with_a_message_when_the_folder_goes_away(hpcrun: Hpcrun)
     (here.folder / "status.json").unlink()
     here.log("begun\n").with_name("exit").unlink()
     with subprocess.Popen(["sleep", "60"]) as lives:
-        said = {"job_id": "L1", "pid": lives.pid, "start_ticks": start_ticks(lives.pid), "boot_id": boot_id(),
-                "host": host, "started": 1.7e9, "limit_s": 0}  # fmt: skip
+        said = {
+            "job_id": "L1",
+            "pid": lives.pid,
+            "start_ticks": start_ticks(lives.pid),
+            "boot_id": boot_id(),
+            "host": host,
+            "started": 1.7e9,
+            "limit_s": 0,
+        }
         (here.folder / "supervisor.json").write_text(json.dumps(said))
-        follower = subprocess.Popen(hpcrun.argv("logs", "-f", "gone"), env=hpcrun.environ, cwd=hpcrun.folder,
-                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+        follower = subprocess.Popen(
+            hpcrun.argv("logs", "-f", "gone"),
+            env=hpcrun.environ,
+            cwd=hpcrun.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         assert follower.stdout is not None
         assert follower.stdout.readline() == "begun\n"
         shutil.rmtree(here.folder)
@@ -115,18 +132,23 @@ def test_no_expression_of_a_project_holds_up_status(hpcrun: Hpcrun) -> None:
     assert hpcrun("explain", "bad", check=True, timeout=WITHIN_S).stdout
     assert hpcrun("metrics", "bad", timeout=WITHIN_S).returncode == 0
     assert hpcrun("logs", "bad", "--grep", "(a+)+$", timeout=WITHIN_S).returncode == 0
-    (own / "rules.yaml").write_text("ahead:\n  contains: [Error]\n  pattern: 'a(?=b)'\n  cause: x\n")
+    (own / "rules.yaml").write_text(
+        "ahead:\n  contains: [Error]\n  pattern: 'a(?=b)'\n  cause: x\n"
+    )
     refused = hpcrun("explain", "bad")
     assert refused.returncode == 3
     assert (
-        "rules.yaml:3: rule ahead: not a regular expression that can be used: RE2 refuses it: invalid" in refused.stderr
+        "rules.yaml:3: rule ahead: not a regular expression that can be used: RE2 refuses it: "
+        "invalid" in refused.stderr
     )
     wrong = hpcrun("logs", "bad", "--grep", r"(a)\1")
     assert wrong.returncode == 2
     assert "invalid escape sequence" in wrong.stderr
 
 
-def test_csv_holds_nothing_that_a_spreadsheet_runs_or_that_acts_on_a_terminal(hpcrun: Hpcrun) -> None:
+def test_csv_holds_nothing_that_a_spreadsheet_runs_or_that_acts_on_a_terminal(
+    hpcrun: Hpcrun,
+) -> None:
     cells = record(hpcrun, "cells")
     replace_fields(cells.folder / "run.json", profile="=cmd|' /C calc'!A0")
     noted = {"time": 1.7e9, "step": 1, "loss": -0.5, "note": "=1+1", "delta": "-1.5", "@SUM": 1}
@@ -142,11 +164,14 @@ def test_csv_holds_nothing_that_a_spreadsheet_runs_or_that_acts_on_a_terminal(hp
     plan = {"sweep": {"elements": 1, "indices": "0", "first": 0}}
     replace_fields(sweep.folder / "run.json", plan=plan, request={"sweep": [[["lr", "1"]]]})
     for run in (bad, sweep):
-        (run.attempt() / "rank-0.metrics").write_text(json.dumps({"time": 1.7e9, "step": 1, evil: evil}) + "\n")
+        (run.attempt() / "rank-0.metrics").write_text(
+            json.dumps({"time": 1.7e9, "step": 1, evil: evil}) + "\n"
+        )
     hpcrun.write("t.csv", f'dataset,gpus,time_s\n"{evil}",1,10\n"{evil}",2,6\n')
     hpcrun("scale", "report", "--from-csv", "t.csv", "--out", "out", check=True)
     texts = [
-        hpcrun(*words, "--csv", check=True).stdout for words in (("metrics", "bad"), ("metrics", "sweep"), ("status",))
+        hpcrun(*words, "--csv", check=True).stdout
+        for words in (("metrics", "bad"), ("metrics", "sweep"), ("status",))
     ]
     assert [r"\x1b]0;title\x07" in text for text in texts] == [True] * 3
     for text in (*texts, (hpcrun.folder / "out/summary.csv").read_text()):
@@ -167,10 +192,19 @@ def test_a_log_that_is_a_link_is_refused(hpcrun: Hpcrun) -> None:
     bad.log("fine\n", rank=1)
     link = bad.attempt() / "rank-0.out"
     link.symlink_to(secret)
-    for options in ((), ("-n", "3"), ("--grep", "a"), ("--all-ranks",), ("--rank", "0", "--follow")):
+    for options in (
+        (),
+        ("-n", "3"),
+        ("--grep", "a"),
+        ("--all-ranks",),
+        ("--rank", "0", "--follow"),
+    ):
         shown = hpcrun("logs", "bad", *options, timeout=WITHIN_S)
         assert "password" not in shown.stdout + shown.stderr
         if "--follow" not in options:
-            assert (shown.returncode, shown.stderr) == (6, f"hpcrun: {link} cannot be read: is a symbolic link\n")
+            assert (shown.returncode, shown.stderr) == (
+                6,
+                f"hpcrun: {link} cannot be read: is a symbolic link\n",
+            )
     assert "password" not in hpcrun("explain", "bad", timeout=WITHIN_S).stdout
     assert "password" not in hpcrun("metrics", "bad", timeout=WITHIN_S).stdout

@@ -13,7 +13,9 @@ from dev.pictures.terminal import Terminal, TerminalError
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Terminal:
-    return Terminal((), cwd=tmp_path, env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}, columns=40)
+    return Terminal(
+        (), cwd=tmp_path, env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}, columns=40
+    )
 
 
 def test_a_screen_is_what_a_person_would_see(terminal: Terminal) -> None:
@@ -45,5 +47,8 @@ def test_ctrl_c_ends_what_runs_and_the_terminal_goes_on(terminal: Terminal) -> N
 
 
 def test_a_command_that_does_not_end_is_named_with_its_screen(terminal: Terminal) -> None:
-    with terminal, pytest.raises(TerminalError, match=r"(?s)the end of echo said; sleep 600.*\nsaid"):
+    with (
+        terminal,
+        pytest.raises(TerminalError, match=r"(?s)the end of echo said; sleep 600.*\nsaid"),
+    ):
         terminal.type("echo said; sleep 600", within_s=0.5)

@@ -22,7 +22,9 @@ def test_ranks_of_a_node_and_of_all_sum_up(hpcrun: Hpcrun) -> None:
 
 
 def test_a_bad_node_is_named_and_the_exit_status_says_so(hpcrun: Hpcrun) -> None:
-    python = hpcrun.program("python", f'[ "$HPCRUN_NODE" = local-0 ] && exit 3\nexec {hpcrun.venv}/bin/python "$@"')
+    python = hpcrun.program(
+        "python", f'[ "$HPCRUN_NODE" = local-0 ] && exit 3\nexec {hpcrun.venv}/bin/python "$@"'
+    )
     done = hpcrun("preflight", *TWO, "--python", str(python), "--json")
     assert done.returncode == 7
     document = json.loads(done.stdout)
@@ -41,7 +43,10 @@ def test_a_dry_run_prints_the_script_that_would_be_submitted(hpcrun: Hpcrun) -> 
     hpcrun.write_script("by-hand.sh", *TWO, "--preflight", "true")
     by_hand = hpcrun.run("bash", "by-hand.sh", check=False)
     assert by_hand.returncode == 1
-    assert "hpcrun: the programs of the preflight are put beside the script by hpcrun submit" in by_hand.stderr
+    assert (
+        "hpcrun: the programs of the preflight are put beside the script by hpcrun submit"
+        in by_hand.stderr
+    )
 
 
 def test_without_slurm_a_cluster_s_profile_is_refused(hpcrun: Hpcrun) -> None:
@@ -58,7 +63,9 @@ def test_a_python_that_is_not_there_ends_the_job_with_a_word(hpcrun: Hpcrun) -> 
 
 
 def test_a_rank_that_hangs_is_ended_in_time(hpcrun: Hpcrun) -> None:
-    """A torch that never comes, as on a file system that does not answer: nothing waits longer than it may."""
+    """A torch that never comes, as on a file system that does not answer: nothing waits longer than
+    it may.
+    """
     hpcrun.write("slow/torch.py", "import time\ntime.sleep(600)\n")
     patience = ("--env", "HPCRUN_PREFLIGHT_S=16", "--env", f"PYTHONPATH={hpcrun.folder}/slow")
     done = hpcrun("preflight", *TWO, *patience)

@@ -17,7 +17,13 @@ from tests.harness import Hpcrun
     ],
     ids=["version", "text", "usage", "not found"],
 )
-def test_it_prints_and_ends_as_one_that_was_started_anew(hpcrun: Hpcrun, args: tuple[str, ...], status: int) -> None:
+def test_it_prints_and_ends_as_one_that_was_started_anew(
+    hpcrun: Hpcrun, args: tuple[str, ...], status: int
+) -> None:
     anew, preloaded = hpcrun.run(*hpcrun.argv(*args), check=False), hpcrun(*args)
-    assert (preloaded.returncode, preloaded.stdout, preloaded.stderr) == (anew.returncode, anew.stdout, anew.stderr)
+    assert (preloaded.returncode, preloaded.stdout, preloaded.stderr) == (
+        anew.returncode,
+        anew.stdout,
+        anew.stderr,
+    )
     assert preloaded.returncode == status

@@ -1,4 +1,6 @@
-"""The readers of published data sets, on a few rows in their formats, and a training on each kind."""
+"""The readers of published data sets, on a few rows in their formats, and a training on each
+kind.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ PAIRS, TIMED = (f"read_histories(DIR / 'x.txt', timed={timed})" for timed in (Fa
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The only rank of a training."""
     monkeypatch.syspath_prepend(REPO / "examples")
-    for name, value in {"WORLD_SIZE": "1", "RANK": "0", "HPCRUN_CHECKPOINT_DIR": str(tmp_path / "kept")}.items():
+    for name, value in {
+        "WORLD_SIZE": "1",
+        "RANK": "0",
+        "HPCRUN_CHECKPOINT_DIR": str(tmp_path / "kept"),
+    }.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "kept").mkdir()
 
@@ -51,20 +57,28 @@ def imdb(tmp_path: Path) -> Path:
         "neg/1_1.txt": "",
     }
     both = {f"{part}/{name}": text for part in ("train", "test") for name, text in files.items()}
-    return write(tmp_path / "aclImdb", {**both, "train/unsup/0_0.txt": "Nobody knows.", "README": "..."})
+    return write(
+        tmp_path / "aclImdb", {**both, "train/unsup/0_0.txt": "Nobody knows.", "README": "..."}
+    )
 
 
 @pytest.fixture
 def ag_news(tmp_path: Path) -> Path:
-    rows = '"3","Wall St. Bears","Short-sellers, the ""ultra-cynics""\\nare back\\green"\n"1","Talks","In Vienna"\n'
-    return write(tmp_path / "ag_news_csv", {"train.csv": rows, "test.csv": rows, "classes.txt": "World\n"})
+    rows = (
+        '"3","Wall St. Bears","Short-sellers, the ""ultra-cynics""\\nare '
+        'back\\green"\n"1","Talks","In Vienna"\n'
+    )
+    return write(
+        tmp_path / "ag_news_csv", {"train.csv": rows, "test.csv": rows, "classes.txt": "World\n"}
+    )
 
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Path:
     files = {
         "train.txt": "0 0 1 1\n1 2\n2 1 2 \n",
-        "test.txt": "0 2\n1\n2 0\n",  # the second user has nothing to be found, as 88 of amazon-book
+        # the second user has nothing to be found, as 88 of amazon-book
+        "test.txt": "0 2\n1\n2 0\n",
         "kg_final.txt": FACTS,
         "item_list.txt": "org_id remap_id freebase_id\n0553092626 0 m.045wq1q\n",
     }
@@ -73,12 +87,20 @@ def graph(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ml_1m(tmp_path: Path) -> Path:
-    """40 people, of whom everyone sees each fourth film of 50, in TiSASRec's, SASRec's and GroupLens' formats."""
-    rows = [(user + 1, (user + 4 * place) % 50 + 1, 60 * place) for user in range(40) for place in range(10)]
+    """40 people, of whom everyone sees each fourth film of 50, in TiSASRec's, SASRec's and
+    GroupLens' formats.
+    """
+    rows = [
+        (user + 1, (user + 4 * place) % 50 + 1, 60 * place)
+        for user in range(40)
+        for place in range(10)
+    ]
     files = {
         "ml-1m.txt": "".join(f"{user}\t{film}\t5\t{time}\n" for user, film, time in rows),
         "pairs.txt": "".join(f"{user} {film}\n" for user, film, _ in rows),
-        "ratings.dat": "".join(f"{user}::{film}::5::{time}\n" for user, film, time in reversed(rows)),
+        "ratings.dat": "".join(
+            f"{user}::{film}::5::{time}\n" for user, film, time in reversed(rows)
+        ),
     }
     return write(tmp_path, files) / "ml-1m.txt"
 
@@ -111,30 +133,70 @@ def test_a_graph_has_its_users_items_and_facts(read: ModuleType, graph: Path, pa
 @pytest.mark.parametrize(
     ("call", "files", "message"),
     [
-        ("read_graph(DIR)", {}, "DIR has no train.txt: get it from https://github.com/xiangwang1223/"),
-        ("read_graph(DIR)", {"train.txt": "0 1\n1 x\n"}, "DIR/train.txt, line 2: expected the numbers of a user and"),
-        ("read_graph(DIR)", {**SEEN, "test.txt": "0\n", "kg_final.txt": FACTS}, "DIR/test.txt has no items: get it"),
-        ("text_set(DIR, None)", {}, "DIR has neither train/pos and train/neg (IMDB) nor train.csv (AG News)"),
-        ("read_imdb(DIR, 'train')", {"train/neg/README": ""}, "DIR/train/neg has no reviews (*.txt): get them from"),
-        ("read_ag_news(DIR, 'train')", {"train.csv": "Class,Title\n"}, "DIR/train.csv, line 1: expected class (1 to"),
+        (
+            "read_graph(DIR)",
+            {},
+            "DIR has no train.txt: get it from https://github.com/xiangwang1223/",
+        ),
+        (
+            "read_graph(DIR)",
+            {"train.txt": "0 1\n1 x\n"},
+            "DIR/train.txt, line 2: expected the numbers of a user and",
+        ),
+        (
+            "read_graph(DIR)",
+            {**SEEN, "test.txt": "0\n", "kg_final.txt": FACTS},
+            "DIR/test.txt has no items: get it",
+        ),
+        (
+            "text_set(DIR, None)",
+            {},
+            "DIR has neither train/pos and train/neg (IMDB) nor train.csv (AG News)",
+        ),
+        (
+            "read_imdb(DIR, 'train')",
+            {"train/neg/README": ""},
+            "DIR/train/neg has no reviews (*.txt): get them from",
+        ),
+        (
+            "read_ag_news(DIR, 'train')",
+            {"train.csv": "Class,Title\n"},
+            "DIR/train.csv, line 1: expected class (1 to",
+        ),
         (PAIRS, {}, "--data DIR/x.txt: there is no such file"),
-        (PAIRS, {"x.txt": "1 7\n1 nine\n"}, "DIR/x.txt, line 2: expected whole numbers: user and item, or user, item,"),
-        (PAIRS, {"x.txt": "1 7\n1 9 5 3\n"}, "DIR/x.txt, line 2: expected user and item, or user, item, rating and"),
+        (
+            PAIRS,
+            {"x.txt": "1 7\n1 nine\n"},
+            "DIR/x.txt, line 2: expected whole numbers: user and item, or user, item,",
+        ),
+        (
+            PAIRS,
+            {"x.txt": "1 7\n1 9 5 3\n"},
+            "DIR/x.txt, line 2: expected user and item, or user, item, rating and",
+        ),
         (PAIRS, {"x.txt": "1 7\n1 9\n2 9\n"}, "DIR/x.txt: no user has 3 items or more"),
-        (TIMED, {"x.txt": "1 7\n"}, "DIR/x.txt, line 1: expected user, item, rating and time (--time-aware needs the"),
+        (
+            TIMED,
+            {"x.txt": "1 7\n"},
+            "DIR/x.txt, line 1: expected user, item, rating and time (--time-aware needs the",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_data_set_is_one_line(
     read: ModuleType, tmp_path: Path, call: str, files: dict[str, str], message: str
 ) -> None:
     write(tmp_path, files)
-    with pytest.raises(SystemExit, match="^" + re.escape(message.replace("DIR", str(tmp_path)))) as ended:
+    with pytest.raises(
+        SystemExit, match="^" + re.escape(message.replace("DIR", str(tmp_path)))
+    ) as ended:
         eval(call, {**vars(read), "DIR": tmp_path})
     assert "\n" not in str(ended.value)
 
 
 @pytest.fixture
-def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str, str], str]:
+def train(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str, str], str]:
     """Run an example as a training of one rank; return what it prints."""
     import torch
     import torch.distributed as dist
@@ -163,7 +225,11 @@ def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     ],
 )
 def test_an_example_trains_on_it(
-    example: str, data: str, args: str, train: Callable[[str, str], str], request: pytest.FixtureRequest
+    example: str,
+    data: str,
+    args: str,
+    train: Callable[[str, str], str],
+    request: pytest.FixtureRequest,
 ) -> None:
     output = train(example, f"--batch-size 2 --data {request.getfixturevalue(data)} {args}")
     assert re.search(r"epoch +1.*loss \d+\.\d+", output), output
@@ -171,7 +237,9 @@ def test_an_example_trains_on_it(
 
 def test_the_graph_of_movielens_is_learnt(train: Callable[[str, str], str]) -> None:
     output = train("kgat", "--epochs 2 --d-model 16 --layers 1 --min-facts 20")
-    (first, _), (last, recall) = re.findall(r"epoch +\d+.*loss (\d+\.\d+), Recall@20 (\d+\.\d+)%", output)
+    (first, _), (last, recall) = re.findall(
+        r"epoch +\d+.*loss (\d+\.\d+), Recall@20 (\d+\.\d+)%", output
+    )
     assert float(last) < 0.95 * float(first), output
     assert float(recall) > 2 * 100 * 20 / 1682, output  # twice chance
 
@@ -187,16 +255,21 @@ def test_each_recommender_learns_from_ml_1m_and_its_checkpoint_is_scored_as_it_w
     output = train("sasrec", f"{args} --epochs 4 --lr 2e-2")
     assert "40 users, 50 films" in output
     score = output.splitlines()[-1]
-    assert float(re.findall(r"everybody's last film: HR@10 ([\d.]+)%", score)[0]) > 60  # chance: 10 of 40
+    # chance: 10 of 40
+    assert float(re.findall(r"everybody's last film: HR@10 ([\d.]+)%", score)[0]) > 60
     scored = train("sasrec", f"{args} --inference-only {tmp_path / 'kept/final.pt'}")
     assert scored.splitlines()[-1] == score
     assert "epoch 1" not in scored
     for wrong in (ml_1m, tmp_path):
-        with pytest.raises(SystemExit, match=rf"^{wrong}(: Is a directory| is no checkpoint of this model; .*)$"):
+        with pytest.raises(
+            SystemExit, match=rf"^{wrong}(: Is a directory| is no checkpoint of this model; .*)$"
+        ):
             train("sasrec", f"{args} --inference-only {wrong}")
 
 
-def test_pairs_in_order_are_the_same_histories_as_rows_with_times(read: ModuleType, ml_1m: Path) -> None:
+def test_pairs_in_order_are_the_same_histories_as_rows_with_times(
+    read: ModuleType, ml_1m: Path
+) -> None:
     films = [
         [[rating.film for rating in history] for history in read.read_histories(path, timed=False)]
         for path in (ml_1m, ml_1m.with_name("pairs.txt"), ml_1m.with_name("ratings.dat"))
@@ -225,7 +298,9 @@ def test_layers_with_streams_begin_as_plain_ones_and_their_mixture_is_doubly_sto
     assert torch.allclose(streams.wishes(films, times), plain.wishes(films, times), atol=1e-5)
 
 
-def test_padding_does_not_change_what_a_text_is_taken_for(imdb: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_does_not_change_what_a_text_is_taken_for(
+    imdb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
 
     script = importlib.import_module("text_classification")
@@ -239,14 +314,19 @@ def test_padding_does_not_change_what_a_text_is_taken_for(imdb: Path, monkeypatc
     assert torch.allclose(model(longer), whole, atol=1e-6)
 
 
-# --- on more ranks the same model: batches and losses do not depend on the number of ranks ---------------------------
+# --- on more ranks the same model: batches and losses do not depend on the number of ranks
+# ---------------------------
 
-ARGS = argparse.Namespace(seq_len=6, d_model=8, layers=1, heads=2, dropout=0.0, time_aware=True, mhc=True)
+ARGS = argparse.Namespace(
+    seq_len=6, d_model=8, layers=1, heads=2, dropout=0.0, time_aware=True, mhc=True
+)
 
 
 def test_every_rank_draws_the_same_wrong_answers_and_every_batch_others() -> None:
     sasrec = importlib.import_module("sasrec")
-    draws = [sasrec.draw_films(50, 1682, 0, epoch, step).tolist() for epoch in (1, 2) for step in (0, 1)]
+    draws = [
+        sasrec.draw_films(50, 1682, 0, epoch, step).tolist() for epoch in (1, 2) for step in (0, 1)
+    ]
     assert draws[0] == sasrec.draw_films(50, 1682, 0, 1, 0).tolist()
     assert len({tuple(drawn) for drawn in draws}) == 4
     assert all(1 <= film <= 1682 for drawn in draws for film in drawn)
@@ -273,7 +353,9 @@ def test_the_gradients_of_ranks_together_are_those_of_one_rank() -> None:
             own, seen = films[rank::ranks], times[rank::ranks]
             loss = model(own[:, :-1], seen[:, :-1], own[:, 1:], drawn) * ranks / counted
             (loss / ranks).backward()
-        return [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+        return [
+            parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None
+        ]
 
     for together, alone in zip(gradients(2), gradients(1), strict=True):
         assert torch.allclose(together, alone, atol=1e-6)
@@ -298,7 +380,9 @@ def training(tmp_path: Path) -> Iterator[ModuleType]:
     """What the examples share, in the only rank of a training."""
     import torch.distributed as dist
 
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1
+    )
     yield importlib.import_module("training")
     dist.destroy_process_group()
 
@@ -308,7 +392,15 @@ def trained(shared: ModuleType, **more: Any) -> Any:
     import torch
 
     torch.manual_seed(0)
-    values = {"batch_size": 8, "lr": 0.1, "epochs": 9, "precision": "fp32", "warmup_steps": 0, "keep": 0, **more}
+    values = {
+        "batch_size": 8,
+        "lr": 0.1,
+        "epochs": 9,
+        "precision": "fp32",
+        "warmup_steps": 0,
+        "keep": 0,
+        **more,
+    }
     args = argparse.Namespace(static_graph=False, compile=False, **values)
     return shared.Training(torch.nn.Linear(1, 1), args, shared.Ranks(0, 1, torch.device("cpu")))
 
@@ -322,7 +414,9 @@ def test_a_batch_in_parts_gives_the_gradient_of_the_whole(training: ModuleType) 
         one = trained(training, accumulate=accumulate)
         model = one.model
         losses = [
-            float(one.step(lambda x, y, model=model: (model(x) - y).square().mean(), (data, 3 * data)))
+            float(
+                one.step(lambda x, y, model=model: (model(x) - y).square().mean(), (data, 3 * data))
+            )
             for _ in range(3)
         ]
         weights.append((one.model.module.weight.item(), losses))
@@ -331,7 +425,9 @@ def test_a_batch_in_parts_gives_the_gradient_of_the_whole(training: ModuleType) 
         assert losses == pytest.approx(weights[0][1], rel=1e-5)
 
 
-def test_the_learning_rate_grows_to_its_value_and_old_checkpoints_go(training: ModuleType, tmp_path: Path) -> None:
+def test_the_learning_rate_grows_to_its_value_and_old_checkpoints_go(
+    training: ModuleType, tmp_path: Path
+) -> None:
     import torch
 
     one = trained(training, warmup_steps=4, keep=2)
@@ -352,7 +448,9 @@ def test_the_learning_rate_grows_to_its_value_and_old_checkpoints_go(training: M
     assert (again.epoch, again.updates) == (5, 6)
 
 
-def test_an_overflow_skips_its_step_and_an_epoch_of_nothing_else_ends_the_training(training: ModuleType) -> None:
+def test_an_overflow_skips_its_step_and_an_epoch_of_nothing_else_ends_the_training(
+    training: ModuleType,
+) -> None:
     import torch
 
     one = trained(training)

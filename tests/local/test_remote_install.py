@@ -1,4 +1,6 @@
-"""``hpcrun login --install`` on a host without hpcrun, with a real sshd and the wheels of the real index."""
+"""``hpcrun login --install`` on a host without hpcrun, with a real sshd and the wheels of the real
+index.
+"""
 
 from __future__ import annotations
 

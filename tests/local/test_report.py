@@ -31,12 +31,31 @@ def names(folder: Path) -> set[str]:
 
 
 def test_two_tables_make_one_report_with_every_file(without_figures: Hpcrun) -> None:
-    """The figures are shown by tests/unit/scaling/test_report.py, and the guide on scaling has them all."""
+    """The figures are shown by tests/unit/scaling/test_report.py, and the guide on scaling has them
+    all.
+    """
     hpcrun = without_figures
-    hpcrun.write("mine.csv", "dataset,gpus,repeat,epoch,epoch_time_s,samples_per_s,accuracy\n"
-        + "".join(f"mine,{n},{r},{e},{9 / n + r},{n * 90},{e / 9}\n" for n in (1, 2) for r in (1, 2) for e in (1, 2))
-    )  # fmt: skip
-    done = hpcrun("scale", "report", "--from-csv", str(SEED), "--from-csv", "mine.csv", "--out", "out", check=True)
+    hpcrun.write(
+        "mine.csv",
+        "dataset,gpus,repeat,epoch,epoch_time_s,samples_per_s,accuracy\n"
+        + "".join(
+            f"mine,{n},{r},{e},{9 / n + r},{n * 90},{e / 9}\n"
+            for n in (1, 2)
+            for r in (1, 2)
+            for e in (1, 2)
+        ),
+    )
+    done = hpcrun(
+        "scale",
+        "report",
+        "--from-csv",
+        str(SEED),
+        "--from-csv",
+        "mine.csv",
+        "--out",
+        "out",
+        check=True,
+    )
     assert names(hpcrun.folder / "out") == TEXTS
     assert done.stdout.startswith("002: Ask for 4 GPUs on 2 nodes: 3.43× at 86 %; 8 would be 75 %")
     assert "\nmine: No answer yet: the times are unreliable (" in done.stdout
@@ -52,7 +71,9 @@ def test_a_report_replaces_a_report_and_nothing_else(without_figures: Hpcrun) ->
     first = report(without_figures)
     assert first.returncode == 0, first.stderr
     assert names(folder) == TEXTS
-    assert 'matplotlib is not installed; pip install "hpcrun-slurm[plot]"' in " ".join(first.stdout.split())
+    assert 'matplotlib is not installed; pip install "hpcrun-slurm[plot]"' in " ".join(
+        first.stdout.split()
+    )
     (folder / "notes.txt").write_text("mine")
     refused = report(without_figures)
     assert (refused.returncode, "other files: notes.txt" in refused.stderr) == (4, True)
@@ -60,9 +81,13 @@ def test_a_report_replaces_a_report_and_nothing_else(without_figures: Hpcrun) ->
     assert report(without_figures, "--force").returncode == 0
     assert (folder / "notes.txt").read_text() == "mine"
     assert (folder / "report.txt").read_text().startswith("Ask for 4 GPUs on 2 nodes")
-    found = json.loads(report(without_figures, "--json", "--min-efficiency", "60", "--out", "a/b").stdout)
+    found = json.loads(
+        report(without_figures, "--json", "--min-efficiency", "60", "--out", "a/b").stdout
+    )
     assert (found["kind"], found["schema"], found["folder"]) == ("scaling-report", 1, "a/b")
-    assert found["answers"] == ["Ask for 8 GPUs on 4 nodes: 6.00× at 75 %; no larger size was measured."]
+    assert found["answers"] == [
+        "Ask for 8 GPUs on 4 nodes: 6.00× at 75 %; no larger size was measured."
+    ]
     assert found["series"][0]["advice"]["best_value"] == {"gpus": 8, "nodes": 4}
     assert set(found["files"]) == TEXTS
 
@@ -78,6 +103,8 @@ def test_a_mistake_is_one_message_and_nothing_is_written(hpcrun: Hpcrun) -> None
     ):
         before = names(hpcrun.folder)
         done = report(hpcrun, *args.split())
-        assert (done.returncode, done.stdout, message in done.stderr) == (status, "", True), done.stderr
+        assert (done.returncode, done.stdout, message in done.stderr) == (status, "", True), (
+            done.stderr
+        )
         assert len(done.stderr.splitlines()) <= 2
         assert names(hpcrun.folder) == before

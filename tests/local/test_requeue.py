@@ -58,7 +58,9 @@ def warn(folder: Path, number: int) -> None:
 
 
 def test_the_supervisor_warns_before_the_time_limit_of_every_attempt(hpcrun: Hpcrun) -> None:
-    """Called as submit calls it, with a limit that submit would not take: the shortest with a warning is a minute."""
+    """Called as submit calls it, with a limit that submit would not take: the shortest with a
+    warning is a minute.
+    """
     folder = hpcrun.folder / "run"
     (folder / "runtime").mkdir(parents=True)
     (folder / "submit.ready").touch()
@@ -76,7 +78,9 @@ def test_the_supervisor_warns_before_the_time_limit_of_every_attempt(hpcrun: Hpc
     assert (attempt(folder, 1) / "rank-0.out").read_text() == "attempt 1, goes on\n"
 
 
-def test_one_that_asks_saves_and_goes_on_and_follow_shows_what_both_attempts_say(hpcrun: Hpcrun) -> None:
+def test_one_that_asks_saves_and_goes_on_and_follow_shows_what_both_attempts_say(
+    hpcrun: Hpcrun,
+) -> None:
     hpcrun.write("train.py", ASKS)
     with ThreadPoolExecutor(1) as follower:
         following = follower.submit(hpcrun, *LOCAL, "--follow", "train.py", timeout=60)
@@ -101,7 +105,9 @@ def test_one_that_hears_nothing_is_given_up_and_the_last_attempt_is_the_end(hpcr
         warn(folder, number)
     found = hpcrun.ended()
     assert (found["state"], found["attempt"]) == ("TIMEOUT", 1)
-    assert "time limit, not requeued: --requeue 1 is used up" in " ".join(hpcrun("status").stdout.split())
+    assert "time limit, not requeued: --requeue 1 is used up" in " ".join(
+        hpcrun("status").stdout.split()
+    )
     warned = float((attempt(folder, 0) / "stop/time_limit").read_text().split()[1])
     last_word = float((attempt(folder, 0) / "rank-0.out").read_text().split()[-1])
     assert 3.5 < last_word - warned < 15  # a grace time of 4 s

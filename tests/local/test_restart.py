@@ -22,7 +22,7 @@ if attempt() < int(sys.argv[1]):
         time.sleep(600)
     (checkpoint_dir() / "saved").touch()
     sys.exit(3)
-"""
+"""  # noqa: E501
 
 
 def attempt(folder: Path, number: int) -> Path:
@@ -33,10 +33,14 @@ def exit_of(folder: Path, number: int) -> dict[str, Any]:
     return dict(json.loads((attempt(folder, number) / "exit").read_text()))
 
 
-def run(hpcrun: Hpcrun, script: str, *args: str, options: tuple[str, ...] = ()) -> tuple[Path, dict[str, Any]]:
+def run(
+    hpcrun: Hpcrun, script: str, *args: str, options: tuple[str, ...] = ()
+) -> tuple[Path, dict[str, Any]]:
     """Submit a script and wait for its end; return the run's folder and its status."""
     hpcrun.write("train.py", script)
-    return hpcrun.submit(*LOCAL, "--retry-on-failure", *options, "train.py", *args, check=True), hpcrun.ended()
+    return hpcrun.submit(
+        *LOCAL, "--retry-on-failure", *options, "train.py", *args, check=True
+    ), hpcrun.ended()
 
 
 def starts(folder: Path) -> int:
@@ -48,7 +52,12 @@ def test_a_rank_that_fails_once_is_restarted_in_place(hpcrun: Hpcrun) -> None:
     assert (status["state"], status["attempt"]) == ("COMPLETED", 1)
     assert status["before"] == "exit status 3, restarted in place"
     first, second = exit_of(folder, 0), exit_of(folder, 1)
-    assert (first["status"], first["reason"], first["again"], first["how"]) == (3, "failure", True, "restart")
+    assert (first["status"], first["reason"], first["again"], first["how"]) == (
+        3,
+        "failure",
+        True,
+        "restart",
+    )
     assert first["nodes"] == ["local-1"]
     assert (second["status"], second["again"], second["how"]) == (0, False, "")
     # one script, and so one supervisor's attempt
@@ -60,13 +69,21 @@ def test_a_rank_that_fails_once_is_restarted_in_place(hpcrun: Hpcrun) -> None:
     assert [words[1] for words in said] == ["0,", "1,"]
     assert said[1][5] == "True"
     for number, words in enumerate(said):
-        assert words[6:] == [str(attempt(folder, number) / "flight/rank_"), str(attempt(folder, number))]
+        assert words[6:] == [
+            str(attempt(folder, number) / "flight/rank_"),
+            str(attempt(folder, number)),
+        ]
 
 
 def test_behind_the_restarts_comes_the_queue_and_the_numbers_go_on(hpcrun: Hpcrun) -> None:
     folder, status = run(hpcrun, SECOND_TIME, "3", options=("--restarts", "2", "--requeue", "1"))
     assert (status["state"], status["attempt"], starts(folder)) == ("COMPLETED", 3, 4)
-    assert [exit_of(folder, number)["how"] for number in range(4)] == ["restart", "restart", "requeue", ""]
+    assert [exit_of(folder, number)["how"] for number in range(4)] == [
+        "restart",
+        "restart",
+        "requeue",
+        "",
+    ]
     table = " ".join(hpcrun("status", "last", check=True).stdout.split())
     assert "attempt 4/4" in table
     assert "before: " not in table  # it is over: what counts is how it ended
@@ -83,5 +100,7 @@ def test_restarts_are_used_up_and_spares_need_them(hpcrun: Hpcrun) -> None:
         ("a100", (), "--spares has no effect without --restarts"),
         ("local", ("--restarts", "1"), "--spares needs Slurm"),
     ):
-        done = hpcrun("submit", "-P", profile, "--gpus", "0", *options, "--spares", "1", "--dry-run", "true")
+        done = hpcrun(
+            "submit", "-P", profile, "--gpus", "0", *options, "--spares", "1", "--dry-run", "true"
+        )
         assert (done.returncode, message in done.stderr) == (2, True)

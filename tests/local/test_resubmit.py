@@ -19,9 +19,13 @@ print(steps.read_text(), os.getcwd(), os.environ.get("MODE"), *sys.argv[1:])
 """
 
 
-def again(hpcrun: Hpcrun, *args: str, cwd: Path | None = None, env: dict[str, str | None] | None = None) -> str:
+def again(
+    hpcrun: Hpcrun, *args: str, cwd: Path | None = None, env: dict[str, str | None] | None = None
+) -> str:
     """Resubmit, wait for the end, and return what it printed."""
-    run_id = json.loads(hpcrun("resubmit", "--json", *args, check=True, cwd=cwd, env=env).stdout)["run_id"]
+    run_id = json.loads(hpcrun("resubmit", "--json", *args, check=True, cwd=cwd, env=env).stdout)[
+        "run_id"
+    ]
     hpcrun.ended(run_id)
     return hpcrun("logs", run_id, check=True).stdout.strip()
 
@@ -35,22 +39,35 @@ def test_the_same_again_goes_on_from_its_checkpoints(hpcrun: Hpcrun, tmp_path: P
     assert again(hpcrun, "train", cwd=elsewhere) == f".. {tmp_path} a --lr 1"
     assert hpcrun.status()["resubmitted_from"] == first["run_id"]
     # of the newest, which has its checkpoints from the first
-    assert again(hpcrun, "train", "--env", "MODE=b", "--", "--lr", "2") == f"... {tmp_path} b --lr 2"
-    assert "--lr 2" in hpcrun("resubmit", "--dry-run", "--", "last", check=True).stderr  # a -- before the run
+    assert (
+        again(hpcrun, "train", "--env", "MODE=b", "--", "--lr", "2") == f"... {tmp_path} b --lr 2"
+    )
+    # a -- before the run
+    assert "--lr 2" in hpcrun("resubmit", "--dry-run", "--", "last", check=True).stderr
     assert again(hpcrun, "last", "--") == f".... {tmp_path} b"
     assert again(hpcrun, first["run_id"], "--fresh") == f". {tmp_path} a --lr 1"
     verbose = hpcrun("status", "-v", "last", check=True).stdout
     assert f"again        of {first['run_id']}" in verbose
-    for options, checkpoints in (((), f"checkpoints of {first['run_id']}"), (("--fresh",), "new checkpoints")):
-        plan = hpcrun("resubmit", *options, "--dry-run", first["run_id"], cwd=elsewhere, check=True).stderr
-        assert f"again of {first['run_id']}, {checkpoints}, in {tmp_path} " in " ".join(plan.split())
-    sizes = ("--gpus-per-node", "1", "--nodes", "2", "--time", "4h", "--dry-run")  # instead of --gpus 0
+    for options, checkpoints in (
+        ((), f"checkpoints of {first['run_id']}"),
+        (("--fresh",), "new checkpoints"),
+    ):
+        plan = hpcrun(
+            "resubmit", *options, "--dry-run", first["run_id"], cwd=elsewhere, check=True
+        ).stderr
+        assert f"again of {first['run_id']}, {checkpoints}, in {tmp_path} " in " ".join(
+            plan.split()
+        )
+    # instead of --gpus 0
+    sizes = ("--gpus-per-node", "1", "--nodes", "2", "--time", "4h", "--dry-run")
     plan = hpcrun("resubmit", "last", *sizes, check=True).stderr
     assert "2 nodes" in plan
     assert "04:00:00" in plan
 
 
-def test_a_run_that_is_submitted_again_can_be_waited_for_and_one_that_is_not_over_is_refused(hpcrun: Hpcrun) -> None:
+def test_a_run_that_is_submitted_again_can_be_waited_for_and_one_that_is_not_over_is_refused(
+    hpcrun: Hpcrun,
+) -> None:
     hpcrun(*JOB, "sh", "-c", "exit 3")
     assert hpcrun("resubmit", "last", "--wait").returncode == 7
     refused = hpcrun("resubmit", "last", "--follow", "--json")
@@ -95,7 +112,9 @@ def test_what_cannot_be_meant_is_refused(hpcrun: Hpcrun) -> None:
 def test_the_folder_and_the_profile_of_the_run_are_used(hpcrun: Hpcrun, tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / ".hpcrun/profiles").mkdir(parents=True)
-    (project / ".hpcrun/profiles/mine.yaml").write_text("extends: local\nenv: {MODE: from-project}\n")
+    (project / ".hpcrun/profiles/mine.yaml").write_text(
+        "extends: local\nenv: {MODE: from-project}\n"
+    )
     trust(hpcrun, project)
     (project / "files").mkdir()
     (project / "files/mine.yaml").write_text("extends: local\nenv: {MODE: from-file}\n")
@@ -107,7 +126,10 @@ def test_the_folder_and_the_profile_of_the_run_are_used(hpcrun: Hpcrun, tmp_path
     project.rename(tmp_path / "moved")
     gone = hpcrun("resubmit", "by-name")
     assert gone.returncode == 4
-    assert f"the folder that {hpcrun.status('by-name')['run_id']} was submitted from no longer exists" in gone.stderr
+    assert (
+        f"the folder that {hpcrun.status('by-name')['run_id']} was submitted from no longer exists"
+        in gone.stderr
+    )
 
 
 def editor(hpcrun: Hpcrun, text: str) -> dict[str, str | None]:
@@ -154,7 +176,9 @@ def test_on_a_terminal_a_mistake_leads_back_to_the_editor(hpcrun: Hpcrun) -> Non
     hpcrun(*JOB, "true", check=True)
     text = 'grep -q ERROR "$1" && { cp "$1" seen; sed -i s/--tme/--time/ "$1"; exit; }\n'
     text += 'sed -i "s/--gpus 0/& --tme 5m/" "$1"'
-    terminal = hpcrun.terminal("resubmit", "true", "--edit", env=editor(hpcrun, text), size=(24, 80))
+    terminal = hpcrun.terminal(
+        "resubmit", "true", "--edit", env=editor(hpcrun, text), size=(24, 80)
+    )
     terminal.expect(re.escape("Edit it again? [Y/n] "))
     assert "No such option: --tme" in str(terminal.before)
     terminal.sendline("")

@@ -1,4 +1,6 @@
-"""Who may read and write runs, names that try to leave the runs folder, and several hpcruns at once."""
+"""Who may read and write runs, names that try to leave the runs folder, and several hpcruns at
+once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ def test_a_runs_folder_that_others_can_write_to_is_not_used(hpcrun: Hpcrun) -> N
     (hpcrun.runs / "active").mkdir()
     hpcrun.runs.chmod(0o1777)
     before = sorted(hpcrun.runs.iterdir())
-    for args in (["status"], ["logs", "mine"], ["cancel", "mine"], ["clean", "mine"], [*JOB, "true"]):
+    for args in (
+        ["status"],
+        ["logs", "mine"],
+        ["cancel", "mine"],
+        ["clean", "mine"],
+        [*JOB, "true"],
+    ):
         done = hpcrun(*args)
         assert done.returncode == 4, done.stderr
         assert f"other users can write to {hpcrun.runs} (mode 1777)" in done.stderr
@@ -56,19 +64,25 @@ def test_a_folder_of_another_user_is_not_used(hpcrun: Hpcrun) -> None:
     assert "HPCRUN_RUNS" in done.stderr
 
 
-def test_a_folder_where_anybody_could_swap_the_run_is_refused(hpcrun: Hpcrun, tmp_path: Path) -> None:
+def test_a_folder_where_anybody_could_swap_the_run_is_refused(
+    hpcrun: Hpcrun, tmp_path: Path
+) -> None:
     place = tmp_path / "place"
     place.mkdir()
     place.chmod(0o777)
     done = hpcrun(*JOB, "--output-dir", str(place), "true")
     assert done.returncode == 4
-    assert f"runs are not kept in {place}: other users can write to {place} (mode 0777)" in done.stderr
+    assert (
+        f"runs are not kept in {place}: other users can write to {place} (mode 0777)" in done.stderr
+    )
     assert list(place.iterdir()) == []
     place.chmod(0o1777)  # as /tmp: nobody but the owner renames
     hpcrun(*JOB, "--output-dir", str(place), "--wait", "true", check=True)
 
 
-def test_a_folder_of_uv_that_another_user_has_made_is_not_used(hpcrun: Hpcrun, tmp_path: Path) -> None:
+def test_a_folder_of_uv_that_another_user_has_made_is_not_used(
+    hpcrun: Hpcrun, tmp_path: Path
+) -> None:
     (tmp_path / "uv.lock").touch()
     hpcrun.program("bin/uv", "")
     (tmp_path / "taken").symlink_to("bin")
@@ -88,7 +102,11 @@ def test_a_folder_that_others_could_swap_with_a_folder_above_it_is_refused(
     place.mkdir(parents=True, mode=0o700)
     (tmp_path / "link").symlink_to(place.parent)
     named = tmp_path / "link/runs" if way == "link" else place
-    options, env = (("--output-dir", str(place)), {}) if way.startswith("-") else ((), {"HPCRUN_RUNS": str(named)})
+    options, env = (
+        (("--output-dir", str(place)), {})
+        if way.startswith("-")
+        else ((), {"HPCRUN_RUNS": str(named)})
+    )
     hpcrun(*JOB, "-J", "mine", *options, "--wait", "true", env=env, check=True)
     before = sorted(place.iterdir())
     shared.chmod(0o777)
@@ -110,11 +128,22 @@ def test_names_stay_in_the_runs_folder(hpcrun: Hpcrun, tmp_path: Path) -> None:
         assert hpcrun(*JOB, "--wait", "-J", name, "true").returncode in (0, 2)
     (hpcrun.runs / "20260101-000000-here-0000").mkdir()
     words = ("..", "/etc", "active", ".hidden", "", "x/../20260101-000000-here-0000", "../runs")
-    for command, word in (*(("clean", word) for word in words), ("status", words[-1]), ("cancel", words[-1])):
+    for command, word in (
+        *(("clean", word) for word in words),
+        ("status", words[-1]),
+        ("cancel", words[-1]),
+    ):
         done = hpcrun(command, word)
-        assert (done.returncode in (2, 6), "Traceback" in done.stderr) == (True, False), (command, word, done.stderr)
+        assert (done.returncode in (2, 6), "Traceback" in done.stderr) == (True, False), (
+            command,
+            word,
+            done.stderr,
+        )
     assert sorted(tmp_path.iterdir()) == before
-    assert all(path.name[0].isdigit() or path.name in ("active", "jobs", ".programs") for path in hpcrun.runs.iterdir())
+    assert all(
+        path.name[0].isdigit() or path.name in ("active", "jobs", ".programs")
+        for path in hpcrun.runs.iterdir()
+    )
 
 
 WRITER = """
@@ -143,8 +172,12 @@ def test_eight_processes_on_one_run_lose_nothing(hpcrun: Hpcrun) -> None:
     (folder / "run.json").write_text(json.dumps(fields))
     (hpcrun.runs / "active" / folder.name).touch()
     argv = [hpcrun.argv()[0], "-c", WRITER, str(hpcrun.runs), folder.name]
-    writers = [subprocess.Popen([*argv, str(number)], cwd=hpcrun.checkout, stderr=subprocess.PIPE, text=True)
-               for number in range(8)]  # fmt: skip
+    writers = [
+        subprocess.Popen(
+            [*argv, str(number)], cwd=hpcrun.checkout, stderr=subprocess.PIPE, text=True
+        )
+        for number in range(8)
+    ]
     looks = 0
     while any(writer.poll() is None for writer in writers):
         assert json.loads((folder / "run.json").read_text())["run_id"] == folder.name

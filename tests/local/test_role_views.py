@@ -1,4 +1,6 @@
-"""Runs of several programs, as people see them: whose a line is, what each role does, and who failed first."""
+"""Runs of several programs, as people see them: whose a line is, what each role does, and who
+failed first.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,32 @@ from typing import Any
 from tests.harness import Hpcrun
 from tests.local.recorded import STARTED_S, Recorded, record, replace_fields
 
-SERVER = {"name": "server", "first_rank": 0, "ranks": 1, "first_node": 0, "nodes": 1, "on_exit": "fail",
-          "launcher": "command", "ready": "tcp:{port}", "after": []}  # fmt: skip
-TRAINER = {"name": "trainer", "first_rank": 1, "ranks": 3, "first_node": 1, "nodes": 3, "on_exit": "end",
-           "launcher": "torchrun", "ready": "", "after": ["server"]}  # fmt: skip
-ERROR = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 9, in <module>\n    lr = config["lr"]\n'
+SERVER = {
+    "name": "server",
+    "first_rank": 0,
+    "ranks": 1,
+    "first_node": 0,
+    "nodes": 1,
+    "on_exit": "fail",
+    "launcher": "command",
+    "ready": "tcp:{port}",
+    "after": [],
+}
+TRAINER = {
+    "name": "trainer",
+    "first_rank": 1,
+    "ranks": 3,
+    "first_node": 1,
+    "nodes": 3,
+    "on_exit": "end",
+    "launcher": "torchrun",
+    "ready": "",
+    "after": ["server"],
+}
+ERROR = (
+    'Traceback (most recent call last):\n  File "/home/me/train.py", line 9, in <module>\n    '
+    'lr = config["lr"]\n'
+)
 
 
 def roles(hpcrun: Hpcrun, name: str = "serve", **more: Any) -> Recorded:
@@ -32,7 +55,13 @@ def roles(hpcrun: Hpcrun, name: str = "serve", **more: Any) -> Recorded:
 
 
 def ended(run: Recorded, rank: int, status: int, after_s: float = 10.0, **more: Any) -> None:
-    end = {"rank": rank, "node": f"n{rank + 1}", "status": status, "ended": STARTED_S + after_s, **more}
+    end = {
+        "rank": rank,
+        "node": f"n{rank + 1}",
+        "status": status,
+        "ended": STARTED_S + after_s,
+        **more,
+    }
     (run.attempt() / f"rank-{rank}.exit").write_text(json.dumps(end))
 
 
@@ -46,23 +75,53 @@ def test_logs_name_the_role_and_count_its_own_ranks(hpcrun: Hpcrun) -> None:
         ("serve --role trainer --rank 1-2", 0, "[trainer 1] 2\n[trainer 2] 3\n", ""),
         ("serve --role trainer --merge --grep 2", 0, "[trainer 1] 2\n", ""),
         ("serve -f --role trainer --rank 2", 0, "3\n", ""),
-        ("serve --all-ranks", 0, "[server] listening\n[trainer 0] 1\n[trainer 1] 2\n[trainer 2] 3\n", ""),
+        (
+            "serve --all-ranks",
+            0,
+            "[server] listening\n[trainer 0] 1\n[trainer 1] 2\n[trainer 2] 3\n",
+            "",
+        ),
         ("serve --node n3", 0, "[trainer 1] 2\n", ""),
         ("serve --rank 0,3", 0, "[server] listening\n[trainer 2] 3\n", ""),
-        ("serve --role trainer --rank 3", 6, "", "role trainer has no rank 3\nhint: its ranks are 0 to 2\n"),
-        ("serve --role trianer", 6, "", "serve has no role 'trianer'\nhint: did you mean 'trainer'?\n"),
-        ("alone --role trainer", 6, "", "alone has no role 'trainer'\nhint: it is a job of one program\n"),
+        (
+            "serve --role trainer --rank 3",
+            6,
+            "",
+            "role trainer has no rank 3\nhint: its ranks are 0 to 2\n",
+        ),
+        (
+            "serve --role trianer",
+            6,
+            "",
+            "serve has no role 'trianer'\nhint: did you mean 'trainer'?\n",
+        ),
+        (
+            "alone --role trainer",
+            6,
+            "",
+            "alone has no role 'trainer'\nhint: it is a job of one program\n",
+        ),
         ("serve --role trainer --batch", 2, "", "--role and --batch cannot be combined"),
     ):
         done = hpcrun("logs", *words.split())
-        assert (done.returncode, done.stdout, message in done.stderr) == (status, shown, True), (words, done.stderr)
+        assert (done.returncode, done.stdout, message in done.stderr) == (status, shown, True), (
+            words,
+            done.stderr,
+        )
 
 
 def test_metrics_are_those_of_the_deciding_role(hpcrun: Hpcrun) -> None:
     run = roles(hpcrun)
     for rank in range(4):
-        (run.attempt() / f"rank-{rank}.metrics").write_text(f'{{"time": 1.0, "step": 1, "loss": {rank}}}\n')
-    for words, losses in (("", [1]), ("--all-ranks", [1, 2, 3]), ("--role server", [0]), ("--rank 2", [3])):
+        (run.attempt() / f"rank-{rank}.metrics").write_text(
+            f'{{"time": 1.0, "step": 1, "loss": {rank}}}\n'
+        )
+    for words, losses in (
+        ("", [1]),
+        ("--all-ranks", [1, 2, 3]),
+        ("--role server", [0]),
+        ("--rank 2", [3]),
+    ):
         rows = json.loads(hpcrun("metrics", *words.split(), "--json").stdout)["rows"]
         assert [row["values"]["loss"] for row in rows] == losses, words
     assert "did you mean 'server'?" in hpcrun("metrics", "--role", "sever").stderr
@@ -78,18 +137,29 @@ def test_explain_blames_the_role_that_failed_first_and_no_terminated_one(hpcrun:
     run.log("ERROR: Connection reset by peer\n", 0, "err")
     run.ended(STARTED_S + 20, 1)
     done = hpcrun("explain")
-    assert done.stdout.startswith("trainer rank 2 on n4 failed first: KeyError: 'lr' at train.py:9\n"), done.stdout
-    assert "rank-3.err" in done.stdout and done.stdout.rstrip().endswith("hpcrun logs L1 --role trainer --rank 2")
+    assert done.stdout.startswith(
+        "trainer rank 2 on n4 failed first: KeyError: 'lr' at train.py:9\n"
+    ), done.stdout
+    assert "rank-3.err" in done.stdout and done.stdout.rstrip().endswith(
+        "hpcrun logs L1 --role trainer --rank 2"
+    )
     shown = json.loads(hpcrun("explain", "--json").stdout)
     assert (shown["role"], shown["rank"], shown["node"]) == ("trainer", 2, "n4")
-    assert "KeyError: 'lr' at train.py:9 (trainer rank 2, n4)" in hpcrun.screen("status", columns=160)
+    assert "KeyError: 'lr' at train.py:9 (trainer rank 2, n4)" in hpcrun.screen(
+        "status", columns=160
+    )
     logs = hpcrun("logs", "--err")
     assert logs.stdout.endswith("KeyError: 'lr'\n")
-    assert "showing trainer rank 2, which failed first; others: --role server, or --all-ranks" in logs.stderr
+    assert (
+        "showing trainer rank 2, which failed first; others: --role server, or --all-ranks"
+        in logs.stderr
+    )
 
 
 def test_explain_of_a_server_that_died(hpcrun: Hpcrun) -> None:
-    """Of a role without which the job fails any end counts; what the others say of it is a consequence."""
+    """Of a role without which the job fails any end counts; what the others say of it is a
+    consequence.
+    """
     for status, says in (
         (1, "KeyError: 'port' at"),
         (0, "server on n1 ended with exit status 0, but the job"),
@@ -100,9 +170,13 @@ def test_explain_of_a_server_that_died(hpcrun: Hpcrun) -> None:
         run.log("ConnectionRefusedError: [Errno 111] Connection refused\n", 1, "err")
         ended(run, 1, 1, 11.0)
         run.ended(STARTED_S + 20, 1)
-        replace_fields(run.attempt(over=False) / "exit", message="role trainer on n2 ended with status 1")
+        replace_fields(
+            run.attempt(over=False) / "exit", message="role trainer on n2 ended with status 1"
+        )
         done = hpcrun("explain", f"dead{status}")
-        assert done.stdout.startswith("server on n1 failed first: KeyError" if status else says), done.stdout
+        assert done.stdout.startswith("server on n1 failed first: KeyError" if status else says), (
+            done.stdout
+        )
         assert "--role server" in done.stdout.splitlines()[-1], done.stdout
 
 
@@ -130,7 +204,9 @@ def test_explain_of_a_killed_launcher(hpcrun: Hpcrun) -> None:
     for rank in range(4):
         (run.attempt(over=False) / f"rank-{rank}.exit").unlink()
         (run.attempt(over=False) / f"rank-{rank}.out").unlink()
-    replace_fields(run.attempt(over=False) / "exit", message="role trainer on n2 ended with status 137")
+    replace_fields(
+        run.attempt(over=False) / "exit", message="role trainer on n2 ended with status 137"
+    )
     done = hpcrun("explain").stdout
     assert done.startswith("role trainer on n2 ended with status 137 (killed, SIGKILL)\n"), done
 
@@ -141,30 +217,41 @@ def test_explain_of_a_role_that_was_not_ready(hpcrun: Hpcrun) -> None:
         (run.attempt() / f"rank-{rank}.out").unlink()
     ended(run, 0, 143, told="cleared")
     run.ended(STARTED_S + 20, 1)
-    message = "role server on n1 was not ready after 600 s: tcp:8000; the last line of its log: listening"
+    message = (
+        "role server on n1 was not ready after 600 s: tcp:8000; the last line of its log: listening"
+    )
     replace_fields(run.attempt(over=False) / "exit", message=message)
     lines = hpcrun("explain").stdout.splitlines()
     assert lines[0] == message
     assert "listening" in "".join(lines[1:])
     assert lines[-1] == "next  hpcrun logs L1 --role server"
-    assert hpcrun("logs").stderr == "hpcrun: showing server; others: --role trainer, or --all-ranks\n"
+    assert (
+        hpcrun("logs").stderr == "hpcrun: showing server; others: --role trainer, or --all-ranks\n"
+    )
     shown = hpcrun.screen("status", "-v")
     assert "role         server: terminated with exit status 143, on n1" in shown, shown
     assert "role         trainer: not started, on n[2-4]" in shown, shown
 
 
-# --- of a job that runs -----------------------------------------------------------------------------------------
+# --- of a job that runs
+# -----------------------------------------------------------------------------------------
 
 
 def running(hpcrun: Hpcrun, *silent_s: float, ready: bool = True) -> Path:
-    """A job that runs elsewhere; so many seconds ago each of its first ranks has written, the others not at all."""
+    """A job that runs elsewhere; so many seconds ago each of its first ranks has written, the
+    others not at all.
+    """
     run = roles(hpcrun)
     attempt, now_s = run.attempt(), time.time()
     (attempt / "exit").unlink()
     (attempt / "heartbeat").write_text(f"{int(now_s)}\n")
     replace_fields(attempt / "start", started=now_s - 4000)
-    replace_fields(run.folder / "run.json", scheduler="slurm", cluster="elsewhere", created_s=now_s - 4000)
-    replace_fields(run.folder / "status.json", state="RUNNING", asked_s=now_s, final=False, elapsed_s=4000)
+    replace_fields(
+        run.folder / "run.json", scheduler="slurm", cluster="elsewhere", created_s=now_s - 4000
+    )
+    replace_fields(
+        run.folder / "status.json", state="RUNNING", asked_s=now_s, final=False, elapsed_s=4000
+    )
     if ready:
         (attempt / "roles").mkdir()
         for name in ("server", "trainer")[: 1 + (len(silent_s) > 1)]:
@@ -181,9 +268,14 @@ def running(hpcrun: Hpcrun, *silent_s: float, ready: bool = True) -> Path:
 def test_a_server_that_waits_for_requests_does_not_hang(hpcrun: Hpcrun) -> None:
     attempt = running(hpcrun, 3800, 2, 2, 2)
     done = hpcrun("explain").stdout
-    assert done.startswith("trainer: all 3 ranks wrote in the last 20 s: nothing looks stuck\n"), done
+    assert done.startswith("trainer: all 3 ranks wrote in the last 20 s: nothing looks stuck\n"), (
+        done
+    )
     assert re.search(
-        r"^    server: ready since \d\d:\d\d:\d\d, on n1\n    trainer: running since [\d:]{8}, on n\[2-4\]$", done, re.M
+        r"^    server: ready since \d\d:\d\d:\d\d, on n1\n    trainer: running since [\d:]{8}, on "
+        r"n\[2-4\]$",
+        done,
+        re.M,
     ), done
     os.utime(attempt / "rank-0.out")  # the server writes, and its clients do not
     for rank in (1, 2, 3):
@@ -204,7 +296,9 @@ def test_status_shows_what_each_role_does(hpcrun: Hpcrun) -> None:
     (attempt / "rank-0.metrics").write_text('{"time": 1.0, "requests": 9}\n')
     shown = hpcrun.screen("status", "-v")
     assert re.search(
-        r"role +server: ready since \d\d:\d\d:\d\d, on n1\s+role +trainer: running since [\d:]{8}, on n\[2-4\]", shown
+        r"role +server: ready since \d\d:\d\d:\d\d, on n1\s+role +trainer: running since [\d:]{8}, "
+        r"on n\[2-4\]",
+        shown,
     )
     assert "step=7 loss=0.5" in shown and re.search(r"last line +1\b", shown), shown
     server, trainer = hpcrun.document("status")["runs"][0]["roles"]

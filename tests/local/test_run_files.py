@@ -33,7 +33,10 @@ def test_a_run_leaves_few_files(hpcrun: Hpcrun) -> None:
     # the records of an element that failed are read from one file
     assert not [*run.rglob("rank-0.exit")]
     assert [element["exit_status"] for element in hpcrun.status("many")["elements"]] == [1, 2]
-    assert "rank 0 on local-0 failed first with exit status 2" in hpcrun("explain", "many/1", check=True).stdout
+    assert (
+        "rank 0 on local-0 failed first with exit status 2"
+        in hpcrun("explain", "many/1", check=True).stdout
+    )
 
 
 def test_no_other_user_can_write_what_a_run_leaves(hpcrun: Hpcrun) -> None:
@@ -45,12 +48,15 @@ def test_no_other_user_can_write_what_a_run_leaves(hpcrun: Hpcrun) -> None:
             (hpcrun.folder / "own").unlink(missing_ok=True)
     finally:
         os.umask(before)
-    assert writable_by_others(hpcrun.runs) == [*hpcrun.runs.glob("*-one-*/code/own")]  # the program's own
+    # the program's own
+    assert writable_by_others(hpcrun.runs) == [*hpcrun.runs.glob("*-one-*/code/own")]
     for log in hpcrun.runs.rglob("rank-0.out"):
         assert json.loads(log.read_text())["umask"] == 0
 
 
-def test_what_a_person_or_their_shell_sets_wins_and_the_plan_shows_what_is_added(hpcrun: Hpcrun) -> None:
+def test_what_a_person_or_their_shell_sets_wins_and_the_plan_shows_what_is_added(
+    hpcrun: Hpcrun,
+) -> None:
     hpcrun.write("print.py", PRINT)
     given = {"TORCH_FR_BUFFER_SIZE": "100", "TORCH_FR_DUMP_ON_TIMEOUT": "0", "MASTER_PORT": "29999"}
     env = [word for name, value in given.items() for word in ("--env", f"{name}={value}")]
@@ -59,14 +65,23 @@ def test_what_a_person_or_their_shell_sets_wins_and_the_plan_shows_what_is_added
     rank: dict[str, Any] = json.loads((run / "elements/0/attempts/0/rank-0.out").read_text())
     assert given.items() <= rank.items()
     attempt = str(run / "elements/0/attempts/0")
-    assert rank["TORCH_FR_DUMP_TEMP_FILE"] == rank["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] == f"{attempt}/flight/rank_"
+    assert (
+        rank["TORCH_FR_DUMP_TEMP_FILE"]
+        == rank["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"]
+        == f"{attempt}/flight/rank_"
+    )
     plan = json.loads((run / "run.json").read_text())["plan"]
-    planned = {name: value.replace("$HPCRUN_ATTEMPT_DIR", attempt) for name, value in [*plan["env"], *plan["added"]]}
+    planned = {
+        name: value.replace("$HPCRUN_ATTEMPT_DIR", attempt)
+        for name, value in [*plan["env"], *plan["added"]]
+    }
     assert planned.items() <= rank.items()
     assert {name for name in rank if name.startswith("TORCH_")} <= {*planned}
     for name in planned:
         assert f"{name}=" in shown
-    shown = hpcrun(*JOB, "-J", "exported", "print.py", env={"TORCH_FR_BUFFER_SIZE": "7"}, check=True).stdout
+    shown = hpcrun(
+        *JOB, "-J", "exported", "print.py", env={"TORCH_FR_BUFFER_SIZE": "7"}, check=True
+    ).stdout
     log = next(hpcrun.runs.glob("*-exported-*/elements/0/attempts/0/rank-0.out"))
     assert json.loads(log.read_text())["TORCH_FR_BUFFER_SIZE"] == "7"
     assert "TORCH_FR_BUFFER_SIZE" not in shown

@@ -1,4 +1,6 @@
-"""hpcrun scale run on this machine, where nothing but the command itself lets one run wait for another."""
+"""hpcrun scale run on this machine, where nothing but the command itself lets one run wait for
+another.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,18 @@ from typing import Any
 
 from tests.harness import Hpcrun, wait_for
 
-ON_CPUS = ("scale", "run", "-P", "local", "--ranks", "1,2", "--nodes", "1,2", "--launcher", "python")
+ON_CPUS = (
+    "scale",
+    "run",
+    "-P",
+    "local",
+    "--ranks",
+    "1,2",
+    "--nodes",
+    "1,2",
+    "--launcher",
+    "python",
+)
 TRAIN = """
 import sys
 from hpcrun_runtime import log_metrics
@@ -20,7 +33,7 @@ gpus, repeat = int(sys.argv[1]), sys.argv[2]
 for epoch in (1, 2, 3):
     log_metrics(step=epoch, epoch_time=(9.0 if epoch == 1 else 2.0) / gpus, samples=100 // gpus, val_accuracy=0.5)
 sys.exit(3 if gpus == 2 and repeat == "2" else 0)
-"""
+"""  # noqa: E501
 WAIT = """
 import os, pathlib, time
 print(os.environ["API_TOKEN"], flush=True)
@@ -44,7 +57,17 @@ def times(hpcrun: Hpcrun, point: dict[str, Any]) -> tuple[float, float]:
 
 def test_a_study_runs_each_size_alone_and_a_run_that_fails_is_shown(hpcrun: Hpcrun) -> None:
     hpcrun.write("train.py", TRAIN)
-    done = hpcrun(*ON_CPUS, "--repeat", "2", "--batch-size", "64", "train.py", "{gpus}", "{repeat}", "{batch_size}")
+    done = hpcrun(
+        *ON_CPUS,
+        "--repeat",
+        "2",
+        "--batch-size",
+        "64",
+        "train.py",
+        "{gpus}",
+        "{repeat}",
+        "{batch_size}",
+    )
     assert done.returncode == 7
     assert "hpcrun: 1 of 4 runs did not complete" in done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("train-p")][-4:]
@@ -60,9 +83,15 @@ def test_a_study_runs_each_size_alone_and_a_run_that_fails_is_shown(hpcrun: Hpcr
     listed = hpcrun("scale", "run", "--list", check=True).stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["STUDY", record(hpcrun)["study_id"]]
     again = hpcrun.document("scale", "run", "--show", "train", check=True)
-    assert [point["state"] for point in again["points"]] == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"]
+    assert [point["state"] for point in again["points"]] == [
+        "COMPLETED",
+        "COMPLETED",
+        "COMPLETED",
+        "FAILED",
+    ]
 
-    lib = hpcrun.write("lib/matplotlib.py", "raise ImportError\n").parent  # the figures have tests of their own
+    # the figures have tests of their own
+    lib = hpcrun.write("lib/matplotlib.py", "raise ImportError\n").parent
     env = {"PYTHONPATH": str(lib)}
     twice = ("last", record(hpcrun)["study_id"])  # one study
     document = hpcrun.document("scale", "report", *twice, "-o", "out", env=env, check=True)
@@ -83,12 +112,16 @@ def test_a_study_whose_command_was_killed_loses_nothing_and_goes_on(hpcrun: Hpcr
     secret = {"API_TOKEN": "s3cret"}
     argv = hpcrun.argv(*ON_CPUS, "--env", "API_TOKEN=s3cret", "train.py")
     scale = subprocess.Popen(argv, cwd=hpcrun.folder, env=hpcrun.environ, stdout=subprocess.DEVNULL)
-    wait_for(lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/rank-0.out")), 20, "the first run")
+    wait_for(
+        lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/rank-0.out")), 20, "the first run"
+    )
     beside = hpcrun("scale", "run", "--resume", "last")
     assert (beside.returncode, "another hpcrun is submitting" in beside.stderr) == (4, True)
     assert "RUNNING" in hpcrun("scale", "run", "--show", "last", check=True).stdout
     early = hpcrun("scale", "report", "last", check=True).stdout
-    assert early.startswith("Study not finished: 1 running. No verdict yet, and nothing is written.\n")
+    assert early.startswith(
+        "Study not finished: 1 running. No verdict yet, and nothing is written.\n"
+    )
     assert not list(hpcrun.folder.glob("report-*"))
     scale.kill()
     scale.wait()
@@ -101,7 +134,9 @@ def test_a_study_whose_command_was_killed_loses_nothing_and_goes_on(hpcrun: Hpcr
     assert "train-p2-r1  2 ranks on 2 nodes: train.py" in planned.stderr
     assert record(hpcrun) == before
     (hpcrun.folder / "go").touch()
-    done = hpcrun("scale", "run", "--resume", "last", "--json", env=secret, cwd=hpcrun.home, check=True)
+    done = hpcrun(
+        "scale", "run", "--resume", "last", "--json", env=secret, cwd=hpcrun.home, check=True
+    )
     points = json.loads(done.stdout)["points"]
     assert [point["state"] for point in points] == ["COMPLETED", "COMPLETED"]
     assert points[0]["run_id"] == before["points"][0]["run_id"]
@@ -114,10 +149,16 @@ def test_a_study_whose_command_was_killed_loses_nothing_and_goes_on(hpcrun: Hpcr
 def test_control_c_ends_no_run_and_says_how_to_come_back(hpcrun: Hpcrun) -> None:
     hpcrun.write("train.py", WAIT.replace('os.environ["API_TOKEN"]', '"begun"'))
     scale = subprocess.Popen(
-        hpcrun.argv(*ON_CPUS, "train.py"), cwd=hpcrun.folder, env=hpcrun.environ, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    wait_for(lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/rank-0.out")), 20, "the first run")
+        hpcrun.argv(*ON_CPUS, "train.py"),
+        cwd=hpcrun.folder,
+        env=hpcrun.environ,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(
+        lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/rank-0.out")), 20, "the first run"
+    )
     os.kill(scale.pid, signal.SIGINT)
     said = scale.communicate(timeout=20)[1]
     study = record(hpcrun)["study_id"]
@@ -125,7 +166,11 @@ def test_control_c_ends_no_run_and_says_how_to_come_back(hpcrun: Hpcrun) -> None
     assert f"study {study}: 1 of 2 runs are not submitted yet" in said
     assert f"hint: hpcrun scale run --resume {study} --wait continues" in said
     (hpcrun.folder / "go").touch()
-    wait_for(lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/exit")), 20, "the end of the first run")
+    wait_for(
+        lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/exit")),
+        20,
+        "the end of the first run",
+    )
 
 
 def test_a_dry_run_shows_every_run_and_one_script_and_makes_nothing(hpcrun: Hpcrun) -> None:
@@ -153,5 +198,9 @@ def test_what_cannot_be_is_refused_before_anything_is_made(hpcrun: Hpcrun) -> No
         ("--resume trian", 6, "there are no studies"),
     ):
         refused = hpcrun("scale", "run", *args.split(), env={"HPCRUN_PROFILE": "local"})
-        assert (refused.returncode, refused.stdout, words in refused.stderr) == (status, "", True), refused.stderr
+        assert (refused.returncode, refused.stdout, words in refused.stderr) == (
+            status,
+            "",
+            True,
+        ), refused.stderr
         assert list(hpcrun.runs.iterdir()) == []

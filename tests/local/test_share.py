@@ -35,11 +35,20 @@ def test_a_run_is_shared_as_one_file(hpcrun: Hpcrun) -> None:
     hpcrun("submit", *options.split())
     said = hpcrun.document("share", "train", check=True)
     file = hpcrun.folder / f"{said['run_id']}.html"
-    assert (said["file"], said["bytes"], said["secrets_hidden"]) == (str(file), file.stat().st_size, 1)
+    assert (said["file"], said["bytes"], said["secrets_hidden"]) == (
+        str(file),
+        file.stat().st_size,
+        1,
+    )
     page = file.read_text()
-    for words in ("KeyError: &#39;optimizer&#39;", "last 0.2 at step 4", "&lt;b&gt;rank 0 says ***", "2 nodes, 2 ranks",
-                  "hpcrun submit --profile local --gpus 0 --nodes 2 --launcher python --env RANK=0 train.py",
-                  "script that was submitted"):  # fmt: skip
+    for words in (
+        "KeyError: &#39;optimizer&#39;",
+        "last 0.2 at step 4",
+        "&lt;b&gt;rank 0 says ***",
+        "2 nodes, 2 ranks",
+        "hpcrun submit --profile local --gpus 0 --nodes 2 --launcher python --env RANK=0 train.py",
+        "script that was submitted",
+    ):
         assert words in page, words
     assert "a1B2a1B2" not in page
     again = hpcrun("share", "train")
@@ -56,18 +65,36 @@ def test_a_run_is_shared_as_one_file(hpcrun: Hpcrun) -> None:
     assert [path.name for path in hpcrun.folder.iterdir() if path.suffix == ".html"] == [file.name]
 
 
-def test_a_page_is_refused_where_the_value_of_a_declared_secret_is_not_known(hpcrun: Hpcrun) -> None:
-    hpcrun.write("train.py", "import os\nprint('it is', os.environ['PLAIN_WORD'], os.environ['OTHER'])\n")
+def test_a_page_is_refused_where_the_value_of_a_declared_secret_is_not_known(
+    hpcrun: Hpcrun,
+) -> None:
+    hpcrun.write(
+        "train.py", "import os\nprint('it is', os.environ['PLAIN_WORD'], os.environ['OTHER'])\n"
+    )
     env = {"PLAIN_WORD": "correct horse", "OTHER": "battery"}
-    job = ("--secret", "PLAIN_WORD", "--env", "OTHER=battery", "--secret", "OTHER", "--wait", "train.py")
+    job = (
+        "--secret",
+        "PLAIN_WORD",
+        "--env",
+        "OTHER=battery",
+        "--secret",
+        "OTHER",
+        "--wait",
+        "train.py",
+    )
     hpcrun("submit", "-P", "local", "--gpus", "0", *job, env=env, check=True)
     for more in ((), ("--json",), ("-o", "-")):
         refused = hpcrun("share", "train", *more)
         assert refused.returncode == 4
-        assert "the value of OTHER, PLAIN_WORD, not set here, which" in refused.stdout + refused.stderr
+        assert (
+            "the value of OTHER, PLAIN_WORD, not set here, which" in refused.stdout + refused.stderr
+        )
         assert "horse" not in refused.stdout + refused.stderr
     assert "hint: read -rs OTHER && export OTHER" in hpcrun("share", "train").stderr
-    assert "the value of OTHER, not set here" in hpcrun("share", "train", env={"PLAIN_WORD": "correct horse"}).stderr
+    assert (
+        "the value of OTHER, not set here"
+        in hpcrun("share", "train", env={"PLAIN_WORD": "correct horse"}).stderr
+    )
     assert not [*hpcrun.folder.glob("*.html")]
     page = hpcrun("share", "train", "-o", "-", env=env, check=True).stdout
     assert "it is *** ***" in page
@@ -82,7 +109,9 @@ def umask() -> int:
 
 
 def opened(file: Path, folder: Path, scheme: int) -> tuple[str, list[str], object]:
-    """Open a page in a browser, and return its document, its console, and the colour of a corner."""
+    """Open a page in a browser, and return its document, its console, and the colour of a
+    corner.
+    """
     picture = folder / "page.png"
     done = open_page(file, picture, scheme=scheme)
     with Image.open(picture) as image:
@@ -117,9 +146,11 @@ def test_a_browser_would_run_and_load_nothing_even_if_it_were_there(tmp_path: Pa
         place = f"http://127.0.0.1:{server.server_port}"
         more = f"""<script>document.title = "run"</script><script src="{place}/script"></script>
         <img src="{place}/image">
-        <style>body {{ background: red }}</style><link rel="stylesheet" href="{place}/style"><p style="color: red">"""
+        <style>body {{ background: red }}</style><link rel="stylesheet" href="{place}/style"><p style="color: red">"""  # noqa: E501
         file = tmp_path / "page.html"
-        file.write_bytes(page_of_a_hostile_run(tmp_path).replace(b"<main>", f"<main>{more}".encode()))
+        file.write_bytes(
+            page_of_a_hostile_run(tmp_path).replace(b"<main>", f"<main>{more}".encode())
+        )
         document, messages, corner = opened(file, tmp_path, LIGHT)
         server.shutdown()
     assert (asked, corner) == ([], (255, 255, 255))

@@ -24,7 +24,9 @@ _CALL = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?(\d+\.\d+) (\w+)\((.*)")
 
 
 def traced(trace: Path, folder: Path) -> Iterator[tuple[int, float, str, str]]:
-    """System calls on files below a folder, as strace -f -ttt -y noted them: process, time, name, arguments."""
+    """System calls on files below a folder, as strace -f -ttt -y noted them: process, time, name,
+    arguments.
+    """
     for line in trace.read_text(errors="replace").splitlines():
         match = _CALL.match(line)
         if match and str(folder) in match[3]:
@@ -36,7 +38,9 @@ def parts_of(trace: Path) -> dict[int, tuple[str, float]]:
     found = {}
     for line in trace.read_text(errors="replace").splitlines():
         match = re.match(
-            r'(\d+) +(\d+\.\d+) execve\([^\[]*\["[^"]*", "-ISB", "[^"]*launch/__main__\.py", "(\w+)"', line
+            r'(\d+) +(\d+\.\d+) execve\([^\[]*\["[^"]*", "-ISB", "[^"]*launch/__main__\.py", '
+            r'"(\w+)"',
+            line,
         )
         if match:
             found[int(match[1])] = (match[3], float(match[2]))
@@ -46,7 +50,9 @@ def parts_of(trace: Path) -> dict[int, tuple[str, float]]:
 def running(hpcrun: Hpcrun, ranks: int) -> Recorded:
     """A run of another host that has not ended, as far as anybody knows."""
     run = record(hpcrun, ranks=ranks)
-    (run.folder / "status.json").write_text(json.dumps({"state": "RUNNING", "asked_s": time.time(), "final": False}))
+    (run.folder / "status.json").write_text(
+        json.dumps({"state": "RUNNING", "asked_s": time.time(), "final": False})
+    )
     attempt = run.attempt(over=False)
     for rank in range(ranks):
         for stream in ("out", "err"):
@@ -55,14 +61,35 @@ def running(hpcrun: Hpcrun, ranks: int) -> Recorded:
 
 
 @contextmanager
-def following(hpcrun: Hpcrun, trace: Path | None) -> Iterator[tuple[list[tuple[float, str]], subprocess.Popen[str]]]:
+def following(
+    hpcrun: Hpcrun, trace: Path | None
+) -> Iterator[tuple[list[tuple[float, str]], subprocess.Popen[str]]]:
     """Follow all ranks; gives the lines as they come, with their times."""
     strace = (
-        ("strace", "-D", "-f", "-ttt", "-y", "-s", "300", "-e", "trace=%file,%desc", "-o", str(trace)) if trace else ()
+        (
+            "strace",
+            "-D",
+            "-f",
+            "-ttt",
+            "-y",
+            "-s",
+            "300",
+            "-e",
+            "trace=%file,%desc",
+            "-o",
+            str(trace),
+        )
+        if trace
+        else ()
     )
     argv = [*strace, *hpcrun.argv("logs", "-f", "--all-ranks")]
     with subprocess.Popen(
-        argv, env=hpcrun.environ, cwd=hpcrun.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        argv,
+        env=hpcrun.environ,
+        cwd=hpcrun.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         lines: list[tuple[float, str]] = []
 
@@ -92,7 +119,9 @@ def say(run: Recorded, rank: int, text: str) -> float:
 
 def delay(lines: list[tuple[float, str]], text: str, since: float) -> float:
     """How long a line took to come."""
-    return wait_for(lambda: next((at - since for at, line in lines if line.endswith(text)), None), 90, text)
+    return wait_for(
+        lambda: next((at - since for at, line in lines if line.endswith(text)), None), 90, text
+    )
 
 
 @pytest.mark.needs("strace")
@@ -109,7 +138,8 @@ def test_following_512_ranks_makes_under_50_calls_a_second(hpcrun: Hpcrun, tmp_p
             if speaking == 4:
                 spoke = say(run, 3, "last"), say(run, 300, "after a long time")
                 assert delay(lines, "last", spoke[0]) < 20
-                assert delay(lines, "after a long time", spoke[1]) < 50  # one that was silent is not forgotten
+                # one that was silent is not forgotten
+                assert delay(lines, "after a long time", spoke[1]) < 50
     calls = [*traced(tmp_path / "trace", run.folder)]
     begun = next(at for _, at, call, with_ in calls if "rank-511" in with_)
     counted = Counter(int(at - begun) for _, at, _, _ in calls if at - begun >= 3)
@@ -122,17 +152,23 @@ def test_a_few_ranks_are_followed_at_once(hpcrun: Hpcrun) -> None:
     say(run, 0, "begin")
     with following(hpcrun, None) as (lines, _):
         delay(lines, "begin", 0)
-        delays = [delay(lines, f"hello {rank}", say(run, rank, f"hello {rank}")) for rank in (0, 7, 15)]
+        delays = [
+            delay(lines, f"hello {rank}", say(run, rank, f"hello {rank}")) for rank in (0, 7, 15)
+        ]
     assert max(delays) < 5
 
 
 @pytest.mark.needs("strace")
 def test_what_a_job_asks_of_its_folder(hpcrun: Hpcrun) -> None:
-    """Per rank two logs and one record, per node two; nothing in between but one look for the stop, of each node."""
+    """Per rank two logs and one record, per node two; nothing in between but one look for the stop,
+    of each node.
+    """
     hpcrun.write("rank.py", "")
     options = {"plain": (), "managed": ("--requeue", "1")}
     with ThreadPoolExecutor() as pool:
-        jobs = {name: pool.submit(traced_job, hpcrun, name, *more) for name, more in options.items()}
+        jobs = {
+            name: pool.submit(traced_job, hpcrun, name, *more) for name, more in options.items()
+        }
     for name, job in jobs.items():
         made, steady = job.result()
         # the logs of a rank are opened by its program, just before it begins
@@ -146,12 +182,35 @@ def test_what_a_job_asks_of_its_folder(hpcrun: Hpcrun) -> None:
 
 def traced_job(hpcrun: Hpcrun, name: str, *options: str) -> tuple[Counter[str], Counter[str]]:
     """The files that a job makes, and what it calls after two seconds for three seconds."""
-    job = ("-P", "local", "--gpus", "0", "--nodes", "2", "--launcher", "command", *options, "python", "rank.py")
+    job = (
+        "-P",
+        "local",
+        "--gpus",
+        "0",
+        "--nodes",
+        "2",
+        "--launcher",
+        "command",
+        *options,
+        "python",
+        "rank.py",
+    )
     hpcrun.write_script(f"{name}.sh", *job)
     trace, own = hpcrun.folder / f"{name}.trace", hpcrun.folder / name
     own.mkdir()
     (own / "rank.py").write_text("import time\ntime.sleep(6)\n")
-    strace = ("strace", "-f", "-ttt", "-y", "-s", "300", "-e", "trace=%file,%desc", "-o", str(trace))
+    strace = (
+        "strace",
+        "-f",
+        "-ttt",
+        "-y",
+        "-s",
+        "300",
+        "-e",
+        "trace=%file,%desc",
+        "-o",
+        str(trace),
+    )
     hpcrun.run(*strace, "bash", f"../{name}.sh", cwd=own, timeout=60)
     (folder,) = own.glob("hpcrun-L*")
     parts = parts_of(trace)

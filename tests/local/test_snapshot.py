@@ -16,11 +16,21 @@ from tests.harness import Hpcrun
 from tests.unit.given import write
 
 JOB = ("submit", "-P", "local", "--gpus", "0", "--snapshot")
-GIT = ("git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "init.defaultBranch=main")
+GIT = (
+    "git",
+    "-c",
+    "user.name=me",
+    "-c",
+    "user.email=me@example.org",
+    "-c",
+    "init.defaultBranch=main",
+)
 
 
 def git(folder: Path, *args: str) -> str:
-    return subprocess.run([*GIT, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        [*GIT, *args], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 @pytest.fixture
@@ -50,19 +60,28 @@ def code_of(folder: Path) -> dict[str, Any]:
 
 
 def venv_with(folder: Path, pth: str) -> Path:
-    """A virtual environment whose site-packages point to a project, as an editable install leaves it."""
+    """A virtual environment whose site-packages point to a project, as an editable install leaves
+    it.
+    """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (site,) = folder.glob("lib/python3*/site-packages")
     (site / "__editable__.pkg.pth").write_text(f"{pth}\n")
     return folder
 
 
-def test_a_copy_of_the_code_runs_and_not_the_editable_install(hpcrun: Hpcrun, project: Path, tmp_path: Path) -> None:
+def test_a_copy_of_the_code_runs_and_not_the_editable_install(
+    hpcrun: Hpcrun, project: Path, tmp_path: Path
+) -> None:
     venv = venv_with(tmp_path / "venv", str(project / "src"))
     env = {"VIRTUAL_ENV": str(venv)}
-    plain = hpcrun("submit", "-P", "local", "--gpus", "0", "--follow", "tools/train.py", cwd=project, env=env)
-    assert f"changed {project}/src/pkg/__init__.py" in plain.stdout  # the environment does point there
-    done = hpcrun(*JOB, "-J", "copied", "--follow", "train.py", cwd=project / "tools", env=env, check=True)
+    plain = hpcrun(
+        "submit", "-P", "local", "--gpus", "0", "--follow", "tools/train.py", cwd=project, env=env
+    )
+    # the environment does point there
+    assert f"changed {project}/src/pkg/__init__.py" in plain.stdout
+    done = hpcrun(
+        *JOB, "-J", "copied", "--follow", "train.py", cwd=project / "tools", env=env, check=True
+    )
     (folder,) = hpcrun.runs.glob("*-copied-*")
     code = folder / "code"
     assert f"changed {code}/src/pkg/__init__.py {code}/tools" in done.stdout
@@ -70,7 +89,10 @@ def test_a_copy_of_the_code_runs_and_not_the_editable_install(hpcrun: Hpcrun, pr
     assert f"script       {code}/tools/train.py" in verbose
     assert f"import       pkg from {code}/src/pkg/__init__.py" in verbose
     commit = git(project, "rev-parse", "HEAD")
-    assert f"commit {commit[:12]} and 1 file changed, 1 insertion(+), 1 deletion(-), 1 untracked" in verbose
+    assert (
+        f"commit {commit[:12]} and 1 file changed, 1 insertion(+), 1 deletion(-), 1 untracked"
+        in verbose
+    )
     assert stat.S_IMODE(code.stat().st_mode) == 0o700
     assert not (code / "big.ckpt").exists()
     assert (code / "src/pkg/new.py").exists()
@@ -96,7 +118,9 @@ def install():
 def test_a_finder_that_comes_before_all_paths_is_told_and_setuptools_is_overtaken(
     hpcrun: Hpcrun, project: Path, tmp_path: Path
 ) -> None:
-    venv = venv_with(tmp_path / "venv", "import __editable___pkg_finder; __editable___pkg_finder.install()")
+    venv = venv_with(
+        tmp_path / "venv", "import __editable___pkg_finder; __editable___pkg_finder.install()"
+    )
     (site,) = venv.glob("lib/python3*/site-packages")
     finder = site / "__editable___pkg_finder.py"
     write(finder, FINDER.format(package=str(project / "src/pkg"), how="insert(0, Finder)"))
@@ -105,11 +129,24 @@ def test_a_finder_that_comes_before_all_paths_is_told_and_setuptools_is_overtake
     told = f"hpcrun: pkg is imported from {project}/src/pkg/__init__.py, not from the copy"
     assert told in hpcrun("logs", "--batch").stdout
     write(finder, FINDER.format(package=str(project / "src/pkg"), how="append(Finder)"))
-    for name in ("json", "signal", "records"):  # modules of the project do not replace those of hpcrun
+    # modules of the project do not replace those of hpcrun
+    for name in ("json", "signal", "records"):
         write(project / f"{name}.py", f"WORD = '{name}'\n")
     env = {"VIRTUAL_ENV": str(venv)}
-    train = write(project / "tools/train.py", "import json, pkg\nprint(pkg.WORD, pkg.__file__, json.WORD)\n")
-    done = hpcrun(*JOB, "-J", "late", "--follow", "-m", f"tools.{train.stem}", cwd=project, env=env, check=True)
+    train = write(
+        project / "tools/train.py", "import json, pkg\nprint(pkg.WORD, pkg.__file__, json.WORD)\n"
+    )
+    done = hpcrun(
+        *JOB,
+        "-J",
+        "late",
+        "--follow",
+        "-m",
+        f"tools.{train.stem}",
+        cwd=project,
+        env=env,
+        check=True,
+    )
     (folder,) = hpcrun.runs.glob("*-late-*")
     assert f"changed {folder}/code/src/pkg/__init__.py json\n" in done.stdout
     assert hpcrun("logs", "--batch").stdout == ""
@@ -130,9 +167,18 @@ def test_a_folder_without_git(hpcrun: Hpcrun, tmp_path: Path) -> None:
     os.mkfifo(folder / "pipe")
     done = hpcrun(*JOB, "--follow", "run.sh", cwd=folder, check=True)
     assert "copied" in done.stdout
-    assert f"symbolic links that point outside the snapshot: outside -> {tmp_path}/elsewhere" in done.stdout
+    assert (
+        f"symbolic links that point outside the snapshot: outside -> {tmp_path}/elsewhere"
+        in done.stdout
+    )
     code = only_run(hpcrun) / "code"
-    assert sorted(path.name for path in code.iterdir()) == ["data", "gone", "inside", "outside", "run.sh"]
+    assert sorted(path.name for path in code.iterdir()) == [
+        "data",
+        "gone",
+        "inside",
+        "outside",
+        "run.sh",
+    ]
     assert os.readlink(code / "inside") == "data/word"
     assert (code / "outside").read_text() == "far\n"
     assert code_of(only_run(hpcrun))["commit"] is None
@@ -150,8 +196,13 @@ def test_too_much_or_a_copy_that_fails_leaves_no_run(hpcrun: Hpcrun, project: Pa
     (project / "model.bin").write_bytes(bytes(3 << 20))
     refused = hpcrun(*JOB, "--snapshot-limit", "2M", "true", cwd=project)
     assert refused.returncode == 4
-    assert "over the limit of a snapshot (2 MB); the largest:\n  3.0 MB  model.bin" in refused.stderr
-    hint = "hint: list files that are not code in .gitignore, or raise the limit with --snapshot-limit SIZE"
+    assert (
+        "over the limit of a snapshot (2 MB); the largest:\n  3.0 MB  model.bin" in refused.stderr
+    )
+    hint = (
+        "hint: list files that are not code in .gitignore, or raise the limit with "
+        "--snapshot-limit SIZE"
+    )
     assert hint in refused.stderr
     assert not list(hpcrun.runs.glob("*2*"))
     limited = ("bash", "-c", 'ulimit -f 100; exec "$@"', "bash")  # no file may grow over 100 KiB
@@ -167,7 +218,16 @@ def test_submodules_and_files_that_are_gone(hpcrun: Hpcrun, project: Path, tmp_p
     git(other, "init", "-q")
     git(other, "add", "-A")
     git(other, "commit", "-qm", "one")
-    git(project, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "vendor")
+    git(
+        project,
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+        str(other),
+        "vendor",
+    )
     (project / "tools/train.py").unlink()
     done = hpcrun(*JOB, "--wait", "true", cwd=project, check=True)
     assert "vendor is a git repository of its own: its files are copied too" in done.stdout
@@ -176,7 +236,9 @@ def test_submodules_and_files_that_are_gone(hpcrun: Hpcrun, project: Path, tmp_p
     assert not (code / "tools").exists()
 
 
-def test_a_script_that_is_not_in_the_copy_is_refused(hpcrun: Hpcrun, project: Path, tmp_path: Path) -> None:
+def test_a_script_that_is_not_in_the_copy_is_refused(
+    hpcrun: Hpcrun, project: Path, tmp_path: Path
+) -> None:
     write(project / ".gitignore", "secret.py\n")
     write(project / "secret.py", "")
     write(tmp_path / "far.py", "")
@@ -185,8 +247,16 @@ def test_a_script_that_is_not_in_the_copy_is_refused(hpcrun: Hpcrun, project: Pa
     assert "hint: git add -f secret.py" in ignored.stderr
     far = hpcrun(*JOB, "../far.py", cwd=project)
     assert (far.returncode, f"{tmp_path}/far.py is outside" in far.stderr) == (2, True)
-    done = hpcrun(*JOB, "--follow", str(project / "tools/train.py"), cwd=project, env={"PYTHONPATH": "src"}, check=True)
-    assert f"changed {only_run(hpcrun)}/code/src/pkg" in done.stdout  # named by its own path, and run from the copy
+    done = hpcrun(
+        *JOB,
+        "--follow",
+        str(project / "tools/train.py"),
+        cwd=project,
+        env={"PYTHONPATH": "src"},
+        check=True,
+    )
+    # named by its own path, and run from the copy
+    assert f"changed {only_run(hpcrun)}/code/src/pkg" in done.stdout
 
 
 def test_resubmit_runs_the_same_copy_unless_told_otherwise(hpcrun: Hpcrun, project: Path) -> None:
@@ -195,7 +265,9 @@ def test_resubmit_runs_the_same_copy_unless_told_otherwise(hpcrun: Hpcrun, proje
     write(project / "word.py", "print('new')\n")
     first = only_run(hpcrun)
     for args, word in (((), "old"), (("--snapshot",), "new")):
-        run_id = json.loads(hpcrun("resubmit", first.name, "--json", *args, check=True).stdout)["run_id"]
+        run_id = json.loads(hpcrun("resubmit", first.name, "--json", *args, check=True).stdout)[
+            "run_id"
+        ]
         assert hpcrun("logs", "-f", run_id, check=True).stdout == f"{word}\n"
     assert code_of(hpcrun.runs / run_id)["changes"]
 
@@ -216,7 +288,10 @@ def test_what_looks_like_a_secret_is_named_and_left_out(
         (project / ".git").rename(tmp_path / "git")
     planned = hpcrun(*JOB, "--dry-run", "true", cwd=project, check=True)
     line = next(line for line in planned.stderr.splitlines() if "look like secrets" in line)
-    assert all(name in line for name in (".env", "tracked/id_rsa", "certs/own.pem", "--snapshot-include PATTERN"))
+    assert all(
+        name in line
+        for name in (".env", "tracked/id_rsa", "certs/own.pem", "--snapshot-include PATTERN")
+    )
     assert not any(name in line for name in ("ca.pem", "example"))
     hpcrun(*JOB, "--wait", "true", cwd=project, check=True)
     folder = only_run(hpcrun)
@@ -225,7 +300,14 @@ def test_what_looks_like_a_secret_is_named_and_left_out(
     assert {"ca.pem", ".env.example"} <= {path.name for path in kept}
     assert sorted(code_of(folder)["left_out"]) == [".env", "certs/own.pem", "tracked/id_rsa"]
     assert "id_rsa" in hpcrun("status", "-v", "last", check=True).stdout
-    asked = ("--snapshot-include", ".env", "--snapshot-include", "certs/", "--snapshot-include", "nothing")
+    asked = (
+        "--snapshot-include",
+        ".env",
+        "--snapshot-include",
+        "certs/",
+        "--snapshot-include",
+        "nothing",
+    )
     done = hpcrun(*JOB, *asked, "-J", "asked", "--wait", "true", cwd=project, check=True)
     (folder,) = hpcrun.runs.glob("*-asked-*")
     assert (folder / "code/.env").exists()

@@ -29,7 +29,9 @@ def two_runs(hpcrun: Hpcrun) -> Hpcrun:
 
 def test_columns_csv_and_pandas(two_runs: Hpcrun) -> None:
     hpcrun = two_runs
-    shown = hpcrun("status", "--columns", "name,exit_status", "--columns", "state", check=True).stdout
+    shown = hpcrun(
+        "status", "--columns", "name,exit_status", "--columns", "state", check=True
+    ).stdout
     table = [["NAME", "EXIT_STATUS", "STATE"], ["good", "0", "COMPLETED"], ["bad", "1", "FAILED"]]
     assert [line.split() for line in shown.splitlines()] == table
     import pandas  # which each worker of the tests would import while it collects them
@@ -64,7 +66,10 @@ def test_a_narrow_terminal_gets_fewer_columns_and_no_color_is_obeyed(two_runs: H
     for columns in (20, 40, 60, 80):
         lines = two_runs.screen("status", columns=columns).splitlines()
         assert all(len(line) <= columns for line in lines), columns
-        assert [line.split()[0] for line in lines if "COMPLETED" in line or "FAILED" in line] == ["good", "bad"]
+        assert [line.split()[0] for line in lines if "COMPLETED" in line or "FAILED" in line] == [
+            "good",
+            "bad",
+        ]
     assert "\x1b[32m" in two_runs.screen("status", env={})
     assert "\x1b[3" not in two_runs.screen("status", env={"NO_COLOR": "1"})
     assert "\x1b" not in two_runs("status").stdout
@@ -87,7 +92,11 @@ def test_more_of_a_running_run(hpcrun: Hpcrun) -> None:
     hpcrun(*PYTHON_JOB, "-J", "live", "--time", "10m", "bash", "-c", script, check=True)
     try:
         logs = "*/elements/0/attempts/0/rank-0.out"
-        wait_for(lambda: any("step 7" in path.read_text() for path in hpcrun.runs.glob(logs)), 20, "its line")
+        wait_for(
+            lambda: any("step 7" in path.read_text() for path in hpcrun.runs.glob(logs)),
+            20,
+            "its line",
+        )
         shown = hpcrun("status", "-v", check=True).stdout
         assert "last line    step 7" in shown
         assert "of 10:00" in shown
@@ -115,4 +124,7 @@ def test_runs_whose_end_nobody_knows_are_one_line_after_a_day(two_runs: Hpcrun) 
     rows = hpcrun(*shown[-1].partition("hpcrun ")[2].split(), check=True).stdout.splitlines()
     assert [row.split()[0] for row in rows] == ["NAME", "lost", "gone", "missing"]
     assert len(hpcrun("status", "--all", check=True).stdout.splitlines()) == 6
-    assert "it may still be running" in hpcrun("clean", "--state", "unknown", "--yes", check=True).stderr
+    assert (
+        "it may still be running"
+        in hpcrun("clean", "--state", "unknown", "--yes", check=True).stderr
+    )

@@ -1,4 +1,6 @@
-"""submitit.AutoExecutor(cluster="hpcrun") on this machine: real jobs in the background, without Slurm."""
+"""submitit.AutoExecutor(cluster="hpcrun") on this machine: real jobs in the background, without
+Slurm.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ show(result=result, failure=[type(failure).__name__, str(failure)], batch=[job.r
      ids=[job.job_id for job in jobs], again=pickle.loads(pickle.dumps(jobs[0])).result(), logs=logs,
      own=[jobs[0].stdout(), jobs[0].stderr()], merged=[merged.result()[0], merged.stdout(), merged.stderr()],
      script=Path("logs", jobs[0].job_id, jobs[0].job_id[:-2] + "_submission.sh").read_text()[:11])
-"""
+"""  # noqa: E501
     found = shown_by(hpcrun, program)
     assert found["result"] == found["again"] == [21, found["ids"][0]]
     assert found["failure"][0] == "FailedJobError"
@@ -63,7 +65,9 @@ show(result=result, failure=[type(failure).__name__, str(failure)], batch=[job.r
     assert set(wait_for(states, 60, "the end of the jobs")) == {"COMPLETED"}
 
 
-def test_a_checkpointable_function_is_requeued_unless_the_program_says_otherwise(hpcrun: Hpcrun) -> None:
+def test_a_checkpointable_function_is_requeued_unless_the_program_says_otherwise(
+    hpcrun: Hpcrun,
+) -> None:
     program = """
 class Steps(submitit.helpers.Checkpointable):
     def __call__(self): return 1

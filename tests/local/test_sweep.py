@@ -18,29 +18,45 @@ def states(hpcrun: Hpcrun) -> list[str]:
 def times(hpcrun: Hpcrun, index: int) -> tuple[float, float]:
     """When an element started and ended."""
     folder = Path(hpcrun.status()["folder"]) / f"elements/{index}/attempts/0"
-    return json.loads((folder / "start").read_text())["started"], json.loads((folder / "exit").read_text())["ended"]
+    return json.loads((folder / "start").read_text())["started"], json.loads(
+        (folder / "exit").read_text()
+    )["ended"]
 
 
 def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
     done = hpcrun(
-        *LOCAL, "--sweep", "n=1,2,3", "--wait", "bash", "-c", 'echo "$HPCRUN_ELEMENT $*"; exit $(($2 == 2))', "x"
+        *LOCAL,
+        "--sweep",
+        "n=1,2,3",
+        "--wait",
+        "bash",
+        "-c",
+        'echo "$HPCRUN_ELEMENT $*"; exit $(($2 == 2))',
+        "x",
     )
     assert done.returncode == 7
     assert "bash/1 FAILED: n=2, rank 0 on local-0 failed first with exit status 1" in done.stderr
     assert f"hint: hpcrun explain {hpcrun.status()['job_id']}/1\n" in done.stderr
     job_id = hpcrun.status()["job_id"]
-    assert f"look       hpcrun status {job_id} | hpcrun sweep {job_id} | hpcrun logs -f {job_id}/0 | " in done.stdout
+    assert (
+        f"look       hpcrun status {job_id} | hpcrun sweep {job_id} | hpcrun logs -f {job_id}/0 | "
+        in done.stdout
+    )
     assert states(hpcrun) == ["COMPLETED", "FAILED", "COMPLETED"]
     assert hpcrun("logs", "last/2", check=True).stdout == "2 --n 3\n"
     assert times(hpcrun, 0)[1] <= times(hpcrun, 1)[0]
     assert "1 of 3 failed: rank 0 on local-0 failed first" in hpcrun("status", check=True).stdout
-    assert hpcrun("cancel", "last/1").stderr == f"hpcrun: job {job_id}_1 has already ended: FAILED\n"
+    assert (
+        hpcrun("cancel", "last/1").stderr == f"hpcrun: job {job_id}_1 has already ended: FAILED\n"
+    )
     explained = hpcrun("explain", "last", check=True)
     assert "last is a sweep; showing its first failed element, 1\n" in explained.stderr
     assert "rank 0 on local-0 failed first with exit status 1" in explained.stdout
     assert explained.stdout == hpcrun("explain", "last/1", check=True).stdout
     assert "the job completed" in hpcrun("explain", "last/2", check=True).stdout
-    rows = hpcrun("status", "last/2", "last/0", "last/2", "--csv", "--columns", "name", check=True).stdout.split()
+    rows = hpcrun(
+        "status", "last/2", "last/0", "last/2", "--csv", "--columns", "name", check=True
+    ).stdout.split()
     assert rows == ["name", "bash/0", "bash/2"]
     follow = hpcrun(*LOCAL, "--sweep", "x=1,2", "--follow", "echo")
     assert (follow.returncode, "hint: use --wait" in follow.stderr) == (2, True)
@@ -82,7 +98,16 @@ for step in range(3):
 
 def test_the_elements_are_compared_and_the_best_has_its_command(hpcrun: Hpcrun) -> None:
     hpcrun.write("train.py", TRAIN)
-    words = ("--env", "HPCRUN_RESUBMITTED=no", "--sweep", "lr=1,2,3", "--wait", "train.py", "{lr}", "it's")
+    words = (
+        "--env",
+        "HPCRUN_RESUBMITTED=no",
+        "--sweep",
+        "lr=1,2,3",
+        "--wait",
+        "train.py",
+        "{lr}",
+        "it's",
+    )
     hpcrun(*LOCAL, *words)
     shown = hpcrun("sweep", check=True)
     rows = [line.split() for line in shown.stdout.splitlines()]
@@ -93,7 +118,8 @@ def test_the_elements_are_compared_and_the_best_has_its_command(hpcrun: Hpcrun) 
         ["2", "FAILED", "(1)", "3", "-", "-", "-"],
     ]
     assert "by loss, smallest first" in shown.stderr
-    assert "KeyError: 'labels'" in hpcrun("status", "last", check=True).stdout  # each has its own cause
+    # each has its own cause
+    assert "KeyError: 'labels'" in hpcrun("status", "last", check=True).stdout
     failed = hpcrun("status", "last/1", "last/2", "--state", "failed", "-v", check=True).stdout
     assert ("train/2" in failed, "train/1" in failed) == (True, False)
     (only,) = hpcrun.document("status", "last", "--state", "failed")["runs"]
@@ -101,22 +127,34 @@ def test_the_elements_are_compared_and_the_best_has_its_command(hpcrun: Hpcrun) 
     best = hpcrun("sweep", "train", "--best", "loss", check=True)
     assert best.stdout.endswith("--env HPCRUN_RESUBMITTED=no train.py 2 'it'\\''s'\n")
     assert "(lr=2) is COMPLETED: loss 0 at step 2" in best.stderr
-    dry = hpcrun.run("bash", "-c", f'hpcrun() {{ {" ".join(hpcrun.argv())} "$@"; }}; {best.stdout.strip()}')
+    dry = hpcrun.run(
+        "bash", "-c", f'hpcrun() {{ {" ".join(hpcrun.argv())} "$@"; }}; {best.stdout.strip()}'
+    )
     assert "submitted" in dry.stdout and " elements (" not in dry.stdout
     hpcrun.ended()
     assert "is no sweep" in hpcrun("sweep", "last").stderr
     for option in ("--plot", "--csv", "--json"):
         assert hpcrun("sweep", "train", option).returncode == 2
     sweep = hpcrun.document("status", "--all")["runs"][0]["run_id"]
-    for option, start in (("--plot", "loss by step"), ("--csv", "run_id,element,"), ("--json", "{")):
+    for option, start in (
+        ("--plot", "loss by step"),
+        ("--csv", "run_id,element,"),
+        ("--json", "{"),
+    ):
         assert hpcrun("sweep", sweep, option, check=True).stdout.startswith(start)
-    again = hpcrun("resubmit", sweep, "--failed", "--env", "HPCRUN_RESUBMITTED=yes", "--dry-run", check=True)
+    again = hpcrun(
+        "resubmit", sweep, "--failed", "--env", "HPCRUN_RESUBMITTED=yes", "--dry-run", check=True
+    )
     assert f"again      of {sweep}, checkpoints of {sweep}" in again.stderr
     hpcrun("resubmit", sweep, "--failed", "--env", "HPCRUN_RESUBMITTED=yes", check=True)
     hpcrun.ended()
     both = hpcrun("sweep", check=True)
     assert f"repeats elements of {sweep}: the newest of each is shown" in both.stderr
-    assert [line.split()[0].partition("/")[2] for line in both.stdout.splitlines()[1:]] == ["1", "0", "2"]
+    assert [line.split()[0].partition("/")[2] for line in both.stdout.splitlines()[1:]] == [
+        "1",
+        "0",
+        "2",
+    ]
     assert "FAILED" not in both.stdout
     runs = (Path(hpcrun.document("status", name)["runs"][0]["folder"]) for name in ("last", sweep))
     link, kept = (folder / "elements/2/checkpoints" for folder in runs)
@@ -131,7 +169,9 @@ def test_one_element_is_cancelled_then_all(hpcrun: Hpcrun) -> None:
     wait_for(lambda: states(hpcrun)[0] == "RUNNING", 20, "the first to run")
     assert states(hpcrun) == ["RUNNING", "PENDING", "PENDING"]
     hpcrun("cancel", "last/0", "last/1", check=True)
-    wait_for(lambda: states(hpcrun) == ["CANCELLED", "CANCELLED", "RUNNING"], 20, "the third to run")
+    wait_for(
+        lambda: states(hpcrun) == ["CANCELLED", "CANCELLED", "RUNNING"], 20, "the third to run"
+    )
     hpcrun("cancel", "last", check=True)
     hpcrun.ended()
     assert states(hpcrun) == ["CANCELLED"] * 3
@@ -139,7 +179,17 @@ def test_one_element_is_cancelled_then_all(hpcrun: Hpcrun) -> None:
 
 def test_an_element_is_started_again(hpcrun: Hpcrun) -> None:
     script = "exit $((HPCRUN_ELEMENT == 1 && HPCRUN_ATTEMPT == 0))"
-    args = ("--requeue", "1", "--retry-on-failure", "--sweep", "n=1,2", "--wait", "bash", "-c", script)
+    args = (
+        "--requeue",
+        "1",
+        "--retry-on-failure",
+        "--sweep",
+        "n=1,2",
+        "--wait",
+        "bash",
+        "-c",
+        script,
+    )
     hpcrun(*LOCAL, *args, check=True)
     assert [element["attempt"] for element in hpcrun.status()["elements"]] == [0, 1]
 
@@ -157,21 +207,41 @@ def test_by_hand_an_element_is_named(hpcrun: Hpcrun) -> None:
 
 
 def test_a_pack_runs_that_many_at_once_with_a_gpu_in_turn(hpcrun: Hpcrun) -> None:
-    program = ("sh", "-c", 'touch "b-$1"; until [ "$1" = 3 ] || [ -e b-$(($1 % 2 + 1)) ]; do sleep 0.1; done; '
-               'echo "$CUDA_VISIBLE_DEVICES $PYTORCH_ALLOC_CONF"', "sh", "{n}")  # fmt: skip
+    program = (
+        "sh",
+        "-c",
+        'touch "b-$1"; until [ "$1" = 3 ] || [ -e b-$(($1 % 2 + 1)) ]; do sleep 0.1; done; '
+        'echo "$CUDA_VISIBLE_DEVICES $PYTORCH_ALLOC_CONF"',
+        "sh",
+        "{n}",
+    )
     pack = ("--sweep", "n=1,2,3", "--pack", "2", "--pack-memory", "--gpus", "2", "--wait")
     env = {"CUDA_VISIBLE_DEVICES": "4,7", "PYTORCH_CUDA_ALLOC_CONF": "backend:native"}
     hpcrun("submit", "-P", "local", *pack, *program, check=True, env=env)
     logs = [hpcrun("logs", f"last/{number}", check=True).stdout for number in range(3)]
     share = "backend:native,per_process_memory_fraction:0.9\n"
     assert logs == [f"4 {share}", f"7 {share}", f"4 {share}"]
-    assert hpcrun("status", "last/1", "--csv", "--columns", "job_id", check=True).stdout.split()[1].endswith("_1")
+    assert (
+        hpcrun("status", "last/1", "--csv", "--columns", "job_id", check=True)
+        .stdout.split()[1]
+        .endswith("_1")
+    )
     old = hpcrun.folder / "old"
     (old / "lib/python3/site-packages/torch-2.9.1.dist-info").mkdir(parents=True)
     (old / "bin").mkdir()
     (old / "bin/python").symlink_to(Path(sys.executable).resolve())
     hpcrun(
-        "submit", "-P", "local", "--python", f"{old}/bin/python", *pack, *program[:-2], "sh", "3", check=True, env=env
+        "submit",
+        "-P",
+        "local",
+        "--python",
+        f"{old}/bin/python",
+        *pack,
+        *program[:-2],
+        "sh",
+        "3",
+        check=True,
+        env=env,
     )
     assert hpcrun("logs", "last/0", check=True).stdout == "4 backend:native\n"
     assert "no effect on torch before 2.10" in hpcrun("logs", "--batch", "last/0").stdout

@@ -31,7 +31,10 @@ def test_the_numbers_of_a_run_are_a_table(hpcrun: Hpcrun) -> None:
     )
     found, least, none = told(hpcrun, code).splitlines()
     assert json.loads(found) == [
-        *({"rank": 0, "attempt": 0, "step": step, "loss": 6 / (step + 1), "note": None} for step in range(3)),
+        *(
+            {"rank": 0, "attempt": 0, "step": step, "loss": 6 / (step + 1), "note": None}
+            for step in range(3)
+        ),
         {"rank": 0, "attempt": 0, "step": 3, "loss": None, "note": "=SUM(1)"},
     ]
     assert (least, none) == ("2.0", "0")
@@ -39,18 +42,34 @@ def test_the_numbers_of_a_run_are_a_table(hpcrun: Hpcrun) -> None:
 
 def test_a_sweep_has_its_parameters_in_front_and_is_ranked_by_a_metric(hpcrun: Hpcrun) -> None:
     hpcrun.write("train.py", TRAIN.replace("step=step,", "step=step, epoch=1,"))
-    hpcrun("submit", "-P", "local", "--gpus", "0", "--sweep", "lr=2,4", "--wait", "train.py", "{lr}", check=True)
+    hpcrun(
+        "submit",
+        "-P",
+        "local",
+        "--gpus",
+        "0",
+        "--sweep",
+        "lr=2,4",
+        "--wait",
+        "train.py",
+        "{lr}",
+        check=True,
+    )
     code = (
-        "table = hpcrun.read_metrics('last'); print(*table.columns); print(*table.groupby('lr')['loss'].min())\n"
+        "table = hpcrun.read_metrics('last'); print(*table.columns); "
+        "print(*table.groupby('lr')['loss'].min())\n"
         "print(*hpcrun.read_metrics('last/1')['loss'].dropna())\n"
         "print(hpcrun.read_status('last/0', 'last/1').to_json(orient='records'))"
     )
     columns, least, second, states = told(hpcrun, code).splitlines()
-    assert columns == "element lr rank attempt step time loss note epoch"  # it tells where, and not how well
+    # it tells where, and not how well
+    assert columns == "element lr rank attempt step time loss note epoch"
     assert "by loss, smallest first" in hpcrun("sweep", check=True).stderr
     assert least == f"{2 / 3} {4 / 3}"
     assert second == f"4.0 2.0 {4 / 3}"
-    assert [(row["state"], row["exit_status"]) for row in json.loads(states)] == [("COMPLETED", 0)] * 2
+    assert [(row["state"], row["exit_status"]) for row in json.loads(states)] == [
+        ("COMPLETED", 0)
+    ] * 2
 
 
 def test_several_calls_of_a_function_have_their_number_in_front(hpcrun: Hpcrun) -> None:
@@ -62,15 +81,33 @@ executor = hpcrun.Executor(profile="local", gpus=0)
 jobs = executor.map_array(train, [3.0, 4.0])
 for job in jobs: job.result()
 print(*hpcrun.read_metrics()["element"], *hpcrun.read_metrics()["loss"], *hpcrun.read_metrics(jobs[1].job_id)["loss"])
-"""
+"""  # noqa: E501
     assert told(hpcrun, code) == "0 1 3.0 4.0 4.0\n"
-    assert [line.split()[0] for line in hpcrun("metrics", check=True).stdout.splitlines()] == ["ELEMENT", "0", "1"]
+    assert [line.split()[0] for line in hpcrun("metrics", check=True).stdout.splitlines()] == [
+        "ELEMENT",
+        "0",
+        "1",
+    ]
     assert hpcrun("metrics", "last/2").returncode == 6
 
 
-def test_all_runs_are_a_table_with_the_columns_of_the_csv_and_no_such_run_is_an_error(hpcrun: Hpcrun) -> None:
+def test_all_runs_are_a_table_with_the_columns_of_the_csv_and_no_such_run_is_an_error(
+    hpcrun: Hpcrun,
+) -> None:
     for status in ("0", "3"):
-        hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "-J", f"job{status}", "sh", "-c", f"exit {status}")
+        hpcrun(
+            "submit",
+            "-P",
+            "local",
+            "--gpus",
+            "0",
+            "--wait",
+            "-J",
+            f"job{status}",
+            "sh",
+            "-c",
+            f"exit {status}",
+        )
     code = (
         "import sys\ntry: hpcrun.read_metrics('nope')\n"
         "except Exception as error: print(type(error).__name__, 'submitit' in sys.modules)\n"

@@ -8,7 +8,9 @@ from tests.harness import Hpcrun
 from tests.screens import Screen
 
 
-def test_the_terminal_s_own_size_counts_a_run_is_cancelled_and_the_terminal_is_restored(hpcrun: Hpcrun) -> None:
+def test_the_terminal_s_own_size_counts_a_run_is_cancelled_and_the_terminal_is_restored(
+    hpcrun: Hpcrun,
+) -> None:
     """A shell that exports COLUMNS keeps the size of the window in which it began."""
     name = "a-name-of-sixty-letters-that-leaves-little-room-for-the-rest-"
     hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "--name", name, "false")

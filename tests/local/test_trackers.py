@@ -1,4 +1,6 @@
-"""wandb, MLflow, Aim and TensorBoard themselves in jobs on this machine, and what hpcrun finds of them."""
+"""wandb, MLflow, Aim and TensorBoard themselves in jobs on this machine, and what hpcrun finds of
+them.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,29 @@ sys.exit(int(os.environ["HPCRUN_ATTEMPT"]) == 0)
 def submit(hpcrun: Hpcrun, text: str, *args: str, **env: str) -> Path:
     """Run a script to its end, with the Python that has the trackers; return the run's folder."""
     hpcrun.write("train.py", text)
-    hpcrun("submit", "-P", "local", "--gpus", "0", "--python", PYTHON, "--wait", *args, "train.py", env=env, check=True)
+    hpcrun(
+        "submit",
+        "-P",
+        "local",
+        "--gpus",
+        "0",
+        "--python",
+        PYTHON,
+        "--wait",
+        *args,
+        "train.py",
+        env=env,
+        check=True,
+    )
     return next(hpcrun.runs.glob("2*"))
 
 
 @pytest.mark.needs("wandb", "mlflow", "aim")
 def test_trackers_have_the_run_and_hpcrun_has_theirs(hpcrun: Hpcrun) -> None:
     run = submit(hpcrun, USES_ALL, "--nodes", "2", WANDB_MODE="offline")
-    logs = [(run / f"elements/0/attempts/0/rank-{rank}.out").read_text().splitlines() for rank in (0, 1)]
+    logs = [
+        (run / f"elements/0/attempts/0/rank-{rank}.out").read_text().splitlines() for rank in (0, 1)
+    ]
     said = [json.loads(next(line for line in lines if line.startswith("{"))) for lines in logs]
     job = json.loads((run / "run.json").read_text())["job_id"]
     assert [each["tags"] for each in said] == [[run.name, f"job-{job}"]] * 2
@@ -73,7 +90,9 @@ def test_trackers_have_the_run_and_hpcrun_has_theirs(hpcrun: Hpcrun) -> None:
     names = [each["tracker"] for each in found["runs"]]
     assert (names.count("MLflow"), names.count("Aim")) == (2, 1)
     shown = hpcrun("open", check=True)
-    assert f"--backend-store-uri sqlite:///{hpcrun.folder}/mlflow.db" in " ".join(shown.stderr.split())
+    assert f"--backend-store-uri sqlite:///{hpcrun.folder}/mlflow.db" in " ".join(
+        shown.stderr.split()
+    )
     assert "aim up" in shown.stderr
     assert "hpcrun open --upload last" in shown.stderr
     assert "mlflow.db" in hpcrun("status", "-v", "last", check=True).stdout
@@ -82,9 +101,14 @@ def test_trackers_have_the_run_and_hpcrun_has_theirs(hpcrun: Hpcrun) -> None:
         done = hpcrun("open", "--upload", "--json", env=env, check=True)
         assert set(sink.upserted) == {each["id"] for each in said}
         assert len(json.loads(done.stdout)["runs"][0]["uploaded"]) == 2
-        assert hpcrun("open", "--url", check=True).stdout == f"{sink.url}/me/p/runs/{said[0]['id']}\n"
+        assert (
+            hpcrun("open", "--url", check=True).stdout == f"{sink.url}/me/p/runs/{said[0]['id']}\n"
+        )
         before = len(sink.upserted)
-        assert "2 wandb runs of train uploaded before" in hpcrun("open", "--upload", env=env, check=True).stdout
+        assert (
+            "2 wandb runs of train uploaded before"
+            in hpcrun("open", "--upload", env=env, check=True).stdout
+        )
         assert len(sink.upserted) == before
 
 
@@ -93,7 +117,14 @@ def test_a_requeued_job_continues_its_wandb_run_and_its_end_uploads_it(hpcrun: H
     hpcrun.write("home/.config/hpcrun/config.yaml", "wandb_sync: true\n")
     again = ("--requeue", "1", "--retry-on-failure", "--env", "WANDB_RESUME=allow")
     with wandb_server() as sink:
-        run = submit(hpcrun, FAILS_ONCE, *again, WANDB_MODE="offline", WANDB_BASE_URL=sink.url, WANDB_API_KEY=KEY)
+        run = submit(
+            hpcrun,
+            FAILS_ONCE,
+            *again,
+            WANDB_MODE="offline",
+            WANDB_BASE_URL=sink.url,
+            WANDB_API_KEY=KEY,
+        )
         ids = [(run / f"elements/0/attempts/{number}/rank-0.out").read_text() for number in (0, 1)]
         assert ids[0] == ids[1] != ""
         name = ids[0].split()[1]
@@ -107,7 +138,12 @@ def test_a_requeued_job_continues_its_wandb_run_and_its_end_uploads_it(hpcrun: H
 @pytest.mark.needs("wandb")
 def test_the_page_of_an_online_run_is_known_while_it_runs(hpcrun: Hpcrun) -> None:
     with wandb_server() as sink:
-        submit(hpcrun, "import wandb\nwandb.init(project='p').finish()\n", WANDB_BASE_URL=sink.url, WANDB_API_KEY=KEY)
+        submit(
+            hpcrun,
+            "import wandb\nwandb.init(project='p').finish()\n",
+            WANDB_BASE_URL=sink.url,
+            WANDB_API_KEY=KEY,
+        )
         shown = hpcrun("open", check=True)
     assert re.fullmatch(rf"wandb  {sink.url}/me/p/runs/\w+\n", shown.stdout)
     port = sink.url.rpartition(":")[2]
@@ -125,7 +161,9 @@ def event_file(folder: Path, host: str, began_s: int, number: int = 0) -> Path:
         writer = RecordWriter(file)
         value = Summary.Value(tag="loss", simple_value=0.5)
         writer.write(Event(wall_time=began_s, file_version="brain.Event:2").SerializeToString())
-        writer.write(Event(wall_time=began_s, step=1, summary=Summary(value=[value])).SerializeToString())
+        writer.write(
+            Event(wall_time=began_s, step=1, summary=Summary(value=[value])).SerializeToString()
+        )
     return path
 
 
@@ -140,8 +178,12 @@ def test_tensorboard_shows_the_chosen_run_to_this_user_alone(hpcrun: Hpcrun) -> 
     with said.open("w") as file:
         process = subprocess.Popen(
             hpcrun.argv("open", "--tensorboard", "train"),
-            env=hpcrun.environ, cwd=hpcrun.folder, stdout=file, stderr=file, start_new_session=True,
-        )  # fmt: skip
+            env=hpcrun.environ,
+            cwd=hpcrun.folder,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
     try:
         wait_for(lambda: "Ctrl-C ends TensorBoard" in said.read_text(), 60, "the address")
         counted, url = said.read_text().splitlines()[:2]
@@ -151,7 +193,12 @@ def test_tensorboard_shows_the_chosen_run_to_this_user_alone(hpcrun: Hpcrun) -> 
         origin, secret = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/([\w-]{16})/", url).groups()  # type: ignore[union-attr]
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"{origin}/data/runs", timeout=10)
-        assert secret not in subprocess.run(["ps", "-ef", "-ww"], capture_output=True, text=True, check=True).stdout
+        assert (
+            secret
+            not in subprocess.run(
+                ["ps", "-ef", "-ww"], capture_output=True, text=True, check=True
+            ).stdout
+        )
     finally:
         os.killpg(process.pid, signal.SIGINT)
         status = process.wait(30)
@@ -164,7 +211,9 @@ def untrusted_folder(path: Path) -> Path:
     """A folder with modules of its own in the place of Python's, which would note that they ran."""
     for name in ("json", "importlib", "runpy", "tensorboard", "wandb"):
         (path / name).mkdir(parents=True)
-        (path / name / "__init__.py").write_text("import sys\nopen('ran', 'a').close()\nsys.exit(9)\n")
+        (path / name / "__init__.py").write_text(
+            "import sys\nopen('ran', 'a').close()\nsys.exit(9)\n"
+        )
     return path
 
 
@@ -184,11 +233,17 @@ def test_sync_uses_nothing_of_the_current_folder_and_of_other_users(hpcrun: Hpcr
     (modules / "__main__.py").write_text("import os, sys\nprint(os.getcwd(), *sys.argv[1:])\n")
     own = hpcrun.folder / "w/offline-run-20260102_030405-own"
     own.mkdir(parents=True)
-    folders = (own, hpcrun.folder / "w/offline-run-20260102_030405-gone", Path("/w/offline-run-20260102_030405-no"))
+    folders = (
+        own,
+        hpcrun.folder / "w/offline-run-20260102_030405-gone",
+        Path("/w/offline-run-20260102_030405-no"),
+    )
     run = record(hpcrun)
     run.log("".join(f"wandb: Run data is saved locally in {folder}\n" for folder in folders))
     program = f"{hpcrun.venv}/bin/hpcrun"  # python -m would itself search the current folder
-    hpcrun.run(program, "open", "--upload", cwd=here, env={"PYTHONPATH": str(modules.parent)}, check=False)
+    hpcrun.run(
+        program, "open", "--upload", cwd=here, env={"PYTHONPATH": str(modules.parent)}, check=False
+    )
     assert not (here / "ran").exists()
     assert (run.folder / "wandb-sync.log").read_text() == f"{run.folder} sync {own}\n"
 

@@ -35,7 +35,8 @@ def test_a_clone_is_not_used_and_that_is_said(hpcrun: Hpcrun, clone: Path) -> No
     done = hpcrun("status", cwd=clone, env={"HPCRUN_RUNS": None}, check=True)
     assert "elsewhere" not in done.stdout
     said = (
-        f"hpcrun: {clone}/.hpcrun is not used: you have not trusted it: config.yaml, rules.yaml, profiles/local.yaml, "
+        f"hpcrun: {clone}/.hpcrun is not used: you have not trusted it: config.yaml, "
+        "rules.yaml, profiles/local.yaml, "
     )
     assert done.stderr.startswith(said)
     assert len(done.stderr.splitlines()) == 2  # and that there are no runs
@@ -45,25 +46,37 @@ def test_a_clone_is_not_used_and_that_is_said(hpcrun: Hpcrun, clone: Path) -> No
     for name in ("local", "ours"):  # the shipped local is not what this name means here
         refused = hpcrun("submit", "-P", name, "--gpus", "0", "--dry-run", "true", cwd=clone)
         assert (refused.returncode, refused.stdout) == (3, "")
-        assert refused.stderr.count("not trusted it") == 1  # the failure says it, and no remark besides
+        # the failure says it, and no remark besides
+        assert refused.stderr.count("not trusted it") == 1
         assert (
-            f"profile '{name}' is {clone}/.hpcrun/profiles/{name}.yaml, and you have not trusted it" in refused.stderr
+            f"profile '{name}' is {clone}/.hpcrun/profiles/{name}.yaml, and you have not trusted it"
+            in refused.stderr
         )
         assert "to review and trust the files: hpcrun profile trust" in refused.stderr
         # where there is another of this name below it
-        assert ("to use the other: hpcrun profile trust --never" in refused.stderr) == (name == "local")
+        assert ("to use the other: hpcrun profile trust --never" in refused.stderr) == (
+            name == "local"
+        )
 
 
 def test_a_clone_that_is_trusted_is_used_until_it_changes(hpcrun: Hpcrun, clone: Path) -> None:
     trust(hpcrun, clone)
     done = hpcrun(*DRY, cwd=clone, check=True)
     assert (EVIL in done.stdout, done.stderr.count("not used")) == (True, 0)
-    assert f"{clone}/.hpcrun is already trusted" in hpcrun("profile", "trust", cwd=clone, check=True).stdout
+    assert (
+        f"{clone}/.hpcrun is already trusted"
+        in hpcrun("profile", "trust", cwd=clone, check=True).stdout
+    )
     write(clone / ".hpcrun/rules.yaml", "")
     write(clone / ".hpcrun/templates/launch/python.sh.j2", "")
-    done = hpcrun("submit", "-P", "a100", "--dry-run", "-t", "5m", "hostname", cwd=clone, check=True)
+    done = hpcrun(
+        "submit", "-P", "a100", "--dry-run", "-t", "5m", "hostname", cwd=clone, check=True
+    )
     assert EVIL not in done.stdout
-    assert "it changed since you trusted it: rules.yaml (changed), templates/launch/python.sh.j2 (new)" in done.stderr
+    assert (
+        "it changed since you trusted it: rules.yaml (changed), templates/launch/python.sh.j2 (new)"
+        in done.stderr
+    )
     document = hpcrun.document("profile", "trust", "--list")
     assert document["folders"] == [{"path": str(clone / ".hpcrun"), "state": "changed", "files": 5}]
     hpcrun("profile", "trust", "--revoke", cwd=clone, check=True)
@@ -84,7 +97,9 @@ def test_nothing_is_trusted_without_a_terminal_or_a_yes(hpcrun: Hpcrun, clone: P
     assert hpcrun("profile", "trust", "--list", check=True).stdout == "nothing is trusted\n"
 
 
-def test_the_text_of_every_file_is_shown_before_it_is_trusted_and_later(hpcrun: Hpcrun, clone: Path) -> None:
+def test_the_text_of_every_file_is_shown_before_it_is_trusted_and_later(
+    hpcrun: Hpcrun, clone: Path
+) -> None:
     write(clone / ".hpcrun/rules.yaml", "a: \x1b[2J\n\n  b: \u202ec\n")
     before = hpcrun("profile", "trust", cwd=clone).stdout
     assert f"templates/job.sh.j2:\n    #!/bin/bash\n    # {EVIL}\n" in before
@@ -93,7 +108,8 @@ def test_the_text_of_every_file_is_shown_before_it_is_trusted_and_later(hpcrun: 
     after = hpcrun("profile", "trust", cwd=clone, check=True).stdout
     assert f"profiles/ours.yaml:\n    extends: local\n    setup: [{EVIL}]\n" in after
     assert after.endswith(f"{clone}/.hpcrun is already trusted\n")
-    write(clone / ".hpcrun/rules.yaml", "d: 1\n")  # of what is trusted, only the changes are shown again
+    # of what is trusted, only the changes are shown again
+    write(clone / ".hpcrun/rules.yaml", "d: 1\n")
     changed = hpcrun("profile", "trust", cwd=clone).stdout
     assert ("rules.yaml:\n    d: 1\n" in changed, "# EVIL" in changed) == (True, False)
 
@@ -104,7 +120,10 @@ def test_never_is_never_and_silent(hpcrun: Hpcrun, clone: Path) -> None:
     assert (EVIL in done.stdout, done.stderr.count("hpcrun:")) == (False, 0)
     assert "never" in hpcrun("profile", "trust", "--list", check=True).stdout
     refused = hpcrun("submit", "-P", "ours", "--gpus", "0", "--dry-run", "true", cwd=clone)
-    assert f"{clone}/.hpcrun/profiles/ours.yaml, in a folder that you set to never use" in refused.stderr
+    assert (
+        f"{clone}/.hpcrun/profiles/ours.yaml, in a folder that you set to never use"
+        in refused.stderr
+    )
     assert "hint: to undo: hpcrun profile trust --revoke" in refused.stderr
 
 
@@ -112,13 +131,17 @@ def test_a_site_that_others_can_write_is_not_used(hpcrun: Hpcrun) -> None:
     site = hostile(hpcrun.folder / "site")
     assert EVIL in hpcrun(*DRY, check=True).stdout  # its owner is this user
     (site / "templates").chmod(0o777)
-    done = hpcrun("submit", "-P", "cpu", "--gpus", "0", "--dry-run", "-t", "5m", "hostname", check=True)
+    done = hpcrun(
+        "submit", "-P", "cpu", "--gpus", "0", "--dry-run", "-t", "5m", "hostname", check=True
+    )
     assert EVIL not in done.stdout
     assert f"other users can write to {site}/templates (mode 0777)" in done.stderr
     assert hpcrun(*DRY).returncode == 3
 
 
-def test_a_profile_named_by_its_path_is_one_s_own_word_where_it_is_one_s_own(hpcrun: Hpcrun, clone: Path) -> None:
+def test_a_profile_named_by_its_path_is_one_s_own_word_where_it_is_one_s_own(
+    hpcrun: Hpcrun, clone: Path
+) -> None:
     file = write(hpcrun.folder / "mine.yaml", f"extends: cpu\nsetup: [{EVIL}]\n")
     dry = ("submit", "-P", str(file), "--gpus", "0", "--dry-run", "hostname")
     assert EVIL in hpcrun(*dry, check=True).stdout
@@ -129,19 +152,28 @@ def test_a_profile_named_by_its_path_is_one_s_own_word_where_it_is_one_s_own(hpc
     assert "hint: check its contents, then: chmod go-w" in refused.stderr
 
 
-# --- the current folder -----------------------------------------------------------------------------------------------
+# --- the current folder
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", [True, False], ids=["python -m hpcrun", "hpcrun"])
 def test_no_module_of_the_current_folder_is_imported(hpcrun: Hpcrun, module: bool) -> None:
-    for name in ("typer.py", "jinja2/__init__.py", "submitit.py", "platformdirs.py", "torch/__init__.py", "ruamel.py"):
+    for name in (
+        "typer.py",
+        "jinja2/__init__.py",
+        "submitit.py",
+        "platformdirs.py",
+        "torch/__init__.py",
+        "ruamel.py",
+    ):
         write(hpcrun.folder / name, f"open({str(hpcrun.folder / EVIL)!r}, 'w')\n")
     argv = hpcrun.argv() if module else [f"{hpcrun.venv}/bin/hpcrun"]
     assert hpcrun.run(*argv, *DRY).stdout.startswith("#!/bin/bash")
     assert not (hpcrun.folder / EVIL).exists()
 
 
-# --- umask 000 --------------------------------------------------------------------------------------------------------
+# --- umask 000
+# -------------------------------------------------------------------------------------------------
 
 
 def test_whatever_the_umask_nobody_else_can_write(hpcrun: Hpcrun, clone: Path) -> None:
@@ -157,10 +189,24 @@ def test_whatever_the_umask_nobody_else_can_write(hpcrun: Hpcrun, clone: Path) -
     loose("profile", "edit", "h100", EDITOR="sed -i s/x/x/")
     loose("profile", "trust", "--never", str(clone))
     loose("submit", "-P", "local", "--gpus", "0", "--wait", "true")
-    loose("scale", "report", "--from-csv", str(write(hpcrun.folder / "t.csv", "gpus,samples_per_s\n1,100\n2,190\n")))
-    made = [*hpcrun.home.rglob("*"), *clone.parent.glob("report-*"), *clone.parent.glob("report-*/*")]
-    made = [path for path in made if not {"matplotlib", ".cache"} & set(path.parts)]  # a library's list of fonts
+    loose(
+        "scale",
+        "report",
+        "--from-csv",
+        str(write(hpcrun.folder / "t.csv", "gpus,samples_per_s\n1,100\n2,190\n")),
+    )
+    made = [
+        *hpcrun.home.rglob("*"),
+        *clone.parent.glob("report-*"),
+        *clone.parent.glob("report-*/*"),
+    ]
+    # a library's list of fonts
+    made = [path for path in made if not {"matplotlib", ".cache"} & set(path.parts)]
     made += hpcrun.runs.glob("2*")
     assert len(made) > 10
-    writable = [str(path) for path in made if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) & 0o022]
+    writable = [
+        str(path)
+        for path in made
+        if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) & 0o022
+    ]
     assert writable == []

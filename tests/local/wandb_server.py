@@ -16,7 +16,9 @@ KEY = "0123456789" * 4
 
 @dataclass
 class Sink:
-    """A stand-in for a server of wandb: it takes what is uploaded, and answers as far as wandb insists."""
+    """A stand-in for a server of wandb: it takes what is uploaded, and answers as far as wandb
+    insists.
+    """
 
     url: str = ""
     upserted: list[str] = field(default_factory=list)
@@ -27,13 +29,25 @@ class Sink:
         project = {"id": "p", "name": "p", "entity": {"id": "e", "name": "me"}}
         if "upsertBucket" in query:
             self.upserted.append(given["name"])
-            bucket = {"id": "x", "name": given["name"], "displayName": "d", "config": "{}", "project": project}
+            bucket = {
+                "id": "x",
+                "name": given["name"],
+                "displayName": "d",
+                "config": "{}",
+                "project": project,
+            }
             return {"upsertBucket": {"bucket": {**bucket, "historyLineCount": 0}, "inserted": True}}
         if "createRunFiles" in query:
             files = [{"name": name, "uploadUrl": f"{self.url}/files"} for name in given["files"]]
             return {"createRunFiles": {"runID": "x", "uploadHeaders": [], "files": files}}
         if "viewer" in query:
-            viewer = {"id": "u", "entity": "me", "username": "me", "flags": "{}", "teams": {"edges": []}}
+            viewer = {
+                "id": "u",
+                "entity": "me",
+                "username": "me",
+                "flags": "{}",
+                "teams": {"edges": []},
+            }
             return {"viewer": viewer, "serverInfo": {"features": []}}
         if "file_stream" in path:
             self.uploads.append(path)

@@ -19,12 +19,30 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip is not installed there, and compiles nothing: most of it no test imports.
     """
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(REPO)]
+    build = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(folder),
+        str(REPO),
+    ]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = folder.glob("hpcrun_slurm-*.whl")
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    install = [sys.executable, "-m", "pip", "--python", f"{venv}/bin/python", "install", "--quiet", "--no-compile"]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        f"{venv}/bin/python",
+        "install",
+        "--quiet",
+        "--no-compile",
+    ]
     subprocess.run([*install, str(wheel)], check=True)
     return venv
 
@@ -36,14 +54,18 @@ def test_the_wheel_submits(installed: Path, tmp_path: Path) -> None:
     done = person.run(program, "submit", "-P", "local", "--gpus", "0", "--wait", "train.py")
     assert f"{installed}/bin/python" in done.stdout
     assert person.run(program, "logs").stdout == "trained\n"
-    assert ">trained</pre>" in person.run(program, "share", "--out", "-").stdout  # its template is in the wheel, too
+    # its template is in the wheel, too
+    assert ">trained</pre>" in person.run(program, "share", "--out", "-").stdout
     assert person("status", check=True).stdout.count("COMPLETED") == 1  # python -m hpcrun
     (programs,) = person.runs.glob(".programs/*/launch")
-    kept = {path.name for path in programs.iterdir() if path.name != "__pycache__"}  # what the job has compiled
+    # what the job has compiled
+    kept = {path.name for path in programs.iterdir() if path.name != "__pycache__"}
     assert kept == {path.name for path in (REPO / "hpcrun/launch").glob("*.py")}
 
 
-def test_a_script_that_asks_hpcrun_runs_outside_of_jobs_too(installed: Path, tmp_path: Path) -> None:
+def test_a_script_that_asks_hpcrun_runs_outside_of_jobs_too(
+    installed: Path, tmp_path: Path
+) -> None:
     person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
     (tmp_path / "train.py").write_text(
         "import hpcrun_runtime, os\nhpcrun_runtime.log_metrics(step=1, loss=0.5)\n"
@@ -69,10 +91,14 @@ def test_submitit_finds_the_wheel(installed: Path, tmp_path: Path) -> None:
     person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
     program = (
         "import submitit\n"
-        "executor = submitit.AutoExecutor('logs', cluster='hpcrun', hpcrun_profile='local', hpcrun_gpus=0)\n"
+        "executor = submitit.AutoExecutor('logs', cluster='hpcrun', hpcrun_profile='local', "
+        "hpcrun_gpus=0)\n"
         "print(executor.submit(pow, 2, 5).result(), *submitit.core.plugins.get_job_environments())"
     )
-    assert person.run(f"{installed}/bin/python", "-c", program).stdout == "32 slurm local debug hpcrun\n"
+    assert (
+        person.run(f"{installed}/bin/python", "-c", program).stdout
+        == "32 slurm local debug hpcrun\n"
+    )
 
 
 def test_the_wheel_carries_templates_and_profiles(installed: Path, tmp_path: Path) -> None:
@@ -83,14 +109,18 @@ def test_the_wheel_carries_templates_and_profiles(installed: Path, tmp_path: Pat
     assert "init_process_group" in person("profile", "env", "NCCL_TIMEOUT", check=True).stdout
     (schema,) = installed.rglob("hpcrun/shipped/cluster_profiles/schema.json")
     assert schema.read_text() == person("profile", "schema", check=True).stdout
-    script = person("submit", "-P", "a100", "--gpus", "4", "--nodes", "2", "--dry-run", "echo", check=True).stdout
+    script = person(
+        "submit", "-P", "a100", "--gpus", "4", "--nodes", "2", "--dry-run", "echo", check=True
+    ).stdout
     assert script.startswith("#!/bin/bash\n")
     paths = person("profile", "path", check=True).stdout
     assert str(installed) in paths
     assert str(REPO) not in paths
 
 
-def test_the_wheel_carries_the_programs_of_a_preflight_and_no_torch(installed: Path, tmp_path: Path) -> None:
+def test_the_wheel_carries_the_programs_of_a_preflight_and_no_torch(
+    installed: Path, tmp_path: Path
+) -> None:
     person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
     done = person("preflight", "-P", "local", "--gpus", "0", "--nodes", "2")
     assert done.returncode == 7
@@ -99,14 +129,37 @@ def test_the_wheel_carries_the_programs_of_a_preflight_and_no_torch(installed: P
 
 
 def test_another_package_adds_a_command(installed: Path, tmp_path: Path) -> None:
-    install = [sys.executable, "-m", "pip", "--python", f"{installed}/bin/python", "install", "--quiet", "--no-compile"]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        f"{installed}/bin/python",
+        "install",
+        "--quiet",
+        "--no-compile",
+    ]
     plugin = tmp_path / "plugin"
     shutil.copytree(REPO / "tests/data/plugin", plugin)
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(plugin)]
+    build = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(tmp_path),
+        str(plugin),
+    ]
     subprocess.run(build, check=True, capture_output=True)
-    subprocess.run([*install, "--no-deps", str(next(tmp_path.glob("hpcrun_greeting-*.whl")))], check=True)
+    subprocess.run(
+        [*install, "--no-deps", str(next(tmp_path.glob("hpcrun_greeting-*.whl")))], check=True
+    )
     person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
     program = f"{installed}/bin/hpcrun"
-    assert person.run(program, "greet", "Ann").stdout == f"Hello Ann, your runs are in {person.runs}.\n"
+    assert (
+        person.run(program, "greet", "Ann").stdout
+        == f"Hello Ann, your runs are in {person.runs}.\n"
+    )
     assert "Greet somebody from the folder of the runs." in person.run(program, "--help").stdout
     assert "Who is greeted." in person.run(program, "greet", "--help").stdout

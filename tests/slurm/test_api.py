@@ -43,7 +43,7 @@ failures = [job.exception() for job in jobs]
 show(ids=[job.job_id for job in jobs], results=[job.result() for job in jobs if job.exception() is None],
      failures=[str(failure) for failure in failures if failure], out=jobs[2].stdout(),
      runs=[job.run_id for job in jobs], refusal=refusal)
-"""
+"""  # noqa: E501
     found = shown_by(as_researcher, program, env=env)
     array = found["ids"][0].removesuffix("_0")
     assert found["ids"] == [f"{array}_{index}" for index in range(5)]
@@ -58,7 +58,9 @@ show(ids=[job.job_id for job in jobs], results=[job.result() for job in jobs if 
     (run,) = as_researcher.document("status")["runs"]
     assert (run["name"], run["job_id"]) == ("tenth", array)
     folder = as_researcher.runs / found["runs"][0]
-    written = as_researcher.run("scontrol", "write", "batch_script", f"{array}_0", "-", check=True).stdout
+    written = as_researcher.run(
+        "scontrol", "write", "batch_script", f"{array}_0", "-", check=True
+    ).stdout
     assert written.strip() == (folder / "script.sh").read_text().strip()
 
 
@@ -77,7 +79,9 @@ job, bad = executor.submit(place), executor.submit(place, 3)
 show(results=job.results(), bad=str(bad.exception()), state=bad.state)
 """
     found = shown_by(as_researcher, program)
-    assert found["results"] == [[rank, rank % 2, f"a100-{1 + rank // 2}", 4, str(rank), "4"] for rank in range(4)]
+    assert found["results"] == [
+        [rank, rank % 2, f"a100-{1 + rank // 2}", 4, str(rank), "4"] for rank in range(4)
+    ]
     assert "ValueError: task 3 has had enough" in found["bad"]
     assert found["state"] == "FAILED"
 

@@ -14,7 +14,22 @@ pytestmark = pytest.mark.slurm
 
 any_bytes = st.binary(max_size=12).filter(lambda raw: b"\0" not in raw)
 shell_words = st.sampled_from(
-    [b"$HOME", b"`id`", b"a b", b"", b"*", b"'", b'"', b"\\", b"\n", b"--", b"-x", b"\xff\xfe", b"!!", b"#"]
+    [
+        b"$HOME",
+        b"`id`",
+        b"a b",
+        b"",
+        b"*",
+        b"'",
+        b'"',
+        b"\\",
+        b"\n",
+        b"--",
+        b"-x",
+        b"\xff\xfe",
+        b"!!",
+        b"#",
+    ]
 )
 
 SHOW = """
@@ -24,10 +39,15 @@ with open(sys.argv[1], "wb") as file:
 """
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@example(args=[b":", b"::", b"a", b":", "grüße €".encode()])  # srun takes a colon for the next component of a job
+@settings(
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+# srun takes a colon for the next component of a job
+@example(args=[b":", b"::", b"a", b":", "grüße €".encode()])
 @given(args=st.lists(any_bytes | shell_words, min_size=1, max_size=12))
-def test_arguments_and_variables_arrive_as_typed_whatever_the_locale(as_researcher: Hpcrun, args: list[bytes]) -> None:
+def test_arguments_and_variables_arrive_as_typed_whatever_the_locale(
+    as_researcher: Hpcrun, args: list[bytes]
+) -> None:
     person = as_researcher
     script, seen = person.write("show.py", SHOW), person.folder / "seen"
     seen.unlink(missing_ok=True)
@@ -35,6 +55,8 @@ def test_arguments_and_variables_arrive_as_typed_whatever_the_locale(as_research
     job = person.argv("submit", "-P", "a100", "--gpus", "0", "-p", "cpu", "--wait", "--env")
     argv: list[str | bytes] = [*person.become, *job, b"ODD=" + odd, str(script), str(seen), *args]
     locale = {"LANG": "C", "LC_ALL": "C"} if args[0] == b":" else {}
-    done = subprocess.run(argv, env={**person.environ, **locale}, cwd=person.folder, capture_output=True)
+    done = subprocess.run(
+        argv, env={**person.environ, **locale}, cwd=person.folder, capture_output=True
+    )
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     assert seen.read_bytes().split(b"\0")[:-1] == [*args, odd]

@@ -1,4 +1,6 @@
-"""A person's own batch script on a real Slurm: by hpcrun submit it is what it is by sbatch, and hpcrun's besides."""
+"""A person's own batch script on a real Slurm: by hpcrun submit it is what it is by sbatch, and
+hpcrun's besides.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ export REPORTS=$PWD/reports PATH=$PWD/bin:$PATH; mkdir -p reports bin
 # pip's own torchrun names the Python where it was installed, which this user may not reach
 printf '#!%s\\nfrom torch.distributed.run import main\\nmain()\\n' "$(command -v python3)" >bin/torchrun
 chmod +x bin/torchrun
-"""
+"""  # noqa: E501
 
 
 SCRIPTS = {
@@ -34,7 +36,7 @@ name = f"{env['REPORT']}-{env.get('SLURM_NODEID')}-{env.get('SLURM_PROCID')}-{en
 fields = {"argv": sys.argv, "env": env, "cwd": os.getcwd(), "in": sys.stdin.read()}
 Path(env["REPORTS"], name).write_text(json.dumps(fields))
 print("rank", env.get("SLURM_PROCID"), flush=True)
-""",
+""",  # noqa: E501
     "tasks.sbatch": HEAD
     + """#SBATCH -p gpu -N 2 --ntasks-per-node=2 --gres=gpu:2 --job-name=tasks
 set -euo pipefail
@@ -46,7 +48,7 @@ mkdir -p "$REPORTS" sub && cd sub
 OPTS="--cpu-bind=none --label"
 FLAG=1 srun $OPTS python3 ../report.py "${args[@]}" "$@" <<<input | tee ../"$REPORT.log"
 echo "after ${PIPESTATUS[*]}" >>../"$REPORT.log"
-""",
+""",  # noqa: E501
     "once.sbatch": HEAD
     + """#SBATCH -p gpu --ntasks=2 --nodes=1 --gres=gpu:2
 export REPORTS=$PWD/reports; mkdir -p reports
@@ -82,20 +84,49 @@ srun torchrun --nnodes "$SLURM_NNODES" --nproc_per_node=2 --rdzv_backend c10d \\
 }
 ADDED = ("HPCRUN_", "TORCH_", "WANDB_TAGS", "MLFLOW_RUN_CONTEXT", "PYTHONPATH", "REPORT")
 """What hpcrun gives the ranks besides, and what the test does."""
-OF_THE_JOB = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_SLUID", "SLURM_TASK_PID", "SLURM_JOB_START",
-              "SLURM_JOB_END", "SLURM_JOB_NAME", "SLURM_LAUNCH_NODE", "SLURM_SRUN_COMM", "SLURM_STEP_LAUNCHER",
-              "SLURM_TOPOLOGY", "SLURM_SCRIPT_CONTEXT",
-              "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURMD_NODENAME", "SLURM_STEP_NODELIST", "MASTER_ADDR",
-              "MASTER_PORT", "SLURM_PRIO_PROCESS", "TORCHELASTIC_", "HOSTNAME", "SHLVL", "_", "OLDPWD")  # fmt: skip
+OF_THE_JOB = (
+    "SLURM_JOB_ID",
+    "SLURM_JOBID",
+    "SLURM_JOB_SLUID",
+    "SLURM_TASK_PID",
+    "SLURM_JOB_START",
+    "SLURM_JOB_END",
+    "SLURM_JOB_NAME",
+    "SLURM_LAUNCH_NODE",
+    "SLURM_SRUN_COMM",
+    "SLURM_STEP_LAUNCHER",
+    "SLURM_TOPOLOGY",
+    "SLURM_SCRIPT_CONTEXT",
+    "SLURM_JOB_NODELIST",
+    "SLURM_NODELIST",
+    "SLURMD_NODENAME",
+    "SLURM_STEP_NODELIST",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "SLURM_PRIO_PROCESS",
+    "TORCHELASTIC_",
+    "HOSTNAME",
+    "SHLVL",
+    "_",
+    "OLDPWD",
+)
 """What differs between two jobs, and what each shell between sets."""
-GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL", "SLURM_JOB_GPUS",
-        "SLURM_STEP_GPUS")  # fmt: skip
+GPUS = (
+    "CUDA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+    "GPU_DEVICE_ORDINAL",
+    "SLURM_JOB_GPUS",
+    "SLURM_STEP_GPUS",
+)
 """Which GPUs a job gets is Slurm's choice: their number counts."""
 
 
 def by_sbatch(lab: Lab, script: str, *args: str, report: str) -> str:
     """Submit a script with sbatch; wait for its end, and return its state."""
-    job = lab.person.run("sbatch", "--parsable", "--export=ALL", script, *args, env={"REPORT": report}).stdout.strip()
+    job = lab.person.run(
+        "sbatch", "--parsable", "--export=ALL", script, *args, env={"REPORT": report}
+    ).stdout.strip()
 
     def over() -> str:
         squeue = lab.person.run("squeue", "-h", "-j", job, "-o", "%T", check=False).stdout.strip()
@@ -105,20 +136,31 @@ def by_sbatch(lab: Lab, script: str, *args: str, report: str) -> str:
     return job
 
 
-def both(name: str, ranks: int, lab: Lab) -> tuple[Ended, dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+def both(
+    name: str, ranks: int, lab: Lab
+) -> tuple[Ended, dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
     """Run a script by sbatch and by hpcrun, and return what its ranks were given."""
     script, stem = f"{name}.sbatch", lab.person.folder
     by_sbatch(lab, script, "x", "y  z", report=f"{name}-sbatch")
-    ended = lab.ended(lab.person.submit(script, "x", "y  z", env={"REPORT": f"{name}-hpcrun"}, check=True), 240)
+    ended = lab.ended(
+        lab.person.submit(script, "x", "y  z", env={"REPORT": f"{name}-hpcrun"}, check=True), 240
+    )
     found = []
     for way in ("sbatch", "hpcrun"):
         paths = list((stem / "reports").glob(f"{name}-{way}-*.json"))
         assert len(paths) == ranks, (way, paths, ended.account)
-        found.append({path.stem.removeprefix(f"{name}-{way}"): json.loads(path.read_text()) for path in paths})
+        found.append(
+            {
+                path.stem.removeprefix(f"{name}-{way}"): json.loads(path.read_text())
+                for path in paths
+            }
+        )
     return ended, found[0], found[1]
 
 
-def waits(lab: Lab, name: str, *options: str, args: tuple[str, ...] = (), then: Callable[[Path], None]) -> Ended:
+def waits(
+    lab: Lab, name: str, *options: str, args: tuple[str, ...] = (), then: Callable[[Path], None]
+) -> Ended:
     """Run the script that waits, and do something when its first attempt has begun."""
     folder = lab.submit(name, *options, "waits.sbatch", name, *args, requeue=0)
     begun(folder)
@@ -168,16 +210,27 @@ THREADS = 4
 
 def seen(report: dict[str, Any]) -> dict[str, Any]:
     left_out = (*ADDED, *(name for name in OF_THE_JOB if name != "_"))
-    env = {name: value for name, value in report["env"].items() if name != "_" and not name.startswith(left_out)}
+    env = {
+        name: value
+        for name, value in report["env"].items()
+        if name != "_" and not name.startswith(left_out)
+    }
     if "TORCHELASTIC_RUN_ID" in report["env"]:  # its rendezvous numbers the nodes as they come
-        env = {name: value for name, value in env.items() if name not in ("RANK", "GROUP_RANK", "ROLE_RANK")}
+        env = {
+            name: value
+            for name, value in env.items()
+            if name not in ("RANK", "GROUP_RANK", "ROLE_RANK")
+        }
     for name in GPUS:
         env[name] = len(env.get(name, "").split(","))
     return {**report, "env": env}
 
 
 def difference(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    flat = [{**report["env"], **{key: report[key] for key in ("argv", "cwd", "in")}} for report in (one, other)]
+    flat = [
+        {**report["env"], **{key: report[key] for key in ("argv", "cwd", "in")}}
+        for report in (one, other)
+    ]
     return {
         key: (flat[0].get(key), flat[1].get(key))
         for key in {*flat[0], *flat[1]}
@@ -189,14 +242,22 @@ def difference(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def test_the_ranks_get_what_sbatch_gives_them(scenarios: Scenarios, name: str) -> None:
     ended, by_slurm, by_hpcrun = scenarios[name].result()
     assert ended.state == "COMPLETED", ended.account
-    differences = {rank: difference(seen(by_slurm[rank]), seen(report)) for rank, report in by_hpcrun.items()}
+    differences = {
+        rank: difference(seen(by_slurm[rank]), seen(report)) for rank, report in by_hpcrun.items()
+    }
     assert not any(differences.values()), differences
-    numbers = [sorted(str(one["env"].get("RANK")) for one in each.values()) for each in (by_slurm, by_hpcrun)]
+    numbers = [
+        sorted(str(one["env"].get("RANK")) for one in each.values())
+        for each in (by_slurm, by_hpcrun)
+    ]
     assert numbers[0] == numbers[1]
     ranks = len(list(attempt(ended.folder, 0).glob("rank-*.exit")))
     assert ranks == len(by_hpcrun)
     if name != "torchrun":
-        logs = [(ended.folder.parents[1] / f"{name}-{way}.log").read_text() for way in ("sbatch", "hpcrun")]
+        logs = [
+            (ended.folder.parents[1] / f"{name}-{way}.log").read_text()
+            for way in ("sbatch", "hpcrun")
+        ]
         lines = [sorted(line.rpartition(": ")[2] for line in log.splitlines()) for log in logs]
         assert lines[0] == lines[1]
 
@@ -204,7 +265,9 @@ def test_the_ranks_get_what_sbatch_gives_them(scenarios: Scenarios, name: str) -
 def test_a_failed_set_up_is_named(scenarios: Scenarios) -> None:
     ended: Ended = scenarios["setup"].result()
     assert ended.state == "FAILED"
-    assert "setup.sbatch ended with status 2 before its launch: line 6: ls /nonexistent" in ended.table
+    assert (
+        "setup.sbatch ended with status 2 before its launch: line 6: ls /nonexistent" in ended.table
+    )
 
 
 def test_scancel_reaches_the_ranks(scenarios: Scenarios) -> None:

@@ -40,7 +40,7 @@ SLOW_SBATCH = """echo x >>{calls}
 ended() {{ [ $(wc -l <{calls}) != 3 ] || grep -qs reason {runs}/*-broken-*/elements/0/chain/stopped; }}
 until ended; do sleep 0.2; done
 exec /usr/bin/sbatch "$@"
-"""
+"""  # noqa: E501
 
 
 def statuses(person: Hpcrun) -> dict[str, dict[str, Any]]:
@@ -48,13 +48,19 @@ def statuses(person: Hpcrun) -> dict[str, dict[str, Any]]:
     return {run["name"]: run for run in person.document("status", "--all")["runs"]}
 
 
-def test_jobs_wait_and_a_chain_ends_when_a_link_completes(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_jobs_wait_and_a_chain_ends_when_a_link_completes(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
     as_researcher.write("train.py", TRAIN)
     as_researcher(*CPU_JOB, "-J", "first", "--sbatch", "hold", "true", check=True)
     as_researcher(*CPU_JOB, "-J", "second", "--after", "first", "true", check=True)
     as_researcher(*CPU_JOB, "-J", "never", "--after", "first:fail", "true", check=True)
-    as_researcher(*CPU_JOB, "-J", "both", "--after", "first", "--after", "second:any", "true", check=True)
-    chain = as_researcher(*CPU_JOB, "--after", "first:any", "--chain", "4", "train.py", check=True).stdout
+    as_researcher(
+        *CPU_JOB, "-J", "both", "--after", "first", "--after", "second:any", "true", check=True
+    )
+    chain = as_researcher(
+        *CPU_JOB, "--after", "first:any", "--chain", "4", "train.py", check=True
+    ).stdout
     for number in range(1, 5):
         assert f"submitted  {number}/4: job " in chain
     found = statuses(as_researcher)
@@ -65,7 +71,11 @@ def test_jobs_wait_and_a_chain_ends_when_a_link_completes(cluster: Cluster, as_r
     assert [said["state"] for said in found["both"]["after"]] == ["PENDING", "PENDING"]
 
     cluster.slurm("scontrol", "release", first)
-    wait_for(lambda: all(run["final"] for run in statuses(as_researcher).values()), 90, "all jobs to be over")
+    wait_for(
+        lambda: all(run["final"] for run in statuses(as_researcher).values()),
+        90,
+        "all jobs to be over",
+    )
     found = statuses(as_researcher)
     assert {name: run["state"] for name, run in found.items()} == {
         "first": "COMPLETED",
@@ -86,14 +96,25 @@ def test_jobs_wait_and_a_chain_ends_when_a_link_completes(cluster: Cluster, as_r
 
     # what is over is judged by its own record, and Slurm is not asked to remember it
     late = as_researcher(
-        *CPU_JOB, "-J", "late", "--after", "first", "--after", "train:fail", "--sbatch", "hold", "true"
+        *CPU_JOB,
+        "-J",
+        "late",
+        "--after",
+        "first",
+        "--after",
+        "train:fail",
+        "--sbatch",
+        "hold",
+        "true",
     )
     assert late.returncode == 0, late.stderr
     job = cluster.slurm("scontrol", "show", "job", statuses(as_researcher)["late"]["job_id"])
     assert "Dependency=(null)" in job
     refused = as_researcher(*CPU_JOB, "-J", "refused", "--after", "train", "true")
     assert refused.returncode == 4
-    assert f"would never start, since {found['train']['run_id']} has ended: FAILED" in refused.stderr
+    assert (
+        f"would never start, since {found['train']['run_id']} has ended: FAILED" in refused.stderr
+    )
     assert "refused" not in statuses(as_researcher)
 
 
@@ -101,36 +122,65 @@ def test_a_chain_that_gets_nowhere_ends(cluster: Cluster, as_researcher: Hpcrun)
     as_researcher.write("stuck.py", STUCK)
     calls = as_researcher.write("calls", "")
     calls.chmod(0o666)
-    path = as_researcher.shims("slow", sbatch=SLOW_SBATCH.format(calls=calls, runs=as_researcher.runs))
+    path = as_researcher.shims(
+        "slow", sbatch=SLOW_SBATCH.format(calls=calls, runs=as_researcher.runs)
+    )
     as_researcher(*CPU_JOB, "-J", "stuck", "--chain", "4:any", "stuck.py", check=True)
-    as_researcher(*CPU_JOB, "-J", "anyway", "--chain", "3", "--chain-anyway", "stuck.py", check=True)
+    as_researcher(
+        *CPU_JOB, "-J", "anyway", "--chain", "3", "--chain-anyway", "stuck.py", check=True
+    )
     # the second link ends the chain while the third one is being submitted
     late = as_researcher(*CPU_JOB, "-J", "broken", "--chain", "4", "false", env=path)
     assert "link 4 of 4 was not submitted" in late.stderr
     assert "the chain has ended already: link 2 failed after " in late.stderr
-    wait_for(lambda: all(run["final"] for run in statuses(as_researcher).values()), 60, "all jobs to be over")
+    wait_for(
+        lambda: all(run["final"] for run in statuses(as_researcher).values()),
+        60,
+        "all jobs to be over",
+    )
 
     runs = statuses(as_researcher)
     failed = ("stuck", "stuck-2", "anyway", "anyway-2", "anyway-3", "broken", "broken-2")
-    assert {name for name, run in runs.items() if run["state"] == "FAILED"} - {"broken-3"} == {*failed}
+    assert {name for name, run in runs.items() if run["state"] == "FAILED"} - {"broken-3"} == {
+        *failed
+    }
     reason = "link 2 made no new checkpoint and no step since 2"
     assert [(runs[name]["state"], runs[name]["reason"]) for name in ("stuck-3", "stuck-4")] == [
         ("CANCELLED", f"because {reason}")
     ] * 2
     assert reason in runs["stuck-2"]["reason"]
     assert reason in as_researcher("logs", "stuck-2", "--batch", check=True).stdout
-    assert reason in as_researcher("explain", "stuck-3").stdout + as_researcher("explain", "stuck-3").stderr
+    assert (
+        reason
+        in as_researcher("explain", "stuck-3").stdout + as_researcher("explain", "stuck-3").stderr
+    )
     assert "with exit status 1, as link 1 did" in runs["broken-2"]["reason"]
 
 
-def test_a_link_that_is_refused_leaves_those_before_it(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_a_link_that_is_refused_leaves_those_before_it(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
     path = refusing_sbatch(as_researcher, after=2)
-    done = as_researcher(*CPU_JOB, "-J", "long", "--chain", "3", "--sbatch", "hold", "true", env=path)
+    done = as_researcher(
+        *CPU_JOB, "-J", "long", "--chain", "3", "--sbatch", "hold", "true", env=path
+    )
     assert done.returncode == 5
-    assert "link 3 of 3 was not submitted; the 2 jobs before it stay submitted:\nsbatch refused the job" in done.stderr
+    assert (
+        "link 3 of 3 was not submitted; the 2 jobs before it stay submitted:\nsbatch refused the "
+        "job" in done.stderr
+    )
     found = statuses(as_researcher)
-    assert {name: run["state"] for name, run in found.items()} == {"long": "PENDING", "long-2": "PENDING"}
-    as_researcher("resubmit", "long-2", "--after", "long-2", check=True)  # it may still write its checkpoints
+    assert {name: run["state"] for name, run in found.items()} == {
+        "long": "PENDING",
+        "long-2": "PENDING",
+    }
+    # it may still write its checkpoints
+    as_researcher("resubmit", "long-2", "--after", "long-2", check=True)
     cancelled = as_researcher("cancel", found["long"]["job_id"], check=True).stderr
-    assert f"may start now\nhint: to cancel them as well: hpcrun cancel {found['long-2']['job_id']}" in cancelled
-    assert f"hint: hpcrun cancel {found['long']['job_id']} {found['long-2']['job_id']}" in done.stderr
+    assert (
+        f"may start now\nhint: to cancel them as well: hpcrun cancel {found['long-2']['job_id']}"
+        in cancelled
+    )
+    assert (
+        f"hint: hpcrun cancel {found['long']['job_id']} {found['long-2']['job_id']}" in done.stderr
+    )

@@ -1,4 +1,6 @@
-"""Ranks in containers on a real Slurm, by a stand-in for apptainer that isolates nothing: tests/launch/runtime.py."""
+"""Ranks in containers on a real Slurm, by a stand-in for apptainer that isolates nothing:
+tests/launch/runtime.py.
+"""
 
 from __future__ import annotations
 

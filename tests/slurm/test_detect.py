@@ -1,4 +1,6 @@
-"""profile detect on a real Slurm: what it writes is a profile whose jobs land on the right nodes."""
+"""profile detect on a real Slurm: what it writes is a profile whose jobs land on the right
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ pytestmark = pytest.mark.slurm
 def hosts_of(person: Hpcrun, *asked: str) -> set[str]:
     """The hosts on which a job of the detected profile ran."""
     person("submit", "-P", "dev", *asked, "--launcher", "python", "--wait", "hostname", check=True)
-    return {line.split()[-1] for line in person("logs", "--all-ranks", check=True).stdout.splitlines()}
+    return {
+        line.split()[-1] for line in person("logs", "--all-ranks", check=True).stdout.splitlines()
+    }
 
 
 @pytest.mark.versions
@@ -37,10 +41,16 @@ def test_jobs_of_a_detected_profile_land_on_the_right_nodes(as_researcher: Hpcru
 
 @pytest.mark.versions
 def test_a_fresh_account_submits_without_a_profile(as_researcher: Hpcrun) -> None:
-    (as_researcher.folder / "train.py").write_text("import os\nprint(os.environ['RANK'], os.uname().nodename)\n")
-    size = ("--gpus", "h100:4", "--nodes", "2", "--launcher", "srun")  # torchrun would import torch on each node
+    (as_researcher.folder / "train.py").write_text(
+        "import os\nprint(os.environ['RANK'], os.uname().nodename)\n"
+    )
+    # torchrun would import torch on each node
+    size = ("--gpus", "h100:4", "--nodes", "2", "--launcher", "srun")
     done = as_researcher("submit", *size, "--wait", "train.py", check=True)
-    note = "detected the cluster dev: partition gpu (the default), account lab; keep or change it with hpcrun init"
+    note = (
+        "detected the cluster dev: partition gpu (the default), account lab; keep or change it "
+        "with hpcrun init"
+    )
     assert note in done.stdout
     logs = as_researcher("logs", "--all-ranks", check=True).stdout.splitlines()
     assert {line.split()[-1] for line in logs} == {"h100-1", "h100-2"}
@@ -48,9 +58,13 @@ def test_a_fresh_account_submits_without_a_profile(as_researcher: Hpcrun) -> Non
     without = ("submit", "--gpus", "0", "--nodes", "1", "--launcher", "srun")
     job = {}
     for profile in ("detected", "a100"):  # a job without GPUs keeps none idle, with any profile
-        submitted = json.loads(as_researcher(*without, "-P", profile, "--json", "hostname", check=True).stdout)
+        submitted = json.loads(
+            as_researcher(*without, "-P", profile, "--json", "hostname", check=True).stdout
+        )
         job[profile] = as_researcher.run("scontrol", "show", "job", str(submitted["job_id"])).stdout
     assert ["Partition=cpu " in text for text in job.values()] == [True, True], job
-    named = as_researcher(*without, "-P", "a100", "-p", "gpu", "--dry-run", "hostname", check=True).stdout
+    named = as_researcher(
+        *without, "-P", "a100", "-p", "gpu", "--dry-run", "hostname", check=True
+    ).stdout
     assert "#SBATCH --partition=gpu\n" in named
     assert "  1 node  " in as_researcher("status", check=True).stdout

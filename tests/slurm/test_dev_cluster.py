@@ -26,12 +26,16 @@ def test_limits_are_enforced(cluster: Cluster, as_researcher: Hpcrun) -> None:
     def reason() -> str:
         return cluster.slurm("squeue", "--noheader", f"--job={job}", "--format=%r").strip()
 
-    wait_for(lambda: reason() == "QOSMaxWallDurationPerJobLimit", 10, "the reason why the job waits")
+    wait_for(
+        lambda: reason() == "QOSMaxWallDurationPerJobLimit", 10, "the reason why the job waits"
+    )
 
 
 def test_a_blocked_node_is_reached_on_other_ports_only(cluster: Cluster) -> None:
     def answers(port: int) -> str:
-        """What a connection from this machine to the node says: nobody listens there, so silence is the firewall."""
+        """What a connection from this machine to the node says: nobody listens there, so silence is
+        the firewall.
+        """
         try:
             socket.create_connection(("v100-2", port), timeout=2).close()
         except OSError as error:
@@ -49,7 +53,9 @@ def test_a_blocked_node_is_reached_on_other_ports_only(cluster: Cluster) -> None
     assert answers(20000) == "ConnectionRefusedError"
 
 
-def test_every_node_is_there_and_restore_undoes_what_a_test_did(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_every_node_is_there_and_restore_undoes_what_a_test_did(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
     assert list(cluster.nodes()) == NODES
     assert cluster_sh("up").startswith("already up")
     jobs_of_others = cluster.jobs()
@@ -68,7 +74,10 @@ def test_every_node_is_there_and_restore_undoes_what_a_test_did(cluster: Cluster
     [
         ((), "no command"),
         (("up", "--fast"), "not a command: 'up --fast'"),
-        (("up", "--as", "small"), "no such kind of cluster: 'small'; there are many, one-type and limited"),
+        (
+            ("up", "--as", "small"),
+            "no such kind of cluster: 'small'; there are many, one-type and limited",
+        ),
         (("up", "--as", "limited"), "a cluster is up, and its kind is many"),
         (("unplug", "a100-9"), "no such node: 'a100-9'"),
     ],

@@ -1,4 +1,6 @@
-"""hpcrun doctor on a real Slurm, as its ordinary user: what is wrong is named, with the command that helps."""
+"""hpcrun doctor on a real Slurm, as its ordinary user: what is wrong is named, with the command
+that helps.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def cuda_env(as_researcher: Hpcrun) -> dict[str, str | None]:
     return {"VIRTUAL_ENV": str(venv)}
 
 
-def checks_of(person: Hpcrun, *args: str, env: dict[str, str | None] | None = None) -> list[dict[str, Any]]:
+def checks_of(
+    person: Hpcrun, *args: str, env: dict[str, str | None] | None = None
+) -> list[dict[str, Any]]:
     done = person("doctor", "--json", *args, env=env)
     assert done.stderr == ""
     document = json.loads(done.stdout)
@@ -59,7 +63,8 @@ def test_right_profiles_are_green_or_yellow(
         check["name"] for check in checks if check["level"] == "green"
     }
     (found,) = red(checks_of(as_researcher, "-P", "v100", env=cuda_env)).items()
-    assert (found[0], "sm_70" in found[1]["fix"]) == ("kernels", True)  # a card that torch is not built for
+    # a card that torch is not built for
+    assert (found[0], "sm_70" in found[1]["fix"]) == ("kernels", True)
 
 
 def test_each_mistake_is_one_red_line_and_its_advice_puts_it_right(
@@ -67,7 +72,12 @@ def test_each_mistake_is_one_red_line_and_its_advice_puts_it_right(
 ) -> None:
     for text, name, seen, advice in (
         ("account: rich", "sbatch", "combination specified; available to you: lab", "account=lab"),
-        ("gpu: {per_node: 8}", "GPUs", "8 on a node, but nodes of partition gpu have 4", "gpu.per_node=4"),
+        (
+            "gpu: {per_node: 8}",
+            "GPUs",
+            "8 on a node, but nodes of partition gpu have 4",
+            "gpu.per_node=4",
+        ),
     ):
         path = as_researcher.write("mine.yaml", f"extends: a100\n{text}\n")
         found = red(checks_of(as_researcher, "-P", str(path), env=cuda_env))
@@ -79,7 +89,9 @@ def test_each_mistake_is_one_red_line_and_its_advice_puts_it_right(
 
 
 @pytest.mark.versions
-def test_without_accounting(cluster: Cluster, as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
+def test_without_accounting(
+    cluster: Cluster, as_researcher: Hpcrun, cuda_env: dict[str, str | None]
+) -> None:
     env = {**cuda_env, **cluster.env_without_accounting(as_researcher.folder)}
     checks = checks_of(as_researcher, "-P", "a100", env=env)
     assert red(checks) == {}

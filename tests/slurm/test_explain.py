@@ -1,4 +1,6 @@
-"""hpcrun explain on a real Slurm: which of several ranks on several nodes is to blame, and what Slurm itself did."""
+"""hpcrun explain on a real Slurm: which of several ranks on several nodes is to blame, and what
+Slurm itself did.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,15 @@ def test_the_rank_that_failed_first_and_what_slurm_did(as_researcher: Hpcrun) ->
     as_researcher("submit", *one, "-J", "ended", "sleep", "300", check=True)
     waited = as_researcher("submit", *two, "--wait", "train.py")
     assert waited.returncode == 7
-    assert "hpcrun: rank 1 on l40s-2 failed first: the Python module apex_of_another_cluster" in waited.stderr
+    assert (
+        "hpcrun: rank 1 on l40s-2 failed first: the Python module apex_of_another_cluster"
+        in waited.stderr
+    )
 
     shown = as_researcher("explain", "train", check=True).stdout
-    assert shown.startswith("rank 1 on l40s-2 failed first: the Python module apex_of_another_cluster is not installed")
+    assert shown.startswith(
+        "rank 1 on l40s-2 failed first: the Python module apex_of_another_cluster is not installed"
+    )
     assert "train.py:8 in <module>: import apex_of_another_cluster" in shown
     assert "rank 0 on l40s-1 (another rank had already ended)" in shown
     assert "FAILED" in shown.splitlines()[-4]
@@ -43,7 +50,11 @@ def test_the_rank_that_failed_first_and_what_slurm_did(as_researcher: Hpcrun) ->
     assert "hpcrun: showing rank 1, which failed first" in logs.stderr
 
     state = '"state": "RUNNING"'
-    wait_for(lambda: state in as_researcher("status", "--json", "ended").stdout, 30, "the other job to run")
+    wait_for(
+        lambda: state in as_researcher("status", "--json", "ended").stdout,
+        30,
+        "the other job to run",
+    )
     assert "the job is running" in as_researcher("explain", "ended", check=True).stdout
     as_researcher("cancel", "ended", check=True)
 
@@ -63,16 +74,23 @@ python3 train.py
 @pytest.mark.versions
 def test_a_job_that_hpcrun_did_not_submit(as_researcher: Hpcrun) -> None:
     folder = as_researcher.folder
-    as_researcher.write("train.py", "def main(split):\n    return {'train': 1}[split]\nmain('valid')\n")
+    as_researcher.write(
+        "train.py", "def main(split):\n    return {'train': 1}[split]\nmain('valid')\n"
+    )
     as_researcher.write("theirs.sbatch", FOREIGN)
     sbatch = ("sbatch", "--parsable", "--chdir", str(folder))
     job = as_researcher.run(*sbatch, "theirs.sbatch").stdout.strip()
-    split = as_researcher.run(*sbatch, "--output=out.%j", "--error=err.%j", "theirs.sbatch").stdout.strip()
+    split = as_researcher.run(
+        *sbatch, "--output=out.%j", "--error=err.%j", "theirs.sbatch"
+    ).stdout.strip()
     array = as_researcher.run(*sbatch, "--array=0-1", "theirs.sbatch").stdout.strip()
     waits = as_researcher.run(*sbatch, "--hold", "theirs.sbatch").stdout.strip()
 
     def ended(word: str) -> bool:
-        return bool(json.loads(as_researcher("explain", "--json", word).stdout or "{}").get("state") == "FAILED")
+        return bool(
+            json.loads(as_researcher("explain", "--json", word).stdout or "{}").get("state")
+            == "FAILED"
+        )
 
     for word in (job, split, f"{array}_1"):
         wait_for(lambda word=word: ended(word), 60, f"job {word} to end")  # type: ignore[misc]
@@ -86,10 +104,13 @@ def test_a_job_that_hpcrun_did_not_submit(as_researcher: Hpcrun) -> None:
     for word in (f"{array}_1", f"{array}/1"):
         assert f"slurm-{array}_1.out:" in as_researcher("explain", word, check=True).stdout
     # the controller forgets a job after MinJobAge; a scontrol that has done so says nothing of it
-    env = as_researcher.shims(scontrol="echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    env = as_researcher.shims(
+        scontrol="echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
+    )
     forgotten = ("KeyError: 'valid' at train.py:2", f"slurm-{job}.out:")
 
-    def explained() -> bool:  # the folder comes with the job's start, which the accounting may hear later
+    # the folder comes with the job's start, which the accounting may hear later
+    def explained() -> bool:
         shown = as_researcher("explain", job, env=env).stdout
         return all(words in shown for words in forgotten)
 
@@ -97,9 +118,15 @@ def test_a_job_that_hpcrun_did_not_submit(as_researcher: Hpcrun) -> None:
     held = as_researcher("explain", waits, check=True).stdout
     assert held.startswith("the job has not started: ")
     assert f"next  squeue --start --job {waits}" in held
-    hint = f"hint: hpcrun did not submit this job: hpcrun explain {waits} explains it, scancel {waits} cancels it\n"
+    hint = (
+        f"hint: hpcrun did not submit this job: hpcrun explain {waits} explains it, scancel "
+        f"{waits} cancels it\n"
+    )
     assert as_researcher("logs", waits).stderr.endswith(hint)
     as_researcher.run("scancel", waits)
     for command in ("explain", "logs", "cancel"):  # nothing can be done with what nobody knows
         unknown = as_researcher(command, "99999999")
-        assert (unknown.returncode, unknown.stderr.splitlines()[-1]) == (6, "hint: hpcrun submit creates one")
+        assert (unknown.returncode, unknown.stderr.splitlines()[-1]) == (
+            6,
+            "hint: hpcrun submit creates one",
+        )

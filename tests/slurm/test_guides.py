@@ -14,6 +14,8 @@ NEEDS = {"on-a-node.md": ("sshd", "ssh-keygen")}
 NAMES = [name for name in PAGES if any(one.slurm for one in commands_of(name))]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.needs(*NEEDS.get(name, ()))) for name in NAMES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.needs(*NEEDS.get(name, ()))) for name in NAMES]
+)
 def test_a_page(as_researcher: Hpcrun, name: str) -> None:
     follow(as_researcher, name, slurm=True)

@@ -50,21 +50,43 @@ if __name__ == "__main__":
     dist.barrier()
     dist.destroy_process_group()
 """
-TWO_NODES = ("-P", "a100", "-N", "2", "--gpus", "0", "--cpus", "1", "--mem", "1G", "-t", "10m", "--launcher", "srun")
+TWO_NODES = (
+    "-P",
+    "a100",
+    "-N",
+    "2",
+    "--gpus",
+    "0",
+    "--cpus",
+    "1",
+    "--mem",
+    "1G",
+    "-t",
+    "10m",
+    "--launcher",
+    "srun",
+)
 
 
 def line_of(code: str) -> int:
-    return next(number for number, line in enumerate(TRAIN.splitlines(), 1) if line.strip().startswith(code))
+    return next(
+        number for number, line in enumerate(TRAIN.splitlines(), 1) if line.strip().startswith(code)
+    )
 
 
-def test_the_rank_that_hangs_is_named_and_the_job_is_not_disturbed(as_researcher: Hpcrun, cluster: Cluster) -> None:
+def test_the_rank_that_hangs_is_named_and_the_job_is_not_disturbed(
+    as_researcher: Hpcrun, cluster: Cluster
+) -> None:
     lab = Lab(as_researcher, cluster)
     as_researcher.write("train.py", TRAIN)
     folder = lab.submit("hangs", *TWO_NODES, "train.py", requeue=0)
     files = [attempt(folder, 0) / f"rank-{rank}.metrics" for rank in (0, 1)]
 
     def hangs() -> bool:
-        return all(file.exists() for file in files) and time.time() - max(file.stat().st_mtime for file in files) > 21
+        return (
+            all(file.exists() for file in files)
+            and time.time() - max(file.stat().st_mtime for file in files) > 21
+        )
 
     wait_for(hangs, 180, "the job to hang")
     plain = as_researcher("explain", folder.name, check=True).stdout
@@ -75,7 +97,8 @@ def test_the_rank_that_hangs_is_named_and_the_job_is_not_disturbed(as_researcher
     assert plain.splitlines()[-1].endswith("--stacks")
     stacks = as_researcher.document("explain", folder.name, "--stacks", check=True)
     for words in (
-        f"rank 0 on {first} waits in all_reduce (train.py:{line_of('dist.all_reduce')}); rank 1 on {second} is in ",
+        f"rank 0 on {first} waits in all_reduce (train.py:{line_of('dist.all_reduce')}); rank 1 on "
+        f"{second} is in ",
         "is in `for step, batch in enumerate(DataLoader(Files(), ",
         f" (train.py:{line_of('for step, batch')}), whose DataLoader worker is in read_slowly "
         f"(train.py:{line_of('time.sleep')}), ",

@@ -1,4 +1,6 @@
-"""hpcrun history on a real Slurm with accounting: runs, removed runs, jobs of others' making, and a budget."""
+"""hpcrun history on a real Slurm with accounting: runs, removed runs, jobs of others' making, and a
+budget.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,22 @@ def rows(person: Hpcrun) -> dict[str, dict[str, Any]]:
     return {row["group"]: row for row in document["rows"] if row["ended"]}
 
 
-def test_a_history_counts_each_job_once_and_shows_the_budget(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    job = ("submit", "-P", "v100", "--gpus", "2", "--launcher", "python")  # torchrun would import torch for each
+def test_a_history_counts_each_job_once_and_shows_the_budget(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
+    # torchrun would import torch for each
+    job = ("submit", "-P", "v100", "--gpus", "2", "--launcher", "python")
     as_researcher(*job, "-J", "kept", "sleep", "1", check=True)
-    as_researcher.run("sbatch", "-J", "other", "-o", "/dev/null", "--gres=gpu:v100:1", "--wrap=exit 3")
+    as_researcher.run(
+        "sbatch", "-J", "other", "-o", "/dev/null", "--gres=gpu:v100:1", "--wrap=exit 3"
+    )
     assert as_researcher(*job, "-J", "gone", "--wait", "false").returncode == 7
     as_researcher("clean", "--yes", "--state", "failed", check=True)
-    wait_for(lambda: {"kept", "gone", "other"} <= set(rows(as_researcher)), 30, "the accounting to have all jobs")
+    wait_for(
+        lambda: {"kept", "gone", "other"} <= set(rows(as_researcher)),
+        30,
+        "the accounting to have all jobs",
+    )
     found = rows(as_researcher)
     assert [found[name]["ended"] for name in ("kept", "gone", "other")] == [1, 1, 1]
     assert [found[name]["success"] for name in ("kept", "gone", "other")] == [1, 0, 0]

@@ -1,4 +1,6 @@
-"""Looking into a job that runs on a real Slurm: its GPUs, a shell in it, the logs of its nodes, its metrics."""
+"""Looking into a job that runs on a real Slurm: its GPUs, a shell in it, the logs of its nodes, its
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -32,21 +34,42 @@ echo "0, GPU-1f, NVIDIA A100-SXM4-80GB, 97, 71234, 81920, 402.35, 400.00, 61"
 def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None:
     person = as_researcher
     person.write("train.py", TRAIN)
-    args = ("--gpus", "2", "--nodes", "2", "--cpus", "2", "--mem", "1G", "--launcher", "srun", "train.py")
+    args = (
+        "--gpus",
+        "2",
+        "--nodes",
+        "2",
+        "--cpus",
+        "2",
+        "--mem",
+        "1G",
+        "--launcher",
+        "srun",
+        "train.py",
+    )
     folder = person.submit("-P", "a100", "-J", "inside", *args, check=True)
     logs = folder / "elements/0/attempts/0"
-    wait_for(lambda: (logs / "rank-1.metrics").exists() and (logs / "rank-0.metrics").exists(), 60, "both ranks")
+    wait_for(
+        lambda: (logs / "rank-1.metrics").exists() and (logs / "rank-0.metrics").exists(),
+        60,
+        "both ranks",
+    )
     first, second = (logs / "hosts").read_text().split()
 
     # gpu: what the network moves, once there is anything
     talking = subprocess.Popen(
         [*person.become, *person.argv("shell", "--node", first)],
-        env=person.environ, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        env=person.environ,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     assert talking.stdin is not None
     talking.stdin.write(TALK.format(second))
     talking.stdin.close()
-    moved = wait_for(lambda: person.document("status", "--gpus").get("ports"), 60, "a port with traffic")
+    moved = wait_for(
+        lambda: person.document("status", "--gpus").get("ports"), 60, "a port with traffic"
+    )
     talking.wait()
     assert {port["node"] for port in moved} <= {first, second}
     assert max(port["out_per_s"] for port in moved) > 100
@@ -59,10 +82,16 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
     rows = person.document("status", "--gpus", env=env, check=True)["gpus"]
     closer = person("status", "-v", "last", env=env, check=True)
     assert "  GPUs         2 GPUs 97 % busy, memory 87% full at most\n" in closer.stdout
-    assert [(row["node"], row["rank"], row["busy_percent"]) for row in rows] == [(first, 0, 97), (second, 1, 97)]
+    assert [(row["node"], row["rank"], row["busy_percent"]) for row in rows] == [
+        (first, 0, 97),
+        (second, 1, 97),
+    ]
 
     # shell: without a terminal it reads commands; its exit status is the shell's
-    typed = person("shell", stdin="echo on $SLURMD_NODENAME with $CUDA_VISIBLE_DEVICES, $(nproc) CPUs; exit 3\n")
+    typed = person(
+        "shell",
+        stdin="echo on $SLURMD_NODENAME with $CUDA_VISIBLE_DEVICES, $(nproc) CPUs; exit 3\n",
+    )
     assert (typed.stdout, typed.returncode) == (f"on {first} with 0, 2 CPUs\n", 3), typed.stderr
     wrong = person("shell", "--node", "a100-9", stdin="")
     assert wrong.returncode == 6

@@ -31,11 +31,13 @@ def test_a_late_answer_is_bridged_by_what_was_last_known_and_one_that_never_come
     with ThreadPoolExecutor() as pool:
         piped = pool.submit(as_researcher, "status", env=late, check=True)
         bridged, given_up, impatient = (
-            as_researcher.terminal("status", env=env, size=(40, 100)) for env in (late, never, never)
+            as_researcher.terminal("status", env=env, size=(40, 100))
+            for env in (late, never, never)
         )
         impatient.expect_exact(NO_ANSWER)
         impatient.sendintr()  # Ctrl-C does not wait for the answer
-        bridged.expect(r"held .*PENDING(?s:.*)as\s+of\s+\d+\s+s\s+ago")  # wrapped wherever the column ends
+        # wrapped wherever the column ends
+        bridged.expect(r"held .*PENDING(?s:.*)as\s+of\s+\d+\s+s\s+ago")
         bridged.expect_exact(NO_ANSWER)
         assert at_end(impatient)[0] == 130
         assert 2.5 < time.monotonic() - began < 9

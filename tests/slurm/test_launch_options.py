@@ -26,7 +26,17 @@ def person(as_researcher: Hpcrun) -> Hpcrun:
 
 
 def test_srun_gets_its_options(person: Hpcrun) -> None:
-    asked = ("--nodes", "2", "--launcher", "srun", "--srun", "cpu-bind=none", "--srun", "mpi=none", "--wait")
+    asked = (
+        "--nodes",
+        "2",
+        "--launcher",
+        "srun",
+        "--srun",
+        "cpu-bind=none",
+        "--srun",
+        "mpi=none",
+        "--wait",
+    )
     done = person("submit", *RANKS, *asked, "step.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "srun       --cpu-bind=none --mpi=none" in done.stdout
@@ -39,21 +49,37 @@ def test_what_srun_does_not_know_is_refused_before_anything_is_submitted(person:
         ("wait=soon", 'Invalid numeric value "soon" for --wait.', "srun --help"),
         ("mpi=openmpy", "--mpi=openmpy is none of ", "srun --help"),
     ):
-        done = person("submit", *RANKS, "--launcher", "srun", "--srun", option, "--dry-run", "step.py")
+        done = person(
+            "submit", *RANKS, "--launcher", "srun", "--srun", option, "--dry-run", "step.py"
+        )
         assert done.returncode == 2
         assert f"--srun: srun refuses it: {words}" in done.stderr
         assert hint in done.stderr
 
 
-def test_what_sbatch_does_not_know_yet_is_refused_with_a_way_out(person: Hpcrun, cluster: Cluster) -> None:
-    version = tuple(int(part) for part in re.findall(r"\d+", cluster.slurm("sbatch", "--version"))[:2])
+def test_what_sbatch_does_not_know_yet_is_refused_with_a_way_out(
+    person: Hpcrun, cluster: Cluster
+) -> None:
+    version = tuple(
+        int(part) for part in re.findall(r"\d+", cluster.slurm("sbatch", "--version"))[:2]
+    )
     profile = person.write("again.yaml", "extends: a100\nrequeue: {times: 1, expedite: true}\n")
     for done, since, what in (
-        (person("submit", *RANKS, "--nodes", "2", "--segment", "2", "step.py"), (23, 11), "segments need"),
-        (person("submit", "-P", str(profile), *RANKS[2:], "step.py"), (25, 11), "expedited requeue needs"),
+        (
+            person("submit", *RANKS, "--nodes", "2", "--segment", "2", "step.py"),
+            (23, 11),
+            "segments need",
+        ),
+        (
+            person("submit", "-P", str(profile), *RANKS[2:], "step.py"),
+            (25, 11),
+            "expedited requeue needs",
+        ),
     ):
         if version >= since:  # which may not be set up for it
-            assert done.returncode == 0 or "hint: this Slurm is not set up for it" in done.stderr, done.stderr
+            assert done.returncode == 0 or "hint: this Slurm is not set up for it" in done.stderr, (
+                done.stderr
+            )
         else:
             assert done.returncode == 5
             assert f"hint: {what} Slurm {since[0]}.{since[1]}" in done.stderr

@@ -12,7 +12,7 @@ RANK = """
 import os
 with open("ranks", "a") as file:
     file.write(f"{os.environ['RANK']} of {os.environ['WORLD_SIZE']} on {os.environ['SLURMD_NODENAME']}\\n")
-"""
+"""  # noqa: E501
 # Slurm's part of MPI: what the library reads in MPI_Init. The tests need no MPI library.
 MPI = """
 import os
@@ -34,7 +34,9 @@ wait
 @pytest.fixture
 def person(as_researcher: Hpcrun) -> Hpcrun:
     for name, text in (("rank.py", RANK), ("mpi.py", MPI), ("mpirun", MPIRUN)):
-        as_researcher.program(name, text if text.startswith("#!") else f"#!/usr/bin/env python3\n{text}")
+        as_researcher.program(
+            name, text if text.startswith("#!") else f"#!/usr/bin/env python3\n{text}"
+        )
     return as_researcher
 
 
@@ -46,7 +48,20 @@ def ranks(person: Hpcrun) -> list[str]:
 def test_an_mpirun_starts_its_ranks_and_asks_for_no_step(person: Hpcrun) -> None:
     newer = {"HYDRA_BOOTSTRAP": "slurm"}  # what Slurm 24.11 puts into a job's environment
     env = {"PATH": f"{person.folder}:{person.environ['PATH']}", **newer}
-    done = person("submit", "-P", "a100", "--gpus", "2", "--wait", "mpirun", "-np", "2", "python", "rank.py", env=env)
+    done = person(
+        "submit",
+        "-P",
+        "a100",
+        "--gpus",
+        "2",
+        "--wait",
+        "mpirun",
+        "-np",
+        "2",
+        "python",
+        "rank.py",
+        env=env,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert ranks(person) == ["0 of 2 on a100-1", "1 of 2 on a100-1"]
 
@@ -56,7 +71,10 @@ def test_mpi_over_two_nodes_needs_a_type_that_the_note_and_the_hint_name(person:
     types = "--srun mpi=pmix (Open MPI) or --srun mpi=pmi2 (MPICH, Intel MPI)"
     done = person(*job, "--launcher", "srun", "--wait", "mpi.py")
     assert (done.returncode, ranks(person)) == (0, ["None of None"] * 4), done.stdout + done.stderr
-    note = f"mpi.py imports mpi4py, and each of the 4 ranks would be an MPI job of its own: add {types}"
+    note = (
+        "mpi.py imports mpi4py, and each of the 4 ranks would be an MPI job of its own: add "
+        f"{types}"
+    )
     assert note in " ".join(done.stdout.split())
     refused = person(*job, "mpirun", "-np", "4", "python", "mpi.py")
     assert (refused.returncode, types in refused.stderr) == (2, True)
@@ -66,5 +84,7 @@ def test_mpi_over_two_nodes_needs_a_type_that_the_note_and_the_hint_name(person:
     # without Debian's libpmix2, pmix is in the list and fails
     _, *words = line.removeprefix("hint: ").replace("mpi=pmix", "mpi=pmi2 --wait").split()
     done = person(*words)
-    assert (done.returncode, "an MPI job of its own" in done.stdout) == (0, False), done.stdout + done.stderr
+    assert (done.returncode, "an MPI job of its own" in done.stdout) == (0, False), (
+        done.stdout + done.stderr
+    )
     assert ranks(person) == [f"{rank} of 4" for rank in range(4)]

@@ -26,11 +26,18 @@ def attempt(person: Hpcrun) -> Path:
 
 @pytest.mark.versions
 def test_a_rank_that_raises_fails_the_job_and_is_named(as_researcher: Hpcrun) -> None:
-    boom = "if os.environ['RANK'] == '3':\n    raise RuntimeError('rank three has had enough')\ntime.sleep(600)\n"
+    boom = (
+        "if os.environ['RANK'] == '3':\n    raise RuntimeError('rank three has had "
+        "enough')\ntime.sleep(600)\n"
+    )
     as_researcher.write("boom.py", f"import os, time\n{boom}")
-    done = as_researcher(*FOUR_ON_TWO, "--wait", "boom.py")  # the limit is well below torchrun's 300 s barrier
+    # the limit is well below torchrun's 300 s barrier
+    done = as_researcher(*FOUR_ON_TWO, "--wait", "boom.py")
     assert done.returncode == 7
-    assert "rank 3 on a100-2 failed first: RuntimeError: rank three has had enough at boom.py:3" in done.stderr
+    assert (
+        "rank 3 on a100-2 failed first: RuntimeError: rank three has had enough at boom.py:3"
+        in done.stderr
+    )
     assert "rank 3 ended with exit status 1" in done.stderr
     logs = as_researcher("logs", "--rank", "3", check=True).stdout
     assert "Traceback (most recent call last)" in logs
@@ -57,12 +64,15 @@ def test_a_run_leaves_few_files_that_no_other_user_can_write(as_researcher: Hpcr
 
 
 @pytest.mark.versions
-def test_srun_starts_one_task_per_gpu_and_needs_no_accounting(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_srun_starts_one_task_per_gpu_and_needs_no_accounting(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
     env = cluster.env_without_accounting(as_researcher.folder)
     as_researcher.write(
         "ranks.py",
         "import os, socket\n"
-        "names = 'RANK LOCAL_RANK WORLD_SIZE MASTER_ADDR CUDA_VISIBLE_DEVICES OMP_NUM_THREADS'.split()\n"
+        "names = 'RANK LOCAL_RANK WORLD_SIZE MASTER_ADDR CUDA_VISIBLE_DEVICES "
+        "OMP_NUM_THREADS'.split()\n"
         "print(socket.gethostname(), *(os.environ[name] for name in names))\n",
     )
     done = as_researcher(*FOUR_ON_TWO, "--launcher", "srun", "--follow", "ranks.py", env=env)
@@ -81,7 +91,9 @@ def test_srun_starts_one_task_per_gpu_and_needs_no_accounting(cluster: Cluster, 
 
 
 @pytest.mark.versions
-def test_no_secret_of_a_job_is_in_a_file_a_message_a_process_list_or_slurm(as_researcher: Hpcrun) -> None:
+def test_no_secret_of_a_job_is_in_a_file_a_message_a_process_list_or_slurm(
+    as_researcher: Hpcrun,
+) -> None:
     person = as_researcher
     job = job_of_canaries(person.folder, "a100")
     shutil.chown(job[1], RESEARCHER)
@@ -90,18 +102,30 @@ def test_no_secret_of_a_job_is_in_a_file_a_message_a_process_list_or_slurm(as_re
         small = ("--gpus", "0", "--cpus", "1", "--mem", "1G", "-p", "cpu", "--notify", "$HOOK")
         done = person("submit", "--wait", "--json", *small, *job, env=env)
         found = json.loads(done.stdout)
-        person("notify", "last", env={**env, **TYPED})  # of what a job on a busy node had no time to send
+        # of what a job on a busy node had no time to send
+        person("notify", "last", env={**env, **TYPED})
         wait_for(lambda: hook.messages, 30, "a message")
         bodies = hook.bodies()
     folder, job_id = Path(found["folder"]), str(found["job_id"])
     outputs = [
         done.stdout + done.stderr,
-        *(person(*words, env={**env, **TYPED}, check=True).stdout for words in (
-            ("status", "-v", "--json", "last"), ("explain", "--json"), ("share", "-o", "-"))),
-        *(person.run(*words, check=True).stdout for words in (
-            ("scontrol", "show", "job", "-dd", job_id), ("scontrol", "write", "batch_script", f"{job_id}_0", "-"),
-            ("sacct", "-P", "--format=ALL", "-j", job_id))),
-    ]  # fmt: skip
+        *(
+            person(*words, env={**env, **TYPED}, check=True).stdout
+            for words in (
+                ("status", "-v", "--json", "last"),
+                ("explain", "--json"),
+                ("share", "-o", "-"),
+            )
+        ),
+        *(
+            person.run(*words, check=True).stdout
+            for words in (
+                ("scontrol", "show", "job", "-dd", job_id),
+                ("scontrol", "write", "batch_script", f"{job_id}_0", "-"),
+                ("sacct", "-P", "--format=ALL", "-j", job_id),
+            )
+        ),
+    ]
     assert [text for text in (*outputs, *bodies) if "hush" in text] == []
     assert any("RuntimeError: *** *** ***" in body for body in bodies)
     assert files_with_secrets(folder) == []
@@ -111,8 +135,22 @@ def test_no_secret_of_a_job_is_in_a_file_a_message_a_process_list_or_slurm(as_re
 
 def test_a_cpu_job_gets_its_cpus_in_a_runs_folder_with_an_odd_name(as_researcher: Hpcrun) -> None:
     env = {"HPCRUN_RUNS": str(as_researcher.runs / "100% of 'my' $runs")}
-    job = ("-P", "a100", "-p", "cpu", "--gpus", "0", "--cpus", "8", "--output-dir", "results", "--wait")
-    folder = as_researcher.submit(*job, "printenv", "OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK", check=True, env=env)
+    job = (
+        "-P",
+        "a100",
+        "-p",
+        "cpu",
+        "--gpus",
+        "0",
+        "--cpus",
+        "8",
+        "--output-dir",
+        "results",
+        "--wait",
+    )
+    folder = as_researcher.submit(
+        *job, "printenv", "OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK", check=True, env=env
+    )
     assert as_researcher("logs", check=True, env=env).stdout == "8\n8\n"
     assert "rendezvous" in as_researcher("logs", "--batch", check=True, env=env).stdout
     # --output-dir holds the run, and status knows it

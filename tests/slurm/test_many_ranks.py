@@ -1,4 +1,6 @@
-"""Thirty-two ranks by srun: every log, record and exit status. benchmarks/many_ranks.py does it with 528."""
+"""Thirty-two ranks by srun: every log, record and exit status. benchmarks/many_ranks.py does it
+with 528.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,31 @@ sys.exit(3 if rank == os.environ.get("FAILS") else 0)
 
 def test_every_one_of_32_ranks_is_accounted_for(as_researcher: Hpcrun) -> None:
     as_researcher.write("rank.py", RANK)
-    shape = ("--gpus", "0", "--nodes", "2", "--cpus", "16", "--mem", "20G", "--nproc-per-node", "16")
+    shape = (
+        "--gpus",
+        "0",
+        "--nodes",
+        "2",
+        "--cpus",
+        "16",
+        "--mem",
+        "20G",
+        "--nproc-per-node",
+        "16",
+    )
     job = ("-P", "a100", "--launcher", "srun", *shape, "--env", "FAILS=27", "rank.py")
     folder = as_researcher.submit(*job, check=True)
     assert as_researcher.ended(folder.name)["state"] == "FAILED"
     attempt = folder / "elements/0/attempts/0"
 
-    def records() -> list[dict[str, Any]] | None:  # they may be written a moment after Slurm has shown the job's end
+    # they may be written a moment after Slurm has shown the job's end
+    def records() -> list[dict[str, Any]] | None:
         found = [json.loads(path.read_text()) for path in attempt.glob("rank-*.exit")]
         return found if len(found) == RANKS else None
 
-    statuses = {record["rank"]: record["status"] for record in wait_for(records, 10, "every rank's record")}
+    statuses = {
+        record["rank"]: record["status"] for record in wait_for(records, 10, "every rank's record")
+    }
     for rank in range(RANKS):
         assert (attempt / f"rank-{rank}.out").read_text() == f"{rank} of {RANKS}\n"
         assert (attempt / f"rank-{rank}.err").read_text() == f"error of {rank}\n"

@@ -1,4 +1,6 @@
-"""Where jobs run, on which GPUs and with which environment: what the record and the plan say is what Slurm did."""
+"""Where jobs run, on which GPUs and with which environment: what the record and the plan say is
+what Slurm did.
+"""
 
 from __future__ import annotations
 
@@ -39,22 +41,35 @@ time: {{default: "10:00"}}
 ALLOCATIONS = (
     ("gres", "h100", ("--launcher", "srun")),
     ("gres", "null", ("--launcher", "python", "--sbatch", "mem-per-gpu=200M")),
-    ("gpus-per-node", "h100", ("--launcher", "srun", "--sbatch", "mem-per-cpu=50M", "--sbatch", "time=7")),
-    ("gpus-per-node", "null", ("--launcher", "srun", "--no-sbatch", "cpus-per-task", "--no-sbatch", "time")),
+    (
+        "gpus-per-node",
+        "h100",
+        ("--launcher", "srun", "--sbatch", "mem-per-cpu=50M", "--sbatch", "time=7"),
+    ),
+    (
+        "gpus-per-node",
+        "null",
+        ("--launcher", "srun", "--no-sbatch", "cpus-per-task", "--no-sbatch", "time"),
+    ),
     ("gpus", "h100", ("--launcher", "srun", "--cpus", "12", "--sbatch", "mem=70M")),
-    ("gpus", "null", ("--launcher", "python", "--sbatch", "exclusive", "--sbatch", "mem-per-cpu=10M")),
+    (
+        "gpus",
+        "null",
+        ("--launcher", "python", "--sbatch", "exclusive", "--sbatch", "mem-per-cpu=10M"),
+    ),
 )
 SEE = """
 import json, os
 print(json.dumps({name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "OMP_NUM_THREADS")}))
-"""
+"""  # noqa: E501
 
 SHOW_ENVIRONMENT = "import json, os\nprint(json.dumps(dict(os.environ)))\n"
 IDS = frozenset(
     """
-    HPCRUN_JOB_ID HPCRUN_NODE_DIR HPCRUN_PORT HPCRUN_PUT_MLFLOW_RUN_CONTEXT HPCRUN_PUT_WANDB_TAGS MASTER_PORT
-    MLFLOW_RUN_CONTEXT WANDB_TAGS SLURM_JOBID SLURM_JOB_END_TIME SLURM_JOB_ID
-    SLURM_JOB_SLUID SLURM_JOB_START_TIME SLURM_SRUN_COMM_PORT SLURM_STEP_LAUNCHER_PORT SLURM_SUBMIT_HOST SLURM_TASK_PID
+    HPCRUN_JOB_ID HPCRUN_NODE_DIR HPCRUN_PORT HPCRUN_PUT_MLFLOW_RUN_CONTEXT HPCRUN_PUT_WANDB_TAGS
+    MASTER_PORT MLFLOW_RUN_CONTEXT WANDB_TAGS SLURM_JOBID SLURM_JOB_END_TIME SLURM_JOB_ID
+    SLURM_JOB_SLUID SLURM_JOB_START_TIME SLURM_SRUN_COMM_PORT SLURM_STEP_LAUNCHER_PORT
+    SLURM_SUBMIT_HOST SLURM_TASK_PID
     """.split()
 )
 SUBMIT_FROM_INSIDE = """
@@ -117,7 +132,9 @@ def test_every_job_runs_in_the_folder_that_its_record_names(as_researcher: Hpcru
     project_runs("submit", *SMALL, "-J", "sweep", "--sweep", "n=1,2", "go.py")
     elsewhere_runs("resubmit", "sweep", "--force", "-J", "sweep-again")
     study = "scale run -P cpu --cpus 1 --time 5m --ranks 1 -J study --launcher srun go.py".split()
-    assert as_researcher(*study, cwd=project, env=as_researcher.shims(sbatch="exit 1")).returncode == 5
+    assert (
+        as_researcher(*study, cwd=project, env=as_researcher.shims(sbatch="exit 1")).returncode == 5
+    )
     elsewhere_runs("scale", "run", "--resume", "study")
     as_researcher.run(f"{as_researcher.venv}/bin/python", "-c", EXECUTOR, cwd=project)
     project_runs("preflight", *SMALL, "--setup", "printf 'in %s\\n' \"$PWD\"", "-J", "nodes")
@@ -134,17 +151,32 @@ def test_every_job_runs_in_the_folder_that_its_record_names(as_researcher: Hpcru
         where = Path(copy or record["plan"]["workdir"] or record["cwd"]).resolve()
         assert where == (copy or project).resolve(), run["name"]
         for log in folder.glob("elements/*/attempts/0/rank-0.out"):
-            assert ascii(["right", str(where), str(project)]) in log.read_text().splitlines(), run["name"]
+            assert ascii(["right", str(where), str(project)]) in log.read_text().splitlines(), run[
+                "name"
+            ]
         assert (run["state"], run["name"]) == ("COMPLETED", run["name"])
 
 
-def test_every_form_of_a_request_gets_what_the_plan_says(as_researcher: Hpcrun, cluster: Cluster) -> None:
+def test_every_form_of_a_request_gets_what_the_plan_says(
+    as_researcher: Hpcrun, cluster: Cluster
+) -> None:
     as_researcher.write("see.py", SEE)
     plans: dict[str, dict[str, Any]] = {}
     for number, (form, type_, options) in enumerate(ALLOCATIONS):
         profile = as_researcher.folder / f"{number}.yaml"
         profile.write_text(PROFILE.format(form=form, type=type_))
-        job = ("submit", "--json", "-P", f"./{profile.name}", "--gpus", "6", "--nodes", "2", *options, "see.py")
+        job = (
+            "submit",
+            "--json",
+            "-P",
+            f"./{profile.name}",
+            "--gpus",
+            "6",
+            "--nodes",
+            "2",
+            *options,
+            "see.py",
+        )
         submitted = json.loads(as_researcher(*job, check=True).stdout)
         plans[submitted["job_id"]] = submitted["plan"]
     found = {run["job_id"]: run for run in all_over(as_researcher)}
@@ -155,10 +187,14 @@ def test_every_form_of_a_request_gets_what_the_plan_says(as_researcher: Hpcrun, 
         given = dict(item.split("=", 1) for item in tres.split(","))
         case = (plan["directives"], given)
         assert found[job_id]["state"] == "COMPLETED", case
-        assert parse_time(limit) == (plan["walltime_s"] or 12 * 3600), case  # the default of the partition
+        # the default of the partition
+        assert parse_time(limit) == (plan["walltime_s"] or 12 * 3600), case
         exclusive = "exclusive" in dict(plan["directives"])
-        cpus = 64 if exclusive else plan["cpus_per_node"] or plan["shape"]["procs_per_node"]  # Slurm's default
-        assert (int(given["cpu"]), int(given["gres/gpu"])) == (2 * cpus, 16 if exclusive else 6), case
+        # Slurm's default
+        cpus = 64 if exclusive else plan["cpus_per_node"] or plan["shape"]["procs_per_node"]
+        assert (int(given["cpu"]), int(given["gres/gpu"])) == (2 * cpus, 16 if exclusive else 6), (
+            case
+        )
         assert megabytes(given["mem"]) == 2 * plan["memory_mb"], case
         logs = Path(found[job_id]["folder"]).glob("elements/0/attempts/0/rank-*.out")
         ranks = [json.loads(log.read_text()) for log in logs]
@@ -175,32 +211,66 @@ def megabytes(text: str) -> float:
     return float(text[:-1]) * {"M": 1, "G": 1024}[text[-1]]
 
 
-def test_a_job_submitted_from_inside_a_job_has_the_environment_of_any_other(as_researcher: Hpcrun) -> None:
+def test_a_job_submitted_from_inside_a_job_has_the_environment_of_any_other(
+    as_researcher: Hpcrun,
+) -> None:
     project = as_researcher.write("project/show.py", SHOW_ENVIRONMENT).parent
     as_researcher.write("project/outer.py", SUBMIT_FROM_INSIDE)
     as_researcher.write("project/src/pkg/__init__.py", "")
     here = "extends: a100\nenv: {NCCL_DEBUG: WARN, MINE: profile}\n"
     as_researcher.write("home/.config/hpcrun/profiles/here.yaml", here)
-    shell = {"OMP_NUM_THREADS": "5", "PYTHONPATH": f"/theirs:{as_researcher.environ.get('PYTHONPATH', '')}".strip(":")}
+    shell = {
+        "OMP_NUM_THREADS": "5",
+        "PYTHONPATH": f"/theirs:{as_researcher.environ.get('PYTHONPATH', '')}".strip(":"),
+    }
     show = ("submit", *SMALL, "--launcher", "srun", "show.py")
     as_researcher(*show, cwd=project, env=shell, check=True)
     as_researcher(
-        "submit", "-P", "here", "--gpus", "2", "--cpus", "4", "--mem", "2G", "--time", "9m", "--snapshot",
-        "-J", "outer", "--requeue", "1", "--setup", "export FROM_SETUP=1 PATH=/setup:$PATH",
-        "--env", "TORCH_CPP_LOG_LEVEL=ERROR",
-        "--", "outer.py", str(project), *show,
-        cwd=project, env=shell, check=True,
-    )  # fmt: skip
+        "submit",
+        "-P",
+        "here",
+        "--gpus",
+        "2",
+        "--cpus",
+        "4",
+        "--mem",
+        "2G",
+        "--time",
+        "9m",
+        "--snapshot",
+        "-J",
+        "outer",
+        "--requeue",
+        "1",
+        "--setup",
+        "export FROM_SETUP=1 PATH=/setup:$PATH",
+        "--env",
+        "TORCH_CPP_LOG_LEVEL=ERROR",
+        "--",
+        "outer.py",
+        str(project),
+        *show,
+        cwd=project,
+        env=shell,
+        check=True,
+    )
 
     def ended() -> list[Path] | None:
         found = runs(as_researcher)
         assert [run["reason"] for run in found if run["state"] == "FAILED"] == []
-        folders = sorted(Path(run["folder"]) for run in found if run["name"] == "show" and run["final"])
+        folders = sorted(
+            Path(run["folder"]) for run in found if run["name"] == "show" and run["final"]
+        )
         return folders if len(folders) == 2 else None
 
     folders = wait_for(ended, 90, "the jobs from the login shell and from inside a job to end")
     logs = [(folder / "elements/0/attempts/0/rank-0.out").read_text() for folder in folders]
-    login, job = (json.loads(log.replace(str(folder), "RUN")) for log, folder in zip(logs, folders, strict=True))
+    login, job = (
+        json.loads(log.replace(str(folder), "RUN"))
+        for log, folder in zip(logs, folders, strict=True)
+    )
     different = {name for name in {*login, *job} if login.get(name) != job.get(name)}
-    assert different - IDS == {"MINE"}, {name: (login.get(name), job.get(name)) for name in different - IDS}
+    assert different - IDS == {"MINE"}, {
+        name: (login.get(name), job.get(name)) for name in different - IDS
+    }
     assert job["MINE"] == "set by the program"

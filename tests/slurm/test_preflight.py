@@ -1,4 +1,6 @@
-"""A preflight on a real Slurm: it names the node whose cable is out or whose ports are blocked, within its time."""
+"""A preflight on a real Slurm: it names the node whose cable is out or whose ports are blocked,
+within its time.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,24 @@ from tests.harness import NO_GPUS, Cluster, Completed, Hpcrun, torch_is_for_gpus
 
 pytestmark = pytest.mark.slurm
 
-TWO = ("-P", "a100", "-p", "gpu", "--gpus", "0", "--nodes", "2", "-w", "a100-1,a100-2", "--mem", "2G")
+TWO = (
+    "-P",
+    "a100",
+    "-p",
+    "gpu",
+    "--gpus",
+    "0",
+    "--nodes",
+    "2",
+    "-w",
+    "a100-1,a100-2",
+    "--mem",
+    "2G",
+)
 PATIENT = ("--env", "HPCRUN_PREFLIGHT_S=90")
-"""Where everything is well it must end well on a busy machine, too, which may need long for the import of torch."""
+"""Where everything is well it must end well on a busy machine, too, which may need long for the
+import of torch.
+"""
 MOST_S = 30.0
 
 
@@ -42,7 +59,9 @@ def rows(done: Completed) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("unplugged", "other"), [("a100-2", "a100-1"), ("a100-1", "a100-2")])
-def test_an_unplugged_node_is_named(cluster: Cluster, as_researcher: Hpcrun, unplugged: str, other: str) -> None:
+def test_an_unplugged_node_is_named(
+    cluster: Cluster, as_researcher: Hpcrun, unplugged: str, other: str
+) -> None:
     cluster.unplug(unplugged)  # Slurm has not noticed: the job is given to it
     done = as_researcher("preflight", *TWO, timeout=100)
     assert done.returncode == 7
@@ -79,7 +98,11 @@ def test_a_job_that_is_cancelled_in_its_preflight_does_not_train(as_researcher: 
     as_researcher.write("train.py", "print('trained')\n")
     python = python_that_hangs_on(as_researcher, "a100-2")
     as_researcher("submit", *TWO, "--preflight", "--python", python, "train.py", check=True)
-    wait_for(lambda: any(as_researcher.runs.glob("*/elements/0/attempts/0/preflight/a100-1.json")), 30, "the checks")
+    wait_for(
+        lambda: any(as_researcher.runs.glob("*/elements/0/attempts/0/preflight/a100-1.json")),
+        30,
+        "the checks",
+    )
     as_researcher("cancel", "last", check=True)
     wait_for(lambda: "CANCELLED" in as_researcher("status").stdout, 30, "the job to be cancelled")
     assert record(as_researcher, "exit")["status"] == 143
@@ -94,7 +117,9 @@ def test_a_job_whose_nodes_are_fine_trains_and_torchrun_takes_the_port_after_the
     ranks = ("--launcher", "torchrun", "--nproc-per-node", "2")
     done = as_researcher("submit", *TWO, "--preflight", "--wait", *PATIENT, *ranks, "train.py")
     assert done.returncode == 0, done.stderr
-    assert as_researcher("logs", "--all-ranks").stdout == "".join(f"[rank {rank}] trained\n" for rank in range(4))
+    assert as_researcher("logs", "--all-ranks").stdout == "".join(
+        f"[rank {rank}] trained\n" for rank in range(4)
+    )
     log = as_researcher("logs", "--batch")
     assert "all nodes are ok" in log.stdout
     assert rows(log).keys() == {"a100-1", "a100-2"}

@@ -17,7 +17,12 @@ pytestmark = pytest.mark.slurm
 
 LAUNCHERS = ("torchrun", "srun")
 PAIR = ("--cpus", "2", "--nproc-per-node", "2")
-TWO_BY_TWO = (*without("v100-1", "v100-2", "l40s-1", "l40s-2", "h200-1", "a40-1"), "--nodes", "2", *PAIR)
+TWO_BY_TWO = (
+    *without("v100-1", "v100-2", "l40s-1", "l40s-2", "h200-1", "a40-1"),
+    "--nodes",
+    "2",
+    *PAIR,
+)
 ON_CPU = (*SMALL, "-p", "cpu", *PAIR)
 
 SCRIPTS = {
@@ -70,11 +75,14 @@ time.sleep(600)
 }
 
 
-# --- the processes of a job -------------------------------------------------------------------------------------
+# --- the processes of a job
+# -------------------------------------------------------------------------------------
 
 
 def tasks(folder: Path) -> list[int]:
-    """Return the tasks of a run's step: those that Slurm signals where it tracks processes with cgroups."""
+    """Return the tasks of a run's step: those that Slurm signals where it tracks processes with
+    cgroups.
+    """
     found = []
     for pid in processes(folder, of="SLURM_STEP_ID=0"):
         if Path(f"/proc/{parent(pid)}/comm").read_text().strip() == "slurmstepd":
@@ -96,7 +104,8 @@ def parent(pid: int) -> int:
         return 0
 
 
-# --- the scenarios: each runs in a thread of its own ----------------------------------------------------------
+# --- the scenarios: each runs in a thread of its own
+# ----------------------------------------------------------
 
 
 def gone(lab: Lab, folder: Path) -> Ended:
@@ -106,18 +115,27 @@ def gone(lab: Lab, folder: Path) -> Ended:
     try:
         wait_for(lambda: not processes(folder), 10, f"the processes of {folder.name} to end")
     except AssertionError as error:
-        raise AssertionError(f"{error}: {[(name, command(pid)) for pid, name in processes(folder).items()]}") from None
+        raise AssertionError(
+            f"{error}: {[(name, command(pid)) for pid, name in processes(folder).items()]}"
+        ) from None
     said = lab.cluster.slurm("sacct", "-nPX", "-o", "State,ExitCode", "-j", job).strip()
     return Ended(ended.folder, ended.status, ended.table, said=said)
 
 
 def dies(lab: Lab, launcher: str, rank: str, how: str, requeue: int) -> Ended:
     name = f"dies-{launcher}-{how}-{requeue}"
-    return gone(lab, lab.submit(name, *TWO_BY_TWO, "--launcher", launcher, "dies.py", rank, how, requeue=requeue))
+    return gone(
+        lab,
+        lab.submit(
+            name, *TWO_BY_TWO, "--launcher", launcher, "dies.py", rank, how, requeue=requeue
+        ),
+    )
 
 
 def saves(lab: Lab, launcher: str, by: str, requeue: int) -> Ended:
-    """The grace is KillWait, 5 s, at scancel, and no shorter than what is asked for where only the tasks were told."""
+    """The grace is KillWait, 5 s, at scancel, and no shorter than what is asked for where only the
+    tasks were told.
+    """
     seconds = "4" if by == "scancel" else "6"
     name = f"saves-{launcher}-{by}-{requeue}"
     folder = lab.submit(name, *ON_CPU, "--launcher", launcher, "saves.py", seconds, requeue=requeue)
@@ -135,9 +153,12 @@ def preempted(lab: Lab) -> dict[str, Ended]:
     place = (*SMALL, "-p", "preempt", *PAIR)
     two, one = ("--nodes", "2", "--nodelist", "h100-[1-2]"), ("--nodelist", "h100-1")
     folders = {
-        launcher: lab.submit(launcher, *place, *two, "--launcher", launcher, "saves.py", "5") for launcher in LAUNCHERS
+        launcher: lab.submit(launcher, *place, *two, "--launcher", launcher, "saves.py", "5")
+        for launcher in LAUNCHERS
     }
-    folders["once"] = lab.submit("once", *place, *one, "--launcher", "torchrun", "saves.py", "6", requeue=0)
+    folders["once"] = lab.submit(
+        "once", *place, *one, "--launcher", "torchrun", "saves.py", "6", requeue=0
+    )
     folders["plain"] = lab.submit("plain", *SMALL, "-p", "preempt", *one, "plain.py", requeue=0)
     for name, folder in folders.items():
         begun(folder, ranks={"once": 2, "plain": 1}.get(name, 4))
@@ -152,13 +173,16 @@ def preempted(lab: Lab) -> dict[str, Ended]:
 
 def asks(lab: Lab, launcher: str) -> Ended:
     """The warning comes when the first rank of the node is gone."""
-    folder = lab.submit(f"asks-{launcher}", *ON_CPU, "--launcher", launcher, "--warn", "20s", "asks.py")
+    folder = lab.submit(
+        f"asks-{launcher}", *ON_CPU, "--launcher", launcher, "--warn", "20s", "asks.py"
+    )
     wait_for((begun(folder, ranks=2) / "rank-0.exit").exists, 10, "the end of rank 0")
     lab.warn(folder)
     return gone(lab, folder)
 
 
-# Each torchrun imports torch, on every node: every value with srun, and one of each kind with torchrun.
+# Each torchrun imports torch, on every node: every value with srun, and one of each kind with
+# torchrun.
 DEATHS = [("torchrun", "3", "7", 1), ("srun", "1", "SEGV", 1), ("srun", "3", "7", 0)]
 SAVERS = [("torchrun", "scancel", 0), ("srun", "tasks", 1)]
 
@@ -177,17 +201,24 @@ THREADS = 6
 
 
 @pytest.mark.parametrize("death", DEATHS, ids=str)
-def test_the_accounting_has_the_status_of_the_rank_that_failed_first(scenarios: Scenarios, death: Any) -> None:
+def test_the_accounting_has_the_status_of_the_rank_that_failed_first(
+    scenarios: Scenarios, death: Any
+) -> None:
     run: Ended = scenarios[f"dies {death}"].result()
     _, rank, how, _ = death
     status = 139 if how == "SEGV" else int(how)
     # before 26.05 sacct takes 128 off, for plain sbatch too
     assert run.said in (f"FAILED|{status}:0", f"FAILED|{status % 128}:0")
     assert (run.exit(0)["status"], run.starts, run.status["exit_status"]) == (status, 1, status)
-    assert (run.rank_exit(0, int(rank))["status"], run.rank_exit(0, int(rank))["told"]) == (status, "")
-    for other in {0, 1, 2, 3} - {int(rank)}:  # srun may kill a wrapper of another node before it can say anything
+    assert (run.rank_exit(0, int(rank))["status"], run.rank_exit(0, int(rank))["told"]) == (
+        status,
+        "",
+    )
+    # srun may kill a wrapper of another node before it can say anything
+    for other in {0, 1, 2, 3} - {int(rank)}:
         if (attempt(run.folder, 0) / f"rank-{other}.exit").exists():
-            # Slurm signals one process after another, so that the program may be gone before its wrapper hears
+            # Slurm signals one process after another, so that the program may be gone before its
+            # wrapper hears
             assert run.rank_exit(0, other)["told"] or run.rank_exit(0, other)["status"] == 143
 
 
@@ -210,7 +241,9 @@ def test_a_handler_runs_once_and_has_the_whole_grace(scenarios: Scenarios, saver
 
 @pytest.mark.versions
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_at_preemption_the_ranks_of_all_nodes_save_however_long_each_takes(scenarios: Scenarios, launcher: str) -> None:
+def test_at_preemption_the_ranks_of_all_nodes_save_however_long_each_takes(
+    scenarios: Scenarios, launcher: str
+) -> None:
     run: Ended = scenarios["preempted"].result()[launcher]
     assert [run.log(0, rank) for rank in range(4)] == ["ready\ntold\nsaved\n"] * 4
     assert [run.rank_exit(0, rank)["status"] for rank in range(4)] == [0] * 4
@@ -226,16 +259,25 @@ def test_a_preempted_job_that_may_not_come_back_saves_too(scenarios: Scenarios) 
     assert [run.rank_exit(0, rank)["told"] for rank in (0, 1)] == ["TERM"] * 2
 
 
-def test_a_preempted_job_that_hears_nothing_and_may_not_come_back_says_so(scenarios: Scenarios) -> None:
+def test_a_preempted_job_that_hears_nothing_and_may_not_come_back_says_so(
+    scenarios: Scenarios,
+) -> None:
     run: Ended = scenarios["preempted"].result()["plain"]
     assert (run.state, run.starts) == ("PREEMPTED", 1), run.account
     assert (run.rank_exit(0)["status"], run.rank_exit(0)["told"]) == (143, "TERM")
-    assert (run.exit(0)["status"], run.exit(0)["reason"], run.exit(0)["again"]) == (143, "preemption", False)
+    assert (run.exit(0)["status"], run.exit(0)["reason"], run.exit(0)["again"]) == (
+        143,
+        "preemption",
+        False,
+    )
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_the_ranks_of_a_node_whose_first_has_left_hear_the_warning(scenarios: Scenarios, launcher: str) -> None:
+def test_the_ranks_of_a_node_whose_first_has_left_hear_the_warning(
+    scenarios: Scenarios, launcher: str
+) -> None:
     run: Ended = scenarios[f"asks {launcher}"].result()
     assert run.log(0, 1) == "ready\nstopped\n"
-    assert (run.exit(0)["reason"], run.exit(0)["status"]) == ("time_limit", 124)  # 143 where it was given up
+    # 143 where it was given up
+    assert (run.exit(0)["reason"], run.exit(0)["status"]) == ("time_limit", 124)
     assert (run.state, run.starts) == ("COMPLETED", 2), run.account

@@ -1,4 +1,6 @@
-"""What cannot be submitted: one clear message, an exit code of the house, no run and no job left."""
+"""What cannot be submitted: one clear message, an exit code of the house, no run and no job
+left.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,20 @@ def test_refusals(cluster: Cluster, as_researcher: Hpcrun) -> None:
         (("--partition", "cpu", "--gpus", "1"), "Requested node configuration is not available"),
     ):
         done = as_researcher("submit", "-P", "a100", *args, "true")
-        assert (done.returncode, says in done.stderr, "Traceback" in done.stderr) == (5, True, False), done.stderr
+        assert (done.returncode, says in done.stderr, "Traceback" in done.stderr) == (
+            5,
+            True,
+            False,
+        ), done.stderr
         assert nothing_left(cluster, as_researcher)
 
 
-def test_a_cancel_that_slurm_did_not_do_leaves_no_word_of_it(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    as_researcher("submit", "-P", "cpu", "--cpus", "1", "--sbatch", "hold", "sleep", "60", check=True)
+def test_a_cancel_that_slurm_did_not_do_leaves_no_word_of_it(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
+    as_researcher(
+        "submit", "-P", "cpu", "--cpus", "1", "--sbatch", "hold", "sleep", "60", check=True
+    )
     refusing = as_researcher.shims(scancel="echo 'scancel: error: Socket timed out' >&2; exit 1")
     done = as_researcher("cancel", "last", env=refusing)
     assert (done.returncode, "Socket timed out" in done.stderr) == (5, True)
@@ -37,6 +47,15 @@ def test_a_cancel_that_slurm_did_not_do_leaves_no_word_of_it(cluster: Cluster, a
     assert list(as_researcher.runs.glob("*/cancelled"))
     (log,) = as_researcher.runs.glob("*/hpcrun.log")
     lines = log.read_text().splitlines()
-    did = [["submit:", "hpcrun"], ["submit:", "sbatch"], ["cancel:", "scancel"], ["cancel:", "scancel"]]
+    did = [
+        ["submit:", "hpcrun"],
+        ["submit:", "sbatch"],
+        ["cancel:", "scancel"],
+        ["cancel:", "scancel"],
+    ]
     assert [line.split()[1:3] for line in lines] == did
-    assert [": job " in lines[1], ": exit status 1, " in lines[2], ": exit status 0, " in lines[3]] == [True] * 3
+    assert [
+        ": job " in lines[1],
+        ": exit status 1, " in lines[2],
+        ": exit status 0, " in lines[3],
+    ] == [True] * 3

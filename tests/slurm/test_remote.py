@@ -27,20 +27,25 @@ def environ_of(person: Hpcrun) -> dict[str, str]:
 
 @pytest.fixture
 def home(as_researcher: Hpcrun) -> Path:
-    """The home of the login node's user, with hpcrun on PATH; returns the folder of sshd's files."""
+    """The home of the login node's user, with hpcrun on PATH; returns the folder of sshd's
+    files.
+    """
     for start in (".bashrc", ".cshrc", ".config/fish/config.fish"):
         as_researcher.write(f"home/{start}", "echo welcome to the cluster\n")
     wanted = ("PATH", "PYTHONPATH", "SLURM_CONF")  # /etc/profile has its own PATH
     values = {name: value for name, value in as_researcher.environ.items() if name in wanted}
     # the environment's own script names a Python by a path that this user may not reach
-    program = as_researcher.program("there/hpcrun", f'exec {as_researcher.venv}/bin/python -m hpcrun "$@"')
+    program = as_researcher.program(
+        "there/hpcrun", f'exec {as_researcher.venv}/bin/python -m hpcrun "$@"'
+    )
     values["PATH"] = f"{program.parent}:{values['PATH']}"
     for start, form in ((".profile", "export {}='{}'"), (".login", "setenv {} '{}'")):
         lines = [form.format(name, value) for name, value in values.items()]
         as_researcher.write(f"home/{start}", "\n".join([*lines, ""]))
     lines = [f"set -gx {name} '{value}'" for name, value in values.items()]
     as_researcher.write("home/.config/fish/config.fish", "\n".join(["echo welcome", *lines, ""]))
-    as_researcher.run("git", "init", "--quiet", str(as_researcher.home))  # as of people who keep their dotfiles there
+    # as of people who keep their dotfiles there
+    as_researcher.run("git", "init", "--quiet", str(as_researcher.home))
     return as_researcher.write("sshd/readme", "").parent  # the server reads the key as this user
 
 
@@ -58,28 +63,44 @@ def here(node: LoginNode, tmp_path: Path) -> Iterator[Hpcrun]:
 
 
 def with_project(person: Hpcrun) -> None:
-    person.write("project/train.py", "import sys\nprint('trains', sys.argv[1:])\nsys.exit(int(sys.argv[1]))\n")
+    person.write(
+        "project/train.py",
+        "import sys\nprint('trains', sys.argv[1:])\nsys.exit(int(sys.argv[1]))\n",
+    )
     person.write("project/.env", "API_KEY=1\n")
-    for name in ("#a.py", ";b.py", "c\r.py", "pip.py", "json.py"):  # no comment, no end of a line, no module of ours
+    # no comment, no end of a line, no module of ours
+    for name in ("#a.py", ";b.py", "c\r.py", "pip.py", "json.py"):
         person.write(f"project/{name}", "raise SystemExit('imported')\n")
 
 
 def on(person: Hpcrun, *words: str, check: bool = True) -> str:
-    done = person.run(*person.argv("--on", "far", *words), cwd=person.folder / "project", check=check)
+    done = person.run(
+        *person.argv("--on", "far", *words), cwd=person.folder / "project", check=check
+    )
     return done.stdout
 
 
-def test_a_job_is_submitted_from_a_laptop_over_one_login(here: Hpcrun, node: LoginNode, as_researcher: Hpcrun) -> None:
+def test_a_job_is_submitted_from_a_laptop_over_one_login(
+    here: Hpcrun, node: LoginNode, as_researcher: Hpcrun
+) -> None:
     here.run(*here.argv("login", "far"))
-    said = here.run(*here.argv("--on", "far", "submit", *JOB, "--follow", "train.py", "0", "a b", "$x", "q'q"),
-                    cwd=here.folder / "project")  # fmt: skip
+    said = here.run(
+        *here.argv("--on", "far", "submit", *JOB, "--follow", "train.py", "0", "a b", "$x", "q'q"),
+        cwd=here.folder / "project",
+    )
     assert "trains ['0', 'a b', '$x', \"q'q\"]" in said.stdout
     assert "not copied, since they look like secrets: .env" in said.stderr
     assert "welcome" not in said.stdout
-    failed = here.run(*here.argv("--on", "far", "submit", *JOB, "--wait", "train.py", "3"),
-                      cwd=here.folder / "project", check=False)  # fmt: skip
+    failed = here.run(
+        *here.argv("--on", "far", "submit", *JOB, "--wait", "train.py", "3"),
+        cwd=here.folder / "project",
+        check=False,
+    )
     assert failed.returncode == 7
-    assert on(here, "status", "--json") == as_researcher("status", "--json", env={"HPCRUN_RUNS": None}).stdout
+    assert (
+        on(here, "status", "--json")
+        == as_researcher("status", "--json", env={"HPCRUN_RUNS": None}).stdout
+    )
     (code,) = (as_researcher.home / "hpcrun-code").iterdir()
     assert not list(code.rglob(".env"))
     assert [path.parent for path in as_researcher.home.rglob(".profile")] == [as_researcher.home]
@@ -107,7 +128,9 @@ def test_a_job_is_submitted_from_a_laptop_over_one_login(here: Hpcrun, node: Log
 def test_a_job_is_submitted_through_what_sites_and_people_set_up(
     how: str, home: Path, as_researcher: Hpcrun, tmp_path: Path
 ) -> None:
-    """Login shells, a limit of sessions, a jump host, and a connection that the person's own configuration shares."""
+    """Login shells, a limit of sessions, a jump host, and a connection that the person's own
+    configuration shares.
+    """
     environ, shell = environ_of(as_researcher), f"/usr/bin/{how}" if how in ("tcsh", "fish") else ""
     options = [how] if how.startswith("Max") else []
     lines = {
@@ -116,21 +139,32 @@ def test_a_job_is_submitted_through_what_sites_and_people_set_up(
     }
     with ExitStack() as stack:
         far = stack.enter_context(login_node(home, environ, *options, shell=shell))
-        jump = stack.enter_context(login_node(as_researcher.write("jump/readme", "").parent, environ))
-        here = stack.enter_context(laptop(tmp_path / "laptop", lines=lines.get(how, ""), far=far, jump=jump))
+        jump = stack.enter_context(
+            login_node(as_researcher.write("jump/readme", "").parent, environ)
+        )
+        here = stack.enter_context(
+            laptop(tmp_path / "laptop", lines=lines.get(how, ""), far=far, jump=jump)
+        )
         with_project(here)
         if how == "shared":
             own = [f"{here.folder}/bin/ssh", "-fNM", "-o", f"ControlPath={tmp_path}/master", "far"]
             subprocess.run(own, env=here.environ, check=True)
         host = f"{RESEARCHER}@far" if how == "USER@HOST" else "far"
         here.run(*here.argv("login", host))
-        done = here.run(*here.argv("--on", host, "submit", *JOB, "--follow", "train.py", "0", "a b", "$x", "q'q!"),
-                        cwd=here.folder / "project")  # fmt: skip
+        done = here.run(
+            *here.argv(
+                "--on", host, "submit", *JOB, "--follow", "train.py", "0", "a b", "$x", "q'q!"
+            ),
+            cwd=here.folder / "project",
+        )
         assert "trains ['0', 'a b', '$x', \"q'q!\"]" in done.stdout
         assert "welcome" not in done.stdout
         assert (far.logins, jump.logins) == (1, int(how == "ProxyJump"))
         checks = json.loads(here.run(*here.argv("doctor", "--json"), check=False).stdout)["checks"]
-        assert [check["level"] for check in checks if check["group"] == "Other machines"] == ["green", "green"]
+        assert [check["level"] for check in checks if check["group"] == "Other machines"] == [
+            "green",
+            "green",
+        ]
         closed = here.run(*here.argv("login", host, "--close")).stdout
         assert ("left open" in closed) == (how == "shared")
         here.run("ssh", "-O", "exit", host, check=how == "shared")
@@ -161,19 +195,30 @@ def test_a_connection_without_room_says_so(here: Hpcrun, node: LoginNode) -> Non
         terminal.expect("stopped watching")
         terminal.close()
     assert on(here, "--version").startswith("hpcrun ")
-    assert "did you mean 'far'?" in here.run(*here.argv("--on", "fra", "status"), check=False).stderr
+    assert (
+        "did you mean 'far'?" in here.run(*here.argv("--on", "fra", "status"), check=False).stderr
+    )
     assert "--on needs a host" in here.run(*here.argv("--on"), check=False).stderr
-    assert "for this machine alone" in here.run(*here.argv("status", "--on=far", "--on=local"), check=False).stderr
+    assert (
+        "for this machine alone"
+        in here.run(*here.argv("status", "--on=far", "--on=local"), check=False).stderr
+    )
     assert node.logins == 1
 
 
 def test_ctrl_c_without_a_terminal_ends_the_command_there(here: Hpcrun, node: LoginNode) -> None:
     here.write("project/long.py", "import time\ntime.sleep(600)\n")
     here.run(*here.argv("login", "far"))
-    terminal = here.terminal("--on", "far", "submit", *JOB, "--wait", "long.py", cwd=str(here.folder / "project"))
+    terminal = here.terminal(
+        "--on", "far", "submit", *JOB, "--wait", "long.py", cwd=str(here.folder / "project")
+    )
     terminal.expect("submitted")
     terminal.close()  # SIGHUP, as a closed window sends it
-    wait_for(lambda: not processes_with("long.py --wait") and not _waits(), 20, "the command there to end")
+    wait_for(
+        lambda: not processes_with("long.py --wait") and not _waits(),
+        20,
+        "the command there to end",
+    )
     on(here, "cancel", "last")
     # and through a pipe, where there is no terminal to send it
     line = " ".join([*here.argv("--on", "far", "submit"), *JOB, "--wait", "long.py"])
@@ -188,7 +233,9 @@ def test_ctrl_c_without_a_terminal_ends_the_command_there(here: Hpcrun, node: Lo
 
 
 def _waits() -> bool:
-    return any("submit" in line and "ssh" not in line for line in processes_with("long.py").values())
+    return any(
+        "submit" in line and "ssh" not in line for line in processes_with("long.py").values()
+    )
 
 
 def test_two_clusters_are_one_table(here: Hpcrun, node: LoginNode) -> None:
@@ -199,25 +246,38 @@ def test_two_clusters_are_one_table(here: Hpcrun, node: LoginNode) -> None:
     assert "CLUSTER" in table.stdout
     assert "COMPLETED" in table.stdout
     assert "there is no connection to near" in table.stderr
-    document = json.loads(here.run(*here.argv("status", "--on", "far", "--on", "near", "--json"), check=False).stdout)
+    document = json.loads(
+        here.run(*here.argv("status", "--on", "far", "--on", "near", "--json"), check=False).stdout
+    )
     assert [run["on"] for run in document["runs"]] == ["far"]
     first = here.run(
-        *here.argv("submit", "--on", "far", "--on", "near", *JOB, "train.py", "0"), cwd=here.folder / "project"
+        *here.argv("submit", "--on", "far", "--on", "near", *JOB, "train.py", "0"),
+        cwd=here.folder / "project",
     )
     assert "cluster    far: " in first.stderr
 
 
-def test_login_asks_for_a_second_factor_once_and_nothing_else_asks(as_researcher: Hpcrun, tmp_path: Path) -> None:
+def test_login_asks_for_a_second_factor_once_and_nothing_else_asks(
+    as_researcher: Hpcrun, tmp_path: Path
+) -> None:
     folder = as_researcher.write("sshd/readme", "").parent
-    ways = ("AuthenticationMethods publickey,keyboard-interactive", "KbdInteractiveAuthentication yes")
+    ways = (
+        "AuthenticationMethods publickey,keyboard-interactive",
+        "KbdInteractiveAuthentication yes",
+    )
     environ = environ_of(as_researcher)
-    with login_node(folder, environ, *ways, code="123456") as node, laptop(tmp_path / "laptop", far=node) as here:
+    with (
+        login_node(folder, environ, *ways, code="123456") as node,
+        laptop(tmp_path / "laptop", far=node) as here,
+    ):
         terminal = here.terminal("login", "far")
         terminal.expect("Password: ")
         terminal.sendline("123456")
         terminal.expect("connected  far")
         terminal.expect(pexpect.EOF)
-        assert "far has no hpcrun" in here.run(*here.argv("--on", "far", "status"), check=False).stderr
+        assert (
+            "far has no hpcrun" in here.run(*here.argv("--on", "far", "status"), check=False).stderr
+        )
         kill_connection(here, "far")
         refused = here.run(*here.argv("--on", "far", "status"), check=False)
         assert refused.stderr == "hpcrun: there is no connection to far\nhint: hpcrun login far\n"
@@ -226,7 +286,9 @@ def test_login_asks_for_a_second_factor_once_and_nothing_else_asks(as_researcher
 
 def test_a_changed_host_key_is_refused(here: Hpcrun, node: LoginNode) -> None:
     make_key(node.folder / "other")
-    (here.folder / "known_hosts").write_text(f"[127.0.0.1]:{node.port} {(node.folder / 'other.pub').read_text()}")
+    (here.folder / "known_hosts").write_text(
+        f"[127.0.0.1]:{node.port} {(node.folder / 'other.pub').read_text()}"
+    )
     refused = here.run(*here.argv("login", "far"), check=False)
     assert refused.returncode == 5
     assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in refused.stderr
@@ -234,11 +296,15 @@ def test_a_changed_host_key_is_refused(here: Hpcrun, node: LoginNode) -> None:
     assert node.logins == 0
 
 
-def test_a_cut_connection_leaves_no_incomplete_copy_under_a_name(here: Hpcrun, as_researcher: Hpcrun) -> None:
+def test_a_cut_connection_leaves_no_incomplete_copy_under_a_name(
+    here: Hpcrun, as_researcher: Hpcrun
+) -> None:
     """The copy of 100 MB is cut while it travels; the next submission is whole."""
     here.run(*here.argv("login", "far"))
     (here.folder / "project/large.bin").write_bytes(os.urandom(1 << 20) * 100)
-    terminal = here.terminal("--on", "far", "submit", *JOB, "train.py", "0", cwd=str(here.folder / "project"))
+    terminal = here.terminal(
+        "--on", "far", "submit", *JOB, "train.py", "0", cwd=str(here.folder / "project")
+    )
     code = as_researcher.home / "hpcrun-code"
     wait_for(lambda: list(code.rglob(".large.bin.*")), 30, "the copy to begin")
     kill_connection(here, "far")
@@ -260,8 +326,19 @@ def test_a_hostile_login_node_can_only_answer(here: Hpcrun, as_researcher: Hpcru
     profile.write_text(f"{profile.read_text()}PATH={program.parent}:$PATH\n")
     assert "hpcrun 9.9 is installed there" in here.run(*here.argv("login", "far")).stderr
     run = {"nodes": "x", "elapsed_s": [], "created_s": "z", "hosts": 1, "name": "\x1b]0;x\x07"}
-    answers = ["", "[]", '{"error": 7}', '{"error": {"message": [1], "hint": {}}}', "{" * 9999, json.dumps({"runs": 3})]
-    for answer in (*answers, json.dumps({"runs": [3, run]}), json.dumps({"offers": [{"start_s": "soon"}, 3]})):
+    answers = [
+        "",
+        "[]",
+        '{"error": 7}',
+        '{"error": {"message": [1], "hint": {}}}',
+        "{" * 9999,
+        json.dumps({"runs": 3}),
+    ]
+    for answer in (
+        *answers,
+        json.dumps({"runs": [3, run]}),
+        json.dumps({"offers": [{"start_s": "soon"}, 3]}),
+    ):
         as_researcher.write("home/answer", answer)
         words = ("submit", "--gpus", "1", "train.py") if "offers" in answer else ("status",)
         argv = here.argv(words[0], "--on", "far", "--on", "near", *words[1:])
@@ -276,7 +353,9 @@ def test_a_hostile_login_node_can_only_answer(here: Hpcrun, as_researcher: Hpcru
     assert "start-up files there print more than 16 MiB" in endless
 
 
-@pytest.mark.parametrize("host", ["-oProxyCommand=touch hacked", "far;touch hacked", "a/../../b", ""])
+@pytest.mark.parametrize(
+    "host", ["-oProxyCommand=touch hacked", "far;touch hacked", "a/../../b", ""]
+)
 def test_a_host_that_is_no_host_is_refused(here: Hpcrun, host: str) -> None:
     refused = here.run(*here.argv(f"--on={host}", "status"), check=False)
     assert (refused.returncode, "is not the name of a host" in refused.stderr) == (2, True)

@@ -1,4 +1,6 @@
-"""Being started again, on a real Slurm: every reason at once, in threads, since each of them takes Slurm a while."""
+"""Being started again, on a real Slurm: every reason at once, in threads, since each of them takes
+Slurm a while.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ sys.exit(3)
 }
 
 
-# --- the scenarios: each runs in a thread of its own ----------------------------------------------------------
+# --- the scenarios: each runs in a thread of its own
+# ----------------------------------------------------------
 
 
 def time_limit(lab: Lab) -> Ended:
@@ -62,32 +65,60 @@ def time_limit(lab: Lab) -> Ended:
     end = str(lab.person.folder / "time-limit")
     with ThreadPoolExecutor(1) as waiter:
         # Slurm looks every thirty seconds, and warns half a minute early
-        job = ("--requeue", "2", "--time", "2m", "--warn", "59s", "-J", "time-limit", "--wait", "asks.py", end)
+        job = (
+            "--requeue",
+            "2",
+            "--time",
+            "2m",
+            "--warn",
+            "59s",
+            "-J",
+            "time-limit",
+            "--wait",
+            "asks.py",
+            end,
+        )
         waiting = waiter.submit(lab.person, "submit", *ON_CPU, *job)
-        folder = wait_for(lambda: next(lab.person.runs.glob("2*-time-limit-*"), None), 30, "the run's folder")
+        folder = wait_for(
+            lambda: next(lab.person.runs.glob("2*-time-limit-*"), None), 30, "the run's folder"
+        )
         try:
-            begun(folder, 1, timeout=300)  # a minute and a half to the warning, two more where the credential is old
+            # a minute and a half to the warning, two more where the credential is old
+            begun(folder, 1, timeout=300)
             while_running = lab.person("status", folder.name, check=True).stdout
         finally:
             Path(end).touch()
         said = waiting.result()
     ended = lab.ended(folder)
-    return Ended(folder, ended.status, ended.table, while_running, f"{said.returncode} {said.stdout}{said.stderr}")
+    return Ended(
+        folder,
+        ended.status,
+        ended.table,
+        while_running,
+        f"{said.returncode} {said.stdout}{said.stderr}",
+    )
 
 
 def unplugged(lab: Lab) -> Ended:
-    """The only node of a job, and so that of its script; test_resume.py has one that loses its second node."""
+    """The only node of a job, and so that of its script; test_resume.py has one that loses its
+    second node.
+    """
     end = str(lab.person.folder / "lost")
     folder = lab.submit("lost", *without("h200-1", "a40-1"), "plain.py", end)
     node = (begun(folder) / "hosts").read_text().strip()
     lab.cluster.unplug(node)
     begun(folder, 1)
     while_running = lab.person("status", folder.name, check=True).stdout
-    # Slurm now ends what is left of the first attempt on that node, which must leave the second alone
+    # Slurm now ends what is left of the first attempt on that node, which must leave the second
+    # alone
     lab.cluster.plug(node)
     # and this is what its srun does where Slurm signals every process
     lab.person.run("scancel", "--signal=KILL", f"{lab.job(folder)}.0", check=False)
-    wait_for(lambda: silent(attempt(folder, 0) / "rank-0.out"), 60, "the rest of the first attempt to end")
+    wait_for(
+        lambda: silent(attempt(folder, 0) / "rank-0.out"),
+        60,
+        "the rest of the first attempt to end",
+    )
     time.sleep(3)
     Path(end).touch()
     ended = lab.ended(folder)
@@ -102,7 +133,9 @@ def silent(log: Path) -> bool:
 def fails_twice(lab: Lab) -> Ended:
     """Its second rank fails; the node of that one is not used again."""
     options = ("--retry-on-failure", "--exclude-bad-nodes", "--nodes", "2")
-    folder = lab.submit("fails-twice", *without("a100-1", "a100-2", "h100-2"), *options, "fails.py", "1")
+    folder = lab.submit(
+        "fails-twice", *without("a100-1", "a100-2", "h100-2"), *options, "fails.py", "1"
+    )
     return lab.ended(folder)
 
 
@@ -136,7 +169,9 @@ def by_hand(lab: Lab) -> Ended:
         "details": lab.person("status", "-v", folder.name, check=True).stdout,
         "history": lab.person.document("history", "--by", "name")["rows"],
     }
-    return Ended(folder, ended.status, ended.table, while_running, f"{refused.returncode} {json.dumps(said)}")
+    return Ended(
+        folder, ended.status, ended.table, while_running, f"{refused.returncode} {json.dumps(said)}"
+    )
 
 
 def said_of(lab: Lab, folder: Path, words: tuple[str, ...]) -> str | None:
@@ -154,7 +189,8 @@ def unwarned(lab: Lab, requeue: int = 1) -> Ended:
         try:
             lab.cluster.slurm("scontrol", "update", f"jobid={lab.job(folder)}", "EndTime=now")
             break
-        except AssertionError as error:  # once, on a cluster that had just started, the job was over by then
+        except AssertionError as error:
+            # once, on a cluster that had just started, the job was over by then
             print(error, lab.status(folder), (folder / "batch.log").read_text())
     return lab.ended(folder)
 
@@ -190,13 +226,17 @@ def test_at_its_time_limit_a_job_saves_and_goes_on(scenarios: Scenarios) -> None
 def test_a_job_that_loses_the_node_of_its_script_goes_on_elsewhere(scenarios: Scenarios) -> None:
     run: Ended = scenarios["unplugged"].result()
     lost = (attempt(run.folder, 0) / "hosts").read_text().strip()
-    assert f"attempt 2/2 (before: no heartbeat from {lost}: a node failed)" in " ".join(run.while_running.split())
+    assert f"attempt 2/2 (before: no heartbeat from {lost}: a node failed)" in " ".join(
+        run.while_running.split()
+    )
     # the rest of the lost attempt does not end the next
     assert (run.state, run.starts) == ("COMPLETED", 2), run.account
 
 
 @pytest.mark.versions
-def test_a_failure_is_tried_again_as_often_as_said_and_on_another_node(scenarios: Scenarios) -> None:
+def test_a_failure_is_tried_again_as_often_as_said_and_on_another_node(
+    scenarios: Scenarios,
+) -> None:
     run: Ended = scenarios["fails twice"].result()
     assert (run.state, run.starts, run.status["exit_status"]) == ("FAILED", 2, 3)
     assert run.status["before"] == "exit status 3"
@@ -213,7 +253,8 @@ def test_all_attempts_count_in_times_and_gpu_hours(scenarios: Scenarios) -> None
     elapsed_s = sum(seconds for seconds, _ in said["allocations"])
     assert elapsed_s > said["allocations"][-1][0] + 3
     assert said["status"]["usage"]["gpu_s"] == 2 * elapsed_s
-    assert abs(said["status"]["total_elapsed_s"] - elapsed_s) <= 6  # a script begins and ends within its allocation
+    # a script begins and ends within its allocation
+    assert abs(said["status"]["total_elapsed_s"] - elapsed_s) <= 6
     text = " ".join(said["details"].split())
     assert f"{2 * elapsed_s / 3600:.2f} (2 GPUs, all attempts together)" in text
     assert "all 3 attempts together; the limit is for each" in text
@@ -226,7 +267,9 @@ def test_all_attempts_count_in_times_and_gpu_hours(scenarios: Scenarios) -> None
 
 def test_slurms_own_requeues_count_as_well(scenarios: Scenarios) -> None:
     run: Ended = scenarios["by hand"].result()
-    assert "attempt 2/2 (before: requeued by Slurm or an administrator)" in " ".join(run.while_running.split())
+    assert "attempt 2/2 (before: requeued by Slurm or an administrator)" in " ".join(
+        run.while_running.split()
+    )
     assert not run.said.startswith("0 ")  # the last attempt has Requeue=0
     assert (run.state, run.starts) == ("FAILED", 3), run.account
     assert "started once more than --requeue 1 allows" in run.status["reason"]

@@ -1,4 +1,6 @@
-"""Restarts in the same allocation, on a real Slurm; tests/slurm/test_resume.py has a job without spares requeued."""
+"""Restarts in the same allocation, on a real Slurm; tests/slurm/test_resume.py has a job without
+spares requeued.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,13 @@ while not (os.environ["HPCRUN_ATTEMPT"] != "0" and os.path.exists(sys.argv[1])):
 
 
 def spare(lab: Lab) -> Ended:
-    """Pull the cable of the second of two nodes; tests/slurm/test_resume.py trains and loses a node in the same way."""
+    """Pull the cable of the second of two nodes; tests/slurm/test_resume.py trains and loses a node
+    in the same way.
+    """
     end = str(lab.person.folder / "spare")
-    folder = lab.submit("spare", *without("v100-1", "v100-2", "l40s-1"), *SPARE, *TWO, "waits.py", end, requeue=0)
+    folder = lab.submit(
+        "spare", *without("v100-1", "v100-2", "l40s-1"), *SPARE, *TWO, "waits.py", end, requeue=0
+    )
     lab.cluster.unplug((begun(folder, ranks=2) / "hosts").read_text().split()[1])
     begun(folder, 1, timeout=240)
     while_running = lab.person("status", folder.name, check=True).stdout
@@ -42,7 +48,9 @@ def spare(lab: Lab) -> Ended:
 
 
 def head(lab: Lab) -> Ended:
-    """The node of the batch script: Slurm goes on without it, and the guard has the job requeued."""
+    """The node of the batch script: Slurm goes on without it, and the guard has the job
+    requeued.
+    """
     end = str(lab.person.folder / "head")
     nodes = without("h200-1", "a40-1", "l40s-2", "h100-1")
     ranks = ("--nodes", "2", "--launcher", "srun", "--nproc-per-node", "1")
@@ -60,12 +68,20 @@ SCENARIOS: dict[str, Callable[[Lab], Any]] = {"spare": spare, "head": head}
 def test_a_node_that_failed_is_replaced_by_the_spare_one(scenarios: Scenarios) -> None:
     run: Ended = scenarios["spare"].result()
     assert (run.state, run.starts) == ("COMPLETED", 2), run.account
-    before, after = ((attempt(run.folder, number) / "hosts").read_text().split() for number in (0, 1))
+    before, after = (
+        (attempt(run.folder, number) / "hosts").read_text().split() for number in (0, 1)
+    )
     assert len(before) == len(after) == 2
     assert before[1] not in after
     ended = run.exit(0)
-    assert (ended["reason"], ended["how"], ended["nodes"]) == ("node_failure", "restart", [before[1]])
-    assert "attempt 2/2 (before: a node failed, restarted in place)" in " ".join(run.while_running.split())
+    assert (ended["reason"], ended["how"], ended["nodes"]) == (
+        "node_failure",
+        "restart",
+        [before[1]],
+    )
+    assert "attempt 2/2 (before: a node failed, restarted in place)" in " ".join(
+        run.while_running.split()
+    )
     # another submission leaves the node out
     assert re.search(rf"^{before[1]} .*{run.folder.name}$", run.said, re.MULTILINE)
     assert re.search(rf"^#SBATCH --exclude=.*\b{before[1]}\b", run.said, re.MULTILINE)
@@ -75,5 +91,6 @@ def test_a_job_that_loses_the_node_of_its_script_does_not_idle(scenarios: Scenar
     run: Ended = scenarios["head"].result()
     lost = (attempt(run.folder, 0) / "hosts").read_text().split()[0]
     assert (run.state, run.starts) == ("COMPLETED", 2), run.account
-    assert run.exit(0)["nodes"] in ([lost], [])  # the guard's word, or that of the script itself once its node is back
+    # the guard's word, or that of the script itself once its node is back
+    assert run.exit(0)["nodes"] in ([lost], [])
     assert lost not in (attempt(run.folder, 1) / "hosts").read_text().split()

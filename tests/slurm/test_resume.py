@@ -22,8 +22,8 @@ INTERRUPTED = ("time limit", "unplugged")
 def train(lab: Lab, name: str, launcher: str, *where: str, pause: float = 0.4) -> Path:
     """Submit the example: one rank on each of two nodes.
 
-    The losses do not depend on what starts the ranks: srun does where torchrun has nothing to prove, since it imports
-    torch once more on each node.
+    The losses do not depend on what starts the ranks: srun does where torchrun has nothing to
+    prove, since it imports torch once more on each node.
     """
     example = str(lab.person.checkout / "examples/digits_resume.py")
     args = ("--epochs", str(EPOCHS), "--pause", str(pause), "--tensorboard")
@@ -31,7 +31,9 @@ def train(lab: Lab, name: str, launcher: str, *where: str, pause: float = 0.4) -
 
 
 def after_an_epoch(folder: Path) -> Path:
-    """Wait until there is a checkpoint, and the next epoch has begun; return the attempt's folder."""
+    """Wait until there is a checkpoint, and the next epoch has begun; return the attempt's
+    folder.
+    """
     metrics = attempt(folder, 0) / "rank-0.metrics"
 
     def in_second_epoch() -> bool:
@@ -42,7 +44,9 @@ def after_an_epoch(folder: Path) -> Path:
 
 
 def whole(lab: Lab) -> Ended:
-    return lab.ended(train(lab, "whole", "srun", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2", pause=0))
+    return lab.ended(
+        train(lab, "whole", "srun", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2", pause=0)
+    )
 
 
 def time_limit(lab: Lab) -> Ended:
@@ -62,7 +66,11 @@ def unplugged(lab: Lab) -> Ended:
         lab.cluster.plug(node)
 
 
-SCENARIOS: dict[str, Callable[[Lab], Any]] = {"unplugged": unplugged, "time limit": time_limit, "whole": whole}
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {
+    "unplugged": unplugged,
+    "time limit": time_limit,
+    "whole": whole,
+}
 
 
 def losses(run: Ended) -> dict[int, set[float]]:
@@ -86,7 +94,10 @@ def test_one_that_is_told_to_stop_loses_no_step(scenarios: Scenarios) -> None:
     run: Ended = scenarios["time limit"].result()
     stopped = int(run.log(0).split("stopped after step ")[1].split(",")[0])
     assert f"attempt 2 goes on after step {stopped}," in run.log(1)
-    steps = [len((attempt(run.folder, number) / "rank-0.metrics").read_text().splitlines()) for number in (0, 1)]
+    steps = [
+        len((attempt(run.folder, number) / "rank-0.metrics").read_text().splitlines())
+        for number in (0, 1)
+    ]
     assert steps == [stopped, EPOCHS * STEPS_OF_AN_EPOCH - stopped]
 
 
@@ -106,4 +117,9 @@ def test_an_uninterrupted_training_has_a_loss_for_every_step(scenarios: Scenario
     assert len(set.union(*losses(run).values())) > STEPS_OF_AN_EPOCH  # they do change
     for how in ("whole", *INTERRUPTED):
         folder = scenarios[how].result().folder / "elements/0/checkpoints"
-        assert {path.name for path in folder.iterdir()} == {"last.pt", "best.pt", "final.pt", "tensorboard"}
+        assert {path.name for path in folder.iterdir()} == {
+            "last.pt",
+            "best.pt",
+            "final.pt",
+            "tensorboard",
+        }

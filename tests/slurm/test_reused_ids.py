@@ -14,18 +14,29 @@ pytestmark = pytest.mark.slurm
 
 
 def give_id(folder: Path, number: str) -> None:
-    """Let a run's record name another job, as if its own had been forgotten and the id used again."""
+    """Let a run's record name another job, as if its own had been forgotten and the id used
+    again.
+    """
     path = folder / "run.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "job_id": number}))
-    (folder / "status.json").write_text(json.dumps({"state": "RUNNING", "asked_s": 1000.0, "elapsed_s": 60}))
+    (folder / "status.json").write_text(
+        json.dumps({"state": "RUNNING", "asked_s": 1000.0, "elapsed_s": 60})
+    )
 
 
 def test_another_job_of_the_same_id_is_left_alone(cluster: Cluster, as_researcher: Hpcrun) -> None:
     job = ("-P", "a100", "--gpus", "0", "-p", "cpu", "--cpus", "1", "--sbatch", "hold")
     swept = ("--sweep", "x=1,2")
-    old, sweep, new, other = (as_researcher.submit(*job, *more, "true", check=True) for more in ((), swept, (), swept))
-    ids = {folder: str(json.loads((folder / "run.json").read_text())["job_id"]) for folder in (old, sweep, new, other)}
-    wrapped = as_researcher.run("sbatch", "--parsable", "-H", "-p", "cpu", "-o", "/dev/null", "--wrap=true")
+    old, sweep, new, other = (
+        as_researcher.submit(*job, *more, "true", check=True) for more in ((), swept, (), swept)
+    )
+    ids = {
+        folder: str(json.loads((folder / "run.json").read_text())["job_id"])
+        for folder in (old, sweep, new, other)
+    }
+    wrapped = as_researcher.run(
+        "sbatch", "--parsable", "-H", "-p", "cpu", "-o", "/dev/null", "--wrap=true"
+    )
     plain = wrapped.stdout.strip()
     living = {plain, ids[new], ids[other]}
     cluster.slurm("scancel", ids[old], ids[sweep])
@@ -43,7 +54,9 @@ def test_another_job_of_the_same_id_is_left_alone(cluster: Cluster, as_researche
     every = as_researcher("cancel", "--yes", "--state", "running,unknown")
     assert (every.returncode, every.stdout) == (6, "")
     last = json.loads((old / "status.json").read_text())
-    (old / "status.json").write_text(json.dumps({**last, "missed_s": last["missed_s"] - MISSED_FOR_S - 1}))
+    (old / "status.json").write_text(
+        json.dumps({**last, "missed_s": last["missed_s"] - MISSED_FOR_S - 1})
+    )
     (run,) = json.loads(as_researcher("status", "--json", old.name).stdout)["runs"]
     assert (run["state"], run["final"]) == ("UNKNOWN", False)
     assert as_researcher("cancel", old.name).returncode == 6

@@ -1,4 +1,6 @@
-"""Several programs in one job on a real Slurm: status and accounting, failures, requeue, and what is left behind."""
+"""Several programs in one job on a real Slurm: status and accounting, failures, requeue, and what
+is left behind.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,23 @@ until = time.time() + float(sys.argv[2])
 while time.time() < until and not (os.environ["HPCRUN_ATTEMPT"] == "0" and hpcrun_runtime.should_stop()):
     time.sleep(0.2)
 sys.exit(int(sys.argv[3]))
-""",
+""",  # noqa: E501
 }
 SERVER = ("--role", "server:1", "serve.py {port} 100 0")
 TRAINER = ("--role", "trainer:2", "train.py {server.url} 100 0")
 
 
 def serves(lab: Lab) -> Ended:
-    """A server and a trainer of four ranks on two nodes: each role has the rendezvous of its own."""
-    ranks = ("--nproc-per-node", "2", "--role", "server:1,ready=http:{port}/", "serve.py {port} 100 0")
+    """A server and a trainer of four ranks on two nodes: each role has the rendezvous of its
+    own.
+    """
+    ranks = (
+        "--nproc-per-node",
+        "2",
+        "--role",
+        "server:1,ready=http:{port}/",
+        "serve.py {port} 100 0",
+    )
     trainer = ("--role", "trainer:2,launcher=torchrun", "train.py {server.url} 1 0")
     return lab.ended(lab.submit("serves", *SMALL, "-p", "gpu", *ranks, *trainer, requeue=0))
 
@@ -60,7 +70,9 @@ def not_ready(lab: Lab) -> Ended:
 
 
 def warned(lab: Lab) -> Ended:
-    """The time limit comes near: the trainer stops, the server ends with it, and both start again."""
+    """The time limit comes near: the trainer stops, the server ends with it, and both start
+    again.
+    """
     trainer = ("--role", "trainer:1", "train.py {server.url} 3 0")
     folder = lab.submit("warned", *without("a100-1", "v100-1"), *SERVER, *trainer)
     begun(folder, ranks=2)
@@ -73,7 +85,11 @@ def cancelled(lab: Lab) -> Ended:
     begun(folder, ranks=3)
     assert len(processes(folder)) > 6
     states = ["ready", "running"]
-    wait_for(lambda: [role["state"] for role in lab.status(folder)["roles"]] == states, 20, "both roles to start")
+    wait_for(
+        lambda: [role["state"] for role in lab.status(folder)["roles"]] == states,
+        20,
+        "both roles to start",
+    )
     lab.person.run("scancel", lab.job(folder))
     return lab.ended(folder)
 
@@ -81,20 +97,32 @@ def cancelled(lab: Lab) -> Ended:
 def shared(lab: Lab) -> Ended:
     """One node: a GPU for the server, and three for the trainer."""
     gpus = ("-P", "a100", "--gpus", "a100:4", "--cpus", "4", "--mem", "1G")
-    roles = ("--role", "server:1gpu", "serve.py {port} 100 0", "--role", "trainer:3gpus", "train.py {server.url} 1 0")
+    roles = (
+        "--role",
+        "server:1gpu",
+        "serve.py {port} 100 0",
+        "--role",
+        "trainer:3gpus",
+        "train.py {server.url} 1 0",
+    )
     return lab.ended(lab.submit("shared", *gpus, *roles, requeue=0))
 
 
 SCENARIOS: dict[str, Callable[[Lab], Any]] = {
-    each.__name__: each for each in (serves, trainer_fails, server_dies, not_ready, warned, cancelled, shared)
+    each.__name__: each
+    for each in (serves, trainer_fails, server_dies, not_ready, warned, cancelled, shared)
 }
 
 
-def test_each_role_has_its_own_ranks_and_the_end_of_the_trainer_ends_the_job(scenarios: Scenarios) -> None:
+def test_each_role_has_its_own_ranks_and_the_end_of_the_trainer_ends_the_job(
+    scenarios: Scenarios,
+) -> None:
     run: Ended = scenarios["serves"].result()
     assert (run.state, run.status["exit_status"]) == ("COMPLETED", 0), run.account
     seen = sorted(run.log(0, rank).split() for rank in range(1, 5))
-    assert seen == [["200", "trainer", str(rank), "4", "2", str(rank // 2), "-"] for rank in range(4)]
+    assert seen == [
+        ["200", "trainer", str(rank), "4", "2", str(rank // 2), "-"] for rank in range(4)
+    ]
     assert run.rank_exit(0)["told"] == "cleared"
     server, *trainers = (attempt(run.folder, 0) / "hosts").read_text().split()
     assert [run.rank_exit(0, rank)["node"] for rank in (0, 1, 3)] == [server, *trainers]
@@ -139,7 +167,9 @@ def test_roles_share_the_gpus_of_one_node(scenarios: Scenarios) -> None:
 
 
 def test_what_people_see_names_the_role(scenarios: Scenarios, lab: Lab) -> None:
-    """Of ranks as their role counts them; and the terminated server of a trainer that failed is no failure."""
+    """Of ranks as their role counts them; and the terminated server of a trainer that failed is no
+    failure.
+    """
     for name, role, first in (
         ("trainer_fails", "trainer", r"trainer( rank \d)? on \S+ failed first with exit status 3"),
         ("server_dies", "server", r"server on \S+ failed first with exit status 5"),

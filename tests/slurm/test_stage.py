@@ -15,7 +15,15 @@ from tests.slurm.lab import NODES, SMALL, attempt, begun, processes
 pytestmark = pytest.mark.slurm
 
 USED = ("a100-1", "a100-2", "h100-1")
-HERE = (*SMALL, "-p", "gpu", "--exclude", ",".join(sorted(NODES - {*USED})), "--env", "HPCRUN_STAGE_DIR=/mnt")
+HERE = (
+    *SMALL,
+    "-p",
+    "gpu",
+    "--exclude",
+    ",".join(sorted(NODES - {*USED})),
+    "--env",
+    "HPCRUN_STAGE_DIR=/mnt",
+)
 # each rank reads its copy; in the first attempt, the one on the second node fails
 READS = """
 import os, pathlib, sys, time
@@ -27,7 +35,7 @@ fails = os.environ["HPCRUN_ATTEMPT"] == "0" and os.environ.get("RANK") == "1"
 while fails and not os.path.exists(os.environ["HPCRUN_ATTEMPT_DIR"] + "/rank-0.exit"):
     time.sleep(0.1)
 sys.exit(fails)
-"""
+"""  # noqa: E501
 
 
 def copies(cluster: Cluster, node: str) -> list[str]:
@@ -60,7 +68,9 @@ def test_each_node_has_a_copy_also_the_spare_one(cluster: Cluster, as_researcher
     as_researcher.write("reads.py", READS)
     again = ("--restarts", "1", "--spares", "1", "--retry-on-failure", "--exclude-bad-nodes")
     ranks = ("--nodes", "2", "--launcher", "srun", "--nproc-per-node", "1")
-    folder = as_researcher.submit(*HERE, *again, *ranks, "--stage", "./-data:set", "--stage", "elsewhere", "reads.py")
+    folder = as_researcher.submit(
+        *HERE, *again, *ranks, "--stage", "./-data:set", "--stage", "elsewhere", "reads.py"
+    )
     status = as_researcher.ended(folder.name, 60)
     log = (folder / "batch.log").read_text()
     assert status["state"] == "COMPLETED", log
@@ -68,7 +78,10 @@ def test_each_node_has_a_copy_also_the_spare_one(cluster: Cluster, as_researcher
         [(attempt(folder, number) / f"rank-{rank}.out").read_text().splitlines() for rank in (0, 1)]
         for number in (0, 1)
     )
-    names = ["elsewhere", *(f"set/{name}" for name in ("-dash", "a b", "deep/er/file", "new\nline", "out", "same"))]
+    names = [
+        "elsewhere",
+        *(f"set/{name}" for name in ("-dash", "a b", "deep/er/file", "new\nline", "out", "same")),
+    ]
     assert first[1:] == [*map(ascii, names), ascii("set/\udcff")]
     assert first[1:] == second[1:] == third[1:] == fourth[1:]
     assert first[0].split()[1] == "0o40700"
@@ -77,10 +90,14 @@ def test_each_node_has_a_copy_also_the_spare_one(cluster: Cluster, as_researcher
     assert ", to 2 nodes, into /mnt/hpcrun-stage-" in log
     assert ", to 1 node, into /mnt/hpcrun-stage-" in log
     assert "2 links that lead nowhere, or back, are left out" in log
-    wait_for(lambda: not any(copies(cluster, node) for node in USED), 20, "the job to remove its copies")
+    wait_for(
+        lambda: not any(copies(cluster, node) for node in USED), 20, "the job to remove its copies"
+    )
 
 
-def test_nothing_is_left_and_what_does_not_fit_is_not_begun(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_nothing_is_left_and_what_does_not_fit_is_not_begun(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
     for node in USED[:2]:
         cluster.apart(node)
     make_tree(as_researcher)
@@ -88,9 +105,12 @@ def test_nothing_is_left_and_what_does_not_fit_is_not_begun(cluster: Cluster, as
         os.posix_fallocate(file.fileno(), 0, 600 << 20)
     as_researcher.write(
         "script.sh",
-        "#!/bin/bash\n#SBATCH -p gpu --mem=1G\nsrun -N1 -n1 python3 reads.py\ncat $HPCRUN_STAGE/elsewhere\n",
+        "#!/bin/bash\n#SBATCH -p gpu --mem=1G\nsrun -N1 -n1 python3 reads.py\ncat "
+        "$HPCRUN_STAGE/elsewhere\n",
     )
-    as_researcher.write("reads.py", READS.replace("path.read_bytes()", "0").replace("sys.exit", "print"))
+    as_researcher.write(
+        "reads.py", READS.replace("path.read_bytes()", "0").replace("sys.exit", "print")
+    )
     on = [(*HERE, "--nodelist", node, "--stage", "elsewhere") for node in USED[:2]]
     sleeps = ("bash", "-c", "ls $HPCRUN_STAGE; exec sleep 600")
     cancelled = as_researcher.submit(*on[0], *sleeps)
@@ -109,13 +129,18 @@ def test_nothing_is_left_and_what_does_not_fit_is_not_begun(cluster: Cluster, as
     script = ("-P", "a100", "-p", "gpu", "--nodelist", USED[1], "--env", "HPCRUN_STAGE_DIR=/mnt")
     last = as_researcher.submit(*script, "--stage", "./-data", "--stage", "elsewhere", "script.sh")
     large = as_researcher.submit(*on[0], "--stage", "large", "true")
-    assert as_researcher.ended(last.name, 30)["state"] == "COMPLETED", (last / "batch.log").read_text()
+    assert as_researcher.ended(last.name, 30)["state"] == "COMPLETED", (
+        last / "batch.log"
+    ).read_text()
     assert "out of the tree" in (last / "batch.log").read_text()
     assert "-data/sparse" in (attempt(last, 0) / "rank-0.out").read_text()
     wait_for(lambda: not copies(cluster, USED[1]), 20, "the last job to remove its copy")
     status = as_researcher.ended(large.name, 30)
     assert status["state"] == "FAILED"
-    assert f"629 MB are needed in /mnt, and {USED[0]} has 537 MB free. --env HPCRUN_STAGE_DIR=" in status["reason"]
+    assert (
+        f"629 MB are needed in /mnt, and {USED[0]} has 537 MB free. --env HPCRUN_STAGE_DIR="
+        in status["reason"]
+    )
     assert copies(cluster, USED[0]) == []
     refused = as_researcher("submit", *HERE, "--stage", "gone", "true")
     assert (refused.returncode, "--stage gone: there is no " in refused.stderr) == (2, True)

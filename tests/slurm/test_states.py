@@ -19,7 +19,9 @@ pytestmark = pytest.mark.slurm
 CPU_JOB = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu")
 
 
-def statuses(person: Hpcrun, *args: str, env: Mapping[str, str | None] | None = None) -> dict[str, dict[str, Any]]:
+def statuses(
+    person: Hpcrun, *args: str, env: Mapping[str, str | None] | None = None
+) -> dict[str, dict[str, Any]]:
     """Name → what status says in JSON."""
     return {run["name"]: run for run in person.document("status", *args, env=env)["runs"]}
 
@@ -45,13 +47,19 @@ def test_a_waiting_job_says_why_and_can_be_cancelled(as_researcher: Hpcrun) -> N
     assert "has already ended" in as_researcher("cancel", "held", check=True).stderr
 
 
-def test_who_waits_for_a_job_that_never_starts_is_told(as_researcher: Hpcrun, cluster: Cluster) -> None:
-    waits = as_researcher.terminal(*CPU_JOB, "-J", "wide", "--sbatch", "hold", "--wait", "true", size=(24, 300))
+def test_who_waits_for_a_job_that_never_starts_is_told(
+    as_researcher: Hpcrun, cluster: Cluster
+) -> None:
+    waits = as_researcher.terminal(
+        *CPU_JOB, "-J", "wide", "--sbatch", "hold", "--wait", "true", size=(24, 300)
+    )
     waits.expect("JobHeldUser")
     cluster.slurm("scontrol", "update", "partitionname=cpu", "maxtime=1")
     try:
         cluster.slurm("scontrol", "release", statuses(as_researcher)["wide"]["job_id"])
-        waits.expect(r"is pending: requests more time than the partition allows \(PartitionTimeLimit\)")
+        waits.expect(
+            r"is pending: requests more time than the partition allows \(PartitionTimeLimit\)"
+        )
         waits.expect(r"It will never start: use a shorter --time")
         waits.expect(r"never starts, and is still pending\r\nhint: hpcrun cancel \d+")
         assert at_end(waits)[0] == 7
@@ -64,12 +72,17 @@ def test_who_waits_for_a_job_that_never_starts_is_told(as_researcher: Hpcrun, cl
     two = ("-P", "cpu", "-p", "cpu", "-c", "1", "--launcher", "python", "--nodes", "2", "true")
     refused = as_researcher("submit", *two)
     assert refused.returncode == 4
-    why = "2 nodes are more than the 1 that partition cpu gives a job\nhint: use --partition gpu: up to"
+    why = (
+        "2 nodes are more than the 1 that partition cpu gives a job\nhint: use --partition gpu: "
+        "up to"
+    )
     assert why in refused.stderr
 
 
 @pytest.mark.versions
-def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
     without = cluster.env_without_accounting(as_researcher.folder)
     as_researcher(*CPU_JOB, "-J", "good", "true", check=True)
     as_researcher(*CPU_JOB, "-J", "bad", "false", check=True)
@@ -86,7 +99,8 @@ def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(cluster: Clu
 
     records = [Path(run["folder"], "elements/0/attempts/0/exit") for run in runs.values()]
     wait_for(lambda: all(record.exists() for record in records), 60, "the jobs to end")
-    # no status in between, which would have learned their ends; and slurmctld forgets a job a minute after it
+    # no status in between, which would have learned their ends; and slurmctld forgets a job a
+    # minute after it
     forgetful = as_researcher.shims(squeue="")
     found = statuses(as_researcher, env={**without, **forgetful})
     assert {name: run["state"] for name, run in found.items()} == {
@@ -99,7 +113,9 @@ def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(cluster: Clu
 
 
 @pytest.mark.versions
-def test_explain_of_a_completing_job_says_why_it_failed(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_explain_of_a_completing_job_says_why_it_failed(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
     go = as_researcher.folder / "go"
     script = f"while [ ! -e {go} ]; do sleep 0.1; done; echo \"KeyError: 'recall'\" >&2; exit 3"
     as_researcher(*CPU_JOB, "-J", "ending", "bash", "-c", script, check=True)
@@ -122,7 +138,9 @@ def counting(person: Hpcrun) -> Path:
     return path
 
 
-def test_an_sbatch_that_got_no_answer_is_found_again(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_an_sbatch_that_got_no_answer_is_found_again(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
     controller = int((cluster.root / "run/slurmctld.pid").read_text())
     os.kill(controller, signal.SIGSTOP)
     try:
@@ -137,7 +155,9 @@ def test_an_sbatch_that_got_no_answer_is_found_again(cluster: Cluster, as_resear
 
 
 @pytest.mark.versions
-def test_following_runs_that_start_and_end_costs_one_squeue_in_ten_seconds(as_researcher: Hpcrun) -> None:
+def test_following_runs_that_start_and_end_costs_one_squeue_in_ten_seconds(
+    as_researcher: Hpcrun,
+) -> None:
     counted = counting(as_researcher)
     env = as_researcher.shims(squeue=f'date +%s.%N >>"{counted}"\nexec /usr/bin/squeue "$@"')
     go, began = as_researcher.folder / "go", time.time()
@@ -153,7 +173,8 @@ def test_following_runs_that_start_and_end_costs_one_squeue_in_ten_seconds(as_re
     ended = time.time()
     at_end(follow)
     watch.expect(r"first [^\n]*COMPLETED")
-    assert time.time() - ended < 8  # the script's own record has said it, long before squeue is called again
+    # the script's own record has said it, long before squeue is called again
+    assert time.time() - ended < 8
     watch.expect(r"third [^\n]*FAILED")
     watch.sendintr()
     at_end(watch)

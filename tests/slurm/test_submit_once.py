@@ -1,4 +1,6 @@
-"""A submission ends in one job that status knows, or in none, whatever is killed at which moment."""
+"""A submission ends in one job that status knows, or in none, whatever is killed at which
+moment.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ AT_ONCE = 30
 HELD = ("submit", "-P", "cpu", "--sbatch", "hold")
 
 # Forks after a dry run, so that a kill's delay falls into the submission and not into slow imports.
-# A child is killed alone, as by the OOM killer, or with all it started, as by a terminal that is closed.
+# A child is killed alone, as by the OOM killer, or with all it started, as by a terminal that is
+# closed.
 KILLER = (
     f"{inspect.getsource(compile_templates_once)}\ncompile_templates_once()\n"
     f"{inspect.getsource(parse_shipped_files_once)}\nparse_shipped_files_once()\n"
@@ -83,7 +86,7 @@ for number in range(10 * kills):
     kill(f"more{number}", longest * (number % kills) / kills / 2, True)
 for pid in [start(f"many{number}") for number in range(at_once)]:
     os.waitpid(pid, 0)
-"""
+"""  # noqa: E501
 )
 # A slow controller: as long before it takes the job as after.
 SLOW_SBATCH = """
@@ -100,7 +103,9 @@ def runs_of(person: Hpcrun) -> list[dict[str, Any]]:
 
 def jobs_of(person: Hpcrun, cluster: Cluster) -> dict[str, str]:
     """Job id → run id, of all jobs that were submitted from this person's runs folder."""
-    lines = cluster.slurm("squeue", "--noheader", "--states=all", f"--user={RESEARCHER}", "--format=%i %o")
+    lines = cluster.slurm(
+        "squeue", "--noheader", "--states=all", f"--user={RESEARCHER}", "--format=%i %o"
+    )
     split = (line.split(maxsplit=1) for line in lines.splitlines())
     return {job: Path(path).parent.name for job, path in split if path.startswith(str(person.runs))}
 
@@ -142,13 +147,19 @@ def test_whatever_is_killed_every_job_has_its_run_and_every_run_its_end(
 
 
 @pytest.mark.versions
-def test_a_job_that_squeue_has_forgotten_is_found_by_its_command_line(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_a_job_that_squeue_has_forgotten_is_found_by_its_command_line(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
     as_researcher("submit", "-P", "cpu", "-J", "lost", "bash", "-c", "exit 3", check=True)
-    run = wait_for(lambda: [run for run in runs_of(as_researcher) if run["final"]], 30, "its end")[0]
+    run = wait_for(lambda: [run for run in runs_of(as_researcher) if run["final"]], 30, "its end")[
+        0
+    ]
     folder = Path(run["folder"])
     shutil.rmtree(folder / "elements")
     record = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps({**record, "job_id": None, "created_s": time.time() - 1000}))
+    (folder / "run.json").write_text(
+        json.dumps({**record, "job_id": None, "created_s": time.time() - 1000})
+    )
     (folder / "status.json").unlink()
     (as_researcher.runs / "active" / folder.name).touch()
     blind = as_researcher.shims(squeue="")
@@ -162,7 +173,9 @@ def test_a_job_that_squeue_has_forgotten_is_found_by_its_command_line(cluster: C
     assert (said["job_id"], said["state"], said["exit_status"]) == (run["job_id"], "FAILED", 3)
 
 
-def test_wherever_the_disk_is_full_there_is_no_job_without_a_run(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_wherever_the_disk_is_full_there_is_no_job_without_a_run(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
     with full_disk(as_researcher.folder / "small", f"size=4096k,mode=700,uid={RESEARCHER}") as disk:
         runs = disk / "runs"
         env = {"HPCRUN_RUNS": str(runs)}
@@ -180,6 +193,8 @@ def test_wherever_the_disk_is_full_there_is_no_job_without_a_run(cluster: Cluste
         (disk / "filler").unlink()
         runs_now = as_researcher.document("status", "--all", env=env)["runs"]
     lines = cluster.slurm("squeue", "-h", f"--user={RESEARCHER}", "--format=%i %o").splitlines()
-    jobs = {line.split()[0]: Path(line.split()[1]).parent.name for line in lines if str(runs) in line}
+    jobs = {
+        line.split()[0]: Path(line.split()[1]).parent.name for line in lines if str(runs) in line
+    }
     assert {run["job_id"]: run["run_id"] for run in runs_now if run["job_id"]} == jobs
     assert (4 in outcomes) and (0 in outcomes), outcomes

@@ -15,9 +15,20 @@ pytestmark = pytest.mark.slurm
 
 def busy(cluster: Cluster, *options: str) -> str:
     """A job that runs for ten minutes on two nodes; its id."""
-    job = cluster.slurm("sbatch", "--parsable", "--nodes=2", "--time=10", "--output=/dev/null", *options,
-                        "--wrap=sleep 600").strip()  # fmt: skip
-    wait_for(lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING", 60, "the job to run")
+    job = cluster.slurm(
+        "sbatch",
+        "--parsable",
+        "--nodes=2",
+        "--time=10",
+        "--output=/dev/null",
+        *options,
+        "--wrap=sleep 600",
+    ).strip()
+    wait_for(
+        lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING",
+        60,
+        "the job to run",
+    )
     return job
 
 
@@ -32,7 +43,9 @@ def test_a_busy_profile_comes_later(cluster: Cluster, as_researcher: Hpcrun) -> 
     env = as_researcher.shims(sbatch=f'printf "%s\\n" "$*" >> {log}\nexec /usr/bin/sbatch "$@"')
     busy_a100 = busy(cluster, "--partition=gpu", "--nodelist=a100-[1-2]", "--gres=gpu:a100:4")
     jobs = cluster.jobs()
-    done = as_researcher("where", "--gpus", "8", "--time", "1h", "-P", "a100", "-P", "h100", "-P", "cpu", env=env)
+    done = as_researcher(
+        "where", "--gpus", "8", "--time", "1h", "-P", "a100", "-P", "h100", "-P", "cpu", env=env
+    )
     assert done.returncode == 0, done.stderr
     table, misfits, submit = done.stdout.split("\n\n")
     _, first, second = table.splitlines()
@@ -64,4 +77,7 @@ def test_jobs_that_would_be_displaced_are_told(cluster: Cluster, as_researcher: 
     found = document(as_researcher, "--gpus", "8", "-P", "h100", "-P", "h200")
     assert [offer["profile"] for offer in found["offers"]] == ["h200", "h100"]
     assert found["offers"][1]["displaces"] == [job]
-    assert "(displaces 1 job)" in as_researcher("where", "--gpus", "8", "-P", "h100", check=True).stdout
+    assert (
+        "(displaces 1 job)"
+        in as_researcher("where", "--gpus", "8", "-P", "h100", check=True).stdout
+    )

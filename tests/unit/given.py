@@ -62,7 +62,12 @@ def plan(
     **asked: Any,
 ) -> Plan:
     """The plan of a request on a profile."""
-    return build_plan(request(script, **asked), profile or cluster(), python=python, machine=machine or Machine(cpus=8))
+    return build_plan(
+        request(script, **asked),
+        profile or cluster(),
+        python=python,
+        machine=machine or Machine(cpus=8),
+    )
 
 
 def templates() -> dict[str, Template]:
@@ -95,7 +100,9 @@ def surroundings(
 
 
 class Takes:
-    """A scheduler that takes every job, but for those of some names: for each the error that is raised."""
+    """A scheduler that takes every job, but for those of some names: for each the error that is
+    raised.
+    """
 
     def __init__(self, **ends: BaseException) -> None:
         self.ends, self.taken = ends, list[Submission]()
@@ -118,7 +125,11 @@ class Takes:
 def ports(store: RunStore, scheduler: object, now_s: float, host: str = "here") -> Ports:
     """One scheduler for all runs, and a clock that stands still."""
     return Ports(
-        store, lambda _: cast("Scheduler", scheduler), lambda _: cast("Scheduler", scheduler), host, lambda: now_s
+        store,
+        lambda _: cast("Scheduler", scheduler),
+        lambda _: cast("Scheduler", scheduler),
+        host,
+        lambda: now_s,
     )
 
 

@@ -1,4 +1,6 @@
-"""dev/cluster.sh believes, runs and deletes nothing that another user could have put where its folder should be."""
+"""dev/cluster.sh believes, runs and deletes nothing that another user could have put where its
+folder should be.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,15 @@ import pytest
 from tests.harness import CLUSTER_SH, SYSTEM_PATH, Completed
 from tests.unit.profiles.hostile import ATTACKER
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root starts a cluster, or gives a folder away")
+pytestmark = pytest.mark.skipif(
+    os.getuid() != 0, reason="only root starts a cluster, or gives a folder away"
+)
 
 
 def env_of(folder: Path) -> Completed:
-    """What `dev/cluster.sh env` says of a folder: the harmless command, with the check that all others make first."""
+    """What `dev/cluster.sh env` says of a folder: the harmless command, with the check that all
+    others make first.
+    """
     env = {"PATH": SYSTEM_PATH, "HPCRUN_CLUSTER_DIR": str(folder)}
     return subprocess.run([CLUSTER_SH, "env"], env=env, capture_output=True, text=True)
 
@@ -71,7 +77,8 @@ def test_a_folder_in_which_others_have_a_say_is_refused(
     assert says in done.stderr
 
 
-# Namespaces of its own: the user, processes and bridge are not those of a cluster that runs beside the test.
+# Namespaces of its own: the user, processes and bridge are not those of a cluster that runs beside
+# the test.
 APART = ("unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc")
 STALE = """set -e
 cp -a /etc "$1/etc" && mount --bind "$1/etc" /etc && mount -t tmpfs none /run && mount -t tmpfs none /home
@@ -80,7 +87,7 @@ useradd --create-home researcher
 mkdir -m 755 /run/hpcrun-clusters && touch /run/hpcrun-clusters/made
 "$2" down
 ! id researcher && test ! -e /run/hpcrun-clusters/made
-"""
+"""  # noqa: E501
 
 
 def test_down_removes_the_user_of_a_cluster_whose_folder_is_gone(short: Path) -> None:

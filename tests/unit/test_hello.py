@@ -1,4 +1,6 @@
-"""The test job of init, as two processes; without torch, since Python is started without its packages."""
+"""The test job of init, as two processes; without torch, since Python is started without its
+packages.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,16 @@ from tests.remote import free_port
 
 
 def start(rank: int, world: int, port: int) -> subprocess.Popen[str]:
-    env = {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    env = {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
     argv = [sys.executable, "-S", "-E", hpcrun_hello.__file__]
-    return subprocess.Popen(argv, env={**env, "CUDA_VISIBLE_DEVICES": "0,1"}, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        argv, env={**env, "CUDA_VISIBLE_DEVICES": "0,1"}, stdout=subprocess.PIPE, text=True
+    )
 
 
 def test_without_torch_the_ranks_add_up_over_sockets() -> None:
@@ -23,7 +32,9 @@ def test_without_torch_the_ranks_add_up_over_sockets() -> None:
     host = os.uname().nodename.split(".")[0]
     assert [rank.returncode for rank in ranks] == [0, 0, 0]
     lines = [f"rank {rank}  {host}  2 GPUs\n" for rank in range(3)]
-    lines.append("all-reduce of 3 ranks on 1 node works (sockets, since the job's Python has no torch)\n")
+    lines.append(
+        "all-reduce of 3 ranks on 1 node works (sockets, since the job's Python has no torch)\n"
+    )
     assert said == ["".join(lines), "", ""]
 
 
@@ -35,5 +46,8 @@ def test_one_rank_is_a_sum() -> None:
 def test_a_wrong_sum_is_said() -> None:
     everyone = [{"rank": rank, "host": "a", "gpus": 0} for rank in (1, 0)]
     lines = hpcrun_hello._report("torch", 5, everyone)
-    assert lines == ["rank 0  a  0 GPUs", "rank 1  a  0 GPUs",
-                     "all-reduce of 2 ranks on 1 node is wrong: the sum is 5, not 1 (torch)"]  # fmt: skip
+    assert lines == [
+        "rank 0  a  0 GPUs",
+        "rank 1  a  0 GPUs",
+        "all-reduce of 2 ranks on 1 node is wrong: the sum is 5, not 1 (torch)",
+    ]

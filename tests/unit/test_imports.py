@@ -13,8 +13,10 @@ from tests.harness import Hpcrun
 from tests.unit.given import run
 
 HEAVY = {"torch", "pandas", "numpy", "matplotlib", "submitit", "jinja2", "textual"}
-MODELS = {"hpcrun.job.request", "hpcrun.job.profile"}  # pydantic builds their validators as they are imported
-UNUSED_BY_HELP = {"markdown_it", "pygments", "rich.markdown", "rich.traceback"}  # typer's help imports them
+# pydantic builds their validators as they are imported
+MODELS = {"hpcrun.job.request", "hpcrun.job.profile"}
+# typer's help imports them
+UNUSED_BY_HELP = {"markdown_it", "pygments", "rich.markdown", "rich.traceback"}
 READERS = {"ruamel.yaml"}  # pydantic itself is imported by typer, where it is installed
 IMPORTED = re.compile(r"^import time:.*\|\s*(\S+)$", re.MULTILINE)
 
@@ -30,32 +32,53 @@ def imported_by(hpcrun: Hpcrun, *args: str, status: int = 0, path: Path | None =
     return modules
 
 
-def test_a_dry_run_imports_what_plans_and_nothing_that_submits_and_no_plugins_of_pydantic(hpcrun: Hpcrun) -> None:
+def test_a_dry_run_imports_what_plans_and_nothing_that_submits_and_no_plugins_of_pydantic(
+    hpcrun: Hpcrun,
+) -> None:
     (hpcrun.folder / "train.py").touch()
     modules = imported_by(hpcrun, "submit", "-P", "a100", "--gpus", "1", "--dry-run", "train.py")
     assert modules >= {"jinja2", *MODELS}
-    assert not {name for name in modules if name.startswith(("hpcrun.runs.", "hpcrun.actions.status", "submitit"))}
+    assert not {
+        name
+        for name in modules
+        if name.startswith(("hpcrun.runs.", "hpcrun.actions.status", "submitit"))
+    }
     assert "importlib.metadata" not in modules
 
 
 @pytest.mark.parametrize(
     "line",
-    ["--help", "submit --help", "scale run --list", "preflight --help", "scale plan --help", "doctor --help",
-     "--version"],
-)  # fmt: skip
+    [
+        "--help",
+        "submit --help",
+        "scale run --list",
+        "preflight --help",
+        "scale plan --help",
+        "doctor --help",
+        "--version",
+    ],
+)
 def test_help_imports_nothing_heavy(hpcrun: Hpcrun, line: str) -> None:
     modules = imported_by(hpcrun, *line.split())
     assert not modules & (HEAVY | MODELS | READERS | UNUSED_BY_HELP)
     if line == "--help":
         assert "rich.panel" in modules
-        assert not modules & {"hpcrun.cli.submit", "hpcrun.cli.status", "hpcrun.cli.context", "hpcrun.cli.profile"}
+        assert not modules & {
+            "hpcrun.cli.submit",
+            "hpcrun.cli.status",
+            "hpcrun.cli.context",
+            "hpcrun.cli.profile",
+        }
 
 
 def test_status_imports_nothing_heavy(hpcrun: Hpcrun, tmp_path: Path) -> None:
     store = RunStore(hpcrun.runs)
     for scheduler in ("local", "slurm"):
         run_id = f"20260101-120000-{scheduler}-0000"
-        store.create(run(run_id, scheduler=scheduler, cluster=None, host=socket.gethostname()), "#!/bin/bash\n")
+        store.create(
+            run(run_id, scheduler=scheduler, cluster=None, host=socket.gethostname()),
+            "#!/bin/bash\n",
+        )
     no_slurm = tmp_path / "bin"
     no_slurm.mkdir()
     modules = imported_by(hpcrun, "status", status=5, path=no_slurm)
@@ -64,13 +87,21 @@ def test_status_imports_nothing_heavy(hpcrun: Hpcrun, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "completed"), [("hpcrun logs tri", "trial"), ("hpcrun profile show a10", "a100")], ids=["run", "profile"]
+    ("words", "completed"),
+    [("hpcrun logs tri", "trial"), ("hpcrun profile show a10", "a100")],
+    ids=["run", "profile"],
 )
-def test_completing_a_name_imports_nothing_heavy(hpcrun: Hpcrun, words: str, completed: str) -> None:
+def test_completing_a_name_imports_nothing_heavy(
+    hpcrun: Hpcrun, words: str, completed: str
+) -> None:
     RunStore(hpcrun.runs).create(run("20260101-120000-trial-0000"), "#!/bin/bash\n")
     python, *_ = hpcrun.argv()
     start = "import sys; sys.argv = ['hpcrun']; from hpcrun.cli.main import main; main()"
-    env = {"_HPCRUN_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    env = {
+        "_HPCRUN_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
     done = hpcrun.run(python, "-X", "importtime", "-c", start, env=env, check=False)
     assert completed in done.stdout.split()
     modules = set(IMPORTED.findall(done.stderr))

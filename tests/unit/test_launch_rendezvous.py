@@ -10,8 +10,16 @@ import pytest
 from hpcrun.launch.environment import FOR_TORCHRUN
 from hpcrun.launch.rendezvous import free_port, options_of_torchrun
 
-JOB = {"HPCRUN_NODE": "b", "HPCRUN_NODE_ADDR": "b", "HPCRUN_HEAD": "a", "HPCRUN_HEAD_ADDR": "a", "HPCRUN_PORT": "20001",
-       "HPCRUN_JOB_ID": "7", "HPCRUN_ATTEMPT": "0", "HPCRUN_NODE_RANK": "1"}  # fmt: skip
+JOB = {
+    "HPCRUN_NODE": "b",
+    "HPCRUN_NODE_ADDR": "b",
+    "HPCRUN_HEAD": "a",
+    "HPCRUN_HEAD_ADDR": "a",
+    "HPCRUN_PORT": "20001",
+    "HPCRUN_JOB_ID": "7",
+    "HPCRUN_ATTEMPT": "0",
+    "HPCRUN_NODE_RANK": "1",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +27,13 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("PET_"):
             monkeypatch.delenv(name)
-    for name in ("PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_RDZV_CONF", "PET_LOCAL_ADDR", "PET_NODE_RANK"):
+    for name in (
+        "PET_RDZV_ENDPOINT",
+        "PET_RDZV_ID",
+        "PET_RDZV_CONF",
+        "PET_LOCAL_ADDR",
+        "PET_NODE_RANK",
+    ):
         monkeypatch.setenv(name, "")  # so that they are as before when the test is over
         monkeypatch.delenv(name)
     for name, value in JOB.items():
@@ -32,7 +46,8 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ([], "a:20001", None, "is_host=0"),
         (["--rdzv-backend=static"], "a:20001", "1", None),  # Slurm has numbered the nodes
         (["--rdzv-conf=timeout=900"], "a:20001", None, "is_host=0"),
-        (["--rdzv-conf=timeout=900", "--rdzv-endpoint=c:29400"], None, None, None),  # torch finds out who the host is
+        # torch finds out who the host is
+        (["--rdzv-conf=timeout=900", "--rdzv-endpoint=c:29400"], None, None, None),
     ],
 )
 def test_a_node_meets_the_others_at_the_head(
@@ -44,12 +59,17 @@ def test_a_node_meets_the_others_at_the_head(
     added = ",is_host=0" if conf and options else ""
     assert words == ["run", *(option + (added if "conf" in option else "") for option in options)]
     # the program may start a torchrun of its own
-    assert set(os.environ[FOR_TORCHRUN].split()) == {name for name in os.environ if name.startswith("PET_")}
+    assert set(os.environ[FOR_TORCHRUN].split()) == {
+        name for name in os.environ if name.startswith("PET_")
+    }
 
 
 def test_an_endpoint_in_the_environment_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PET_RDZV_ENDPOINT", "c:29400")
-    assert options_of_torchrun(["run", "--rdzv-conf=timeout=900"]) == ["run", "--rdzv-conf=timeout=900"]
+    assert options_of_torchrun(["run", "--rdzv-conf=timeout=900"]) == [
+        "run",
+        "--rdzv-conf=timeout=900",
+    ]
     assert (os.environ["PET_RDZV_ENDPOINT"], os.environ.get("PET_RDZV_CONF")) == ("c:29400", None)
 
 

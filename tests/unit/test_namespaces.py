@@ -31,7 +31,9 @@ with Namespaces().entered():
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes them")
-@pytest.mark.parametrize("program", [PROGRAM, NESTED], ids=["with several threads", "inside others"])
+@pytest.mark.parametrize(
+    "program", [PROGRAM, NESTED], ids=["with several threads", "inside others"]
+)
 def test_a_process_enters_them(program: str) -> None:
     """A worker whose cluster has namespaces of its own may be given this file."""
     subprocess.run([sys.executable, "-c", program], cwd=REPO, check=True)

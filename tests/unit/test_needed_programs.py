@@ -34,7 +34,13 @@ def test_a_missing_program_is_named_and_fails_where_it_is_required(
     tmp_path: Path, required: str, status: int, counts: str, line: str
 ) -> None:
     path = write(tmp_path / "test_programs.py", TESTS)
-    options = ["-p", "tests.conftest", "-p", "no:cacheprovider", f"--config-file={REPO}/pyproject.toml"]
+    options = [
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:cacheprovider",
+        f"--config-file={REPO}/pyproject.toml",
+    ]
     argv = [sys.executable, "-m", "pytest", *options, f"--rootdir={tmp_path}", str(path)]
     env = {**os.environ, "HPCRUN_REQUIRE_PROGRAMS": required, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(argv, env=env, cwd=REPO, capture_output=True, text=True)

@@ -31,13 +31,23 @@ def test_what_is_ones_own_is_read(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("place", "mode"),
-    [("a/b/mine.yaml", 0o666), ("a/b/mine.yaml", 0o664), ("a/b/mine.yaml", 0o602),
-     ("a", 0o777), ("a", 0o775), ("a/b", 0o757)],
-)  # fmt: skip
-def test_what_others_can_write_is_refused_and_so_is_a_folder_on_the_way(home: Path, place: str, mode: int) -> None:
+    [
+        ("a/b/mine.yaml", 0o666),
+        ("a/b/mine.yaml", 0o664),
+        ("a/b/mine.yaml", 0o602),
+        ("a", 0o777),
+        ("a", 0o775),
+        ("a/b", 0o757),
+    ],
+)
+def test_what_others_can_write_is_refused_and_so_is_a_folder_on_the_way(
+    home: Path, place: str, mode: int
+) -> None:
     file = put(home / "a/b/mine.yaml")
     (home / place).chmod(mode)
-    with pytest.raises(UnsafeFileError, match=rf"other users can write to {home / place} \(mode {mode:04o}\)"):
+    with pytest.raises(
+        UnsafeFileError, match=rf"other users can write to {home / place} \(mode {mode:04o}\)"
+    ):
         read_checked(file, 100)
 
 
@@ -102,13 +112,16 @@ def test_a_group_is_private_where_it_has_the_user_s_name_and_nobody_else(home: P
     folder.mkdir()
     folder.chmod(0o775)
     os.chown(home, 0, 0)
-    assert danger_to(folder) is None  # umask 002, as pam_umask sets it for users with a group of their own
+    # umask 002, as pam_umask sets it for users with a group of their own
+    assert danger_to(folder) is None
     os.chown(folder, 0, ATTACKER)
     assert danger_to(folder) == f"other users can write to {folder} (mode 0775)"
 
 
 @needs_root
-def test_who_owns_hpcrun_itself_may_own_a_site_s_files(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_owns_hpcrun_itself_may_own_a_site_s_files(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = home / "program"
     program.mkdir()
     give_away(program)
@@ -119,4 +132,5 @@ def test_who_owns_hpcrun_itself_may_own_a_site_s_files(home: Path, monkeypatch: 
     assert danger_to(file) is None
     os.seteuid(0)
     os.chown(home, 0, 0)
-    assert danger_to(file) == f"{file} belongs to another user (uid 65533)"  # root trusts root alone
+    # root trusts root alone
+    assert danger_to(file) == f"{file} belongs to another user (uid 65533)"

@@ -30,8 +30,11 @@ def screen(picture: Path) -> list[str]:
 
 def test_every_picture_is_shown_and_none_is_missing() -> None:
     named = [(page, match) for page in PAGES for match in SHOWN.finditer(page.read_text("utf-8"))]
-    assert {(page.parent / match["path"]).resolve() for page, match in named} == set(FOLDER.iterdir())
-    assert [match[0] for _, match in named if len(match["words"].split()) < 3] == []  # for those who do not see it
+    assert {(page.parent / match["path"]).resolve() for page, match in named} == set(
+        FOLDER.iterdir()
+    )
+    # for those who do not see it
+    assert [match[0] for _, match in named if len(match["words"].split()) < 3] == []
 
 
 def test_every_command_has_a_picture_of_its_screen() -> None:

@@ -1,4 +1,6 @@
-"""Reading files that anybody may have written: only regular ones, of bounded size, of known types."""
+"""Reading files that anybody may have written: only regular ones, of bounded size, of known
+types.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +72,22 @@ def test_a_record_that_is_too_large_is_refused_before_it_is_read_whole(tmp_path:
 @pytest.mark.parametrize(
     "content",
     [
-        "", "{", "[]", "5", "null", '"x"', "[" * 200_000, '{"a":' * 200_000, '{"a": ' + "[" * 60 + "]" * 60 + "}",
-        '{"a": 1e999}', '{"a": NaN}', '{"a": -Infinity}', '{"a": ' + "9" * 400 + "}",
+        "",
+        "{",
+        "[]",
+        "5",
+        "null",
+        '"x"',
+        "[" * 200_000,
+        '{"a":' * 200_000,
+        '{"a": ' + "[" * 60 + "]" * 60 + "}",
+        '{"a": 1e999}',
+        '{"a": NaN}',
+        '{"a": -Infinity}',
+        '{"a": ' + "9" * 400 + "}",
     ],
     ids=range(13),
-)  # fmt: skip
+)
 def test_what_is_no_plain_object_is_refused(content: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_object(content)
@@ -87,8 +100,13 @@ def test_text_can_always_be_printed() -> None:
 
 def test_a_field_of_the_wrong_type_is_named_and_unknown_ones_come_besides() -> None:
     wrong: list[dict[str, object]] = [
-        {}, {"rank": "x"}, {"rank": True}, {"rank": -1}, {"rank": 1.5}, {"rank": 1, "at": 1e300}
-    ]  # fmt: skip
+        {},
+        {"rank": "x"},
+        {"rank": True},
+        {"rank": -1},
+        {"rank": 1.5},
+        {"rank": 1, "at": 1e300},
+    ]
     for data in wrong:
         with pytest.raises(ValueError, match=r"rank|at"):
             read_fields(data, {"rank": whole(), "at": time_s}, ("rank",))

@@ -1,4 +1,6 @@
-"""What a training script may ask while it runs: ``hpcrun_runtime``, as the run folder carries it."""
+"""What a training script may ask while it runs: ``hpcrun_runtime``, as the run folder carries
+it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,12 @@ def attempt_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of an attempt, as rank 3 of it finds it."""
     folder = tmp_path / "attempts/0"
     folder.mkdir(parents=True)
-    values = {"ATTEMPT_DIR": str(folder), "CHECKPOINT_DIR": str(tmp_path / "checkpoints"), "ATTEMPT": "2", "RANK": "3"}
+    values = {
+        "ATTEMPT_DIR": str(folder),
+        "CHECKPOINT_DIR": str(tmp_path / "checkpoints"),
+        "ATTEMPT": "2",
+        "RANK": "3",
+    }
     for name, value in values.items():
         monkeypatch.setenv(f"HPCRUN_{name}", value)
     monkeypatch.setenv("RANK", "3")
@@ -95,7 +102,9 @@ def test_outside_of_a_job_it_does_nothing(own: ModuleType, tmp_path: Path) -> No
     assert (tmp_path / "checkpoints").is_dir()
 
 
-def test_in_a_job_it_knows_the_attempt_and_the_folder_of_all_attempts(own: ModuleType, attempt_dir: Path) -> None:
+def test_in_a_job_it_knows_the_attempt_and_the_folder_of_all_attempts(
+    own: ModuleType, attempt_dir: Path
+) -> None:
     assert own.attempt() == 2
     assert own.checkpoint_dir() == attempt_dir.parents[1] / "checkpoints"
     assert own.checkpoint_dir().is_dir()
@@ -119,7 +128,9 @@ def test_a_request_to_stop_is_heard_once_a_second_said_to_be_and_stays(
     assert own.should_stop() is True
 
 
-def test_the_shared_file_system_is_not_looked_at(own: ModuleType, attempt_dir: Path, node_dir: Path) -> None:
+def test_the_shared_file_system_is_not_looked_at(
+    own: ModuleType, attempt_dir: Path, node_dir: Path
+) -> None:
     """One process of each node does that for its ranks."""
     (attempt_dir / "stop").mkdir()
     (attempt_dir / "stop/time_limit").touch()
@@ -145,21 +156,29 @@ def test_on_stop_is_called_once_and_from_another_thread(
     assert callers[0] is not current_thread()
 
 
-def test_sigterm_is_a_request_to_stop_to_a_program_that_asks(own: ModuleType, node_dir: Path) -> None:
+def test_sigterm_is_a_request_to_stop_to_a_program_that_asks(
+    own: ModuleType, node_dir: Path
+) -> None:
     assert own.should_stop() is False
     os.kill(os.getpid(), signal.SIGTERM)  # would end the tests if it were not taken
     assert own.should_stop() is True
     assert (node_dir / "heard-3").exists()
 
 
-@pytest.mark.parametrize("disposition", [signal.SIG_IGN, signal.default_int_handler, lambda *_: None])
-def test_sigterm_is_taken_only_where_it_would_be_fatal(own: ModuleType, node_dir: Path, disposition: Any) -> None:
+@pytest.mark.parametrize(
+    "disposition", [signal.SIG_IGN, signal.default_int_handler, lambda *_: None]
+)
+def test_sigterm_is_taken_only_where_it_would_be_fatal(
+    own: ModuleType, node_dir: Path, disposition: Any
+) -> None:
     signal.signal(signal.SIGTERM, disposition)
     assert own.should_stop() is False
     assert signal.getsignal(signal.SIGTERM) is disposition
 
 
-def test_a_thread_that_asks_takes_no_signal_and_the_main_thread_does_so_later(own: ModuleType, node_dir: Path) -> None:
+def test_a_thread_that_asks_takes_no_signal_and_the_main_thread_does_so_later(
+    own: ModuleType, node_dir: Path
+) -> None:
     thread = Thread(target=own.should_stop)
     thread.start()
     thread.join()
@@ -171,7 +190,10 @@ def test_a_thread_that_asks_takes_no_signal_and_the_main_thread_does_so_later(ow
 @pytest.mark.parametrize("how", ["fork", "exec"])
 def test_what_a_program_starts_still_ends_by_sigterm(node_dir: Path, how: str) -> None:
     """A pool's workers, a sidecar: their parent ends them with terminate(), and waits for that."""
-    start = {"fork": "pid = os.fork() or time.sleep(60)", "exec": "pid = subprocess.Popen(['sleep', '60']).pid"}[how]
+    start = {
+        "fork": "pid = os.fork() or time.sleep(60)",
+        "exec": "pid = subprocess.Popen(['sleep', '60']).pid",
+    }[how]
     program = f"""
 import os, signal, subprocess, time, hpcrun_runtime
 assert not hpcrun_runtime.should_stop()
@@ -182,7 +204,9 @@ assert not hpcrun_runtime._is_asked_to_stop() and not hpcrun_runtime._signalled
 print("ended")
 """
     env = {**os.environ, "PYTHONPATH": str(Path(hpcrun_runtime.__file__).parent)}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=30
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
 
 
@@ -200,7 +224,11 @@ def test_metrics_are_lines_of_json_in_the_file_of_the_job_s_rank(
 
 
 def test_a_folder_that_is_gone_is_complained_of_once_and_stops_nothing(
-    own: ModuleType, attempt_dir: Path, wait: Wait, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    own: ModuleType,
+    attempt_dir: Path,
+    wait: Wait,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     for name in ("HPCRUN_ATTEMPT_DIR", "HPCRUN_NODE_DIR"):
         monkeypatch.setenv(name, str(attempt_dir / "gone"))
@@ -214,11 +242,19 @@ def test_a_folder_that_is_gone_is_complained_of_once_and_stops_nothing(
 
 
 def test_the_package_has_the_same_names() -> None:
-    own = [item for item in vars(hpcrun_runtime).values() if getattr(item, "__module__", "") == hpcrun_runtime.__name__]
-    assert {item.__name__ for item in own if not item.__name__.startswith("_")} == set(runtime.__all__)
+    own = [
+        item
+        for item in vars(hpcrun_runtime).values()
+        if getattr(item, "__module__", "") == hpcrun_runtime.__name__
+    ]
+    assert {item.__name__ for item in own if not item.__name__.startswith("_")} == set(
+        runtime.__all__
+    )
 
 
-def test_a_rank_that_registers_names_the_process_and_the_signal_for_its_stacks(own: ModuleType, node_dir: Path) -> None:
+def test_a_rank_that_registers_names_the_process_and_the_signal_for_its_stacks(
+    own: ModuleType, node_dir: Path
+) -> None:
     own.register_stacks()
     (file,) = node_dir.glob("stacks-*")
     pid, number = file.name.removeprefix("stacks-").split(".")

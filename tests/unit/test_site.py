@@ -1,4 +1,7 @@
-"""The site of the docs: each page is in its menu, and each link of the files leads somewhere. `make site` builds it."""
+"""The site of the docs: each page is in its menu, and each link of the files leads somewhere.
+
+`make site` builds it.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,32 @@ def pages_in(menu: Any) -> list[str]:
     """The pages of a part of the menu, in their order."""
     if isinstance(menu, str):
         return [menu]
-    return [page for part in (menu.values() if isinstance(menu, dict) else menu) for page in pages_in(part)]
+    return [
+        page
+        for part in (menu.values() if isinstance(menu, dict) else menu)
+        for page in pages_in(part)
+    ]
 
 
 def test_every_page_is_in_the_menu_of_mkdocs_yml_once() -> None:
     menu = pages_in(YAML(typ="safe").load((REPO / "mkdocs.yml").read_text("utf-8"))["nav"])
     written = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
-    pages = {*site.PAGES.values(), site.DECISIONS, *(page for page in written if not page.startswith("decisions/"))}
+    pages = {
+        *site.PAGES.values(),
+        site.DECISIONS,
+        *(page for page in written if not page.startswith("decisions/")),
+    }
     assert sorted(menu) == sorted(pages)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(REPO).as_posix())
 def test_links_lead_somewhere(path: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
-    targets = [match["target"] for match in site._LINK.finditer(text) if not re.match("[a-z]+:", match["target"])]
+    targets = [
+        match["target"]
+        for match in site._LINK.finditer(text)
+        if not re.match("[a-z]+:", match["target"])
+    ]
     assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
@@ -43,7 +58,11 @@ def test_links_as_they_are_in_the_site() -> None:
         ("index.md", "CONTRIBUTING.md#layout", "contributing.md#layout"),
         ("index.md", "docs/decisions/", "decisions/index.md"),
         ("guides/1-single-gpu.md", "../detect.md", "../detect.md"),
-        ("guides/first-hour.md", "../../examples/digits_ddp.py", "../source/examples/digits_ddp.py"),
+        (
+            "guides/first-hour.md",
+            "../../examples/digits_ddp.py",
+            "../source/examples/digits_ddp.py",
+        ),
         ("examples.md", "../README.md", "index.md"),
         ("examples.md", "https://pytorch.org", "https://pytorch.org"),
     ):

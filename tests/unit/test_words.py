@@ -1,4 +1,5 @@
-"""What hpcrun prints is plain standard English, in the field's terms: what a machine can hold of that.
+"""What hpcrun prints is plain standard English, in the field's terms: what a machine can hold of
+that.
 
 CONTRIBUTING.md has the glossary.
 """
@@ -28,23 +29,49 @@ no rule knows; obeyed by; told to end; started again; start again; what is as; n
 does not answer; no answer; gives no answer; gave no answer; got no answer; in vain; takes that back;
 comes back to it; says nothing; say nothing; exclude each other; is there already; by nobody; hpcrun owns;
 % off; shared out; of no use; is of use; went otherwise; asks for more; in line; what was last known;
-looked at; looks at""",
+looked at; looks at""",  # noqa: E501
 )
 """Riddles and other words than the field's: CONTRIBUTING.md has better ones."""
 HEADERS = re.compile(r"[A-Z][A-Z0-9 ./()-]*|", re.DOTALL)
-NO_NOUNS = {"WHY", "WHERE", "WITHIN", "ACROSS", "NAMES", "FROM", "BEGUN", "EACH", "BUSY", "MIND", "WRONG", "SAID"}
+NO_NOUNS = {
+    "WHY",
+    "WHERE",
+    "WITHIN",
+    "ACROSS",
+    "NAMES",
+    "FROM",
+    "BEGUN",
+    "EACH",
+    "BUSY",
+    "MIND",
+    "WRONG",
+    "SAID",
+}
 
 
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the string literals of a module that are not docstrings, f-strings with {} for their values."""
+    """Yield the string literals of a module that are not docstrings, f-strings with {} for their
+    values.
+    """
     tree = ast.parse(path.read_text("utf-8"))
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    parts = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            text = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+            )
             yield node.lineno, text
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not {id(node)} & (parts | alone):
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and not {id(node)} & (parts | alone)
+        ):
             yield node.lineno, node.value
 
 
@@ -77,7 +104,9 @@ def test_levels_are_ok_warning_and_error() -> None:
 
 def test_headers_are_nouns() -> None:
     headings = [*preflight._HEADINGS, *gpu._HEADINGS, *gpu._PORT_HEADINGS, *where._FOLDED]
-    for path in sorted([*(HOUSE / "views").rglob("*.py"), *(HOUSE / "features").rglob("*display.py")]):
+    for path in sorted(
+        [*(HOUSE / "views").rglob("*.py"), *(HOUSE / "features").rglob("*display.py")]
+    ):
         headings += re.findall(r'add_column\("([^"]+)"', path.read_text("utf-8"))
     assert {heading for heading in headings if set(heading.split()) & NO_NOUNS} == set()
     assert all(HEADERS.fullmatch(heading.replace("\n", " ")) for heading in headings)

@@ -26,7 +26,9 @@ with flocked(Path(sys.argv[1])) as free:
 
 def test_a_lock_is_waited_for_and_ends_with_its_process(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    holder = subprocess.Popen([sys.executable, "-c", HOLDS, str(lock)], cwd=REPO, stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(lock)], cwd=REPO, stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout
     with holder, holder.stdout:
         assert holder.stdout.readline() == "True\n"
@@ -39,8 +41,11 @@ def test_a_lock_is_waited_for_and_ends_with_its_process(tmp_path: Path) -> None:
         assert free
 
 
-def test_where_the_file_system_has_no_locks_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def flock(*_: object) -> None:  # what Lustre mounted without -o flock, or NFS without its lock daemon, says
+def test_where_the_file_system_has_no_locks_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # what Lustre mounted without -o flock, or NFS without its lock daemon, says
+    def flock(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", flock)

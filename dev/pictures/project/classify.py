@@ -16,7 +16,11 @@ print(f"rank {RANK} starts at step {START}", flush=True)
 for step in range(START, END):
     loss = 2.3 * math.exp(-step / 45) + 0.1 + 0.04 * noise.random()
     if RANK == 0:
-        log_metrics(step=step, loss=loss, val_accuracy=1 - 0.9 * math.exp(-step / 40) - 0.02 * noise.random())
+        log_metrics(
+            step=step,
+            loss=loss,
+            val_accuracy=1 - 0.9 * math.exp(-step / 40) - 0.02 * noise.random(),
+        )
     if step % 10 == 0:
         print(f"{time.strftime('%H:%M:%S')} step {step} loss {loss:.4f}", flush=True)
     sum(number * number for number in range(1_500_000))

@@ -1,4 +1,6 @@
-"""Fits a line by gradient descent and tells three trackers of it, as the pictures of the docs show."""
+"""Fits a line by gradient descent and tells three trackers of it, as the pictures of the docs
+show.
+"""
 
 import argparse
 

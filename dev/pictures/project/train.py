@@ -1,4 +1,6 @@
-"""Fits a line by gradient descent, one step at a time: the training that the pictures of the docs show."""
+"""Fits a line by gradient descent, one step at a time: the training that the pictures of the docs
+show.
+"""
 
 import argparse
 import os
@@ -26,4 +28,6 @@ for step in range(1, args.steps + 1):
     loss = ((slope - 2) ** 2 / 3 + (offset - 1) ** 2) ** 0.5
     print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} step {step} loss {loss:.4f}", flush=True)
     if rank == 0:
-        log_metrics(step=step, loss=round(loss, 6), samples_per_s=round(256 / (time.monotonic() - began), 1))
+        log_metrics(
+            step=step, loss=round(loss, 6), samples_per_s=round(256 / (time.monotonic() - began), 1)
+        )

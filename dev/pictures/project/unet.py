@@ -1,4 +1,6 @@
-"""A training of several ranks, one of which reads from a server that stops answering: the job hangs."""
+"""A training of several ranks, one of which reads from a server that stops answering: the job
+hangs.
+"""
 
 import os
 import socket

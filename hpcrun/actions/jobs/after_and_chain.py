@@ -1,4 +1,6 @@
-"""--after and --chain: the runs that a new one waits for, and jobs that continue from each other's checkpoints."""
+"""--after and --chain: the runs that a new one waits for, and jobs that continue from each other's
+checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -24,34 +26,49 @@ from hpcrun.writing import write_file
 
 
 def check_can_wait(plan: Plan, option: str) -> None:
-    """Refuse --after and --chain on this machine, which starts jobs at once, and beside a dependency of --sbatch."""
+    """Refuse --after and --chain on this machine, which starts jobs at once, and beside a
+    dependency of --sbatch.
+    """
     if plan.scheduler != "slurm":
         raise PlanError(
             f"{option} needs Slurm: a job of profile {plan.profile!r} starts at once",
             hint="--follow or --wait waits until a job ends; --requeue N requeues it",
         )
     if plan.directive("dependency"):
-        raise UsageError(f"{option} and the directive 'dependency' cannot be combined", hint="use --after alone")
+        raise UsageError(
+            f"{option} and the directive 'dependency' cannot be combined", hint="use --after alone"
+        )
 
 
-def resolve_after(conditions: Sequence[After], ports: Ports) -> tuple[tuple[Dependency, ...], list[str]]:
+def resolve_after(
+    conditions: Sequence[After], ports: Ports
+) -> tuple[tuple[Dependency, ...], list[str]]:
     """Return the runs to wait for, and a note for each name that could mean another run.
 
-    Slurm forgets a job soon after its end, so the run's own record tells whether its end fulfils the condition.
+    Slurm forgets a job soon after its end, so the run's own record tells whether its end fulfils
+    the condition.
     """
     matches = [run_of(item, ports) for item in conditions]
     cluster = ports.schedulers("slurm").cluster()
     for run in (match.run for match in matches):
         if run.scheduler != "slurm":
-            raise PlanError(f"--after {run.run_id}: it is a local run of host {run.host}, which Slurm cannot wait for")
+            raise PlanError(
+                f"--after {run.run_id}: it is a local run of host {run.host}, which Slurm cannot "
+                "wait for"
+            )
         if cluster is not None and run.cluster not in (None, cluster):
-            raise PlanError(f"--after {run.run_id}: it is on cluster {run.cluster}, and this is {cluster}")
+            raise PlanError(
+                f"--after {run.run_id}: it is on cluster {run.cluster}, and this is {cluster}"
+            )
     ids = [match.run.run_id for match in matches]
     result = get_status(list(dict.fromkeys(ids)), ports)
     if result.away:
         raise result.away
     known = {item.run.run_id: item for item in result.runs}
-    after = tuple(_dependency(known[run_id], condition) for run_id, condition in zip(ids, conditions, strict=True))
+    after = tuple(
+        _dependency(known[run_id], condition)
+        for run_id, condition in zip(ids, conditions, strict=True)
+    )
     return after, [match.note for match in matches if match.note]
 
 
@@ -64,7 +81,10 @@ def run_of(after: After, ports: Ports) -> FoundRun:
             raise
         job = Dependency("", after.run, after.condition)
         error.message = f"--after {after.run}: {error.message}"
-        error.if_listed = f"hpcrun did not submit this job: --sbatch dependency={dependency_option([job])} waits for it"
+        error.if_listed = (
+            "hpcrun did not submit this job: --sbatch "
+            f"dependency={dependency_option([job])} waits for it"
+        )
         raise
 
 
@@ -72,21 +92,28 @@ def _dependency(item: RunStatus, after: After) -> Dependency:
     run, status = item.run, item.status
     if status.final and not fulfils(status.state, after.condition):
         raise PlanError(
-            f"--after {after.run}:{after.condition}: the job would never start, since {run.run_id} has ended: "
+            f"--after {after.run}:{after.condition}: the job would never start, since {run.run_id} "
+            "has ended: "
             f"{status.state}",
             hint=f"--after {after.run}:any starts it after any end",
         )
     if not status.final and status.state == state.UNKNOWN:
-        raise PlanError(f"--after {after.run}: the state of {run.run_id} is unknown: {status.reason}",
-                        hint="hpcrun status polls again; without --after the job does not wait")  # fmt: skip
+        raise PlanError(
+            f"--after {after.run}: the state of {run.run_id} is unknown: {status.reason}",
+            hint="hpcrun status polls again; without --after the job does not wait",
+        )
     if not status.final and run.job_id is None:
-        raise PlanError(f"--after {after.run}: {run.run_id} has no job id yet: sbatch has not answered",
-                        hint="run hpcrun status until it has a job id")  # fmt: skip
+        raise PlanError(
+            f"--after {after.run}: {run.run_id} has no job id yet: sbatch has not answered",
+            hint="run hpcrun status until it has a job id",
+        )
     return Dependency(run.run_id, run.job_id, after.condition, over=status.final)
 
 
 def note_link(result: SubmitResult) -> None:
-    """Note the job of a link for the others, which cancel it if they get nowhere; see launch/chain.py."""
+    """Note the job of a link for the others, which cancel it if they get nowhere; see
+    launch/chain.py.
+    """
     element, place = RunFolder(result.folder).element(0), result.run.chain or {}
     element.checkpoints.mkdir(mode=0o700, parents=True, exist_ok=True)
     element.chain().mkdir(mode=0o700, exist_ok=True)
@@ -100,24 +127,32 @@ def note_link(result: SubmitResult) -> None:
 def chain_links(
     prepared: Prepared, chain: Chain, lineage: Lineage, surroundings: Surroundings
 ) -> tuple[list[Prepared], LineageOfNext]:
-    """Return the links of a chain: the same job under different names, each with its relations to the links before it.
+    """Return the links of a chain: the same job under different names, each with its relations to
+    the links before it.
 
-    The folder of the first link holds the checkpoints, and the snapshot of the code if there is one.
+    The folder of the first link holds the checkpoints, and the snapshot of the code if there is
+    one.
 
     Args:
         lineage: of the first link.
     """
     names = (link_name(prepared.plan.name, number) for number in range(2, chain.links + 1))
-    links = [prepared, *(changed_job(prepared, surroundings, {"job-name": name}, name=name) for name in names)]
+    links = [
+        prepared,
+        *(changed_job(prepared, surroundings, {"job-name": name}, name=name) for name in names),
+    ]
 
     def lineage_of_next(done: Sequence[SubmitResult]) -> Lineage:
         if not done:
             return replace(lineage, chain=(1, chain.links))
         first = done[0].folder
         if not chain.anyway and (reason := chain_stop(first)):
-            raise PlanError(f"the chain has ended already: {reason}", hint="--chain-anyway continues all the same")
-        # Slurm cancels the link after a completed one (afternotok). The next link would start, since a cancelled job
-        # counts as failed: so each link waits for all links before it.
+            raise PlanError(
+                f"the chain has ended already: {reason}",
+                hint="--chain-anyway continues all the same",
+            )
+        # Slurm cancels the link after a completed one (afternotok). The next link would start,
+        # since a cancelled job counts as failed: so each link waits for all links before it.
         before = done if chain.condition == "fail" else done[-1:]
         waits = (Dependency(item.run.run_id, item.run.job_id, chain.condition) for item in before)
         return replace(

@@ -1,7 +1,8 @@
-"""The choices that a profile leaves open: the GPU type; on a detected cluster also partition, account and QOS.
+"""The choices that a profile leaves open: the GPU type; on a detected cluster also partition,
+account and QOS.
 
-If one option fits, hpcrun takes it. Else it asks the user at the terminal; without a terminal, one error names the
-options with the exact flags.
+If one option fits, hpcrun takes it. Else it asks the user at the terminal; without a terminal, one
+error names the options with the exact flags.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from hpcrun.actions.ports import Choice, Option, Picker, first_option
 from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.job.profile import GpuTypeSection, Profile
 from hpcrun.job.request import GpuCount, JobRequest
-from hpcrun.job.shape import decide_shape, for_gpu_type, naming_gpu_type, types_to_choose_from, types_with_room
+from hpcrun.job.shape import (
+    decide_shape,
+    for_gpu_type,
+    naming_gpu_type,
+    types_to_choose_from,
+    types_with_room,
+)
 from hpcrun.job.units import count
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.load import LoadedProfile
@@ -35,7 +42,11 @@ class Settled:
 
 
 def settle(
-    request: JobRequest, loaded: LoadedProfile, surroundings: Surroundings, *, sizes: str | None = None
+    request: JobRequest,
+    loaded: LoadedProfile,
+    surroundings: Surroundings,
+    *,
+    sizes: str | None = None,
 ) -> Settled:
     """Make the choices that the request and the profile leave open.
 
@@ -70,7 +81,9 @@ def settle(
 
 
 def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: DetectedProfile) -> Settled:
-    """Choose the partition of a job without GPUs on a detected cluster, unless a user's file names one."""
+    """Choose the partition of a job without GPUs on a detected cluster, unless a user's file names
+    one.
+    """
     from hpcrun.actions.jobs.cluster_choices import ClusterJob, check_nodes, with_partition
 
     try:
@@ -88,13 +101,17 @@ def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: Detected
 
 
 def settle_gpu_type(profile: Profile, sizes: str, surroundings: Surroundings) -> str | None:
-    """Return the GPU type for any number of GPUs, however large; None if the profile has at most one type."""
+    """Return the GPU type for any number of GPUs, however large; None if the profile has at most
+    one type.
+    """
     request = JobRequest(script="true", gpus=GpuCount(count=1))
     if profile.gpu.type or not types_to_choose_from(profile, request):
         return None
     picker = Picker(surroundings.choose)
     type_ = picker.pick(
-        _type_choice(list(profile.gpu.types), profile, "gpus", sizes, "the profile has several GPU types")
+        _type_choice(
+            list(profile.gpu.types), profile, "gpus", sizes, "the profile has several GPU types"
+        )
     )
     _check_made(picker, profile.name)
     return type_
@@ -106,36 +123,54 @@ def _check_made(picker: Picker, profile: str) -> None:
         values = [f"{made.key}={first_option(made)}" for made in picker.unmade]
         command = ("init",) if profile == DETECTED else ("profile", "set", profile, *values)
         raise UsageError(
-            "\n".join(made.flags for made in picker.unmade), hint=f"for all your jobs: hpcrun {shlex.join(command)}"
+            "\n".join(made.flags for made in picker.unmade),
+            hint=f"for all your jobs: hpcrun {shlex.join(command)}",
         )
 
 
-# --- the GPU type -----------------------------------------------------------------------------------------------
+# --- the GPU type
+# -----------------------------------------------------------------------------------------------
 
 
-def _with_gpu_type(request: JobRequest, profile: Profile, picker: Picker, sizes: str | None) -> JobRequest:
+def _with_gpu_type(
+    request: JobRequest, profile: Profile, picker: Picker, sizes: str | None
+) -> JobRequest:
     types = types_to_choose_from(profile, request)
-    if not types or profile.gpu.type or (request.gpus is None and request.gpus_per_node is None and request.nodes):
+    if (
+        not types
+        or profile.gpu.type
+        or (request.gpus is None and request.gpus_per_node is None and request.nodes)
+    ):
         return request
     if request.gpus is None and request.gpus_per_node is None:
         request = request.model_copy(update={"gpus": GpuCount(count=1)})
     fitting = [type_ for type_ in types if _fits_on(type_, request, profile)]
     if not fitting:
         entries = ((type_, profile.gpu.types[type_]) for type_ in types)
-        has = ", ".join(f"{type_} {e.nodes or '?'} × {e.per_node or profile.gpu.per_node}" for type_, e in entries)
+        has = ", ".join(
+            f"{type_} {e.nodes or '?'} × {e.per_node or profile.gpu.per_node}"
+            for type_, e in entries
+        )
         raise PlanError(
-            f"no GPU type of profile {profile.name!r} has {_asked(request)}; nodes × GPUs of a job are at most: {has}",
+            f"no GPU type of profile {profile.name!r} has {_asked(request)}; nodes × GPUs of a job "
+            f"are at most: {has}",
             hint=_room(request, profile),
         )
     if len(fitting) == 1:
         return naming_gpu_type(request, fitting[0])
-    name, gpus = ("gpus", request.gpus) if request.gpus else ("gpus-per-node", request.gpus_per_node)
+    name, gpus = (
+        ("gpus", request.gpus) if request.gpus else ("gpus-per-node", request.gpus_per_node)
+    )
     number = sizes or str(gpus.count if gpus else 1)
     reason = f"several GPU types have {_asked(request)}"
-    return naming_gpu_type(request, picker.pick(_type_choice(fitting, profile, name, number, reason)))
+    return naming_gpu_type(
+        request, picker.pick(_type_choice(fitting, profile, name, number, reason))
+    )
 
 
-def _type_choice(types: Sequence[str], profile: Profile, option: str, number: str, reason: str) -> Choice:
+def _type_choice(
+    types: Sequence[str], profile: Profile, option: str, number: str, reason: str
+) -> Choice:
     """Return the choice between GPU types; the default is the one with the most GPUs."""
     entries = [profile.gpu.types[type_] for type_ in types]
     totals = [_total(entry, profile) for entry in entries]
@@ -164,7 +199,9 @@ def _room(request: JobRequest, profile: Profile) -> str:
         return "write smaller sizes behind --role, or choose another partition"
     if options := types_with_room(profile, total):
         return f"name a type and the nodes: {options[0]}"
-    total, type_ = max((_total(entry, profile), type_) for type_, entry in profile.gpu.types.items())
+    total, type_ = max(
+        (_total(entry, profile), type_) for type_, entry in profile.gpu.types.items()
+    )
     return f"request less: --gpus {type_}:{total} --nodes {profile.gpu.types[type_].nodes or 1}"
 
 

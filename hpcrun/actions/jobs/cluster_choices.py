@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.ports import Choice, Option, Picker
-from hpcrun.actions.profiles.detect_types import accounts_of, offer_in, partitions_without_gpus, rank, share, why_closed
+from hpcrun.actions.profiles.detect_types import (
+    accounts_of,
+    offer_in,
+    partitions_without_gpus,
+    rank,
+    share,
+    why_closed,
+)
 from hpcrun.actions.profiles.detected import DetectedProfile
 from hpcrun.errors import PlanError
 from hpcrun.job.profile import CpuSection, GpuSection, MemorySection, Profile, TimeSection
@@ -53,11 +60,13 @@ def with_partition(
     return request, _in_partition(loaded, shape, partition, detected)
 
 
-def _fitting_partitions(request: JobRequest, profile: Profile, shape: Shape, facts: ClusterFacts) -> list[Partition]:
+def _fitting_partitions(
+    request: JobRequest, profile: Profile, shape: Shape, facts: ClusterFacts
+) -> list[Partition]:
     """Return the partitions in which a job can run, the best first.
 
-    A job without GPUs gets the partitions without GPUs, the profile's own first. A partition in which jobs are
-    preempted is left out if there is another one.
+    A job without GPUs gets the partitions without GPUs, the profile's own first. A partition in
+    which jobs are preempted is left out if there is another one.
     """
     time_s = request.walltime_s or profile.time.default
     account = request.account or profile.account
@@ -76,32 +85,56 @@ def _fitting_partitions(request: JobRequest, profile: Profile, shape: Shape, fac
     return sorted(fitting, key=lambda part: rank(part, facts, account))
 
 
-def _nodes_with(partition: Partition, shape: Shape, request: JobRequest, facts: ClusterFacts) -> int:
-    """Return how many nodes of a partition have the GPUs, CPUs and memory that the job needs on each node."""
+def _nodes_with(
+    partition: Partition, shape: Shape, request: JobRequest, facts: ClusterFacts
+) -> int:
+    """Return how many nodes of a partition have the GPUs, CPUs and memory that the job needs on
+    each node.
+    """
     nodes = 0
     for kind in facts.kinds:
         gpus = sum(count for type_, count in kind.gpus if shape.gpu_type in (None, type_))
-        enough = gpus >= shape.gpus_per_node and (kind.cpus is None or kind.cpus >= (request.cpus or 1))
+        enough = gpus >= shape.gpus_per_node and (
+            kind.cpus is None or kind.cpus >= (request.cpus or 1)
+        )
         nodes += kind.nodes if kind.partition == partition.name and enough else 0
     return nodes
 
 
 def _partition_choice(fitting: Sequence[Partition], typed: Profile) -> Choice:
     options = [
-        Option(part.name, f"-p {part.name}", f"up to {format_time(part.max_s)}" if part.max_s else "no time limit")
+        Option(
+            part.name,
+            f"-p {part.name}",
+            f"up to {format_time(part.max_s)}" if part.max_s else "no time limit",
+        )
         for part in fitting
     ]
-    key = f"gpu.types.{typed.gpu.type}.partition" if typed.gpu.type in typed.gpu.types else "partition"
-    return Choice("partition", key, "the job fits several partitions, and none is Slurm's default", tuple(options))
+    key = (
+        f"gpu.types.{typed.gpu.type}.partition"
+        if typed.gpu.type in typed.gpu.types
+        else "partition"
+    )
+    return Choice(
+        "partition",
+        key,
+        "the job fits several partitions, and none is Slurm's default",
+        tuple(options),
+    )
 
 
 def _is_detected(loaded: LoadedProfile, key: Key, detected: Path) -> bool:
     """Whether no file of a user sets this value, or any value of this section."""
     files = {origin.path for known, origin in loaded.origins.items() if known[: len(key)] == key}
-    return all(file == detected or file.is_relative_to(shipped_folder("cluster_profiles")) for file in files)
+    return all(
+        file == detected or file.is_relative_to(shipped_folder("cluster_profiles"))
+        for file in files
+    )
 
 
-def _in_partition(loaded: LoadedProfile, shape: Shape, partition: Partition, detected: DetectedProfile) -> Profile:
+def _in_partition(
+    loaded: LoadedProfile, shape: Shape, partition: Partition, detected: DetectedProfile
+) -> Profile:
     """Return the profile with the values of another partition; values from a user's file stay."""
     profile, facts, type_ = loaded.profile, detected.facts, shape.gpu_type
     kinds = [kind for kind in facts.kinds if kind.partition == partition.name]
@@ -111,19 +144,30 @@ def _in_partition(loaded: LoadedProfile, shape: Shape, partition: Partition, det
         memory = share([(kind.memory_mb, 0) for kind in kinds], "MB")
     elif any(type_ in dict(kind.gpus) for kind in kinds):
         offer = offer_in(partition, type_, facts)
-        cpus, memory, gpu = offer.cpus, offer.memory_mb, {"nodes": offer.nodes or None, "per_node": offer.per_node}
+        cpus, memory, gpu = (
+            offer.cpus,
+            offer.memory_mb,
+            {"nodes": offer.nodes or None, "per_node": offer.per_node},
+        )
     else:  # sbatch says it best
         return profile
     default_s = partition.default_s or profile.time.default
     sections: dict[str, Any] = {
         "cpu": CpuSection(per_node=cpus.per_node, per_gpu=cpus.per_gpu) if cpus else CpuSection(),
-        "memory": MemorySection(per_node=memory.per_node, per_gpu=memory.per_gpu) if memory else MemorySection(),
-        "time": TimeSection(default=min(filter(None, (default_s, partition.max_s)), default=None), max=partition.max_s),
+        "memory": MemorySection(per_node=memory.per_node, per_gpu=memory.per_gpu)
+        if memory
+        else MemorySection(),
+        "time": TimeSection(
+            default=min(filter(None, (default_s, partition.max_s)), default=None),
+            max=partition.max_s,
+        ),
     }
     of_type = bool(shape.gpus_per_node) and type_ in profile.gpu.types
     prefix = ("gpu", "types", type_ or "") if of_type else ()
     changed: dict[str, Any] = {
-        name: new for name, new in sections.items() if _is_detected(loaded, (*prefix, name), detected.path)
+        name: new
+        for name, new in sections.items()
+        if _is_detected(loaded, (*prefix, name), detected.path)
     }
     changed |= {"partition": partition.name}
     if of_type:
@@ -135,7 +179,8 @@ def _in_partition(loaded: LoadedProfile, shape: Shape, partition: Partition, det
     return profile.model_copy(update={**changed, "gpu": profile.gpu.model_copy(update=gpu)})
 
 
-# --- account and QOS --------------------------------------------------------------------------------------------
+# --- account and QOS
+# --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,27 +214,46 @@ class ClusterJob:
     @property
     def enforced(self) -> set[str]:
         """What the cluster enforces: ``associations``, ``qos`` ..."""
-        return set(self.facts.config.get("AccountingStorageEnforce", "").lower().split(",")) - {"", "none"}
+        return set(self.facts.config.get("AccountingStorageEnforce", "").lower().split(",")) - {
+            "",
+            "none",
+        }
 
     def associations(self, account: str | None) -> list[Association]:
         """Return the user's associations for its partition, and for an account if that is known."""
-        mine = (each for each in self.facts.associations or () if each.partition in (None, self.partition))
+        mine = (
+            each
+            for each in self.facts.associations or ()
+            if each.partition in (None, self.partition)
+        )
         return [each for each in mine if account in (None, each.account)]
 
-    def with_one(self, option: str, what: str, reason: str, values: Sequence[str], picker: Picker) -> ClusterJob:
-        """Return the job with the only value of an option, or one of several that the user picks."""
+    def with_one(
+        self, option: str, what: str, reason: str, values: Sequence[str], picker: Picker
+    ) -> ClusterJob:
+        """Return the job with the only value of an option, or one of several that the user
+        picks.
+        """
         options = tuple(Option(value, f"--{option} {value}") for value in values)
-        value = values[0] if len(values) == 1 else picker.pick(Choice(what, option, reason, options))
+        value = (
+            values[0] if len(values) == 1 else picker.pick(Choice(what, option, reason, options))
+        )
         return replace(self, request=self.request.model_copy(update={option: value}))
 
 
 def with_account(job: ClusterJob, picker: Picker) -> ClusterJob:
-    """Return the job with the account to charge: the only one for the partition, or Slurm's default."""
+    """Return the job with the account to charge: the only one for the partition, or Slurm's
+    default.
+    """
     if job.account or not job.enforced:
         return job
     partition, default = job.known_partition, job.facts.default_account
     accounts = sorted({each.account for each in job.associations(None)})
-    fitting = [one for one in accounts if partition is None or why_closed(partition, job.facts, one) is None]
+    fitting = [
+        one
+        for one in accounts
+        if partition is None or why_closed(partition, job.facts, one) is None
+    ]
     if not fitting:
         return job
     fitting = [default] if default in fitting else fitting
@@ -197,10 +261,15 @@ def with_account(job: ClusterJob, picker: Picker) -> ClusterJob:
 
 
 def with_qos(job: ClusterJob, picker: Picker) -> ClusterJob:
-    """Return the job with a QOS, if Slurm's default for this user does not exist or is not for the partition."""
+    """Return the job with a QOS, if Slurm's default for this user does not exist or is not for the
+    partition.
+    """
     if job.request.qos or job.typed.qos or not {"qos", "all"} & job.enforced:
         return job
-    mine, partition = job.associations(job.account or job.facts.default_account), job.known_partition
+    mine, partition = (
+        job.associations(job.account or job.facts.default_account),
+        job.known_partition,
+    )
     allowed = sorted({qos for each in mine for qos in each.qos})
     if partition is not None:
         allowed = [qos for qos in allowed if not partition.qos or qos in partition.qos]
@@ -208,18 +277,27 @@ def with_qos(job: ClusterJob, picker: Picker) -> ClusterJob:
     # without a default of its own an association has "normal" (slurmctld, job_mgr.c)
     if not allowed or {each.default_qos or "normal" for each in mine} & set(allowed):
         return job
-    reason = f"partition {job.partition} takes several of your qualities of service, and none is your default"
+    reason = (
+        f"partition {job.partition} takes several of your qualities of service, and none is "
+        "your default"
+    )
     return job.with_one("qos", "QOS", reason, allowed, picker)
 
 
 def check_qos_limits(job: ClusterJob) -> None:
-    """Refuse a job that a QOS limit will never let start: one of the partition's own QOS, or else of the job's."""
+    """Refuse a job that a QOS limit will never let start: one of the partition's own QOS, or else
+    of the job's.
+    """
     if not {"limits", "safe", "all"} & job.enforced:
         return
     request, typed, partition = job.request, job.typed, job.known_partition
     gpus, time_s = decide_shape(request, typed).gpus, request.walltime_s or typed.time.default
     mine = job.associations(job.account or job.facts.default_account)
-    qos = request.qos or typed.qos or next((each.default_qos for each in mine if each.default_qos), "normal")
+    qos = (
+        request.qos
+        or typed.qos
+        or next((each.default_qos for each in mine if each.default_qos), "normal")
+    )
     known = {limits.name: limits for limits in job.facts.qos}
     names = [partition.own_qos if partition else None, qos]
     if qos in known and known[qos].over_partition:
@@ -231,7 +309,10 @@ def check_qos_limits(job: ClusterJob) -> None:
         if limits is None or most is None:
             continue
         if whom and gpus > most:
-            raise PlanError(f"{gpus} GPUs are more than the {most} that QOS {limits.name} allows {whom}", hint=_QOS)
+            raise PlanError(
+                f"{gpus} GPUs are more than the {most} that QOS {limits.name} allows {whom}",
+                hint=_QOS,
+            )
         if not whom and time_s is not None and time_s > most:
             option = "--time" if request.walltime_s else "the default time"
             allows = f"the {format_time(most)} that QOS {limits.name} allows"
@@ -241,22 +322,31 @@ def check_qos_limits(job: ClusterJob) -> None:
 def check_nodes(job: ClusterJob) -> None:
     """Refuse a job of more nodes than its partition has: Slurm may accept it and never start it.
 
-    Where the profile knows how many nodes have its GPUs, the plan is refused with their number, which is smaller.
+    Where the profile knows how many nodes have its GPUs, the plan is refused with their number,
+    which is smaller.
     """
     facts, typed, partition = job.facts, job.typed, job.known_partition
     shape = decide_shape(job.request, typed)
 
     def size(part: Partition) -> int:
-        return min(sum(kind.nodes for kind in facts.kinds if kind.partition == part.name), part.max_nodes or 10**9)
+        return min(
+            sum(kind.nodes for kind in facts.kinds if kind.partition == part.name),
+            part.max_nodes or 10**9,
+        )
 
-    with_gpus = shape.gpus_per_node and typed.gpu.nodes is not None and job.partition == typed.partition
+    with_gpus = (
+        shape.gpus_per_node and typed.gpu.nodes is not None and job.partition == typed.partition
+    )
     if partition is None or shape.nodes <= size(partition) or with_gpus:
         return
     larger = [part for part in facts.partitions if shape.nodes <= size(part)]
     best = min(larger, key=lambda part: rank(part, facts, job.account), default=None)
     raise PlanError(
-        f"{shape.nodes} nodes are more than the {size(partition)} that partition {partition.name} gives a job",
-        hint=f"use --partition {best.name}: up to {size(best)}" if best else f"use --nodes {size(partition)}",
+        f"{shape.nodes} nodes are more than the {size(partition)} that partition {partition.name} "
+        "gives a job",
+        hint=f"use --partition {best.name}: up to {size(best)}"
+        if best
+        else f"use --nodes {size(partition)}",
     )
 
 
@@ -266,7 +356,11 @@ def detected_note(job: ClusterJob) -> str:
     default = " (the default)" if partition and partition.default else ""
     taken = [f"partition {name}{default}" if name else "the default partition"]
     is_default = account == facts.default_account and len(accounts_of(facts)) > 1
-    taken += [f"account {account}" + (" (your default in Slurm)" if is_default else "")] if account else []
+    taken += (
+        [f"account {account}" + (" (your default in Slurm)" if is_default else "")]
+        if account
+        else []
+    )
     taken += [f"qos {job.request.qos}"] if job.request.qos else []
     cluster = facts.config.get("ClusterName", "this one")
     return f"detected the cluster {cluster}: {', '.join(taken)}; keep or change it with hpcrun init"

@@ -1,13 +1,15 @@
 """git, called so that it runs no program that a repository names.
 
-A repository's own configuration can name programs: monitors, hooks, filters, drivers of diff, transports. It comes
-with a copied folder or an unpacked archive, whose owner then is the person who runs hpcrun, so that git's
+A repository's own configuration can name programs: monitors, hooks, filters, drivers of diff,
+transports. It comes with a copied folder or an unpacked archive, whose owner then is the person who
+runs hpcrun, so that git's
 ``safe.directory`` does not help.
 
-Commands that list files and settings run in the repository with those programs turned off; they do not read files.
-``git diff`` does, and no option turns off a filter whose name is not known. So it runs in a second, temporary
-repository, which has the objects and the index of the first one and none of its configuration. The user's own
-configuration, such as the filters of git-lfs, works in both.
+Commands that list files and settings run in the repository with those programs turned off; they do
+not read files.
+``git diff`` does, and no option turns off a filter whose name is not known. So it runs in a second,
+temporary repository, which has the objects and the index of the first one and none of its
+configuration. The user's own configuration, such as the filters of git-lfs, works in both.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from hpcrun.errors import PlanError
 from hpcrun.schedulers.process import Completed, run_command
 
 _WITHIN_S = 120.0
-# git-config(1) of git 2.39: what rev-parse, ls-files, config and diff would start, or read otherwise than expected.
+# git-config(1) of git 2.39: what rev-parse, ls-files, config and diff would start, or read
+# otherwise than expected.
 _OFF = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",  # post-index-change
@@ -28,7 +31,8 @@ _OFF = (
     "core.sshCommand=false",
     "core.alternateRefsCommand=false",
     "credential.helper=",
-    "diff.ignoreSubmodules=dirty",  # git looks into a submodule with a process that does not get these settings
+    # git looks into a submodule with a process that does not get these settings
+    "diff.ignoreSubmodules=dirty",
     "diff.submodule=short",
     "diff.autoRefreshIndex=false",  # git writes nothing to the repository's index
     "diff.noprefix=false",
@@ -37,28 +41,54 @@ _OFF = (
     "submodule.recurse=false",
     "protocol.allow=never",
 )
-_DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "--submodule=short")
-# The repository's settings that say how its files differ from its objects. None of them names a program or a path.
+_DIFF = (
+    "diff",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--ignore-submodules=dirty",
+    "--submodule=short",
+)
+# The repository's settings that say how its files differ from its objects. None of them names a
+# program or a path.
 _KEPT_SETTINGS = (
-    r"^core\.(autocrlf|checkstat|eol|filemode|ignorecase|precomposeunicode|sparsecheckout|symlinks|trustctime)$"
+    r"^core\.(autocrlf|checkstat|eol|filemode|ignorecase|precomposeunicode"
+    r"|sparsecheckout|symlinks|trustctime)$"
 )
 _NO_MATCH = 1  # git-config(1), the exit status
-# Variables that name another repository or pass settings (git rev-parse --local-env-vars), or that start programs.
+# Variables that name another repository or pass settings (git rev-parse --local-env-vars), or that
+# start programs.
 _KEPT = frozenset(
-    {"GIT_CEILING_DIRECTORIES", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM", "GIT_EXEC_PATH"}
+    {
+        "GIT_CEILING_DIRECTORIES",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_EXEC_PATH",
+    }
 )
 
 
-def run_git(folder: Path, *args: str, env: Mapping[str, str], place: Mapping[str, str] | None = None) -> Completed:
+def run_git(
+    folder: Path, *args: str, env: Mapping[str, str], place: Mapping[str, str] | None = None
+) -> Completed:
     """Run git in a folder; of the programs that the repository names, only filters can run.
 
     Args:
         place: git's variables that name another repository than the one of the folder.
     """
-    kept = {name: value for name, value in env.items() if not name.startswith("GIT_") or name in _KEPT}
-    # GIT_ALLOW_PROTOCOL stands above every protocol.* of the repository: a missing object is not fetched
-    variables = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
-            "GIT_TERMINAL_PROMPT": "0"}  # fmt: skip
+    kept = {
+        name: value for name, value in env.items() if not name.startswith("GIT_") or name in _KEPT
+    }
+    # GIT_ALLOW_PROTOCOL stands above every protocol.* of the repository: a missing object is not
+    # fetched
+    variables = {
+        "LC_ALL": "C",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
     settings = [argument for setting in _OFF for argument in ("-c", setting)]
     return run_command(
         ["git", "--no-pager", *settings, "-C", str(folder), *args],
@@ -79,16 +109,26 @@ def diff_work_tree(root: Path, *args: str, env: Mapping[str, str]) -> Completed:
         with TemporaryDirectory(prefix="hpcrun-git-") as temporary:
             folder = Path(temporary).resolve()
             _fill_repository(folder, index, attributes, object_format)
-            place = {"GIT_DIR": str(folder), "GIT_WORK_TREE": str(root), "GIT_INDEX_FILE": str(index),
-                     "GIT_OBJECT_DIRECTORY": str(objects)}  # fmt: skip
+            place = {
+                "GIT_DIR": str(folder),
+                "GIT_WORK_TREE": str(root),
+                "GIT_INDEX_FILE": str(index),
+                "GIT_OBJECT_DIRECTORY": str(objects),
+            }
             return run_git(root, *settings, *_DIFF, *args, env=env, place=place)
     except OSError as error:
         raise PlanError(f"--snapshot: cannot write a temporary git repository: {error}") from None
 
 
 def _repository_parts(root: Path, env: Mapping[str, str]) -> tuple[Path, Path, Path, str]:
-    """Return the objects, the index, the attributes and the object format of a repository: none names a program."""
-    options = [argument for name in ("objects", "index", "info/attributes") for argument in ("--git-path", name)]
+    """Return the objects, the index, the attributes and the object format of a repository: none
+    names a program.
+    """
+    options = [
+        argument
+        for name in ("objects", "index", "info/attributes")
+        for argument in ("--git-path", name)
+    ]
     answer = run_git(root, "rev-parse", *options, "--show-object-format", env=env)
     lines = answer.stdout.removesuffix("\n").split("\n")
     if not answer.ok or len(lines) != 4:  # more where the path has a line break

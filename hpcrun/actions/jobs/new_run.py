@@ -1,4 +1,6 @@
-"""Making a run: its record, its relations to earlier runs, and the files in its folder before the job starts."""
+"""Making a run: its record, its relations to earlier runs, and the files in its folder before the
+job starts.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Lineage:
 
     after: tuple[Dependency, ...] = ()  # the runs it waits for
     chain: tuple[int, int] | None = None  # its place in a chain, from 1, and the number of links
-    checkpoints: Path | None = None  # the folder of the run whose folder of checkpoints it continues
+    # the folder of the run whose folder of checkpoints it continues
+    checkpoints: Path | None = None
     code: Path | None = None  # the folder of the run whose snapshot of the code it uses
     resubmitted_from: str | None = None  # the run whose request it repeats
 
@@ -50,7 +53,9 @@ class Lineage:
         }
 
     def fill(self, folder: Path, elements: Sequence[int]) -> None:
-        """Link a new run's folder to the snapshot and checkpoints of earlier ones; each element has its own."""
+        """Link a new run's folder to the snapshot and checkpoints of earlier ones; each element has
+        its own.
+        """
         for element in elements if self.checkpoints else ():
             assert self.checkpoints is not None
             share_checkpoints(folder, self.checkpoints, element)
@@ -83,7 +88,9 @@ def new_run(
         from hpcrun.actions.jobs.snapshot import code_to_copy  # few jobs have a snapshot
 
         assert prepared.listing is not None
-        code = code_to_copy(prepared.listing, plan.snapshot, prepared.request.snapshot_limit_mb, output_dir)
+        code = code_to_copy(
+            prepared.listing, plan.snapshot, prepared.request.snapshot_limit_mb, output_dir
+        )
     needed = {str(WITHIN.submit_claim()): claim_text(), **files}
     if plan.notify:
         needed[str(WITHIN.messages("sender"))] = _message_sender(len(elements), plan.notify.events)
@@ -98,7 +105,9 @@ def new_run(
             code.copy_to(folder)
 
     while True:
-        run = replace(record, run_id=run_id, code=code.record() if code else None, **lineage.record(run_id))
+        run = replace(
+            record, run_id=run_id, code=code.record() if code else None, **lineage.record(run_id)
+        )
         try:
             folder = ports.store.create(run, prepared.script, output_dir, needed, fill, programs)
             return run, folder, code.notes if code else ()
@@ -109,7 +118,9 @@ def new_run(
             run_id = f"{run_id[:-4]}{number:04x}"
 
 
-def run_record(prepared: Prepared, ports: Ports, surroundings: Surroundings, elements: Sequence[int] = ()) -> Run:
+def run_record(
+    prepared: Prepared, ports: Ports, surroundings: Surroundings, elements: Sequence[int] = ()
+) -> Run:
     """Return the record of a run without its id, its code, and its relations to earlier runs.
 
     Args:
@@ -137,28 +148,49 @@ def run_record(prepared: Prepared, ports: Ports, surroundings: Surroundings, ele
 
 
 def profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | None:
-    """Return the profile's file if the user named the file; None if the name is enough to find it."""
+    """Return the profile's file if the user named the file; None if the name is enough to
+    find it.
+    """
     named = profile_names(surroundings.profile_folders).get(loaded.profile.name)
     return None if named == loaded.path else str((surroundings.cwd / loaded.path).resolve())
 
 
 def job_programs() -> dict[str, bytes]:
-    """Return the programs that run inside jobs or beside their ranks: path below ``programs`` → content."""
+    """Return the programs that run inside jobs or beside their ranks: path below ``programs`` →
+    content.
+    """
     package = Path(LAUNCH).parent
-    paths = [(part, path) for part in ("launch", "probe", "preflight") for path in package.glob(f"{part}/*.py")]
+    paths = [
+        (part, path)
+        for part in ("launch", "probe", "preflight")
+        for path in package.glob(f"{part}/*.py")
+    ]
     # a feature has programs of its own, named in the same way
-    paths += [("runtime", path) for glob in ("hpcrun_*.py", "features/*/hpcrun_*.py") for path in package.glob(glob)]
+    paths += [
+        ("runtime", path)
+        for glob in ("hpcrun_*.py", "features/*/hpcrun_*.py")
+        for path in package.glob(glob)
+    ]
     return {f"{part}/{path.name}": path.read_bytes() for part, path in paths}
 
 
 def _message_sender(elements: int, events: Sequence[str]) -> str:
-    """Return the record by which a job finds this Python and this hpcrun to send messages; see launch/messages.py."""
+    """Return the record by which a job finds this Python and this hpcrun to send messages; see
+    launch/messages.py.
+    """
     package = str(Path(LAUNCH).resolve().parents[1])
-    return json.dumps({"python": sys.executable, "package": package, "elements": elements, "events": events}) + "\n"
+    return (
+        json.dumps(
+            {"python": sys.executable, "package": package, "elements": elements, "events": events}
+        )
+        + "\n"
+    )
 
 
 def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str, Any]:
-    """Return the given fields of a request as JSON. Secrets are masked; those whose name does not tell are listed.
+    """Return the given fields of a request as JSON.
+
+    Secrets are masked; those whose name does not tell are listed.
 
     Args:
         named: the names of secrets in the profile.
@@ -179,10 +211,15 @@ def _plan_record(plan: Plan, elements: Sequence[int]) -> dict[str, Any]:
     if not plan.roles:
         del record["roles"]
     if plan.batch:
-        record["batch"] = {"name": plan.batch.name, "changed": plan.batch.changed, "missing": plan.batch.missing}
+        record["batch"] = {
+            "name": plan.batch.name,
+            "changed": plan.batch.changed,
+            "missing": plan.batch.missing,
+        }
     if elements:
         first, most = (plan.sweep.first, plan.sweep.max_parallel) if plan.sweep else (0, None)
         record["sweep"] = {"indices": index_ranges(elements), "first": first, "max_parallel": most}
-        if plan.sweep and plan.sweep.pack and plan.scheduler == "slurm":  # else each is a job of its own
+        # else each is a job of its own
+        if plan.sweep and plan.sweep.pack and plan.scheduler == "slurm":
             record["sweep"]["pack"] = plan.sweep.pack
     return record

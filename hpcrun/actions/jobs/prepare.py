@@ -27,7 +27,14 @@ from hpcrun.errors import UsageError
 from hpcrun.job.launch_options import Options, Program, similar_option
 from hpcrun.job.launcher_choice import plan_notes
 from hpcrun.job.notify import Notify
-from hpcrun.job.plan import Plan, PythonEnvironment, Snapshot, build_plan, flight_recorder_env, job_env
+from hpcrun.job.plan import (
+    Plan,
+    PythonEnvironment,
+    Snapshot,
+    build_plan,
+    flight_recorder_env,
+    job_env,
+)
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, check_secrets
 from hpcrun.job.resources import Machine
@@ -47,7 +54,9 @@ if TYPE_CHECKING:  # few jobs run a batch script or have a snapshot
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A job that is decided and not submitted; ``listing`` has the code of a job with a snapshot."""
+    """A job that is decided and not submitted; ``listing`` has the code of a job with a
+    snapshot.
+    """
 
     request: JobRequest
     profile: LoadedProfile
@@ -58,20 +67,31 @@ class Prepared:
     def secrets(self) -> dict[str, str]:
         """Return the secrets, which are passed only through the environment."""
         batch = self.plan.batch
-        env = {**job_env(self.request, self.profile.profile), **dict(batch.secrets if batch else ())}
+        env = {
+            **job_env(self.request, self.profile.profile),
+            **dict(batch.secrets if batch else ()),
+        }
         return {name: env[name] for name, value in self.plan.env if value is None and name in env}
 
 
-def choose_profile(typed: str | None, surroundings: Surroundings, slurm_unavailable: Callable[[], str | None]) -> str:
-    """Return the profile to use: flag, HPCRUN_PROFILE, configuration; else ``detected``, or ``local`` without Slurm."""
+def choose_profile(
+    typed: str | None, surroundings: Surroundings, slurm_unavailable: Callable[[], str | None]
+) -> str:
+    """Return the profile to use: flag, HPCRUN_PROFILE, configuration; else ``detected``, or
+    ``local`` without Slurm.
+    """
     chosen = typed or surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
     if chosen and (typed or chosen != DETECTED):
         return chosen
-    return "local" if slurm_unavailable() else DETECTED  # a home may be shared with machines without Slurm
+    # a home may be shared with machines without Slurm
+    return "local" if slurm_unavailable() else DETECTED
 
 
 def prepare(
-    request: JobRequest, profile_name: str, surroundings: Surroundings, machine: Callable[[], Machine]
+    request: JobRequest,
+    profile_name: str,
+    surroundings: Surroundings,
+    machine: Callable[[], Machine],
 ) -> Prepared:
     """Decide everything about a job, and render its script.
 
@@ -85,7 +105,9 @@ def prepare(
     profile, env = loaded.profile, surroundings.env
     request = _with_sweep_file(request, surroundings.cwd)
     request = with_size(request) if request.roles else request
-    check_secrets(request, {**env, **profile.env, **dict(request.env)}, {*profile.secrets, *request.secrets})
+    check_secrets(
+        request, {**env, **profile.env, **dict(request.env)}, {*profile.secrets, *request.secrets}
+    )
     notes = [*surroundings.typed.notes]
     script = None if request.roles else find_batch_script(request, surroundings)
     if profile.scheduler == "slurm":
@@ -99,7 +121,11 @@ def prepare(
         kind = "for hpcrun's programs; the script has its own"
         python = replace(python, kind=kind, prefix=None, of_project=False)
     else:
-        ranks = {"nproc_per_node": request.nproc_per_node, "launcher": request.launcher} if request.roles else {}
+        ranks = (
+            {"nproc_per_node": request.nproc_per_node, "launcher": request.launcher}
+            if request.roles
+            else {}
+        )
         # of roles, ranks and launcher hold only for some
         settled = settle(request.model_copy(update=dict.fromkeys(ranks)), loaded, surroundings)
         request = settled.request.model_copy(update=ranks)
@@ -108,7 +134,9 @@ def prepare(
         request = with_container(request, profile, surroundings)
         in_container = image_of(request, profile) is not None
         path_may_change = changes_path(request, profile) or in_container
-        request, launcher_notes = _with_programs(request, profile, surroundings, path_may_change, in_container)
+        request, launcher_notes = _with_programs(
+            request, profile, surroundings, path_may_change, in_container
+        )
         python = find_python(request, profile, surroundings, in_container=in_container)
     request, snapshot, listing = _with_snapshot(request, python, surroundings)
     notes += listing.secret_notes() if listing else ()
@@ -121,7 +149,9 @@ def prepare(
     else:
         failed = failed_nodes(request, profile, surroundings)
         plan = build_plan(
-            request.model_copy(update={"exclude": ",".join(filter(None, (request.exclude, *failed))) or None}),
+            request.model_copy(
+                update={"exclude": ",".join(filter(None, (request.exclude, *failed))) or None}
+            ),
             profile,
             python=python,
             machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
@@ -140,26 +170,42 @@ def prepare(
             notes += missing_packages(launchers, plan.python, {**env, **variables})
         notes += check_job_env(request, loaded, plan.shape.gpu_type)
     added = flight_recorder_env((*clean_env(env), *dict(plan.env)))
-    plan = replace(plan, notes=tuple(notes), snapshot=snapshot, added=added, stage=_data(request, surroundings.cwd))
+    plan = replace(
+        plan,
+        notes=tuple(notes),
+        snapshot=snapshot,
+        added=added,
+        stage=_data(request, surroundings.cwd),
+    )
     text = render_script(plan, load_templates(surroundings.template_folders))
     return Prepared(request, loaded, plan, text, listing)
 
 
 def with_defaults(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
-    """Fill in values from SBATCH_* and the configuration that the request of a Slurm job does not have."""
+    """Fill in values from SBATCH_* and the configuration that the request of a Slurm job does not
+    have.
+    """
     if profile.scheduler != "slurm":
         return request
-    return _with_config(apply_sbatch_env(request, surroundings.env)[0], surroundings.config, profile)
+    return _with_config(
+        apply_sbatch_env(request, surroundings.env)[0], surroundings.config, profile
+    )
 
 
 def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRequest:
-    """Fill in the configured time and account, which come after options and environment and before the profile."""
+    """Fill in the configured time and account, which come after options and environment and before
+    the profile.
+    """
     walltime_s, most = config.walltime_s, profile.time.max
     if walltime_s and most:
         walltime_s = min(walltime_s, most)  # only a default: within the profile's limit
     fields = {"walltime_s": walltime_s, "account": config.account}
     return request.model_copy(
-        update={name: value for name, value in fields.items() if value and getattr(request, name) is None}
+        update={
+            name: value
+            for name, value in fields.items()
+            if value and getattr(request, name) is None
+        }
     )
 
 
@@ -167,7 +213,9 @@ def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
     if request.sweep_file is None:
         return request
     if request.sweep:
-        raise UsageError("--sweep and --sweep-file cannot be combined", hint="write all parameters to the file")
+        raise UsageError(
+            "--sweep and --sweep-file cannot be combined", hint="write all parameters to the file"
+        )
     from hpcrun.profiles.sweep_file import load_sweep_file  # few jobs are sweeps
 
     rows = load_sweep_file(cwd / os.path.expanduser(request.sweep_file))
@@ -175,29 +223,49 @@ def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
 
 
 def _with_programs(
-    request: JobRequest, profile: Profile, surroundings: Surroundings, path_may_change: bool, in_container: bool
+    request: JobRequest,
+    profile: Profile,
+    surroundings: Surroundings,
+    path_may_change: bool,
+    in_container: bool,
 ) -> tuple[JobRequest, list[str]]:
-    """Return the request with its program, or those of its roles, as the job calls them, and notes on the launchers."""
+    """Return the request with its program, or those of its roles, as the job calls them, and notes
+    on the launchers.
+    """
     done, notes = list[JobRequest](), list[str]()
     for number, one in enumerate(requests_of(request) or [request]):
         if request.roles and find_batch_script(one, surroundings):
-            raise UsageError(f"{one.script} is a batch script, which cannot be the program of a role",
-                             hint=f"without its #SBATCH lines: bash {one.script}")  # fmt: skip
-        of_role = bool(request.roles) and request.launcher is None and request.roles[number].launcher is None
+            raise UsageError(
+                f"{one.script} is a batch script, which cannot be the program of a role",
+                hint=f"without its #SBATCH lines: bash {one.script}",
+            )
+        of_role = (
+            bool(request.roles)
+            and request.launcher is None
+            and request.roles[number].launcher is None
+        )
         changed, added = with_launcher(one, profile, surroundings, of_role=of_role)
-        done.append(check_program(changed, surroundings, path_may_change=path_may_change, in_container=in_container))
+        done.append(
+            check_program(
+                changed, surroundings, path_may_change=path_may_change, in_container=in_container
+            )
+        )
         notes += added
     return (with_programs(request, done) if request.roles else done[0]), notes
 
 
-def _as_script_asks(request: JobRequest, script: BatchScript, surroundings: Surroundings) -> JobRequest:
+def _as_script_asks(
+    request: JobRequest, script: BatchScript, surroundings: Surroundings
+) -> JobRequest:
     """Return the request with the folder and the task ids of a batch script."""
     from hpcrun.job.batch_plan import with_array
 
     if script.options.workdir and not request.workdir:
         folder = str(surroundings.cwd / script.options.workdir)
         if not os.path.isdir(folder):
-            raise UsageError(f"{script.name}: --chdir={script.options.workdir}: there is no such folder")
+            raise UsageError(
+                f"{script.name}: --chdir={script.options.workdir}: there is no such folder"
+            )
         request = request.model_copy(update={"workdir": folder})
     return with_array(request, script)
 
@@ -205,7 +273,9 @@ def _as_script_asks(request: JobRequest, script: BatchScript, surroundings: Surr
 def _with_snapshot(
     request: JobRequest, python: PythonEnvironment, surroundings: Surroundings
 ) -> tuple[JobRequest, Snapshot | None, Listing | None]:
-    """Return the request with its script as called in the copy of the code, the copy, and the list of its files."""
+    """Return the request with its script as called in the copy of the code, the copy, and the list
+    of its files.
+    """
     if not request.snapshot:
         if request.snapshot_include:
             raise UsageError("--snapshot-include has no effect without --snapshot")
@@ -221,7 +291,9 @@ def _with_snapshot(
 
 def _data(request: JobRequest, cwd: Path) -> tuple[tuple[str, str, int | None], ...]:
     # a check of nodes needs no data
-    return find_data(() if request.preflight == "only" else request.stage, Path(request.workdir or cwd))
+    return find_data(
+        () if request.preflight == "only" else request.stage, Path(request.workdir or cwd)
+    )
 
 
 def _messages(
@@ -233,7 +305,9 @@ def _messages(
     known = () if request.preflight == "only" else (*config.notify, *profile.notify)
     if not (request.notify or known):
         if request.notify_on:
-            raise UsageError("--notify-on has no effect: no destination is configured", hint="add --notify URL")
+            raise UsageError(
+                "--notify-on has no effect: no destination is configured", hint="add --notify URL"
+            )
         return None, {}, []
     from hpcrun.job.notify import decide_notify, is_slurms_mail, mail_types, variables_in
 
@@ -245,7 +319,8 @@ def _messages(
         if missing := [name for name in variables_in(to) if not surroundings.env.get(name)]:
             if to in request.notify:
                 raise UsageError(
-                    f"--notify: {missing[0]} is not set", hint=f"read -rs {missing[0]} && export {missing[0]}"
+                    f"--notify: {missing[0]} is not set",
+                    hint=f"read -rs {missing[0]} && export {missing[0]}",
                 )
             notes.append(f"no messages to {to}: {missing[0]} is not set")
         elif to in request.notify:
@@ -253,24 +328,30 @@ def _messages(
     if profile.scheduler != "slurm" and address:
         if any(is_slurms_mail(to) for to in request.notify):
             raise UsageError(
-                f"--notify mailto:{address}: Slurm sends this mail, and this job runs without Slurm",
+                f"--notify mailto:{address}: Slurm sends this mail, and this job runs without "
+                "Slurm",
                 hint="name a mail server: --notify 'mailto://SERVER:25?from=ADDRESS&to=ADDRESS'",
             )
         address = None
     return notify, {"mail-user": address, "mail-type": mail_types(events)} if address else {}, notes
 
 
-def failed_nodes(request: JobRequest, profile: Profile, surroundings: Surroundings) -> tuple[str, ...]:
-    """Return the nodes that a job with --exclude-bad-nodes excludes; none if the request names the nodes."""
+def failed_nodes(
+    request: JobRequest, profile: Profile, surroundings: Surroundings
+) -> tuple[str, ...]:
+    """Return the nodes that a job with --exclude-bad-nodes excludes; none if the request names the
+    nodes.
+    """
     wanted = request.exclude_bad_nodes and profile.scheduler == "slurm" and request.nodelist is None
     return surroundings.failed_nodes() if wanted else ()
 
 
 def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroundings) -> None:
-    """Refuse options that this machine's srun or the job's torchrun does not know, and an outdated uv.lock.
+    """Refuse options that this machine's srun or the job's torchrun does not know, and an outdated
+    uv.lock.
 
-    srun answers in milliseconds, torchrun in seconds. So torchrun is asked only for --torchrun: a profile's options
-    are the same for every job.
+    srun answers in milliseconds, torchrun in seconds. So torchrun is asked only for --torchrun: a
+    profile's options are the same for every job.
     """
     env, python = surroundings.env, plan.python
     if not (plan.srun or request.torchrun or python.uv_project):
@@ -279,10 +360,13 @@ def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroun
     from hpcrun.schedulers.job_steps import srun_refusal
 
     if python.uv_project and (reason := uv_refusal(python.uv_project, env)):
-        raise UsageError(f"--uv: {reason}", hint=f"uv lock --project {shlex.quote(python.uv_project)}")
+        raise UsageError(
+            f"--uv: {reason}", hint=f"uv lock --project {shlex.quote(python.uv_project)}"
+        )
     if plan.srun and (reason := srun_refusal(option_words(plan.srun), env)):
         raise _refusal("srun", reason, plan.srun, plan.profile, is_typed=bool(request.srun))
-    # a cloned project may hold any program as .venv/bin/python, and nothing of it is run before a job is submitted
+    # a cloned project may hold any program as .venv/bin/python, and nothing of it is run before a
+    # job is submitted
     if request.torchrun and not (python.of_project or python.uv_project):
         words = option_words(plan.torchrun)
         reason = torchrun_refusal(python, words, env)
@@ -290,11 +374,15 @@ def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroun
             raise _refusal("torchrun", reason, plan.torchrun, plan.profile, is_typed=True)
 
 
-def _refusal(program: Program, reason: str, options: Options, profile: str, *, is_typed: bool) -> UsageError:
+def _refusal(
+    program: Program, reason: str, options: Options, profile: str, *, is_typed: bool
+) -> UsageError:
     name = next((name for name, _ in options if f"--{name}" in reason), None)
     close = similar_option(program, name) if name and "unrecogni" in reason else None
     where = f"--{program}" if is_typed else f"{program}: of profile {profile!r}"
     return UsageError(
         f"{where}: {program} refuses it: {reason}",
-        hint=f"did you mean {close}?" if close and close != name else f"`{program} --help` lists its options",
+        hint=f"did you mean {close}?"
+        if close and close != name
+        else f"`{program} --help` lists its options",
     )

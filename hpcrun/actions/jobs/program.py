@@ -1,4 +1,6 @@
-"""The program of a job: whether it can run, with which launcher and Python, in which container; or a batch script."""
+"""The program of a job: whether it can run, with which launcher and Python, in which container; or
+a batch script.
+"""
 
 from __future__ import annotations
 
@@ -31,37 +33,50 @@ if TYPE_CHECKING:  # few jobs run a batch script
 _SHELL_LINE = re.compile(r"#!.*\b(sh|bash|dash|zsh|ksh)\b")
 _DIRECTIVE = re.compile(r"^#SBATCH\s", re.MULTILINE)
 _HEAD_BYTES = 65536
-# The files in the root of a project, and where uv, poetry (virtualenvs.in-project), venv and pixi put its environment.
+# The files in the root of a project, and where uv, poetry (virtualenvs.in-project), venv and pixi
+# put its environment.
 _ROOT = ("pyproject.toml", "uv.lock", "poetry.lock", "pixi.toml", ".git")
 _ENVIRONMENTS: dict[str, Literal["VIRTUAL_ENV", "CONDA_PREFIX"]] = {
-    ".venv": "VIRTUAL_ENV", "venv": "VIRTUAL_ENV", ".pixi/envs/default": "CONDA_PREFIX"
-}  # fmt: skip
+    ".venv": "VIRTUAL_ENV",
+    "venv": "VIRTUAL_ENV",
+    ".pixi/envs/default": "CONDA_PREFIX",
+}
 
 
 def check_program(
-    request: JobRequest, surroundings: Surroundings, *, path_may_change: bool, in_container: bool = False
+    request: JobRequest,
+    surroundings: Surroundings,
+    *,
+    path_may_change: bool,
+    in_container: bool = False,
 ) -> JobRequest:
-    """Return the request with its script as the job will call it; refuse a script that is missing or cannot run.
+    """Return the request with its script as the job will call it; refuse a script that is missing
+    or cannot run.
 
     Args:
-        path_may_change: modules, set-up commands or an image may bring the program: it need not be on PATH here.
+        path_may_change: modules, set-up commands or an image may bring the program: it need not be
+            on PATH here.
         in_container: an absolute path that does not exist here may exist in the image.
     """
     if request.module or request.preflight == "only":
         return request
     script = request.script
     path = Path(request.workdir or surroundings.cwd, script)
-    if os.path.isdir(path):  # pathlib's own method fails for a name that is too long, until Python 3.14
+    # pathlib's own method fails for a name that is too long, until Python 3.14
+    if os.path.isdir(path):
         raise UsageError(
-            f"{script} is a folder", hint=f"give the script in it: hpcrun submit ... {script.rstrip('/')}/train.py"
+            f"{script} is a folder",
+            hint=f"give the script in it: hpcrun submit ... {script.rstrip('/')}/train.py",
         )
     _check_interpreted(request, surroundings, in_container=in_container)
     if os.path.isfile(path):
         if script.endswith(".py"):
             return request
         if not path.stat().st_mode & 0o111:
-            raise UsageError(f"{script} is not executable", hint=f"chmod +x {script}, or name its interpreter: "
-                             f"hpcrun submit ... bash {script}")  # fmt: skip
+            raise UsageError(
+                f"{script} is not executable",
+                hint=f"chmod +x {script}, or name its interpreter: hpcrun submit ... bash {script}",
+            )
         # as sbatch takes it: a program in this folder needs no ./
         return request if "/" in script else request.model_copy(update={"script": f"./{script}"})
     if in_container and script.startswith("/"):
@@ -69,9 +84,16 @@ def check_program(
     if script.endswith(".py") or "/" in script:
         if os.path.lexists(path):
             kind = (
-                "a FIFO" if path.is_fifo() else "a socket or a device" if os.path.exists(path) else "a link to nothing"
+                "a FIFO"
+                if path.is_fifo()
+                else "a socket or a device"
+                if os.path.exists(path)
+                else "a link to nothing"
             )
-            raise UsageError(f"{script} is {kind}, not a script", hint="give a script: hpcrun submit ... train.py")
+            raise UsageError(
+                f"{script} is {kind}, not a script",
+                hint="give a script: hpcrun submit ... train.py",
+            )
         raise _no_script(script, path, surroundings)
     if shutil.which(script, path=surroundings.env.get("PATH")) is None and not path_may_change:
         hint = _close_script(path) or _other_words(request)
@@ -79,10 +101,17 @@ def check_program(
     return request
 
 
-def _check_interpreted(request: JobRequest, surroundings: Surroundings, *, in_container: bool) -> None:
+def _check_interpreted(
+    request: JobRequest, surroundings: Surroundings, *, in_container: bool
+) -> None:
     """Refuse ``bash run.sh`` and ``python -u train.py`` without such a script."""
     inner = interpreted((request.script, *request.args))
-    if inner is None or inner.option or not inner.words[0].endswith(SCRIPTS) or "{" in inner.words[0]:
+    if (
+        inner is None
+        or inner.option
+        or not inner.words[0].endswith(SCRIPTS)
+        or "{" in inner.words[0]
+    ):
         return  # {NAME} is a parameter of a sweep
     script = inner.words[0]
     path = Path(request.workdir or surroundings.cwd, script)
@@ -92,7 +121,9 @@ def _check_interpreted(request: JobRequest, surroundings: Surroundings, *, in_co
 
 
 def _no_script(script: str, path: Path, surroundings: Surroundings) -> UsageError:
-    where = "" if path.is_absolute() and path.parent == surroundings.cwd else f" (looked for {path})"
+    where = (
+        "" if path.is_absolute() and path.parent == surroundings.cwd else f" (looked for {path})"
+    )
     return UsageError(f"there is no script {script}{where}", hint=_close_script(path))
 
 
@@ -106,17 +137,23 @@ def _close_script(path: Path) -> str | None:
 
 
 def _other_words(request: JobRequest) -> str | None:
-    """Return what to type instead of a command line in quotes, or of a missing interpreter or launcher."""
+    """Return what to type instead of a command line in quotes, or of a missing interpreter or
+    launcher.
+    """
     words = request.script.split()
     if len(words) > 1 and not request.args:
         return f"leave out the quotes: hpcrun submit ... {shlex.join(words)}"
     rest = program_of((request.script, *request.args))
     name = PurePath(request.script).name
     if name in BY_NAME:
-        script = next((number for number, argument in enumerate(request.args) if argument.endswith(SCRIPTS)), None)
+        script = next(
+            (number for number, argument in enumerate(request.args) if argument.endswith(SCRIPTS)),
+            None,
+        )
         program = "train.py" if script is None else shlex.join(request.args[script:])
         return (
-            f"hpcrun starts the ranks itself: hpcrun submit ... {program}; or activate the environment that has {name}"
+            f"hpcrun starts the ranks itself: hpcrun submit ... {program}; or activate the "
+            f"environment that has {name}"
         )
     if rest != (request.script, *request.args):
         return f"hpcrun uses the job's own Python: hpcrun submit ... {shlex.join(rest)}"
@@ -126,7 +163,9 @@ def _other_words(request: JobRequest) -> str | None:
 def with_launcher(
     request: JobRequest, profile: Profile, surroundings: Surroundings, *, of_role: bool = False
 ) -> tuple[JobRequest, tuple[str, ...]]:
-    """Return the request with the launcher that its program needs, and notes on it; see ``choose_launcher``."""
+    """Return the request with the launcher that its program needs, and notes on it; see
+    ``choose_launcher``.
+    """
     if request.preflight == "only":
         return request, ()
     argv = ("python", "-m") if request.module else ()
@@ -134,8 +173,14 @@ def with_launcher(
     return choose_launcher(
         request,
         for_gpu_type(profile, request),
-        find_calls((*argv, request.script, *request.args), lambda name: _read_shell_script(folder / name)),
-        Here(surroundings.typed.words, lambda name: file_text(folder / name), lambda: mpi_types(surroundings.env)),
+        find_calls(
+            (*argv, request.script, *request.args), lambda name: _read_shell_script(folder / name)
+        ),
+        Here(
+            surroundings.typed.words,
+            lambda name: file_text(folder / name),
+            lambda: mpi_types(surroundings.env),
+        ),
         of_role=of_role,
     )
 
@@ -154,15 +199,21 @@ def file_text(path: Path) -> str:
 
 
 def with_container(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
-    """Return the request with the image of its container as the job finds it; refuse a missing image."""
+    """Return the request with the image of its container as the job finds it; refuse a missing
+    image.
+    """
     image, runtime = image_of(request, profile), profile.container.runtime
     if image is None:
         return request
-    on_path = changes_path(request, profile) or shutil.which(runtime, path=surroundings.env.get("PATH")) is not None
+    on_path = (
+        changes_path(request, profile)
+        or shutil.which(runtime, path=surroundings.env.get("PATH")) is not None
+    )
     if profile.scheduler == "local" and runtime != "pyxis" and not on_path:
         raise PlanError(
             f"{runtime} is not on PATH here; the job's container needs it",
-            hint="install it, or set container.runtime in the profile; --container none runs without",
+            hint="install it, or set container.runtime in the profile; --container none runs "
+            "without",
         )
     if not is_image_file(runtime, image):
         return request
@@ -177,13 +228,21 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
     return request.model_copy(update={"container": str(path)})
 
 
-# --- submit train.sbatch: a person's batch script as it is -------------------------------------------------------
+# --- submit train.sbatch: a person's batch script as it is
+# -------------------------------------------------------
 
 
 def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchScript | None:
-    """Return the program of a request, if it is a batch script with #SBATCH lines; None of other programs."""
+    """Return the program of a request, if it is a batch script with #SBATCH lines; None of other
+    programs.
+    """
     path = Path(request.workdir or surroundings.cwd, request.script)
-    if request.module or request.preflight == "only" or request.script.endswith(".py") or not os.path.isfile(path):
+    if (
+        request.module
+        or request.preflight == "only"
+        or request.script.endswith(".py")
+        or not os.path.isfile(path)
+    ):
         return None
     return read_script(path, request.args) if _DIRECTIVE.search(file_text(path)) else None
 
@@ -200,20 +259,28 @@ def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
     return read_batch_script(path.name, text, arguments)
 
 
-# --- which Python: --python, --uv, the active environment, the project's, the profile's, or one with torch -------
+# --- which Python: --python, --uv, the active environment, the project's, the profile's, or one
+# with torch -------
 
 
 def find_python(
     request: JobRequest, profile: Profile, surroundings: Surroundings, *, in_container: bool = False
 ) -> PythonEnvironment:
-    """Return the Python of a job; for a container that of the host, since --python then names the image's Python."""
+    """Return the Python of a job; for a container that of the host, since --python then names the
+    image's Python.
+    """
     env = surroundings.env
     project = _project_folders(Path(request.workdir or surroundings.cwd))
     if request.uv:
-        return _uv_environment(request, project, env, path_may_change=changes_path(request, profile))
+        return _uv_environment(
+            request, project, env, path_may_change=changes_path(request, profile)
+        )
     if request.python and not in_container:
         return PythonEnvironment(request.python, "--python")
-    for variable, kind in (("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")):
+    for variable, kind in (
+        ("VIRTUAL_ENV", "virtual environment"),
+        ("CONDA_PREFIX", "conda environment"),
+    ):
         prefix = env.get(variable)
         if prefix and os.path.exists(f"{prefix}/bin/python"):
             return PythonEnvironment(f"{prefix}/bin/python", kind, prefix, variable)  # type: ignore[arg-type]
@@ -231,17 +298,22 @@ def changes_path(request: JobRequest, profile: Profile) -> bool:
     return bool(profile.modules or profile.setup or request.load or request.setup)
 
 
-def missing_packages(launchers: Collection[str], python: PythonEnvironment, env: Mapping[str, str]) -> Iterator[str]:
-    """Return a note for each package that a job's environment surely lacks and one of the launchers needs.
+def missing_packages(
+    launchers: Collection[str], python: PythonEnvironment, env: Mapping[str, str]
+) -> Iterator[str]:
+    """Return a note for each package that a job's environment surely lacks and one of the launchers
+    needs.
 
-    No program of the environment runs, since a cloned project may contain any program: its files decide.
+    No program of the environment runs, since a cloned project may contain any program: its files
+    decide.
     """
     if python.prefix is None or python.uv_project:
         return
     for launcher, package in (("torchrun", "torch"), ("ray", "ray")):
         if launcher in launchers and _lacks(package, Path(python.prefix), env):
             yield (
-                f"{python.prefix} ({python.kind}) has no {package}, and {launcher} needs it: install it there, "
+                f"{python.prefix} ({python.kind}) has no {package}, and {launcher} needs it: "
+                "install it there, "
                 "activate another environment, or name a Python with --python PATH"
             )
 
@@ -255,23 +327,38 @@ def _lacks(package: str, prefix: Path, env: Mapping[str, str]) -> bool:
     if not settings:  # an environment of conda also has the packages of the user
         folders += Path(env.get("HOME", "/")).glob(".local/lib/python3*/site-packages")
     links = {path: file_head(path) for folder in packages for path in folder.glob("*.pth")}
-    if any(package.encode() in text for text in links.values()):  # or a part of it is installed for development
+    # or a part of it is installed for development
+    if any(package.encode() in text for text in links.values()):
         return False
-    folders += [path.parent / os.fsdecode(line) for path, text in links.items() for line in text.split(b"\n") if line]
+    folders += [
+        path.parent / os.fsdecode(line)
+        for path, text in links.items()
+        for line in text.split(b"\n")
+        if line
+    ]
     return not any(os.path.isdir(folder / package) for folder in folders)
 
 
 def _project_folders(folder: Path) -> list[Path]:
-    """Return a folder and its parents up to the project's root; only the folder if it is in no project."""
+    """Return a folder and its parents up to the project's root; only the folder if it is in no
+    project.
+    """
     places = [folder, *takewhile(_is_not_of_all, folder.parents)]
     root = next(
-        (number for number, place in enumerate(places) if any(os.path.exists(place / name) for name in _ROOT)), 0
+        (
+            number
+            for number, place in enumerate(places)
+            if any(os.path.exists(place / name) for name in _ROOT)
+        ),
+        0,
     )
     return places[: root + 1]
 
 
 def _is_not_of_all(folder: Path) -> bool:
-    """Whether some users cannot write to a folder: in /tmp, anybody could add the files of a project."""
+    """Whether some users cannot write to a folder: in /tmp, anybody could add the files of a
+    project.
+    """
     try:
         return not folder.stat().st_mode & stat.S_IWOTH
     except OSError:
@@ -283,7 +370,8 @@ def _uv_environment(
 ) -> PythonEnvironment:
     """Return the environment that each node makes from a project's uv.lock.
 
-    It has the same path on all nodes, so that scripts and records can name it; jobs with the same lock share it.
+    It has the same path on all nodes, so that scripts and records can name it; jobs with the same
+    lock share it.
     """
     if request.python or request.container not in (None, "none"):
         other = "--python" if request.python else "--container"
@@ -291,16 +379,24 @@ def _uv_environment(
     project = next((folder for folder in folders if os.path.isfile(folder / "uv.lock")), None)
     if project is None:
         raise UsageError(
-            f"--uv: there is no uv.lock in {folders[0]}, nor above it in the project", hint="uv lock makes one"
+            f"--uv: there is no uv.lock in {folders[0]}, nor above it in the project",
+            hint="uv lock makes one",
         )
     if shutil.which("uv", path=env.get("PATH")) is None and not path_may_change:
         raise UsageError(
-            "--uv: there is no uv on PATH", hint="install it where all nodes see it, or load its module: --load"
+            "--uv: there is no uv on PATH",
+            hint="install it where all nodes see it, or load its module: --load",
         )
-    digest = hashlib.sha256(os.fsencode(project) + b"\0" + (project / "uv.lock").read_bytes()).hexdigest()
+    digest = hashlib.sha256(
+        os.fsencode(project) + b"\0" + (project / "uv.lock").read_bytes()
+    ).hexdigest()
     prefix = f"{env.get('HPCRUN_UV_DIR') or f'/tmp/hpcrun-uv-{os.getuid()}'}/{digest[:16]}"
-    return PythonEnvironment(f"{prefix}/bin/python", f"uv.lock of {project}, installed on each node", prefix,
-                             uv_project=str(project))  # fmt: skip
+    return PythonEnvironment(
+        f"{prefix}/bin/python",
+        f"uv.lock of {project}, installed on each node",
+        prefix,
+        uv_project=str(project),
+    )
 
 
 def _project_python(folders: Sequence[Path]) -> PythonEnvironment | None:
@@ -309,12 +405,16 @@ def _project_python(folders: Sequence[Path]) -> PythonEnvironment | None:
             prefix = folder / name
             if os.path.exists(prefix / "bin/python") and _is_of_project(prefix, folder):
                 kind = f"{name.partition('/')[0]} of the project, since no environment is active"
-                return PythonEnvironment(f"{prefix}/bin/python", kind, str(prefix), variable, of_project=True)
+                return PythonEnvironment(
+                    f"{prefix}/bin/python", kind, str(prefix), variable, of_project=True
+                )
     return None
 
 
 def _is_of_project(prefix: Path, folder: Path) -> bool:
-    """Whether only users who can change the project could have made an environment in it, and no other user of /tmp."""
+    """Whether only users who can change the project could have made an environment in it, and no
+    other user of /tmp.
+    """
     try:
         return danger_in_project(prefix / "bin/python", folder) is None
     except OSError:

@@ -1,4 +1,6 @@
-"""resubmit: the request of an earlier run with changes; the new run continues from its checkpoints."""
+"""resubmit: the request of an earlier run with changes; the new run continues from its
+checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,18 @@ from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 
-# Fields that say one thing in several ways: a new value of one removes the old values of the others.
+# Fields that say one thing in several ways: a new value of one removes the old values of the
+# others.
 _INSTEAD = (("gpus", "gpus_per_node"), ("cpus", "cpus_per_task", "cpus_per_gpu"))
-_ADDED = ("env", "sbatch", "srun", "torchrun", "secrets", "snapshot_include")  # the last value of a name counts
+# the last value of a name counts
+_ADDED = ("env", "sbatch", "srun", "torchrun", "secrets", "snapshot_include")
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def check_over(run: Run, after: Iterable[After], ports: Ports, *, force: bool) -> None:
-    """Refuse to repeat a run that may still write checkpoints, unless the new run starts after it."""
+    """Refuse to repeat a run that may still write checkpoints, unless the new run starts
+    after it.
+    """
     if force or any(run_of(each, ports).run == run for each in after):
         return
     result = one_status(run.run_id, ports)
@@ -38,15 +44,20 @@ def check_over(run: Run, after: Iterable[After], ports: Ports, *, force: bool) -
         raise result.away
     raise PlanError(
         f"{run.run_id} has not ended: {item.status.state}",
-        hint=f"--after {run.job_id or run.run_id} starts the new job after it; hpcrun cancel cancels it; "
+        hint=f"--after {run.job_id or run.run_id} starts the new job after it; hpcrun cancel "
+        "cancels it; "
         "--force submits now",
     )
 
 
 def check_no_calls(run: Run, store: RunStore) -> None:
-    """Raise PlanError for a run of Python functions: their calls belong to the program that made them."""
+    """Raise PlanError for a run of Python functions: their calls belong to the program that made
+    them.
+    """
     if RunFolder(store.folder(run.run_id)).calls.exists():
-        raise PlanError(f"{run.run_id} called Python functions", hint="submit them again from Python")
+        raise PlanError(
+            f"{run.run_id} called Python functions", hint="submit them again from Python"
+        )
 
 
 def failed_of(run: Run, ports: Ports) -> tuple[int, ...]:
@@ -54,12 +65,15 @@ def failed_of(run: Run, ports: Ports) -> tuple[int, ...]:
     item = one_status(run.run_id, ports).runs[0]
     if not item.elements:
         raise PlanError(
-            f"{run.run_id} is no sweep: it has no elements", hint=f"hpcrun resubmit {run.job_id} repeats it"
+            f"{run.run_id} is no sweep: it has no elements",
+            hint=f"hpcrun resubmit {run.job_id} repeats it",
         )
     failed = failed_elements(item.elements)
     if not failed:
-        raise PlanError(f"no element of {run.run_id} has failed: {item.status.reason}",
-                        hint=f"hpcrun resubmit {run.job_id} repeats all of it")  # fmt: skip
+        raise PlanError(
+            f"no element of {run.run_id} has failed: {item.status.reason}",
+            hint=f"hpcrun resubmit {run.job_id} repeats all of it",
+        )
     return tuple(failed)
 
 
@@ -77,7 +91,8 @@ def repeated(run: Run, changes: Mapping[str, Any], env: Mapping[str, str]) -> di
     request.setdefault("name", run.name)
     if "script" in changes:
         request.pop("name")
-    elif "args" in changes and not request.get("module"):  # of the script, not of the interpreter before it
+    elif "args" in changes and not request.get("module"):
+        # of the script, not of the interpreter before it
         args = list(request.get("args", ()))
         replaced = script_arguments((request["script"], *args))
         changes = {**changes, "args": [*args[: len(args) - len(replaced)], *changes["args"]]}
@@ -112,7 +127,9 @@ def unmasked(
 
 
 def same_python(python: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with the virtual or conda environment of an earlier run's plan as the only active one."""
+    """Return the environment with the virtual or conda environment of an earlier run's plan as the
+    only active one.
+    """
     kept = {name: value for name, value in env.items() if name not in _ENVIRONMENTS}
     if python.get("prefix"):
         kept[python["variable"]] = python["prefix"]
@@ -123,11 +140,15 @@ def folder_of(cwd: str | None, whose: str) -> Path:
     """Return the folder from which a run was submitted."""
     if cwd is not None and Path(cwd).is_dir():
         return Path(cwd)
-    raise PlanError(f"the folder that {whose} was submitted from no longer exists: {cwd}",
-                    hint="submit it from another folder: hpcrun submit")  # fmt: skip
+    raise PlanError(
+        f"the folder that {whose} was submitted from no longer exists: {cwd}",
+        hint="submit it from another folder: hpcrun submit",
+    )
 
 
-def lineage_of(run: Run, plan: Plan, *, store: RunStore, fresh: bool, new_snapshot: bool) -> Lineage:
+def lineage_of(
+    run: Run, plan: Plan, *, store: RunStore, fresh: bool, new_snapshot: bool
+) -> Lineage:
     """Return the relations of the new run to the earlier one.
 
     Args:
@@ -139,7 +160,9 @@ def lineage_of(run: Run, plan: Plan, *, store: RunStore, fresh: bool, new_snapsh
     if plan.snapshot and run.plan.get("snapshot") and not new_snapshot:
         code = folder
         if not (snapshot := RunFolder(folder).code).is_dir():
-            raise PlanError(f"the snapshot of {run.run_id} is gone: {snapshot}",
-                            hint="--snapshot copies the code as it is now")  # fmt: skip
+            raise PlanError(
+                f"the snapshot of {run.run_id} is gone: {snapshot}",
+                hint="--snapshot copies the code as it is now",
+            )
     checkpoints = None if fresh else folder
     return Lineage(checkpoints=checkpoints, code=code, resubmitted_from=run.run_id)

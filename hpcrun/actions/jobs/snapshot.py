@@ -17,10 +17,24 @@ from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import PythonEnvironment, Snapshot
 from hpcrun.job.request import JobRequest
-from hpcrun.job.secrets import MOST_NAMED, is_included, is_key, is_named_key, looks_secret, may_be_key
+from hpcrun.job.secrets import (
+    MOST_NAMED,
+    is_included,
+    is_key,
+    is_named_key,
+    looks_secret,
+    may_be_key,
+)
 from hpcrun.job.units import listed
 from hpcrun.reading import open_regular, read_bytes
-from hpcrun.runs.job_code import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
+from hpcrun.runs.job_code import (
+    MOST_FILES,
+    CodeFile,
+    check_count,
+    copy_code,
+    measure_code,
+    walk_code,
+)
 from hpcrun.schedulers.process import Completed
 
 LIMIT_MB = 200
@@ -31,7 +45,8 @@ _LARGEST = 100_000  # of a file that names folders, in bytes
 _UNTRACKED = "?"  # git-ls-files(1), -t
 
 
-# --- the folder that is copied --------------------------------------------------------------------------------
+# --- the folder that is copied
+# --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +71,9 @@ class Tree:
 
 
 def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
-    """Return the tree to copy for a job that starts in a folder: its git work tree, or without git the folder."""
+    """Return the tree to copy for a job that starts in a folder: its git work tree, or without git
+    the folder.
+    """
     workdir = workdir.resolve()
     tree = Tree(workdir, ".", False, env)
     if shutil.which("git", path=env.get("PATH")) is None:
@@ -65,16 +82,22 @@ def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
     if answer.ok:
         root = Path(answer.stdout.removesuffix("\n"))
         if not workdir.is_relative_to(root):
-            raise PlanError(f"--snapshot: {workdir} belongs to a git repository, but its work tree is {root}",
-                            hint="git config --unset core.worktree")  # fmt: skip
+            raise PlanError(
+                f"--snapshot: {workdir} belongs to a git repository, but its work tree is {root}",
+                hint="git config --unset core.worktree",
+            )
         return Tree(root, os.path.relpath(workdir, root), True, env)
     if "not a git repository" in answer.stderr:
         return tree
     raise PlanError(f"--snapshot: git cannot list the files: {answer.words()}")
 
 
-def place_in_snapshot(request: JobRequest, tree: Tree, python: PythonEnvironment) -> tuple[JobRequest, Snapshot]:
-    """Return the request with its script as called in the copy, and the copy's layout for the script."""
+def place_in_snapshot(
+    request: JobRequest, tree: Tree, python: PythonEnvironment
+) -> tuple[JobRequest, Snapshot]:
+    """Return the request with its script as called in the copy, and the copy's layout for the
+    script.
+    """
     workdir = tree.root / tree.folder
     script = _script(request, tree, workdir)
     if script:
@@ -85,14 +108,17 @@ def place_in_snapshot(request: JobRequest, tree: Tree, python: PythonEnvironment
     inside = (
         real
         for folder in (workdir, *search_path, *_editable_folders(python, tree.env))
-        if (real := folder.resolve()).is_relative_to(tree.root) and "site-packages" not in real.parts
+        if (real := folder.resolve()).is_relative_to(tree.root)
+        and "site-packages" not in real.parts
     )
     paths = dict.fromkeys(os.path.relpath(folder, tree.root) for folder in inside)
     return request, Snapshot(tree.folder, tuple(paths), script)
 
 
 def _script(request: JobRequest, tree: Tree, workdir: Path) -> str | None:
-    """Return the script's path below the root; None for a module, or for a program outside of the code."""
+    """Return the script's path below the root; None for a module, or for a program outside of the
+    code.
+    """
     if request.module or not ("/" in request.script or request.script.endswith(".py")):
         return None
     named = Path(os.path.normpath(workdir / request.script))
@@ -101,20 +127,24 @@ def _script(request: JobRequest, tree: Tree, workdir: Path) -> str | None:
             return os.path.relpath(full, tree.root)
     if not request.script.endswith(".py"):
         return None
-    raise UsageError(f"--snapshot copies {tree.root}, but {named} is outside",
-                     hint="submit from the folder of the script, or leave --snapshot out")  # fmt: skip
+    raise UsageError(
+        f"--snapshot copies {tree.root}, but {named} is outside",
+        hint="submit from the folder of the script, or leave --snapshot out",
+    )
 
 
 def _editable_folders(python: PythonEnvironment, env: Mapping[str, str]) -> Iterator[Path]:
     """Yield the folders outside of site-packages in which a Python finds packages.
 
-    ``pip install -e`` names them in ``.pth`` files, or in the finder that setuptools writes for some projects; both
-    come after PYTHONPATH.
+    ``pip install -e`` names them in ``.pth`` files, or in the finder that setuptools writes for
+    some projects; both come after PYTHONPATH.
     """
     program = shutil.which(python.executable, path=env.get("PATH")) or python.executable
     bases = [Path(python.prefix) if python.prefix else Path(program).parent.parent]
     bases += [Path(env["HOME"], ".local")] if env.get("HOME") else []
-    for site in (site for base in bases for site in sorted(base.glob("lib/python3*/site-packages"))):
+    for site in (
+        site for base in bases for site in sorted(base.glob("lib/python3*/site-packages"))
+    ):
         for name in map(str.strip, _lines_of(site.glob("*.pth"))):
             if name and not name.startswith(("#", "import ", "import\t")):  # as site.py reads them
                 yield site / name
@@ -125,12 +155,17 @@ def _editable_folders(python: PythonEnvironment, env: Mapping[str, str]) -> Iter
 def _lines_of(files: Iterator[Path]) -> Iterator[str]:
     for file in sorted(files):
         try:
-            yield from read_bytes(file, _LARGEST, links=True).decode("utf-8", "surrogateescape").splitlines()
+            yield from (
+                read_bytes(file, _LARGEST, links=True)
+                .decode("utf-8", "surrogateescape")
+                .splitlines()
+            )
         except OSError:
             continue
 
 
-# --- its files, and those that look like secrets --------------------------------------------------------------
+# --- its files, and those that look like secrets
+# --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,20 +204,32 @@ def list_code(tree: Tree, include: Sequence[str], runs: Path | None) -> Listing:
     leaving_out = [runs.resolve()] if runs else []
     if tree.git:
         tagged = _outside(_git_paths(tree, notes), tree.root, leaving_out)
-        paths = {path: tag for path, tag in tagged.items() if tag != _UNTRACKED or "__pycache__" not in path.split("/")}
+        paths = {
+            path: tag
+            for path, tag in tagged.items()
+            if tag != _UNTRACKED or "__pycache__" not in path.split("/")
+        }
     else:
         paths = dict.fromkeys(islice(walk_code(tree.root, leaving_out), MOST_FILES + 1), "")
-    return Listing(tree, paths, [path for path in paths if _is_secret(tree.root, path)], include, notes)
+    return Listing(
+        tree, paths, [path for path in paths if _is_secret(tree.root, path)], include, notes
+    )
 
 
 def _outside(paths: Mapping[str, str], root: Path, folders: Sequence[Path]) -> dict[str, str]:
-    below = tuple(f"{folder.relative_to(root)}/" for folder in folders if folder.is_relative_to(root))
+    below = tuple(
+        f"{folder.relative_to(root)}/" for folder in folders if folder.is_relative_to(root)
+    )
     return {path: tag for path, tag in paths.items() if not path.startswith(below)}
 
 
 def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]:
-    """Return the tracked files and those that are neither tracked nor ignored, each with git's letter for it."""
-    answer = tree.run("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", below=below)
+    """Return the tracked files and those that are neither tracked nor ignored, each with git's
+    letter for it.
+    """
+    answer = tree.run(
+        "ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", below=below
+    )
     if not answer.ok:
         raise PlanError(f"--snapshot: git cannot list the files: {answer.words()}")
     paths: dict[str, str] = {}
@@ -195,7 +242,9 @@ def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]
             notes.append(f"{path} is a git repository of its own: its files are copied too")
             paths |= _git_paths(tree, notes, path)
         else:
-            notes.append(f"{path} is a submodule that is not checked out: it is empty in the snapshot")
+            notes.append(
+                f"{path} is a submodule that is not checked out: it is empty in the snapshot"
+            )
     return paths
 
 
@@ -212,7 +261,8 @@ def _is_secret(root: Path, path: str) -> bool:
         return is_named_key(path)  # it was deleted, or cannot be read
 
 
-# --- the copy -------------------------------------------------------------------------------------------------
+# --- the copy
+# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +272,8 @@ class Code:
     listing: Listing
     files: tuple[CodeFile, ...]
     commit: str | None  # git's HEAD; None without git, and before the first commit
-    changes: str  # the changes of the work tree in git's words, and files unknown to git; empty for none
+    # the changes of the work tree in git's words, and files unknown to git; empty for none
+    changes: str
     notes: tuple[str, ...]  # notes on the copy for the user
 
     def record(self) -> dict[str, Any]:
@@ -248,13 +299,28 @@ class Code:
         copy_code(tree.root, self.files, RunFolder(folder).code, tree.folder)
         if self.commit:
             # also files that are deleted or no longer tracked: the diff would show their contents
-            changed = filter(None, tree.diff("--name-only", "-z", self.commit, "--").stdout.split("\0"))
-            hidden = [path for path in changed if not is_included(path, include) and _is_secret(tree.root, path)]
+            changed = filter(
+                None, tree.diff("--name-only", "-z", self.commit, "--").stdout.split("\0")
+            )
+            hidden = [
+                path
+                for path in changed
+                if not is_included(path, include) and _is_secret(tree.root, path)
+            ]
             less = [f":(exclude,top,literal){path}" for path in hidden]
-            tree.diff("--binary", f"--output={RunFolder(folder).code_diff}", self.commit, "--", ":(top)", *less)
+            tree.diff(
+                "--binary",
+                f"--output={RunFolder(folder).code_diff}",
+                self.commit,
+                "--",
+                ":(top)",
+                *less,
+            )
 
 
-def code_to_copy(listing: Listing, snapshot: Snapshot, limit_mb: int | None, output_dir: Path | None) -> Code:
+def code_to_copy(
+    listing: Listing, snapshot: Snapshot, limit_mb: int | None, output_dir: Path | None
+) -> Code:
     """Decide which files to copy.
 
     Args:
@@ -271,14 +337,20 @@ def code_to_copy(listing: Listing, snapshot: Snapshot, limit_mb: int | None, out
     left_out = frozenset(listing.left_out)
     paths = [path for path in tagged if path not in left_out]
     if snapshot.script in left_out:
-        raise UsageError(f"{snapshot.script} looks like a file of secrets, and those are not copied",
-                         hint=f"--snapshot-include {snapshot.script}")  # fmt: skip
+        raise UsageError(
+            f"{snapshot.script} looks like a file of secrets, and those are not copied",
+            hint=f"--snapshot-include {snapshot.script}",
+        )
     if snapshot.script and snapshot.script not in paths:
-        raise UsageError(f"{snapshot.script} is not in the snapshot: git ignores it",
-                         hint=f"git add -f {snapshot.script}")  # fmt: skip
+        raise UsageError(
+            f"{snapshot.script} is not in the snapshot: git ignores it",
+            hint=f"git add -f {snapshot.script}",
+        )
     files = measure_code(tree.root, paths, LIMIT_MB if limit_mb is None else limit_mb)
     leaving = [f"{file.path} -> {file.link}" for file in files if file.leaves]
-    outside = [f"symbolic links that point outside the snapshot: {listed(leaving)}"] if leaving else []
+    outside = (
+        [f"symbolic links that point outside the snapshot: {listed(leaving)}"] if leaving else []
+    )
     commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD")) if tree.git else None
     changes = _first_line(tree.diff("--shortstat", commit, "--")) if commit else None
     unknown = sum(tagged[path] == _UNTRACKED for path in paths)

@@ -10,25 +10,38 @@ from hpcrun.errors import UsageError
 
 
 def find_data(texts: Iterable[str], folder: Path) -> tuple[tuple[str, str, int | None], ...]:
-    """Return the name, the path and the bytes of each ``SRC[:NAME]``, None for a folder, which may be large.
+    """Return the name, the path and the bytes of each ``SRC[:NAME]``, None for a folder, which may
+    be large.
 
     It raises UsageError for a source that does not exist, and for two of the same name.
     """
     data: dict[str, str] = {}
     for text in texts:
         source, colon, name = text, "", ""
-        if not os.path.lexists(folder / os.path.expanduser(text)):  # a file's own name may have a colon
+        # a file's own name may have a colon
+        if not os.path.lexists(folder / os.path.expanduser(text)):
             source, colon, name = text.rpartition(":")
             source = source if colon else text
         path = os.path.abspath(folder / os.path.expanduser(source))
         name = name if colon else os.path.basename(path)
         if not os.path.exists(path):
-            raise UsageError(f"--stage {text}: there is no {path}", hint="write --stage SRC, or --stage SRC:NAME")
+            raise UsageError(
+                f"--stage {text}: there is no {path}", hint="write --stage SRC, or --stage SRC:NAME"
+            )
         if not os.access(path, os.R_OK):
             raise UsageError(f"--stage {text}: you may not read {path}")
         if name in ("", ".", "..") or "/" in name or len(os.fsencode(name)) > 255:
-            raise UsageError(f"--stage {text}: {name!r} is not a name", hint="write --stage SRC:NAME, NAME without /")
+            raise UsageError(
+                f"--stage {text}: {name!r} is not a name",
+                hint="write --stage SRC:NAME, NAME without /",
+            )
         if name in data:
-            raise UsageError(f"--stage: {data[name]} and {path} are both {name}", hint=f"write --stage {path}:NAME")
+            raise UsageError(
+                f"--stage: {data[name]} and {path} are both {name}",
+                hint=f"write --stage {path}:NAME",
+            )
         data[name] = path
-    return tuple((name, path, os.stat(path).st_size if os.path.isfile(path) else None) for name, path in data.items())
+    return tuple(
+        (name, path, os.stat(path).st_size if os.path.isfile(path) else None)
+        for name, path in data.items()
+    )

@@ -67,12 +67,14 @@ def submit(
     Args:
         run_id: None for a new one.
         output_dir: the folder for the run instead of the runs folder.
-        files: path below the run's folder → content, for files that the job needs besides its script.
+        files: path below the run's folder → content, for files that the job needs besides its
+            script.
         elements: the elements of an array that is not a sweep.
         at_once: how many of them may run at a time, None for any number.
 
     Raises:
-        SubmissionUncertainError: sbatch got no answer; the run is kept, and status will find its job.
+        SubmissionUncertainError: sbatch got no answer; the run is kept, and status will find its
+            job.
         HpcrunError: the submission was refused; no run remains.
     """
     plan = prepared.plan
@@ -82,7 +84,8 @@ def submit(
     for name, value in plan.env:
         if value is None and not env.get(name):
             raise UsageError(
-                f"{name} is not set: the job needs this secret, and its value comes from your environment",
+                f"{name} is not set: the job needs this secret, and its value comes from your "
+                "environment",
                 hint=f"read -rs {name} && export {name}",
             )
     run_id = run_id or new_run_id(plan.name)
@@ -118,7 +121,10 @@ def submit(
         with suppress(OSError):
             close_submission(folder)
     except PlanError as error:
-        notes = (*notes, f"{error.message}; the job is submitted; hpcrun status finds it by its folder")
+        notes = (
+            *notes,
+            f"{error.message}; the job is submitted; hpcrun status finds it by its folder",
+        )
     except SubmissionUncertainError:
         raise
     except SchedulerError as error:
@@ -144,8 +150,10 @@ def submit(
 def check_available(plan: Plan, scheduler: Scheduler) -> None:
     """Refuse a job whose scheduler this machine does not have."""
     if reason := scheduler.unavailable():
-        raise PlanError(f"profile {plan.profile!r} cannot run here: {reason}",
-                        hint="run on this machine with --profile local, or see the script with --dry-run")  # fmt: skip
+        raise PlanError(
+            f"profile {plan.profile!r} cannot run here: {reason}",
+            hint="run on this machine with --profile local, or see the script with --dry-run",
+        )
 
 
 LineageOfNext = Callable[[Sequence[SubmitResult]], Lineage]
@@ -172,26 +180,44 @@ def submit_all(
     done: list[SubmitResult] = []
     for job in jobs:
         try:
-            done.append(submit(job, ports, surroundings, output_dir=output_dir, lineage=lineage(tuple(done))))
+            done.append(
+                submit(
+                    job, ports, surroundings, output_dir=output_dir, lineage=lineage(tuple(done))
+                )
+            )
         except HpcrunError as error:
             if isinstance(error, InterruptedByUser) and error.job_ids:
-                raise InterruptedByUser.after([*(str(item.run.job_id) for item in done), *error.job_ids]) from None
+                raise InterruptedByUser.after(
+                    [*(str(item.run.job_id) for item in done), *error.job_ids]
+                ) from None
             if not done:
                 raise
             is_unsure = isinstance(error, SubmissionUncertainError | InterruptedByUser)
-            which = f"{noun} {len(done) + 1} of {len(jobs)} {'may not be' if is_unsure else 'was not'} submitted"
+            which = (
+                f"{noun} {len(done) + 1} of {len(jobs)} "
+                f"{'may not be' if is_unsure else 'was not'} submitted"
+            )
             others = f"{len(done)} jobs before it stay" if len(done) > 1 else "job before it stays"
-            cancel = f"hpcrun cancel {' '.join(str(item.run.job_id) for item in done)} cancels the submitted jobs"
+            cancel = (
+                f"hpcrun cancel {' '.join(str(item.run.job_id) for item in done)} cancels "
+                "the "
+                "submitted jobs"
+            )
             raise type(error)(
-                f"{which}; the {others} submitted:\n{error.message}", hint="; ".join(filter(None, (cancel, error.hint)))
+                f"{which}; the {others} submitted:\n{error.message}",
+                hint="; ".join(filter(None, (cancel, error.hint))),
             ) from None
         yield done[-1]
 
 
-def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surroundings) -> list[Prepared]:
-    """Return a prepared submission as several, if the cluster's MaxArraySize requires it; mostly as one.
+def sweep_parts(
+    prepared: Prepared, scheduler: Scheduler, surroundings: Surroundings
+) -> list[Prepared]:
+    """Return a prepared submission as several, if the cluster's MaxArraySize requires it; mostly as
+    one.
 
-    Each is a separate run, NAME-1, NAME-2 ...; the numbers of the elements continue from one to the next.
+    Each is a separate run, NAME-1, NAME-2 ...; the numbers of the elements continue from one to the
+    next.
     """
     plan, sweep = prepared.plan, prepared.plan.sweep
     limits = scheduler.array_limits() if sweep else None
@@ -199,7 +225,8 @@ def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surround
         return [prepared]
     if sweep.tasks > limits.jobs:
         raise PlanError(
-            f"{count(sweep.tasks, 'task' if sweep.pack else 'element')} are more than the jobs this cluster takes "
+            f"{count(sweep.tasks, 'task' if sweep.pack else 'element')} are more than the jobs "
+            "this cluster takes "
             f"(MaxJobCount {limits.jobs})",
             hint=f"submit it in pieces: --elements 0-{limits.jobs // 2 - 1}, then the rest",
         )
@@ -211,8 +238,15 @@ def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surround
         suffix = f"-{number}" if len(parts) > 1 else ""
         name = check_job_name(with_ending(plan.name, suffix))
         directives = {"job-name": name, "array": part.array}
-        request = prepared.request.model_copy(update={"elements": part.chosen, "max_parallel": part.max_parallel})
-        jobs.append(replace(changed_job(prepared, surroundings, directives, name=name, sweep=part), request=request))
+        request = prepared.request.model_copy(
+            update={"elements": part.chosen, "max_parallel": part.max_parallel}
+        )
+        jobs.append(
+            replace(
+                changed_job(prepared, surroundings, directives, name=name, sweep=part),
+                request=request,
+            )
+        )
     return jobs
 
 
@@ -222,4 +256,8 @@ def changed_job(
     """Return a prepared job with other directives and fields of its plan, and the new script."""
     changed = {**dict(prepared.plan.directives), **directives}
     plan = replace(prepared.plan, directives=tuple(changed.items()), **fields)  # type: ignore[arg-type]
-    return replace(prepared, plan=plan, script=render_script(plan, load_templates(surroundings.template_folders)))
+    return replace(
+        prepared,
+        plan=plan,
+        script=render_script(plan, load_templates(surroundings.template_folders)),
+    )

@@ -9,20 +9,41 @@ from pathlib import Path
 from typing import Literal
 
 from hpcrun.errors import NotFoundError, ProfileError, UsageError
-from hpcrun.profiles.folders import Contents, Layer, Trust, TrustStore, changes, project_layer, read_contents
+from hpcrun.profiles.folders import (
+    Contents,
+    Layer,
+    Trust,
+    TrustStore,
+    changes,
+    project_layer,
+    read_contents,
+)
 from hpcrun.profiles.yaml_file import decoded_text, parse_yaml
 
-# What a file of each kind can do once it is used. Of profiles and config.yaml the keys are shown, too.
+# What a file of each kind can do once it is used. Of profiles and config.yaml the keys are shown,
+# too.
 _POWERS = (
     ("config.yaml", "chooses profile, runs folder, account and time, and where messages go"),
     ("rules.yaml", "patterns that hpcrun searches for in logs"),
     ("templates/", "writes the script: any command, in every job"),
-    ("profiles/", "set-up commands, Python, containers, variables, messages, options of sbatch, srun, torchrun"),
+    (
+        "profiles/",
+        "set-up commands, Python, containers, variables, messages, options of sbatch, srun, "
+        "torchrun",
+    ),
 )
 
-_PROFILE_POWERS = {"setup": "set-up commands", "modules": "modules", "python": "Python", "env": "variables",
-                   "container": "container image", "sbatch": "sbatch options", "srun": "srun options",
-                   "torchrun": "torchrun options", "notify": "messages to others"}  # fmt: skip
+_PROFILE_POWERS = {
+    "setup": "set-up commands",
+    "modules": "modules",
+    "python": "Python",
+    "env": "variables",
+    "container": "container image",
+    "sbatch": "sbatch options",
+    "srun": "srun options",
+    "torchrun": "torchrun options",
+    "notify": "messages to others",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +64,16 @@ class Question:
     path: Path
     files: tuple[FileToTrust, ...]
     contents: Contents  # its files as they were read; these contents are trusted, and no later ones
-    dangers: tuple[str, ...]  # how other users could change it; then only the trusted contents are used
+    # how other users could change it; then only the trusted contents are used
+    dangers: tuple[str, ...]
     trusted: bool  # whether it is trusted as it is
 
 
 @dataclass(frozen=True, slots=True)
 class TrustRow:
-    """The user's answer about a folder; ``state`` is ``trusted``, ``changed``, ``never`` or ``gone``."""
+    """The user's answer about a folder; ``state`` is ``trusted``, ``changed``, ``never`` or
+    ``gone``.
+    """
 
     path: Path
     state: Literal["trusted", "changed", "never", "gone"]
@@ -57,12 +81,16 @@ class TrustRow:
 
 
 def folder_to_trust(typed: Path | None, layers: Sequence[Layer]) -> Path:
-    """Return the folder to trust: the typed one, or the typed project's; else the first that is not used here."""
+    """Return the folder to trust: the typed one, or the typed project's; else the first that is not
+    used here.
+    """
     if typed is None:
         for layer in sorted(layers, key=lambda layer: layer.folder.withheld is None):
             if layer.contents is not None or layer.refused:
                 return layer.path
-        raise NotFoundError("nothing to trust here", hint="hpcrun profile trust FOLDER names a project")
+        raise NotFoundError(
+            "nothing to trust here", hint="hpcrun profile trust FOLDER names a project"
+        )
     inner = typed / ".hpcrun"
     path = inner if os.path.lexists(inner) and typed.name != ".hpcrun" else typed
     if not os.path.lexists(path):
@@ -83,8 +111,13 @@ def look_into(path: Path, store: TrustStore) -> Question:
     trust = layer.trust if layer.trust and not layer.trust.never else None
     differences = changes(trust, layer.contents)
     names = sorted({*layer.contents.files, *differences})
-    files = tuple(_file(name, layer.contents.files.get(name), path, differences.get(name, "trusted")) for name in names)
-    return Question(path, files, layer.contents, layer.contents.dangers, bool(trust) and not differences)
+    files = tuple(
+        _file(name, layer.contents.files.get(name), path, differences.get(name, "trusted"))
+        for name in names
+    )
+    return Question(
+        path, files, layer.contents, layer.contents.dangers, bool(trust) and not differences
+    )
 
 
 def _file(name: str, content: bytes | None, folder: Path, state: str) -> FileToTrust:
@@ -94,7 +127,10 @@ def _file(name: str, content: bytes | None, folder: Path, state: str) -> FileToT
     keys = _keys(name, content, folder)
     if name.startswith("profiles/") and keys:  # a file that cannot be read may contain anything
         has = {key.removesuffix("+") for key in keys}
-        power = ", ".join(words for key, words in _PROFILE_POWERS.items() if key in has) or "values of a job"
+        power = (
+            ", ".join(words for key, words in _PROFILE_POWERS.items() if key in has)
+            or "values of a job"
+        )
     return FileToTrust(name, state, len(content), keys, power)
 
 
@@ -108,7 +144,9 @@ def _keys(name: str, content: bytes, folder: Path) -> tuple[str, ...]:
 
 
 def remember(path: Path, contents: Contents | None, store: TrustStore) -> None:
-    """Trust a folder with the contents that were shown; without contents it is never used, without a question."""
+    """Trust a folder with the contents that were shown; without contents it is never used, without
+    a question.
+    """
     hashes = contents.hashes() if contents else {}
     store.save(Trust(Path(os.path.realpath(path)), hashes, never=contents is None))
 
@@ -116,7 +154,9 @@ def remember(path: Path, contents: Contents | None, store: TrustStore) -> None:
 def revoke(path: Path, store: TrustStore) -> None:
     """Forget the answer about a folder."""
     if not store.forget(path):
-        raise UsageError(f"{path} is not trusted", hint="hpcrun profile trust --list shows the trusted projects")
+        raise UsageError(
+            f"{path} is not trusted", hint="hpcrun profile trust --list shows the trusted projects"
+        )
 
 
 def list_trust(store: TrustStore) -> list[TrustRow]:
@@ -143,10 +183,17 @@ def keep_trust(path: Path, layers: Sequence[Layer], store: TrustStore) -> None:
     target = Path(os.path.realpath(path))
     for layer in layers:
         folder = Path(os.path.realpath(layer.path))
-        if layer.trust is None or layer.trust.never or layer.folder.withheld or not target.is_relative_to(folder):
+        if (
+            layer.trust is None
+            or layer.trust.never
+            or layer.folder.withheld
+            or not target.is_relative_to(folder)
+        ):
             continue
         if layer.contents is None or layer.contents.dangers:  # the file may have changed already
             continue
-        digest = read_contents(layer.path).hashes().get(name := target.relative_to(folder).as_posix())
+        digest = (
+            read_contents(layer.path).hashes().get(name := target.relative_to(folder).as_posix())
+        )
         if digest:
             store.save(Trust(folder, {**layer.trust.hashes, name: digest}))

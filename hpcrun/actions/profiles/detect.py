@@ -1,4 +1,6 @@
-"""profile detect: query the cluster, and write its profile: every value with its source, every gap with the reason."""
+"""profile detect: query the cluster, and write its profile: every value with its source, every gap
+with the reason.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,13 @@ from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.folders import Source
 from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.profiles.yaml_file import Key, flow, replace_text
-from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, Partition, ask_facts, check_answered
+from hpcrun.schedulers.cluster_facts import (
+    Association,
+    ClusterFacts,
+    Partition,
+    ask_facts,
+    check_answered,
+)
 
 if TYPE_CHECKING:  # most submissions read the facts of an earlier command
     from hpcrun.schedulers.host import HostFacts
@@ -61,8 +69,12 @@ class Detected:
     path: Path | None = None  # the file that was written, None if none was
 
 
-def detect(site: SlurmSite, host: str, folders: Sequence[Source], path: Path | None = None) -> Detected:
-    """Query the cluster and return the text of its profile, which loads; if a path is given, write it there."""
+def detect(
+    site: SlurmSite, host: str, folders: Sequence[Source], path: Path | None = None
+) -> Detected:
+    """Query the cluster and return the text of its profile, which loads; if a path is given, write
+    it there.
+    """
     detected = replace(detected_profile(ask_cluster(site), site, host, folders), path=path)
     if path:
         replace_text(path, detected.text)
@@ -77,7 +89,11 @@ def ask_cluster(site: SlurmSite) -> ClusterFacts:
 
 
 def detected_profile(
-    facts: ClusterFacts, site: SlurmSite, host: str, folders: Sequence[Source], choices: Choices = _NO_CHOICES
+    facts: ClusterFacts,
+    site: SlurmSite,
+    host: str,
+    folders: Sequence[Source],
+    choices: Choices = _NO_CHOICES,
 ) -> Detected:
     """Return the profile of a cluster from its answers.
 
@@ -106,19 +122,28 @@ def check_loads(text: str, folders: Sequence[Source]) -> Profile:
         ) from None
 
 
-# --- its text -------------------------------------------------------------------------------------------------
+# --- its text
+# -------------------------------------------------------------------------------------------------
 
 
 def profile_text(
-    facts: ClusterFacts, choices: Choices = _NO_CHOICES, host: HostFacts | None = None, *, in_job: bool = False
+    facts: ClusterFacts,
+    choices: Choices = _NO_CHOICES,
+    host: HostFacts | None = None,
+    *,
+    in_job: bool = False,
 ) -> str:
     """Return the YAML of a profile.
 
     Args:
-        host: the host it is detected on; None for the profile ``detected``, which is made of the facts alone.
+        host: the host it is detected on; None for the profile ``detected``, which is made of the
+            facts alone.
         in_job: whether the host is one that jobs run on, seen from inside a job.
     """
-    lines = [*_heading(facts, host), *(f"No response: {command}: {why}" for command, why in facts.problems.items())]
+    lines = [
+        *_heading(facts, host),
+        *(f"No response: {command}: {why}" for command, why in facts.problems.items()),
+    ]
     rest = [*_table(facts, choices.account), *(_host_lines(host, in_job=in_job) if host else ())]
     yaml = _yaml_lines(_rows(facts, choices))
     return "\n".join([*map(comment, lines), *yaml, "", *map(comment, rest)]) + "\n"
@@ -133,7 +158,12 @@ def _yaml_lines(rows: Iterable[_Row]) -> Iterator[str]:
             if opened[: depth + 1] != section[: depth + 1]:
                 yield f"{'  ' * depth}{flow(name)}:"
         opened = section
-        left = f"{'  ' * len(section)}{'# ' if value is None else ''}{key[-1]}:{f' {value}' if value else ''}"
+        left = "  " * len(section)
+        if value is None:
+            left += "# "
+        left += f"{key[-1]}:"
+        if value:
+            left += f" {value}"
         yield f"{left:<{_COMMENT_COLUMN}}  {comment(source)}" if source else left
 
 
@@ -147,7 +177,10 @@ def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[_Row]:
     only = offers[0] if len(offers) == 1 else None
     # the only type's partition is the profile's own
     partition = only.partition if only else partition_without_gpus(facts, choices.account)
-    name, version = facts.config.get("ClusterName", "unknown"), facts.config.get("SLURM_VERSION", "of unknown version")
+    name, version = (
+        facts.config.get("ClusterName", "unknown"),
+        facts.config.get("SLURM_VERSION", "of unknown version"),
+    )
     yield ("extends",), "base/slurm", ""  # the values for every Slurm cluster
     yield ("description",), flow(f"{name}, Slurm {version}"), "scontrol show config"
     yield ("scheduler",), "slurm", ""
@@ -155,7 +188,11 @@ def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[_Row]:
     yield from _account_rows(facts, choices.account)
     if only:
         type_ = flow(only.type) if only.type else None
-        yield ("gpu", "type"), type_, _NODES if type_ else f"{_NODES}: Slurm has no type for these GPUs"
+        yield (
+            ("gpu", "type"),
+            type_,
+            _NODES if type_ else f"{_NODES}: Slurm has no type for these GPUs",
+        )
         yield from _offer_rows((), only, _USUAL_DEFAULT_S)
         return
     top_s = _USUAL_DEFAULT_S if partition is None else _default_s(partition, _USUAL_DEFAULT_S)
@@ -199,14 +236,19 @@ def _account_rows(facts: ClusterFacts, chosen: str | None) -> Iterator[_Row]:
     else:
         known = ", ".join(accounts) or f"user {facts.user} has none"
     if chosen:
-        why = f"{'your default in Slurm' if chosen == facts.default_account else 'your choice'}; {source}: {known}"
+        why = (
+            f"{'your default in Slurm' if chosen == facts.default_account else 'your choice'}; "
+            f"{source}: {known}"
+        )
     elif charged:
         why = f"{source}: your only one"
     else:
         why = f"{source}: {known}" + ("; Slurm takes your default one" if accounts else "")
     yield ("account",), flow(charged) if charged else None, why
     if facts.associations:
-        yield _qos_row([each for each in facts.associations if charged in (None, each.account)], source)
+        yield _qos_row(
+            [each for each in facts.associations if charged in (None, each.account)], source
+        )
     else:
         yield ("qos",), None, "as account"
 
@@ -217,18 +259,32 @@ def _qos_row(mine: Sequence[Association], source: str) -> _Row:
     # without a default of its own an association has "normal" (slurmctld, job_mgr.c)
     defaults = {association.default_qos or "normal" for association in mine}
     if len(qos) == 1 and not defaults & set(qos):
-        return ("qos",), flow(qos[0]), f"{source}: your only one, and not the one that Slurm would take"
+        return (
+            ("qos",),
+            flow(qos[0]),
+            f"{source}: your only one, and not the one that Slurm would take",
+        )
     return ("qos",), None, f"{source}: {', '.join(qos) or 'none'}; Slurm takes the default one"
 
 
 def _offer_rows(prefix: Key, offer: GpuOffer, top_s: int) -> Iterator[_Row]:
-    """Yield the values for a GPU type, in an entry of ``gpu.types`` or, for the only one, in the profile itself."""
+    """Yield the values for a GPU type, in an entry of ``gpu.types`` or, for the only one, in the
+    profile itself.
+    """
     gpu, most = prefix or ("gpu",), offer.partition.max_nodes
-    differ = f": some nodes have {', '.join(map(str, offer.counts[:-1]))}" if len(offer.counts) > 1 else ""
+    differ = (
+        f": some nodes have {', '.join(map(str, offer.counts[:-1]))}"
+        if len(offer.counts) > 1
+        else ""
+    )
     yield (*gpu, "per_node"), str(offer.per_node), _NODES + differ
     if offer.nodes:
         limited = offer.nodes == most
-        why = f"MaxNodes={most} of partition {offer.partition.name}" if limited else "a job cannot have more"
+        why = (
+            f"MaxNodes={most} of partition {offer.partition.name}"
+            if limited
+            else "a job cannot have more"
+        )
         yield (*gpu, "nodes"), str(offer.nodes), f"{_NODES}: {why}"
     if prefix:
         also = f"also in partition {', '.join(offer.also_in)}" if offer.also_in else _PARTITIONS
@@ -257,7 +313,9 @@ def _default_s(partition: Partition, otherwise_s: int) -> int:
     return min(filter(None, (partition.default_s or otherwise_s, partition.max_s)))
 
 
-def _time_rows(prefix: Key, partition: Partition, inherited_s: int, *, limited: bool = True) -> Iterator[_Row]:
+def _time_rows(
+    prefix: Key, partition: Partition, inherited_s: int, *, limited: bool = True
+) -> Iterator[_Row]:
     """Yield the times of a partition.
 
     Args:
@@ -270,21 +328,38 @@ def _time_rows(prefix: Key, partition: Partition, inherited_s: int, *, limited: 
         yield (*prefix, "time.max"), None, f"{source} has no limit"
     elif not limited:
         why = "a GPU type has no time limit, and would inherit this one"
-        yield (*prefix, "time.max"), None, f"{source} has {format_time(most)}: left out, since {why}"
+        yield (
+            (*prefix, "time.max"),
+            None,
+            f"{source} has {format_time(most)}: left out, since {why}",
+        )
     if partition.default_s or default_s != inherited_s:
-        yield (*prefix, "time", "default"), json.dumps(format_time(default_s)), f"{source}, for jobs without --time"
+        yield (
+            (*prefix, "time", "default"),
+            json.dumps(format_time(default_s)),
+            f"{source}, for jobs without --time",
+        )
     if most is not None and limited:
         yield (*prefix, "time", "max"), json.dumps(format_time(most)), source
 
 
-# --- its comments ---------------------------------------------------------------------------------------------
+# --- its comments
+# ---------------------------------------------------------------------------------------------
 
 
 def _heading(facts: ClusterFacts, host: HostFacts | None) -> Iterator[str]:
-    sources = "A comment names the source of each value; values that were not found are commented out."
+    sources = (
+        "A comment names the source of each value; values that were not found are commented out."
+    )
     if host is None:
-        yield f"Detected by hpcrun for user {facts.user}, and detected again when Slurm's configuration changes."
-        yield "`hpcrun profile set detected KEY=VALUE` changes a value; `hpcrun init` makes a profile of it."
+        yield (
+            f"Detected by hpcrun for user {facts.user}, and detected again when Slurm's "
+            "configuration changes."
+        )
+        yield (
+            "`hpcrun profile set detected KEY=VALUE` changes a value; `hpcrun init` makes a "
+            "profile of it."
+        )
         yield sources
     else:
         yield f"Detected by hpcrun on {host.name} for user {facts.user}."
@@ -294,12 +369,21 @@ def _heading(facts: ClusterFacts, host: HostFacts | None) -> Iterator[str]:
 def _table(facts: ClusterFacts, account: str | None) -> Iterator[str]:
     yield f"Partitions ({_PARTITIONS}):"
     for part in sorted(facts.partitions, key=lambda part: (not part.default, part.name)):
-        gpus = sorted({f"{type_ or 'gpu'}:{n}" for k in facts.kinds if k.partition == part.name for type_, n in k.gpus})
+        gpus = sorted(
+            {
+                f"{type_ or 'gpu'}:{n}"
+                for k in facts.kinds
+                if k.partition == part.name
+                for type_, n in k.gpus
+            }
+        )
         words = [
             "default" if part.default else "",
             f"to {format_time(part.max_s)}" if part.max_s else "no time limit",
             " ".join(gpus) or "no GPUs",
-            f"jobs may be displaced ({part.preempted}) after {part.grace_s} s" if part.preempted else "",
+            f"jobs may be displaced ({part.preempted}) after {part.grace_s} s"
+            if part.preempted
+            else "",
             "" if may_use(part, facts, account) else "probably not open to you",
         ]
         yield f"  {part.name}: {'; '.join(filter(None, words))}"
@@ -309,11 +393,21 @@ def _host_lines(host: HostFacts, *, in_job: bool) -> Iterator[str]:
     where = "a compute node" if in_job else "not inside a job: run it in one to see a compute node"
     gpus = ", ".join(f"{count} × {model}" for model, count in host.gpus.items())
     hcas = ", ".join(f"{name} ({link})" if link else name for name, link in host.hcas.items())
-    modules = f"{host.modules}; `module avail` lists what modules: [...] may load" if host.modules else "none"
+    modules = (
+        f"{host.modules}; `module avail` lists what modules: [...] may load"
+        if host.modules
+        else "none"
+    )
     yield f"Seen on {host.name} ({where}):"
     yield f"  GPUs (nvidia-smi): {host.problem or gpus or 'none'}"
     yield f"  InfiniBand and RoCE (/sys/class/infiniband): {hcas or 'none'}"
     yield f"  interfaces (/sys/class/net): {', '.join(host.interfaces) or 'none'}"
     yield f"  modules: {modules}"
-    yield "NCCL finds its network by itself. Name interfaces or adapters only if that fails, and only those that"
-    yield "every node has: a name in NCCL_SOCKET_IFNAME or NCCL_IB_HCA that a node lacks fails every rank."
+    yield (
+        "NCCL finds its network by itself. Name interfaces or adapters only if that fails, and "
+        "only those that"
+    )
+    yield (
+        "every node has: a name in NCCL_SOCKET_IFNAME or NCCL_IB_HCA that a node lacks fails "
+        "every rank."
+    )

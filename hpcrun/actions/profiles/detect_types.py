@@ -1,4 +1,6 @@
-"""The GPU types that a user can have on a cluster, their cards, and the partition in which to request each. Pure."""
+"""The GPU types that a user can have on a cluster, their cards, and the partition in which to
+request each. Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _CARDS: dict[str, dict[int, str]] = {
     "b300": {288: "b300"},
     "gb200": {186: "gb200"},
     "gb300": {},
-    "gh200": {96: "gh200", 480: "gh200"},  # NVML's name says the memory of the CPU: nvidia_gh200_480gb
+    # NVML's name says the memory of the CPU: nvidia_gh200_480gb
+    "gh200": {96: "gh200", 480: "gh200"},
     "h100": {80: "h100"},
     "h200": {141: "h200"},
     "l40s": {48: "l40s"},
@@ -36,7 +39,8 @@ _SLICE = re.compile(r"(?<![a-z0-9])\d+g\.\d+gb|(?<![a-z0-9])mig(?![a-z])")
 class Share:
     """The amount of a resource on a node, and its share for each GPU.
 
-    If nodes differ, ``per_node`` (a limit) is the largest value, and ``per_gpu`` (a default) the smallest.
+    If nodes differ, ``per_node`` (a limit) is the largest value, and ``per_gpu`` (a default) the
+    smallest.
     """
 
     per_node: int
@@ -59,7 +63,8 @@ class GpuOffer:
 
 
 def card_part(type_: str) -> str | None:
-    """Return the part with the data of a card, given Slurm's name of its type; None for an unknown card.
+    """Return the part with the data of a card, given Slurm's name of its type; None for an unknown
+    card.
 
     Sites choose the names, or take NVML's: ``a100``, ``a100_80gb``, ``tesla_v100-sxm2-16gb``,
     ``nvidia_h100_80gb_hbm3``. A MIG slice (``a100_3g.20gb``) is not the whole card.
@@ -77,13 +82,15 @@ def card_part(type_: str) -> str | None:
 def best_partition(
     facts: ClusterFacts, names: Collection[str] | None = None, account: str | None = None
 ) -> Partition | None:
-    """Return the partition to request: one that the user may use, not preempted, the default, else the
-    one with the longest time limit."""
+    """Return the partition to request: one that the user may use, not preempted, the default, else
+    the one with the longest time limit."""
     partitions = [part for part in facts.partitions if names is None or part.name in names]
     return min(partitions, key=lambda part: rank(part, facts, account), default=None)
 
 
-def rank(partition: Partition, facts: ClusterFacts, account: str | None = None) -> tuple[bool, bool, bool, int, str]:
+def rank(
+    partition: Partition, facts: ClusterFacts, account: str | None = None
+) -> tuple[bool, bool, bool, int, str]:
     """Return the place of a partition among others: the lowest is the best one."""
     return (
         not may_use(partition, facts, account),
@@ -95,19 +102,27 @@ def rank(partition: Partition, facts: ClusterFacts, account: str | None = None) 
 
 
 def partition_without_gpus(facts: ClusterFacts, account: str | None = None) -> Partition | None:
-    """Return the partition for jobs without GPUs: one whose nodes have no GPUs, if there is one, else the best one."""
+    """Return the partition for jobs without GPUs: one whose nodes have no GPUs, if there is one,
+    else the best one.
+    """
     free = partitions_without_gpus(facts)
     best = best_partition(facts, free, account) if free else None
-    return best if best and may_use(best, facts, account) else best_partition(facts, account=account)
+    return (
+        best if best and may_use(best, facts, account) else best_partition(facts, account=account)
+    )
 
 
 def partitions_without_gpus(facts: ClusterFacts) -> set[str]:
     """Return the partitions whose nodes have no GPUs."""
-    return {kind.partition for kind in facts.kinds} - {kind.partition for kind in facts.kinds if kind.gpus}
+    return {kind.partition for kind in facts.kinds} - {
+        kind.partition for kind in facts.kinds if kind.gpus
+    }
 
 
 def may_use(partition: Partition, facts: ClusterFacts, account: str | None = None) -> bool:
-    """Return whether the user's jobs may run in a partition, as far as its groups and accounts tell."""
+    """Return whether the user's jobs may run in a partition, as far as its groups and accounts
+    tell.
+    """
     return why_closed(partition, facts, account) is None
 
 
@@ -117,14 +132,18 @@ def accounts_of(facts: ClusterFacts) -> list[str]:
 
 
 def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = None) -> str | None:
-    """Return why the user's jobs may not run in a partition, with the charged account or any; None if they may."""
+    """Return why the user's jobs may not run in a partition, with the charged account or any; None
+    if they may.
+    """
     if not partition.up:
         return "it is not up"
     if partition.root_only:
         return "it is for root alone"
     if partition.groups and not set(partition.groups) & set(facts.groups):
         return f"it is for members of {', '.join(partition.groups)}"
-    mine = {account} if account else {association.account for association in facts.associations or ()}
+    mine = (
+        {account} if account else {association.account for association in facts.associations or ()}
+    )
     if mine and partition.accounts and not mine & set(partition.accounts):
         return f"it is for the accounts {', '.join(partition.accounts)}"
     if mine and not mine - set(partition.denied_accounts):
@@ -133,7 +152,9 @@ def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = 
 
 
 def gpu_offers(facts: ClusterFacts, account: str | None = None) -> list[GpuOffer]:
-    """Return the GPU types, by name, for the charged account; without those that ``--gpus TYPE:N`` cannot say."""
+    """Return the GPU types, by name, for the charged account; without those that ``--gpus TYPE:N``
+    cannot say.
+    """
     types = {type_ for kind in facts.kinds for type_, _ in kind.gpus}
     named = sorted(type_ for type_ in types if type_ and _NAME.fullmatch(type_))
     unnamed: list[str | None] = [None] if None in types else []
@@ -164,7 +185,9 @@ def offer_in(partition: Partition, type_: str | None, facts: ClusterFacts) -> Gp
 
 
 def share(nodes: list[tuple[int | None, int]], unit: str) -> Share | None:
-    """Return the share of a resource, given (amount, GPUs) of each kind of node; None if nothing is known."""
+    """Return the share of a resource, given (amount, GPUs) of each kind of node; None if nothing is
+    known.
+    """
     known = [(amount, gpus) for amount, gpus in nodes if amount]
     if not known:
         return None

@@ -1,8 +1,9 @@
-"""The profile ``detected``: the facts of this cluster from Slurm, as a profile that no user had to write.
+"""The profile ``detected``: the facts of this cluster from Slurm, as a profile that no user had to
+write.
 
-It is a layer of profiles between the site's and the shipped ones. So it is named, shown, extended and hidden by a file
-of the same name like any other profile; the cluster is asked when its text is read, or nothing is asked if the facts
-of an earlier command are still valid.
+It is a layer of profiles between the site's and the shipped ones. So it is named, shown, extended
+and hidden by a file of the same name like any other profile; the cluster is asked when its text is
+read, or nothing is asked if the facts of an earlier command are still valid.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class DetectedProfile(Mapping[str, bytes]):
 
     Attributes:
         path: a copy of the text, for people: hpcrun itself reads the text from here.
-        forget: makes the next command ask the cluster again: Slurm has refused a job that fits the facts.
+        forget: makes the next command ask the cluster again: Slurm has refused a job that fits the
+            facts.
     """
 
     def __init__(

@@ -1,4 +1,6 @@
-"""profile new, set, unset, edit and use: changes to the user's own files, checked before a file is replaced."""
+"""profile new, set, unset, edit and use: changes to the user's own files, checked before a file is
+replaced.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,24 @@ from typing import Any
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.config import DETECTED, check_config
 from hpcrun.profiles.folders import Source, folders_of
-from hpcrun.profiles.load import SUFFIX, find_profile, is_path, load_profile, load_text, profile_names
+from hpcrun.profiles.load import (
+    SUFFIX,
+    find_profile,
+    is_path,
+    load_profile,
+    load_text,
+    profile_names,
+)
 from hpcrun.profiles.validate import value_kinds
-from hpcrun.profiles.yaml_edit import copy_text, new_text, set_value, unsaid, unset_value, with_remarks, without_remarks
+from hpcrun.profiles.yaml_edit import (
+    copy_text,
+    new_text,
+    set_value,
+    unsaid,
+    unset_value,
+    with_remarks,
+    without_remarks,
+)
 from hpcrun.profiles.yaml_file import (
     EXTEND,
     Key,
@@ -78,8 +95,12 @@ class FileChange:
         """Whether the file has to be written."""
         return self.before != self.after
 
-    def write(self, lock: Path, *, during: str = "", hint: str | None = None, kept: Path | None = None) -> None:
-        """Write the file, completely or not at all, if it has not changed since; ``kept`` gets its old text."""
+    def write(
+        self, lock: Path, *, during: str = "", hint: str | None = None, kept: Path | None = None
+    ) -> None:
+        """Write the file, completely or not at all, if it has not changed since; ``kept`` gets its
+        old text.
+        """
         with locked(lock):
             if text_at(self.path) != self.before:
                 raise ProfileError(f"{self.path} was changed by another program{during}", hint=hint)
@@ -99,7 +120,9 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
     assignments = [_parse_assignment(value) for value in values]
     with locked(place.lock):
         if os.path.lexists(path):
-            raise UsageError(f"{path} already exists", hint=f"hpcrun profile edit {name} changes it")
+            raise UsageError(
+                f"{path} already exists", hint=f"hpcrun profile edit {name} changes it"
+            )
         if base is not None:
             load_profile(base, place.folders)
         text, _ = _assigned(new_text(name, base), assignments, path, place)
@@ -110,7 +133,8 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
 
 
 def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
-    """Set values in the user's copy of a profile, which is made if it does not exist; an invalid result is refused.
+    """Set values in the user's copy of a profile, which is made if it does not exist; an invalid
+    result is refused.
 
     Args:
         words: ``KEY=VALUE``; ``KEY+=VALUE`` adds to a list; ``null`` removes the inherited value.
@@ -134,7 +158,8 @@ def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
         for key in wanted:
             text = unset_value(text, key, path)
             for inner, value in values_in(parse_yaml(text, path).data):
-                if value is None and inner[:2] == TYPES and inner[3 : 3 + len(key)] == key:  # as _assigned left it
+                # as _assigned left it
+                if value is None and inner[:2] == TYPES and inner[3 : 3 + len(key)] == key:
                     text = unset_value(text, inner, path)
         return text
 
@@ -148,7 +173,9 @@ def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
 
 
 def use_profile(name: str, place: Place, config: Path) -> Changed:
-    """Make a profile, named or given by its path, the default in the user's config.yaml; every other line stays."""
+    """Make a profile, named or given by its path, the default in the user's config.yaml; every
+    other line stays.
+    """
     load_profile(name, place.folders)
     change, _ = plan_config(os.path.abspath(name) if is_path(name) else name, config)
     if change.changed:
@@ -157,7 +184,8 @@ def use_profile(name: str, place: Place, config: Path) -> Changed:
 
 
 def plan_config(name: str, config: Path, runs: str | None = None) -> tuple[FileChange, str | None]:
-    """Return the change of the user's config.yaml that makes a profile the default, and the default until now.
+    """Return the change of the user's config.yaml that makes a profile the default, and the default
+    until now.
 
     Args:
         runs: the runs folder to set; None leaves it as it is.
@@ -177,7 +205,8 @@ def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain
 
     Args:
         run_editor: opens a file in the user's editor, waits, and returns the exit status.
-        again: gets the mistakes; returns whether to go back to the editor, which shows each at its line.
+        again: gets the mistakes; returns whether to go back to the editor, which shows each at its
+            line.
     """
     copy = _open_copy(name, place, commented=True)
     with tempfile.TemporaryDirectory(prefix="hpcrun-edit-") as folder:
@@ -195,7 +224,9 @@ def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain
     return _changed(name, copy.path, place, made=copy.before is None and changed, changed=changed)
 
 
-def _edited(draft: Path, copy: FileChange, place: Place, run_editor: RunEditor, again: AskAgain) -> str:
+def _edited(
+    draft: Path, copy: FileChange, place: Place, run_editor: RunEditor, again: AskAgain
+) -> str:
     """Return the edited draft once it is valid, or unchanged."""
     as_it_was = f"{copy.path} is unchanged" if copy.before is not None else "nothing was saved"
     while True:
@@ -224,7 +255,8 @@ def _mistakes(text: str, path: Path, place: Place) -> tuple[tuple[Mistake, ...],
     return (), None
 
 
-# --- which file -----------------------------------------------------------------------------------------------
+# --- which file
+# -----------------------------------------------------------------------------------------------
 
 
 def check_name(name: str) -> str:
@@ -232,23 +264,32 @@ def check_name(name: str) -> str:
     if _NAME.fullmatch(name) and not name.endswith((SUFFIX, ".yml")):
         return name
     raise UsageError(
-        f"{name!r} cannot be a profile's name", hint="use letters, digits, '-', '_' and '.', as my-cluster"
+        f"{name!r} cannot be a profile's name",
+        hint="use letters, digits, '-', '_' and '.', as my-cluster",
     )
 
 
 def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:
     """Return the file for a new profile."""
     if name in ("local", DETECTED):  # a file of that name would hide the profile
-        raise UsageError(f"hpcrun itself uses the profile {name}", hint="choose another name, as mysite")
+        raise UsageError(
+            f"hpcrun itself uses the profile {name}", hint="choose another name, as mysite"
+        )
     path = folder / f"{check_name(name)}{SUFFIX}"
     if os.path.lexists(path) and not force:
-        raise ProfileError(f"{path} already exists", hint="choose another name, or replace the file with --force")
+        raise ProfileError(
+            f"{path} already exists", hint="choose another name, or replace the file with --force"
+        )
     return path
 
 
 def _open_copy(name: str, place: Place, *, commented: bool = False) -> FileChange:
     """Return the user's copy of a profile, or the text with which a new copy begins."""
-    path = find_profile(name, place.folders).absolute() if is_path(name) else place.user / f"{name}{SUFFIX}"
+    path = (
+        find_profile(name, place.folders).absolute()
+        if is_path(name)
+        else place.user / f"{name}{SUFFIX}"
+    )
     if is_path(name) or os.path.lexists(path):
         text = read_text(path)
         return FileChange(path, text, text)
@@ -258,7 +299,8 @@ def _open_copy(name: str, place: Place, *, commented: bool = False) -> FileChang
     below = folders[paths.index(place.user) + 1 :] if place.user in paths else folders
     if used.parent not in [folder.path for folder in below] and name not in profile_names(below):
         raise ProfileError(
-            f"profile {name!r} is the project's own: {used}", hint="give the path of that file to change it"
+            f"profile {name!r} is the project's own: {used}",
+            hint="give the path of that file to change it",
         )
     used = find_profile(name, below)
     text = f"# Your own {name!r}, over the one in {used.parent}.\nextends: {name}\n"
@@ -267,7 +309,9 @@ def _open_copy(name: str, place: Place, *, commented: bool = False) -> FileChang
     return FileChange(path, None, text)
 
 
-def _change(name: str, change: Callable[[str, Path], str], keys: Sequence[Key], place: Place) -> Changed:
+def _change(
+    name: str, change: Callable[[str, Path], str], keys: Sequence[Key], place: Place
+) -> Changed:
     path = _open_copy(name, place).path
     with locked(place.lock):
         copy = _open_copy(name, place)  # read again: now nobody else can change it
@@ -280,7 +324,9 @@ def _change(name: str, change: Callable[[str, Path], str], keys: Sequence[Key], 
 
 
 def _check(text: str, path: Path, place: Place, keys: Sequence[Key]) -> None:
-    """Raise the mistakes in a text; a value that was just typed has no line yet, and is named by its key."""
+    """Raise the mistakes in a text; a value that was just typed has no line yet, and is named by
+    its key.
+    """
     mistakes, hint = _mistakes(text, path, place)
     if not mistakes:
         return
@@ -303,14 +349,17 @@ def _changed(name: str, path: Path, place: Place, *, made: bool, changed: bool =
     return Changed(path, made, changed, None if used == path else used)
 
 
-# --- KEY=VALUE ------------------------------------------------------------------------------------------------
+# --- KEY=VALUE
+# ------------------------------------------------------------------------------------------------
 
 
 def _parse_assignment(assignment: str) -> tuple[Key, Any]:
     name, equals, value = assignment.partition("=")
     key = tuple(name.strip().split("."))
     if not equals or not all(key):
-        raise UsageError(f"{assignment!r} is not KEY=VALUE", hint="such as partition=gpu or gpu.per_node=8")
+        raise UsageError(
+            f"{assignment!r} is not KEY=VALUE", hint="such as partition=gpu or gpu.per_node=8"
+        )
     return key, _parse_value(key, value)
 
 
@@ -319,7 +368,10 @@ def _parse_value(key: Key, text: str) -> Any:
     if text == "null":
         return None
     if _plain(key)[-2:] in _TIMES and text.isdecimal():  # minutes in a file, as in sbatch's --time
-        raise UsageError(f"{dotted(key)}={text} has no unit", hint=f"write {text}m for minutes, or {text}s, {text}h")
+        raise UsageError(
+            f"{dotted(key)}={text} has no unit",
+            hint=f"write {text}m for minutes, or {text}s, {text}h",
+        )
     kinds = value_kinds(_plain(key))
     if text in ("true", "false") and "bool" in kinds:
         return text == "true"
@@ -329,21 +381,30 @@ def _parse_value(key: Key, text: str) -> Any:
         except ProfileError:
             if key[-1].endswith(EXTEND):  # a shell command may begin with a bracket
                 return text
-            raise UsageError(f"{dotted(key)}={text}: not a list or mapping", hint="such as [one, two]") from None
+            raise UsageError(
+                f"{dotted(key)}={text}: not a list or mapping", hint="such as [one, two]"
+            ) from None
     return text
 
 
 def _assigned(
     text: str, assignments: Sequence[tuple[Key, Any]], path: Path, place: Place
 ) -> tuple[str, dict[str, list[str]]]:
-    """Return a text with values that take effect, and for each the GPU types that no longer override it.
+    """Return a text with values that take effect, and for each the GPU types that no longer
+    override it.
 
-    A GPU type's value has priority over the profile's: ``null`` removes it, unless it is set here, too.
+    A GPU type's value has priority over the profile's: ``null`` removes it, unless it is set here,
+    too.
     """
     for key, value in assignments:
         text = _assign(text, key, value, path)
     replaced: dict[str, list[str]] = {}
-    leaves = [leaf for key, value in assignments for leaf, item in values_in(value, key) if not isinstance(item, dict)]
+    leaves = [
+        leaf
+        for key, value in assignments
+        for leaf, item in values_in(value, key)
+        if not isinstance(item, dict)
+    ]
     with suppress(ProfileError):  # _check says what is wrong
         loaded = load_text(text, path, place.folders)
         for key, name in product(leaves, loaded.profile.gpu.types):
@@ -355,7 +416,9 @@ def _assigned(
 
 
 def _assign(text: str, key: Key, value: Any, path: Path) -> str:
-    """Set one value; ``modules+`` adds to the file's own list, or begins one that adds to the inherited."""
+    """Set one value; ``modules+`` adds to the file's own list, or begins one that adds to the
+    inherited.
+    """
     if not key[-1].endswith(EXTEND) or value is None:
         return set_value(text, key, value, path)
     more = value if isinstance(value, list) else [value]

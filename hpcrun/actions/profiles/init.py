@@ -1,4 +1,6 @@
-"""init: the user's choices on a cluster, the resulting profile and configuration, and what to do next."""
+"""init: the user's choices on a cluster, the resulting profile and configuration, and what to do
+next.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,24 @@ _GPU_TYPE: Key = ("gpu", "type")
 _NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-# --- what is left to a person ---------------------------------------------------------------------------------
+# --- what is left to a person
+# ---------------------------------------------------------------------------------
 
 
 def account_choice(facts: ClusterFacts, profile: Profile | None) -> Choice | None:
-    """Return the choice of the account to charge; None if there is only one, or if Slurm does not say."""
+    """Return the choice of the account to charge; None if there is only one, or if Slurm does not
+    say.
+    """
     accounts = accounts_of(facts)
     if len(accounts) < 2:
         return None
     now = profile.account if profile and profile.account in accounts else facts.default_account
     options = tuple(
-        Option(name, f"--account {name}", "your default in Slurm" if name == facts.default_account else "")
+        Option(
+            name,
+            f"--account {name}",
+            "your default in Slurm" if name == facts.default_account else "",
+        )
         for name in accounts
     )
     default = accounts.index(now) if now in accounts else 0
@@ -59,17 +68,25 @@ def gpu_choice(facts: ClusterFacts, account: str | None, profile: Profile | None
         return None
     options = [
         Option(
-            offer.type or "", f"--gpu-type {offer.type}", f"{offer.nodes} × {offer.per_node}, {offer.partition.name}"
+            offer.type or "",
+            f"--gpu-type {offer.type}",
+            f"{offer.nodes} × {offer.per_node}, {offer.partition.name}",
         )
         for offer in offers
     ]
     names = [*(option.value for option in options), NONE]
-    options.append(Option(NONE, f"--gpu-type {NONE}", "no default: each job names its type, as --gpus a100:4"))
+    options.append(
+        Option(NONE, f"--gpu-type {NONE}", "no default: each job names its type, as --gpus a100:4")
+    )
     most = max(offers, key=lambda offer: offer.nodes * offer.per_node).type
     now = (profile.gpu.type or NONE) if profile else most
     default = names.index(now if now in names else most or NONE)
     return Choice(
-        "GPU type", "gpu.type", "the GPU type that --gpus 4 means: nodes × GPUs, partition", tuple(options), default
+        "GPU type",
+        "gpu.type",
+        "the GPU type that --gpus 4 means: nodes × GPUs, partition",
+        tuple(options),
+        default,
     )
 
 
@@ -99,7 +116,8 @@ def default_name(facts: ClusterFacts, taken: set[str]) -> str:
     return f"{name}-cluster" if name in taken or name == DETECTED else name
 
 
-# --- the files ------------------------------------------------------------------------------------------------
+# --- the files
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +125,15 @@ class Setup:
     """What init writes."""
 
     name: str
-    profile: FileChange | None  # the change of the profile's file; None for the profile ``local``, which is shipped
+    # the change of the profile's file; None for the profile ``local``, which is shipped
+    profile: FileChange | None
     config: FileChange  # the change of the user's config.yaml
-    instead_of: str | None = None  # the default profile of config.yaml until now, where it was another
+    # the default profile of config.yaml until now, where it was another
+    instead_of: str | None = None
     runs: str | None = None  # the runs folder that is set; None where it stays as it is
     anew: bool = False  # an existing profile is replaced as a whole
-    outdated: tuple[str, ...] = ()  # keys of an existing profile for which the cluster now reports other values
+    # keys of an existing profile for which the cluster now reports other values
+    outdated: tuple[str, ...] = ()
     detected: Detected | None = None  # the profile that was detected; None without Slurm
 
     @property
@@ -122,7 +143,9 @@ class Setup:
 
 
 def existing_profile(name: str, place: Place, *, anew: bool) -> Profile | None:
-    """Return the user's own profile of that name; None without one, or if an invalid one is replaced (``anew``)."""
+    """Return the user's own profile of that name; None without one, or if an invalid one is
+    replaced (``anew``).
+    """
     path = new_profile_path(name, place.user, force=True)
     if (text := text_at(path)) is None:
         return None
@@ -135,7 +158,14 @@ def existing_profile(name: str, place: Place, *, anew: bool) -> Profile | None:
 
 
 def plan_setup(
-    name: str, detected: Detected, choices: Choices, config: Path, runs: str | None, place: Place, *, anew: bool
+    name: str,
+    detected: Detected,
+    choices: Choices,
+    config: Path,
+    runs: str | None,
+    place: Place,
+    *,
+    anew: bool,
 ) -> Setup:
     """Return the files to write; nothing is written yet.
 
@@ -152,9 +182,14 @@ def plan_setup(
     if before is not None and not anew:
         after = _with_choices(before, choices, path, place)
         now = load_text(after, path, place.folders).profile
-        mine, theirs = (flat_values(profile.model_dump(exclude_defaults=True)) for profile in (now, detected.profile))
+        mine, theirs = (
+            flat_values(profile.model_dump(exclude_defaults=True))
+            for profile in (now, detected.profile)
+        )
         chosen = {("account",), _GPU_TYPE, ("description",), ("name",)}
-        changed = (key for key, value in theirs.items() if key not in chosen and mine.get(key) != value)
+        changed = (
+            key for key, value in theirs.items() if key not in chosen and mine.get(key) != value
+        )
         outdated = tuple(map(".".join, changed))
     return Setup(
         name,
@@ -168,50 +203,74 @@ def plan_setup(
 
 
 def write_setup(setup: Setup, place: Place) -> Path | None:
-    """Write the files, each completely or not at all; return the path of the old profile if it was replaced."""
+    """Write the files, each completely or not at all; return the path of the old profile if it was
+    replaced.
+    """
     profile = setup.profile
-    kept = _free_name(profile.path) if profile and profile.changed and setup.anew and profile.before else None
-    for change in filter(None, (profile, setup.config)):  # the profile first: a default profile must exist
+    kept = (
+        _free_name(profile.path)
+        if profile and profile.changed and setup.anew and profile.before
+        else None
+    )
+    # the profile first: a default profile must exist
+    for change in filter(None, (profile, setup.config)):
         if change.changed:
-            change.write(place.lock, hint="run hpcrun init again", kept=kept if change is profile else None)
+            change.write(
+                place.lock, hint="run hpcrun init again", kept=kept if change is profile else None
+            )
     return kept
 
 
 def _with_choices(text: str, choices: Choices, path: Path, place: Place) -> str:
-    """Return the text of a profile with the choices set; a choice that is not made, or already set, changes no line."""
+    """Return the text of a profile with the choices set; a choice that is not made, or already set,
+    changes no line.
+    """
     now = load_text(text, path, place.folders).profile
     if choices.account not in (None, now.account):
         text = set_value(text, ("account",), choices.account, path)
     if choices.gpu_type == NONE and now.gpu.type:
         type_ = (parse_yaml(text, path).data.get("gpu") or {}).get("type")
-        text = unset_value(text, _GPU_TYPE, path) if type_ else set_value(text, _GPU_TYPE, None, path)
+        text = (
+            unset_value(text, _GPU_TYPE, path) if type_ else set_value(text, _GPU_TYPE, None, path)
+        )
     elif choices.gpu_type not in (None, NONE, now.gpu.type):
         text = set_value(text, _GPU_TYPE, choices.gpu_type, path)
     return text
 
 
 def _free_name(path: Path) -> Path:
-    """Return a free path beside a file for its old text, with a name that is not that of a profile."""
+    """Return a free path beside a file for its old text, with a name that is not that of a
+    profile.
+    """
     number = 1
     while os.path.lexists(kept := path.with_name(f"{path.name.removesuffix(SUFFIX)}.old-{number}")):
         number += 1
     return kept
 
 
-# --- what comes after ---------------------------------------------------------------------------------------
+# --- what comes after
+# ---------------------------------------------------------------------------------------
 
 
 def next_commands(setup: Setup, gpu_type: str | None) -> tuple[tuple[str, str], ...]:
-    """Return three commands to try next, each with its purpose; without a default type they name one."""
+    """Return three commands to try next, each with its purpose; without a default type they name
+    one.
+    """
     offers = setup.detected.offers if setup.detected else ()
-    offer = next((offer for offer in offers if offer.type == gpu_type), offers[0] if offers else None)
+    offer = next(
+        (offer for offer in offers if offer.type == gpu_type), offers[0] if offers else None
+    )
     if setup.detected and offer is None:
         size, what = "--gpus 0 --cpus 4", "your script on 4 CPUs"
     else:
         of_nodes, per_node = (offer.nodes, offer.per_node) if offer else (2, 2)
         job = TrialJob(2, min(2, per_node)) if of_nodes > 1 else TrialJob(1, min(4, per_node))
-        named = f"{offer.type}:" if offer and offer.type and len(offers) > 1 and not gpu_type else ""
-        size = f"--gpus {named}{job.nodes * job.gpus_per_node}" + (f" --nodes {job.nodes}" if job.nodes > 1 else "")
+        named = (
+            f"{offer.type}:" if offer and offer.type and len(offers) > 1 and not gpu_type else ""
+        )
+        size = f"--gpus {named}{job.nodes * job.gpus_per_node}" + (
+            f" --nodes {job.nodes}" if job.nodes > 1 else ""
+        )
         what = f"your script on {job.words}"
     return (
         (f"hpcrun submit {size} train.py", what),
@@ -239,7 +298,9 @@ _PROGRAM = "hpcrun_hello"
 
 @dataclass(frozen=True, slots=True)
 class TrialJob:
-    """The size of the test job: two nodes where there are two, since it is the network that fails most often."""
+    """The size of the test job: two nodes where there are two, since it is the network that fails
+    most often.
+    """
 
     nodes: int
     gpus_per_node: int
@@ -249,7 +310,10 @@ class TrialJob:
     def words(self) -> str:
         """Return the size as text."""
         noun = f"{self.gpu_type} GPU" if self.gpu_type else "GPU"
-        return f"{count(self.nodes, 'node')} × {count(self.gpus_per_node, noun) if self.gpus_per_node else 'no GPU'}"
+        return (
+            f"{count(self.nodes, 'node')} × "
+            f"{count(self.gpus_per_node, noun) if self.gpus_per_node else 'no GPU'}"
+        )
 
 
 def trial_size(detected: Detected | None, gpu_type: str | None) -> TrialJob:
@@ -262,17 +326,33 @@ def trial_size(detected: Detected | None, gpu_type: str | None) -> TrialJob:
     offer = next((offer for offer in offers if offer.type == gpu_type), offers[0])
     nodes = 2 if offer.nodes > 1 and offer.partition.max_nodes != 1 else 1
     several = len(offers) > 1 or detected.profile.gpu.type is None
-    return TrialJob(nodes, 1 if nodes > 1 else min(2, offer.per_node), offer.type if several else None)
+    return TrialJob(
+        nodes, 1 if nodes > 1 else min(2, offer.per_node), offer.type if several else None
+    )
 
 
 def prepare_trial(
-    job: TrialJob, name: str, surroundings: Surroundings, machine: Callable[[], Machine], *, has_torch: bool
+    job: TrialJob,
+    name: str,
+    surroundings: Surroundings,
+    machine: Callable[[], Machine],
+    *,
+    has_torch: bool,
 ) -> Prepared:
-    """Prepare the test job for a profile; without torch in the job's Python, torchrun cannot start the ranks."""
-    request: dict[str, Any] = {"script": _PROGRAM, "module": True, "name": "hello", "nodes": job.nodes}
+    """Prepare the test job for a profile; without torch in the job's Python, torchrun cannot start
+    the ranks.
+    """
+    request: dict[str, Any] = {
+        "script": _PROGRAM,
+        "module": True,
+        "name": "hello",
+        "nodes": job.nodes,
+    }
     request["walltime_s"] = TRIAL_TIME
     if job.gpus_per_node:
-        request["gpus_per_node"] = f"{job.gpu_type}:{job.gpus_per_node}" if job.gpu_type else str(job.gpus_per_node)
+        request["gpus_per_node"] = (
+            f"{job.gpu_type}:{job.gpus_per_node}" if job.gpu_type else str(job.gpus_per_node)
+        )
     else:
         request["gpus"] = "0"
     if not has_torch:

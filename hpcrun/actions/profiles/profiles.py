@@ -30,7 +30,8 @@ class ProfileRow:
     profile: Profile | None
     problem: str | None = None  # why it cannot be loaded
     shipped: bool = False  # it comes with hpcrun
-    elsewhere: bool = False  # it is shipped, for GPUs that this cluster does not have, or for Slurm where there is none
+    # it is shipped, for GPUs that this cluster does not have, or for Slurm where there is none
+    elsewhere: bool = False
 
 
 def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
@@ -48,7 +49,9 @@ def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
             problem = error.message
         except SchedulerError as error:  # the cluster of the detected profile does not respond
             problem = f"{name}: {error.message.splitlines()[0].rstrip(':')}"
-        rows.append(ProfileRow(name, path, name == default, profile, problem, path.is_relative_to(shipped)))
+        rows.append(
+            ProfileRow(name, path, name == default, profile, problem, path.is_relative_to(shipped))
+        )
     detected = next((row.profile for row in rows if row.name == DETECTED), None)
     is_known = surroundings.detected is None or detected is not None
     return [replace(row, elsewhere=is_known and _is_elsewhere(row, detected)) for row in rows]
@@ -86,8 +89,11 @@ def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[
     """Check profiles by name or path, or all of them."""
     folders = surroundings.profile_folders
     verdicts = []
-    detected = surroundings.detected.path if surroundings.detected else None  # hpcrun has written it
-    for name in names or sorted(name for name, path in profile_names(folders).items() if path != detected):
+    # hpcrun has written it
+    detected = surroundings.detected.path if surroundings.detected else None
+    for name in names or sorted(
+        name for name, path in profile_names(folders).items() if path != detected
+    ):
         path = find_profile(name, folders)
         try:
             loaded = load_profile(name, folders)
@@ -99,14 +105,19 @@ def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[
 
 
 def _verdict_on_variables(name: str, loaded: LoadedProfile) -> Verdict:
-    """Check the variables that a profile sets: an impossible value is a mistake, since submit refuses it."""
+    """Check the variables that a profile sets: an impossible value is a mistake, since submit
+    refuses it.
+    """
     mistakes: list[Mistake] = []
     remarks: list[Mistake] = []
     hint = None
     for finding, key in check_profile_env(loaded):
         where = loaded.origins.get(key)
         mistake = Mistake(
-            where.path if where else loaded.path, where.line if where else None, f"env.{finding.text}", key
+            where.path if where else loaded.path,
+            where.line if where else None,
+            f"env.{finding.text}",
+            key,
         )
         (mistakes if finding.impossible else remarks).append(mistake)
         if finding.impossible and hint is None:
@@ -126,9 +137,16 @@ class Difference:
 def diff_profiles(left: str, right: str, surroundings: Surroundings) -> list[Difference]:
     """Return the differences between two profiles: ``24h`` and ``1-00:00:00`` are one value."""
     loaded = [load_profile(name, surroundings.profile_folders).profile for name in (left, right)]
-    one, other = (flat_values(profile.model_dump(exclude_defaults=True, exclude={"name"})) for profile in loaded)
+    one, other = (
+        flat_values(profile.model_dump(exclude_defaults=True, exclude={"name"}))
+        for profile in loaded
+    )
     keys = [*one, *(key for key in other if key not in one)]
-    return [Difference(key, one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)]
+    return [
+        Difference(key, one.get(key), other.get(key))
+        for key in keys
+        if one.get(key) != other.get(key)
+    ]
 
 
 def flat_values(values: dict[str, Any]) -> dict[Key, Any]:

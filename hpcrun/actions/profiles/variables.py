@@ -1,4 +1,6 @@
-"""The variables of jobs: the known ones, those that a profile sets and why, and mistakes in those of a job."""
+"""The variables of jobs: the known ones, those that a profile sets and why, and mistakes in those
+of a job.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,10 @@ def find_variables(name: str, surroundings: Surroundings) -> Variable | ProfileV
     if name in profiles or "/" in name or name.endswith((".yaml", ".yml")):
         return _of_profile(load_profile(name, surroundings.profile_folders))
     if name.upper() in catalogue.others:
-        raise NotFoundError(f"{name.upper()} is a variable that hpcrun does not know",
-                            hint="hpcrun profile env lists the known variables")  # fmt: skip
+        raise NotFoundError(
+            f"{name.upper()} is a variable that hpcrun does not know",
+            hint="hpcrun profile env lists the known variables",
+        )
     close = nearest(name, list(profiles)) or nearest(name.upper(), list(catalogue))
     raise NotFoundError(
         f"there is no variable and no profile {name!r}",
@@ -62,19 +66,29 @@ def _of_profile(loaded: LoadedProfile) -> ProfileVariables:
     catalogue = load_catalogue()
     profile = loaded.profile
     env = {**profile.fabric.env(), **profile.env}
-    problems = {finding.name: finding.advice for finding in _findings(env, profile, profile.gpu.type)}
+    problems = {
+        finding.name: finding.advice for finding in _findings(env, profile, profile.gpu.type)
+    }
     rows = []
     for name, value in env.items():
         shown = MASK if is_secret(name, value, profile.secrets) else value
-        rows.append(SetVariable(name, shown, _origin(name, loaded), catalogue.get(name), problems.get(name)))
+        rows.append(
+            SetVariable(name, shown, _origin(name, loaded), catalogue.get(name), problems.get(name))
+        )
     for number, name in enumerate(profile.secrets):
         if name not in env:
-            rows.append(SetVariable(name, MASK, loaded.origins.get(("secrets", str(number))), catalogue.get(name)))
+            rows.append(
+                SetVariable(
+                    name, MASK, loaded.origins.get(("secrets", str(number))), catalogue.get(name)
+                )
+            )
     by_script = tuple(variable for variable in catalogue.values() if variable.hpcrun)
     return ProfileVariables(profile.name, tuple(rows), by_script)
 
 
-def check_job_env(request: JobRequest, loaded: LoadedProfile, gpu_type: str | None) -> tuple[str, ...]:
+def check_job_env(
+    request: JobRequest, loaded: LoadedProfile, gpu_type: str | None
+) -> tuple[str, ...]:
     """Return notes on the variables of a job.
 
     Args:
@@ -100,9 +114,15 @@ def check_profile_env(loaded: LoadedProfile) -> list[tuple[Finding, Key]]:
     """
     profile = loaded.profile
     settings = {**profile.fabric.env(), **profile.env}
-    env = {name: value for name, value in settings.items() if not is_secret(name, value, profile.secrets)}
+    env = {
+        name: value
+        for name, value in settings.items()
+        if not is_secret(name, value, profile.secrets)
+    }
     findings = _findings(env, profile, profile.gpu.type)
-    return [(finding, _place(finding.name, loaded) or ("env", finding.name)) for finding in findings]
+    return [
+        (finding, _place(finding.name, loaded) or ("env", finding.name)) for finding in findings
+    ]
 
 
 def _findings(env: Mapping[str, str], profile: Profile, gpu_type: str | None) -> Sequence[Finding]:

@@ -15,8 +15,9 @@ from hpcrun.runs.attempt import hosts, last_attempt
 from hpcrun.schedulers.job_steps import Allocation, plain_job_id
 from hpcrun.schedulers.on_terminal import run_on_terminal
 
-# The job's PATH is set after .bashrc, which may change it. srun waits until no process has the terminal open, so the
-# background jobs of the shell are ended, too. Only under srun are they in the session of this process.
+# The job's PATH is set after .bashrc, which may change it. srun waits until no process has the
+# terminal open, so the background jobs of the shell are ended, too. Only under srun are they in the
+# session of this process.
 _ON_TERMINAL = """bash --rcfile <(printf '%s\\n' '[ ! -r ~/.bashrc ] || . ~/.bashrc' "$1")
 status=$?
 trap '' HUP
@@ -37,7 +38,9 @@ def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | 
         return element_of(item, element), None
     running = [one for one in item.elements if one.status.state == "RUNNING"]
     if len(running) == 1:
-        return element_row(item, running[0]), f"{item.run.name} is a sweep; showing element {running[0].index}"
+        return element_row(
+            item, running[0]
+        ), f"{item.run.name} is a sweep; showing element {running[0].index}"
     if not running:
         return item, None
     named = index_ranges(one.index for one in running)
@@ -56,7 +59,9 @@ def check_running(item: RunStatus, command: str) -> None:
             hint=f"hpcrun logs {run.run_id} shows its output",
         )
     if status.state != "RUNNING":
-        raise PlanError(f"{run.name} is {status.state.lower()}: {command} works once it has started", hint=_WHEN)
+        raise PlanError(
+            f"{run.name} is {status.state.lower()}: {command} works once it has started", hint=_WHEN
+        )
     if not item.live:
         raise PlanError(f"{unlisted_words(item)}: its nodes cannot be reached", hint=_WHEN)
 
@@ -86,20 +91,29 @@ def allocation_of(item: RunStatus, env: Mapping[str, str]) -> Allocation:
 
 
 def job_environment(plan: Mapping[str, Any]) -> str:
-    """Return the lines of bash for the modules, the Python environment and the variables of a job's plan."""
+    """Return the lines of bash for the modules, the Python environment and the variables of a job's
+    plan.
+    """
     python = plan.get("python") or {}
     lines = [f"module load {quote_bash(str(module))}" for module in plan.get("modules") or ()]
     if python.get("prefix"):
         lines.append(f"export {python['variable']}={quote_bash(python['prefix'])}")
         lines.append(f'export PATH={quote_bash(python["prefix"] + "/bin")}:"$PATH"')
     elif (folder := os.path.dirname(str(python.get("executable")))).startswith("/"):
-        lines.append(f'[[ :$PATH: == *:{quote_bash(folder)}:* ]] || export PATH={quote_bash(folder)}:"$PATH"')
-    lines += [f"export {name}={quote_bash(value)}" for name, value in plan.get("env") or () if value is not None]
+        lines.append(
+            f'[[ :$PATH: == *:{quote_bash(folder)}:* ]] || export PATH={quote_bash(folder)}:"$PATH"'
+        )
+    lines += [
+        f"export {name}={quote_bash(value)}"
+        for name, value in plan.get("env") or ()
+        if value is not None
+    ]
     return "\n".join(lines)
 
 
 def job_shell(plan: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
-    """Return the command of a login shell with the modules, the Python environment and the variables of a job's plan.
+    """Return the command of a login shell with the modules, the Python environment and the
+    variables of a job's plan.
 
     Set-up commands are not run again. Without a terminal the shell reads commands from stdin.
     """
@@ -107,8 +121,12 @@ def job_shell(plan: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
     return ["bash", "-l", "-c", start, "bash", job_environment(plan)]
 
 
-def open_shell(item: RunStatus, node: str | None, env: Mapping[str, str], *, is_terminal: bool) -> int:
-    """Open a shell on a node of a run, in the folder where its job started; return the exit status."""
+def open_shell(
+    item: RunStatus, node: str | None, env: Mapping[str, str], *, is_terminal: bool
+) -> int:
+    """Open a shell on a node of a run, in the folder where its job started; return the exit
+    status.
+    """
     check_running(item, "hpcrun shell")
     workdir = item.run.plan.get("workdir") or item.run.cwd
     workdir = str(workdir) if workdir and Path(str(workdir)).is_dir() else None
@@ -122,7 +140,13 @@ def open_shell(item: RunStatus, node: str | None, env: Mapping[str, str], *, is_
             return run_on_terminal(argv, {**env, "HPCRUN_RUN_DIR": str(item.folder)})
         nodes = nodes_of(item)
         if node is not None and nodes and node not in nodes:
-            raise NotFoundError(f"{item.run.run_id} has no node {node}", hint=f"its nodes: {', '.join(nodes)}")
-        return allocation_of(item, env).shell(shell, node=node, workdir=workdir, is_terminal=is_terminal)
+            raise NotFoundError(
+                f"{item.run.run_id} has no node {node}", hint=f"its nodes: {', '.join(nodes)}"
+            )
+        return allocation_of(item, env).shell(
+            shell, node=node, workdir=workdir, is_terminal=is_terminal
+        )
     except OSError as error:
-        raise SchedulerError(f"cannot start the shell: {error.strerror}", hint="hpcrun doctor looks for srun") from None
+        raise SchedulerError(
+            f"cannot start the shell: {error.strerror}", hint="hpcrun doctor looks for srun"
+        ) from None

@@ -23,7 +23,8 @@ from hpcrun.schedulers.protocol import JobRef, Scheduler
 Named = tuple[str, int | None]
 """A run id, and the element of a sweep where only that is meant."""
 
-# Only jobs that the scheduler has just listed for these runs are changed: another job may have the id by now.
+# Only jobs that the scheduler has just listed for these runs are changed: another job may have the
+# id by now.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,10 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
 def check_listed(unlisted: Sequence[RunStatus]) -> None:
     """Raise an error for runs of which nothing was cancelled."""
     if unlisted:
-        lines = [f"{unlisted_words(item)}: nothing was cancelled (run {item.run.run_id})" for item in unlisted]
+        lines = [
+            f"{unlisted_words(item)}: nothing was cancelled (run {item.run.run_id})"
+            for item in unlisted
+        ]
         raise NotFoundError("\n".join(lines), hint=f"hpcrun status {unlisted[0].run.run_id}")
 
 
@@ -80,18 +84,24 @@ def _cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
 
 
 def left_waiting(run_ids: Collection[str], store: RunStore) -> list[Run]:
-    """Return the other runs that may start once these are cancelled; Slurm cancels those that wait for completion."""
+    """Return the other runs that may start once these are cancelled; Slurm cancels those that wait
+    for completion.
+    """
     waiting = []
     for run_id in store.active_ids():
         with suppress(HpcrunError):
             run = store.load(run_id)
             conditions = {after["condition"] for after in run.after if after["run_id"] in run_ids}
-            waiting += [run] if conditions and "ok" not in conditions and run_id not in run_ids else []
+            waiting += (
+                [run] if conditions and "ok" not in conditions and run_id not in run_ids else []
+            )
     return waiting
 
 
 def named_statuses(named: Sequence[Named], ports: Ports) -> list[RunStatus]:
-    """Return the status of what a person has named: of runs, and of elements as runs of their own."""
+    """Return the status of what a person has named: of runs, and of elements as runs of their
+    own.
+    """
     result = get_status([run_id for run_id, _ in named], ports)
     if result.away:
         raise result.away
@@ -106,7 +116,9 @@ def named_statuses(named: Sequence[Named], ports: Ports) -> list[RunStatus]:
 def hold_runs(
     named: Sequence[Named], ports: Ports, *, release: bool
 ) -> tuple[Sequence[RunStatus], Sequence[RunStatus]]:
-    """Hold or release the pending jobs of runs and elements; return those, and the others, which are not pending."""
+    """Hold or release the pending jobs of runs and elements; return those, and the others, which
+    are not pending.
+    """
     wanted = named_statuses(named, ports)
     changed = [item for item in wanted if _has_pending(item)]
     for name, refs in _by_scheduler(changed):
@@ -116,8 +128,14 @@ def hold_runs(
 
 def _has_pending(item: RunStatus) -> bool:
     """Whether the scheduler lists a job of a run, or of one of its elements, as pending."""
-    statuses = [each.status for each in item.elements if each.live] if item.elements else [item.status]
-    return item.live and item.run.job_id is not None and any(status.state == state.PENDING for status in statuses)
+    statuses = (
+        [each.status for each in item.elements if each.live] if item.elements else [item.status]
+    )
+    return (
+        item.live
+        and item.run.job_id is not None
+        and any(status.state == state.PENDING for status in statuses)
+    )
 
 
 def _elements_of_task(item: RunStatus) -> int:
@@ -132,7 +150,13 @@ def _by_scheduler(items: Sequence[RunStatus]) -> Iterator[tuple[str, list[JobRef
     refs: dict[str, list[JobRef]] = {}
     named = Counter(item.run.job_id for item in items)
     for item in items:
-        folder = item.folder if item.element is None else RunFolder(item.folder).element(item.element).path
+        folder = (
+            item.folder
+            if item.element is None
+            else RunFolder(item.folder).element(item.element).path
+        )
         shares = named[item.run.job_id] < _elements_of_task(item)
-        refs.setdefault(item.run.scheduler, []).append(JobRef(folder, item.run.job_id, shares=shares))
+        refs.setdefault(item.run.scheduler, []).append(
+            JobRef(folder, item.run.job_id, shares=shares)
+        )
     yield from sorted(refs.items())

@@ -83,8 +83,11 @@ class CleanPlan:
         return sum(candidate.size.checkpoints for candidate in self.going)
 
 
-def plan_clean(runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStore, now_s: float) -> CleanPlan:
-    """Choose the runs to remove: never one that may still be alive, nor one whose folder is not its own.
+def plan_clean(
+    runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStore, now_s: float
+) -> CleanPlan:
+    """Choose the runs to remove: never one that may still be alive, nor one whose folder is not its
+    own.
 
     Args:
         runs: all runs with their present status, oldest first.
@@ -97,12 +100,18 @@ def plan_clean(runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStor
     return CleanPlan(
         tuple(candidate for candidate in candidates if candidate.kept is None),
         tuple(candidate for candidate in candidates if candidate.kept is not None),
-        tuple(CleanLeftover(item, 0 if item.kept else run_size(item.path).total) for item in leftovers),
+        tuple(
+            CleanLeftover(item, 0 if item.kept else run_size(item.path).total) for item in leftovers
+        ),
     )
 
 
-def remove_runs(plan: CleanPlan, store: RunStore, *, now_s: float) -> tuple[list[Candidate], list[HpcrunError]]:
-    """Remove the runs of a plan, and markers without runs; return the removed runs and the failures."""
+def remove_runs(
+    plan: CleanPlan, store: RunStore, *, now_s: float
+) -> tuple[list[Candidate], list[HpcrunError]]:
+    """Remove the runs of a plan, and markers without runs; return the removed runs and the
+    failures.
+    """
     gone, errors = [], []
     for candidate in plan.going:
         try:
@@ -110,7 +119,9 @@ def remove_runs(plan: CleanPlan, store: RunStore, *, now_s: float) -> tuple[list
             gone.append(candidate)
         except HpcrunError as error:
             errors.append(error)
-    errors += store.remove_leftovers([item.leftover for item in plan.going_leftovers], now_s - LOST_AFTER_S)
+    errors += store.remove_leftovers(
+        [item.leftover for item in plan.going_leftovers], now_s - LOST_AFTER_S
+    )
     return gone, errors
 
 
@@ -130,7 +141,11 @@ def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: flo
     kept = _lives(item, ended_s, now_s)
     if kept is None and not store.is_own_folder(item.run.run_id):
         link = item.folder.is_symlink()
-        kept = "its folder is a symbolic link to a folder outside this run" if link else "it belongs to another user"
+        kept = (
+            "its folder is a symbolic link to a folder outside this run"
+            if link
+            else "it belongs to another user"
+        )
     if kept is None and size.checkpoints and not choice.checkpoints:
         kept = HAS_CHECKPOINTS
     return Candidate(item, ended_s, size, kept)
@@ -140,9 +155,14 @@ def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
     """Return why a run may still be alive, None if it cannot be."""
     if item.status.final:
         return None
-    surely_over = has_started(item.folder) and now_s - max(ended_s, item.status.asked_s) > SURELY_OVER_AFTER_S
+    surely_over = (
+        has_started(item.folder) and now_s - max(ended_s, item.status.asked_s) > SURELY_OVER_AFTER_S
+    )
     if item.elsewhere:
-        words = f"it was {item.status.state} when last polled, and may still be; check on {item.run.place}"
+        words = (
+            f"it was {item.status.state} when last polled, and may still be; check on "
+            f"{item.run.place}"
+        )
         return None if surely_over else words
     if item.stale:
         return f"it was {item.status.state} when last polled, and may still be"
@@ -154,10 +174,14 @@ def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
 
 
 def run_size(folder: Path) -> DiskUsage:
-    """Return the size of a run's folder. Links in it are not followed; an unreadable folder counts as empty."""
+    """Return the size of a run's folder.
+
+    Links in it are not followed; an unreadable folder counts as empty.
+    """
     total = checkpoints = 0
     waiting: list[tuple[str, tuple[str, ...]]] = [(os.path.realpath(folder), ())]
-    while waiting:  # os.walk calls itself for each level up to Python 3.11, and a path may have two thousand
+    # os.walk calls itself for each level up to Python 3.11, and a path may have two thousand
+    while waiting:
         where, parts = waiting.pop()
         with suppress(OSError), os.scandir(where) as entries:
             for entry in entries:

@@ -1,4 +1,6 @@
-"""Finding the run that the user names: a run id, a job id, a name, or ``last``; an element: ``RUN/3``, ``123_3``."""
+"""Finding the run that the user names: a run id, a job id, a name, or ``last``; an element:
+``RUN/3``, ``123_3``.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class FoundRun:
 
 
 def find_run(label: str, store: RunStore) -> FoundRun:
-    """Find a run by its id or the beginning of it, a job id, a name (the newest wins, with a note), or ``last``.
+    """Find a run by its id or the beginning of it, a job id, a name (the newest wins, with a note),
+    or ``last``.
 
     Raises:
         NotFoundError: there is no such run; the message has the nearest name.
@@ -53,10 +56,14 @@ def find_run(label: str, store: RunStore) -> FoundRun:
 
 
 def find_element(label: str, store: RunStore) -> FoundRun:
-    """Find a run as :func:`find_run` does, or an element of an array: ``RUN/3``, or ``_3`` behind a job id."""
+    """Find a run as :func:`find_run` does, or an element of an array: ``RUN/3``, or ``_3`` behind a
+    job id.
+    """
     if match := _ELEMENT.fullmatch(label):
         named = find_run(match["run"], store)
-        return replace(named, element=_checked_index(named.run, elements_of(named.run), int(match["index"])))
+        return replace(
+            named, element=_checked_index(named.run, elements_of(named.run), int(match["index"]))
+        )
     if match := _TASK.fullmatch(label):
         try:
             run = find_run(match["run"], store).run
@@ -72,7 +79,9 @@ def named_elements(named: Iterable[FoundRun | RunStatus]) -> dict[str, set[int] 
     chosen: dict[str, set[int] | None] = {}
     for item in named:
         before = chosen.get(item.run.run_id, set())
-        chosen[item.run.run_id] = None if before is None or item.element is None else {*before, item.element}
+        chosen[item.run.run_id] = (
+            None if before is None or item.element is None else {*before, item.element}
+        )
     return chosen
 
 
@@ -80,34 +89,43 @@ def _element_of_task(run: Run, elements: Elements, task: int) -> int:
     indices = [index for index, number in elements.tasks.items() if number == task]
     if not indices:
         raise NotFoundError(
-            f"{run.run_id} has no element in task {task}", hint=f"its elements are {index_ranges(elements.parameters)}"
+            f"{run.run_id} has no element in task {task}",
+            hint=f"its elements are {index_ranges(elements.parameters)}",
         )
     if len(indices) > 1:
         raise UsageError(
             f"task {run.job_id}_{task} runs the elements {index_ranges(indices)}",
-            hint=f"name one: {run.job_id}/{indices[0]}; scancel {run.job_id}_{task} cancels the task",
+            hint=f"name one: {run.job_id}/{indices[0]}; scancel {run.job_id}_{task} cancels the "
+            "task",
         )
     return indices[0]
 
 
 def _checked_index(run: Run, elements: Elements | None, index: int) -> int:
     if elements is None:
-        raise NotFoundError(f"{run.run_id} is no array: it has no element {index}", hint=f"name it as {run.job_id}")
+        raise NotFoundError(
+            f"{run.run_id} is no array: it has no element {index}", hint=f"name it as {run.job_id}"
+        )
     if index not in elements.parameters:
         raise NotFoundError(
-            f"{run.run_id} has no element {index}", hint=f"its elements are {index_ranges(elements.parameters)}"
+            f"{run.run_id} has no element {index}",
+            hint=f"its elements are {index_ranges(elements.parameters)}",
         )
     return index
 
 
 def _find(label: str, store: RunStore) -> FoundRun:
     if not label.strip():
-        raise UsageError("the name of the run is empty", hint="hpcrun status lists the runs; 'last' is the newest")
+        raise UsageError(
+            "the name of the run is empty",
+            hint="hpcrun status lists the runs; 'last' is the newest",
+        )
     ids = store.run_ids()
     if not ids:
         raise NotFoundError(f"there are no runs in {store.root}", hint="hpcrun submit creates one")
     if label == LAST:
-        ids = [run_id for run_id in ids if RUN_ID.fullmatch(run_id)] or ids  # users may have put other files there
+        # users may have put other files there
+        ids = [run_id for run_id in ids if RUN_ID.fullmatch(run_id)] or ids
         return FoundRun(_newest(ids, store))
     if label in ids:
         return FoundRun(store.load(label))
@@ -115,13 +133,18 @@ def _find(label: str, store: RunStore) -> FoundRun:
         return by_job
     if _ANY_JOB.fullmatch(label) and len(label) < _DATE:
         # Every run id begins with its date: a shorter number is a job id, not the beginning of ids.
-        ids = [run_id for run_id in ids if run_name(run_id) == label or run_id.endswith(f"-{label}")]
+        ids = [
+            run_id for run_id in ids if run_name(run_id) == label or run_id.endswith(f"-{label}")
+        ]
     named = [run_id for run_id in ids if run_name(run_id) == label]
     if len(named) > 1:
         newest = _newest(named, store).run_id
         ids = [*(run_id for run_id in ids if run_id != newest), newest]
     if not named and label in map(run_name, names_in(RunsFolder(store.root).studies)):
-        raise NotFoundError(f"no run is named {label!r}, but a scaling study", hint=f"hpcrun scale run --show {label}")
+        raise NotFoundError(
+            f"no run is named {label!r}, but a scaling study",
+            hint=f"hpcrun scale run --show {label}",
+        )
     run_id, note = choose_id(label, ids, ("run", "runs"), "hpcrun status --all lists them")
     return FoundRun(store.load(run_id), note=note)
 
@@ -129,17 +152,25 @@ def _find(label: str, store: RunStore) -> FoundRun:
 def _newest(ids: Sequence[str], store: RunStore) -> Run:
     """Return the newest of some runs; ids tell time in seconds, records more exactly."""
     second = ids[-1][:15]  # YYYYMMDD-HHMMSS
-    return max((store.load(run_id) for run_id in ids if run_id.startswith(second)), key=lambda run: run.created_s)
+    return max(
+        (store.load(run_id) for run_id in ids if run_id.startswith(second)),
+        key=lambda run: run.created_s,
+    )
 
 
 def newest_line(run: Run) -> str:
-    """Return the line that names the newest run, for a command that was given no RUN: ``last`` is its default."""
+    """Return the line that names the newest run, for a command that was given no RUN: ``last`` is
+    its default.
+    """
     job = f"job {run.job_id}" if run.job_id else run.run_id
     return f"the newest of all runs: {run.name}, {job}"
 
 
-def choose_id(label: str, ids: Sequence[str], nouns: tuple[str, str], listing: str) -> tuple[str, str | None]:
-    """Choose the id that a label means: a name (the newest wins, with a note), the id's beginning, or its end.
+def choose_id(
+    label: str, ids: Sequence[str], nouns: tuple[str, str], listing: str
+) -> tuple[str, str | None]:
+    """Choose the id that a label means: a name (the newest wins, with a note), the id's beginning,
+    or its end.
 
     Args:
         ids: oldest first.
@@ -149,20 +180,29 @@ def choose_id(label: str, ids: Sequence[str], nouns: tuple[str, str], listing: s
     noun, plural = nouns
     named = [item for item in ids if run_name(item) == label]
     if named:
-        note = f"{label}: the newest of {len(named)} {plural} of that name, {named[-1]}" if len(named) > 1 else None
+        note = (
+            f"{label}: the newest of {len(named)} {plural} of that name, {named[-1]}"
+            if len(named) > 1
+            else None
+        )
         return named[-1], note
     begun = [item for item in ids if item.startswith(label) or item.endswith(f"-{label}")]
     if len(begun) == 1:
         return begun[0], None
     if begun:
         listed = "\n".join(f"  {item}" for item in begun[-10:])
-        raise UsageError(f"{label!r} matches {len(begun)} {plural}:\n{listed}", hint=f"write more of the {noun}'s id")
+        raise UsageError(
+            f"{label!r} matches {len(begun)} {plural}:\n{listed}",
+            hint=f"write more of the {noun}'s id",
+        )
     hint = did_you_mean(label, sorted({run_name(item) for item in ids}), listing)
     raise NotFoundError(f"there is no {noun} {label!r}", hint=hint)
 
 
 def _by_job_id(job_id: str, ids: Sequence[str], store: RunStore) -> FoundRun | None:
-    """Find the run of a job: first where the index says, and in the runs that it does not know, then in all."""
+    """Find the run of a job: first where the index says, and in the runs that it does not know,
+    then in all.
+    """
     noted = store.noted_jobs()
 
     def with_job(ids: Collection[str]) -> list[Run]:
@@ -183,10 +223,17 @@ def _by_job_id(job_id: str, ids: Sequence[str], store: RunStore) -> FoundRun | N
     matches.sort(key=lambda run: run.created_s, reverse=True)
     if len({run.cluster or run.host for run in matches}) > 1:
         lines = "\n".join(f"  {run.run_id}  {run.cluster or run.host}" for run in matches)
-        raise UsageError(f"job id {job_id} belongs to {len(matches)} runs:\n{lines}", hint="name the run by its id")
+        raise UsageError(
+            f"job id {job_id} belongs to {len(matches)} runs:\n{lines}",
+            hint="name the run by its id",
+        )
     if not matches:
         return None
     # where one cluster has used an id again, its older jobs are over
     newest, several = matches[0], len(matches) > 1
-    note = f"{job_id}: the newest of {len(matches)} runs of that job id, {newest.run_id}" if several else None
+    note = (
+        f"{job_id}: the newest of {len(matches)} runs of that job id, {newest.run_id}"
+        if several
+        else None
+    )
     return FoundRun(newest, note=note)

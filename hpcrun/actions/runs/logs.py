@@ -18,13 +18,16 @@ from hpcrun.runs.record import Run
 _ANY_RANK = 10_000_000
 READ_EVERY_S = 0.5
 MANY_READ_EVERY_S, MANY_LIST_EVERY_S, MANY_OVER_EVERY_S = 1.0, 5.0, 2.0
-"""The same of more than 16 ranks: how often some are read, all are listed, and the run's end is looked for. Each look
-is a question to the file server; ``hpcrun/runs/logs.py`` says how many files are looked at each time."""
+"""The same of more than 16 ranks: how often some are read, all are listed, and the run's end is
+looked for. Each look is a question to the file server; ``hpcrun/runs/logs.py`` says how many files
+are looked at each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogChoice:
-    """Which logs: those of some ranks, of all, of one node, or of the batch script; with ``err`` only stderr."""
+    """Which logs: those of some ranks, of all, of one node, or of the batch script; with ``err``
+    only stderr.
+    """
 
     ranks: tuple[int, ...] = (0,)  # as the job counts them
     roles: tuple[RoleRanks, ...] = ()  # of the run, which name its ranks
@@ -32,7 +35,8 @@ class LogChoice:
     batch: bool = False
     err: bool = False
     element: int = 0  # of a sweep, else 0
-    batch_log: str = str(WITHIN.batch_log)  # where the batch script's own is, below the run's folder
+    # where the batch script's own is, below the run's folder
+    batch_log: str = str(WITHIN.batch_log)
     node: str | None = None
     attempt: int | None = None  # the attempt, counted from 0 as in the records; None for the last
 
@@ -46,7 +50,11 @@ def role_named(run: Run, name: str | None) -> RoleRanks | None:
     """Return the role of a run with this name; None for None."""
     roles = {role.name: role for role in run.roles}
     if name is not None and name not in roles:
-        hint = did_you_mean(name, roles, f"its roles: {', '.join(roles)}") if roles else "it is a job of one program"
+        hint = (
+            did_you_mean(name, roles, f"its roles: {', '.join(roles)}")
+            if roles
+            else "it is a job of one program"
+        )
         raise NotFoundError(f"{run.name} has no role {name!r}", hint=hint)
     return roles[name] if name is not None else None
 
@@ -58,16 +66,22 @@ def parse_ranks(text: str, world_size: int, of: str = "the job") -> tuple[int, .
     except ValueError as error:
         raise UsageError(f"--rank: {error}") from None
     if chosen[-1] >= world_size:
-        raise NotFoundError(f"{of} has no rank {chosen[-1]}", hint=f"its ranks are 0 to {world_size - 1}")
+        raise NotFoundError(
+            f"{of} has no rank {chosen[-1]}", hint=f"its ranks are 0 to {world_size - 1}"
+        )
     return chosen
 
 
 def chosen_ranks(run: Run | None, text: str | None, role_name: str | None) -> tuple[int, ...]:
-    """Return the ranks of ``--rank`` and ``--role``, as the job counts them; none without either, or without a run."""
+    """Return the ranks of ``--rank`` and ``--role``, as the job counts them; none without either,
+    or without a run.
+    """
     role = role_named(run, role_name) if run else None
     if role is None:
         return () if text is None else parse_ranks(text, run.world_size if run else _ANY_RANK)
-    counted = range(role.ranks) if text is None else parse_ranks(text, role.ranks, f"role {role.name}")
+    counted = (
+        range(role.ranks) if text is None else parse_ranks(text, role.ranks, f"role {role.name}")
+    )
     return tuple(role.first_rank + rank for rank in counted)
 
 
@@ -82,7 +96,9 @@ def check_choice(folder: Path, choice: LogChoice) -> None:
     there = sorted(item.number for item in attempts(folder, choice.element))
     if choice.attempt is not None and choice.attempt not in there:
         hint = (
-            f"its attempts: {index_ranges(number + 1 for number in there)}" if there else "the job has not started yet"
+            f"its attempts: {index_ranges(number + 1 for number in there)}"
+            if there
+            else "the job has not started yet"
         )
         raise NotFoundError(f"{folder.name} has no attempt {choice.attempt + 1}", hint=hint)
     attempt = chosen_attempt(folder, choice)
@@ -90,7 +106,10 @@ def check_choice(folder: Path, choice: LogChoice) -> None:
         return
     nodes = {*hosts(attempt.folder), *node_ranks(attempt.folder)}
     if nodes and choice.node not in nodes:
-        raise NotFoundError(f"{folder.name} has no node {choice.node}", hint=f"its nodes: {', '.join(sorted(nodes))}")
+        raise NotFoundError(
+            f"{folder.name} has no node {choice.node}",
+            hint=f"its nodes: {', '.join(sorted(nodes))}",
+        )
 
 
 def choose_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
@@ -109,7 +128,11 @@ def _logs_of(attempt: Attempt, choice: LogChoice) -> list[LogFile]:
     streams = ("err",) if choice.err else ("out", "err")
     folders = [replace(attempt.folder, role=role) for role in choice.roles or (None,)]
     counted = [(folder, rank) for folder in folders for rank in folder.role_ranks(wanted)]
-    return [rank_log(folder, rank, stream, attempt.number) for folder, rank in counted for stream in streams]
+    return [
+        rank_log(folder, rank, stream, attempt.number)
+        for folder, rank in counted
+        for stream in streams
+    ]
 
 
 def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
@@ -129,7 +152,9 @@ def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
 def follow_logs(
     folder: Path, choice: LogChoice, *, lines: int | None, is_over: Callable[[], bool]
 ) -> Iterator[tuple[LogFile, str]]:
-    """Yield a run's logs as they grow, over the attempts that come, until ``is_over`` says that the job is."""
+    """Yield a run's logs as they grow, over the attempts that come, until ``is_over`` says that the
+    job is.
+    """
     newest: int | None = None
     shown: list[LogFile] = []
     listed_at = over_at = float("-inf")
@@ -155,7 +180,11 @@ def follow_logs(
             # the attempt before is read once more to its end after a new one has begun
             begun = attempts(folder, choice.element)
             since = newest
-            recent = list(islice(begun, 1) if since is None else takewhile(lambda item: item.number >= since, begun))
+            recent = list(
+                islice(begun, 1)
+                if since is None
+                else takewhile(lambda item: item.number >= since, begun)
+            )
             newest = max((item.number for item in recent), default=since or 0)
             shown = [log for item in reversed(recent) for log in _logs_of(item, choice)]
         return shown

@@ -11,14 +11,23 @@ from hpcrun.job.layout import RoleRanks
 from hpcrun.job.patterns import compile_pattern
 from hpcrun.profiles.folders import Source
 from hpcrun.runs.attempt import attempts, ranks
-from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, count_steps, join, metric_ranks, noted
+from hpcrun.runs.metrics import (
+    LogMetrics,
+    MetricsRow,
+    Unreadable,
+    count_steps,
+    join,
+    metric_ranks,
+    noted,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
     """The numbers of a run."""
 
-    names: tuple[str, ...]  # the names of the metrics in the order of their first appearance, ``epoch`` last
+    # the names of the metrics in the order of their first appearance, ``epoch`` last
+    names: tuple[str, ...]
     rows: tuple[MetricsRow, ...]  # ordered by rank and step
     unreadable: int = 0  # the number of recorded lines that are not metrics
 
@@ -56,8 +65,9 @@ def read_metrics(
     """Read the metrics of a run.
 
     Args:
-        patterns: metric → regular expression to find it in the logs; one that was noted too is not looked for. Without
-            patterns, a rank that noted nothing has the usual metrics of its log; None for noted metrics only.
+        patterns: metric → regular expression to find it in the logs; one that was noted too is not
+            looked for. Without patterns, a rank that noted nothing has the usual metrics of its
+            log; None for noted metrics only.
         wanted: the ranks; None for the first that said something.
         element: of a sweep, else 0.
         role: the role whose ranks these are, by its own numbers; None without roles.
@@ -65,7 +75,13 @@ def read_metrics(
     begun = list(reversed(list(attempts(folder, element, role))))
     chosen = wanted
     if all_ranks:
-        chosen = sorted({rank for attempt in begun for rank in (*metric_ranks(attempt.folder), *ranks(attempt.folder))})
+        chosen = sorted(
+            {
+                rank
+                for attempt in begun
+                for rank in (*metric_ranks(attempt.folder), *ranks(attempt.folder))
+            }
+        )
     elif chosen is None:
         chosen = [rank for attempt in begun for rank in metric_ranks(attempt.folder)] or [0]
         chosen = [min(chosen)]
@@ -73,9 +89,17 @@ def read_metrics(
     for rank in chosen:
         notes = [row for attempt in begun for row in noted(attempt, rank, bad)]
         recorded = {name for row in notes for name in row.values}
-        missing = {name: compile_pattern(text) for name, text in (patterns or {}).items() if name not in recorded}
+        missing = {
+            name: compile_pattern(text)
+            for name, text in (patterns or {}).items()
+            if name not in recorded
+        }
         finder = LogMetrics(missing, usual=patterns is not None and not patterns and not notes)
-        logged = [row for attempt in begun for row in finder.rows(attempt, rank)] if missing or finder.usual else []
+        logged = (
+            [row for attempt in begun for row in finder.rows(attempt, rank)]
+            if missing or finder.usual
+            else []
+        )
         rows += join([*count_steps(logged), *notes])
     # a metric of progress, not of quality, comes last
     names = sorted(
@@ -95,19 +119,24 @@ def read_elements(
     names: Sequence[str] = (),
     role: RoleRanks | None = None,
 ) -> dict[int, Metrics]:
-    """Read the metrics of the elements of a sweep: number of an element → its metrics, empty if it has none.
+    """Read the metrics of the elements of a sweep: number of an element → its metrics, empty if it
+    has none.
 
     Args:
         names: only these metrics; all where there are none.
     """
     each = {
-        index: read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=index, role=role)
+        index: read_metrics(
+            folder, patterns, wanted=wanted, all_ranks=all_ranks, element=index, role=role
+        )
         for index in elements
     }
     known = tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
     choose_metrics(Metrics(known, ()), names)
     return {
-        index: choose_metrics(metrics, [name for name in names if name in metrics.names]) if names else metrics
+        index: choose_metrics(metrics, [name for name in names if name in metrics.names])
+        if names
+        else metrics
         for index, metrics in each.items()
         if not names or not metrics.names or set(names) & set(metrics.names)
     }
@@ -122,7 +151,8 @@ def choose_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
             hint = did_you_mean(name, metrics.names, f"there are: {', '.join(metrics.names)}")
             raise NotFoundError(f"there is no metric {name!r}", hint=hint)
     kept = (
-        replace(row, values={name: row.values[name] for name in names if name in row.values}) for row in metrics.rows
+        replace(row, values={name: row.values[name] for name in names if name in row.values})
+        for row in metrics.rows
     )
     return replace(metrics, names=tuple(names), rows=tuple(row for row in kept if row.values))
 
@@ -130,4 +160,8 @@ def choose_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
 def last_rows(metrics: Metrics, number: int | None) -> Metrics:
     """Return the last rows, all for None."""
     rows = metrics.rows
-    return metrics if number is None else replace(metrics, rows=rows[max(0, len(rows) - max(0, number)) :])
+    return (
+        metrics
+        if number is None
+        else replace(metrics, rows=rows[max(0, len(rows) - max(0, number)) :])
+    )

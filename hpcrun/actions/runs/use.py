@@ -1,4 +1,6 @@
-"""The hardware of a run: its use over all attempts, the advice for the next request, and its GPUs now, by rank."""
+"""The hardware of a run: its use over all attempts, the advice for the next request, and its GPUs
+now, by rank.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ _ALL_BUSY, _ONE_BUSY = 0.85, 0.7
 
 
 def all_samples(folder: Path, element: int = 0) -> list[NodeUse]:
-    """Return the samples of all attempts of a run, or of one element of it; the oldest attempt first."""
+    """Return the samples of all attempts of a run, or of one element of it; the oldest attempt
+    first.
+    """
     newest = list(islice(attempts(folder, element), _MOST_ATTEMPTS))
     return [use for attempt in reversed(newest) for use in read_use(attempt.folder)]
 
@@ -48,7 +52,8 @@ def run_use(folder: Path, element: int = 0) -> UseSummary | None:
 
 
 def use_advice(use: UseSummary, *, completed: bool) -> list[str]:
-    """Return advice for the next request, with the numbers that show why; none without enough samples.
+    """Return advice for the next request, with the numbers that show why; none without enough
+    samples.
 
     Args:
         completed: the run completed; otherwise it may have ended before its peak.
@@ -56,7 +61,11 @@ def use_advice(use: UseSummary, *, completed: bool) -> list[str]:
     if use.seconds < ENOUGH_S:
         return []
     advice = [*_idle_gpus(use), *_memory(use, completed=completed)]
-    return advice if advice and use.gpus and _is_idle(use) else [*advice, *_cpus(use, completed=completed)]
+    return (
+        advice
+        if advice and use.gpus and _is_idle(use)
+        else [*advice, *_cpus(use, completed=completed)]
+    )
 
 
 def _is_idle(use: UseSummary) -> bool:
@@ -64,14 +73,21 @@ def _is_idle(use: UseSummary) -> bool:
 
 
 def _idle_gpus(use: UseSummary) -> list[str]:
-    """Return what the CPUs did while the GPUs were idle: it shows whether the data loader is the cause."""
+    """Return what the CPUs did while the GPUs were idle: it shows whether the data loader is the
+    cause.
+    """
     if not _is_idle(use) or use.gpu_idle is None:
         return []
     if use.gpus_unused:
         used = use.gpus - use.gpus_unused
         if not used:
-            all_gpus = {1: "the GPU was", 2: "both GPUs were"}.get(use.gpus, f"all {use.gpus} GPUs were")
-            return [f"{all_gpus} idle throughout: does the script use CUDA? If it needs no GPU: --gpus 0"]
+            all_gpus = {1: "the GPU was", 2: "both GPUs were"}.get(
+                use.gpus, f"all {use.gpus} GPUs were"
+            )
+            return [
+                f"{all_gpus} idle throughout: does the script use CUDA? "
+                "If it needs no GPU: --gpus 0"
+            ]
         were = "was" if use.gpus_unused == 1 else "were"
         ask = f"ask for --gpus {used}, or give each rank a GPU of its own"
         return [f"{use.gpus_unused} of {use.gpus} GPUs {were} idle throughout: {ask}"]
@@ -83,11 +99,20 @@ def _idle_gpus(use: UseSummary) -> list[str]:
     did = f"while {use.idle_cpus:.1f} of {cpus or 'the'} CPUs per node were busy"
     if cpus and use.idle_cpus >= _ALL_BUSY * cpus:
         more = 2 * math.ceil(cpus / each)
-        return [f"{fact} {did}, most likely in the data loader: ask for --cpus-per-gpu {more}, and use as many workers"]
+        return [
+            f"{fact} {did}, most likely in the data loader: ask for --cpus-per-gpu {more}, and use "
+            "as many workers"
+        ]
     if use.idle_cpus >= _ONE_BUSY * each:
         workers = max(2, cpus // each - 1)
-        return [f"{fact} {did}, most likely in the data loader: use more of its workers (num_workers={workers})"]
-    return [f"{fact} {did}: the CPUs were not the limit: they waited, for example for the storage or the network"]
+        return [
+            f"{fact} {did}, most likely in the data loader: use more of its workers "
+            f"(num_workers={workers})"
+        ]
+    return [
+        f"{fact} {did}: the CPUs were not the limit: they waited, for example for the storage or "
+        "the network"
+    ]
 
 
 def _memory(use: UseSummary, *, completed: bool) -> list[str]:
@@ -95,7 +120,9 @@ def _memory(use: UseSummary, *, completed: bool) -> list[str]:
     if not requested:
         return []
     enough = math.ceil(use.memory_peak * _MARGIN / _GB)
-    fact = f"memory: at most {use.memory_peak / _GB:.1f} of {requested / _GB:.0f} GB per node in use"
+    fact = (
+        f"memory: at most {use.memory_peak / _GB:.1f} of {requested / _GB:.0f} GB per node in use"
+    )
     if use.memory_peak > _NEARLY_ALL * requested:
         return [f"{fact}: ask for --mem {enough}G"]
     if (
@@ -110,7 +137,12 @@ def _memory(use: UseSummary, *, completed: bool) -> list[str]:
 
 def _cpus(use: UseSummary, *, completed: bool) -> list[str]:
     requested = use.cpus_asked
-    if not completed or not requested or requested <= _WORTH_CPUS or use.cpus_peak >= _FAR_OFF * requested:
+    if (
+        not completed
+        or not requested
+        or requested <= _WORTH_CPUS
+        or use.cpus_peak >= _FAR_OFF * requested
+    ):
         return []
     fact = f"CPUs: at most {use.cpus_peak:.1f} of {requested} per node busy"
     if use.gpus:
@@ -128,10 +160,16 @@ def use_rows(use: UseSummary) -> list[tuple[str, str]]:
         full = f", memory {use.gpu_memory:.0%} full at most" if use.gpu_memory is not None else ""
         watts = f", {use.watts:.0f} W" if use.watts is not None else ""
         idle = f", idle {use.gpu_idle:.0%} of the time" if use.gpu_idle else ""
-        rows.append(("GPUs", f"{count(use.gpus, 'GPU')}, {use.gpu_busy:.0%} busy{idle}{full}{watts}"))
+        rows.append(
+            ("GPUs", f"{count(use.gpus, 'GPU')}, {use.gpu_busy:.0%} busy{idle}{full}{watts}")
+        )
     requested = f" of {use.cpus_asked}" if use.cpus_asked else ""
     rows.append(("CPUs", f"{use.cpus:.1f}{requested} busy{nodes}, {use.cpus_peak:.1f} at most"))
-    part = f" of {format_size(use.memory_asked)} ({use.memory_peak / use.memory_asked:.0%})" if use.memory_asked else ""
+    part = (
+        f" of {format_size(use.memory_asked)} ({use.memory_peak / use.memory_asked:.0%})"
+        if use.memory_asked
+        else ""
+    )
     rows.append(("memory", f"{format_size(use.memory_peak)}{part}{nodes} at most"))
     rdma = f", RDMA {format_rate(use.rdma)}" if use.rdma is not None else ""
     if use.network >= 1e3 or rdma:
@@ -139,7 +177,8 @@ def use_rows(use: UseSummary) -> list[tuple[str, str]]:
     return rows
 
 
-# --- its GPUs -------------------------------------------------------------------------------------------------
+# --- its GPUs
+# -------------------------------------------------------------------------------------------------
 
 _GIVEN_UP = 124  # by timeout(1)
 
@@ -169,26 +208,36 @@ class RecordedUse:
 
     run_id: str
     nodes: Mapping[str, UseSummary]  # node → the summary of its samples
-    gpus: Mapping[tuple[str, int], UseSummary]  # node and index → the summary of the samples with this GPU alone
+    # node and index → the summary of the samples with this GPU alone
+    gpus: Mapping[tuple[str, int], UseSummary]
     element: int | None = None  # of a sweep; None for a run that is none
 
 
 def recorded_uses(item: RunStatus) -> Iterator[RecordedUse]:
-    """Yield the recorded use of a run, or of each element of a sweep, which ``status --gpus`` shows after its end."""
+    """Yield the recorded use of a run, or of each element of a sweep, which ``status --gpus`` shows
+    after its end.
+    """
     indices: list[int | None] = [one.index for one in item.elements]
-    uses = (use for index in indices or [item.element] if (use := _recorded_use(item, index)) is not None)
+    uses = (
+        use
+        for index in indices or [item.element]
+        if (use := _recorded_use(item, index)) is not None
+    )
     first = next(uses, None)
     if first is None:
         raise PlanError(
-            f"{item.run.run_id} is {item.status.state}: its allocation has ended, and it recorded no use of its nodes",
-            hint="a run of less than about ten seconds records none; sample_use: false in its profile switches it off",
+            f"{item.run.run_id} is {item.status.state}: its allocation has ended, and it recorded "
+            "no use of its nodes",
+            hint="a run of less than about ten seconds records none; sample_use: false in its "
+            "profile switches it off",
         )
     yield first
     yield from uses
 
 
 def record_instead(item: RunStatus, result: GpuResult) -> RecordedUse | None:
-    """Return the recorded GPUs of a running job for nodes on which nvidia-smi shows none in a step beside it.
+    """Return the recorded GPUs of a running job for nodes on which nvidia-smi shows none in a step
+    beside it.
 
     The program may be on the PATH of the job's own environment only.
     """
@@ -200,9 +249,19 @@ def _recorded_use(item: RunStatus, element: int | None) -> RecordedUse | None:
     samples = all_samples(item.folder, element or 0)
     if not any(use.samples for use in samples):
         return None
-    nodes = {node: [use for use in samples if use.node == node] for node in dict.fromkeys(use.node for use in samples)}
-    indices = {(use.node, gpu.index): None for use in samples for sample in use.samples for gpu in sample.gpus}
-    alone = {key: summarise(only_gpu(use, key[1]) for use in nodes[key[0]]) for key in sorted(indices)}
+    nodes = {
+        node: [use for use in samples if use.node == node]
+        for node in dict.fromkeys(use.node for use in samples)
+    }
+    indices = {
+        (use.node, gpu.index): None
+        for use in samples
+        for sample in use.samples
+        for gpu in sample.gpus
+    }
+    alone = {
+        key: summarise(only_gpu(use, key[1]) for use in nodes[key[0]]) for key in sorted(indices)
+    }
     return RecordedUse(
         item.run.run_id,
         {node: use for node, uses in nodes.items() if (use := summarise(uses)) is not None},
@@ -223,8 +282,12 @@ def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
         if answer.status in (_GIVEN_UP, None):
             problem = f"no node answered within {ANSWER_WITHIN_S} s"
         else:
-            lines = dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip())
-            problem = f"cannot query the nodes: {'; '.join(lines) or f'srun ended with {answer.status}'}"
+            lines = dict.fromkeys(
+                line.strip() for line in answer.stderr.splitlines() if line.strip()
+            )
+            problem = (
+                f"cannot query the nodes: {'; '.join(lines) or f'srun ended with {answer.status}'}"
+            )
         raise SchedulerError(problem, hint="hpcrun status shows whether it is running")
     attempt = last_attempt(item.folder, item.element or 0)
     ranks = node_ranks(attempt.folder) if attempt else {}
@@ -238,7 +301,12 @@ def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
         for node, reading in answered.items()
         if not (reading and reading.gpus)
     }
-    rows = tuple(row for node, reading in answered.items() if reading for row in _rows(reading, ranks.get(node)))
+    rows = tuple(
+        row
+        for node, reading in answered.items()
+        if reading
+        for row in _rows(reading, ranks.get(node))
+    )
     ports = {node: reading.ports for node, reading in answered.items() if reading and reading.ports}
     return GpuResult(item.run.run_id, rows, without, ports)
 

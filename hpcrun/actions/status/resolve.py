@@ -1,4 +1,6 @@
-"""The status of a run from all sources: the scheduler's answer, the script's records, the last known status."""
+"""The status of a run from all sources: the scheduler's answer, the script's records, the last
+known status.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +11,40 @@ from pathlib import Path
 from hpcrun.job import state
 from hpcrun.job.state import JobInfo, explain_reason, is_terminal
 from hpcrun.job.units import host_list
-from hpcrun.runs.attempt import IDLE, NODE_FAILURE, RESTART, Attempt, ExitRecord, hosts, last_attempts
+from hpcrun.runs.attempt import (
+    IDLE,
+    NODE_FAILURE,
+    RESTART,
+    Attempt,
+    ExitRecord,
+    hosts,
+    last_attempts,
+)
 from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.submit_claim import Sending
 
 MISSED_FOR_S = 60.0
-"""A job counts as missing if answers so far apart lack it. One squeue answer serves all polls of at most a minute."""
+"""A job counts as missing if answers so far apart lack it.
+
+One squeue answer serves all polls of at most a minute.
+"""
 UNSENT_FOR_S = 30.0
-"""The same for a submission, for which squeue is called each time: a busy slurmctld may not list its job yet."""
+"""The same for a submission, for which squeue is called each time: a busy slurmctld may not list
+its job yet.
+"""
 SUBMITTED_WITHIN_S = 600.0
 """A submission older than this is NOT_SUBMITTED once squeue does not list its job."""
 ALIVE_WITHIN_S = 120.0
 """The script sends a heartbeat every 30 s; clocks of two hosts may differ a little."""
 LOST_AFTER_S = 86400.0
-"""After so long without a heartbeat, a run whose end is unknown is lost, and an unfinished folder is a leftover."""
+"""After so long without a heartbeat, a run whose end is unknown is lost, and an unfinished folder
+is a leftover.
+"""
 SURELY_OVER_AFTER_S = 30 * 86400.0
-"""The time since its last heartbeat after which a started run is over, even if its cluster cannot be asked."""
+"""The time since its last heartbeat after which a started run is over, even if its cluster cannot
+be asked.
+"""
 BEFORE_START = "cancelled before it started"
 
 _ENDED_BY = {
@@ -38,7 +57,9 @@ _ENDED_BY = {
     "terminated": (state.UNKNOWN, "ended by SIGTERM"),
     "failure": (state.FAILED, ""),
 }
-"""The script's word for why an attempt ended → the state that it is then, and what a person says besides."""
+"""The script's word for why an attempt ended → the state that it is then, and what a person says
+besides.
+"""
 
 
 def judge(
@@ -63,7 +84,9 @@ def judge(
     attempt, cancelled = records.attempt, records.cancelled
     exit_ = attempt.exit if attempt else None
     if info is not None:
-        newer = _from_newer_record(run, info, records, now_s) or _from_own_record(run, info, attempt, now_s)
+        newer = _from_newer_record(run, info, records, now_s) or _from_own_record(
+            run, info, attempt, now_s
+        )
         return newer or _from_scheduler(info, attempt, now_s)
     if exit_ and exit_.again:
         return _from_again(run, exit_, answered=answered, cancelled=cancelled, now_s=now_s)
@@ -77,8 +100,8 @@ def judge(
         return last or _from_start(run, attempt, now_s)
     if attempt is not None and not cancelled and now_s - attempt.alive_s < ALIVE_WITHIN_S:
         return _from_start(run, attempt, now_s)
-    # it wrote nothing: its script did not yet hear signals, or it was an array's element that was no job of its own, of
-    # which Slurm keeps no record
+    # it wrote nothing: its script did not yet hear signals, or it was an array's element that was
+    # no job of its own, of which Slurm keeps no record
     if cancelled:
         reason = None if attempt else BEFORE_START
         return LastStatus(state.CANCELLED, now_s, final=True, reason=reason, limit_s=run.walltime_s)
@@ -87,19 +110,28 @@ def judge(
     seen = f"; last seen {last.state}" if last and last.state != state.UNKNOWN else ""
     before = last if last and last.state == state.UNKNOWN else None
     return before or LastStatus(
-        state.UNKNOWN, now_s, reason=f"the scheduler has no record of it, and it wrote no exit status{seen}"
+        state.UNKNOWN,
+        now_s,
+        reason=f"the scheduler has no record of it, and it wrote no exit status{seen}",
     )
 
 
-def _from_newer_record(run: Run, info: JobInfo, records: ElementRecords, now_s: float) -> LastStatus | None:
+def _from_newer_record(
+    run: Run, info: JobInfo, records: ElementRecords, now_s: float
+) -> LastStatus | None:
     """Judge a job by the records that its script wrote after the query; None without such a record.
 
-    So starts and ends are known at once although an answer is shared for ten seconds. Slurm may know better why an
-    attempt failed (OUT_OF_MEMORY) and who ended it: then its next answer decides.
+    So starts and ends are known at once although an answer is shared for ten seconds. Slurm may
+    know better why an attempt failed (OUT_OF_MEMORY) and who ended it: then its next answer
+    decides.
     """
     attempt = records.attempt
     exit_ = attempt.exit if attempt else None
-    if attempt is None or is_terminal(info.state) or (exit_.ended_s if exit_ else attempt.started_s) <= info.asked_s:
+    if (
+        attempt is None
+        or is_terminal(info.state)
+        or (exit_.ended_s if exit_ else attempt.started_s) <= info.asked_s
+    ):
         return None
     if exit_ is None or (exit_.again and exit_.how == RESTART):
         return None if info.state == state.RUNNING else _from_start(run, attempt, now_s)
@@ -113,20 +145,33 @@ def _from_newer_record(run: Run, info: JobInfo, records: ElementRecords, now_s: 
     return replace(by_record, state=state.COMPLETING, final=False)
 
 
-def _from_own_record(run: Run, info: JobInfo, attempt: Attempt | None, now_s: float) -> LastStatus | None:
-    """Judge a job by its own record if that has priority over the scheduler's state, else return None.
+def _from_own_record(
+    run: Run, info: JobInfo, attempt: Attempt | None, now_s: float
+) -> LastStatus | None:
+    """Judge a job by its own record if that has priority over the scheduler's state, else return
+    None.
 
-    Slurm 24.11 reports PREEMPTED for a job that was preempted once, started again, and then ended by itself. A local
-    supervisor that was killed after the script had ended leaves NODE_FAIL.
+    Slurm 24.11 reports PREEMPTED for a job that was preempted once, started again, and then ended
+    by itself. A local supervisor that was killed after the script had ended leaves NODE_FAIL.
     """
     exit_ = attempt.exit if attempt else None
-    if attempt is None or exit_ is None or exit_.again or exit_.signal or exit_.reason not in ("", "failure"):
+    if (
+        attempt is None
+        or exit_ is None
+        or exit_.again
+        or exit_.signal
+        or exit_.reason not in ("", "failure")
+    ):
         return None
-    if info.state != state.PREEMPTED and (info.state != state.NODE_FAIL or run.scheduler != "local"):
+    if info.state != state.PREEMPTED and (
+        info.state != state.NODE_FAIL or run.scheduler != "local"
+    ):
         return None
     by_record = _from_exit(run, attempt, cancelled=False, now_s=now_s)
     return replace(
-        by_record, elapsed_s=info.elapsed_s or by_record.elapsed_s, limit_s=info.limit_s or by_record.limit_s
+        by_record,
+        elapsed_s=info.elapsed_s or by_record.elapsed_s,
+        limit_s=info.limit_s or by_record.limit_s,
     )
 
 
@@ -136,7 +181,10 @@ def _without_job(
     """Judge a run without a known job: there is none only if no process can submit it any more."""
     if sending is Sending.NEVER:
         return LastStatus(
-            state.NOT_SUBMITTED, now_s, final=True, reason="interrupted before submission; submit it again"
+            state.NOT_SUBMITTED,
+            now_s,
+            final=True,
+            reason="interrupted before submission; submit it again",
         )
     if not answered:
         return last or _from_start(run, None, now_s)
@@ -146,11 +194,15 @@ def _without_job(
     if now_s - since_s < UNSENT_FOR_S and now_s - run.created_s < SUBMITTED_WITHIN_S:
         reason = "sbatch did not respond, and Slurm lists no job yet; check again in 30 s"
         return LastStatus(state.SUBMITTING, now_s, reason=reason, missed_s=since_s)
-    return LastStatus(state.NOT_SUBMITTED, now_s, final=True, reason="not submitted; submit it again")
+    return LastStatus(
+        state.NOT_SUBMITTED, now_s, final=True, reason="not submitted; submit it again"
+    )
 
 
 def _missed(run: Run, last: LastStatus | None, now_s: float) -> LastStatus | None:
-    """Return the last known status if an answer lacks a live job for the first time in a while, else None."""
+    """Return the last known status if an answer lacks a live job for the first time in a while,
+    else None.
+    """
     if last is None:
         last = _from_start(run, None, now_s) if now_s - run.created_s < MISSED_FOR_S else None
     if last is None or last.final or last.state == state.UNKNOWN:
@@ -169,11 +221,16 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
     if final and exit_ and not exit_.again:
         # an attempt that was stopped ends with a special status, which Slurm takes for a failure
         mapped, text = _ENDED_BY.get(exit_.reason, (shown, ""))
-        stopped = shown in (state.FAILED, state.COMPLETED) and mapped not in (state.UNKNOWN, state.FAILED)
+        stopped = shown in (state.FAILED, state.COMPLETED) and mapped not in (
+            state.UNKNOWN,
+            state.FAILED,
+        )
         # launch/guard.py has ended a job whose script was lost
         if stopped or (shown == state.CANCELLED and mapped == state.NODE_FAIL):
             shown = mapped
-        reason = exit_.message if not exit_.reason else ", ".join(filter(None, (text, exit_.message)))
+        reason = (
+            exit_.message if not exit_.reason else ", ".join(filter(None, (text, exit_.message)))
+        )
         reason = reason or info.reason
     if shown in (state.COMPLETED, state.CANCELLED) and reason == info.reason:
         known = explain_reason(reason) if reason else None
@@ -181,7 +238,13 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
         reason = reason if known and known.is_final else None
     if shown == state.CANCELLED and attempt is None and not info.elapsed_s:
         reason = reason or BEFORE_START
-    status = info.exit_status if info.exit_status is not None else exit_.status if final and exit_ else None
+    status = (
+        info.exit_status
+        if info.exit_status is not None
+        else exit_.status
+        if final and exit_
+        else None
+    )
     return LastStatus(
         shown,
         now_s,
@@ -213,19 +276,36 @@ def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> 
         shown = state.TIMEOUT
     else:
         shown = state.UNKNOWN
-        reason = "terminated by SIGTERM (cancelled, preempted or time limit); Slurm no longer has the record"
+        reason = (
+            "terminated by SIGTERM (cancelled, preempted or time limit); Slurm no longer has "
+            "the record"
+        )
     return LastStatus(
-        shown, now_s, final=True, reason=reason, elapsed_s=elapsed_s, limit_s=run.walltime_s, hosts=_hosts(attempt),
+        shown,
+        now_s,
+        final=True,
+        reason=reason,
+        elapsed_s=elapsed_s,
+        limit_s=run.walltime_s,
+        hosts=_hosts(attempt),
         exit_status=exit_.status,
-    )  # fmt: skip
+    )
 
 
-def _from_again(run: Run, exit_: ExitRecord, *, answered: bool, cancelled: bool, now_s: float) -> LastStatus:
-    """Judge a job that the scheduler does not list, and whose last attempt requested another one."""
+def _from_again(
+    run: Run, exit_: ExitRecord, *, answered: bool, cancelled: bool, now_s: float
+) -> LastStatus:
+    """Judge a job that the scheduler does not list, and whose last attempt requested another
+    one.
+    """
     if answered and cancelled:
         return LastStatus(state.CANCELLED, now_s, final=True, limit_s=run.walltime_s)
     if answered and now_s - exit_.ended_s > ALIVE_WITHIN_S:
-        return LastStatus(state.UNKNOWN, now_s, reason="it was to be requeued, but the scheduler has no record of it")
+        return LastStatus(
+            state.UNKNOWN,
+            now_s,
+            reason="it was to be requeued, but the scheduler has no record of it",
+        )
     return LastStatus(state.PENDING, now_s, reason="to be requeued", limit_s=run.walltime_s)
 
 
@@ -237,7 +317,10 @@ def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
     """
     if not newest:
         return status
-    here, waits = newest[0], not status.final and newest[0].exit is not None and newest[0].exit.again
+    here, waits = (
+        newest[0],
+        not status.final and newest[0].exit is not None and newest[0].exit.again,
+    )
     before = here if waits else newest[1] if len(newest) > 1 else None
     status = replace(status, attempt=here.number + waits)
     if before is None:
@@ -249,8 +332,9 @@ def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
 def attempt_times(newest: Sequence[Attempt], status: LastStatus) -> list[tuple[float, float]]:
     """Return the start and the end of each attempt, the oldest first, in seconds since the epoch.
 
-    A restarted attempt held its nodes until the next one began. One without an exit record ended with its
-    last heartbeat, or when the scheduler says that its allocation ended; a running one has lasted until it was asked.
+    A restarted attempt held its nodes until the next one began. One without an exit record ended
+    with its last heartbeat, or when the scheduler says that its allocation ended; a running one has
+    lasted until it was asked.
 
     Args:
         newest: the attempts that have started, the newest first.
@@ -263,7 +347,9 @@ def attempt_times(newest: Sequence[Attempt], status: LastStatus) -> list[tuple[f
         else:
             allocated_s = attempt.started_s
         exit_ = attempt.exit
-        times.append((attempt.started_s, max(attempt.started_s, exit_.ended_s if exit_ else attempt.alive_s)))
+        times.append(
+            (attempt.started_s, max(attempt.started_s, exit_.ended_s if exit_ else attempt.alive_s))
+        )
         is_restart = exit_ is not None and exit_.how == RESTART
     if newest and not newest[0].exit and (status.final or status.state == state.RUNNING):
         start_s, end_s = times[-1]
@@ -285,7 +371,9 @@ def ended_text(attempt: Attempt) -> str:
 
 
 def ended_state(attempt: Attempt) -> str:
-    """Return the state in which an attempt ended; UNKNOWN if something ended it, and no record says what."""
+    """Return the state in which an attempt ended; UNKNOWN if something ended it, and no record says
+    what.
+    """
     if attempt.exit is None:
         return state.NODE_FAIL
     return _ENDED_BY.get(attempt.exit.reason, (state.FAILED, ""))[0]
@@ -294,11 +382,16 @@ def ended_state(attempt: Attempt) -> str:
 def _from_start(run: Run, attempt: Attempt | None, now_s: float) -> LastStatus:
     if attempt is None:
         shown = state.PENDING if run.job_id else state.SUBMITTING
-        return LastStatus(shown, run.created_s, reason="not started when last polled", limit_s=run.walltime_s)
+        return LastStatus(
+            shown, run.created_s, reason="not started when last polled", limit_s=run.walltime_s
+        )
     return LastStatus(
-        state.RUNNING, attempt.started_s, elapsed_s=max(0, int(now_s - attempt.started_s)), limit_s=run.walltime_s,
+        state.RUNNING,
+        attempt.started_s,
+        elapsed_s=max(0, int(now_s - attempt.started_s)),
+        limit_s=run.walltime_s,
         hosts=_hosts(attempt),
-    )  # fmt: skip
+    )
 
 
 def _hosts(attempt: Attempt) -> str | None:
@@ -316,8 +409,8 @@ def is_lost(run: Run, folder: Path, status: LastStatus, *, elsewhere: bool, now_
     """Whether a run's end has been unknown for a day, without a heartbeat.
 
     Args:
-        status: UNKNOWN since its ``asked_s`` where this cluster or host does not know the run; of a run elsewhere what
-            was last known at its ``asked_s``.
+        status: UNKNOWN since its ``asked_s`` where this cluster or host does not know the run; of a
+            run elsewhere what was last known at its ``asked_s``.
         elsewhere: it belongs to a cluster or host that cannot be asked from here.
     """
     if status.final or not (elsewhere or status.state == state.UNKNOWN):
@@ -328,9 +421,13 @@ def is_lost(run: Run, folder: Path, status: LastStatus, *, elsewhere: bool, now_
 
 
 def last_sign_s(run: Run, folder: Path, status: LastStatus) -> float:
-    """Return when a run ended, or last sent a heartbeat, in seconds since the epoch: of a sweep its last element."""
+    """Return when a run ended, or last sent a heartbeat, in seconds since the epoch: of a sweep its
+    last element.
+    """
     signs = [
-        attempt.exit.ended_s if attempt.exit else max(attempt.alive_s, attempt.started_s + (status.elapsed_s or 0))
+        attempt.exit.ended_s
+        if attempt.exit
+        else max(attempt.alive_s, attempt.started_s + (status.elapsed_s or 0))
         for attempt in last_attempts(folder)
     ]
     return max(signs, default=run.created_s + (status.elapsed_s or 0))

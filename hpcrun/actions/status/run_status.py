@@ -16,10 +16,24 @@ from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import LastStatus, Run
 
 NEVER = "DependencyNeverSatisfied"
-"""Slurm's reason for a job whose dependency cannot be fulfilled any more; --kill-on-invalid-dep has it cancelled."""
-_WORST = (state.NODE_FAIL, state.FAILED, "OUT_OF_MEMORY", state.TIMEOUT, "DEADLINE", "BOOT_FAIL", state.PREEMPTED,
-          "REVOKED", state.NOT_SUBMITTED, state.CANCELLED, state.COMPLETED)  # fmt: skip
-"""The state of a whole sweep is the first of these that one of its elements has, once all are over."""
+"""Slurm's reason for a job whose dependency cannot be fulfilled any more; --kill-on-invalid-dep has
+it cancelled.
+"""
+_WORST = (
+    state.NODE_FAIL,
+    state.FAILED,
+    "OUT_OF_MEMORY",
+    state.TIMEOUT,
+    "DEADLINE",
+    "BOOT_FAIL",
+    state.PREEMPTED,
+    "REVOKED",
+    state.NOT_SUBMITTED,
+    state.CANCELLED,
+    state.COMPLETED,
+)
+"""The state of a whole sweep is the first of these that one of its elements has, once all are over.
+"""
 _ORDER = ("RUNNING", "COMPLETING", "PENDING", "COMPLETED")
 
 
@@ -32,21 +46,27 @@ class RunStatus:
     status: LastStatus
     # no answer, or one without the job; ``status`` is the last known one, from its ``asked_s``
     stale: bool = False
-    elements: tuple[ElementStatus, ...] = ()  # of a sweep, whose ``status`` is that of all of them together
+    # of a sweep, whose ``status`` is that of all of them together
+    elements: tuple[ElementStatus, ...] = ()
     element: int | None = None  # the element of a sweep that this row is for; None for a whole run
-    about: str = ""  # what distinguishes this row from others of its run, such as an element's parameters
+    # what distinguishes this row from others of its run, such as an element's parameters
+    about: str = ""
     # the runs it waits for; of a run that never started, those because of which it did not
     waits: tuple[Wait, ...] = ()
-    elsewhere: bool = False  # it belongs to another cluster or host, which cannot be queried from here
+    # it belongs to another cluster or host, which cannot be queried from here
+    elsewhere: bool = False
     lost: bool = False  # its end is unknown, and it has sent no heartbeat for a day
-    # the scheduler has just listed its job, or an element's, as unfinished; else another job may have this id by now
+    # the scheduler has just listed its job, or an element's, as unfinished; else another job may
+    # have this id by now
     live: bool = False
     # it runs, and no rank has written for so many seconds, which is long for it; else None
     silent_s: float | None = None
 
     @property
     def label(self) -> str:
-        """The name by which commands find it: its job id, ``123/4`` of an element of a pack, or its run id."""
+        """The name by which commands find it: its job id, ``123/4`` of an element of a pack, or its
+        run id.
+        """
         if self.run.job_id and self.element is not None and all_elements(self.run).packed:
             return f"{self.run.job_id.partition('_')[0]}/{self.element}"
         return self.run.job_id or self.run.run_id
@@ -56,7 +76,11 @@ class RunStatus:
         """Why the pending job never starts as it is, None if it may."""
         statuses = [element.status for element in self.elements] or [self.status]
         going = [status for status in statuses if not status.final]
-        reasons = [state.explain_reason(status.reason or "") for status in going if status.state == state.PENDING]
+        reasons = [
+            state.explain_reason(status.reason or "")
+            for status in going
+            if status.state == state.PENDING
+        ]
         final = [reason for reason in reasons if reason and reason.is_final]
         return final[0] if final and len(final) == len(going) else None
 
@@ -71,7 +95,10 @@ class StatusResult:
 
 
 def is_in(item: RunStatus, states: Collection[str]) -> bool:
-    """Whether a run is in one of these states. A lost run counts as UNKNOWN, whatever its last known state."""
+    """Whether a run is in one of these states.
+
+    A lost run counts as UNKNOWN, whatever its last known state.
+    """
     return item.status.state in states or (item.lost and state.UNKNOWN in states)
 
 
@@ -81,7 +108,8 @@ def without_lost(result: StatusResult) -> tuple[StatusResult, int]:
     return replace(result, runs=kept), len(result.runs) - len(kept)
 
 
-# --- the elements of a sweep ----------------------------------------------------------------------------------
+# --- the elements of a sweep
+# ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +121,8 @@ class ElementStatus:
     parameters: Parameters
     status: LastStatus
     live: bool = False  # the scheduler's latest answer lists its job as unfinished
-    stale: bool = False  # there was no answer, or the answer left the job out: ``status`` is the last known one
+    # there was no answer, or the answer left the job out: ``status`` is the last known one
+    stale: bool = False
 
 
 def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
@@ -116,11 +145,16 @@ def element_of(item: RunStatus, index: int) -> RunStatus:
 
 
 def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatus:
-    """Return one status for many: running while one runs, final when all have ended, and then the worst of them.
+    """Return one status for many: running while one runs, final when all have ended, and then the
+    worst of them.
 
-    Its time is that of the newest of them. It counts as missed only if every unfinished element is missed.
+    Its time is that of the newest of them. It counts as missed only if every unfinished element is
+    missed.
     """
-    states, going = [status.state for status in statuses], [status for status in statuses if not status.final]
+    states, going = (
+        [status.state for status in statuses],
+        [status for status in statuses if not status.final],
+    )
     if not going:
         shown = next((worst for worst in _WORST if worst in states), states[0])
     elif all(status.state == state.UNKNOWN for status in going):
@@ -129,14 +163,18 @@ def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatu
         shown = state.RUNNING  # if some have ended and others wait, the run counts as running
     else:
         shown = going[0].state
-    failed = next((status for status in statuses if status.state == shown and status.exit_status), None)
+    failed = next(
+        (status for status in statuses if status.state == shown and status.exit_status), None
+    )
     missed = [status.missed_s for status in going if status.missed_s is not None]
     return LastStatus(
         shown,
         max(status.asked_s for status in statuses),
         final=not going,
         reason=counts_text(states),
-        elapsed_s=max((status.ran_s for status in statuses if status.ran_s is not None), default=None),
+        elapsed_s=max(
+            (status.ran_s for status in statuses if status.ran_s is not None), default=None
+        ),
         limit_s=walltime_s,
         exit_status=failed.exit_status if failed else 0 if shown == state.COMPLETED else None,
         missed_s=min(missed) if going and len(missed) == len(going) else None,
@@ -144,7 +182,9 @@ def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatu
 
 
 def counts_text(states: list[str]) -> str:
-    """Return the number of elements in each state: ``8 elements: 2 running, 5 completed, 1 failed``."""
+    """Return the number of elements in each state: ``8 elements: 2 running, 5 completed, 1
+    failed``.
+    """
     order = [*(each for each in _ORDER if each in states), *sorted(set(states) - set(_ORDER))]
     return f"{count(len(states), 'element')}: " + ", ".join(
         f"{states.count(each)} {each.lower().replace('_', ' ')}" for each in order
@@ -153,21 +193,30 @@ def counts_text(states: list[str]) -> str:
 
 def failed_elements(elements: Iterable[ElementStatus]) -> list[int]:
     """Return the elements that ended without completing, such as for ``resubmit --elements``."""
-    return [item.index for item in elements if item.status.final and item.status.state != state.COMPLETED]
+    return [
+        item.index
+        for item in elements
+        if item.status.final and item.status.state != state.COMPLETED
+    ]
 
 
 def interesting_element(elements: Iterable[ElementStatus]) -> int:
-    """Return the element with the most interesting log: the first that failed, else that runs, else that ended."""
+    """Return the element with the most interesting log: the first that failed, else that runs, else
+    that ended.
+    """
     listed = list(elements)
     tests: tuple[Callable[[ElementStatus], bool], ...] = (
-        lambda item: item.status.final and item.status.state not in (state.COMPLETED, state.CANCELLED),
+        lambda item: (
+            item.status.final and item.status.state not in (state.COMPLETED, state.CANCELLED)
+        ),
         lambda item: item.status.state == state.RUNNING,
         lambda item: item.status.final and item.status.elapsed_s is not None,
     )
     return next((item.index for test in tests for item in listed if test(item)), listed[0].index)
 
 
-# --- the runs that a run waits for ----------------------------------------------------------------------------
+# --- the runs that a run waits for
+# ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +231,12 @@ class Wait:
     over: bool  # it will not change any more
 
 
-def waits_of(run: Run, status: LastStatus, status_of: Callable[[str], LastStatus | None]) -> tuple[Wait, ...]:
-    """Return the dependencies of a run that has not started: those not yet fulfilled, and those that never will be."""
+def waits_of(
+    run: Run, status: LastStatus, status_of: Callable[[str], LastStatus | None]
+) -> tuple[Wait, ...]:
+    """Return the dependencies of a run that has not started: those not yet fulfilled, and those
+    that never will be.
+    """
     if status.state not in (state.PENDING, state.UNKNOWN, state.CANCELLED):
         return ()
     waits = []
@@ -198,7 +251,9 @@ def waits_of(run: Run, status: LastStatus, status_of: Callable[[str], LastStatus
 
 
 def never_started(status: LastStatus, waits: Sequence[Wait]) -> LastStatus:
-    """Return CANCELLED for an UNKNOWN run whose dependency could never be met, else the status as it is."""
+    """Return CANCELLED for an UNKNOWN run whose dependency could never be met, else the status as
+    it is.
+    """
     if status.state != state.UNKNOWN or status.final or not waits:
         return status
     return replace(status, state=state.CANCELLED, final=True, reason=NEVER)

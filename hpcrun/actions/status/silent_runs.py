@@ -16,24 +16,40 @@ SILENT_S, SILENT_WITHOUT_PACE_S = 600.0, 1800.0
 
 
 def with_silence(result: StatusResult, now_s: float) -> StatusResult:
-    """Return the runs; those that run and have been silent for long have the length of their silence."""
-    return replace(result, runs=tuple(replace(item, silent_s=_silent_s(item, now_s)) for item in result.runs))
+    """Return the runs; those that run and have been silent for long have the length of their
+    silence.
+    """
+    return replace(
+        result, runs=tuple(replace(item, silent_s=_silent_s(item, now_s)) for item in result.runs)
+    )
 
 
 def _silent_s(item: RunStatus, now_s: float) -> float | None:
-    """Return the seconds since any rank has written; None if this is not long, or if the ranks write nothing."""
+    """Return the seconds since any rank has written; None if this is not long, or if the ranks
+    write nothing.
+    """
     status = item.status
-    if status.state != state.RUNNING or status.final or item.stale or item.elsewhere or item.elements:
+    if (
+        status.state != state.RUNNING
+        or status.final
+        or item.stale
+        or item.elsewhere
+        or item.elements
+    ):
         return None
     is_young = status.elapsed_s is not None and status.elapsed_s < SILENT_S
-    if is_young or item.run.request.get("script") in HOOKS:  # the program of a feature has little to write
+    # the program of a feature has little to write
+    if is_young or item.run.request.get("script") in HOOKS:
         return None  # before any file is opened
-    attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)  # a server may wait for requests
+    # a server may wait for requests
+    attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
     if attempt is None or attempt.exit is not None or now_s - attempt.started_s < SILENT_S:
         return None
     if (first_s := last_write_s(attempt.folder, 0)) is not None and now_s - first_s < SILENT_S:
         return None  # most runs: rank 0 writes, and the files of the others are not needed
-    written = {rank: at_s for rank, at_s in last_writes(attempt.folder).ranks.items() if at_s is not None}
+    written = {
+        rank: at_s for rank, at_s in last_writes(attempt.folder).ranks.items() if at_s is not None
+    }
     latest = max(written, key=lambda rank: written[rank], default=None)
     if latest is None or (silent_s := now_s - written[latest]) < SILENT_S:
         return None
@@ -44,4 +60,8 @@ def _silent_s(item: RunStatus, now_s: float) -> float | None:
 
 def first_silent(items: Sequence[RunStatus]) -> RunStatus | None:
     """Return the run that has been silent for the longest time; None if there is none."""
-    return max((one for one in items if one.silent_s is not None), key=lambda one: one.silent_s or 0.0, default=None)
+    return max(
+        (one for one in items if one.silent_s is not None),
+        key=lambda one: one.silent_s or 0.0,
+        default=None,
+    )

@@ -1,4 +1,6 @@
-"""status: the state of each run, from one query to the scheduler, else from its folder, never a guess."""
+"""status: the state of each run, from one query to the scheduler, else from its folder, never a
+guess.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,35 @@ from pathlib import Path
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.resolve import is_lost, judge, keep_since, with_attempts
-from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult, combine, never_started, waits_of
+from hpcrun.actions.status.run_status import (
+    ElementStatus,
+    RunStatus,
+    StatusResult,
+    combine,
+    never_started,
+    waits_of,
+)
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder, run_name
 from hpcrun.job.state import JobInfo, is_live
 from hpcrun.reading import read_text
-from hpcrun.runs.attempt import NODE_FAILURE, Attempt, chain_stop, has_started, last_attempt, last_attempts
-from hpcrun.runs.elements import ElementRecords, Elements, all_elements, all_records, load_statuses, save_statuses
+from hpcrun.runs.attempt import (
+    NODE_FAILURE,
+    Attempt,
+    chain_stop,
+    has_started,
+    last_attempt,
+    last_attempts,
+)
+from hpcrun.runs.elements import (
+    ElementRecords,
+    Elements,
+    all_elements,
+    all_records,
+    load_statuses,
+    save_statuses,
+)
 from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import DamagedRunError, NewerRunError, RunStore, UnsafeRunError
@@ -46,7 +69,8 @@ def active_ids(store: RunStore) -> list[str]:
 def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     """Return the status of runs, with one query to each scheduler for any number of them.
 
-    Runs of another cluster or host are not queried, since their job ids mean nothing here. The result is passed to
+    Runs of another cluster or host are not queried, since their job ids mean nothing here. The
+    result is passed to
     ``ports.on_status``.
     """
     store, now_s = ports.store, ports.now_s()
@@ -65,7 +89,9 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     # ids tell time in seconds; two runs of one second are in the order in which they were made
     runs.sort(key=lambda run: run.created_s)
     ports.on_status([items[run.run_id] for run in runs], store.root, now_s)
-    return StatusResult(tuple(_with_waits(items[run.run_id], items, store) for run in runs), away, tuple(damaged))
+    return StatusResult(
+        tuple(_with_waits(items[run.run_id], items, store) for run in runs), away, tuple(damaged)
+    )
 
 
 def one_status(run_id: str, ports: Ports) -> StatusResult:
@@ -73,7 +99,9 @@ def one_status(run_id: str, ports: Ports) -> StatusResult:
     result = get_status([run_id], ports)
     if not result.runs:
         ports.store.load(run_id)  # says why
-        raise NotFoundError(f"the folder of {run_id} is gone", hint="hpcrun status --all lists the runs there are")
+        raise NotFoundError(
+            f"the folder of {run_id} is gone", hint="hpcrun status --all lists the runs there are"
+        )
     return result
 
 
@@ -83,13 +111,19 @@ def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore
 
     if not item.run.after or has_started(item.folder):
         return item
-    if item.run.chain and item.status.state == state.CANCELLED and (why := chain_stop(item.folder, item.run.job_id)):
+    if (
+        item.run.chain
+        and item.status.state == state.CANCELLED
+        and (why := chain_stop(item.folder, item.run.job_id))
+    ):
         return replace(item, status=replace(item.status, reason=f"because {why}"))
     waits = waits_of(item.run, item.status, status_of)
     status = never_started(item.status, waits)
     if status is item.status:
         return replace(item, waits=waits)
-    elements = tuple(replace(each, status=never_started(each.status, waits)) for each in item.elements)
+    elements = tuple(
+        replace(each, status=never_started(each.status, waits)) for each in item.elements
+    )
     item = replace(item, status=status, elements=elements, waits=waits)
     _save(item, store)
     return item
@@ -116,7 +150,9 @@ def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]
 
 
 def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
-    """Return a damaged run's problem, and its state from its script's records and the last known status."""
+    """Return a damaged run's problem, and its state from its script's records and the last known
+    status.
+    """
     if isinstance(error, UnsafeRunError):
         return error.message
     folder = store.folder(run_id)
@@ -129,10 +165,14 @@ def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
         *([f"exit status {attempt.exit.status}"] if attempt and attempt.exit else []),
     ]
     how = "needs a newer hpcrun" if isinstance(error, NewerRunError) else "is damaged"
-    return f"{run_id} {how}: {error.message}; what can be read: {', '.join(known)}; its logs are in {folder}"
+    return (
+        f"{run_id} {how}: {error.message}; what can be read: {', '.join(known)}; its logs are "
+        f"in {folder}"
+    )
 
 
-# --- one query about all runs, and one decision for each element --------------------------------------------------
+# --- one query about all runs, and one decision for each element
+# --------------------------------------------------
 
 Answers = Mapping[Path, JobInfo]
 """Folder of a job → what the scheduler says of it."""
@@ -147,7 +187,8 @@ class KnownRun:
     elements: Elements
     last: LastStatus | None  # the last known status of the whole run
     known: dict[int, LastStatus]  # the last known status of each element
-    sending: Sending | None = None  # the progress of its submission before the query, for a run without a job
+    # the progress of its submission before the query, for a run without a job
+    sending: Sending | None = None
 
     @property
     def is_over(self) -> bool:
@@ -155,8 +196,14 @@ class KnownRun:
         return self.last is not None and self.last.final
 
     def open_elements(self) -> list[int]:
-        """Return the elements that are not known to have ended; the others are never queried again."""
-        return [index for index in self.elements.parameters if not ((last := self.known.get(index)) and last.final)]
+        """Return the elements that are not known to have ended; the others are never queried
+        again.
+        """
+        return [
+            index
+            for index in self.elements.parameters
+            if not ((last := self.known.get(index)) and last.final)
+        ]
 
     def records(self) -> dict[int, ElementRecords]:
         """Return the records of its open elements."""
@@ -165,7 +212,11 @@ class KnownRun:
     def refs(self) -> list[JobRef]:
         """Return the jobs to query: each open element, or the whole run while it has no job id."""
         if self.run.job_id is None:
-            return [JobRef(self.folder, None, self.run.created_s if self.sending is Sending.ENDED else None)]
+            return [
+                JobRef(
+                    self.folder, None, self.run.created_s if self.sending is Sending.ENDED else None
+                )
+            ]
         return [self.ref(index) for index in self.open_elements()]
 
     def ref(self, index: int) -> JobRef:
@@ -176,16 +227,25 @@ class KnownRun:
 
 def _known_run(run: Run, store: RunStore) -> KnownRun:
     """Return a run with its last known status."""
-    folder, last, elements = store.folder(run.run_id), store.last_status(run.run_id), all_elements(run)
+    folder, last, elements = (
+        store.folder(run.run_id),
+        store.last_status(run.run_id),
+        all_elements(run),
+    )
     if last is not None and last.state == state.NOT_SUBMITTED and has_started(folder):
-        return KnownRun(run, folder, elements, None, {})  # an sbatch that hung has submitted it after all
+        # an sbatch that hung has submitted it after all
+        return KnownRun(run, folder, elements, None, {})
     known = load_statuses(folder) if elements.are_array else {0: last} if last else {}
     return KnownRun(run, folder, elements, last, known)
 
 
 def _belongs_here(run: Run, cluster: str | None, host: str) -> bool:
     """Whether a run belongs to this cluster or host, so that its job ids are valid here."""
-    return run.host == host if run.scheduler == "local" else cluster is None or run.cluster in (None, cluster)
+    return (
+        run.host == host
+        if run.scheduler == "local"
+        else cluster is None or run.cluster in (None, cluster)
+    )
 
 
 def _ask(
@@ -195,13 +255,15 @@ def _ask(
 
     Only a sweep whose job id is new in the answer needs a second query, about its elements.
 
-    Returns the runs of this host and cluster, with the job ids that were learned; the answers, None where the scheduler
-    is away; why it is.
+    Returns the runs of this host and cluster, with the job ids that were learned; the answers, None
+    where the scheduler is away; why it is.
     """
     cluster = scheduler.cluster() if runs else None
     # read before the query: then the scheduler knows the job of an sbatch that ends in between
     ours = [
-        one if one.run.job_id else replace(one, sending=submission_progress(one.folder, one.run.created_s, now_s))
+        one
+        if one.run.job_id
+        else replace(one, sending=submission_progress(one.folder, one.run.created_s, now_s))
         for one in runs
         if _belongs_here(one.run, cluster, host)
     ]
@@ -209,7 +271,13 @@ def _ask(
     try:
         answers = scheduler.poll([ref for one in ours for ref in one.refs()])
         ours = [_with_job(one, answers, store) for one in ours]
-        more = [ref for one in ours if one.folder in nameless for ref in one.refs() if ref.folder not in nameless]
+        more = [
+            ref
+            for one in ours
+            if one.folder in nameless
+            for ref in one.refs()
+            if ref.folder not in nameless
+        ]
         return ours, {**answers, **scheduler.poll(more)} if more else answers, None
     except SchedulerError as away:
         return [_with_job(one, {}, store) for one in ours], None, away
@@ -245,33 +313,47 @@ def _judge_element(
     if records is not None:
         info = answers.get(one.ref(index).folder) if answers is not None else None
         info = _in_pack(info, records) if one.elements.packed else info
-        status = judge(one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending)
+        status = judge(
+            one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending
+        )
         status = keep_since(with_attempts(status, records.newest), last)
     stale = _is_stale(status, answered=answered, now_s=now_s)
     parameters = one.elements.parameters.get(index, ())
-    return ElementStatus(index, one.elements.job_id(one.run, index), parameters, status, is_live(info), stale)
+    return ElementStatus(
+        index, one.elements.job_id(one.run, index), parameters, status, is_live(info), stale
+    )
 
 
 def _in_pack(info: JobInfo | None, records: ElementRecords) -> JobInfo | None:
-    """Return what the task of an element says of it; None if its own records decide, since others share the task."""
+    """Return what the task of an element says of it; None if its own records decide, since others
+    share the task.
+    """
     attempt = records.attempt
     if records.ended or (records.cancelled and attempt is None):
         return None
     if info and info.state == state.RUNNING and attempt and attempt.exit and attempt.exit.again:
-        return replace(info, state=state.PENDING, reason="to be requeued with the others of its task")
+        return replace(
+            info, state=state.PENDING, reason="to be requeued with the others of its task"
+        )
     return info
 
 
 def _is_stale(status: LastStatus, *, answered: bool, now_s: float) -> bool:
-    """Whether there is no answer, or the answer lacks the job: then its status is the last known one."""
-    return not status.final and (not answered or (status.missed_s is not None and status.asked_s < now_s))
+    """Whether there is no answer, or the answer lacks the job: then its status is the last known
+    one.
+    """
+    return not status.final and (
+        not answered or (status.missed_s is not None and status.asked_s < now_s)
+    )
 
 
 def _poll(
     scheduler: Scheduler, runs: Sequence[KnownRun], ports: Ports, now_s: float
 ) -> tuple[dict[str, RunStatus], SchedulerError | None]:
     store = ports.store
-    ours, answers, away = _ask(scheduler, [one for one in runs if not one.is_over], store, ports.host, now_s)
+    ours, answers, away = _ask(
+        scheduler, [one for one in runs if not one.is_over], store, ports.host, now_s
+    )
     items = {}
     for one in ours:
         records = one.records()
@@ -281,7 +363,9 @@ def _poll(
             if item.status.final and not one.is_over:
                 ports.on_end(one.run.run_id)
         if store.failed_nodes:
-            failures = (node for each in records.values() for node in failures_of(one.run, each.newest[:2]))
+            failures = (
+                node for each in records.values() for node in failures_of(one.run, each.newest[:2])
+            )
             store.failed_nodes.note(failures, now_s)
     for one in runs:
         if one.is_over:
@@ -292,16 +376,21 @@ def _poll(
 
 
 def run_status(
-    one: KnownRun, now_s: float, records: Mapping[int, ElementRecords] | None = None, answers: Answers | None = None
+    one: KnownRun,
+    now_s: float,
+    records: Mapping[int, ElementRecords] | None = None,
+    answers: Answers | None = None,
 ) -> RunStatus:
     """Return the status of a run.
 
     Args:
-        records: those of its open elements; None for a run that is over, or of another cluster or host.
+        records: those of its open elements; None for a run that is over, or of another cluster or
+            host.
         answers: of the scheduler; None if it did not answer.
     """
     elements = [
-        _judge_element(one, index, (records or {}).get(index), answers, now_s) for index in one.elements.parameters
+        _judge_element(one, index, (records or {}).get(index), answers, now_s)
+        for index in one.elements.parameters
     ]
     elsewhere = records is None and not one.is_over
     if records is None:
@@ -324,7 +413,10 @@ def run_status(
 
 
 def _save(
-    item: RunStatus, store: RunStore, last: LastStatus | None = None, known: Mapping[int, LastStatus] | None = None
+    item: RunStatus,
+    store: RunStore,
+    last: LastStatus | None = None,
+    known: Mapping[int, LastStatus] | None = None,
 ) -> None:
     """Save a new status of a run; if nothing is new, nothing is written.
 
@@ -342,7 +434,8 @@ def _is_news(status: LastStatus, last: LastStatus | None) -> bool:
     """Whether a status differs from the last one, or is more than a minute newer."""
     if last is None or status.asked_s - last.asked_s >= 60:
         return True
-    return replace(status, asked_s=last.asked_s, start_s=last.start_s) != last  # Slurm's estimate changes often
+    # Slurm's estimate changes often
+    return replace(status, asked_s=last.asked_s, start_s=last.start_s) != last
 
 
 def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
@@ -353,17 +446,26 @@ def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
         refusal = read_text(RunFolder(folder).sbatch_stderr).strip()
     except OSError:
         return status
-    return replace(status, reason=f"{status.reason}; sbatch said: {refusal.splitlines()[-1]}") if refusal else status
+    return (
+        replace(status, reason=f"{status.reason}; sbatch said: {refusal.splitlines()[-1]}")
+        if refusal
+        else status
+    )
 
 
 def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
     """Yield the failed nodes from the records of a run's attempts, the newest attempt first.
 
-    An attempt without a record, followed by another one, was on a node that failed together with its script.
+    An attempt without a record, followed by another one, was on a node that failed together with
+    its script.
     """
     for place, attempt in enumerate(attempts if run.scheduler == "slurm" else ()):
         if attempt.exit is None and place:
-            yield FailedNode(attempt.host, run.cluster, attempt.alive_s, "stopped responding", run.run_id)
+            yield FailedNode(
+                attempt.host, run.cluster, attempt.alive_s, "stopped responding", run.run_id
+            )
         elif attempt.exit is not None and attempt.exit.reason == NODE_FAILURE:
             for node in attempt.exit.nodes:
-                yield FailedNode(node, run.cluster, attempt.exit.ended_s, "down or not responding", run.run_id)
+                yield FailedNode(
+                    node, run.cluster, attempt.exit.ended_s, "down or not responding", run.run_id
+                )

@@ -1,4 +1,6 @@
-"""Waiting for the end of a run with few queries to the scheduler, and for a call that may never return."""
+"""Waiting for the end of a run with few queries to the scheduler, and for a call that may never
+return.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ class Waiter:
     """Waits for one run."""
 
     folder: Path
-    # returns the run's status, from its records and an answer of the scheduler that all pollers share
+    # returns the run's status, from its records and an answer of the scheduler that all pollers
+    # share
     poll: Callable[[], RunStatus]
     element: int | None = None  # the element of a sweep to wait for, None for the whole run
     elements: Sequence[int] = (0,)  # the numbers of all elements of the run
@@ -51,16 +54,22 @@ class Waiter:
         return self._waited_for(self.poll())
 
     def _waited_for(self, item: RunStatus) -> RunStatus:
-        return next((element_row(item, known) for known in item.elements if known.index == self.element), item)
+        return next(
+            (element_row(item, known) for known in item.elements if known.index == self.element),
+            item,
+        )
 
     def over(self) -> Callable[[], bool]:
         """Return a cheap check: has the run ended, or is it pending for a reason that never passes?
 
-        The script's exit record is enough; the scheduler is queried now and then, for a job that was killed
-        before it could write one.
+        The script's exit record is enough; the scheduler is queried now and then, for a job that
+        was killed before it could write one.
         """
         # the first one last: each check reads one element's folder
-        running, mark = list(reversed(self.elements)) if self.element is None else [self.element], None
+        running, mark = (
+            list(reversed(self.elements)) if self.element is None else [self.element],
+            None,
+        )
         pauses = Pauses()
 
         def is_over() -> bool:
@@ -73,7 +82,8 @@ class Waiter:
                     pauses.begin()
             if not running:
                 return True
-            if not pauses.are_over() and self.folder.exists():  # it was removed: the query reports it
+            # it was removed: the query reports it
+            if not pauses.are_over() and self.folder.exists():
                 return False
             pauses.next()
             item = self._waited_for(self.poll())
@@ -84,13 +94,16 @@ class Waiter:
         return is_over
 
     def wait(self) -> RunStatus:
-        """Wait until the run has ended and the scheduler says how, or until it says that the job never starts."""
+        """Wait until the run has ended and the scheduler says how, or until it says that the job
+        never starts.
+        """
         is_over = self.over()
         while not is_over():
             time.sleep(LOOK_EVERY_S)
         attempts = (records_of(self.folder, index).attempt for index in self.elements)
         if any(attempt.exit.status for attempt in attempts if attempt and attempt.exit):
-            time.sleep(SETTLES_S)  # Slurm's answer decides, and the next squeue comes ten seconds after this one
+            # Slurm's answer decides, and the next squeue comes ten seconds after this one
+            time.sleep(SETTLES_S)
         deadline = time.monotonic() + SETTLES_WITHIN_S
         while time.monotonic() < deadline:
             waited_for = self._waited_for(item := self.poll())
@@ -124,10 +137,12 @@ class Pauses:
 
 
 def records_mark(folder: Path, element: int = 0) -> tuple[object, ...]:
-    """Return a value that changes when an attempt of an element begins or ends, or when it is cancelled.
+    """Return a value that changes when an attempt of an element begins or ends, or when it is
+    cancelled.
 
-    It costs some ten system calls and reads no file. The folders are opened because of network file systems: they
-    report for half a minute that a new file does not exist, unless its folder is opened.
+    It costs some ten system calls and reads no file. The folders are opened because of network file
+    systems: they report for half a minute that a new file does not exist, unless its folder is
+    opened.
     """
     job = RunFolder(folder).element(element)
     numbers = parse_numbers(names_in(job.attempts))
@@ -150,7 +165,9 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class Changes:
-    """When to check all runs again: after some seconds, or at once if the records of one have changed."""
+    """When to check all runs again: after some seconds, or at once if the records of one have
+    changed.
+    """
 
     store: RunStore
     interval_s: float  # between two checks; after the first minute at least half a minute
@@ -162,7 +179,9 @@ class Changes:
     def wait(self) -> bool:
         """Wait until it is time to check again; return whether the user wants it."""
         now = time.monotonic()
-        pause_s = self.interval_s if now - self._began < FIRST_S else max(self.interval_s, ASK_EVERY_S)
+        pause_s = (
+            self.interval_s if now - self._began < FIRST_S else max(self.interval_s, ASK_EVERY_S)
+        )
         until = now + pause_s * random.uniform(0.9, 1.1)
         while time.monotonic() < until and not self._have_come():
             if self.pause(2 * LOOK_EVERY_S):
@@ -193,7 +212,10 @@ Answer = TypeVar("Answer")
 
 
 class BackgroundCall(threading.Thread, Generic[Answer]):
-    """A call in its own thread. A thread pool would wait at its end for a file system that hangs."""
+    """A call in its own thread.
+
+    A thread pool would wait at its end for a file system that hangs.
+    """
 
     def __init__(self, call: Callable[[], Answer]) -> None:
         super().__init__(daemon=True)

@@ -1,12 +1,29 @@
-"""Which rank ended a run: by the records of the ranks, else by launchers and the lines of the logs. Pure."""
+"""Which rank ended a run: by the records of the ranks, else by launchers and the lines of the logs.
+
+Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from hpcrun.explain.diagnosis.facts import CLEARED_AWAY_AFTER_S, SAME_MOMENT_S, Cause, Culprit, Facts, RankEnd, Speech
+from hpcrun.explain.diagnosis.facts import (
+    CLEARED_AWAY_AFTER_S,
+    SAME_MOMENT_S,
+    Cause,
+    Culprit,
+    Facts,
+    RankEnd,
+    Speech,
+)
 from hpcrun.explain.diagnosis.last_words import speech_of
-from hpcrun.explain.diagnosis.launcher import TORN_DOWN, Failure, failed_task, failed_with, first_failure
+from hpcrun.explain.diagnosis.launcher import (
+    TORN_DOWN,
+    Failure,
+    failed_task,
+    failed_with,
+    first_failure,
+)
 from hpcrun.explain.diagnosis.line_rank import inferred_rank, missing_rank, named_rank, rank_of_hit
 from hpcrun.explain.diagnosis.root_exception import without_values
 from hpcrun.job.state import EXIT_ABORTED, EXIT_KILLED, EXIT_TERMINATED
@@ -20,8 +37,9 @@ OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
 def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culprit | None:
     """Return the rank that ended the run, None if no rank ended by itself.
 
-    It is the first rank that failed because of itself, else one that ended with exit status 0 before the others failed,
-    else the one for which all others waited, else the first that failed because of others.
+    It is the first rank that failed because of itself, else one that ended with exit status 0
+    before the others failed, else the one for which all others waited, else the first that failed
+    because of others.
     """
     failed = _failures(ends, speech)
     of_others = [end for end in failed if _speech(end, speech).of_others]
@@ -33,32 +51,44 @@ def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culpr
     if by_itself:
         last_s = min(end.ended_s for end in by_itself) + SAME_MOMENT_S
         moment = [end for end in by_itself if end.ended_s <= last_s]
-        return Culprit(min(moment, key=lambda end: (_suspicion(end, speech), end.ended_s, end.rank)).rank)
+        return Culprit(
+            min(moment, key=lambda end: (_suspicion(end, speech), end.ended_s, end.rank)).rank
+        )
     leaver = first_leaver(ends, within_s=SAME_MOMENT_S if of_others else 0.0)
     if leaver is not None:
         return Culprit(leaver.rank, left=True)
     if (missing := _missing(ends, speech)) is not None:
         return Culprit(missing, missing=True)
     if of_others:
-        return Culprit(min(of_others, key=lambda end: (_symptom(end, speech), end.ended_s, end.rank)).rank)
+        return Culprit(
+            min(of_others, key=lambda end: (_symptom(end, speech), end.ended_s, end.rank)).rank
+        )
     return None
 
 
-def _aborter(ends: Sequence[RankEnd], failed: list[RankEnd], speech: Mapping[int, Speech]) -> int | None:
-    """Return the one rank with an error and no record, where MPI_Abort killed the others, which wrote no error.
+def _aborter(
+    ends: Sequence[RankEnd], failed: list[RankEnd], speech: Mapping[int, Speech]
+) -> int | None:
+    """Return the one rank with an error and no record, where MPI_Abort killed the others, which
+    wrote no error.
 
     It has srun kill the step at once, and whichever ranks still write a record.
     """
-    silent = all(end.status == EXIT_KILLED and _speech(end, speech) is Speech.NOTHING for end in failed)
+    silent = all(
+        end.status == EXIT_KILLED and _speech(end, speech) is Speech.NOTHING for end in failed
+    )
     recorded = {end.rank for end in ends}
-    ranks = [rank for rank, subject in speech.items() if subject is Speech.OWN and rank not in recorded]
+    ranks = [
+        rank for rank, subject in speech.items() if subject is Speech.OWN and rank not in recorded
+    ]
     return ranks[0] if failed and silent and len(ranks) == 1 else None
 
 
 def _missing(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> int | None:
     """Return the one rank that did not wait, where at least two others waited until their timeout.
 
-    Of two ranks neither is known to have waited for the other: both may wait where the network fails.
+    Of two ranks neither is known to have waited for the other: both may wait where the network
+    fails.
     """
     rest = [end for end in ends if _speech(end, speech) is not Speech.WAITED]
     if len(rest) != 1 or len(ends) < 1 + _WAITERS:
@@ -69,15 +99,19 @@ def _missing(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> int | Non
 
 
 def before_signal(ends: Iterable[RankEnd], signalled_s: float) -> list[RankEnd]:
-    """Return the ends before a signal to the whole job, and those of the ranks that the signal terminated."""
+    """Return the ends before a signal to the whole job, and those of the ranks that the signal
+    terminated.
+    """
     return [end for end in ends if end.status == EXIT_TERMINATED or end.ended_s < signalled_s]
 
 
 def first_leaver(ends: Iterable[RankEnd], within_s: float = 0.0) -> RankEnd | None:
-    """Return the first rank with exit status 0, if it ended before all other ranks that did not; None if there is none.
+    """Return the first rank with exit status 0, if it ended before all other ranks that did not;
+    None if there is none.
 
     Args:
-        within_s: it may have ended this many seconds later: the others notice closed connections before it has ended.
+        within_s: it may have ended this many seconds later: the others notice closed connections
+            before it has ended.
     """
     known = sorted(ends, key=lambda end: (end.ended_s, end.rank))
     badly = [end for end in known if end.status != 0]
@@ -86,7 +120,9 @@ def first_leaver(ends: Iterable[RankEnd], within_s: float = 0.0) -> RankEnd | No
 
 
 def failure_order(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[int]:
-    """Return the ranks that failed by themselves: first those with their own error, each kind by time."""
+    """Return the ranks that failed by themselves: first those with their own error, each kind by
+    time.
+    """
     failed = _failures(ends, speech)
     failed.sort(key=lambda end: (_symptom(end, speech), end.signalled, end.ended_s, end.rank))
     return [end.rank for end in failed]
@@ -95,15 +131,18 @@ def failure_order(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list
 def _failures(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[RankEnd]:
     """Return the ranks that failed and were not terminated because another rank had failed.
 
-    A rank that raised an exception may end so slowly that it is terminated together with the others. But its exception
-    is in its log, and SIGTERM alone leaves no exception.
+    A rank that raised an exception may end so slowly that it is terminated together with the
+    others. But its exception is in its log, and SIGTERM alone leaves no exception.
     """
     known = list(ends)
     first_s = min((end.ended_s for end in known if end.by_itself), default=0.0)
     return [
         end
         for end in known
-        if (end.by_itself and (end.status != EXIT_KILLED or end.ended_s <= first_s + CLEARED_AWAY_AFTER_S))
+        if (
+            end.by_itself
+            and (end.status != EXIT_KILLED or end.ended_s <= first_s + CLEARED_AWAY_AFTER_S)
+        )
         or (end.status == EXIT_TERMINATED and _speech(end, speech) is Speech.OWN)
     ]
 
@@ -113,16 +152,19 @@ def _speech(end: RankEnd, speech: Mapping[int, Speech]) -> Speech:
 
 
 def _symptom(end: RankEnd, speech: Mapping[int, Speech]) -> int:
-    """Return 0 for a rank that failed because of itself, else the distance of its message from the culprit."""
+    """Return 0 for a rank that failed because of itself, else the distance of its message from the
+    culprit.
+    """
     subject = _speech(end, speech)
     return int(subject) if subject.of_others else 0
 
 
 def _suspicion(end: RankEnd, speech: Mapping[int, Speech]) -> int:
-    """Return the place of a rank among those that ended in the same moment; the most likely culprit has 0.
+    """Return the place of a rank among those that ended in the same moment; the most likely culprit
+    has 0.
 
-    Libraries and launchers end a rank without its peer by a silent abort or kill; other ends have their cause in the
-    rank.
+    Libraries and launchers end a rank without its peer by a silent abort or kill; other ends have
+    their cause in the rank.
     """
     subject = _speech(end, speech)
     if end.status == EXIT_TERMINATED:
@@ -142,16 +184,27 @@ def counted_ends(facts: Facts) -> list[RankEnd]:
 
 
 def places_of_failures(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]:
-    """Return rank → its place among the failed ranks; ranks whose logs are about the failures of others come last.
+    """Return rank → its place among the failed ranks; ranks whose logs are about the failures of
+    others come last.
 
-    If no rank has a record, the rank whose log stopped growing first comes first; in a log that ranks share, the one
-    whose exception stands first.
+    If no rank has a record, the rank whose log stopped growing first comes first; in a log that
+    ranks share, the one whose exception stands first.
     """
     if facts.ends:
         ranks = failure_order(facts.ends.values(), speech)
     else:
-        logs = [log for log in facts.logs if log.rank is not None and speech[log.rank] in (Speech.OWN, Speech.NETWORK)]
-        logs.sort(key=lambda log: (log.written_s, log.traceback.ends if log.part and log.traceback else 0, log.rank))
+        logs = [
+            log
+            for log in facts.logs
+            if log.rank is not None and speech[log.rank] in (Speech.OWN, Speech.NETWORK)
+        ]
+        logs.sort(
+            key=lambda log: (
+                log.written_s,
+                log.traceback.ends if log.part and log.traceback else 0,
+                log.rank,
+            )
+        )
         ranks = list(dict.fromkeys(log.rank for log in logs if log.rank is not None))
     return {rank: place for place, rank in enumerate(ranks)}
 
@@ -161,8 +214,8 @@ def rank_without_records(
 ) -> Culprit:
     """Return the rank that ended a job whose ranks left no records: only with proof.
 
-    It is the only one whose lines have the failure, or a launcher saw it fail before the others. What a rank says that
-    waited for others, or lost one, proves nothing against it.
+    It is the only one whose lines have the failure, or a launcher saw it fail before the others.
+    What a rank says that waited for others, or lost one, proves nothing against it.
 
     Args:
         places: rank → its place among those that failed.
@@ -171,7 +224,11 @@ def rank_without_records(
     alike = _alike(facts, speech, places, cause)
     if cause is not None and cause.rule.level == "wait":
         absent = missing_rank(facts.logs)
-        return Culprit(absent, missing=absent is not None, alike=alike if absent is None and len(alike) > 1 else ())
+        return Culprit(
+            absent,
+            missing=absent is not None,
+            alike=alike if absent is None and len(alike) > 1 else (),
+        )
     several = len(alike) > 1 or any(
         log.rank is None and log.traceback and log.traceback.raised > 1 for log in facts.logs
     )
@@ -180,7 +237,8 @@ def rank_without_records(
         return Culprit(seen) if seen in alike else Culprit(None, alike=alike)
     alone = cause.rank if cause is not None else next(iter(places), None)
     if alone is None and cause is None and _is_of_others(facts, speech):
-        return Culprit(seen if speech and seen not in speech else None)  # those that lost a rank did not fail first
+        # those that lost a rank did not fail first
+        return Culprit(seen if speech and seen not in speech else None)
     if alone is not None:
         return Culprit(alone)
     rank = _first_known(named_rank(facts.logs, *hit_of), seen, inferred_rank(facts.logs), *places)
@@ -194,8 +252,14 @@ def _first_known(*ranks: int | None) -> int | None:
 
 def _is_of_others(facts: Facts, speech: Mapping[int, Speech]) -> bool:
     """Whether the logs speak only of ranks that were lost, or for which others waited."""
-    shared = [speech_of([log], None) for log in facts.logs if log.rank is None and log.traceback is not None]
-    return all(one.of_others for one in shared) and any(one.of_others for one in (*shared, *speech.values()))
+    shared = [
+        speech_of([log], None)
+        for log in facts.logs
+        if log.rank is None and log.traceback is not None
+    ]
+    return all(one.of_others for one in shared) and any(
+        one.of_others for one in (*shared, *speech.values())
+    )
 
 
 def _alike(
@@ -220,14 +284,17 @@ def seen_by_launcher(facts: Facts, *, several: bool = False) -> int | None:
     """Return the rank that torchrun or srun saw fail first, of a job whose ranks left no records.
 
     Args:
-        several: the log shows the same failure of several processes: then torchrun's choice among those that failed in
-            one second proves nothing.
+        several: the log shows the same failure of several processes: then torchrun's choice among
+            those that failed in one second proves nothing.
     """
     if (root := root_of(facts)) is not None:
         return None if several and len(_seen_together(facts)) > 1 else root.rank
     shared = (log for log in facts.logs if log.rank is None)
     return _first_known(
-        *(failed_task(log.scan.tail, several_nodes=log.several_nodes, several=several) for log in shared)
+        *(
+            failed_task(log.scan.tail, several_nodes=log.several_nodes, several=several)
+            for log in shared
+        )
     )
 
 

@@ -1,4 +1,6 @@
-"""Chooses the cause among its consequences, from the scheduler's state, the ranks' records and their logs. Pure."""
+"""Chooses the cause among its consequences, from the scheduler's state, the ranks' records and
+their logs. Pure.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ from hpcrun.explain.diagnosis.traceback import is_exception_line
 _WAITED_FOR = frozenset({"TIMEOUT", "CANCELLED"})
 """States in which a job ends if one rank has failed and the others wait for it."""
 
-# The kinds of causes, the most likely first. A rank that was terminated, or has no record, failed because of others.
+# The kinds of causes, the most likely first. A rank that was terminated, or has no record, failed
+# because of others.
 _CAUSE, _STATE, _CAUSE_OF_OTHERS, _SYMPTOM, _SYMPTOM_OF_OTHERS, _TERMINATED = range(6)
 Key = tuple[int, ...]
 
@@ -51,8 +54,8 @@ Key = tuple[int, ...]
 def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     """Find the rank that ended the run, and the cause of its end.
 
-    If a rank failed because of itself, the messages of other ranks and launchers are evidence. A cause in a rank has
-    priority over the state of the job, and the state over a symptom.
+    If a rank failed because of itself, the messages of other ranks and launchers are evidence. A
+    cause in a rank has priority over the state of the job, and the state over a symptom.
     """
     job = _Job.of(facts)
     matches = [(item, job.is_late(item)) for item in job.matches()]
@@ -60,8 +63,11 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     ended_before = _ended_before(facts)
     rule_places = {rule.name: place for place, rule in enumerate(rules)}
     # a line that says how a job was ended is no cause if the job had failed before
-    ranked = [(job.key(item, rule_places), item) for item in candidates
-              if not (ended_before and facts.state in item.rule.states)]  # fmt: skip
+    ranked = [
+        (job.key(item, rule_places), item)
+        for item in candidates
+        if not (ended_before and facts.state in item.rule.states)
+    ]
     ranked += job.of_state(rules) if not ended_before else []
     ranked += job.of_exits(rules, blaming={item.rank for item, late in matches if late})
     ranked.sort(key=lambda item: item[0])
@@ -71,13 +77,19 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     first = job.first(cause, caught=caught is not None)
     evidence = [item for item, late in matches if not late and job.is_evidence(item)]
     if caught is not None:
-        evidence += [item for item in candidates if item.rule.level == "wait" and item.rank != caught.rank]
+        evidence += [
+            item for item in candidates if item.rule.level == "wait" and item.rank != caught.rank
+        ]
     evidence += [item for item, late in matches if late]
     leaver = first_leaver(counted_ends(facts)) if job.culprit and not first.left else None
     return Diagnosis(
         cause,
         first,
-        tuple({item.rank: item for item in evidence if item.rank is None or item.rank != first.rank}.values()),
+        tuple(
+            {
+                item.rank: item for item in evidence if item.rank is None or item.rank != first.rank
+            }.values()
+        ),
         caught=caught is not None,
         leaver=first.rank if first.left else leaver.rank if leaver else None,
         of_record=job.culprit is not None,
@@ -91,7 +103,8 @@ class _Job:
     Attributes:
         waits: the lines which show that ranks waited for others in vain.
         speech: rank → the subject of its log; without records, of the ranks whose logs there are.
-        culprit: the rank that ended it by the records; None if there are none, or no rank ended by itself.
+        culprit: the rank that ended it by the records; None if there are none, or no rank ended by
+            itself.
         places: rank → its place among the ranks that failed.
     """
 
@@ -105,7 +118,13 @@ class _Job:
     def of(cls, facts: Facts) -> _Job:
         waits = first_waits(facts.logs)
         speech = _speeches(facts, waits)
-        return cls(facts, waits, speech, find_culprit(counted_ends(facts), speech), places_of_failures(facts, speech))
+        return cls(
+            facts,
+            waits,
+            speech,
+            find_culprit(counted_ends(facts), speech),
+            places_of_failures(facts, speech),
+        )
 
     @property
     def speech_of_culprit(self) -> Speech:
@@ -115,7 +134,11 @@ class _Job:
     @property
     def has_failed_by_itself(self) -> bool:
         """Whether the records show a rank whose own failure ended the job."""
-        return self.culprit is not None and self.culprit.own_words and not self.speech_of_culprit.of_others
+        return (
+            self.culprit is not None
+            and self.culprit.own_words
+            and not self.speech_of_culprit.of_others
+        )
 
     def matches(self) -> list[Cause]:
         """Return the matching lines that concern the end of the job."""
@@ -138,22 +161,29 @@ class _Job:
     def is_evidence(self, item: Cause) -> bool:
         """Whether a line is a consequence of the first rank's failure, and not its cause.
 
-        Messages of Slurm and of the kernel explain the end of any rank; messages of programs in the batch script's log
-        (torchrun's agents, set-up commands) and of other ranks do not.
+        Messages of Slurm and of the kernel explain the end of any rank; messages of programs in the
+        batch script's log (torchrun's agents, set-up commands) and of other ranks do not.
         """
         culprit, speech = self.culprit, self.speech
-        if culprit is None and item.rule.level == "wait":  # without records: a rank has failed by itself
-            return Speech.OWN in speech.values() and (item.rank is None or speech.get(item.rank) is not Speech.OWN)
+        # without records: a rank has failed by itself
+        if culprit is None and item.rule.level == "wait":
+            return Speech.OWN in speech.values() and (
+                item.rank is None or speech.get(item.rank) is not Speech.OWN
+            )
         if culprit is None or item.rank == culprit.rank or culprit.missing:
             return False
         if item.rank is not None or culprit.left:
             return culprit.left or not self.speech_of_culprit.of_others
         assert item.hit is not None
-        return item.rule.level != "cause" or is_exception_line(item.hit.line) or "[c10d]" in item.hit.line
+        return (
+            item.rule.level != "cause"
+            or is_exception_line(item.hit.line)
+            or "[c10d]" in item.hit.line
+        )
 
     def key(self, item: Cause, rule_places: Mapping[str, int]) -> Key:
-        """Return the sort key, the most likely cause first: kind, no wait, first rank, that of the launcher, last
-        traceback, line, rule."""
+        """Return the sort key, the most likely cause first: kind, no wait, first rank, that of the
+        launcher, last traceback, line, rule."""
         assert item.log is not None and item.hit is not None
         rank, places = item.rank, self.places
         by_itself = rank is None or rank in places
@@ -173,7 +203,9 @@ class _Job:
         )
 
     def of_state(self, rules: Sequence[Rule]) -> list[tuple[Key, Cause]]:
-        """Return the rules about the job's state, with their sort keys; none if a rank ended it before a signal."""
+        """Return the rules about the job's state, with their sort keys; none if a rank ended it
+        before a signal.
+        """
         if self.has_failed_by_itself and self.facts.state not in OF_THE_JOB:
             return []
         return [((_STATE,), Cause(rule)) for rule in rules if self.facts.state in rule.states]
@@ -181,7 +213,9 @@ class _Job:
     def of_exits(self, rules: Sequence[Rule], blaming: set[int | None]) -> list[tuple[Key, Cause]]:
         """Return the rules about the exit statuses of ranks, with their sort keys."""
         ranked: list[tuple[Key, Cause]] = []
-        for rule, end in ((rule, end) for rule in rules if rule.exits for end in self.facts.ends.values()):
+        for rule, end in (
+            (rule, end) for rule in rules if rule.exits for end in self.facts.ends.values()
+        ):
             if end.status not in rule.exits or end.rank in blaming:
                 continue
             if end.by_itself and (self.culprit is None or self.culprit.rank == end.rank):
@@ -192,16 +226,28 @@ class _Job:
         return ranked
 
     def caught_failure(self, cause: Cause | None) -> Cause | None:
-        """Return the failure that one rank caught, and for which the others then waited; None if unknown."""
-        if (cause is not None and cause.rule.level in ("cause", "symptom")) or self.has_failed_by_itself:
+        """Return the failure that one rank caught, and for which the others then waited; None if
+        unknown.
+        """
+        if (
+            cause is not None and cause.rule.level in ("cause", "symptom")
+        ) or self.has_failed_by_itself:
             return None
         if not self.facts.ends and Speech.OWN in self.speech.values():
             return None
         hits = [(log, hit) for log in self.facts.logs for hit in log.scan.hits]
-        caught = [(log, hit) for log, hit in hits if hit.rule.level == "caught" or _was_caught(hit, log, self.facts)]
-        of_others = ("wait", "consequence") if self.culprit is not None and self.culprit.left else ("wait",)
+        caught = [
+            (log, hit)
+            for log, hit in hits
+            if hit.rule.level == "caught" or _was_caught(hit, log, self.facts)
+        ]
+        of_others = (
+            ("wait", "consequence") if self.culprit is not None and self.culprit.left else ("wait",)
+        )
         lines = [line_of(log, hit) for log, hit in caught]
-        which = caught_before_waits(lines, [(log, hit) for log, hit in hits if hit.rule.level in of_others])
+        which = caught_before_waits(
+            lines, [(log, hit) for log, hit in hits if hit.rule.level in of_others]
+        )
         if which is None:
             return None
         log, hit = caught[which]
@@ -221,7 +267,9 @@ class _Job:
 
 def _was_caught(hit: Hit, log: Log, facts: Facts) -> bool:
     end = facts.ends.get(log.rank) if log.rank is not None else None
-    return hit.rule.level == "cause" and was_survived(hit, log, end) and not is_said_caught(hit, log)
+    return (
+        hit.rule.level == "cause" and was_survived(hit, log, end) and not is_said_caught(hit, log)
+    )
 
 
 def _ended_before(facts: Facts) -> bool:
@@ -234,7 +282,9 @@ def _ended_before(facts: Facts) -> bool:
 def _hits_of_the_end(log: Log, facts: Facts) -> list[Hit]:
     """Return the matching lines of a log that concern its end."""
     end = facts.ends.get(log.rank) if log.rank is not None else None
-    hits = [hit for hit in log.scan.hits if not was_survived(hit, log, end) and not is_beside(hit, log)]
+    hits = [
+        hit for hit in log.scan.hits if not was_survived(hit, log, end) and not is_beside(hit, log)
+    ]
     return last_burst(hits)
 
 
@@ -243,7 +293,11 @@ def _behind(ranked: Sequence[Cause]) -> Cause | None:
     if not ranked:
         return None
     best = ranked[0]
-    here = (item for item in ranked if item.log is not None and (item.log is best.log or item.rank is None))
+    here = (
+        item
+        for item in ranked
+        if item.log is not None and (item.log is best.log or item.rank is None)
+    )
     return next((item for item in here if best.rule.name in item.rule.before), best)
 
 
@@ -265,12 +319,16 @@ def _speech(logs: Sequence[Log], end: RankEnd | None, waits: Sequence[LogLine]) 
 
 
 def first_to_fail(starts: Sequence[Facts]) -> Facts:
-    """Return the start whose failure ended a job: the first one after which the program came no further.
+    """Return the start whose failure ended a job: the first one after which the program came no
+    further.
 
     A start that came further than the one before has survived its failure.
     """
     first = len(starts) - 1
-    lines = [list(chain.from_iterable(log.scan.tail for log in one.logs if log.rank is not None)) for one in starts]
+    lines = [
+        list(chain.from_iterable(log.scan.tail for log in one.logs if log.rank is not None))
+        for one in starts
+    ]
     while first and not went_beyond(lines[first - 1], lines[first]):
         first -= 1
     start = f"the answer is of start {first + 1} of {len(starts)}: no later one came further"

@@ -15,11 +15,13 @@ from hpcrun.job.state import EXIT_TERMINATED
 from hpcrun.job.units import rank_text
 
 SAME_MOMENT_S = 5.0
-"""Ends closer than this have no certain order: a rank that raised an exception needs seconds to tear down CUDA and its
-threads, while the others notice the closed connection at once; the clocks of two nodes differ, too."""
+"""Ends closer than this have no certain order: a rank that raised an exception needs seconds to
+tear down CUDA and its threads, while the others notice the closed connection at once; the clocks of
+two nodes differ, too."""
 CLEARED_AWAY_AFTER_S = 5.0
-"""A rank that is killed (SIGKILL) this long after another has failed was killed because of it: torchrun and srun send
-SIGTERM, and SIGKILL 30 s later (torch's PContext.close, slurm.conf's KillWait)."""
+"""A rank that is killed (SIGKILL) this long after another has failed was killed because of it:
+torchrun and srun send SIGTERM, and SIGKILL 30 s later (torch's PContext.close, slurm.conf's
+KillWait)."""
 
 
 class Speech(IntEnum):
@@ -30,7 +32,8 @@ class Speech(IntEnum):
     NOTHING = 1
     """No exception: a native crash, ``sys.exit(3)``, a kill."""
     NETWORK = 2
-    """A connection that failed outside of torch.distributed: caused by this rank or by another one."""
+    """A connection that failed outside of torch.distributed: caused by this rank or by another one.
+    """
     WAITED = 3
     """A timeout while it waited for other ranks."""
     GONE = 4
@@ -68,11 +71,13 @@ class Facts:
 
     Attributes:
         ends: rank → how it ended, of the ranks that left a record.
-        signalled_s: when the script or a rank first received a signal to end, in seconds since the epoch; None if
-            there was no signal, or if it was not recorded.
+        signalled_s: when the script or a rank first received a signal to end, in seconds since the
+            epoch; None if there was no signal, or if it was not recorded.
         shared: the name of the log that all ranks share.
-        flight: what torch's flight recorder kept of the ranks' collectives; None where there are no dumps.
-        start: which start of the ranks it is about, where torchrun started them again later; else empty.
+        flight: what torch's flight recorder kept of the ranks' collectives; None where there are no
+            dumps.
+        start: which start of the ranks it is about, where torchrun started them again later; else
+            empty.
         role: the role that all ranks are of; None without roles.
     """
 
@@ -150,8 +155,10 @@ class Diagnosis:
         consequences: messages of other ranks and the launchers that follow from it.
         caught: the culprit caught the failure and continued, and others then waited for it.
         of_record: the records of the ranks show that the culprit ended the run.
-        by_places: where the ranks waited decided (torch's flight recorder, or their tracebacks), and no rule.
-        leaver: the rank that ended before all others with exit status 0, whether it is the culprit or only evidence.
+        by_places: where the ranks waited decided (torch's flight recorder, or their tracebacks),
+            and no rule.
+        leaver: the rank that ended before all others with exit status 0, whether it is the culprit
+            or only evidence.
     """
 
     cause: Cause | None

@@ -1,4 +1,6 @@
-"""What ranks called, by torch's flight recorder: process groups, collectives with their tensors, transfers. Pure."""
+"""What ranks called, by torch's flight recorder: process groups, collectives with their tensors,
+transfers. Pure.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,29 @@ from hpcrun.explain.diagnosis.traceback import Frame
 LARGEST = (1 << 61) - 2
 """Python's hashes of larger numbers may be those of smaller ones, and a dict of such is slow."""
 _DEFAULT = "default_pg"
-_KNOWN_AS = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor",
-             "ALLGATHER_coalesced": "all_gather", "REDUCE_SCATTER_coalesced": "reduce_scatter"}  # fmt: skip
+_KNOWN_AS = {
+    "_all_gather_base": "all_gather_into_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "ALLGATHER_coalesced": "all_gather",
+    "REDUCE_SCATTER_coalesced": "reduce_scatter",
+}
 """What a person calls for what torch writes."""
-_EQUAL_INPUTS = frozenset({
-    "all_reduce", "allreduce_coalesced", "broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "gather",
-    "all_gather_into_tensor", "all_gather_into_tensor_coalesced", "reduce_scatter_tensor",
-    "reduce_scatter_tensor_coalesced", "reduce_scatter",
-})  # fmt: skip
+_EQUAL_INPUTS = frozenset(
+    {
+        "all_reduce",
+        "allreduce_coalesced",
+        "broadcast",
+        "_broadcast_oop",
+        "reduce",
+        "_reduce_oop",
+        "gather",
+        "all_gather_into_tensor",
+        "all_gather_into_tensor_coalesced",
+        "reduce_scatter_tensor",
+        "reduce_scatter_tensor_coalesced",
+        "reduce_scatter",
+    }
+)
 """Collectives whose inputs must have the same number of elements on all ranks."""
 _EQUAL_OUTPUTS = frozenset({"all_gather", "scatter"})
 
@@ -36,7 +53,8 @@ class ProcessGroup:
     Attributes:
         name: torch's; the groups of a mesh may share one.
         description: ``default_pg``, ``mesh_tp`` or empty.
-        ranks: its members in the order of the group; empty where the dump does not have them, as gloo's.
+        ranks: its members in the order of the group; empty where the dump does not have them, as
+            gloo's.
     """
 
     name: str
@@ -112,7 +130,9 @@ class Calls(dict[int, CollectiveCall]):
         return next(reversed(self))
 
     def add(self, call: CollectiveCall) -> None:
-        """Add the next call: a group that was destroyed and made anew counts from its new beginning."""
+        """Add the next call: a group that was destroyed and made anew counts from its new
+        beginning.
+        """
         if self and call.number == self.last:  # several are launched together
             before = self[call.number]
             if before.kind != call.kind:
@@ -147,7 +167,8 @@ class Dump:
 
     Attributes:
         last: the group and the number of the last collective of all.
-        began_s: when the first of the collectives was called that it has, in seconds since the epoch.
+        began_s: when the first of the collectives was called that it has, in seconds since the
+            epoch.
         whole: that was the first of all.
     """
 
@@ -159,7 +180,9 @@ class Dump:
 
 
 def transfers_of(dump: Dump) -> Iterator[tuple[int, Transfer]]:
-    """Yield the open transfers of a dump with the global rank of the other side, where the group's ranks are known."""
+    """Yield the open transfers of a dump with the global rank of the other side, where the group's
+    ranks are known.
+    """
     for transfer in dump.transfers:
         if transfer.peer < len(transfer.group.ranks):
             yield transfer.group.ranks[transfer.peer], transfer
@@ -173,7 +196,9 @@ def make_kind(
     types: tuple[str, ...],
     out_types: tuple[str, ...],
 ) -> Kind:
-    """Return the one kind of calls that a backend writes so, with so many tensors, their sizes and their types."""
+    """Return the one kind of calls that a backend writes so, with so many tensors, their sizes and
+    their types.
+    """
     backend, _, called = written.rpartition(":")
     name = _KNOWN_AS.get(called, called)
     must_equal: tuple[Any, ...] = ()
@@ -182,7 +207,11 @@ def make_kind(
     elif name in _EQUAL_OUTPUTS and outputs[1]:
         must_equal = (_elements(outputs[1]), *out_types)
     count, sizes = inputs if inputs[1] else outputs
-    shown = [f"{count} tensors" if count > 1 else str(list(sizes[0])), *(types or out_types)] if sizes else []
+    shown = (
+        [f"{count} tensors" if count > 1 else str(list(sizes[0])), *(types or out_types)]
+        if sizes
+        else []
+    )
     return Kind(name, " ".join(shown), must_equal, states=backend != "gloo")
 
 

@@ -1,12 +1,14 @@
-"""The dump of one rank by torch's flight recorder: the last collectives that it called, each group's in a row. Pure.
+"""The dump of one rank by torch's flight recorder: the last collectives that it called, each
+group's in a row. Pure.
 
-The format is that of torch's FlightRecorder.hpp, versions 1 and 2 (torch 2.2 to 2.13), of NCCL or gloo, as a pickle.
-It has no rank: the file's name tells whose it is.
+The format is that of torch's FlightRecorder.hpp, versions 1 and 2 (torch 2.2 to 2.13), of NCCL or
+gloo, as a pickle. It has no rank: the file's name tells whose it is.
 
-A pickle is a program for Python's unpickler: it may call any function, and four bytes of it may claim gigabytes. So
-the opcodes are checked first, one by one from the first to the last, and only those may be there that torch's C++
-pickler writes for plain data (torch/csrc/jit/serialization/pickler.cpp). RE2 checks a run of them at once: 2,000
-collectives take a millisecond. A hostile dump may also name the same object in all of its entries: so each object is
+A pickle is a program for Python's unpickler: it may call any function, and four bytes of it may
+claim gigabytes. So the opcodes are checked first, one by one from the first to the last, and only
+those may be there that torch's C++ pickler writes for plain data
+(torch/csrc/jit/serialization/pickler.cpp). RE2 checks a run of them at once: 2,000 collectives take
+a millisecond. A hostile dump may also name the same object in all of its entries: so each object is
 converted once, and every entry takes about the same time, whatever is in it.
 """
 
@@ -37,7 +39,9 @@ MOST_BYTES = 16 << 20
 """hpcrun has torch keep 2,000 collectives: their dump has about 1 MB."""
 _MOST_CONTAINERS = 500_000
 _MOST_PAIRS = 50_000
-"""Pairs can be nested, and Python computes the hash of nested ones on the C stack: 100,000 of them still fit there."""
+"""Pairs can be nested, and Python computes the hash of nested ones on the C stack: 100,000 of them
+still fit there.
+"""
 _PROTOCOL = b"\x80\x02"
 _TEXT, _TEXT_HEADER = b"X", 5
 _MEMO = rb"q.|r..[\x00-\x1f]\x00"
@@ -45,15 +49,27 @@ _MEMO = rb"q.|r..[\x00-\x1f]\x00"
 _OPCODES = (
     rb"(?:h.|j....)\x86?|[(saN\x88\x89]|K.|M..|J....|G........|\x8a\x08........"
     rb"|\x8a(?:\x00|\x01.|\x02..|\x03...|\x04....|\x05.....|\x06......|\x07.......)"
-    # A pair is never kept in the memo: pairs of the same pair, 40 levels deep, take forever to hash. Its second part
-    # is a text: of pairs of numbers, thousands can have the same hash, and a dict of them is slow.
+    # A pair is never kept in the memo: pairs of the same pair, 40 levels deep, take forever to
+    # hash. Its second part is a text: of pairs of numbers, thousands can have the same hash, and a
+    # dict of them is slow.
     rb"|[}\]ue](?:" + _MEMO + rb")?"
 )
-_ERRORS = (pickle.UnpicklingError, EOFError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError,
-           RecursionError, MemoryError)  # fmt: skip
+_ERRORS = (
+    pickle.UnpicklingError,
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+)
 """What Python's unpickler raises for opcodes in a wrong order."""
 _MOST_KEPT = 200
-"""Calls that are kept, per rank and group: a rank may be this far ahead of another one, and its line is still known."""
+"""Calls that are kept, per rank and group: a rank may be this far ahead of another one, and its
+line is still known.
+"""
 _MOST_ENTRIES, _MOST_FRAMES, _MOST_GROUPS = 50_000, 200, 256
 _LONGEST_TEXT, _LONGEST_CALLED = 4096, 200
 """Characters of a text, and of the name of a collective or a type, that are read."""
@@ -66,7 +82,9 @@ _P2P = re.compile(r"(?P<what>send|recv) (?P<rank>\d{1,6})(?:->|<-)(?P<peer>\d{1,
 _NUMBER = re.compile(r"\d{1,7}")
 _COMPLETED = "completed"
 _COALESCED = "coalesced"
-"""The entry that ends a group of calls which NCCL launches together: only it shows that they have ended."""
+"""The entry that ends a group of calls which NCCL launches together: only it shows that they have
+ended.
+"""
 _OF_C = (".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".so", "??")
 """The ends of the files of C++ frames, which TORCH_FR_CPP_STACK adds."""
 _OF_TORCH = "/torch/distributed/"
@@ -79,7 +97,9 @@ class DumpError(ValueError):
 
 
 class DumpReader:
-    """Reads the dumps of a job's ranks; members of groups that they have in common are kept once."""
+    """Reads the dumps of a job's ranks; members of groups that they have in common are kept
+    once.
+    """
 
     def __init__(self) -> None:
         self._members: dict[str | tuple[int, ...], tuple[int, ...]] = {}
@@ -98,7 +118,14 @@ class DumpReader:
             raise DumpError("is no dump of torch's flight recorder")
         try:
             return _EntryReader(self, loaded.get("pg_config")).read(entries[-_MOST_ENTRIES:])
-        except (AttributeError, TypeError, ValueError, LookupError, OverflowError, RecursionError) as error:
+        except (
+            AttributeError,
+            TypeError,
+            ValueError,
+            LookupError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise DumpError(f"is no dump that hpcrun knows ({type(error).__name__})") from None
 
     def members(self, listed: Any) -> tuple[int, ...]:
@@ -126,7 +153,10 @@ class DumpReader:
 
 
 class _EntryReader:
-    """Reads the entries of one dump. It knows objects by their id, so it is of use only while the dump is there."""
+    """Reads the entries of one dump.
+
+    It knows objects by their id, so it is of use only while the dump is there.
+    """
 
     def __init__(self, shared: DumpReader, config: Any) -> None:
         self._shared = shared
@@ -158,17 +188,27 @@ class _EntryReader:
                 if what == _COALESCED and done:
                     transfers.pop((names, _number(entry, "p2p_seq_id")), None)
             else:
-                number = _whole(entry["collective_seq_id"] if "collective_seq_id" in entry else entry["seq_id"])
+                number = _whole(
+                    entry["collective_seq_id"] if "collective_seq_id" in entry else entry["seq_id"]
+                )
                 created_s, timeout_s = _created_s(entry), _whole(entry.get("timeout_ms") or 0) / 1e3
-                its_calls.add(CollectiveCall(number, self._kind(written, entry), place, created_s, timeout_s, done))
+                its_calls.add(
+                    CollectiveCall(
+                        number, self._kind(written, entry), place, created_s, timeout_s, done
+                    )
+                )
                 last = group, number
         first = entries[0] if entries else {}
         called = {group: mine for group, mine in calls.items() if mine}
         open_ones = tuple(chain.from_iterable(transfers.values()))
-        return Dump(called, open_ones, last, _created_s(first), whole=first.get("record_id", 0) == 0)
+        return Dump(
+            called, open_ones, last, _created_s(first), whole=first.get("record_id", 0) == 0
+        )
 
     def _text(self, value: Any, longest: int = _LONGEST_TEXT) -> str:
-        """Return the beginning of a text, as it can be printed: a pickle can hold half characters."""
+        """Return the beginning of a text, as it can be printed: a pickle can hold half
+        characters.
+        """
         if not isinstance(value, str):
             raise ValueError("no text")
         key = id(value), longest
@@ -189,7 +229,13 @@ class _EntryReader:
             tuple(self._text(one, _LONGEST_CALLED) for one in (entry.get(name) or ())[:1])
             for name in ("input_dtypes", "output_dtypes")
         )
-        return make_kind(written, _sizes(entry.get("input_sizes")), _sizes(entry.get("output_sizes")), types, out_types)
+        return make_kind(
+            written,
+            _sizes(entry.get("input_sizes")),
+            _sizes(entry.get("output_sizes")),
+            types,
+            out_types,
+        )
 
     def _own_place(self, frames: Any) -> Frame | None:
         """Return the innermost frame in the user's own code."""
@@ -201,13 +247,19 @@ class _EntryReader:
         return None
 
     def _own_frame(self, frame: Entry) -> Frame | None:
-        place = Frame(self._text(frame["filename"]), _whole(frame["line"]), self._text(frame["name"]))
-        is_own = place.in_user_code and not place.file.endswith(_OF_C) and _OF_TORCH not in place.file
+        place = Frame(
+            self._text(frame["filename"]), _whole(frame["line"]), self._text(frame["name"])
+        )
+        is_own = (
+            place.in_user_code and not place.file.endswith(_OF_C) and _OF_TORCH not in place.file
+        )
         return place if is_own else None
 
 
 def _newest(entries: Sequence[Entry]) -> list[tuple[tuple[str, str], Entry]]:
-    """Return the newest entries of each group in their order, with the name and the description of the group."""
+    """Return the newest entries of each group in their order, with the name and the description of
+    the group.
+    """
     counts: dict[tuple[str, str], int] = {}
     newest: list[tuple[tuple[str, str], Entry]] = []
     for entry in reversed(entries):
@@ -220,7 +272,9 @@ def _newest(entries: Sequence[Entry]) -> list[tuple[tuple[str, str], Entry]]:
 
 
 def _group_names(entry: Entry) -> tuple[str, str]:
-    """Return the name and the description of an entry's group: two texts, as the hash of a nested pair takes long."""
+    """Return the name and the description of an entry's group: two texts, as the hash of a nested
+    pair takes long.
+    """
     name, description = entry.get("process_group") or (str(_number(entry, "pg_id")), "")
     if not (isinstance(name, str) and isinstance(description, str)):
         raise ValueError("no group")
@@ -243,11 +297,15 @@ def _whole(number: Any) -> int:
 
 
 def _sizes(listed: Any) -> tuple[int, Sizes]:
-    """Return the number of tensors, and the sizes of the first of them: numbers, before a hash of them is computed."""
+    """Return the number of tensors, and the sizes of the first of them: numbers, before a hash of
+    them is computed.
+    """
     if not listed:
         return 0, ()
     sizes = tuple(tuple(size[:_MOST_NESTED]) for size in listed[:_MOST_NESTED])
-    if any(type(number) is not int or not 0 <= number <= LARGEST for size in sizes for number in size):
+    if any(
+        type(number) is not int or not 0 <= number <= LARGEST for size in sizes for number in size
+    ):
         raise ValueError("sizes that are no numbers")
     return len(listed), sizes
 
@@ -260,7 +318,8 @@ def load_plain(data: bytes) -> Any:
     """
     if len(data) > MOST_BYTES:
         raise DumpError(f"is larger than {MOST_BYTES >> 20} MB")
-    # of single bytes there are as many in texts and numbers, so this is at least the number of containers and pairs
+    # of single bytes there are as many in texts and numbers, so this is at least the number of
+    # containers and pairs
     if data.count(b"}") + data.count(b"]") > _MOST_CONTAINERS or data.count(b"\x86") > _MOST_PAIRS:
         raise DumpError("has too many objects")
     _check_opcodes(data)
@@ -293,17 +352,23 @@ def _check_opcodes(data: bytes) -> None:
             if place < size and (kept := memo.match(data, place)):
                 place = kept.end()
         elif opcode and not run:
-            raise DumpError(f"has opcode {opcode!r} at byte {place}, which plain data does not have")
+            raise DumpError(
+                f"has opcode {opcode!r} at byte {place}, which plain data does not have"
+            )
     raise DumpError("is cut off")
 
 
 @cache
 def _compiled() -> tuple[Any, Any]:
-    """Return the expressions of a run of opcodes, and of what keeps the text before it in the memo or ends a pair."""
+    """Return the expressions of a run of opcodes, and of what keeps the text before it in the memo
+    or ends a pair.
+    """
     import re2
 
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.dot_nl = True
     options.log_errors = False
-    return re2.compile(rb"(?:" + _OPCODES + rb")+", options), re2.compile(rb"(?:" + _MEMO + rb")?\x86?", options)
+    return re2.compile(rb"(?:" + _OPCODES + rb")+", options), re2.compile(
+        rb"(?:" + _MEMO + rb")?\x86?", options
+    )

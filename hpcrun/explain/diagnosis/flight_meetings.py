@@ -1,8 +1,9 @@
 """Which ranks came to which collective, and which rank did not: from the dumps of all ranks. Pure.
 
-A collective waits until all ranks of its group have called it. So in each group the first call is looked for that some
-ranks made and others did not. Where ranks wait for one another in several groups (data and tensor parallel), the ranks
-count that wait nowhere themselves: the others wait because of them.
+A collective waits until all ranks of its group have called it. So in each group the first call is
+looked for that some ranks made and others did not. Where ranks wait for one another in several
+groups (data and tensor parallel), the ranks count that wait nowhere themselves: the others wait
+because of them.
 """
 
 from __future__ import annotations
@@ -12,10 +13,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from hpcrun.explain.diagnosis.flight_calls import Calls, CollectiveCall, Dump, Kind, ProcessGroup, transfers_of
+from hpcrun.explain.diagnosis.flight_calls import (
+    Calls,
+    CollectiveCall,
+    Dump,
+    Kind,
+    ProcessGroup,
+    transfers_of,
+)
 
 _MOST_COMPARED = 2_000_000
-"""Members of all groups that have dumps: 20,000 ranks in 100 groups each. Hostile dumps may have more."""
+"""Members of all groups that have dumps: 20,000 ranks in 100 groups each.
+
+Hostile dumps may have more.
+"""
 Sides = tuple[list[int], tuple[int, ...]]
 """The members of a group with a dump, and those without one."""
 
@@ -53,7 +64,8 @@ class Meeting:
     """A collective that does not end.
 
     Attributes:
-        name: of the collective, such as ``all_reduce``, or ``recv`` of a transfer between two ranks.
+        name: of the collective, such as ``all_reduce``, or ``recv`` of a transfer between two
+            ranks.
         number: its number in its group; None for a transfer.
         came: where those stand that came.
         absent: where those stand that did not come: their last calls.
@@ -148,7 +160,9 @@ def _meeting(
 ) -> Meeting | None:
     """Return the collective of a group that does not end; None if there is none."""
     reached = {rank: calls[rank].last for rank in present if rank in calls}
-    reached |= _without_calls([rank for rank in present if rank not in calls], reached, calls, dumps)
+    reached |= _without_calls(
+        [rank for rank in present if rank not in calls], reached, calls, dumps
+    )
     if not reached:
         return None
     if differ := _different(group, calls):
@@ -157,25 +171,42 @@ def _meeting(
     if least < most:
         number = least + 1
         came = [rank for rank, last in reached.items() if last >= number and rank in calls]
-        # in this call, or after it in one that has not ended: a broadcast may end for its root first
-        made = (call for rank in came for at in (number, calls[rank].last) if (call := calls[rank].get(at)))
+        # in this call, or after it in one that has not ended: a broadcast may end for its root
+        # first
+        made = (
+            call
+            for rank in came
+            for at in (number, calls[rank].last)
+            if (call := calls[rank].get(at))
+        )
         if all(call.done for call in made):
             return None
         absent = [rank for rank, last in reached.items() if last < number]
         return Meeting(
-            Trouble.MISSING, group, _name(number, came, calls), number, _stands(number, came, group, calls),
-            _last_stands(absent, dumps), unknown, tuple(absent),
-        )  # fmt: skip
+            Trouble.MISSING,
+            group,
+            _name(number, came, calls),
+            number,
+            _stands(number, came, group, calls),
+            _last_stands(absent, dumps),
+            unknown,
+            tuple(absent),
+        )
     is_known = all(rank in reached for rank in present)
     return _all_came(group, calls, dumps, unknown) if most and is_known else None
 
 
 def _without_calls(
-    ranks: Sequence[int], reached: Mapping[int, int], calls: Mapping[int, Calls], dumps: Mapping[int, Dump]
+    ranks: Sequence[int],
+    reached: Mapping[int, int],
+    calls: Mapping[int, Calls],
+    dumps: Mapping[int, Dump],
 ) -> dict[int, int]:
-    """Return what ranks reached whose dumps have no call of a group: nothing, or they lost their calls of long ago.
+    """Return what ranks reached whose dumps have no call of a group: nothing, or they lost their
+    calls of long ago.
 
-    The recorder keeps the last 2,000 calls of all groups. What others called since it began here, this rank did not.
+    The recorder keeps the last 2,000 calls of all groups. What others called since it began here,
+    this rank did not.
     """
     newest = max(reached.values(), default=0)
     called = [call.created_s for rank in reached if (call := calls[rank].get(newest))]
@@ -185,22 +216,44 @@ def _without_calls(
 
 
 def _all_came(
-    group: ProcessGroup, calls: Mapping[int, Calls], dumps: Mapping[int, Dump], unknown: tuple[int, ...]
+    group: ProcessGroup,
+    calls: Mapping[int, Calls],
+    dumps: Mapping[int, Dump],
+    unknown: tuple[int, ...],
 ) -> Meeting | None:
-    """Return the last collective of a group to which all ranks with a dump came, if it is not known to have ended."""
+    """Return the last collective of a group to which all ranks with a dump came, if it is not known
+    to have ended.
+    """
     number = max(mine.last for mine in calls.values())
     known = {rank: call for rank in calls if (call := calls[rank].get(number))}
     if not known or all(call.done for call in known.values()):
         return None
     states = any(call.kind.states for call in known.values())
-    if not states and any((last := dumps[rank].last) and not _is_of(last, group, number) for rank in known):
+    if not states and any(
+        (last := dumps[rank].last) and not _is_of(last, group, number) for rank in known
+    ):
         return None  # they went on after it
     name, stands = _name(number, list(known), calls), _stands(number, list(known), group, calls)
     first = min(known.values(), key=lambda call: call.created_s)
-    late = [rank for rank, call in known.items() if 0 < first.timeout_s < call.created_s - first.created_s]
+    late = [
+        rank
+        for rank, call in known.items()
+        if 0 < first.timeout_s < call.created_s - first.created_s
+    ]
     if late and first.created_s:
         late_s = min(known[rank].created_s for rank in late) - first.created_s
-        return Meeting(Trouble.LATE, group, name, number, stands, (), unknown, tuple(late), late_s, first.timeout_s)
+        return Meeting(
+            Trouble.LATE,
+            group,
+            name,
+            number,
+            stands,
+            (),
+            unknown,
+            tuple(late),
+            late_s,
+            first.timeout_s,
+        )
     if unknown:
         return Meeting(Trouble.NO_DUMP, group, name, number, stands, (), unknown, unknown)
     if states:
@@ -213,7 +266,9 @@ def _is_of(last: tuple[ProcessGroup, int], group: ProcessGroup, number: int) -> 
 
 
 def _different(group: ProcessGroup, calls: Mapping[int, Calls]) -> Meeting | None:
-    """Return the first call of a group with which some ranks called something else than the others."""
+    """Return the first call of a group with which some ranks called something else than the
+    others.
+    """
     ranks = sorted(calls)
     if len(ranks) < 2:
         return None
@@ -233,15 +288,24 @@ def _different(group: ProcessGroup, calls: Mapping[int, Calls]) -> Meeting | Non
         return None
     names = Counter(call.kind.name for call in at.values())
     finding = Trouble.DIFFERENT if len(names) > 1 else Trouble.SIZES
-    compared = {rank: call.kind.name if len(names) > 1 else call.kind.must_equal for rank, call in at.items()}
+    compared = {
+        rank: call.kind.name if len(names) > 1 else call.kind.must_equal
+        for rank, call in at.items()
+    }
     (usual, count), *others = Counter(compared.values()).most_common()
-    odd = tuple(rank for rank in at if compared[rank] != usual) if not others or count > others[0][1] else ()
+    odd = (
+        tuple(rank for rank in at if compared[rank] != usual)
+        if not others or count > others[0][1]
+        else ()
+    )
     stands = _stands(number, list(at), group, calls)
     return Meeting(finding, group, names.most_common(1)[0][0], number, stands, culprits=odd)
 
 
 def _first_difference(one: Calls, other: Calls, first: int, last: int) -> int | None:
-    """Return the first number from ``first`` to ``last`` at which two ranks called what cannot go together."""
+    """Return the first number from ``first`` to ``last`` at which two ranks called what cannot go
+    together.
+    """
     for number in range(first, last + 1):
         if number not in one or number not in other:
             return None  # the recorder kept others of one than of the other
@@ -252,16 +316,28 @@ def _first_difference(one: Calls, other: Calls, first: int, last: int) -> int | 
 
 
 def _transfers(dumps: Mapping[int, Dump]) -> Iterator[Meeting]:
-    """Yield of each rank the first send or receive whose other side has no open one; gloo's are not recorded."""
-    open_ones = {(rank, transfer.what, peer) for rank, dump in dumps.items() for peer, transfer in transfers_of(dump)}
+    """Yield of each rank the first send or receive whose other side has no open one; gloo's are not
+    recorded.
+    """
+    open_ones = {
+        (rank, transfer.what, peer)
+        for rank, dump in dumps.items()
+        for peer, transfer in transfers_of(dump)
+    }
     for rank, dump in dumps.items():
         for peer, transfer in transfers_of(dump):
             if (peer, "send" if transfer.what == "recv" else "recv", rank) in open_ones:
                 continue
-            came = (Stand((rank,), CollectiveCall(0, Kind(transfer.what), transfer.place), transfer.group),)
+            came = (
+                Stand(
+                    (rank,), CollectiveCall(0, Kind(transfer.what), transfer.place), transfer.group
+                ),
+            )
             finding = Trouble.MISSING if peer in dumps else Trouble.NO_DUMP
             absent, unknown = (_last_stands([peer], dumps), ()) if peer in dumps else ((), (peer,))
-            yield Meeting(finding, transfer.group, transfer.what, None, came, absent, unknown, (peer,))
+            yield Meeting(
+                finding, transfer.group, transfer.what, None, came, absent, unknown, (peer,)
+            )
             break
 
 
@@ -270,7 +346,9 @@ def _name(number: int, ranks: Sequence[int], calls: Mapping[int, Calls]) -> str:
     return next((call.kind.name for rank in ranks if (call := calls[rank].get(number))), "")
 
 
-def _stands(number: int, ranks: Sequence[int], group: ProcessGroup, calls: Mapping[int, Calls]) -> tuple[Stand, ...]:
+def _stands(
+    number: int, ranks: Sequence[int], group: ProcessGroup, calls: Mapping[int, Calls]
+) -> tuple[Stand, ...]:
     """Return where ranks made a call, those in the same line together; most ranks first."""
     return _together((rank, group, calls[rank].get(number)) for rank in ranks)
 
@@ -284,8 +362,12 @@ def _last_stands(ranks: Sequence[int], dumps: Mapping[int, Dump]) -> tuple[Stand
     )
 
 
-def _together(stands: Iterable[tuple[int, ProcessGroup | None, CollectiveCall | None]]) -> tuple[Stand, ...]:
-    """Return ranks at the same call and in the same line as one; the largest number of ranks first."""
+def _together(
+    stands: Iterable[tuple[int, ProcessGroup | None, CollectiveCall | None]],
+) -> tuple[Stand, ...]:
+    """Return ranks at the same call and in the same line as one; the largest number of ranks
+    first.
+    """
     together: dict[object, tuple[list[int], CollectiveCall | None, ProcessGroup | None]] = {}
     for rank, group, call in stands:
         key = (group, call and (call.number, call.kind, call.place))
@@ -295,8 +377,12 @@ def _together(stands: Iterable[tuple[int, ProcessGroup | None, CollectiveCall | 
 
 
 def _causes_first(meetings: Sequence[Meeting]) -> tuple[list[Meeting], bool]:
-    """Return the meetings, first those whose culprits wait nowhere; and whether all culprits wait for one another."""
-    waiting = frozenset(rank for one in meetings if one.finding is not Trouble.STUCK for rank in one.came_ranks)
+    """Return the meetings, first those whose culprits wait nowhere; and whether all culprits wait
+    for one another.
+    """
+    waiting = frozenset(
+        rank for one in meetings if one.finding is not Trouble.STUCK for rank in one.came_ranks
+    )
 
     def order(one: Meeting) -> tuple[bool, bool, int, int, list[int]]:
         certain = one.finding in _CERTAIN or not all(rank in waiting for rank in one.culprits)
@@ -304,5 +390,9 @@ def _causes_first(meetings: Sequence[Meeting]) -> tuple[list[Meeting], bool]:
         return one.finding is Trouble.STUCK, not certain, kind, -len(came), came
 
     ordered = sorted(meetings, key=order)
-    in_circle = len(ordered) > 1 and ordered[0].finding is Trouble.MISSING and waiting.issuperset(ordered[0].culprits)
+    in_circle = (
+        len(ordered) > 1
+        and ordered[0].finding is Trouble.MISSING
+        and waiting.issuperset(ordered[0].culprits)
+    )
     return ordered, in_circle

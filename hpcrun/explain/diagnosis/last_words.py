@@ -18,54 +18,71 @@ from hpcrun.job.state import EXIT_ABORTED, EXIT_TERMINATED
 UNCAUGHT = 1
 """Python's exit status after an uncaught exception."""
 _EXCEPTION_STATUSES = (UNCAUGHT, 130, EXIT_ABORTED, EXIT_TERMINATED)
-"""An exception that nobody catches ends Python with 1, 130 (^C), an abort in a C++ thread, or a termination."""
+"""An exception that nobody catches ends Python with 1, 130 (^C), an abort in a C++ thread, or a
+termination.
+"""
 _SIGNALS = 128
 """Exit statuses above it are those of signals."""
 LAST_WORDS = 3
 """Lines that a program may write between an exception that it prints and its end."""
 _INTERRUPT = "KeyboardInterrupt"
 _LAST_LINES = 12
-"""Lines that may follow a failure after which a program hangs: those of the other ranks, and Slurm's."""
+"""Lines that may follow a failure after which a program hangs: those of the other ranks, and
+Slurm's.
+"""
 _CONNECTION = re.compile(
     r"Dist(?:Network|Store)Error|Connection\w*Error|BrokenPipeError|EOFError|Rendezvous\w*Error"
-    r"|[Cc]onnection (?:was )?(?:closed|reset|refused|lost|aborted)|[Bb]roken pipe|[Rr]emote (?:process|worker)"
+    r"|[Cc]onnection (?:was )?(?:closed|reset|refused|lost|aborted)|[Bb]roken pipe|[Rr]emote "
+    r"(?:process|worker)"
     r"|[Tt]imed out|[Tt]imeout|[Ff]ailed to recv|[Pp]eer|connectFullMesh"
 )
-"""Messages after the loss of a peer: torch c10d socket.cpp and TCPStore.cpp, gloo transport/tcp, NCCL."""
+"""Messages after the loss of a peer: torch c10d socket.cpp and TCPStore.cpp, gloo transport/tcp,
+NCCL.
+"""
 _MESSAGE_LINES = 8
 """Lines after that of an exception which may be more of its message."""
 _KILLED = re.compile(r"Killed$|\[rank: \d+\] Child process with PID ")
 """Lines after an exception which are no part of its message: what was left of the job is killed."""
 _OF_MACHINES = re.compile(
-    r"CUDA|cuda|(?i:dnn)|CUBLAS|NCCL|nccl|Dist\w*Error|DataLoader|[Kk]illed|signal|" + _CONNECTION.pattern
+    r"CUDA|cuda|(?i:dnn)|CUBLAS|NCCL|nccl|Dist\w*Error|DataLoader|[Kk]illed|signal|"
+    + _CONNECTION.pattern
 )
 """Exceptions that pass on a failure of a GPU, of the network or of another process."""
 _OF_OTHERS = re.compile(r"DEADLINE_EXCEEDED|distributed service detected fatal errors")
-"""What JAX's coordination service says on a rank that waited for another one, or that another one's end aborted."""
+"""What JAX's coordination service says on a rank that waited for another one, or that another one's
+end aborted.
+"""
 _COLLECTIVES = "/torch/distributed/"
 _FAR = 200
 """Lines between two failures that are not related."""
 _STEPS = 3
-"""Further steps that prove it: after the failure of a rank, another one may still print one or two."""
+"""Further steps that prove it: after the failure of a rank, another one may still print one or two.
+"""
 _TRIED_AGAIN_WITHIN = 3
 """Lines after a failure in which a program says that it tried again with success."""
 _DONE_WITHIN = 3
 """Lines at the end of a log in which a program says that it is done."""
 _STEP = re.compile(
-    r"\b(?:step|epoch|iter|iteration|batch)\b\W{0,3}\d|\bloss\W{1,4}\d|\b\d+/\d+ \[\d", re.ASCII | re.IGNORECASE
+    r"\b(?:step|epoch|iter|iteration|batch)\b\W{0,3}\d|\bloss\W{1,4}\d|\b\d+/\d+ \[\d",
+    re.ASCII | re.IGNORECASE,
 )
 _DONE = re.compile(
-    r"\b(?:done|finished|(?:training|job|run) (?:is )?complete|completed(?: successfully)?|success(?:fully)?)\b"
+    r"\b(?:done|finished|(?:training|job|run) (?:is )?complete|completed(?: "
+    r"successfully)?|success(?:fully)?)\b"
     r"(?: in \S+(?: \S+)?)?[\s.!]*$",
     re.IGNORECASE,
 )
-_TRIED_AGAIN = re.compile(r"\b(?:retry|attempt \d+|second try)\b.*\bsucceeded\b|\brecovered\b", re.IGNORECASE)
+_TRIED_AGAIN = re.compile(
+    r"\b(?:retry|attempt \d+|second try)\b.*\bsucceeded\b|\brecovered\b", re.IGNORECASE
+)
 _QUOTES = re.compile(r'^\W*\w+\s?[:=]\s?"[^"]*"\W*$')
 """A line that shows a text, such as a sample of the data or what a model generated."""
 
 
 def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
-    """Return the subject of the end of a rank's logs: of its uncaught exception, else of the lines that match rules."""
+    """Return the subject of the end of a rank's logs: of its uncaught exception, else of the lines
+    that match rules.
+    """
     hits = [
         hit
         for log in logs
@@ -75,7 +92,9 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
     levels = {hit.rule.level for hit in hits} - {"caught"}
     waited_or_gone = Speech.WAITED if "wait" in levels else Speech.GONE
     raised = uncaught(logs, end)
-    if raised is not None and (raised.rank not in (None, logs[0].rank) or _OF_OTHERS.search(raised.exception)):
+    if raised is not None and (
+        raised.rank not in (None, logs[0].rank) or _OF_OTHERS.search(raised.exception)
+    ):
         return Speech.GONE
     if "cause" in levels:
         return Speech.OWN
@@ -94,15 +113,26 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
 
 
 def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
-    """Return the exception that ended a rank, from its logs; None if there is none, or the program continued."""
+    """Return the exception that ended a rank, from its logs; None if there is none, or the program
+    continued.
+    """
     candidates = [log for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
-    return next((log.traceback for log in candidates if log.traceback and _may_end(log, log.traceback, end)), None)
+    return next(
+        (
+            log.traceback
+            for log in candidates
+            if log.traceback and _may_end(log, log.traceback, end)
+        ),
+        None,
+    )
 
 
 def _may_end(log: Log, raised: Traceback, end: RankEnd | None) -> bool:
-    """Whether an exception near the end of a log may have ended its program, by the program's exit status.
+    """Whether an exception near the end of a log may have ended its program, by the program's exit
+    status.
 
-    A program may print an exception and return any status, at once: what follows a signal is of no exception.
+    A program may print an exception and return any status, at once: what follows a signal is of no
+    exception.
     """
     if end is None or raised.stated or end.status in _EXCEPTION_STATUSES:
         return True
@@ -118,7 +148,11 @@ def raised_in(log: Log) -> Traceback | None:
 def is_in_chain(hit: Hit, log: Log) -> bool:
     """Whether a line is in the last traceback, or in a traceback to which it is chained."""
     place = log.scan.position(hit.number)
-    return place is not None and log.traceback is not None and log.traceback.begins <= place <= log.traceback.last
+    return (
+        place is not None
+        and log.traceback is not None
+        and log.traceback.begins <= place <= log.traceback.last
+    )
 
 
 def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
@@ -126,10 +160,12 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     if is_said_caught(hit, log):
         return True
     place = log.scan.position(hit.number)
-    if place is not None and hit.rule.states:  # of the job's end: what follows for long is of its next attempt
+    # of the job's end: what follows for long is of its next attempt
+    if place is not None and hit.rule.states:
         tail = log.scan.tail
         return len(tail) - place > AFTER_MOST and _went_on(tail, max(-1, place))
-    if place is None or hit.rule.before or not is_exception_line(hit.line):  # what it goes before came of it
+    # what it goes before came of it
+    if place is None or hit.rule.before or not is_exception_line(hit.line):
         return False
     if log.traceback is None or place > log.traceback.last:
         return len(log.scan.tail) - place > AFTER_MOST
@@ -139,11 +175,17 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
 def is_beside(hit: Hit, log: Log) -> bool:
     """Whether a line is about something else than the exception that ended its program.
 
-    An exception of the program's own code or data is the answer, whatever was complained of before it. One of CUDA,
-    NCCL or a connection may have its cause in any line, and a rule may go before that of the exception.
+    An exception of the program's own code or data is the answer, whatever was complained of before
+    it. One of CUDA, NCCL or a connection may have its cause in any line, and a rule may go before
+    that of the exception.
     """
     raised = log.traceback
-    if raised is None or raised.stated or raised.followed_by > AFTER_MOST or _OF_MACHINES.search(raised.exception):
+    if (
+        raised is None
+        or raised.stated
+        or raised.followed_by > AFTER_MOST
+        or _OF_MACHINES.search(raised.exception)
+    ):
         return False
     if hit.rule.states or hit.rule.level not in ("cause", "symptom") or is_exception_line(hit.line):
         return False
@@ -155,18 +197,30 @@ def is_beside(hit: Hit, log: Log) -> bool:
 
 
 def last_burst(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the matches of a log without those far above the next of their level: these did not end the program."""
+    """Return the matches of a log without those far above the next of their level: these did not
+    end the program.
+    """
     kept = list(hits)
     for level in ("cause", "symptom"):
         numbers = [hit.number for hit in hits if hit.rule.level == level and hit.number is not None]
-        begins = max((after for before, after in pairwise(numbers) if after - before > _FAR), default=0)
-        kept = [hit for hit in kept if hit.rule.level != level or hit.number is None or hit.number >= begins]
+        begins = max(
+            (after for before, after in pairwise(numbers) if after - before > _FAR), default=0
+        )
+        kept = [
+            hit
+            for hit in kept
+            if hit.rule.level != level or hit.number is None or hit.number >= begins
+        ]
     return kept
 
 
 def is_said_caught(hit: Hit, log: Log) -> bool:
     """Whether a line itself says that the program caught what it is about."""
-    same = (other.rule.level for other in log.scan.hits if other.number == hit.number and hit.number is not None)
+    same = (
+        other.rule.level
+        for other in log.scan.hits
+        if other.number == hit.number and hit.number is not None
+    )
     return hit.rule.level != "caught" and "caught" in same
 
 
@@ -177,32 +231,48 @@ def failed_in(log: Log) -> bool:
 
 
 def hangs_since(log: Log) -> bool:
-    """Whether the last lines of a log have a failure of which the program said nothing more until the job was ended."""
-    hits = (hit for hit in log.scan.hits if hit.rule.level in ("symptom", "wait") and not hit.rule.states)
+    """Whether the last lines of a log have a failure of which the program said nothing more until
+    the job was ended.
+    """
+    hits = (
+        hit
+        for hit in log.scan.hits
+        if hit.rule.level in ("symptom", "wait") and not hit.rule.states
+    )
     places = (log.scan.position(hit.number) for hit in hits)
     place = max((place for place in places if place is not None), default=None)
-    return place is not None and sum(bool(line.strip()) for line in log.scan.tail[place + 1 :]) <= _LAST_LINES
+    return (
+        place is not None
+        and sum(bool(line.strip()) for line in log.scan.tail[place + 1 :]) <= _LAST_LINES
+    )
 
 
 def without_survived(log: Log) -> Log:
     """Return a log without the exception and the lines of failures after which its program went on.
 
-    For a log without a record of its rank's end: the log alone must show it. A batch script's "done" proves nothing,
-    since it also follows a failure; so at least one further step must stand between.
+    For a log without a record of its rank's end: the log alone must show it. A batch script's
+    "done" proves nothing, since it also follows a failure; so at least one further step must stand
+    between.
     """
     tail, raised = log.scan.tail, log.traceback
     if raised is not None and not _went_on(tail, raised.last):
         return log  # an exception ended it, and what stands above may be why
     hits = tuple(
-        hit for hit in log.scan.hits if not _QUOTES.match(hit.line) and not _went_on(tail, _place_of(hit, log))
+        hit
+        for hit in log.scan.hits
+        if not _QUOTES.match(hit.line) and not _went_on(tail, _place_of(hit, log))
     )
     return replace(log, scan=replace(log.scan, hits=hits), traceback=None)
 
 
 def _place_of(hit: Hit, log: Log) -> int | None:
-    """Return the position of a line in the tail; None for one that is needed although the program went on."""
+    """Return the position of a line in the tail; None for one that is needed although the program
+    went on.
+    """
     place = log.scan.position(hit.number)
-    return None if place is None or hit.rule.level == "caught" or hit.rule.states else max(-1, place)
+    return (
+        None if place is None or hit.rule.level == "caught" or hit.rule.states else max(-1, place)
+    )
 
 
 def _went_on(tail: Sequence[str], place: int | None) -> bool:

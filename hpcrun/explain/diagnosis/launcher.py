@@ -1,4 +1,6 @@
-"""What launchers write into a log: the process in front of each line, and reports of the first failure. Pure."""
+"""What launchers write into a log: the process in front of each line, and reports of the first
+failure. Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _OUTER = (
 _WITH_OUTER = ("[rank", "[default", "[trainer", "[worker")
 _TORCHS = (
     r"\[rank(?P<torch>\d{1,7})(?:\|\d{1,7})?\]: ?"  # torch's own
-    r"|\[(?:default|trainer|worker)(?P<local>\d{1,7})(?:\|\d{1,7})?\]: ?"  # torchrun --tee: a role, and the local rank
+    # torchrun --tee: a role, and the local rank
+    r"|\[(?:default|trainer|worker)(?P<local>\d{1,7})(?:\|\d{1,7})?\]: ?"
     r"|\[rank[=:] ?(?P<said>\d{1,7})\] \|\| "  # Determined
 )
 _BEHIND = re.compile(f"{_OUTER}(?:{_TORCHS})")
@@ -28,14 +31,22 @@ _LEADS = re.compile(
     # ray; vllm: (VllmWorker rank=3 pid=866), (Worker_TP3 pid=866)
     r"|\((?P<actor>(?:(?:Worker_TP(?P<vllm>\d{1,4})|\w[\w.:]*(?:\[rank=(?P<ray>\d{1,7})\]"
     r"| rank=(?P<worker>\d{1,7}))?) )?(?:pid|rank)=\d+[^)]{0,80})\) "
-    r"|(?: {0,5}|[A-Za-z][\w-]*\d[\w-]*\.[\w.-]{3,60} )(?P<task>\d{1,6}): "  # srun --label; PALS adds the host
+    # srun --label; PALS adds the host
+    r"|(?: {0,5}|[A-Za-z][\w-]*\d[\w-]*\.[\w.-]{3,60} )(?P<task>\d{1,6}): "
     # pdsh, as deepspeed calls it
-    r"|(?P<host>\d{1,3}(?:\.\d{1,3}){3}|(?!\S*(?:Error|Exception): )[A-Za-z][\w-]*\d[\w.-]*): (?=\S|  )"
+    r"|(?P<host>\d{1,3}(?:\.\d{1,3}){3}|(?!\S*(?:Error|Exception): )[A-Za-z][\w-]*\d[\w.-]*): "
+    r"(?=\S|  )"
 )
 _NAMED_BY_MOST = ("task", "host")
-"""Prefixes that may be words of the program: they count only if most lines have one, and there are several."""
-_RANK_NAME = re.compile(r"(?:rank|task|worker|proc|local_rank)[-_.]?(\d{1,6})(?!\d)|_(\d{1,6})_log\.\w+$")
-"""Names of logs that tell whose they are: those of hpcrun and torchrun's like, and submitit's ``4711_0_log.err``."""
+"""Prefixes that may be words of the program: they count only if most lines have one, and there are
+several.
+"""
+_RANK_NAME = re.compile(
+    r"(?:rank|task|worker|proc|local_rank)[-_.]?(\d{1,6})(?!\d)|_(\d{1,6})_log\.\w+$"
+)
+"""Names of logs that tell whose they are: those of hpcrun and torchrun's like, and submitit's
+``4711_0_log.err``.
+"""
 _RANK_FOLDER = re.compile(r"(?:^|/)(\d{1,6})/std(?:out|err)\.log$")
 """torchrun --log-dir: attempt_0/3/stderr.log."""
 _MOST = 0.6
@@ -56,8 +67,8 @@ _ENTRY = re.compile(
 # Slurm's src/srun/launch.c
 NODE_FAILED = re.compile(r"\bNode failure on (?P<node>\S+)")
 _TASK = re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)")
-# torch.distributed.launch before 1.9 and deepspeed name the process that they started last, whichever failed: local
-# rank 0 is the only one of its node. These count the processes of a node.
+# torch.distributed.launch before 1.9 and deepspeed name the process that they started last,
+# whichever failed: local rank 0 is the only one of its node. These count the processes of a node.
 _LOCAL = re.compile(
     r"(?:CalledProcessError: Command|\bERROR\b.*\blaunch\.py:) .*'--local[_-]rank=(?P<only>0)'"
     r"|\bprocess (?P<spawned>\d{1,4}) terminated with (?:signal|exit code) "
@@ -65,7 +76,8 @@ _LOCAL = re.compile(
 )
 _RANK = re.compile(
     r"Rank (?P<composer>\d{1,6}) crashed with exit code"
-    r"|process rank (?P<mpirun>\d{1,7}) with PID \d+ .*(?:exited on signal (?:[1-9]|1[0-46-9]) |exiting improperly)"
+    r"|process rank (?P<mpirun>\d{1,7}) with PID \d+ .*(?:exited on signal (?:[1-9]|1[0-46-9]) "
+    r"|exiting improperly)"
     r"|MPI_ABORT was invoked on rank (?P<abort>\d{1,7}) in communicator"
     r"|^ *Process name: \[(?:\[\d+,\d+\],|[\w.-]+@\d+,)(?P<openmpi>\d{1,7})\]"
     r"|^= +RANK (?P<intel>\d{1,7}) PID \d+ RUNNING AT "
@@ -76,31 +88,43 @@ _RANK = re.compile(
     r"|\bPE RANK (?P<aprun>\d{1,7}) exit signal (?!Terminated)"
     r"|\(first noticed rank (?P<jsrun>\d{1,7})\) terminated with signal "
     # the coordination service of JAX
-    r"|/replica:0/task:(?P<jax>\d{1,7}) (?:unexpectedly tried to connect|has been set to ERROR|heartbeat timeout)"
+    r"|/replica:0/task:(?P<jax>\d{1,7}) (?:unexpectedly tried to connect|has been set to "
+    r"ERROR|heartbeat timeout)"
 )
-# what starts the ranks of one node: torchrun, torch.distributed.launch, accelerate, deepspeed, composer, mp.spawn
+# what starts the ranks of one node: torchrun, torch.distributed.launch, accelerate, deepspeed,
+# composer, mp.spawn
 _STARTS_RANKS = re.compile(
     r"torch/distributed/(?:run|launch)\.py|torch/distributed/launcher/|torch\.distributed\.(?:run|launch)\b"
-    r"|ChildFailedError|failed \(exitcode: -?\d+\) local_rank|" + re.escape(_ROOT[:-1]) + r"|distributed/elastic/agent"
+    r"|ChildFailedError|failed \(exitcode: -?\d+\) local_rank|"
+    + re.escape(_ROOT[:-1])
+    + r"|distributed/elastic/agent"
     r"|accelerate/commands/launch\.py|\[launch\.py:\d|deepspeed/launcher/launch\.py|composer\.cli\.launcher"
     r"|torch/multiprocessing/spawn\.py|^-- Process \d+ terminated with the following error"
 )
 _SEVERAL = re.compile(
     r"--nnodes[= ](?:\d+:)?(?!1\b)\d|\bnnodes=(?!1\b)\d|--num[_-](?:machines|nodes)[= ](?!1\b)\d"
-    r"|(?:\bnode_rank=|--node[_-]rank[= ]|--machine[_-]rank[= ])(?!0\b)\d|on the following workers: [^,\s]+,"
+    r"|(?:\bnode_rank=|--node[_-]rank[= ]|--machine[_-]rank[= ])(?!0\b)\d|on the following "
+    r"workers: [^,\s]+,"
     # no node has more than 16 GPUs: Lightning, NCCL
-    r"|\bGLOBAL_RANK: \d+, MEMBER: \d+/(?:1[7-9]|[2-9]\d|\d{3,6})\b|\bnranks (?:1[7-9]|[2-9]\d|\d{3,6})\b"
+    r"|\bGLOBAL_RANK: \d+, MEMBER: \d+/(?:1[7-9]|[2-9]\d|\d{3,6})\b|\bnranks "
+    r"(?:1[7-9]|[2-9]\d|\d{3,6})\b"
 )
 """Words which show that ranks are on several nodes: then a local rank is not the rank."""
 _WORDS_OF_LAUNCHERS = ("torch", "launch", "Process", "exitcode", "Root Cause", "ChildFailed")
 _WORDS_OF_NODES = ("node", "machine", "rank ", "RANK", "nranks", "srun", "workers")
 _WORDS_OF_RANKS = ("rank", "Rank", "RANK", "rocess", "/task:", "srun")
-"""One of them is in each line that the patterns above match: lines without one cost no search of a pattern."""
+"""One of them is in each line that the patterns above match: lines without one cost no search of a
+pattern.
+"""
 _PLACE = re.compile(r"^\s*rank\s*: (?P<rank>\d{1,7}) \(local_rank: (?P<local>\d{1,4})\)")
 _LONGEST = 2000
-"""Characters of a line in which a launcher names a rank: more would take time that grows with their square."""
+"""Characters of a line in which a launcher names a rank: more would take time that grows with their
+square.
+"""
 _WAITED_IN_ORDER = "cmd=process.args"
-"""torch.distributed.launch before 1.2 waits for its processes in their order: one that failed first may come later."""
+"""torch.distributed.launch before 1.2 waits for its processes in their order: one that failed first
+may come later.
+"""
 _AGENT = re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d{1,4}) \(pid")
 TORN_DOWN = "-15"
 _TERMINATED = ("Terminated", "exit code 143")
@@ -111,7 +135,8 @@ class Speaker:
     """The process that wrote a line: a rank, or a host or an actor with a name.
 
     Attributes:
-        kind: of its prefix: ``torch``, ``local``, ``said``, ``mpi``, ``task``, ``actor`` or ``host``.
+        kind: of its prefix: ``torch``, ``local``, ``said``, ``mpi``, ``task``, ``actor`` or
+            ``host``.
     """
 
     kind: str
@@ -124,7 +149,9 @@ class Speaker:
 
     @property
     def may_be_a_node(self) -> bool:
-        """Whether its number is that of a launcher's task: of a rank, or of a program that starts a node's ranks."""
+        """Whether its number is that of a launcher's task: of a rank, or of a program that starts a
+        node's ranks.
+        """
         return self.kind in ("task", "mpi")
 
 
@@ -152,7 +179,9 @@ def without_lead(line: str) -> tuple[str, Speaker | None]:
 
 
 def speakers_of(lines: Sequence[Speaker | None]) -> list[Speaker]:
-    """Return the processes that write into a log, sorted by kind and rank; empty if no line names one."""
+    """Return the processes that write into a log, sorted by kind and rank; empty if no line names
+    one.
+    """
     counts = Counter(speaker for speaker in lines if speaker is not None)
     total = max(1, len(lines))
     for kind in _NAMED_BY_MOST:
@@ -169,7 +198,8 @@ class Failure:
 
     Attributes:
         position: of its first line, or of the heading above it.
-        is_root: torchrun saw it first; of those in the same second it names the one with the lowest number.
+        is_root: torchrun saw it first; of those in the same second it names the one with the lowest
+            number.
         time: in torchrun's form, ``2026-11-21_10:00:00``; sorted by text is sorted by time.
         exitcode: ``-9`` for signal 9.
         message: the traceback of the rank in torch's error file, else torchrun's own lines.
@@ -190,7 +220,9 @@ def _with(words: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
 
 
 def starts_ranks(lines: Iterable[str]) -> bool:
-    """Whether one of the lines is of a program that starts the ranks of one node: a task of srun is then a node."""
+    """Whether one of the lines is of a program that starts the ranks of one node: a task of srun is
+    then a node.
+    """
     return any(_STARTS_RANKS.search(line) for line in _with(_WORDS_OF_LAUNCHERS, lines))
 
 
@@ -212,32 +244,48 @@ def failures(lines: Sequence[str]) -> list[Failure]:
         return []
     text = "\n".join([*lines, ""])
     return [
-        Failure(text.count("\n", 0, entry.start()), entry["root"] is not None, entry["time"], entry["host"],
-                int(entry["rank"]), entry["exitcode"], entry["message"] or "")
+        Failure(
+            text.count("\n", 0, entry.start()),
+            entry["root"] is not None,
+            entry["time"],
+            entry["host"],
+            int(entry["rank"]),
+            entry["exitcode"],
+            entry["message"] or "",
+        )
         for entry in _ENTRY.finditer(text)
-    ]  # fmt: skip
+    ]
 
 
 def first_failure(lines: Sequence[str]) -> Failure | None:
-    """Return the earliest root cause in the reports of all nodes; a terminated rank does not count."""
+    """Return the earliest root cause in the reports of all nodes; a terminated rank does not
+    count.
+    """
     roots = [one for one in failures(lines) if one.is_root]
     return min(roots, key=lambda root: (root.exitcode == TORN_DOWN, root.time), default=None)
 
 
 def failed_with(first: Failure, lines: Sequence[str]) -> list[int]:
     """Return the ranks that torchrun saw fail in the same second as one of them."""
-    together = {one.rank for one in failures(lines) if one.time == first.time and one.exitcode != TORN_DOWN}
+    together = {
+        one.rank for one in failures(lines) if one.time == first.time and one.exitcode != TORN_DOWN
+    }
     return sorted(together)
 
 
-def failed_task(lines: Sequence[str], *, several_nodes: bool = False, several: bool = False) -> int | None:
-    """Return the rank that srun or another launcher saw fail first: a task is a rank if srun starts the ranks.
+def failed_task(
+    lines: Sequence[str], *, several_nodes: bool = False, several: bool = False
+) -> int | None:
+    """Return the rank that srun or another launcher saw fail first: a task is a rank if srun starts
+    the ranks.
 
-    None if several failed at once. Other launchers name a rank of the job or of the node in their reports.
+    None if several failed at once. Other launchers name a rank of the job or of the node in their
+    reports.
 
     Args:
         several_nodes: a number that counts the processes of a node is not the rank.
-        several: several processes failed alike: torchrun's agent names the one with the lowest number.
+        several: several processes failed alike: torchrun's agent names the one with the lowest
+            number.
     """
     tasks_are_ranks = not starts_ranks(lines) and not _passed_on(lines)
     several_nodes = several_nodes or any(_WAITED_IN_ORDER in line for line in lines)
@@ -245,40 +293,56 @@ def failed_task(lines: Sequence[str], *, several_nodes: bool = False, several: b
         if tasks_are_ranks and (match := _failed_task(line)):
             return int(match["tasks"]) if match["tasks"].isdigit() else None
         if match := _RANK.search(line):
-            named = {one[match.lastgroup or 0] for text in lines if (one := _RANK.search(text[:_LONGEST]))}
+            named = {
+                one[match.lastgroup or 0]
+                for text in lines
+                if (one := _RANK.search(text[:_LONGEST]))
+            }
             return int(next(filter(None, match.groups()))) if len(named) == 1 else None
         if match := _LOCAL.search(line):
             return None if several_nodes else int(next(filter(None, match.groups())))
-    agents = {match["local"] for line in _with(_WORDS_OF_RANKS, lines) if (match := _AGENT.search(line))}
+    agents = {
+        match["local"] for line in _with(_WORDS_OF_RANKS, lines) if (match := _AGENT.search(line))
+    }
     return int(agents.pop()) if len(agents) == 1 and not (several_nodes or several) else None
 
 
 def _passed_on(lines: Sequence[str]) -> bool:
     """Whether the reports of srun do not tell which rank failed first.
 
-    Several tasks returned an exit status, or the only one that is named is task 0: that may be a launcher of the ranks.
+    Several tasks returned an exit status, or the only one that is named is task 0: that may be a
+    launcher of the ranks.
     """
     tasks = [match for line in _with(("srun",), lines) if (match := _TASK.search(line))]
     failed = [match for match in tasks if not match["how"].endswith(_TERMINATED)]
     alike = len({match["tasks"] for match in failed if match["how"] == failed[0]["how"]}) > 1
-    return alike or (len(tasks) == 1 and tasks[0]["tasks"] == "0" and tasks[0]["how"].startswith("Exited"))
+    return alike or (
+        len(tasks) == 1 and tasks[0]["tasks"] == "0" and tasks[0]["how"].startswith("Exited")
+    )
 
 
 def how_it_ended(lines: Sequence[str]) -> str:
-    """Return how the first task ended, in srun's words, or with which exit status torchrun's agent of one node saw one.
+    """Return how the first task ended, in srun's words, or with which exit status torchrun's agent
+    of one node saw one.
 
     Empty if nothing tells, or if the agent saw several.
     """
     if (task := first_task(lines)) is not None:
         return f": {task[2].partition('srun: error: ')[2]}"
-    codes = {match["code"] for line in _with(_WORDS_OF_LAUNCHERS, lines) if (match := _AGENT.search(line))}
+    codes = {
+        match["code"]
+        for line in _with(_WORDS_OF_LAUNCHERS, lines)
+        if (match := _AGENT.search(line))
+    }
     return f" with exit status {codes.pop()}" if len(codes) == 1 else ""
 
 
 def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:
     """Return position, node and message of the task that srun saw fail first."""
     tasks = ((place, line, _failed_task(line)) for place, line in enumerate(lines))
-    return next(((place, match["node"], line.strip()) for place, line, match in tasks if match), None)
+    return next(
+        ((place, match["node"], line.strip()) for place, line, match in tasks if match), None
+    )
 
 
 def _failed_task(line: str) -> re.Match[str] | None:

@@ -1,4 +1,6 @@
-"""What came first: which rank ended a run, by the ranks' records, and which of two lines in its logs. Pure."""
+"""What came first: which rank ended a run, by the ranks' records, and which of two lines in its
+logs. Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,17 @@ _NAMED = re.compile(r"\b[Rr]ank[ _:=-]{0,2}(?P<rank>\d{1,7})\b")
 _NEIGHBOURS = 200
 """Lines above and below a line without a time, among which one with a time counts for it."""
 _CLEANUP_LINES = 400
-"""Lines that a timeout and its clean-up may write: torch shows the C++ stack of every thread that ends."""
+"""Lines that a timeout and its clean-up may write: torch shows the C++ stack of every thread that
+ends.
+"""
 _LAST_LINES = 40
-"""Lines that a rank may write after a failure that it caught, if no line has a time: more are of further steps."""
+"""Lines that a rank may write after a failure that it caught, if no line has a time: more are of
+further steps.
+"""
 _SHORTLY_S = 600.0
-"""The time between a caught failure and the start of the wait of the others, at most: else they are not related."""
+"""The time between a caught failure and the start of the wait of the others, at most: else they are
+not related.
+"""
 _MOST_WAITS = 16
 """Ranks that waited whose times are compared; of a job with thousands one is as good as another."""
 _ENTRY_LINES = 8
@@ -49,8 +57,9 @@ class LogLine:
     def comes_after(self, other: LogLine) -> bool:
         """Whether it was surely written after another line: False where that cannot be known.
 
-        Lines of different files or ranks are compared by their times, or by those of the lines around them: clocks of
-        two nodes differ by some seconds, and torchrun --tee copies what one rank says seconds after another's.
+        Lines of different files or ranks are compared by their times, or by those of the lines
+        around them: clocks of two nodes differ by some seconds, and torchrun --tee copies what one
+        rank says seconds after another's.
         """
         mine, theirs = second_of_year(self.line), second_of_year(other.line)
         not_before = mine if mine is not None else self.near(-1)
@@ -66,7 +75,9 @@ class LogLine:
             return None
         begins = place + step
         places = range(begins, begins + step * _NEIGHBOURS, step)
-        times = (second_of_year(scan.stamped(place)) for place in places if 0 <= place < len(scan.tail))
+        times = (
+            second_of_year(scan.stamped(place)) for place in places if 0 <= place < len(scan.tail)
+        )
         return next((time for time in times if time is not None), None)
 
 
@@ -77,7 +88,9 @@ def line_of(log: Log, hit: Hit) -> LogLine:
 
 
 def _waits_in(log: Log) -> list[Hit]:
-    """Return the matches in a log which show that its rank waited for others in vain, in their order."""
+    """Return the matches in a log which show that its rank waited for others in vain, in their
+    order.
+    """
     return [hit for hit in log.scan.hits if hit.rule.level == "wait"]
 
 
@@ -90,15 +103,17 @@ def _is_of_cleanup(line: LogLine) -> bool:
 
 
 def first_waits(logs: Iterable[Log]) -> tuple[LogLine, ...]:
-    """Return the lines of the first few ranks which show that these ranks waited for others in vain."""
+    """Return the lines of the first few ranks which show that these ranks waited for others in
+    vain.
+    """
     return tuple(islice((line_of(log, hit) for log in logs for hit in _waits_in(log)), _MOST_WAITS))
 
 
 def came_of_a_timeout(log: Log, hit: Hit, waits: Sequence[LogLine] = ()) -> bool:
     """Whether an exception was raised only after a rank had waited for others until its timeout.
 
-    A failure that others wait for is older than their timeout. Messages of Slurm and the kernel do not count: they
-    come later than their cause.
+    A failure that others wait for is older than their timeout. Messages of Slurm and the kernel do
+    not count: they come later than their cause.
     """
     if not is_exception_line(hit.line) or hit.rule.level == "wait":
         return False
@@ -106,39 +121,54 @@ def came_of_a_timeout(log: Log, hit: Hit, waits: Sequence[LogLine] = ()) -> bool
 
 
 def ended_by_a_timeout(log: Log, waits: Sequence[LogLine] = ()) -> bool:
-    """Whether the exception of a log was raised only after a rank had waited for others until its timeout."""
+    """Whether the exception of a log was raised only after a rank had waited for others until its
+    timeout.
+    """
     raised = log.traceback
     if raised is None:
         return False
-    return _after_a_timeout(LogLine(log, log.scan.number(raised.begins), log.scan.stamped(raised.begins)), waits)
+    return _after_a_timeout(
+        LogLine(log, log.scan.number(raised.begins), log.scan.stamped(raised.begins)), waits
+    )
 
 
 def _after_a_timeout(line: LogLine, waits: Sequence[LogLine]) -> bool:
-    return _is_of_cleanup(line) or any(wait.log is not line.log and line.comes_after(wait) for wait in waits)
+    return _is_of_cleanup(line) or any(
+        wait.log is not line.log and line.comes_after(wait) for wait in waits
+    )
 
 
 def caught_before_waits(caught: Sequence[LogLine], waits: Sequence[tuple[Log, Hit]]) -> int | None:
-    """Return which failure one rank caught before others began to wait in vain; None if that cannot be known.
+    """Return which failure one rank caught before others began to wait in vain; None if that cannot
+    be known.
 
-    If all ranks caught a failure, none of them waited for another one. If a rank caught a failure long before the
-    others began to wait, the failure is not the reason.
+    If all ranks caught a failure, none of them waited for another one. If a rank caught a failure
+    long before the others began to wait, the failure is not the reason.
     """
     ranks = {line.rank for line in caught}
     others = [(log, hit) for log, hit in waits if log.rank is not None and log.rank not in ranks]
     if len(ranks) != 1 or None in ranks or not others:
         return None
-    return len(caught) - 1 if all(_led_to(caught[-1], log, hit) for log, hit in others[:_MOST_WAITS]) else None
+    return (
+        len(caught) - 1
+        if all(_led_to(caught[-1], log, hit) for log, hit in others[:_MOST_WAITS])
+        else None
+    )
 
 
 def _led_to(line: LogLine, log: Log, wait: Hit) -> bool:
-    """Whether a rank caught a failure shortly before another rank began to wait, by their times or the lines behind."""
+    """Whether a rank caught a failure shortly before another rank began to wait, by their times or
+    the lines behind.
+    """
     own_s, timeout_s = second_of_year(line.line), second_of_year(wait.line)
     caught_s = line.near(-1) if own_s is None else own_s
     if caught_s is None or timeout_s is None:
         place, other = line.place, line_of(log, wait)
         same = log.name == line.log.name
         above = line.number is not None and other.number is not None and line.number < other.number
-        behind = () if place is None else line.log.scan.tail[place + 1 : other.place if same else None]
+        behind = (
+            () if place is None else line.log.scan.tail[place + 1 : other.place if same else None]
+        )
         few = place is not None and sum(bool(text.strip()) for text in behind) <= _LAST_LINES
         return few and (above or not same)  # a timeout takes longer than the copying of a line
     waited_s = float(wait.values.get("ms") or wait.values.get("gloo") or 0) / 1000
@@ -146,12 +176,16 @@ def _led_to(line: LogLine, log: Log, wait: Hit) -> bool:
 
 
 def was_cleared_away(log: Log, hit: Hit) -> bool:
-    """Whether a line of torchrun's report is about a rank that torchrun killed because another one had failed."""
+    """Whether a line of torchrun's report is about a rank that torchrun killed because another one
+    had failed.
+    """
     place = log.scan.position(hit.number)
     if place is None or hit.rule.level != "symptom":
         return False
     root, entries = first_failure(log.scan.tail), failures(log.scan.tail)
-    mine = next((one for one in reversed(entries) if 0 < place - one.position <= _ENTRY_LINES), None)
+    mine = next(
+        (one for one in reversed(entries) if 0 < place - one.position <= _ENTRY_LINES), None
+    )
     first_s, ended_s = (second_of_year(one.time) if one else None for one in (root, mine))
     known = first_s is not None and ended_s is not None
     return known and seconds_between(first_s or 0.0, ended_s or 0.0) >= CLEARED_AWAY_AFTER_S

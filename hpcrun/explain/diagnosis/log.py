@@ -1,4 +1,7 @@
-"""A log and what was found in it, and a log that several processes share as one for each of them. Pure."""
+"""A log and what was found in it, and a log that several processes share as one for each of them.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from hpcrun.explain.diagnosis.launcher import NODE_FAILED, Speaker, of_several_nodes, speakers_of, starts_ranks
-from hpcrun.explain.diagnosis.root_exception import complains, first_complaint, is_statement, root_exception
+from hpcrun.explain.diagnosis.launcher import (
+    NODE_FAILED,
+    Speaker,
+    of_several_nodes,
+    speakers_of,
+    starts_ranks,
+)
+from hpcrun.explain.diagnosis.root_exception import (
+    complains,
+    first_complaint,
+    is_statement,
+    root_exception,
+)
 from hpcrun.explain.diagnosis.scan import LogScan
 from hpcrun.explain.diagnosis.traceback import Traceback, is_exception_line
 
@@ -18,11 +32,14 @@ _HERALD_LINES, _MOST_HERALDS = 6, 2
 """Lines above an exception in which the program may have logged the same error in its own words."""
 _GLOBAL = re.compile(r"\bGLOBAL_RANK: (\d{1,7})\b")  # Lightning
 _LATER_S = 1.0
-"""Two files that one process writes to have the times of its last lines, up to the delay of a file server."""
+"""Two files that one process writes to have the times of its last lines, up to the delay of a file
+server.
+"""
 _WARNING_LINES = 60
 """Lines between NCCL's warning and the exception that comes of it: NCCL's and torch's frames."""
 _COUNT = re.compile(
-    r"\b(step|epoch|iter|iteration|batch)\w*\b\W{0,3}(\d{1,18})|\b()(\d{1,18})/\d+ ", re.ASCII | re.IGNORECASE
+    r"\b(step|epoch|iter|iteration|batch)\w*\b\W{0,3}(\d{1,18})|\b()(\d{1,18})/\d+ ",
+    re.ASCII | re.IGNORECASE,
 )
 """What a program says of how far it is."""
 _LONGEST = 300
@@ -40,9 +57,11 @@ class Log:
     Attributes:
         name: its path in the run's folder.
         rank: None for the batch script's.
-        written_s: when it was last written to, in seconds since the epoch; for a part of a log, the place of its end.
+        written_s: when it was last written to, in seconds since the epoch; for a part of a log, the
+            place of its end.
         part: the lines of one process, from a log into which several processes write.
-        several_nodes: its lines, or those beside them, are of several nodes: a local rank is not the rank.
+        several_nodes: its lines, or those beside them, are of several nodes: a local rank is not
+            the rank.
         restart: how often torchrun had started the ranks again.
     """
 
@@ -57,7 +76,9 @@ class Log:
 
     @property
     def heralds(self) -> tuple[int, ...]:
-        """Positions of complaints directly above its exception, and of NCCL's first warning before NCCL's error."""
+        """Positions of complaints directly above its exception, and of NCCL's first warning before
+        NCCL's error.
+        """
         raised = self.traceback
         if raised is None or raised.stated:
             return ()
@@ -76,26 +97,34 @@ class Log:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several ranks write into it: it is the batch script's, or torch's prefixes name other ranks."""
+        """Whether several ranks write into it: it is the batch script's, or torch's prefixes name
+        other ranks.
+        """
         return self.rank is None or any(
-            one is not None and one.kind == "torch" and one.rank not in (None, self.rank) for one in self.scan.speakers
+            one is not None and one.kind == "torch" and one.rank not in (None, self.rank)
+            for one in self.scan.speakers
         )
 
     @property
     def complaint(self) -> int | None:
-        """Position of the first line near its end that complains, where it has no exception; None where none does."""
+        """Position of the first line near its end that complains, where it has no exception; None
+        where none does.
+        """
         return first_complaint(self.scan.tail) if self.traceback is None else None
 
 
 def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) -> Log:
-    """Return a log with the exception that ended its program; the batch script's has those of several."""
+    """Return a log with the exception that ended its program; the batch script's has those of
+    several.
+    """
     several = rank is None and of_several_nodes(scan.tail)
     raised = root_exception(scan.tail, mixed=rank is None)
     return Log(name, rank, scan, written_s, raised, several_nodes=several)
 
 
 def parts(beginning: str, log: Log) -> list[Log]:
-    """Return the lines of a log before its first line that begins so, and from each of these on, as logs of their own.
+    """Return the lines of a log before its first line that begins so, and from each of these on, as
+    logs of their own.
 
     What stands above the end of the log that is kept belongs to the first of them.
     """
@@ -108,32 +137,50 @@ def parts(beginning: str, log: Log) -> list[Log]:
         numbers = range(scan.first_tail_line + first if restart else 0, scan.first_tail_line + end)
         hits = tuple(hit for hit in scan.hits if hit.number is None or hit.number in numbers)
         kept = slice(first, end)
-        part = replace(scan, hits=hits, tail=scan.tail[kept], speakers=scan.speakers[kept],
-                       stamps=scan.stamps[kept], first_tail_line=scan.first_tail_line + first)  # fmt: skip
+        part = replace(
+            scan,
+            hits=hits,
+            tail=scan.tail[kept],
+            speakers=scan.speakers[kept],
+            stamps=scan.stamps[kept],
+            first_tail_line=scan.first_tail_line + first,
+        )
         logs.append(replace(examine(log.name, log.rank, part, log.written_s), restart=restart))
     return logs
 
 
 def with_other_log(logs: Sequence[Log]) -> list[Log]:
-    """Return the logs of a rank; what one complains of last was survived if the other one later ends with progress."""
+    """Return the logs of a rank; what one complains of last was survived if the other one later
+    ends with progress.
+    """
     last = max(logs, key=lambda log: log.written_s, default=None)
     if last is None:
         return []
-    before = [log for log in logs if last.written_s - log.written_s > _LATER_S and (log.traceback or log.scan.hits)]
+    before = [
+        log
+        for log in logs
+        if last.written_s - log.written_s > _LATER_S and (log.traceback or log.scan.hits)
+    ]
     if not before or not ends_with_progress(last.scan.tail):
         return list(logs)
-    return [replace(log, traceback=None, scan=replace(log.scan, hits=())) if log in before else log for log in logs]
+    return [
+        replace(log, traceback=None, scan=replace(log.scan, hits=())) if log in before else log
+        for log in logs
+    ]
 
 
 def by_speaker(log: Log) -> list[Log]:
-    """Split a log into which several processes write: first the lines of no process, then a log for each process.
+    """Split a log into which several processes write: first the lines of no process, then a log for
+    each process.
 
     The rank in a line's own prefix counts, whatever the name of the file says.
 
     A line keeps its place: in the log of one process, the lines of the others are empty.
     """
     scan, log = log.scan, replace(log, rank=None)
-    speakers = speakers_of([who for who, line in zip(scan.speakers, scan.tail, strict=True) if line.strip()])
+    speakers = speakers_of(
+        [who for who, line in zip(scan.speakers, scan.tail, strict=True) if line.strip()]
+    )
     if not speakers:
         return [log]
     known = frozenset(speakers)
@@ -145,13 +192,22 @@ def by_speaker(log: Log) -> list[Log]:
     complaining = [
         one
         for one in speakers
-        if one in matching or any(_may_fail(line) or line in failed for line in map(scan.tail.__getitem__, places[one]))
+        if one in matching
+        or any(
+            _may_fail(line) or line in failed for line in map(scan.tail.__getitem__, places[one])
+        )
     ]
-    nodes = [one for one in speakers if _is_a_node(one, [scan.tail[place] for place in places[one]])]
+    nodes = [
+        one for one in speakers if _is_a_node(one, [scan.tail[place] for place in places[one]])
+    ]
     if any(one.may_be_a_node for one in nodes):
         nodes += [one for one in speakers if one.may_be_a_node and one not in nodes]
     several = log.several_nodes or len(nodes) > 1
-    no_ranks = {one for one in speakers if one in nodes or one.rank is None or (several and one.kind == "local")}
+    no_ranks = {
+        one
+        for one in speakers
+        if one in nodes or one.rank is None or (several and one.kind == "local")
+    }
     whole = replace(log, several_nodes=several)
     return [
         _part(whole, one, None if one is None or one in no_ranks else one.rank, places[one], known)
@@ -165,23 +221,37 @@ def _is_a_node(one: Speaker, lines: Sequence[str]) -> bool:
         return True
     if not one.may_be_a_node:
         return False
-    return starts_ranks(lines) or any((match := _GLOBAL.search(line)) and int(match[1]) != one.rank for line in lines)
+    return starts_ranks(lines) or any(
+        (match := _GLOBAL.search(line)) and int(match[1]) != one.rank for line in lines
+    )
 
 
 def _may_fail(line: str) -> bool:
     return "Traceback" in line or is_exception_line(line) or complains(line) or is_statement(line)
 
 
-def _part(log: Log, one: Speaker | None, rank: int | None, places: Sequence[int], speakers: Collection[Speaker]) -> Log:
+def _part(
+    log: Log,
+    one: Speaker | None,
+    rank: int | None,
+    places: Sequence[int],
+    speakers: Collection[Speaker],
+) -> Log:
     """Return the lines of one process in a log, with the exception among them."""
     scan = log.scan
     tail = [""] * len(scan.tail)
     for place in places:
         tail[place] = scan.tail[place]
-    hits = tuple(hit for hit in scan.hits if hit.speaker == one or (one is None and hit.speaker not in speakers))
+    hits = tuple(
+        hit
+        for hit in scan.hits
+        if hit.speaker == one or (one is None and hit.speaker not in speakers)
+    )
     raised = root_exception([scan.tail[place] for place in places], mixed=one is None)
     if raised is not None:
-        raised = replace(raised, begins=places[raised.begins], ends=places[raised.ends], last=places[raised.last])
+        raised = replace(
+            raised, begins=places[raised.begins], ends=places[raised.ends], last=places[raised.last]
+        )
     return Log(
         log.name,
         rank,
@@ -197,16 +267,23 @@ def reached(lines: Sequence[str]) -> Mapping[Shape, Counter]:
     """Return how far a program came: the words of the lines that count → their greatest numbers."""
     greatest: dict[Shape, Counter] = {}
     for line in lines:
-        counts = [(name, int(number or other)) for name, number, _, other in _COUNT.findall(line[:_LONGEST])]
+        counts = [
+            (name, int(number or other))
+            for name, number, _, other in _COUNT.findall(line[:_LONGEST])
+        ]
         shape, counter = tuple(name for name, _ in counts), tuple(number for _, number in counts)
         greatest[shape] = max(counter, greatest.get(shape, ()))
     return greatest
 
 
 def went_beyond(earlier: Sequence[str], later: Sequence[str]) -> bool:
-    """Whether a program that was started again came further than before, by lines that both starts have."""
+    """Whether a program that was started again came further than before, by lines that both starts
+    have.
+    """
     before = reached(earlier)
-    return any(counter > before[shape] for shape, counter in reached(later).items() if shape in before)
+    return any(
+        counter > before[shape] for shape, counter in reached(later).items() if shape in before
+    )
 
 
 def ends_with_progress(lines: Sequence[str]) -> bool:

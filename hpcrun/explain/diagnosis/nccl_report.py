@@ -1,7 +1,10 @@
-"""What NCCL's RAS reports of a job: ranks that lag behind, processes that do not answer, errors. Pure.
+"""What NCCL's RAS reports of a job: ranks that lag behind, processes that do not answer, errors.
+
+Pure.
 
 The reports are those of NCCL 2.24 to 2.30 (src/ras/client_support.cc; the user guide, RAS), as
-``probe/nccl_ras.py`` gets them. NCCL calls their form subject to change: a line that is not known is left out.
+``probe/nccl_ras.py`` gets them. NCCL calls their form subject to change: a line that is not known
+is left out.
 """
 
 from __future__ import annotations
@@ -12,15 +15,20 @@ from dataclasses import dataclass, field
 
 from hpcrun.job.units import count, joined
 
-_ROW = re.compile(r"\s*(\d{1,9})\s+\d{1,9}\s+\d{1,9}\s+[\d-]{1,20}\s+(?P<size>\d{1,9})\s+\d{1,9}\s+[A-Z]+\s+[A-Z,]+\s*")
-"""A row of the table of communicators: the number of the group, and how many ranks each of them has."""
+_ROW = re.compile(
+    r"\s*(\d{1,9})\s+\d{1,9}\s+\d{1,9}\s+[\d-]{1,20}\s+(?P<size>\d{1,9})\s+\d{1,9}\s+[A-Z]+\s+[A-Z,]+\s*"
+)
+"""A row of the table of communicators: the number of the group, and how many ranks each of them
+has.
+"""
 _COMMUNICATOR = re.compile(r"#(?P<group>\d{1,9})-\d{1,9} \((?P<hash>[0-9a-f]{1,16})\) [A-Z]+")
 _MEMBER = re.compile(r"  Rank (?P<rank>\d{1,9})(?: (?P<what>\D.{0,200}?))? -- (?:GPU |\[process)")
 _PROCESS = re.compile(r"\b[Pp]rocess (?P<pid>\d{1,10}) on node (?P<node>\S+)")
 _GROUP = re.compile(r"  (?P<number>\d{1,9}) ranks (?P<what>have .{1,200}|reported .{1,200})")
 _STATUS, _ERROR = "status", "error"
 _HEADING = re.compile(
-    r"  (?:Communicator ranks have different (?:(?P<operation>\w{1,80}) operation counts|(?P<status>status))$"
+    r"  (?:Communicator ranks have different (?:(?P<operation>\w{1,80}) operation "
+    r"counts|(?P<status>status))$"
     r"|(?:Initialization|Asynchronous) error)"
 )
 """What stands above the groups into which the ranks of a communicator fall."""
@@ -37,7 +45,9 @@ _MOST_LINES = 20_000
 
 @dataclass(slots=True)
 class RankGroup:
-    """Ranks of a communicator with the same property; ``names`` are those that are known, which may be none."""
+    """Ranks of a communicator with the same property; ``names`` are those that are known, which may
+    be none.
+    """
 
     number: int
     what: str
@@ -56,10 +66,12 @@ class RasReport:
     """A report of RAS.
 
     Attributes:
-        communicators: hash → a collective (``collective`` before NCCL 2.26), ``status`` or ``error`` → the ranks by how
-            many of the collective they have launched, by their status if it differs, by the error that they report.
+        communicators: hash → a collective (``collective`` before NCCL 2.26), ``status`` or
+            ``error`` → the ranks by how many of the collective they have launched, by their status
+            if it differs, by the error that they report.
         sizes: hash → the number of ranks; None if the table of communicators does not say.
-        away: ``INCOMPLETE`` and ``DEAD`` → the processes that did not answer this time, or have not for a minute.
+        away: ``INCOMPLETE`` and ``DEAD`` → the processes that did not answer this time, or have not
+            for a minute.
     """
 
     communicators: dict[str, dict[str, list[RankGroup]]] = field(default_factory=dict)
@@ -110,7 +122,9 @@ def _add_to(groups: list[RankGroup], line: str, rank_of: Mapping[int, int]) -> N
 
 
 def _name(line: str, rank: str | None, rank_of: Mapping[int, int]) -> str:
-    """Return ``rank 5``, by the rank in the job if it is known: the rank in a communicator may be another one."""
+    """Return ``rank 5``, by the rank in the job if it is known: the rank in a communicator may be
+    another one.
+    """
     match = _PROCESS.search(line)
     if match and int(match["pid"]) in rank_of:
         return f"rank {rank_of[int(match['pid'])]}"
@@ -123,7 +137,8 @@ def _name(line: str, rank: str | None, rank_of: Mapping[int, int]) -> str:
 def ras_remarks(texts: Sequence[str], rank_of: Mapping[int, int]) -> list[str]:
     """Return what reports say is wrong, in sentences; nothing for a job that makes progress.
 
-    Ranks lag behind only if two reports agree on their counts: in a job that makes progress counts differ as well.
+    Ranks lag behind only if two reports agree on their counts: in a job that makes progress counts
+    differ as well.
 
     Args:
         texts: the reports of a job, the newest last.
@@ -133,21 +148,32 @@ def ras_remarks(texts: Sequence[str], rank_of: Mapping[int, int]) -> list[str]:
     if not reports:
         return []
     last = reports[-1]
-    remarks = [_unreachable(last.away[name], words) for name, words in _AWAY.items() if name in last.away]
+    remarks = [
+        _unreachable(last.away[name], words) for name, words in _AWAY.items() if name in last.away
+    ]
     for name, parts in last.communicators.items():
         remarks += [f"{_who(group)} {group.what}" for group in parts.get(_ERROR, ())]
         before = reports[0].communicators.get(name, {}) if len(reports) > 1 else {}
-        of = f"NCCL communicator {name}" + (f" of {last.sizes[name]} ranks" if last.sizes[name] else "")
+        of = f"NCCL communicator {name}" + (
+            f" of {last.sizes[name]} ranks" if last.sizes[name] else ""
+        )
         remarks += [f"{text} ({of})" for text in _stuck(before, parts)]
     return [remark for remark in remarks if remark]
 
 
-def _stuck(before: Mapping[str, Sequence[RankGroup]], now: Mapping[str, Sequence[RankGroup]]) -> Iterator[str]:
+def _stuck(
+    before: Mapping[str, Sequence[RankGroup]], now: Mapping[str, Sequence[RankGroup]]
+) -> Iterator[str]:
     """Yield in what the ranks of a communicator differ, in both reports in the same way."""
-    shapes = [sorted((group.what, group.number) for group in each.get(_STATUS, ())) for each in (before, now)]
+    shapes = [
+        sorted((group.what, group.number) for group in each.get(_STATUS, ()))
+        for each in (before, now)
+    ]
     if shapes[0] == shapes[1] and len(shapes[1]) > 1:
         few, *others = sorted(now[_STATUS], key=lambda group: group.number)
-        rest = " and ".join(f"{count(group.number, 'other rank')} {_status(group)}" for group in others)
+        rest = " and ".join(
+            f"{count(group.number, 'other rank')} {_status(group)}" for group in others
+        )
         yield f"{_who(few)} {_status(few)}, {rest}"
     for operation, groups in now.items():
         lowest, earlier = _lowest(groups), _lowest(before.get(operation, ()))
@@ -161,18 +187,26 @@ def _status(group: RankGroup) -> str:
 
 
 def _lowest(groups: Sequence[RankGroup]) -> RankGroup | None:
-    """Return the ranks that have launched least of a collective; None if the ranks do not differ."""
+    """Return the ranks that have launched least of a collective; None if the ranks do not
+    differ.
+    """
     counts = {group.count: group for group in reversed(groups) if group.count is not None}
     return counts[min(counts)] if len(counts) > 1 else None
 
 
 def _lag(operation: str, few: RankGroup, groups: Sequence[RankGroup]) -> str:
     """Return which ranks have launched least of a collective."""
-    others = {group.count: group.number for group in groups if group is not few and group.count is not None}
+    others = {
+        group.count: group.number
+        for group in groups
+        if group is not few and group.count is not None
+    }
     span = " to ".join(dict.fromkeys(str(each(others)) for each in (min, max)))
     has = "has" if few.number == 1 else "have"
     done = f"launched {operation} {few.count} last" if few.count else f"launched no {operation}"
-    return f"{_who(few)} {has} {done}, {count(sum(others.values()), 'other rank')} {operation} {span}"
+    return (
+        f"{_who(few)} {has} {done}, {count(sum(others.values()), 'other rank')} {operation} {span}"
+    )
 
 
 def _unreachable(away: RankGroup, words: tuple[str, str]) -> str:

@@ -12,14 +12,19 @@ from dataclasses import replace
 from hpcrun.explain.diagnosis.traceback import Frame, Traceback, is_exception_line, tracebacks
 
 AFTER_MOST = 60
-"""Lines that may follow an uncaught exception: its own message, and what libraries say while they are torn down."""
+"""Lines that may follow an uncaught exception: its own message, and what libraries say while they
+are torn down.
+"""
 _DIRECT = "The above exception was the direct cause of the following exception:"
 _DURING = "During handling of the above exception, another exception occurred:"
 _INSIDE = re.compile(
-    r"Original Traceback|^-- Process \d+ terminated with the following error:|^[ |]*\+-\+-+ 1 -+$|^\"\"\"$"
+    r"Original Traceback|^-- Process \d+ terminated with the following error:|^[ |]*\+-\+-+ 1 "
+    r"-+$|^\"\"\"$"
     r"|^\[Rank \d+ Error Snippet\]:"  # Ray Train
 )
-"""Lines between a traceback of a process that received a failure from another one, and the traceback of the failure."""
+"""Lines between a traceback of a process that received a failure from another one, and the
+traceback of the failure.
+"""
 _FURTHER = re.compile(r"^[ |]*\+-+ (?:[2-9]|\d\d+) -+$")
 """Lines before the second and further exceptions of a group."""
 _REPORTERS = re.compile(
@@ -27,24 +32,31 @@ _REPORTERS = re.compile(
     r"|torch\.multiprocessing\.spawn\.Process(?:Raised|Exited)Exception|(?:subprocess\.)?CalledProcessError"
     r"|(?:\w*Error|Exception): .*(?:[Ss]ee (?:the )?(?:stack trace|root cause|inner exception)"
     r"|(?:[Ss]ee|[Cc]heck) .*\babove\b)"
-    r"|submitit\.core\.utils\.\w+|ray\.exceptions\.\w+|RuntimeError: Training failed|joblib\.externals"
+    r"|submitit\.core\.utils\.\w+|ray\.exceptions\.\w+|RuntimeError: Training "
+    r"failed|joblib\.externals"
     r"|(?:\w+\.)*_?RemoteTraceback|(?:\w+\.)*CheckpointException|(?:\w+\.)*WorkerGroupError"
 )
 """Exceptions by which a launcher says that what it started has failed."""
 _SAYS_NOTHING = re.compile(r"ChildFailedError:?(?: [=-]*)?$|SignalException")
 """Exceptions whose line says nothing of the failure: the launcher reports it in other lines."""
 _TEARDOWN = re.compile(
-    r"Exception ignored (?:in|on|while)|--- Logging error ---|Error in atexit\._run_exitfuncs|Error in sys\.excepthook"
+    r"Exception ignored (?:in|on|while)|--- Logging error ---|Error in "
+    r"atexit\._run_exitfuncs|Error in sys\.excepthook"
     r"|Exception in thread "
 )
 """Lines with which Python begins the traceback of an error that does not end the program."""
 _THREAD = re.compile("Exception in thread ")
 _WAITED = re.compile(r"(?:_?queue\.)?(?:Empty|Full)\b|(?:\w+\.)*TimeoutError\b")
-"""Exceptions of a program that waited in vain: a thread of its own that had failed before is the reason."""
+"""Exceptions of a program that waited in vain: a thread of its own that had failed before is the
+reason.
+"""
 _LOST = re.compile(
-    r"(?:RuntimeError|(?:[\w.]+\.)?Dist\w*Error): .*(?:[Cc]onnection (?:was )?(?:closed|reset)|[Bb]roken pipe"
-    r"|Horovod has been shut down|remote process exited|NCCL communicator was aborted|connectFullMesh"
-    r"|[Tt]imed out waiting|Caught collective operation timeout|[Ff]ailed to recv|but store->get|[Ss]ocket [Tt]imeout)"
+    r"(?:RuntimeError|(?:[\w.]+\.)?Dist\w*Error): .*(?:[Cc]onnection (?:was "
+    r")?(?:closed|reset)|[Bb]roken pipe"
+    r"|Horovod has been shut down|remote process exited|NCCL communicator was "
+    r"aborted|connectFullMesh"
+    r"|[Tt]imed out waiting|Caught collective operation timeout|[Ff]ailed to recv|but "
+    r"store->get|[Ss]ocket [Tt]imeout)"
 )
 """Exceptions of a rank that has lost another one, or has waited for it in vain."""
 _VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
@@ -53,37 +65,46 @@ _LOOKED_AT = 60
 """Lines at the end of a log of which one may say why the program ended."""
 _LONGEST = 1000
 
-# The first that matches a line counts. {message} is what is said; file and line are where, in the user's own script.
+# The first that matches a line counts. {message} is what is said; file and line are where, in the
+# user's own script.
 _STATEMENTS = tuple(
     re.compile(text)
     for text in (
         # argparse exits with 2; absl with 1; click and typer with 2
         r"^[\w./-]+\.py: error: (?P<message>.+)",
-        r"^[\w./-]+: error: (?P<message>(?:argument|unrecognized arguments|the following arg|ambiguous option).*)",
+        r"^[\w./-]+: error: (?P<message>(?:argument|unrecognized arguments|the following "
+        r"arg|ambiguous option).*)",
         r"^FATAL Flags parsing error: (?P<message>.+)",
-        r"^(?:Error: |│ )(?P<message>(?:Missing|No such|Invalid value|Got unexpected|Option|Could not).*?)[ │]*$",
+        r"^(?:Error: |│ )(?P<message>(?:Missing|No such|Invalid value|Got unexpected|Option|Could "
+        r"not).*?)[ │]*$",
         # hydra
         r"^(?P<message>(?:Could not override|Error merging override) '.+)",
         r"^(?P<message>(?:In '.+': )?(?:Could not find|Primary config).+)",
         # C++ and the C library
-        r"^(?P<message>terminate called (?:after throwing an instance of .+|without an active exception|recursively))",
+        r"^(?P<message>terminate called (?:after throwing an instance of .+|without an active "
+        r"exception|recursively))",
         r"^(?P<message>F\d{4} [\d:.]+ +\d+ [\w./-]+:\d+\] .+)",
         r"^(?P<message>\S+: \S+:\d+: .+: Assertion .+ failed\.?)$",
-        r"^(?P<message>(?:free|malloc|munmap_chunk|realloc)\(\): .+|double free or corruption.*|corrupted .+ vs\. .+"
+        r"^(?P<message>(?:free|malloc|munmap_chunk|realloc)\(\): .+|double free or "
+        r"corruption.*|corrupted .+ vs\. .+"
         r"|\*\*\* stack smashing detected.*)",
         # shells, and what starts a program
         r"^(?P<file>/?[\w./-]+): line (?P<line>\d{1,7}): +(?:\d+ )?(?P<message>.+)",
-        r"^(?P<file>/?[\w./-]+): (?P<line>\d{1,7}): (?P<message>\S+: (?:not found|Permission denied).*)",
+        r"^(?P<file>/?[\w./-]+): (?P<line>\d{1,7}): (?P<message>\S+: (?:not found|Permission "
+        r"denied).*)",
         r"^(?:/\S{0,80}/)?(?:ba|da|z|k|c|tc)?sh: (?P<message>\S+: (?:No such file or directory"
         r"|Permission denied|[Cc]annot execute.*)).*",
-        r"^(?P<message>\S*python[\d.]*: (?:can\'t open file|No module named|Error while finding module).+)",
+        r"^(?P<message>\S*python[\d.]*: (?:can\'t open file|No module named|Error while finding "
+        r"module).+)",
         r"^(?P<message>/usr/bin/env: .+)",
         r"^(?:slurmstepd|srun): error: (?P<message>(?:\S+: )?(?:execve|couldn\'t chdir).+)",
         r"^(?P<message>(?:Lmod has detected the following error|ModuleCmd_\w+\.c\(\d+\):ERROR).*)",
-        r"^(?P<message>(?:CommandNotFoundError|EnvironmentNameNotFound|EnvironmentLocationNotFound): .+)",
+        r"^(?P<message>(?:CommandNotFoundError|EnvironmentNameNotFound"
+        r"|EnvironmentLocationNotFound): .+)",
         r"^\s*(?P<message>FATAL: +.+)",  # apptainer
         # MPICH's, Cray's and Intel's: the last line of its stack says why
-        r"^(?:MPICH ERROR .* - |.*\b)?(?P<message>Abort\(\d+\) .*\(rank \d+ in comm .*[Ff]atal error in .+)",
+        r"^(?:MPICH ERROR .* - |.*\b)?(?P<message>Abort\(\d+\) .*\(rank \d+ in comm .*[Ff]atal "
+        r"error in .+)",
         r"^(?P<message>(?:nvcc|ptxas) fatal +: .+)",
         r"^(?P<message>make(?:\[\d+\])?: \*\*\* .+)",
     )
@@ -94,24 +115,30 @@ _BARE = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception):?$")
 _COMPLAINT = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal error) ?[:\]]|\bERROR\b|\bWARN (?!\w+ is )"
     r"|[Cc]annot |[Cc]ould not "
-    r"|[Uu]nable to |\brefused\b|\bdenied\b|No such file|not found\b|[Oo]ut of memory|core dumped|Segmentation fault"
+    r"|[Uu]nable to |\brefused\b|\bdenied\b|No such file|not found\b|[Oo]ut of memory|core "
+    r"dumped|Segmentation fault"
     r"|\b[Ff]ailed (?:to|in|on|at|for|with|while|when|during|because|due|bind) "
     r"|\] Assertion `|\bfailure to |temporarily unavailable|^(?:[\w.-]+: )?Error [a-z]"
     r"|failed \(exitcode: |\bFATAL\b|\bCRITICAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
 )
 """Words of error messages of all kinds of programs."""
 _NO_COMPLAINT = re.compile(
-    r"\bINFO\b|\bDEBUG\b|W(?:ARNING|arning)\b|\bwarning:|^W\d{4} |srun: error: \S+: tasks? |[Bb]acktrace for this error"
+    r"\bINFO\b|\bDEBUG\b|W(?:ARNING|arning)\b|\bwarning:|^W\d{4} |srun: error: \S+: tasks? "
+    r"|[Bb]acktrace for this error"
     r"|^\[W\d{4} |slurmstepd: error: \*\*\*|Exited with exit code"
-    r"|[Kk]illing subprocess|: ignored\.?$|terminated normally|exiting improperly|non-zero exit|returned non-zero"
+    r"|[Kk]illing subprocess|: ignored\.?$|terminated normally|exiting improperly|non-zero "
+    r"exit|returned non-zero"
     r"|\w+_?error\w*[\'\"]?[=:] ?[\w\'\"]|\b0 errors?\b|errors?: 0\b|--\w*error"
 )
-"""Lines that are no error messages in spite of such words: notices, keys of a config, launchers' reports on others."""
+"""Lines that are no error messages in spite of such words: notices, keys of a config, launchers'
+reports on others.
+"""
 _OF_OTHERS = re.compile(
     r"(?:srun|slurmstepd|sbatch): |.*failed \(exitcode: |wandb: |make(?:\[\d+\])?: \*\*\*|pdsh@"
     r"|bash: warning: |\S+: line \d+: +\d+ [A-Z]"
 )
-"""Prefixes of launchers and of tools beside the program: the program's own messages have priority."""
+"""Prefixes of launchers and of tools beside the program: the program's own messages have priority.
+"""
 _STACK_LINE = re.compile(r"^ ?\w+\(\d+\)\.*: +(?P<said>.+)")
 _MOST_STACK = 40
 
@@ -119,19 +146,23 @@ _MOST_STACK = 40
 def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | None:
     """Return the exception that ended a program, None where its log shows none.
 
-    A chain is one: an exception that was raised from another names it as its origin. Of a chain whose last link is a
-    mistake made while the first was handled, the first counts.
+    A chain is one: an exception that was raised from another names it as its origin. Of a chain
+    whose last link is a mistake made while the first was handled, the first counts.
 
     Args:
-        mixed: several processes write into the log: of the exceptions at its end the first counts, not the last,
-            and one of a rank that has lost its peer only if there is no other.
+        mixed: several processes write into the log: of the exceptions at its end the first counts,
+            not the last, and one of a rank that has lost its peer only if there is no other.
     """
     chains, torn = _chains(lines)
     real = [raised for raised in chains if not _REPORTERS.match(raised.exception)]
     ends = [*(raised.begins for raised in chains if _REPORTERS.match(raised.exception)), len(lines)]
     chosen = _chosen([_behind(raised, lines, ends) for raised in real], lines, mixed=mixed)
     if chosen is not None and _WAITED.match(chosen.exception):
-        threads = [one for one in torn if one.ends < chosen.begins and _THREAD.match(lines[max(0, one.begins - 1)])]
+        threads = [
+            one
+            for one in torn
+            if one.ends < chosen.begins and _THREAD.match(lines[max(0, one.begins - 1)])
+        ]
         chosen = replace(threads[-1], followed_by=chosen.followed_by) if threads else chosen
     if chosen is not None and chosen.followed_by <= AFTER_MOST:
         return chosen
@@ -160,14 +191,17 @@ def _chosen(raised: Sequence[Traceback], lines: Sequence[str], *, mixed: bool) -
 
 
 def _times_raised(raised: Traceback, lines: Sequence[str]) -> int:
-    """Return how many processes raised an exception, by its line: their tracebacks may be mixed with one another."""
+    """Return how many processes raised an exception, by its line: their tracebacks may be mixed
+    with one another.
+    """
     name, text = raised.exception.partition(":")[0], without_values(raised.exception)
     near = lines[max(0, raised.begins - AFTER_MOST) : raised.last + AFTER_MOST]
     return sum(line.startswith(name) and without_values(line.strip()) == text for line in near)
 
 
 def _first_of_its_kind(raised: Sequence[Traceback]) -> Traceback:
-    """Return the last exception, or the first of several programs' that say the same of other files and numbers.
+    """Return the last exception, or the first of several programs' that say the same of other files
+    and numbers.
 
     A shell script goes on after a program has failed: what its next program says is the same again.
     """
@@ -181,7 +215,9 @@ def _first_of_its_kind(raised: Sequence[Traceback]) -> Traceback:
 
 
 def without_values(exception: str) -> str:
-    """Return an exception without its numbers and quoted texts, which differ between processes that fail alike."""
+    """Return an exception without its numbers and quoted texts, which differ between processes that
+    fail alike.
+    """
     return _VALUES.sub("", exception)
 
 
@@ -192,11 +228,15 @@ def _program(raised: Traceback) -> str:
 def _behind(raised: Traceback, lines: Sequence[str], ends: Sequence[int]) -> Traceback:
     """Count the lines behind an exception, up to the first report of it."""
     end = min(place for place in ends if place > raised.ends)
-    return replace(raised, followed_by=sum(bool(line.strip()) for line in lines[raised.last + 1 : end]))
+    return replace(
+        raised, followed_by=sum(bool(line.strip()) for line in lines[raised.last + 1 : end])
+    )
 
 
 def _chains(lines: Sequence[str]) -> tuple[list[Traceback], list[Traceback]]:
-    """Return the chains of tracebacks, each as the one that counts in it, and the tracebacks of a teardown."""
+    """Return the chains of tracebacks, each as the one that counts in it, and the tracebacks of a
+    teardown.
+    """
     chains: list[Traceback] = []
     torn: list[Traceback] = []
     for raised in tracebacks(lines):
@@ -231,14 +271,17 @@ def _joined(before: Traceback, raised: Traceback, between: Sequence[str]) -> Tra
 
 
 def _raised_from(origin: Traceback, raised: Traceback) -> Traceback:
-    """Return an exception with its origin, or only the origin if another process passed it on unchanged."""
+    """Return an exception with its origin, or only the origin if another process passed it on
+    unchanged.
+    """
     if origin.exception == raised.exception or _REPORTERS.match(raised.exception):
         return replace(origin, last=raised.last)
     return replace(raised, begins=origin.begins, origin=origin.origin or origin)
 
 
 def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | None:
-    """Return the last line by which a program says why it ends, None where there is none near the end.
+    """Return the last line by which a program says why it ends, None where there is none near the
+    end.
 
     What C++ adds to an exception on its next line, and Lmod to its heading, belongs to it.
 
@@ -246,10 +289,14 @@ def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
         mixed: several processes write into the log: of those that say the same the first counts.
     """
     places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
-    statements = [(place, number) for place in places if (number := _kind(lines[place])) is not None]
+    statements = [
+        (place, number) for place in places if (number := _kind(lines[place])) is not None
+    ]
     if not statements:
         return _bare_exception(lines, places[-1]) if places else None
-    of_program = [(place, number) for place, number in statements if not _OF_OTHERS.match(lines[place])]
+    of_program = [
+        (place, number) for place, number in statements if not _OF_OTHERS.match(lines[place])
+    ]
     place, kind = (of_program or statements)[-1]
     if mixed:
         place = next(place for place, number in statements if number == kind)
@@ -269,11 +316,14 @@ def _bare_exception(lines: Sequence[str], last: int) -> Traceback | None:
     text = lines[last].strip()[:_LONGEST]
     if not _BARE.match(text) or first_complaint(lines) not in (None, last):
         return None
-    return Traceback(last, last, (), text, last, stated=True)  # without a traceback it is no more than a message
+    # without a traceback it is no more than a message
+    return Traceback(last, last, (), text, last, stated=True)
 
 
 def _kind(line: str) -> int | None:
-    return next((number for number, one in enumerate(_STATEMENTS) if one.match(line[:_LONGEST])), None)
+    return next(
+        (number for number, one in enumerate(_STATEMENTS) if one.match(line[:_LONGEST])), None
+    )
 
 
 def is_statement(line: str) -> bool:
@@ -282,12 +332,15 @@ def is_statement(line: str) -> bool:
 
 
 def first_complaint(lines: Sequence[str]) -> int | None:
-    """Return the position of the first line near the end of a log that complains of anything; None where none does.
+    """Return the position of the first line near the end of a log that complains of anything; None
+    where none does.
 
     A launcher or a tool beside the program counts only where the program does not complain.
     """
     places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
-    complaining = [place for place in places if complains(lines[place]) or _is_lone_exception(lines, place)]
+    complaining = [
+        place for place in places if complains(lines[place]) or _is_lone_exception(lines, place)
+    ]
     of_program = (place for place in complaining if not _OF_OTHERS.match(lines[place]))
     return next(of_program, complaining[0] if complaining else None)
 
@@ -308,11 +361,17 @@ def _with_next(message: str, lines: Sequence[str], position: int) -> str:
     following = lines[position + 1].strip() if position + 1 < len(lines) else ""
     if message.startswith("terminate called") and following.startswith("what():"):
         return f"{message} {following}"
-    return f"{message} {following}" if message.startswith("Lmod") and message.endswith(":") else message
+    return (
+        f"{message} {following}"
+        if message.startswith("Lmod") and message.endswith(":")
+        else message
+    )
 
 
 def _why(lines: Sequence[str], abort: int) -> tuple[int, str] | None:
-    """Return what the innermost call of MPICH's error stack says, the last of its lines, and its position."""
+    """Return what the innermost call of MPICH's error stack says, the last of its lines, and its
+    position.
+    """
     why = None
     for place in range(abort + 1, min(len(lines), abort + _MOST_STACK)):
         match = _STACK_LINE.match(lines[place])

@@ -1,4 +1,7 @@
-"""Rules: the signature of a failure, its cause and what to do. Checked data from YAML, and one for each Xid."""
+"""Rules: the signature of a failure, its cause and what to do.
+
+Checked data from YAML, and one for each Xid.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,24 @@ from hpcrun.profiles.folders import Folder, Source, folders_of
 from hpcrun.profiles.yaml_file import Mistake, MistakesError, parse_yaml
 
 Level = Literal["cause", "symptom", "wait", "caught", "consequence"]
-"""From the answer to mere evidence; ``wait`` is a symptom about other ranks, ``caught`` counts if others waited."""
+"""From the answer to mere evidence; ``wait`` is a symptom about other ranks, ``caught`` counts if
+others waited.
+"""
 LEVELS: tuple[str, ...] = get_args(Level)
-KEYS = ("contains", "pattern", "marked", "at_end", "state", "exit", "before", "level", "cause", "fix", "next", "source")
+KEYS = (
+    "contains",
+    "pattern",
+    "marked",
+    "at_end",
+    "state",
+    "exit",
+    "before",
+    "level",
+    "cause",
+    "fix",
+    "next",
+    "source",
+)
 _PART = re.compile(r"\[([^\[\]]*)\]")
 _NAME = re.compile(r"\{(\w+)\}")
 _LONGEST_VALUE = 120
@@ -38,14 +56,16 @@ class Rule:
     """One signature.
 
     Attributes:
-        contains: texts of which a line must contain one; none if only ``states`` or ``exits`` decide.
+        contains: texts of which a line must contain one; none if only ``states`` or ``exits``
+            decide.
         pattern: what the line must also match; None if a text alone is enough.
         marked: its lines contain one of the marks for which every log is searched.
         at_end: counts only in the last lines of a log.
         states: states of the job that it explains.
         exits: exit statuses of a rank that it explains, if the rank's log has no message.
         before: rules over which this rule has priority, if both match in one log.
-        cause, fix, next: sentences with ``{names}`` of the pattern's groups, and ``[parts]`` that are left out without
+        cause, fix, next: sentences with ``{names}`` of the pattern's groups, and ``[parts]`` that
+        are left out without
             them.
     """
 
@@ -74,7 +94,9 @@ class Rule:
 
 
 def fill(sentence: str, values: Mapping[str, str | None]) -> str:
-    """Put values in their places; a part in brackets is left out if a value in it is missing or empty."""
+    """Put values in their places; a part in brackets is left out if a value in it is missing or
+    empty.
+    """
 
     def part(match: re.Match[str]) -> str:
         inner = match[1]
@@ -147,7 +169,9 @@ def _pattern(name: str, text: Any) -> Pattern | None:
     try:
         return compile_pattern(str(text))
     except PatternError as error:
-        raise RuleMistake(name, "pattern", f"not a regular expression that can be used: {error}") from None
+        raise RuleMistake(
+            name, "pattern", f"not a regular expression that can be used: {error}"
+        ) from None
 
 
 _XID_LINE = r"NVRM: Xid \((?P<gpu>[^)]*)\): {code}\b"
@@ -164,7 +188,8 @@ _XID_WORDS: dict[int, tuple[Level, str, str, str]] = {
     RESTART: (
         "symptom",
         "the GPU at {{gpu}} reported {meaning} (Xid {code})",
-        "resubmit from the last checkpoint; if it returns on this node, exclude (--exclude) and report the node",
+        "resubmit from the last checkpoint; if it returns on this node, exclude (--exclude) and "
+        "report the node",
         _XID_CHECK,
     ),
     CONTAINED: (
@@ -176,7 +201,8 @@ _XID_WORDS: dict[int, tuple[Level, str, str, str]] = {
     RESET: (
         "cause",
         "the driver reported a hardware fault of the GPU at {{gpu}}: {meaning} (Xid {code})",
-        "exclude the node (--exclude), resubmit from the last checkpoint, and report the Xid: the GPU needs a reset",
+        "exclude the node (--exclude), resubmit from the last checkpoint, and report the Xid: the "
+        "GPU needs a reset",
         _XID_CHECK,
     ),
     CONSEQUENCE: ("consequence", "the GPU at {{gpu}}: {meaning} (Xid {code})", "", ""),
@@ -184,8 +210,14 @@ _XID_WORDS: dict[int, tuple[Level, str, str, str]] = {
 
 
 def xid_rules() -> list[Rule]:
-    """Return a rule for each Xid that explains the end of a program; those that are only notes have none."""
-    return [_xid_rule(code, kind, meaning) for code, (kind, meaning) in XIDS.items() if kind in _XID_WORDS]
+    """Return a rule for each Xid that explains the end of a program; those that are only notes have
+    none.
+    """
+    return [
+        _xid_rule(code, kind, meaning)
+        for code, (kind, meaning) in XIDS.items()
+        if kind in _XID_WORDS
+    ]
 
 
 def _xid_rule(code: int, kind: int, meaning: str) -> Rule:
@@ -195,7 +227,9 @@ def _xid_rule(code: int, kind: int, meaning: str) -> Rule:
         (b"NVRM: Xid",),
         compile_pattern(_XID_LINE.replace("{code}", str(code))),
         marked=True,
-        before=frozenset({"illegal-access", "device-assert", "device-assert-raised"} if kind == RESET else ()),
+        before=frozenset(
+            {"illegal-access", "device-assert", "device-assert-raised"} if kind == RESET else ()
+        ),
         level=level,
         cause=cause.format(code=code, meaning=meaning),
         fix=fix,
@@ -205,7 +239,8 @@ def _xid_rule(code: int, kind: int, meaning: str) -> Rule:
 
 
 def load_rules(folders: Iterable[Source]) -> tuple[Rule, ...]:
-    """Read ``rules.yaml`` of each folder, most important first, and the shipped one; of one name the first counts.
+    """Read ``rules.yaml`` of each folder, most important first, and the shipped one; of one name
+    the first counts.
 
     Raises:
         ProfileError: a file is broken, or a rule in it means nothing; it says file and line.
@@ -223,7 +258,9 @@ def _read(folder: Folder) -> list[Rule]:
     except RuleMistake as mistake:
         key = (mistake.rule,) if mistake.key is None else (mistake.rule, mistake.key)
         origin = file.origins.get(key) or file.origins[(mistake.rule,)]
-        close = nearest(mistake.key, list(KEYS)) if mistake.key and mistake.key not in KEYS else None
+        close = (
+            nearest(mistake.key, list(KEYS)) if mistake.key and mistake.key not in KEYS else None
+        )
         raise MistakesError(
             [Mistake(path, origin.line, f"rule {mistake.rule}: {mistake.text}", key)],
             hint=f"did you mean {close!r}?" if close else "docs/explain.md has the keys of a rule",

@@ -1,6 +1,8 @@
-"""Searches a log for the lines of rules: in blocks, first for fixed words, so that a gigabyte takes seconds.
+"""Searches a log for the lines of rules: in blocks, first for fixed words, so that a gigabyte takes
+seconds.
 
-A regular expression over every line, or one of all rules over a block, would take a minute for a gigabyte.
+A regular expression over every line, or one of all rules over a block, would take a minute for a
+gigabyte.
 """
 
 from __future__ import annotations
@@ -76,17 +78,27 @@ class LogScan:
     stamps: tuple[str, ...] = ()
 
     def stamped(self, position: int) -> str:
-        """Return a line of ``tail`` with the time in front of it; empty where the line is of another process."""
+        """Return a line of ``tail`` with the time in front of it; empty where the line is of
+        another process.
+        """
         line = self.tail[position]
         return self.stamps[position] + line if line and self.stamps else line
 
     def number(self, position: int) -> int | None:
-        """Return the number of a line of ``tail`` in the log; None if the lines were not counted."""
+        """Return the number of a line of ``tail`` in the log; None if the lines were not
+        counted.
+        """
         return None if self.first_tail_line is None else self.first_tail_line + position
 
     def position(self, number: int | None) -> int | None:
-        """Return the position of a line in ``tail``, negative for a line above it; None if it is unknown."""
-        return None if self.first_tail_line is None or number is None else number - self.first_tail_line
+        """Return the position of a line in ``tail``, negative for a line above it; None if it is
+        unknown.
+        """
+        return (
+            None
+            if self.first_tail_line is None or number is None
+            else number - self.first_tail_line
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +156,9 @@ class Scanner:
         for start in starts:
             end = block.find(b"\n", start)
             raw = block[start : min(end if end >= 0 else len(block), start + _LONGEST_LINE)]
-            rules = {rule.name: rule for text, known in self.by_word if text in raw for rule in known}
+            rules = {
+                rule.name: rule for text, known in self.by_word if text in raw for rule in known
+            }
             if rules:
                 lines += block.count(b"\n", counted_to, start)
                 counted_to = start
@@ -161,11 +175,14 @@ class Scanner:
                 starts.append(start)
             end = block.find(b"\n", match.start())
             end = end if end >= 0 else len(block)
-            seen = start + _LONGEST_LINE  # of a long line so much is matched; what is in it behind that comes again
+            # of a long line so much is matched; what is in it behind that comes again
+            seen = start + _LONGEST_LINE
             match = self.finder.search(block, min(end, seen) if match.start() < seen else end)
         return starts
 
-    def _finish(self, file: BinaryIO, kept: _Found, rules: Sequence[Rule], lines: int | None, whole: bool) -> LogScan:
+    def _finish(
+        self, file: BinaryIO, kept: _Found, rules: Sequence[Rule], lines: int | None, whole: bool
+    ) -> LogScan:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - TAIL_BYTES))
         raw = file.read(TAIL_BYTES) or b""
@@ -178,15 +195,26 @@ class Scanner:
         first = None if lines is None else lines + (0 if ended else 1) - len(tail) + 1
         for position in range(max(0, len(tail) - END_LINES), len(tail)):
             number = None if first is None else first + position
-            _match(rules, tail[position][-_LONGEST_LINE:], _LAST + position if number is None else number, number, kept)
+            _match(
+                rules,
+                tail[position][-_LONGEST_LINE:],
+                _LAST + position if number is None else number,
+                number,
+                kept,
+            )
         order = {rule.name: index for index, rule in enumerate((*self.everywhere, *self.at_end))}
-        hits = sorted((item for items in kept.values() for item in items), key=lambda i: (i[0], order[i[1].rule.name]))
+        hits = sorted(
+            (item for items in kept.values() for item in items),
+            key=lambda i: (i[0], order[i[1].rule.name]),
+        )
         texts, speakers, stamps = zip(*map(plain, tail), strict=True) if tail else ((), (), ())
         return LogScan(tuple(hit for _, hit in hits), texts, first, whole, speakers, stamps)
 
 
 def _last_line(file: BinaryIO, end: int) -> bytes:
-    """Return the beginning of a last line that is longer than the end that is read; of a longer one, its end."""
+    """Return the beginning of a last line that is longer than the end that is read; of a longer
+    one, its end.
+    """
     file.seek(max(0, end - _BLOCK))
     raw = file.read(_BLOCK) or b""
     begins = raw.rfind(b"\n", 0, len(raw) - 1) + 1
@@ -194,7 +222,9 @@ def _last_line(file: BinaryIO, end: int) -> bytes:
 
 
 def _match(rules: Iterable[Rule], raw: bytes, place: int, number: int | None, kept: _Found) -> None:
-    """Keep the first and the last of a rule's lines of each process, so that repeated lines take no memory."""
+    """Keep the first and the last of a rule's lines of each process, so that repeated lines take no
+    memory.
+    """
     line, speaker, stamp = plain(raw)
     for rule in rules:
         if (values := rule.match(raw, line)) is None:
@@ -209,7 +239,9 @@ def _match(rules: Iterable[Rule], raw: bytes, place: int, number: int | None, ke
 
 
 def plain(raw: bytes) -> tuple[str, Speaker | None, str]:
-    """Return a line as a terminal shows it, without colours and ``[rank0]:``, who says it, and a collector's time."""
+    """Return a line as a terminal shows it, without colours and ``[rank0]:``, who says it, and a
+    collector's time.
+    """
     text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
     stamp, rest = without_stamp(_COLOUR.sub("", text) if "\x1b" in text else text)
     line, speaker = without_lead(rest)
@@ -247,15 +279,19 @@ def last_lines(lines: Iterable[str], count: int) -> tuple[str, ...]:
 _STAMP = re.compile(
     r"(?:"
     # 2026-11-22T10:00:02.200Z, [2026/11/22 10:00:02,200], and the short id of Determined behind it
-    r"\[?\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z| ?[+-]\d\d:?\d\d)?\]?(?: \w{6,12} \|\|)?"
+    r"\[?\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z| ?[+-]\d\d:?\d\d)?\]?(?: "
+    r"\w{6,12} \|\|)?"
     # ts and journalctl: Nov 22 10:00:02, with host and process: node1 python[4711]:
-    r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: \d{4})?"
+    r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: "
+    r"\d{4})?"
     r"(?: [\w.-]{1,80} [\w./-]{1,60}\[\d{1,8}\]:)?"
     r"|\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?"
     r"|\d{10}\.\d{1,9}"  # ts %.s
     r")(?: [|-])?(?: |$)"
 )
-"""The time that a collector of output writes in front of each line: kubectl, docker, ts, journalctl."""
+"""The time that a collector of output writes in front of each line: kubectl, docker, ts,
+journalctl.
+"""
 _MAY_BEGIN = frozenset("[0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LONGEST_STAMP = 240
 _OF_A_LOGGER = re.compile(
@@ -268,13 +304,19 @@ _LEVEL_WITHIN = 120
 
 
 def without_stamp(line: str) -> tuple[str, str]:
-    """Return the time in front of a line, and the line behind it; the time is empty where a logger wrote it."""
+    """Return the time in front of a line, and the line behind it; the time is empty where a logger
+    wrote it.
+    """
     if line[:1] not in _MAY_BEGIN:
         return "", line
     match = _STAMP.match(line[:_LONGEST_STAMP])
     if match is None:
         return "", line
     rest = line[match.end() :]
-    if not rest.startswith("  ") and not is_exception_line(rest) and _OF_A_LOGGER.match(rest[:_LEVEL_WITHIN]):
+    if (
+        not rest.startswith("  ")
+        and not is_exception_line(rest)
+        and _OF_A_LOGGER.match(rest[:_LEVEL_WITHIN])
+    ):
         return "", line
     return match[0], rest

@@ -1,6 +1,8 @@
-"""Where the ranks of a running job are: Python stacks as py-spy and faulthandler print them, in groups. Pure.
+"""Where the ranks of a running job are: Python stacks as py-spy and faulthandler print them, in
+groups. Pure.
 
-The stack of a rank is that of its main thread: it calls the collectives that the other ranks wait for.
+The stack of a rank is that of its main thread: it calls the collectives that the other ranks wait
+for.
 """
 
 from __future__ import annotations
@@ -22,11 +24,16 @@ _STATES = {
 }
 BUSY = 0.8
 """The share of the time from which a process computes, or polls."""
-_COLLECTIVES = ("/torch/distributed/distributed_c10d.py", "/torch/distributed/_functional_collectives.py")
+_COLLECTIVES = (
+    "/torch/distributed/distributed_c10d.py",
+    "/torch/distributed/_functional_collectives.py",
+)
 _PLUMBING = re.compile(r"_.*|wrapper|inner|wrapped|decorate_context|<.*>|run|forward_hook")
 """Functions between the user's line and what it called."""
 _WORKER = "_worker_loop"
-"""The function of a DataLoader's worker: the frames outside of it are those of the rank that it was forked from."""
+"""The function of a DataLoader's worker: the frames outside of it are those of the rank that it was
+forked from.
+"""
 _MOST_NAMED = 3
 _MOST_FRAMES, _LONGEST_NAME, _MOST_LINES = 10_000, 4096, 10**9
 
@@ -39,7 +46,8 @@ class RankStack:
         frames: of its main thread, the outermost first; empty if its stack could not be read.
         state: its state by proc(5): R, S, D, T, t, Z.
         waits_in: the kernel's function in which it waits (proc(5), wchan); empty if unknown.
-        busy: the share of the time in which its main thread ran, or waited for a CPU; None if unknown.
+        busy: the share of the time in which its main thread ran, or waited for a CPU; None if
+            unknown.
         gpu: it uses a GPU: its thread is as busy while it waits for the GPU as while it computes.
         worker: the frames of a DataLoader worker that the rank waits for, in the worker's own code.
         how: ``py-spy`` or ``faulthandler``; empty without a stack.
@@ -68,7 +76,8 @@ class Position:
     """Where a rank is, in words of the user's code.
 
     Attributes:
-        user: the innermost frame in the user's own code; None if all frames are in libraries, or if there are none.
+        user: the innermost frame in the user's own code; None if all frames are in libraries, or if
+            there are none.
         call: the function of a library that this line has called; empty if there is none.
         waits: the call is a collective: it waits for other ranks.
         state: T, t or D if this says more than the frames, else empty.
@@ -110,7 +119,9 @@ def parse_py_spy(text: str) -> tuple[Frame, ...]:
 
 
 def _text(value: object) -> str:
-    """Return a name without what cannot be printed at all: half a character, which JSON can express."""
+    """Return a name without what cannot be printed at all: half a character, which JSON can
+    express.
+    """
     return str(value)[:_LONGEST_NAME].encode("utf-8", "replace").decode()
 
 
@@ -127,21 +138,28 @@ def _plain(name: str) -> str:
 def parse_faulthandler(text: str) -> tuple[Frame, ...]:
     """Read a dump of faulthandler: return the frames of the main thread, the outermost first.
 
-    The main thread is the oldest and comes last. A dump of more than a hundred threads is cut off: then it is the
-    thread that received the signal.
+    The main thread is the oldest and comes last. A dump of more than a hundred threads is cut off:
+    then it is the thread that received the signal.
     """
     threads: list[ThreadStack] = []
     is_cut = False
     for line in text.splitlines():
         if not read_stack_line(line, threads) and line.strip() == "..." and threads:
             is_cut = is_cut or not threads[-1].frames or (line == "..." and len(threads) >= 100)
-    current = next((thread for thread in reversed(threads) if thread.current and thread.frames), None)
+    current = next(
+        (thread for thread in reversed(threads) if thread.current and thread.frames), None
+    )
     chosen = current if is_cut and current else threads[-1] if threads else None
-    return tuple(replace(frame, function=_plain(frame.function)) for frame in reversed(chosen.frames if chosen else []))
+    return tuple(
+        replace(frame, function=_plain(frame.function))
+        for frame in reversed(chosen.frames if chosen else [])
+    )
 
 
 def own_work(frames: Sequence[Frame]) -> tuple[Frame, ...]:
-    """Return the frames of a DataLoader worker inside its loop: empty for a worker that waits for work."""
+    """Return the frames of a DataLoader worker inside its loop: empty for a worker that waits for
+    work.
+    """
     place = next((place for place, frame in enumerate(frames) if frame.function == _WORKER), None)
     inside = tuple(frames[place + 1 :]) if place is not None else tuple(frames)
     return inside if any(frame.in_user_code for frame in inside) else ()
@@ -149,15 +167,22 @@ def own_work(frames: Sequence[Frame]) -> tuple[Frame, ...]:
 
 def waits_for_worker(frames: Sequence[Frame]) -> bool:
     """Whether a rank waits for a worker of its DataLoader."""
-    return any("/torch/utils/data/" in frame.file for frame in frames) and not (frames and frames[-1].in_user_code)
+    return any("/torch/utils/data/" in frame.file for frame in frames) and not (
+        frames and frames[-1].in_user_code
+    )
 
 
 def position_of(stack: RankStack) -> Position:
     """Return where a rank is."""
     state = stack.state if stack.state in _STATES else ""
-    place = next((place for place in reversed(range(len(stack.frames))) if stack.frames[place].in_user_code), None)
+    place = next(
+        (place for place in reversed(range(len(stack.frames))) if stack.frames[place].in_user_code),
+        None,
+    )
     if place is None:
-        return Position(None, "", waits=False, state=state, inner=stack.frames[-1] if stack.frames else None)
+        return Position(
+            None, "", waits=False, state=state, inner=stack.frames[-1] if stack.frames else None
+        )
     called = stack.frames[place + 1 :]
     names = [frame.function for frame in called if not _PLUMBING.fullmatch(frame.function)]
     special = [frame.function for frame in called if frame.function in ("__next__", "__iter__")]
@@ -167,7 +192,11 @@ def position_of(stack: RankStack) -> Position:
 
 
 def _is_collective(frame: Frame) -> bool:
-    return frame.file.endswith(_COLLECTIVES) and not frame.function.startswith("_") and frame.function != "wrapper"
+    return (
+        frame.file.endswith(_COLLECTIVES)
+        and not frame.function.startswith("_")
+        and frame.function != "wrapper"
+    )
 
 
 def grouped(stacks: Sequence[RankStack]) -> list[Group]:
@@ -181,12 +210,18 @@ def grouped(stacks: Sequence[RankStack]) -> list[Group]:
         position = position_of(stack)
         at = position.user or position.inner
         # ranks that compute are in one function, and at any of its lines
-        line = at.line if at and (position.call or position.user is None or not _is_busy(stack)) else None
+        line = (
+            at.line
+            if at and (position.call or position.user is None or not _is_busy(stack))
+            else None
+        )
         key = (at.file, at.function, line, position.call, position.state) if at else (stack.state,)
         groups.setdefault(key, []).append(stack)
         positions.setdefault(key, position)
     made = [Group(positions[key], tuple(ranks)) for key, ranks in groups.items()]
-    return sorted(made, key=lambda group: (not _waits(group), -len(group.ranks), group.ranks[0].rank))
+    return sorted(
+        made, key=lambda group: (not _waits(group), -len(group.ranks), group.ranks[0].rank)
+    )
 
 
 def _waits(group: Group) -> bool:
@@ -198,9 +233,14 @@ def _is_busy(stack: RankStack) -> bool:
 
 
 def verdict(
-    stacks: Sequence[RankStack], *, world: int, silent_s: float | None, code: Mapping[Frame, str] | None = None
+    stacks: Sequence[RankStack],
+    *,
+    world: int,
+    silent_s: float | None,
+    code: Mapping[Frame, str] | None = None,
 ) -> str:
-    """Return in one sentence where the ranks are: those that wait, and the odd ones by their line of the user's code.
+    """Return in one sentence where the ranks are: those that wait, and the odd ones by their line
+    of the user's code.
 
     Args:
         world: how many ranks the job has.
@@ -211,19 +251,28 @@ def verdict(
     if not groups:
         return ""
     code = code or {}
-    parts = [_crowd(groups[0], world, code), *(_odd(group, code) for group in groups[1 : 1 + _MOST_NAMED])]
+    parts = [
+        _crowd(groups[0], world, code),
+        *(_odd(group, code) for group in groups[1 : 1 + _MOST_NAMED]),
+    ]
     left = sum(len(group.ranks) for group in groups[1 + _MOST_NAMED :])
-    parts += [f"{left} ranks are elsewhere"] if left > 1 else ["1 rank is elsewhere"] if left else []
+    parts += (
+        [f"{left} ranks are elsewhere"] if left > 1 else ["1 rank is elsewhere"] if left else []
+    )
     if silent_s is not None:
         parts[-1] += f", {format_span(silent_s)}"
     return "; ".join(parts)
 
 
 def odd_ranks(stacks: Sequence[RankStack]) -> list[RankStack]:
-    """Return the ranks that the others wait for: those outside of the group of ranks that wait, or of the largest."""
+    """Return the ranks that the others wait for: those outside of the group of ranks that wait, or
+    of the largest.
+    """
     groups = grouped(stacks)
     rest = groups[1:]
-    if not groups or (not _waits(groups[0]) and rest and len(groups[0].ranks) == len(rest[0].ranks)):
+    if not groups or (
+        not _waits(groups[0]) and rest and len(groups[0].ranks) == len(rest[0].ranks)
+    ):
         return []
     return [stack for group in rest for stack in group.ranks if not _waits(group)]
 
@@ -244,7 +293,9 @@ def _odd(group: Group, code: Mapping[Frame, str]) -> str:
 
 
 def _doing(group: Group, number: int, code: Mapping[Frame, str]) -> str:
-    """Return what ranks do: ``wait in all_reduce (train.py:88)``, ``is stopped (SIGSTOP) in epoch (train.py:27)``."""
+    """Return what ranks do: ``wait in all_reduce (train.py:88)``, ``is stopped (SIGSTOP) in epoch
+    (train.py:27)``.
+    """
     position, first = group.position, group.ranks[0]
     be = "is" if number == 1 else "are"
     busy = all(map(_is_busy, group.ranks)) and not position.call
@@ -260,7 +311,9 @@ def _doing(group: Group, number: int, code: Mapping[Frame, str]) -> str:
         return f"{be} waiting (state {first.state or '?'}{waits_in})"
     text = f"{'computes' if number == 1 else 'compute'}{at}" if busy else f"{be}{at}"
     inner = next((frame for frame in reversed(first.worker) if frame.in_user_code), None)
-    return f"{text}, whose DataLoader worker is in {inner.function} ({inner.short})" if inner else text
+    return (
+        f"{text}, whose DataLoader worker is in {inner.function} ({inner.short})" if inner else text
+    )
 
 
 def place_text(position: Position, code: Mapping[Frame, str]) -> str:

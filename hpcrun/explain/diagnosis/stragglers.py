@@ -1,7 +1,9 @@
-"""Finds ranks or nodes whose steps take longer than those of the others, by the metrics that they note.
+"""Finds ranks or nodes whose steps take longer than those of the others, by the metrics that they
+note.
 
-Where the ranks wait for each other in every step, a step takes the same time on all: then nothing is found, unless the
-program measures the time before the ranks wait. That is why what programs print of their steps is not read.
+Where the ranks wait for each other in every step, a step takes the same time on all: then nothing
+is found, unless the program measures the time before the ranks wait. That is why what programs
+print of their steps is not read.
 """
 
 from __future__ import annotations
@@ -17,12 +19,16 @@ from hpcrun.runs.attempt import Attempt, node_ranks, rank_exits
 from hpcrun.runs.metrics import Unreadable, metric_ranks, noted
 
 STEP_TIME = "s a step"
-"""The kind of pace that is the time of a step in seconds; every other kind is a number of something a second."""
+"""The kind of pace that is the time of a step in seconds; every other kind is a number of something
+a second.
+"""
 Paces = dict[str, list[float]]
 """Kind of pace → its values, in the order in which one rank reported them."""
 
 _SLOWER = 1.2
-"""A rank is slow if its usual step takes so many times that of the others: less is common among healthy nodes."""
+"""A rank is slow if its usual step takes so many times that of the others: less is common among
+healthy nodes.
+"""
 _MOST_SLOWER = 1000
 """More is no slow rank: what was read is not the time of the same thing."""
 _SHORTEST, _LONGEST = 1e-15, 1e15
@@ -35,9 +41,12 @@ _STEP = r"(?:steps?|it|iters?|iterations?|batch(?:es)?)"
 _UNIT = r"(?:m(?:illi)?)?s(?:ec(?:ond)?s?)?"
 _COUNTED = r"(samples|examples|sequences|images|imgs|tokens)"
 _TIME_NAME = re.compile(
-    rf"(?:.*[_/])?(?:{_STEP}_?time|(?:time|{_UNIT})_per_{_STEP})(?:_(?P<unit>{_UNIT}))?", re.IGNORECASE | re.ASCII
+    rf"(?:.*[_/])?(?:{_STEP}_?time|(?:time|{_UNIT})_per_{_STEP})(?:_(?P<unit>{_UNIT}))?",
+    re.IGNORECASE | re.ASCII,
 )
-_RATE_NAME = re.compile(rf"(?:.*[_/])?(?:{_COUNTED}|({_STEP}))_per_s(?:ec(?:ond)?)?", re.IGNORECASE | re.ASCII)
+_RATE_NAME = re.compile(
+    rf"(?:.*[_/])?(?:{_COUNTED}|({_STEP}))_per_s(?:ec(?:ond)?)?", re.IGNORECASE | re.ASCII
+)
 _ROWS = 64
 """Rows at the end of a rank's metrics that are read."""
 
@@ -64,7 +73,8 @@ class Stragglers:
 def noted_paces(rows: Sequence[tuple[float | None, float | None, Mapping[str, object]]]) -> Paces:
     """Return what the metrics of a rank say of its pace.
 
-    Of several metrics of a kind the first counts. Without any, the time of a step is that between two rows.
+    Of several metrics of a kind the first counts. Without any, the time of a step is that between
+    two rows.
     """
     paces: Paces = {}
     chosen: dict[str, str] = {}
@@ -77,16 +87,24 @@ def noted_paces(rows: Sequence[tuple[float | None, float | None, Mapping[str, ob
     if paces:
         return paces
     times = [(at_s, step) for at_s, step, _ in rows if at_s is not None and step is not None]
-    between = [(after - at_s) / (next_ - step) for (at_s, step), (after, next_) in pairwise(times) if next_ > step]
+    between = [
+        (after - at_s) / (next_ - step)
+        for (at_s, step), (after, next_) in pairwise(times)
+        if next_ > step
+    ]
     return {STEP_TIME: between} if between else {}
 
 
 def find_stragglers(paces: Mapping[int, Paces], node_of: Mapping[int, str]) -> Stragglers | None:
-    """Return the ranks that are slower than the others; None if there are none, or it is unknown."""
+    """Return the ranks that are slower than the others; None if there are none, or it is
+    unknown.
+    """
     kinds = dict.fromkeys(kind for of_rank in paces.values() for kind in of_rank)
     for kind in sorted(kinds, key=lambda kind: kind != STEP_TIME):
         times = {rank: _times(kind, of_rank.get(kind, ())) for rank, of_rank in paces.items()}
-        slow = _slow_ranks({rank: values for rank, values in times.items() if len(values) >= _LEAST})
+        slow = _slow_ranks(
+            {rank: values for rank, values in times.items() if len(values) >= _LEAST}
+        )
         if slow is not None:
             ranks, theirs, others = slow
             shown = (theirs, others) if kind == STEP_TIME else (1 / theirs, 1 / others)
@@ -95,7 +113,9 @@ def find_stragglers(paces: Mapping[int, Paces], node_of: Mapping[int, str]) -> S
 
 
 def straggler_sentence(slow: Stragglers, node_of: Mapping[int, str]) -> str:
-    """Return what was found: ``rank 5 on node-2 takes 1.9 s a step, the others 1.2 s: 58 % more``."""
+    """Return what was found: ``rank 5 on node-2 takes 1.9 s a step, the others 1.2 s: 58 %
+    more``.
+    """
     one = len(slow.nodes or slow.ranks) == 1
     others = "the other nodes" if slow.nodes else "the others"
     if slow.kind == STEP_TIME:
@@ -111,27 +131,43 @@ def straggler_sentence(slow: Stragglers, node_of: Mapping[int, str]) -> str:
 
 def _named(slow: Stragglers, node_of: Mapping[int, str]) -> str:
     """Return the names of the nodes, or of the ranks with their nodes; of many the first few."""
-    return joined(list(slow.nodes) or [rank_text(rank, node_of.get(rank)) for rank in slow.ranks], _NAMED)
+    return joined(
+        list(slow.nodes) or [rank_text(rank, node_of.get(rank)) for rank in slow.ranks], _NAMED
+    )
 
 
-def _slow_ranks(times: Mapping[int, Sequence[float]]) -> tuple[tuple[int, ...], float, float] | None:
+def _slow_ranks(
+    times: Mapping[int, Sequence[float]],
+) -> tuple[tuple[int, ...], float, float] | None:
     """Return the slow ranks, their usual time and that of the others; None if no rank is slow.
 
-    A rank is slow only if most of its steps are: three quarters take longer than the usual step of the others.
+    A rank is slow only if most of its steps are: three quarters take longer than the usual step of
+    the others.
     """
     if len(times) < 2:
         return None
     usual = {rank: _quantile(values, 1 / 2) for rank, values in times.items()}
     limit = _SLOWER * _quantile(usual.values(), 1 / 2)  # of two ranks, the faster one
     others = _quantile([time for time in usual.values() if time < limit], 1 / 2)
-    slow = sorted(rank for rank, time in usual.items() if time >= limit and _quantile(times[rank], 1 / 4) > others)
-    if not slow or (theirs := _quantile([usual[rank] for rank in slow], 1 / 2)) > _MOST_SLOWER * others:
+    slow = sorted(
+        rank
+        for rank, time in usual.items()
+        if time >= limit and _quantile(times[rank], 1 / 4) > others
+    )
+    if (
+        not slow
+        or (theirs := _quantile([usual[rank] for rank in slow], 1 / 2)) > _MOST_SLOWER * others
+    ):
         return None
     return tuple(slow), theirs, others
 
 
-def _whole_nodes(slow: Sequence[int], ranks: Iterable[int], node_of: Mapping[int, str]) -> tuple[str, ...]:
-    """Return the nodes of the slow ranks, if all their ranks are slow, and each has several; else none."""
+def _whole_nodes(
+    slow: Sequence[int], ranks: Iterable[int], node_of: Mapping[int, str]
+) -> tuple[str, ...]:
+    """Return the nodes of the slow ranks, if all their ranks are slow, and each has several; else
+    none.
+    """
     members: dict[str, set[int]] = {}
     for rank in ranks:
         if rank in node_of:
@@ -142,7 +178,8 @@ def _whole_nodes(slow: Sequence[int], ranks: Iterable[int], node_of: Mapping[int
 
 
 def _quantile(values: Collection[float], part: float) -> float:
-    """Return the value that so great a part of the values does not exceed."""  # statistics takes long to import
+    # statistics takes long to import
+    """Return the value that so great a part of the values does not exceed."""
     return sorted(values)[math.ceil(part * len(values)) - 1]
 
 
@@ -153,7 +190,9 @@ def _times(kind: str, values: Sequence[float]) -> list[float]:
 
 
 def _kind_of(name: str, value: float) -> tuple[str, float]:
-    """Return the kind of pace that a metric is, and its value in the unit of this kind; an empty kind if it is none."""
+    """Return the kind of pace that a metric is, and its value in the unit of this kind; an empty
+    kind if it is none.
+    """
     if (time := _TIME_NAME.fullmatch(name)) is not None:
         return STEP_TIME, value / 1000 if (time["unit"] or "").lower().startswith("m") else value
     if (rate := _RATE_NAME.fullmatch(name)) is not None:
@@ -166,10 +205,17 @@ def _span(seconds: float) -> str:
 
 
 def stragglers_of(attempt: Attempt) -> tuple[Stragglers, dict[int, str]] | None:
-    """Return the ranks of an attempt that are slower than the others, and the nodes of all ranks; None if none is."""
+    """Return the ranks of an attempt that are slower than the others, and the nodes of all ranks;
+    None if none is.
+    """
     node_of = {end.rank: end.node for end in rank_exits(attempt.folder)}
     node_of |= {rank: node for node, mine in node_ranks(attempt.folder).items() for rank in mine}
-    rows = {rank: noted(attempt, rank, Unreadable(), _ROWS) for rank in metric_ranks(attempt.folder)}
-    paces = {rank: noted_paces([(row.time_s, row.step, row.values) for row in mine]) for rank, mine in rows.items()}
+    rows = {
+        rank: noted(attempt, rank, Unreadable(), _ROWS) for rank in metric_ranks(attempt.folder)
+    }
+    paces = {
+        rank: noted_paces([(row.time_s, row.step, row.values) for row in mine])
+        for rank, mine in rows.items()
+    }
     slow = find_stragglers(paces, node_of)
     return None if slow is None else (slow, node_of)

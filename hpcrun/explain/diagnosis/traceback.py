@@ -1,7 +1,7 @@
 """Python's tracebacks in the text of a log, in every notation that training programs print them in.
 
-Python's own (also of one process in another's message, and of exception groups), loguru's, rich's box, IPython's,
-faulthandler's stack. Pure.
+Python's own (also of one process in another's message, and of exception groups), loguru's, rich's
+box, IPython's, faulthandler's stack. Pure.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath, PureWindowsPath
 
 _HEADER = "Traceback (most recent call last)"
-_HEADER_END = re.compile(r"\s*:(?: \(RANK (?P<rank>\d{1,7})\))?\s*")  # torch.distributed.checkpoint adds the rank
-_PLACE = re.compile(r'^(?:> | *)File "(?P<file>[^"]+)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?$')
+# torch.distributed.checkpoint adds the rank
+_HEADER_END = re.compile(r"\s*:(?: \(RANK (?P<rank>\d{1,7})\))?\s*")
+_PLACE = re.compile(
+    r'^(?:> | *)File "(?P<file>[^"]+)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?$'
+)
 _EXCEPTION = re.compile(
     r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Iteration|Warning|Failure|Timeout)\w*(?::|$)"
 )
@@ -33,7 +36,9 @@ _MOST_LINES = 1500
 _MOST_BETWEEN = 12
 """Lines of other processes between two frames of a traceback."""
 _LONGEST_NAME = 300
-"""Characters of an exception's full name: of a longer line only the beginning is looked at, since that is quadratic."""
+"""Characters of an exception's full name: of a longer line only the beginning is looked at, since
+that is quadratic.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +74,13 @@ class Traceback:
         ends: position of the line with the exception.
         last: position of its last line.
         exception: its class and message, or the message.
-        origin: the exception from which it was raised; None if there is none, or if both are the same.
+        origin: the exception from which it was raised; None if there is none, or if both are the
+            same.
         aftermath: a second exception, raised by accident in the handler of this one.
         stated: it is a message of the program or of a crash, and not an exception with a class.
         followed_by: the number of lines with text after it, up to a launcher's report of it.
-        rank: the rank that raised it, where torch.distributed.checkpoint passes it on to all; else None.
+        rank: the rank that raised it, where torch.distributed.checkpoint passes it on to all; else
+            None.
         raised: how many processes that share a log raised it.
     """
 
@@ -116,12 +123,20 @@ def tracebacks(lines: Sequence[str]) -> Iterator[Traceback]:
 
 
 def _read_cut(lines: Sequence[str]) -> Traceback | None:
-    """Read a traceback without its header, which is above the first line: that of a deep recursion is long."""
-    first = next((place for place, line in enumerate(lines) if _HEADER in line or _PLACE.match(line)), None)
+    """Read a traceback without its header, which is above the first line: that of a deep recursion
+    is long.
+    """
+    first = next(
+        (place for place, line in enumerate(lines) if _HEADER in line or _PLACE.match(line)), None
+    )
     if first is None or _HEADER in lines[first]:
         return None
     frames, ends = _read_frames(lines, first, "")
-    if ends is None or any(_HEADER in line for line in lines[first:ends]) or not is_exception_line(lines[ends]):
+    if (
+        ends is None
+        or any(_HEADER in line for line in lines[first:ends])
+        or not is_exception_line(lines[ends])
+    ):
         return None
     return Traceback(first, ends, frames, lines[ends].strip(), ends)
 
@@ -141,11 +156,17 @@ def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
         text = f"{text} {following}".rstrip()
     elif following.startswith(": "):  # srun --label cut the line
         text += following
-    return Traceback(header, ends, frames, text, ends, rank=int(end["rank"]) if end["rank"] else None)
+    return Traceback(
+        header, ends, frames, text, ends, rank=int(end["rank"]) if end["rank"] else None
+    )
 
 
-def _read_frames(lines: Sequence[str], first: int, lead: str) -> tuple[tuple[Frame, ...], int | None]:
-    """Return the frames from a line on, and the position of the first line behind them; None if there is none."""
+def _read_frames(
+    lines: Sequence[str], first: int, lead: str
+) -> tuple[tuple[Frame, ...], int | None]:
+    """Return the frames from a line on, and the position of the first line behind them; None if
+    there is none.
+    """
     frames: list[Frame] = []
     for position in range(first, len(lines)):
         line = _without(lead, lines[position])
@@ -159,7 +180,8 @@ def _read_frames(lines: Sequence[str], first: int, lead: str) -> tuple[tuple[Fra
                 if _goes_on(lines, position, lead):
                     continue
                 return tuple(frames), position
-            frames.append(Frame(match["file"], int(match["line"]), match["function"] or ""))  # srun --label cut it
+            # srun --label cut it
+            frames.append(Frame(match["file"], int(match["line"]), match["function"] or ""))
     return tuple(frames), None
 
 
@@ -174,14 +196,18 @@ def _goes_on(lines: Sequence[str], position: int, lead: str) -> bool:
 
 
 def _without(lead: str, line: str) -> str:
-    """Return a line of a traceback without what stands before each of them: its indentation, or who says it."""
+    """Return a line of a traceback without what stands before each of them: its indentation, or who
+    says it.
+    """
     if line.startswith(lead):
         return line[len(lead) :]
     return line if lead.strip() else line.lstrip()
 
 
 def _lead(before: str, following: str) -> str:
-    """Return what stands before each line of a traceback: from its header and the line after that."""
+    """Return what stands before each line of a traceback: from its header and the line after
+    that.
+    """
     lead = following.partition('  File "')[0]
     if lead.strip():
         return lead if before.replace("+", "|").startswith(lead) else ""
@@ -193,7 +219,8 @@ _BOX_CODE = re.compile(r"^[❱>]\s*\d{1,9} (?P<code>.*)$")
 
 
 def _read_rich(lines: Sequence[str], bottom: int) -> Traceback | None:
-    """Read rich's box from its end: ``│ /project/train.py:7 in main │`` and, behind it, the exception.
+    """Read rich's box from its end: ``│ /project/train.py:7 in main │`` and, behind it, the
+    exception.
 
     Its top may be above the log's first line.
     """
@@ -214,17 +241,27 @@ def _read_rich(lines: Sequence[str], bottom: int) -> Traceback | None:
     ends = next((place for place in range(bottom + 1, len(lines)) if lines[place].strip()), None)
     text = "" if ends is None else lines[ends].strip()
     has_top = _HEADER in lines[begins]
-    known = _ANY_EXCEPTION.match(text) if has_top else is_exception_line(text) and any(map(_BOX_CODE.match, inside))
-    return Traceback(begins, ends, tuple(frames), text, ends) if known and ends is not None else None
+    known = (
+        _ANY_EXCEPTION.match(text)
+        if has_top
+        else is_exception_line(text) and any(map(_BOX_CODE.match, inside))
+    )
+    return (
+        Traceback(begins, ends, tuple(frames), text, ends) if known and ends is not None else None
+    )
 
 
 _CELL_TOP = re.compile(r"^(?P<name>[A-Za-z_][\w.]*) {2,}" + re.escape(_HEADER) + "$")
-_CELL_PLACE = re.compile(r"^(?:File |Cell )?(?P<file>(?:[A-Za-z]:(?=\\))?[^\s:,]+(?: (?!in\b)\w+)?|In\[\d+\])")
+_CELL_PLACE = re.compile(
+    r"^(?:File |Cell )?(?P<file>(?:[A-Za-z]:(?=\\))?[^\s:,]+(?: (?!in\b)\w+)?|In\[\d+\])"
+)
 _CELL_CODE = re.compile(r"^-+> (?P<line>\d{1,9}) (?P<code>.*)$")
 
 
 def _read_ipython(lines: Sequence[str], header: int) -> Traceback | None:
-    """Read IPython's: a rule, the exception's name before the header, and arrows at the lines of code."""
+    """Read IPython's: a rule, the exception's name before the header, and arrows at the lines of
+    code.
+    """
     top = _CELL_TOP.match(lines[header][:_LONGEST_NAME])
     if top is None:
         return None
@@ -243,13 +280,19 @@ def _read_ipython(lines: Sequence[str], header: int) -> Traceback | None:
 
 _BESIDE_STACKS = ("  ", "Python runtime", "Extension modules")
 _FATAL = re.compile(r"^Fatal Python error: .+")
-_STACK = re.compile(r"^(?P<current>Current thread|Thread) 0x\w+ (?:\[.*\] )?\(most recent call first\):")
-_STACK_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d{1,9}|\?\?\?) in (?P<function>.+)$')
+_STACK = re.compile(
+    r"^(?P<current>Current thread|Thread) 0x\w+ (?:\[.*\] )?\(most recent call first\):"
+)
+_STACK_FRAME = re.compile(
+    r'^  File "(?P<file>[^"]+)", line (?P<line>\d{1,9}|\?\?\?) in (?P<function>.+)$'
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadStack:
-    """The stack of one thread as faulthandler prints it, innermost frame first; ``current``: the thread it is about."""
+    """The stack of one thread as faulthandler prints it, innermost frame first; ``current``: the
+    thread it is about.
+    """
 
     current: bool
     frames: list[Frame] = field(default_factory=list)
@@ -266,18 +309,26 @@ def read_stack_line(line: str, threads: list[ThreadStack]) -> bool:
 
 
 def _read_fatal(lines: Sequence[str], header: int) -> Traceback | None:
-    """Read faulthandler's: ``Fatal Python error`` and the stack of the thread that it happened in, innermost first."""
+    """Read faulthandler's: ``Fatal Python error`` and the stack of the thread that it happened in,
+    innermost first.
+    """
     if not _FATAL.match(lines[header]):
         return None
     threads: list[ThreadStack] = []
     last = header
     for position in range(header + 1, len(lines)):
         line = lines[position]
-        if not read_stack_line(line, threads) and line.strip() and not line.startswith(_BESIDE_STACKS):
+        if (
+            not read_stack_line(line, threads)
+            and line.strip()
+            and not line.startswith(_BESIDE_STACKS)
+        ):
             break
         last = position
     frames = [frame for thread in threads if thread.current for frame in thread.frames]
-    return Traceback(header, header, tuple(reversed(frames)), lines[header].strip(), last, stated=True)
+    return Traceback(
+        header, header, tuple(reversed(frames)), lines[header].strip(), last, stated=True
+    )
 
 
 _MOST_ESCAPED = 20_000
@@ -285,7 +336,9 @@ _MOST_ESCAPED = 20_000
 
 
 def _read_escaped(lines: Sequence[str], header: int) -> Traceback | None:
-    """Read a traceback that is a text in one line, with ``\\n`` between its lines: of a repr or in JSON."""
+    """Read a traceback that is a text in one line, with ``\\n`` between its lines: of a repr or in
+    JSON.
+    """
     if f"{_HEADER}:\\n" not in lines[header]:
         return None
     within = lines[header][:_MOST_ESCAPED].replace('\\"', '"').replace("\\'", "'").split("\\n")

@@ -1,7 +1,8 @@
-"""The cause if ranks waited for each other and the logs show only a timeout, or the end of a job that was silent.
+"""The cause if ranks waited for each other and the logs show only a timeout, or the end of a job
+that was silent.
 
-Sources: the dumps of torch's flight recorder; without dumps, the tracebacks of the ranks that timed out; and the times
-at which the ranks last wrote.
+Sources: the dumps of torch's flight recorder; without dumps, the tracebacks of the ranks that timed
+out; and the times at which the ranks last wrote.
 """
 
 from __future__ import annotations
@@ -25,20 +26,24 @@ _FIX_OF_CIRCLE = "let all ranks use the process groups in the same order"
 _RULES = {
     Trouble.DIFFERENT: (
         "collective-mismatch",
-        "let all ranks call the same collectives in the same order: none in a branch or a loop that is not the same on "
+        "let all ranks call the same collectives in the same order: none in a branch or a loop "
+        "that is not the same on "
         "all ranks",
     ),
     Trouble.SIZES: (
         "collective-mismatch",
-        "give the collective tensors of the same size and type on all ranks: pad the last batch, or drop_last=True",
+        "give the collective tensors of the same size and type on all ranks: pad the last batch, "
+        "or drop_last=True",
     ),
     Trouble.LATE: (
         "collective-late",
-        "shorten what that rank does before this line, or let the others wait longer: init_process_group(timeout=...)",
+        "shorten what that rank does before this line, or let the others wait longer: "
+        "init_process_group(timeout=...)",
     ),
     Trouble.MISSING: (
         "collective-missing",
-        "look at what the missing rank does after that line: a branch that only some ranks take, a slow loader or file "
+        "look at what the missing rank does after that line: a branch that only some ranks take, a "
+        "slow loader or file "
         "system, an exception that the program caught",
     ),
     Trouble.NO_DUMP: (
@@ -52,7 +57,9 @@ _OF_THE_END = ("time-limit", "deadline", "cancelled")
 _LEAST_SILENCE_S = 20.0
 """The same as of ranks that run (docs/explain.md)."""
 _MOST_OF_IT = 0.5
-"""The share of its time for which a job was silent: a shorter silence may be the usual one between two lines."""
+"""The share of its time for which a job was silent: a shorter silence may be the usual one between
+two lines.
+"""
 _FIX_OF_SILENCE = (
     "a longer --time does not help a job that hangs: submit it again, and while it is silent, "
     "hpcrun explain --stacks shows where its ranks are"
@@ -60,32 +67,54 @@ _FIX_OF_SILENCE = (
 
 
 def with_flight(before: Diagnosis, facts: Facts) -> Diagnosis:
-    """Return a diagnosis with what the dumps show as its cause, if no rank failed because of itself."""
+    """Return a diagnosis with what the dumps show as its cause, if no rank failed because of
+    itself.
+    """
     flight = facts.flight
     if flight is None or not flight.decided or _failed_by_itself(before, facts):
         return before
     nodes = {rank: end.node for rank, end in facts.ends.items()}
     name, fix = _RULES[flight.meetings[0].finding]
     name, fix = ("collective-order", _FIX_OF_CIRCLE) if flight.in_circle else (name, fix)
-    rule = _rule(name, flight_sentence(flight, nodes), fix, "torch's flight recorder (FlightRecorder.hpp)")
+    rule = _rule(
+        name, flight_sentence(flight, nodes), fix, "torch's flight recorder (FlightRecorder.hpp)"
+    )
     lines = (before.cause,) if before.cause and before.cause.hit else ()
     consequences = (*lines, *before.consequences)
     cause = Cause(rule, flight.culprit)
-    return replace(before, cause=cause, culprit=Culprit(flight.culprit), consequences=consequences, by_places=True)
+    return replace(
+        before,
+        cause=cause,
+        culprit=Culprit(flight.culprit),
+        consequences=consequences,
+        by_places=True,
+    )
 
 
 def with_tracebacks(before: Diagnosis, facts: Facts) -> Diagnosis:
-    """Return a diagnosis with the different collectives in which the ranks timed out as its cause, if it is no better.
+    """Return a diagnosis with the different collectives in which the ranks timed out as its cause,
+    if it is no better.
 
-    The first rank that times out is no more to blame than the others: all of them wait, each in its own call.
+    The first rank that times out is no more to blame than the others: all of them wait, each in its
+    own call.
     """
     cause = before.cause
     if facts.flight is not None and facts.flight.meetings:
         return before
-    if before.by_places or before.culprit.missing or before.caught or cause is None or cause.rule.level != "wait":
+    if (
+        before.by_places
+        or before.culprit.missing
+        or before.caught
+        or cause is None
+        or cause.rule.level != "wait"
+    ):
         return before
     stacks = [
-        RankStack(log.rank, facts.ends[log.rank].node if log.rank in facts.ends else "", log.traceback.frames)
+        RankStack(
+            log.rank,
+            facts.ends[log.rank].node if log.rank in facts.ends else "",
+            log.traceback.frames,
+        )
         for log in facts.logs
         if log.rank is not None and log.traceback is not None
     ]
@@ -96,12 +125,16 @@ def with_tracebacks(before: Diagnosis, facts: Facts) -> Diagnosis:
     few = [group for group in groups if len(group.ranks) == 1]
     odd = few[0].ranks[0].rank if len(few) == 1 and len(groups) == 2 else None
     text = f"the ranks timed out in different collectives: {'; '.join(map(_calls_text, groups))}"
-    rule = _rule(_RULES[Trouble.DIFFERENT][0], text, _RULES[Trouble.DIFFERENT][1], cause.rule.source)
+    rule = _rule(
+        _RULES[Trouble.DIFFERENT][0], text, _RULES[Trouble.DIFFERENT][1], cause.rule.source
+    )
     return replace(before, cause=replace(cause, rule=rule), culprit=Culprit(odd), by_places=True)
 
 
 def _rule(name: str, cause: str, fix: str, source: str) -> Rule:
-    """Return a rule of which the cause is a sentence as it is: braces are the places of a rule's values."""
+    """Return a rule of which the cause is a sentence as it is: braces are the places of a rule's
+    values.
+    """
     return Rule(name, cause=cause.translate(str.maketrans("{}", "()")), fix=fix, source=source)
 
 
@@ -115,28 +148,38 @@ def _calls_text(group: Group) -> str:
 def _failed_by_itself(before: Diagnosis, facts: Facts) -> bool:
     """Whether the run ended because of more than ranks that waited for each other."""
     cause = before.cause
-    if before.culprit.left or not (cause is None or cause.rule.level == "wait" or _was_aborted(cause, facts)):
+    if before.culprit.left or not (
+        cause is None or cause.rule.level == "wait" or _was_aborted(cause, facts)
+    ):
         return True
     end = facts.ends.get(before.first) if before.first is not None else None
     if end is not None and not end.by_itself:
         return False
     if end is None:
         known = {log.rank for log in facts.logs if log.rank is not None}
-        return any(speech_of([log for log in facts.logs if log.rank == rank], None) is Speech.OWN for rank in known)
+        return any(
+            speech_of([log for log in facts.logs if log.rank == rank], None) is Speech.OWN
+            for rank in known
+        )
     speech = speech_of([log for log in facts.logs if log.rank == end.rank], end)
-    # a rank that crashed leaves no message either; but the watchdog aborts those that wait, a launcher the missing one
+    # a rank that crashed leaves no message either; but the watchdog aborts those that wait, a
+    # launcher the missing one
     silent = speech is Speech.NOTHING and (end.signalled or end.status == EXIT_ABORTED)
     return not (silent or speech.of_others)
 
 
 def _was_aborted(cause: Cause, facts: Facts) -> bool:
-    """Whether only the exit status of a rank is known, and torch's watchdog may have aborted it after a timeout."""
+    """Whether only the exit status of a rank is known, and torch's watchdog may have aborted it
+    after a timeout.
+    """
     end = facts.ends.get(cause.rank) if cause.rank is not None else None
     return cause.hit is None and end is not None and end.status == EXIT_ABORTED
 
 
 def with_silence(before: Diagnosis, facts: Facts, attempt: Attempt | None) -> Diagnosis:
-    """Return a diagnosis that says how long no rank had written before the job was stopped, if that was long."""
+    """Return a diagnosis that says how long no rank had written before the job was stopped, if that
+    was long.
+    """
     cause = before.cause
     if cause is None or cause.rule.name not in _OF_THE_END or attempt is None:
         return before
@@ -149,16 +192,27 @@ def with_silence(before: Diagnosis, facts: Facts, attempt: Attempt | None) -> Di
 
 
 def silence_s(facts: Facts, attempt: Attempt) -> float | None:
-    """Return how long no rank had written when the job was signalled; None if that was short, or is unknown."""
+    """Return how long no rank had written when the job was signalled; None if that was short, or is
+    unknown.
+    """
     end_s = facts.signalled_s
     read = {log.rank for log in facts.logs}
-    if any(rank not in read for rank in ranks(attempt.folder)):  # of many ranks, a quick explanation reads some
+    # of many ranks, a quick explanation reads some
+    if any(rank not in read for rank in ranks(attempt.folder)):
         return None
-    written = [log.written_s for log in facts.logs if log.rank is not None and any(map(str.strip, log.scan.tail))]
+    written = [
+        log.written_s
+        for log in facts.logs
+        if log.rank is not None and any(map(str.strip, log.scan.tail))
+    ]
     if end_s is None or not written:
         return None
     silent_s = end_s - max(written)
-    return silent_s if silent_s >= max(_LEAST_SILENCE_S, _MOST_OF_IT * (end_s - attempt.started_s)) else None
+    return (
+        silent_s
+        if silent_s >= max(_LEAST_SILENCE_S, _MOST_OF_IT * (end_s - attempt.started_s))
+        else None
+    )
 
 
 def group_text(group: ProcessGroup) -> str:
@@ -176,8 +230,15 @@ def flight_sentence(flight: Flight, nodes: Mapping[int, str]) -> str:
         return f"the ranks wait for one another: {', '.join(waits)}"
     first, *others = flight.meetings
     named = first.came_ranks.union(first.culprits)
-    waiting = sorted({rank for one in others for rank in one.came_ranks if one.finding is not Trouble.STUCK} - named)
-    more = f"; {ranks_text(waiting)} {'wait' if len(waiting) > 1 else 'waits'} in other groups" if waiting else ""
+    waiting = sorted(
+        {rank for one in others for rank in one.came_ranks if one.finding is not Trouble.STUCK}
+        - named
+    )
+    more = (
+        f"; {ranks_text(waiting)} {'wait' if len(waiting) > 1 else 'waits'} in other groups"
+        if waiting
+        else ""
+    )
     return meeting_sentence(first, nodes) + more
 
 
@@ -185,18 +246,28 @@ def meeting_sentence(one: Meeting, nodes: Mapping[int, str]) -> str:
     """Return what is wrong with one collective."""
     came = ranks_text(sorted(one.came_ranks))
     if one.finding is Trouble.DIFFERENT:
-        whole = f"the ranks called different collectives as #{one.number} of {group_text(one.group)}"
+        whole = (
+            f"the ranks called different collectives as #{one.number} of {group_text(one.group)}"
+        )
         return f"{whole}: {_listed(one.came, 'name')}"
     if one.finding is Trouble.SIZES:
-        return f"the ranks called {_collective(one)} with different tensors: {_listed(one.came, 'tensors')}"
+        return (
+            f"the ranks called {_collective(one)} with different tensors: "
+            f"{_listed(one.came, 'tensors')}"
+        )
     if one.finding is Trouble.LATE:
         who = _who(one.culprits, nodes)
         places = [stand for stand in one.came if set(stand.ranks) & set(one.culprits)]
-        return (f"{who} came to {_collective(one)}{_at(places)} {one.late_s:.0f} s after the first rank, "
-                f"which waits for {one.timeout_s:.0f} s")  # fmt: skip
+        return (
+            f"{who} came to {_collective(one)}{_at(places)} {one.late_s:.0f} s after the first "
+            "rank, "
+            f"which waits for {one.timeout_s:.0f} s"
+        )
     if one.finding is Trouble.STUCK:
         return f"{came} are all in {_collective(one)}{_at(one.came)}, with tensors of the same size"
-    return "; ".join((_wait(one, "wait in" if len(one.came_ranks) > 1 else "waits in"), *_not_there(one, nodes)))
+    return "; ".join(
+        (_wait(one, "wait in" if len(one.came_ranks) > 1 else "waits in"), *_not_there(one, nodes))
+    )
 
 
 def stand_lines(flight: Flight) -> Iterator[str]:
@@ -204,10 +275,15 @@ def stand_lines(flight: Flight) -> Iterator[str]:
     for one in flight.meetings[:_MOST_MEETINGS]:
         for stand in (*one.came[:_MOST_PLACES], *one.absent[:_MOST_PLACES]):
             if stand.call is not None and (place := stand.call.place) is not None:
-                called = stand.call.kind.name + (f" #{stand.call.number}" if stand.call.number else "")
+                called = stand.call.kind.name + (
+                    f" #{stand.call.number}" if stand.call.number else ""
+                )
                 if stand.group and not stand.group.default:
                     called += f" of {group_text(stand.group)}"
-                yield f"{ranks_text(stand.ranks)}: {called} at {place.file}:{place.line} in {place.function}"
+                yield (
+                    f"{ranks_text(stand.ranks)}: {called} at {place.file}:{place.line} in "
+                    f"{place.function}"
+                )
 
 
 def _wait(one: Meeting, verb: str) -> str:
@@ -242,7 +318,9 @@ def _who(ranks: Sequence[int], nodes: Mapping[int, str]) -> str:
 
 def _at(stands: Sequence[Stand]) -> str:
     """Return the lines of code in brackets: of all ranks, or of each group of them."""
-    places = [(stand, stand.call.place.short) for stand in stands if stand.call and stand.call.place]
+    places = [
+        (stand, stand.call.place.short) for stand in stands if stand.call and stand.call.place
+    ]
     if not places:
         return ""
     if len({place for _, place in places}) == 1:
@@ -252,10 +330,15 @@ def _at(stands: Sequence[Stand]) -> str:
 
 
 def _listed(stands: Sequence[Stand], what: str) -> str:
-    """Return what each group of ranks called: ``ranks 0-2 all_reduce (train.py:88), rank 3 broadcast (train.py:9)``."""
+    """Return what each group of ranks called: ``ranks 0-2 all_reduce (train.py:88), rank 3
+    broadcast (train.py:9)``.
+    """
     parts = []
     for stand in stands[:_MOST_PLACES]:
         assert stand.call is not None
         kind = stand.call.kind
-        parts.append(f"{ranks_text(stand.ranks)} {kind.name if what == 'name' else kind.tensors}{_at([stand])}")
+        parts.append(
+            f"{ranks_text(stand.ranks)} "
+            f"{kind.name if what == 'name' else kind.tensors}{_at([stand])}"
+        )
     return ", ".join(parts) + (", ..." if stands[_MOST_PLACES:] else "")

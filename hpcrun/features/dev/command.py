@@ -1,4 +1,6 @@
-"""hpcrun dev: submits a job to work in, or joins one, and opens a shell, ssh, an editor or Jupyter on its node."""
+"""hpcrun dev: submits a job to work in, or joins one, and opens a shell, ssh, an editor or Jupyter
+on its node.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,10 @@ if TYPE_CHECKING:
 _IDLE = "60m"
 _OPEN = HelpPanel("On the node")
 _NOT_HERE = (
-    "nproc_per_node launcher srun torchrun module sweep sweep_file max_parallel pack pack_memory elements requeue "
-    "warn_s retry_on_failure exclude_bad_nodes restarts spares snapshot snapshot_limit_mb snapshot_include "
+    "nproc_per_node launcher srun torchrun module sweep sweep_file max_parallel pack pack_memory "
+    "elements requeue "
+    "warn_s retry_on_failure exclude_bad_nodes restarts spares snapshot snapshot_limit_mb "
+    "snapshot_include "
     "cancel_idle_s preflight output_dir chain chain_anyway follow wait roles roles_file"
 ).split()
 _NOT_JSON = UsageError("--json describes a connection of ssh", hint="hpcrun dev --ssh --json")
@@ -71,14 +75,21 @@ _VSCODE = (
 @takes_options(JOB_OPTIONS, START_OPTIONS, without=_NOT_HERE, own_first=True)
 def dev(
     options: dict[str, Any],
-    run: str | None = argument("RUN", "A run that is pending or running. Default: a new job.", complete=run_name),
-    jupyter: bool = _OPEN.flag("--jupyter", "Start Jupyter on the node, and forward it to a port of this machine."),
+    run: str | None = argument(
+        "RUN", "A run that is pending or running. Default: a new job.", complete=run_name
+    ),
+    jupyter: bool = _OPEN.flag(
+        "--jupyter", "Start Jupyter on the node, and forward it to a port of this machine."
+    ),
     code: bool = _OPEN.flag("--code", "Open VS Code, or print its command."),
     ssh: bool = _OPEN.flag("--ssh", "Let ssh, scp, rsync and editors connect: ssh hpcrun-JOB."),
     idle: str | None = _OPEN.option(
-        "--idle TIME", f"End the job after so long without use: 30m, 3h; 0 for never. Default: {_IDLE}."
+        "--idle TIME",
+        f"End the job after so long without use: 30m, 3h; 0 for never. Default: {_IDLE}.",
     ),
-    key: str | None = _OPEN.option("--key KEY", "Public key of another machine, which may connect. With --json."),
+    key: str | None = _OPEN.option(
+        "--key KEY", "Public key of another machine, which may connect. With --json."
+    ),
     yes: bool = flag("--yes -y", "Add the Include line to ~/.ssh/config without a question."),
     _json: JsonOption = False,
 ) -> Outcomes:
@@ -102,7 +113,9 @@ def dev(
     else:
         _check_no_job_options(options)
         [named] = yield from context.named([run])
-        item, remark = one_element(one_status(named.run.run_id, context.ports).runs[0], named.element)
+        item, remark = one_element(
+            one_status(named.run.run_id, context.ports).runs[0], named.element
+        )
         yield note([remark])
         dev_run = DevRun(context, named.run.run_id, item.element or 0)
         if idle_s is not None:
@@ -140,7 +153,12 @@ def _shell(dev_run: DevRun, item: RunStatus) -> Outcomes:
     if after.final:
         yield note([f"hpcrun: job {job} has ended: {after.state}"])
     elif item.run.request.get("script") == PROGRAM:
-        yield note([f"hpcrun: job {job} continues; `hpcrun dev {job}` returns to it, `hpcrun cancel {job}` ends it"])
+        yield note(
+            [
+                f"hpcrun: job {job} continues; `hpcrun dev {job}` returns to it, `hpcrun cancel "
+                f"{job}` ends it"
+            ]
+        )
     yield Outcome(status=status if status >= 0 else 128 - status)
 
 
@@ -149,7 +167,10 @@ def _check_no_job_options(options: dict[str, Any]) -> None:
     if given:
         from hpcrun.job.request import option_of
 
-        raise UsageError(f"{option_of(given[0])} is for a new job, and RUN has its own", hint="leave out one of them")
+        raise UsageError(
+            f"{option_of(given[0])} is for a new job, and RUN has its own",
+            hint="leave out one of them",
+        )
 
 
 def _submit(
@@ -161,7 +182,12 @@ def _submit(
     start = read_start({**dict.fromkeys(("chain", "chain_anyway", "follow", "wait")), **options})
     options = {name: value for name, value in options.items() if name not in START_OPTIONS}
     seconds = read_duration("--idle", idle) if idle_s is None else idle_s
-    options |= {"script": PROGRAM, "module": True, "args": ["serve", str(seconds)], "launcher": "python"}
+    options |= {
+        "script": PROGRAM,
+        "module": True,
+        "args": ["serve", str(seconds)],
+        "launcher": "python",
+    }
     options["name"] = options["name"] or "dev"
     done = yield from submit_job(prepare_job(options, context), context, start)
     if not done:
@@ -171,19 +197,37 @@ def _submit(
     return dev_run
 
 
-# --- on the machine of the person -----------------------------------------------------------------------------------
+# --- on the machine of the person
+# -----------------------------------------------------------------------------------
 
 
 class DevHooks(Hooks):
-    """``hpcrun --on HOST dev``: the job is there; ssh, its files, the editor and the browser are here."""
+    """``hpcrun --on HOST dev``: the job is there; ssh, its files, the editor and the browser are
+    here.
+    """
 
     def doctor_checks(self) -> Sequence[tuple[str, str, Level, str, str | None]]:
-        """Return whether this machine, which the nodes mostly resemble, has what ssh to a node needs."""
+        """Return whether this machine, which the nodes mostly resemble, has what ssh to a node
+        needs.
+        """
         folders = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
-        missing = [name for name in ("ssh", "ssh-keygen", "sshd") if not shutil.which(name, path=folders)]
+        missing = [
+            name for name in ("ssh", "ssh-keygen", "sshd") if not shutil.which(name, path=folders)
+        ]
         if not missing:
-            return [("Development", "ssh", "green", "ssh, ssh-keygen and sshd, if the nodes have it as well", None)]
-        fix = "a shell needs none: hpcrun dev; for --ssh, --code and --jupyter ask the administrators for OpenSSH"
+            return [
+                (
+                    "Development",
+                    "ssh",
+                    "green",
+                    "ssh, ssh-keygen and sshd, if the nodes have it as well",
+                    None,
+                )
+            ]
+        fix = (
+            "a shell needs none: hpcrun dev; for --ssh, --code and --jupyter ask the "
+            "administrators for OpenSSH"
+        )
         return [("Development", "ssh", "yellow", f"no {', '.join(missing)} here", fix)]
 
     def run_partly_here(self, words: Sequence[str], there: Elsewhere) -> int | None:
@@ -197,25 +241,33 @@ class DevHooks(Hooks):
         with new_key() as path:
             rest = [option for option in words if option not in ("--yes", "-y")]
             stopped = InterruptedByUser(
-                "stopped waiting; a job that was submitted is not affected", hint=f"hpcrun --on {there.host} status"
+                "stopped waiting; a job that was submitted is not affected",
+                hint=f"hpcrun --on {there.host} status",
             )
             try:
-                document = there.document([*rest, *([] if wants_json() else ["--json"]), "--key", public_key(path)])
+                document = there.document(
+                    [*rest, *([] if wants_json() else ["--json"]), "--key", public_key(path)]
+                )
             except InterruptedByUser:
                 raise stopped from None
             door = read_address(document, there.host)
             lost = (
-                f"job {door.job} cannot be reached: `hpcrun --on {there.host} status {door.job}` says whether it runs; "
+                f"job {door.job} cannot be reached: `hpcrun --on {there.host} status "
+                f"{door.job}` says whether it runs; "
             )
             lost += f"`hpcrun login {there.host}` connects again"
             document["relay"] = there.argv(door.relay)
             config = write_config(door, path, document["relay"], lost)
-        status = render(_connect(door, config, ways[0], document, yes=not {"--yes", "-y"}.isdisjoint(words)))
+        status = render(
+            _connect(door, config, ways[0], document, yes=not {"--yes", "-y"}.isdisjoint(words))
+        )
         finish(status)
         return status
 
 
-def _connect(door: Address, config: Path, way: str, document: dict[str, Any], *, yes: bool) -> Outcome:
+def _connect(
+    door: Address, config: Path, way: str, document: dict[str, Any], *, yes: bool
+) -> Outcome:
     """Do what was asked for over ssh."""
     if way == "jupyter":
         return Outcome(status=_forward_jupyter(door, config))
@@ -224,7 +276,10 @@ def _connect(door: Address, config: Path, way: str, document: dict[str, Any], *,
     lines = [f"node       {door.node}, job {door.job}", f"ssh        {shlex.join(ssh)}"]
     if way == "code":
         editor = ["code", "--remote", f"ssh-remote+{door.name}", door.cwd]
-        lines += [f"editor     {shlex.join(editor)}", *(f"setting    {setting}" for setting in _VSCODE)]
+        lines += [
+            f"editor     {shlex.join(editor)}",
+            *(f"setting    {setting}" for setting in _VSCODE),
+        ]
         has_desktop = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
         if included and has_desktop and shutil.which("code"):
             run_command(editor, timeout_s=30)
@@ -232,12 +287,19 @@ def _connect(door: Address, config: Path, way: str, document: dict[str, Any], *,
 
 
 def _jupyter_port(run: str) -> int:
-    """Return a free port, for a run always the same: the page in a browser finds its own server again."""
+    """Return a free port, for a run always the same: the page in a browser finds its own server
+    again.
+    """
     usual = 20_000 + crc32(run.encode()) % 10_000  # below those that Linux gives to any connection
     try:
         socket.create_server(("127.0.0.1", usual)).close()
     except OSError:
-        tell([f"hpcrun: another program has port {usual}, the usual one of this run: close older pages of Jupyter"])
+        tell(
+            [
+                f"hpcrun: another program has port {usual}, the usual one of this run: close older "
+                "pages of Jupyter"
+            ]
+        )
         with socket.create_server(("127.0.0.1", 0)) as other:
             return int(other.getsockname()[1])
     return usual
@@ -247,10 +309,17 @@ def _forward_jupyter(door: Address, config: Path) -> int:
     """Start Jupyter on the node, and forward it until Ctrl-C; return the exit status."""
     port = _jupyter_port(door.run)
     argv = [
-        "ssh", "-F", str(config), "-T", "-o", "ExitOnForwardFailure=yes",
-        "-L", f"127.0.0.1:{port}:{door.local}/jupyter/socket", door.name,
+        "ssh",
+        "-F",
+        str(config),
+        "-T",
+        "-o",
+        "ExitOnForwardFailure=yes",
+        "-L",
+        f"127.0.0.1:{port}:{door.local}/jupyter/socket",
+        door.name,
         shlex.join([*door.program, "jupyter", door.folder]),
-    ]  # fmt: skip
+    ]
     started: list[str] = []
 
     def show_address(source: int) -> None:
@@ -260,7 +329,12 @@ def _forward_jupyter(door: Address, config: Path) -> int:
                     raise SchedulerError(f"{door.node} did not answer with a token of Jupyter")
                 started.append(match[1].decode())
                 show(printed([f"jupyter    http://127.0.0.1:{port}/?token={started[0]}"]))
-                tell([f"On {door.node}, job {door.job}. Ctrl-C closes the connection; Jupyter and its kernels stay."])
+                tell(
+                    [
+                        f"On {door.node}, job {door.job}. Ctrl-C closes the connection; Jupyter "
+                        "and its kernels stay."
+                    ]
+                )
             while answer.read1():
                 pass  # until the connection ends
 

@@ -1,4 +1,6 @@
-"""A run that people work in, on the side of the cluster: its listener, its keys, and how it is reached."""
+"""A run that people work in, on the side of the cluster: its listener, its keys, and how it is
+reached.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.runs.allocation import allocation_of, check_running, job_environment, one_element
+from hpcrun.actions.runs.allocation import (
+    allocation_of,
+    check_running,
+    job_environment,
+    one_element,
+)
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status import one_status
 from hpcrun.cli.context import Context
@@ -52,10 +59,16 @@ class DevRun:
         return one_element(item, self.element)[0] if item.elements else item
 
     def door(self) -> dict[str, Any]:
-        """Return what the listener of the newest attempt has written; empty as long as there is none."""
+        """Return what the listener of the newest attempt has written; empty as long as there is
+        none.
+        """
         attempt = last_attempt(self.run_folder, self.element)
         door = _read(self.folder / "door")
-        return door if attempt and Path(str(door.get("attempt", ""))).name == str(attempt.number) else {}
+        return (
+            door
+            if attempt and Path(str(door.get("attempt", ""))).name == str(attempt.number)
+            else {}
+        )
 
     def wait_until_ready(self) -> None:
         """Wait until the job runs and its listener listens, with the reason why it does not start.
@@ -66,13 +79,16 @@ class DevRun:
         waiter = self.context.waiter(self.run_id)
         job_id = waiter.current().run.job_id
         stopped = InterruptedByUser(
-            f"stopped waiting; job {job_id} is not affected", hint=f"hpcrun dev {job_id}, or hpcrun cancel {job_id}"
+            f"stopped waiting; job {job_id} is not affected",
+            hint=f"hpcrun dev {job_id}, or hpcrun cancel {job_id}",
         )
         is_over = waiter.over()
         with interrupted_as(stopped):
             while not self.door():
                 if is_over():
-                    raise JobFailedError(f"job {job_id} does not run", hint=f"hpcrun explain {job_id}")
+                    raise JobFailedError(
+                        f"job {job_id} does not run", hint=f"hpcrun explain {job_id}"
+                    )
                 time.sleep(_LOOK_S)
 
     def change_idle(self, idle_s: int) -> None:
@@ -95,7 +111,8 @@ class DevRun:
         door = self._door_of(item)
         if not door.get("sshd"):
             raise PlanError(
-                f"there is no sshd on {door.get('node')}", hint=f"a shell without it: hpcrun dev {item.run.job_id}"
+                f"there is no sshd on {door.get('node')}",
+                hint=f"a shell without it: hpcrun dev {item.run.job_id}",
             )
         started_s = time.time() - (item.status.elapsed_s or 0)
         return {
@@ -112,18 +129,32 @@ class DevRun:
         }
 
     def _door_of(self, item: RunStatus) -> dict[str, Any]:
-        """Return where the listener is; in a job with another program, start one if none responds."""
+        """Return where the listener is; in a job with another program, start one if none
+        responds.
+        """
         door = self.door()
         if item.run.request.get("script") == PROGRAM or (door and self._responds(item, door)):
             return door
         (self.folder / "door").unlink(missing_ok=True)
         attempt = last_attempt(self.run_folder, self.element)
         if not self._program().exists() or attempt is None:
-            raise PlanError(f"{self.run_id} was submitted by an older hpcrun", hint=f"hpcrun shell {item.run.job_id}")
+            raise PlanError(
+                f"{self.run_id} was submitted by an older hpcrun",
+                hint=f"hpcrun shell {item.run.job_id}",
+            )
         python = (item.run.plan.get("python") or {}).get("executable") or "python3"
         serve = 'exec env HPCRUN_ATTEMPT_DIR="$2" "$3" -B "$4" serve'
-        words = ["bash", "-l", "-c", f'eval "$1"; {serve}', "bash", job_environment(item.run.plan),
-                 str(attempt.folder.path), str(python), str(self._program())]  # fmt: skip
+        words = [
+            "bash",
+            "-l",
+            "-c",
+            f'eval "$1"; {serve}',
+            "bash",
+            job_environment(item.run.plan),
+            str(attempt.folder.path),
+            str(python),
+            str(self._program()),
+        ]
         cwd = item.run.plan.get("workdir") or item.run.cwd
         place = Path(str(cwd)) if Path(str(cwd)).is_dir() else Path.home()
         step = self._step(item, cpus=allocation_of(item, self.context.env).cpus_per_node)
@@ -132,22 +163,36 @@ class DevRun:
         until = time.monotonic() + _STEP_S
         while not self.door():
             if time.monotonic() > until:
-                raise SchedulerError(f"no listener has started in job {item.run.job_id}", hint=f"its log: {log}")
+                raise SchedulerError(
+                    f"no listener has started in job {item.run.job_id}", hint=f"its log: {log}"
+                )
             time.sleep(_LOOK_S)
         return self.door()
 
     def _responds(self, item: RunStatus, door: Mapping[str, Any]) -> bool:
-        return run_command(self._relay(item, str(door["python"]), "check"), timeout_s=20,
-                           env=clean_env(self.context.env)).ok  # fmt: skip
+        return run_command(
+            self._relay(item, str(door["python"]), "check"),
+            timeout_s=20,
+            env=clean_env(self.context.env),
+        ).ok
 
     def _program(self) -> Path:
         return RunFolder(self.run_folder).programs("runtime") / f"{PROGRAM}.py"
 
     def _relay(self, item: RunStatus, python: str, command: str) -> list[str]:
-        return [*self._step(item, cpus=1), python, "-ESB", str(self._program()), command, str(self.folder)]
+        return [
+            *self._step(item, cpus=1),
+            python,
+            "-ESB",
+            str(self._program()),
+            command,
+            str(self.folder),
+        ]
 
     def _step(self, item: RunStatus, cpus: int | None) -> list[str]:
-        """Return the srun of a step on the first node; unbuffered, since it else passes only whole lines: srun(1)."""
+        """Return the srun of a step on the first node; unbuffered, since it else passes only whole
+        lines: srun(1).
+        """
         if item.run.scheduler == "local":
             return []
         job_id = allocation_of(item, self.context.env).job_id

@@ -1,4 +1,6 @@
-"""What a run of ``hpcrun dev`` is, and how it stands: for status, top and explain, which import no more of it."""
+"""What a run of ``hpcrun dev`` is, and how it stands: for status, top and explain, which import no
+more of it.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,12 @@ class DevRunHooks(Hooks):
             unused = f"unused for {format_span(warning.ends - warning.since)}"
             return unused, f"the job ended because it was {unused} (--idle)"
         if now == "RUNNING":
-            end = f"unused, ends at {time.strftime('%H:%M', time.localtime(warning.ends))}" if warning else ""
-            return ", ".join(filter(None, ("dev", end))), f"a job of hpcrun dev{end and f': {end} unless it is used'}"
+            end = (
+                f"unused, ends at {time.strftime('%H:%M', time.localtime(warning.ends))}"
+                if warning
+                else ""
+            )
+            return ", ".join(
+                filter(None, ("dev", end))
+            ), f"a job of hpcrun dev{end and f': {end} unless it is used'}"
         return "dev" if item.status.final else "", ""

@@ -1,14 +1,17 @@
-"""The program of ``hpcrun dev``, on the first node of a job: a listener whose children are sshd, Jupyter and shells.
+"""The program of ``hpcrun dev``, on the first node of a job: a listener whose children are sshd,
+Jupyter and shells.
 
 serve [IDLE_S]   the program of the job; without IDLE_S, of a step beside the ranks of another job
 check FOLDER     whether the listener responds
 relay FOLDER     gives its stdin and stdout to a new sshd: the end of ssh's ProxyCommand
 session FOLDER   what sshd starts in place of the login shell
-jupyter FOLDER   starts Jupyter unless it runs; prints a new token of it, and stays as long as the connection
+jupyter FOLDER starts Jupyter unless it runs; prints a new token of it, and stays as long as the
+connection
 
-FOLDER is ``dev`` beside the attempts of the run. Sockets, the token and the configuration lie on the node's own disk,
-in a folder that only this user can enter. A step's processes end with it, so they are children of the listener and not
-of a relay. Standard library of Python 3.9: it travels into the job without the rest of hpcrun.
+FOLDER is ``dev`` beside the attempts of the run. Sockets, the token and the configuration lie on
+the node's own disk, in a folder that only this user can enter. A step's processes end with it, so
+they are children of the listener and not of a relay. Standard library of Python 3.9: it travels
+into the job without the rest of hpcrun.
 """
 
 from __future__ import annotations
@@ -45,14 +48,22 @@ DOOR, KEYS, HOST_KEY, ENDED = "door", "authorized_keys", "host_key", "dev-ended"
 PREFIX = "hpcrun-dev-"
 PLACES = ("/tmp", "/dev/shm")
 MADE = re.compile(PREFIX + "[a-z0-9_]{8}")  # as mkdtemp does
-FILES = frozenset({"socket", "environment", "rc", "sshd_config", "sshd.log", "jupyter"})  # all that lies in it
+# all that lies in it
+FILES = frozenset({"socket", "environment", "rc", "sshd_config", "sshd.log", "jupyter"})
 SSHD = ("/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd")
-SFTP = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server",
-        "/usr/libexec/sftp-server", "/usr/libexec/ssh/sftp-server", "/usr/lib/sftp-server")  # fmt: skip
+SFTP = (
+    "/usr/lib/openssh/sftp-server",
+    "/usr/libexec/openssh/sftp-server",
+    "/usr/lib/ssh/sftp-server",
+    "/usr/libexec/sftp-server",
+    "/usr/libexec/ssh/sftp-server",
+    "/usr/lib/sftp-server",
+)
 OF_JOB = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
 """Variables that .bashrc may change: the job's values come after it."""
 JUPYTER = ("jupyterlab", "notebook", "jupyter_server")
-# Another user may listen on the port of a connection that has ended, and gets what a page still sends there.
+# Another user may listen on the port of a connection that has ended, and gets what a page still
+# sends there.
 JUPYTER_CONFIG = """import json, os, signal
 
 def token():
@@ -76,17 +87,23 @@ def main(command: str, *arguments: str) -> int:
     os.umask(0o077)
     if command == "serve":
         return serve(float(arguments[0]) if arguments else 0.0)
-    return {"relay": relay, "check": check, "session": session, "jupyter": jupyter}[command](*arguments)
+    return {"relay": relay, "check": check, "session": session, "jupyter": jupyter}[command](
+        *arguments
+    )
 
 
-# --- the listener ---------------------------------------------------------------------------------------------------
+# --- the listener
+# -------------------------------------------------------------------------------------------------
 
 
 def serve(idle_s: float) -> int:
-    """Listen until the job ends, or until nobody has used it for ``idle_s`` seconds; 0 for no limit."""
+    """Listen until the job ends, or until nobody has used it for ``idle_s`` seconds; 0 for no
+    limit.
+    """
     attempt = os.environ["HPCRUN_ATTEMPT_DIR"]
     ended = os.path.join(attempt, ENDED)
-    if os.environ.get("NODE_RANK", "0") != "0":  # the first node listens, the others keep the job's step
+    # the first node listens, the others keep the job's step
+    if os.environ.get("NODE_RANK", "0") != "0":
         while not os.path.exists(ended):
             time.sleep(LOOK_S)
         return 0
@@ -106,7 +123,9 @@ def serve(idle_s: float) -> int:
 
 
 def local_folder() -> str:
-    """Make a folder on the node's own disk that only this user can enter; the path of a socket is short."""
+    """Make a folder on the node's own disk that only this user can enter; the path of a socket is
+    short.
+    """
     problem: OSError | None = None
     for place in PLACES:
         _sweep(place)
@@ -114,7 +133,9 @@ def local_folder() -> str:
             return tempfile.mkdtemp(prefix=PREFIX, dir=place)
         except OSError as error:
             problem = error
-    sys.exit(f"hpcrun: {os.uname().nodename} has no room for sockets in {' or '.join(PLACES)}: {problem}")
+    sys.exit(
+        f"hpcrun: {os.uname().nodename} has no room for sockets in {' or '.join(PLACES)}: {problem}"
+    )
 
 
 def remove(folder: str) -> None:
@@ -128,7 +149,10 @@ def _sweep(place: str) -> None:
         path = os.path.join(place, name)
         try:
             status = os.lstat(path)
-            ours = MADE.fullmatch(name) and (status.st_uid, status.st_mode) == (os.getuid(), stat.S_IFDIR | 0o700)
+            ours = MADE.fullmatch(name) and (status.st_uid, status.st_mode) == (
+                os.getuid(),
+                stat.S_IFDIR | 0o700,
+            )
             if not ours or not FILES.issuperset(os.listdir(path)):
                 continue
             with socket.socket(socket.AF_UNIX) as probe:
@@ -140,7 +164,9 @@ def _sweep(place: str) -> None:
 
 
 def can_have_terminals() -> bool:
-    """Whether a new terminal belongs to the group that sshd wants: it cannot change that for an ordinary user."""
+    """Whether a new terminal belongs to the group that sshd wants: it cannot change that for an
+    ordinary user.
+    """
     try:
         master, slave = os.openpty()
         with os.fdopen(master, "rb"), os.fdopen(slave, "rb"):
@@ -154,7 +180,8 @@ class Listener:
 
     def __init__(self, folder: str) -> None:
         self._folder, self._local = folder, local_folder()
-        self._children: list[tuple[subprocess.Popen[bytes], socket.socket]] = []  # each sshd, and its relay
+        # each sshd, and its relay
+        self._children: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
         self._jupyter: subprocess.Popen[bytes] | None = None
         self._sshd = next((path for path in SSHD if os.access(path, os.X_OK)), "")
         self._write_files()
@@ -173,27 +200,51 @@ class Listener:
     def announce(self) -> None:
         """Tell the commands on the login node where this is."""
         write_json(os.path.join(self._folder, DOOR), self._door)
-        log(f"ready on {self._door['node']}" + ("" if self._sshd else ": a shell, but no ssh, since sshd is missing"))
+        log(
+            f"ready on {self._door['node']}"
+            + ("" if self._sshd else ": a shell, but no ssh, since sshd is missing")
+        )
 
     def _write_files(self) -> None:
         write_json(os.path.join(self._local, "environment"), dict(os.environ))
         names = [name for name in OF_JOB if name in os.environ]
         lines = [f"export {name}={shlex.quote(os.environ[name])}" for name in names]
         self._write("rc", ["[ ! -r ~/.bashrc ] || . ~/.bashrc", *lines])
-        command = shlex.join([sys.executable, "-ESB", os.path.abspath(__file__), "session", self._folder])
+        command = shlex.join(
+            [sys.executable, "-ESB", os.path.abspath(__file__), "session", self._folder]
+        )
         sftp = next((path for path in SFTP if os.access(path, os.X_OK)), "")
-        self._write("sshd_config", [
-            f'HostKey "{self._folder}/{HOST_KEY}"', f'AuthorizedKeysFile "{self._folder}/{KEYS}"',
-            "AuthenticationMethods publickey", "PasswordAuthentication no", "KbdInteractiveAuthentication no",
-            "UsePAM no", "StrictModes no", "PidFile none", "PrintMotd no", "X11Forwarding no", "GatewayPorts no",
-            "AllowTcpForwarding yes", "AllowStreamLocalForwarding yes", "StreamLocalBindMask 0177",
-            "ClientAliveInterval 30", "ClientAliveCountMax 4", "LogLevel ERROR", "MaxSessions 100",
-            f"ForceCommand {command}", *([f"Subsystem sftp {sftp}"] if sftp else []),
-            *([] if can_have_terminals() else ["PermitTTY no"]),
-        ])  # fmt: skip
+        self._write(
+            "sshd_config",
+            [
+                f'HostKey "{self._folder}/{HOST_KEY}"',
+                f'AuthorizedKeysFile "{self._folder}/{KEYS}"',
+                "AuthenticationMethods publickey",
+                "PasswordAuthentication no",
+                "KbdInteractiveAuthentication no",
+                "UsePAM no",
+                "StrictModes no",
+                "PidFile none",
+                "PrintMotd no",
+                "X11Forwarding no",
+                "GatewayPorts no",
+                "AllowTcpForwarding yes",
+                "AllowStreamLocalForwarding yes",
+                "StreamLocalBindMask 0177",
+                "ClientAliveInterval 30",
+                "ClientAliveCountMax 4",
+                "LogLevel ERROR",
+                "MaxSessions 100",
+                f"ForceCommand {command}",
+                *([f"Subsystem sftp {sftp}"] if sftp else []),
+                *([] if can_have_terminals() else ["PermitTTY no"]),
+            ],
+        )
 
     def _write(self, name: str, lines: list[str]) -> None:
-        with open(os.path.join(self._local, name), "w", encoding="utf-8", errors="surrogateescape") as file:
+        with open(
+            os.path.join(self._local, name), "w", encoding="utf-8", errors="surrogateescape"
+        ) as file:
             file.write("\n".join([*lines, ""]))
 
     def run(self, watch: Watch) -> None:
@@ -207,7 +258,9 @@ class Listener:
 
     def _accept(self) -> None:
         connection, _ = self._socket.accept()
-        uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[
+            1
+        ]
         request, descriptors = b"", list[int]()
         if uid == os.getuid():  # nobody else can enter the folder: a second lock
             connection.settimeout(5.0)
@@ -240,7 +293,10 @@ class Listener:
     def _start_jupyter(self) -> None:
         """Start Jupyter if the job's Python has it; if it runs, give it a new token."""
         importlib.invalidate_caches()  # it may have been installed since
-        module = next((name for name in JUPYTER if (spec := importlib.util.find_spec(name)) and spec.origin), "")
+        module = next(
+            (name for name in JUPYTER if (spec := importlib.util.find_spec(name)) and spec.origin),
+            "",
+        )
         if not module:
             return
         run = os.path.join(self._local, "jupyter")
@@ -256,18 +312,33 @@ class Listener:
         if is_up:
             os.unlink(sock)
         self._write("jupyter/config.py", [JUPYTER_CONFIG])
-        # the sockets of the kernels too: their TCP ports would show every output to all users of the node
-        argv = [sys.executable, "-m", module, f"--config={config}", f"--ServerApp.sock={sock}",
-                "--no-browser", "--ServerApp.sock_mode=0600", "--KernelManager.transport=ipc",
-                f"--ServerApp.root_dir={os.getcwd()}"]  # fmt: skip
+        # the sockets of the kernels too: their TCP ports would show every output to all users of
+        # the node
+        argv = [
+            sys.executable,
+            "-m",
+            module,
+            f"--config={config}",
+            f"--ServerApp.sock={sock}",
+            "--no-browser",
+            "--ServerApp.sock_mode=0600",
+            "--KernelManager.transport=ipc",
+            f"--ServerApp.root_dir={os.getcwd()}",
+        ]
         env, home = {**os.environ, "JUPYTER_RUNTIME_DIR": run}, os.path.expanduser("~")
         with open(os.path.join(run, "log"), "ab") as log:
-            # in the home: -m, and jupyter_core before 4.11.2, run files of the current folder, a project of anybody
-            self._jupyter = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=home)
+            # in the home: -m, and jupyter_core before 4.11.2, run files of the current folder, a
+            # project of anybody
+            self._jupyter = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=home
+            )
 
     def close(self) -> None:
         """End the children, and remove what is on the node's disk."""
-        for child in (*(child for child, _ in self._children), *([self._jupyter] if self._jupyter else [])):
+        for child in (
+            *(child for child, _ in self._children),
+            *([self._jupyter] if self._jupyter else []),
+        ):
             child.terminate()
         self._socket.close()
         if read_json(os.path.join(self._folder, DOOR)).get("local") == self._local:
@@ -276,7 +347,8 @@ class Listener:
         remove(self._local)
 
 
-# --- at the other end of a connection -------------------------------------------------------------------------------
+# --- at the other end of a connection
+# -------------------------------------------------------------------------------
 
 
 def connect(folder: str, request: bytes) -> socket.socket:
@@ -286,7 +358,9 @@ def connect(folder: str, request: bytes) -> socket.socket:
     try:
         connection.connect(os.path.join(str(door.get("local", "/nowhere")), "socket"))
     except OSError as error:
-        sys.exit(f"hpcrun: the listener does not respond on {os.uname().nodename}: {error.strerror}")
+        sys.exit(
+            f"hpcrun: the listener does not respond on {os.uname().nodename}: {error.strerror}"
+        )
     connection.sendall(request)
     return connection
 
@@ -298,7 +372,9 @@ def check(folder: str) -> int:
 
 
 def relay(folder: str) -> int:
-    """Give stdin and stdout to a new sshd, and wait for its end: no byte passes through this process."""
+    """Give stdin and stdout to a new sshd, and wait for its end: no byte passes through this
+    process.
+    """
     connection = connect(folder, b"")
     socket.send_fds(connection, [b"s"], [0, 1])
     connection.recv(1)
@@ -306,11 +382,14 @@ def relay(folder: str) -> int:
 
 
 def session(folder: str) -> NoReturn:
-    """Become what a connection runs, with the environment of the job: a shell, a command, or sftp."""
+    """Become what a connection runs, with the environment of the job: a shell, a command, or
+    sftp.
+    """
     door = read_json(os.path.join(folder, DOOR))
     env = read_json(os.path.join(door["local"], "environment"))
     env.update({name: os.environ[name] for name in OF_SSH if name in os.environ})
-    env["SHLVL"] = "1"  # else bash reads .bashrc again before a command of ssh, and loses the job's PATH: bash(1)
+    # else bash reads .bashrc again before a command of ssh, and loses the job's PATH: bash(1)
+    env["SHLVL"] = "1"
     shell = os.environ.get("SHELL", "/bin/sh")
     command = os.environ.get("SSH_ORIGINAL_COMMAND")
     if command is None:
@@ -328,19 +407,24 @@ def session(folder: str) -> NoReturn:
 def jupyter(folder: str) -> int:
     """Start Jupyter unless it runs; print its token, and wait for the end of the connection."""
     if connect(folder, b"j").recv(1) != b"1":
-        sys.exit(f"hpcrun: the job's Python has no Jupyter: {sys.executable} -m pip install jupyterlab")
+        sys.exit(
+            f"hpcrun: the job's Python has no Jupyter: {sys.executable} -m pip install jupyterlab"
+        )
     run = os.path.join(read_json(os.path.join(folder, DOOR))["local"], "jupyter")
     sock = os.path.join(run, "socket")
     until = time.monotonic() + 60
     while not os.path.exists(sock):
         if time.monotonic() > until or connect(folder, b"c").recv(1) != b"1":
             with open(os.path.join(run, "log"), encoding="utf-8", errors="replace") as log:
-                sys.exit(f"hpcrun: Jupyter does not start; the end of its log:\n{log.read()[-1000:]}")
+                sys.exit(
+                    f"hpcrun: Jupyter does not start; the end of its log:\n{log.read()[-1000:]}"
+                )
         time.sleep(0.25)
     sys.stdout.write(json.dumps(read_json(os.path.join(run, "token"))) + "\n")
     sys.stdout.flush()
     wait = select.poll()
-    wait.register(1, 0)  # sshd ends no command when its connection is gone; POLLHUP and POLLERR always come: poll(2)
+    # sshd ends no command when its connection is gone; POLLHUP and POLLERR always come: poll(2)
+    wait.register(1, 0)
     wait.poll()
     return 0
 

@@ -1,7 +1,7 @@
 """What the listener of ``hpcrun dev`` watches: whether its job is used, and when it ends.
 
-A job is used while there is a connection, a terminal in another step, a process of its users that computes, or a busy
-GPU. Standard library of Python 3.9, beside hpcrun_dev.py.
+A job is used while there is a connection, a terminal in another step, a process of its users that
+computes, or a busy GPU. Standard library of Python 3.9, beside hpcrun_dev.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ TIME_NOTICES = (900, 300)
 ASK_S = (60.0, 300.0)
 """Seconds between two questions to Slurm for the time limit: near it, and far from it."""
 BUSY_CPU, BUSY_GPU = 0.05, 0.01
-"""A larger share of one CPU, or of the time of a GPU, counts as use; the second as in launch/idle_watch.py."""
+"""A larger share of one CPU, or of the time of a GPU, counts as use; the second as in
+launch/idle_watch.py.
+"""
 CHUNK = 64 * 1024
 
 
@@ -53,13 +55,16 @@ def log(message: str) -> None:
 
 
 class Watch:
-    """Whether the job is used, and when it ends; its users are warned on their terminals and in its log."""
+    """Whether the job is used, and when it ends; its users are warned on their terminals and in its
+    log.
+    """
 
     def __init__(self, folder: str, idle_s: float) -> None:
         self._folder, self._idle_s = folder, idle_s
         self._job = b"SLURM_JOB_ID=" + os.environ.get("SLURM_JOB_ID", "-").encode() + b"\0"
         self._step = b"SLURM_STEP_ID=" + os.environ.get("SLURM_STEP_ID", "-").encode() + b"\0"
-        self._own = set(job_processes(self._job))  # the job's script, hpcrun's own programs, this one
+        # the job's script, hpcrun's own programs, this one
+        self._own = set(job_processes(self._job))
         self._cpu: dict[int, float] = {}
         self._used_at = self._looked_at = time.time()
         self._look_at = self._ask_at = 0.0
@@ -87,10 +92,13 @@ class Watch:
     def _limit_s(self) -> float:
         """Return the limit, which ``hpcrun dev RUN --idle TIME`` may have changed."""
         limit_s = read_json(os.path.join(self._folder, LIMIT)).get("seconds", self._idle_s)
-        return float(limit_s) if isinstance(limit_s, (int, float)) and self._idle_s else self._idle_s
+        return (
+            float(limit_s) if isinstance(limit_s, (int, float)) and self._idle_s else self._idle_s
+        )
 
     def _judge(self, idle_s: float, limit_s: float, processes: dict[int, bytes]) -> bool:
-        record = os.path.join(os.environ["HPCRUN_ATTEMPT_DIR"], "idle")  # as launch/idle_watch.py writes it
+        # as launch/idle_watch.py writes it
+        record = os.path.join(os.environ["HPCRUN_ATTEMPT_DIR"], "idle")
         notice_s = min(NOTICE_S, limit_s / 3)
         if idle_s < limit_s - notice_s:
             if self._warned:
@@ -101,10 +109,15 @@ class Watch:
         if not self._warned:
             self._warned = True
             left_s = max(left_s, notice_s)
-            self._used_at = now + left_s - limit_s  # it never ends sooner after the warning than the warning says
+            # it never ends sooner after the warning than the warning says
+            self._used_at = now + left_s - limit_s
             write_json(record, {"since": now - idle_s, "warned": now, "ends": now + left_s})
-            self._warn(f"this job is unused since {minutes(idle_s)}: it ends in {minutes(left_s)}. To keep it, use "
-                       "it, or: hpcrun dev JOB --idle 3h", processes)  # fmt: skip
+            self._warn(
+                f"this job is unused since {minutes(idle_s)}: it ends in {minutes(left_s)}. To "
+                "keep it, use "
+                "it, or: hpcrun dev JOB --idle 3h",
+                processes,
+            )
             return False
         if left_s <= 0:
             log(f"this job was unused for {minutes(limit_s)} (--idle): it ends")
@@ -139,9 +152,14 @@ class Watch:
         self._notices = [notice for notice in self._notices if notice not in due]
         if due:
             job = os.environ["SLURM_JOB_ID"]
-            self._warn(f"job {job} ends in {minutes(left_s)}, at its time limit, which the cluster's administrators "
-                       f"can extend: scontrol update jobid={job} timelimit=+60. The next one, which starts then: "
-                       f"hpcrun resubmit {job} --force --after {job}:any", processes)  # fmt: skip
+            self._warn(
+                f"job {job} ends in {minutes(left_s)}, at its time limit, which the cluster's "
+                "administrators "
+                f"can extend: scontrol update jobid={job} timelimit=+60. The next one, which "
+                "starts then: "
+                f"hpcrun resubmit {job} --force --after {job}:any",
+                processes,
+            )
 
     def _warn(self, message: str, processes: dict[int, bytes]) -> None:
         message = message.replace("JOB", os.environ.get("SLURM_JOB_ID", "JOB"))
@@ -171,7 +189,9 @@ def job_processes(job: bytes) -> dict[int, bytes]:
 
 
 def cpu_and_terminal(pid: int) -> tuple[int, int]:
-    """Return the clock ticks of a process and its ended children, and the number of its terminal: proc(5)."""
+    """Return the clock ticks of a process and its ended children, and the number of its terminal:
+    proc(5).
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -190,7 +210,9 @@ def terminal_of(pid: int) -> str:
 
 
 def gpu_used_at() -> float:
-    """Return when the job last used a GPU of any node, by the samples of hpcrun/launch; 0 if there is no such time."""
+    """Return when the job last used a GPU of any node, by the samples of hpcrun/launch; 0 if there
+    is no such time.
+    """
     folder, used_at = os.environ["HPCRUN_ATTEMPT_DIR"], 0.0
     for name in os.listdir(folder):
         if not (name.startswith("node-") and name.endswith(".use")):
@@ -203,7 +225,8 @@ def gpu_used_at() -> float:
                 sample = json.loads(line)
                 if max(float(gpu[1]) for gpu in sample["gpus"]) > BUSY_GPU:
                     used_at = max(used_at, float(sample["time"]))
-            except (ValueError, TypeError, KeyError, IndexError):  # the first line of a node, or one that was cut
+            except (ValueError, TypeError, KeyError, IndexError):
+                # the first line of a node, or one that was cut
                 continue
     return min(used_at, time.time())
 

@@ -1,7 +1,8 @@
-"""What ssh on this machine needs to reach a run: a key, the run's host key, and a Host in the user's configuration.
+"""What ssh on this machine needs to reach a run: a key, the run's host key, and a Host in the
+user's configuration.
 
-They lie in ~/.ssh/hpcrun.d, three files for each run; one Include line in ~/.ssh/config lets every program that uses
-ssh find them.
+They lie in ~/.ssh/hpcrun.d, three files for each run; one Include line in ~/.ssh/config lets every
+program that uses ssh find them.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)
 _RUN = re.compile(r"\d{8}-\d{6}-[A-Za-z0-9._-]{1,200}", re.ASCII)
 _JOB = re.compile(r"L?\d{1,20}(_\d{1,10})?", re.ASCII)  # of a local job, or of an element
 _PATH = re.compile("/.*")  # else it could be an option of VS Code
-_LOCAL = re.compile(r"(/[A-Za-z0-9._-]+)+", re.ASCII)  # in a forward, a colon would begin another part
-_BLOCK = re.compile(r"^\s*(?:Host|Match)\b", re.MULTILINE | re.IGNORECASE)  # a line in it counts for it alone
+# in a forward, a colon would begin another part
+_LOCAL = re.compile(r"(/[A-Za-z0-9._-]+)+", re.ASCII)
+# a line in it counts for it alone
+_BLOCK = re.compile(r"^\s*(?:Host|Match)\b", re.MULTILINE | re.IGNORECASE)
 _ANSWERED = "include-answered"
 
 
@@ -53,7 +56,9 @@ class Address:
     host: str  # of ``--on``; empty for a run of this machine's cluster
 
     def named(self, number: str) -> str:
-        """Return the job or the run as ssh's name: with the host, since other clusters have jobs of this number too."""
+        """Return the job or the run as ssh's name: with the host, since other clusters have jobs of
+        this number too.
+        """
         return "-".join(filter(None, ("hpcrun", self.host.replace("@", "."), number)))
 
     @property
@@ -63,20 +68,35 @@ class Address:
 
 
 def read_address(document: Mapping[str, Any], host: str = "") -> Address:
-    """Read what ``hpcrun dev --json`` printed, perhaps on another machine: nothing in it can become another setting."""
+    """Read what ``hpcrun dev --json`` printed, perhaps on another machine: nothing in it can become
+    another setting.
+    """
     document = {**document, "host": host}
     try:
         fields: dict[str, Any] = {
-            name: tuple(map(str, document[name])) if name in ("program", "relay") else str(document[name])
+            name: tuple(map(str, document[name]))
+            if name in ("program", "relay")
+            else str(document[name])
             for name in Address.__dataclass_fields__
         }
         door = Address(**{**fields, "ends_s": float(document["ends_s"])})
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
-        raise SchedulerError("the answer of hpcrun there is incomplete", hint="hpcrun login HOST --install") from None
-    forms = ((_RUN, door.run), (_JOB, door.job), (_NAME, door.user), (_NAME, door.node), (_LOCAL, door.local),
-             (_PATH, door.folder), (_PATH, door.cwd), (PUBLIC_KEY, door.host_key))  # fmt: skip
+        raise SchedulerError(
+            "the answer of hpcrun there is incomplete", hint="hpcrun login HOST --install"
+        ) from None
+    forms = (
+        (_RUN, door.run),
+        (_JOB, door.job),
+        (_NAME, door.user),
+        (_NAME, door.node),
+        (_LOCAL, door.local),
+        (_PATH, door.folder),
+        (_PATH, door.cwd),
+        (PUBLIC_KEY, door.host_key),
+    )
     texts = (door.folder, door.cwd, *door.program, *door.relay)
-    is_possible = all(form.fullmatch(text) for form, text in forms) and 0 <= door.ends_s <= 4e9  # in 2096
+    # in 2096
+    is_possible = all(form.fullmatch(text) for form, text in forms) and 0 <= door.ends_s <= 4e9
     if not (is_possible and all(text.isprintable() and '"' not in text for text in texts)):
         raise SchedulerError("the answer of hpcrun there has an impossible value")
     return door
@@ -87,7 +107,10 @@ def new_key() -> Iterator[Path]:
     """Make a key; whoever does not rename it loses it."""
     folder = _folder()
     path = folder / f".new-{os.urandom(6).hex()}"
-    done = run_command(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "hpcrun", "-f", str(path)], timeout_s=20)
+    done = run_command(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "hpcrun", "-f", str(path)],
+        timeout_s=20,
+    )
     if not done.ok:
         raise PlanError(f"no key for ssh: {done.words()}", hint="install OpenSSH's client")
     try:
@@ -108,14 +131,17 @@ def _folder() -> Path:
         for folder in (path.parent, path):
             folder.mkdir(mode=0o700, exist_ok=True)
         if path.stat().st_uid != os.getuid() or path.stat().st_mode & 0o022:
-            raise PlanError(f"others can write to {path}", hint=f"chmod 700 {shlex.quote(str(path))}")
+            raise PlanError(
+                f"others can write to {path}", hint=f"chmod 700 {shlex.quote(str(path))}"
+            )
     except OSError as error:
         raise PlanError(f"{path} cannot be made: {error.strerror}") from None
     return path
 
 
 def write_config(door: Address, key: Path, proxy: Sequence[str], lost: str) -> Path:
-    """Write a run's files, and remove those of runs that have ended; return the configuration with its Host.
+    """Write a run's files, and remove those of runs that have ended; return the configuration with
+    its Host.
 
     Args:
         proxy: the command here that connects to it.
@@ -124,19 +150,34 @@ def write_config(door: Address, key: Path, proxy: Sequence[str], lost: str) -> P
     folder = key.parent
     _remove_old(folder)
     private, known, config = (folder / f"{door.name}.{kind}" for kind in ("key", "known", "conf"))
-    # ssh says no more than that the connection was closed; srun's own lines are about steps and tasks
-    script = f"{shlex.join(proxy)} 2>/dev/null || {{ echo {shlex.quote(f'hpcrun: {lost}')} >&2; exit 1; }}"
+    # ssh says no more than that the connection was closed; srun's own lines are about steps and
+    # tasks
+    script = (
+        f"{shlex.join(proxy)} 2>/dev/null || {{ echo {shlex.quote(f'hpcrun: {lost}')} >&2; "
+        f"exit 1; }}"
+    )
     alias = door.named(door.run)
     lines = [
         f"Host {door.name} {alias}",
-        # not the node's name: a ControlPath with %h would share the connection of another host of that name
-        f"HostName {alias}", f"User {door.user}", f"HostKeyAlias {alias}",
-        f'IdentityFile "{private}"', "IdentitiesOnly yes", f'UserKnownHostsFile "{known}"',
-        "GlobalKnownHostsFile /dev/null", "StrictHostKeyChecking yes", "CheckHostIP no", "ConnectTimeout 30",
+        # not the node's name: a ControlPath with %h would share the connection of another host of
+        # that name
+        f"HostName {alias}",
+        f"User {door.user}",
+        f"HostKeyAlias {alias}",
+        f'IdentityFile "{private}"',
+        "IdentitiesOnly yes",
+        f'UserKnownHostsFile "{known}"',
+        "GlobalKnownHostsFile /dev/null",
+        "StrictHostKeyChecking yes",
+        "CheckHostIP no",
+        "ConnectTimeout 30",
         "ServerAliveInterval 30",
-        "ForwardAgent no", "ForwardX11 no", "PermitLocalCommand no", "RemoteCommand none",
+        "ForwardAgent no",
+        "ForwardX11 no",
+        "PermitLocalCommand no",
+        "RemoteCommand none",
         "ProxyCommand " + f"sh -c {shlex.quote(script)}".replace("%", "%%"),
-    ]  # fmt: skip
+    ]
     try:
         key.replace(private)
         replace_file(known, f"{alias} {door.host_key}\n", durable=False)
@@ -148,7 +189,9 @@ def write_config(door: Address, key: Path, proxy: Sequence[str], lost: str) -> P
 
 
 def _remove_old(folder: Path) -> None:
-    """Remove the files of runs that have ended: the time of a configuration is the end of its run."""
+    """Remove the files of runs that have ended: the time of a configuration is the end of its
+    run.
+    """
     for config in folder.glob("hpcrun-*.conf"):
         with suppress(OSError):
             if config.stat().st_mtime < time.time() - _KEPT_S:
@@ -157,13 +200,18 @@ def _remove_old(folder: Path) -> None:
 
 
 def is_included(name: str, *, yes: bool) -> bool:
-    """Whether ~/.ssh/config includes the files of runs; with the user's consent, the line is added, asked for once."""
+    """Whether ~/.ssh/config includes the files of runs; with the user's consent, the line is added,
+    asked for once.
+    """
     folder = _folder()
     line = f"Include {folder}/*.conf"
     path = (folder.parent / "config").resolve()  # often a link into a repository of such files
     try:
         text = path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
-        if any(words.split() == line.split() for words in _BLOCK.split(text, maxsplit=1)[0].splitlines()):
+        if any(
+            words.split() == line.split()
+            for words in _BLOCK.split(text, maxsplit=1)[0].splitlines()
+        ):
             return True
         answered = folder / _ANSWERED
         ask = not yes and can_ask() and not answered.exists()
@@ -177,6 +225,10 @@ def is_included(name: str, *, yes: bool) -> bool:
         raise HpcrunError(
             f"{path} cannot be changed: {error.strerror}", hint=f"add this line at its top: {line}"
         ) from None
-    tell([f"hpcrun: for `ssh {name}` and editors, this line is missing at the top of {path}",
-          f"hint: {line}    (or add --yes)"])  # fmt: skip
+    tell(
+        [
+            f"hpcrun: for `ssh {name}` and editors, this line is missing at the top of {path}",
+            f"hint: {line}    (or add --yes)",
+        ]
+    )
     return False

@@ -1,4 +1,6 @@
-"""What doctor checks and finds: the jobs by which it judges a profile, and one line for each check."""
+"""What doctor checks and finds: the jobs by which it judges a profile, and one line for each
+check.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ class Checkup:
 
     profile: str | None  # the one that was checked, None where none is chosen
     checks: tuple[Check, ...]
-    has_torch: bool = False  # whether the job's Python has a torch that can be imported, as far as is known
+    # whether the job's Python has a torch that can be imported, as far as is known
+    has_torch: bool = False
 
     @property
     def ok(self) -> bool:
@@ -66,7 +69,9 @@ class Target:
         """Return the command that changes a key of the profile, in the section of this type."""
         where = f"gpu.types.{self.type}." if self.type else ""
         key = key.removeprefix("gpu.") if self.type else key
-        return f"hpcrun profile set {shlex.quote(self.named)} {shlex.quote(f'{where}{key}={value}')}"
+        return (
+            f"hpcrun profile set {shlex.quote(self.named)} {shlex.quote(f'{where}{key}={value}')}"
+        )
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -88,16 +93,24 @@ class Target:
         return sum(count for name, count in kind.gpus if type_ in (None, name))
 
     def set_partition(self, facts: ClusterFacts, close: str | None = None) -> str | None:
-        """Return the command that names an open partition with its GPUs, at best the one ``close`` to the name."""
+        """Return the command that names an open partition with its GPUs, at best the one ``close``
+        to the name.
+        """
         if (self.plan.directive("partition") or "") != (self.profile.partition or ""):
             return "SBATCH_PARTITION, or `sbatch:` in the profile, sets it"
         holding = {kind.partition for kind in facts.kinds if self.has(kind)}
         best = best_partition(facts, {close} if close in holding else holding)
-        return self.set_("partition", best.name) if best and why_closed(best, facts) is None else None
+        return (
+            self.set_("partition", best.name) if best and why_closed(best, facts) is None else None
+        )
 
 
-def targets_of(named: str, profile: Profile, surroundings: Surroundings) -> tuple[list[Target], list[Check]]:
-    """Return the largest jobs of a profile, and what is wrong where it, or SBATCH_TIMELIMIT, allows none."""
+def targets_of(
+    named: str, profile: Profile, surroundings: Surroundings
+) -> tuple[list[Target], list[Check]]:
+    """Return the largest jobs of a profile, and what is wrong where it, or SBATCH_TIMELIMIT, allows
+    none.
+    """
     # what --gpus 4 means comes first: sbatch judges that one
     types: list[str | None] = sorted(profile.gpu.types, key=lambda type_: type_ != profile.gpu.type)
     targets, wrong = [], []
@@ -121,7 +134,13 @@ def _target(named: str, type_: str | None, profile: Profile, surroundings: Surro
     for count in (chosen.gpu.per_node, min(1, chosen.gpu.per_node)):
         gpus = f"{type_}:{count}" if type_ else str(count)
         # one process: how ranks start changes nothing of what a node must have
-        options = {"script": "doctor", "module": True, "gpus_per_node": gpus, "nodes": 1, "launcher": "python"}
+        options = {
+            "script": "doctor",
+            "module": True,
+            "gpus_per_node": gpus,
+            "nodes": 1,
+            "launcher": "python",
+        }
         request = with_defaults(read_request(options), chosen, surroundings)
         plans.append(build_plan(request, profile, python=_NO_PYTHON, machine=Machine(cpus=1)))
     return Target(named, type_, chosen, *plans)

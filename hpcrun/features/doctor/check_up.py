@@ -1,4 +1,6 @@
-"""doctor: check all that a job needs, in a few seconds and without a job: all is asked at the same time."""
+"""doctor: check all that a job needs, in a few seconds and without a job: all is asked at the same
+time.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from hpcrun.actions.jobs.program import find_python
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.status.wait import BackgroundCall
 from hpcrun.errors import SchedulerError
-from hpcrun.features.doctor.check import PROFILE, PYTHON, RUNS, SLURM, Check, Checkup, Target, not_checked, targets_of
+from hpcrun.features.doctor.check import (
+    PROFILE,
+    PYTHON,
+    RUNS,
+    SLURM,
+    Check,
+    Checkup,
+    Target,
+    not_checked,
+    targets_of,
+)
 from hpcrun.features.doctor.profile import (
     judge_container,
     judge_messages,
@@ -43,42 +55,72 @@ from hpcrun.schedulers.process import SlurmSite
 # Two commands of ten seconds may follow each other.
 _ALL_WITHIN_S = 22.0
 _ONE_ANSWER_S = 11.0  # a little more than a command gets
-_UNSEEN = not_checked(PROFILE, "cluster", "partition, account, nodes and times, since Slurm does not respond")
+_UNSEEN = not_checked(
+    PROFILE, "cluster", "partition, account, nodes and times, since Slurm does not respond"
+)
 
 
 def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -> Checkup:
-    """Check Slurm, a profile (None for the one that submit would choose), the runs folder and the job's Python."""
+    """Check Slurm, a profile (None for the one that submit would choose), the runs folder and the
+    job's Python.
+    """
     env, site = surroundings.env, SlurmSite(surroundings.env)
     missing = missing_commands(env)
-    name = choose_profile(profile_name, surroundings, lambda: "no sbatch" if "sbatch" in missing else None)
+    name = choose_profile(
+        profile_name, surroundings, lambda: "no sbatch" if "sbatch" in missing else None
+    )
     loaded = None
-    with suppress(SchedulerError):  # it is to be detected, and Slurm does not respond: other checks say that
+    # it is to be detected, and Slurm does not respond: other checks say that
+    with suppress(SchedulerError):
         loaded = load_profile(name, surroundings.profile_folders)
     profile = loaded.profile if loaded else None
     on_slurm = profile is None or profile.scheduler == "slurm"
     targets, wrong = targets_of(name, profile, surroundings) if profile and on_slurm else ([], [])
-    python = find_python(read_request({"script": "doctor"}), profile or Profile(name="none"), surroundings)
+    python = find_python(
+        read_request({"script": "doctor"}), profile or Profile(name="none"), surroundings
+    )
     modules = profile.modules if profile else ()
 
     def check_slurm() -> list[Check]:
         answers = _ask_slurm(site, missing, targets)
-        return [*judge_slurm(answers), *([*wrong, *_on_cluster(targets, answers)] if loaded else [])]
+        return [
+            *judge_slurm(answers),
+            *([*wrong, *_on_cluster(targets, answers)] if loaded else []),
+        ]
 
-    hangs = Check(SLURM, "controller", "red", "Slurm's commands do not respond", "`scontrol ping` by hand")
+    hangs = Check(
+        SLURM, "controller", "red", "Slurm's commands do not respond", "`scontrol ping` by hand"
+    )
     why = "no profile is set, and the cluster cannot be detected now"
-    no_profile = not_checked(PROFILE, "profile", why, "hpcrun doctor -P NAME checks a profile of yours")
+    no_profile = not_checked(
+        PROFILE, "profile", why, "hpcrun doctor -P NAME checks a profile of yours"
+    )
     fix = "its file system hangs; use another folder: HPCRUN_RUNS=/path"
     no_answer = Check(RUNS, "writable", "red", f"{runs} does not respond", fix)
-    parts: list[tuple[Callable[[], list[Check]], list[Check]]] = [  # what checks, and what to say if it is late
+    # what checks, and what to say if it is late
+    parts: list[tuple[Callable[[], list[Check]], list[Check]]] = [
         *([(check_slurm, [hangs, *([*wrong, _UNSEEN] if loaded else [])])] if on_slurm else []),
         (lambda: judge_variables(loaded) if loaded else [no_profile], []),
-        *([(lambda: [judge_modules(modules, try_modules(modules, env))], [judge_modules(modules, None)])]
-          if modules else []),
+        *(
+            [
+                (
+                    lambda: [judge_modules(modules, try_modules(modules, env))],
+                    [judge_modules(modules, None)],
+                )
+            ]
+            if modules
+            else []
+        ),
         (lambda: judge_container(profile, env) if profile else [], []),
-        (lambda: judge_messages((*surroundings.config.notify, *(profile.notify if profile else ())), env), []),
+        (
+            lambda: judge_messages(
+                (*surroundings.config.notify, *(profile.notify if profile else ())), env
+            ),
+            [],
+        ),
         (lambda: _check_runs(runs, env, on_slurm=on_slurm), [no_answer]),
         (lambda: [Check(*row) for name in HOOKS for row in hooks_of(name).doctor_checks()], []),
-    ]  # fmt: skip
+    ]
     until_s = time.monotonic() + _ALL_WITHIN_S
     of_python = BackgroundCall(lambda: _check_python(python, profile, env, on_slurm=on_slurm))
     begun = [(BackgroundCall(part), late) for part, late in parts]
@@ -109,7 +151,9 @@ def _check_runs(root: Path, env: Mapping[str, str], *, on_slurm: bool) -> list[C
 def _check_python(
     python: PythonEnvironment, profile: Profile | None, env: Mapping[str, str], *, on_slurm: bool
 ) -> tuple[list[Check], bool]:
-    """Return how the job's Python and this machine's driver are, and whether torch can be imported."""
+    """Return how the job's Python and this machine's driver are, and whether torch can be
+    imported.
+    """
     if profile is not None and profile.container.image is not None:  # torch is in the image
         seen = f"{python.executable} starts the ranks; torch comes from the image"
         return [Check(PYTHON, "python", "green", seen)], False
@@ -118,8 +162,14 @@ def _check_python(
     if comes_with_the_job(python, profile) or python.of_project:
         why = f"{python.executable} comes from the profile's modules or set-up commands"
         if python.of_project:
-            why = f"only jobs run {python.executable} ({python.kind}); activate it, and doctor checks it"
-        return [not_checked(PYTHON, "python, torch", why), judge_driver(driver, None, wanted)], False
+            why = (
+                f"only jobs run {python.executable} ({python.kind}); activate it, and doctor "
+                "checks it"
+            )
+        return [
+            not_checked(PYTHON, "python, torch", why),
+            judge_driver(driver, None, wanted),
+        ], False
     facts = ask_python(python, env, kernels=wanted.gpus and wanted.capability is not None)
     checks = [judge_python(python, facts)]
     if facts.version is not None:
@@ -128,21 +178,31 @@ def _check_python(
     return [*checks, judge_driver(driver, facts, wanted)], bool(facts.torch) and not facts.problem
 
 
-def _ask_slurm(site: SlurmSite, missing: tuple[str, ...], targets: Sequence[Target]) -> SlurmAnswers:
-    """Ask whether the controller answers and, only if it does, everything else: nobody waits for one that is away."""
+def _ask_slurm(
+    site: SlurmSite, missing: tuple[str, ...], targets: Sequence[Target]
+) -> SlurmAnswers:
+    """Ask whether the controller answers and, only if it does, everything else: nobody waits for
+    one that is away.
+    """
     if "scontrol" in missing:
         return SlurmAnswers(missing)
     version = BackgroundCall(lambda: ask_version(site))
     answer = ping(site)
     if answer.away:
         return SlurmAnswers(missing, version.answer(_ONE_ANSWER_S), answer)
-    trials = BackgroundCall(lambda: _try(site, targets[0]) if targets and "sbatch" not in missing else ())
+    trials = BackgroundCall(
+        lambda: _try(site, targets[0]) if targets and "sbatch" not in missing else ()
+    )
     facts = ask_facts(site)
-    return SlurmAnswers(missing, version.answer(_ONE_ANSWER_S), answer, facts, trials.answer(_ONE_ANSWER_S) or ())
+    return SlurmAnswers(
+        missing, version.answer(_ONE_ANSWER_S), answer, facts, trials.answer(_ONE_ANSWER_S) or ()
+    )
 
 
 def _try(site: SlurmSite, target: Target) -> tuple[Trial, ...]:
-    """Have sbatch judge the largest job on one node and, where it refuses that, one with a single GPU."""
+    """Have sbatch judge the largest job on one node and, where it refuses that, one with a single
+    GPU.
+    """
     largest = try_directives(site, target.plan.directives, _form(target.plan))
     if largest.accepted or largest.silent or target.plan.directives == target.smallest.directives:
         return (largest,)

@@ -29,7 +29,9 @@ _ROOM_LEAST = 30
 
 def doctor(
     profile: str | None = option(
-        "--profile -P NAME", "Cluster profile, by name or path. Default: as submit.", complete=profile_name
+        "--profile -P NAME",
+        "Cluster profile, by name or path. Default: as submit.",
+        complete=profile_name,
     ),
     _json: JsonOption = False,
 ) -> Outcome:
@@ -67,7 +69,9 @@ class DoctorHooks(Hooks):
 
 
 def checkup_text(checkup: Checkup, width: int, *, brief: bool = False) -> Text:
-    """Return the checks by group, or in brief the warnings and errors, as wide as this if it leaves room for words."""
+    """Return the checks by group, or in brief the warnings and errors, as wide as this if it leaves
+    room for words.
+    """
     from rich.text import Text
 
     text = Text()
@@ -80,11 +84,18 @@ def checkup_text(checkup: Checkup, width: int, *, brief: bool = False) -> Text:
         text.append(one_line(f"{group}{about}") + "\n", style="bold")
         for check in (check for check in shown if check.group == group):
             text.append(f"  {_LABELS[check.level]:<{_LEVEL_WIDTH}}", style=check.level)
-            lines = labelled(f"{'':{2 + _LEVEL_WIDTH}}  {one_line(check.name)}", _words(check.seen), indent, width)
+            lines = labelled(
+                f"{'':{2 + _LEVEL_WIDTH}}  {one_line(check.name)}",
+                _words(check.seen),
+                indent,
+                width,
+            )
             lines += labelled("", _words(f"fix: {check.fix}"), indent, width) if check.fix else []
             text.append("".join(f"{line}\n" for line in lines)[2 + _LEVEL_WIDTH :])
     counts = {level: sum(check.level == level for check in checkup.checks) for level in _LABELS}
-    text.append(", ".join(f"{number} {_LABELS[level]}" for level, number in counts.items() if number))
+    text.append(
+        ", ".join(f"{number} {_LABELS[level]}" for level, number in counts.items() if number)
+    )
     return text
 
 
@@ -94,4 +105,8 @@ def _words(text: str) -> str:
 
 def checkup_json(checkup: Checkup) -> dict[str, Any]:
     """Return the checks as a JSON document."""
-    return {"kind": "doctor", **fields_of(checkup, "profile ok"), "checks": [asdict(each) for each in checkup.checks]}
+    return {
+        "kind": "doctor",
+        **fields_of(checkup, "profile ok"),
+        "checks": [asdict(each) for each in checkup.checks],
+    }

@@ -1,4 +1,6 @@
-"""doctor: a profile: its largest jobs beside what Slurm says, its variables, its modules, and its container."""
+"""doctor: a profile: its largest jobs beside what Slurm says, its variables, its modules, and its
+container.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,13 @@ from hpcrun.schedulers.host import ModuleFacts
 from hpcrun.schedulers.slurm_text import refusal_hint
 
 
-def judge_profile(targets: Sequence[Target], facts: ClusterFacts, trials: Sequence[Trial]) -> list[Check]:
-    """Return how a profile fits the cluster. What depends on a thing that is wrong is not judged."""
+def judge_profile(
+    targets: Sequence[Target], facts: ClusterFacts, trials: Sequence[Trial]
+) -> list[Check]:
+    """Return how a profile fits the cluster.
+
+    What depends on a thing that is wrong is not judged.
+    """
     checks: list[Check] = []
     for target in targets:
         here, of_partition = judge_partition(target, facts)
@@ -40,13 +47,23 @@ def judge_profile(targets: Sequence[Target], facts: ClusterFacts, trials: Sequen
 
 
 def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition], list[Check]]:
-    """Return the partitions of a job that are there and open, and what to say of all that it names."""
+    """Return the partitions of a job that are there and open, and what to say of all that it
+    names.
+    """
     known = {partition.name: partition for partition in facts.partitions}
-    names = target.partitions or tuple(name for name, partition in known.items() if partition.default)
+    names = target.partitions or tuple(
+        name for name, partition in known.items() if partition.default
+    )
     if not names:
         fix = target.set_partition(facts) or f"`sinfo -s` lists them: {', '.join(known)}"
         return [], [
-            Check(PROFILE, "partition", "red", "the profile names no partition, and the cluster has no default", fix)
+            Check(
+                PROFILE,
+                "partition",
+                "red",
+                "the profile names no partition, and the cluster has no default",
+                fix,
+            )
         ]
     here, checks = [], []
     for name in names:
@@ -54,25 +71,34 @@ def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition
         if partition is None:
             close = nearest(name, list(known))
             fix = target.set_partition(facts, close) or f"there are: {', '.join(known)}"
-            checks.append(Check(PROFILE, f"partition {name}", "red", "there is no such partition", fix))
+            checks.append(
+                Check(PROFILE, f"partition {name}", "red", "there is no such partition", fix)
+            )
             continue
         account = target.plan.directive("account")
         why = None if facts.user == "root" else why_closed(partition, facts, account)
         if why:
             fix = target.set_partition(facts) or "ask the site for access"
-            checks.append(Check(PROFILE, f"partition {name}", "red", f"you may not use it: {why}", fix))
+            checks.append(
+                Check(PROFILE, f"partition {name}", "red", f"you may not use it: {why}", fix)
+            )
             continue
         here.append(partition)
         limit = format_time(partition.max_s) if partition.max_s else "no time limit"
-        preempted = f"; jobs in it can be preempted ({partition.preempted})" if partition.preempted else ""
-        checks.append(Check(PROFILE, f"partition {name}", "green", f"up, open to you, {limit}{preempted}"))
+        preempted = (
+            f"; jobs in it can be preempted ({partition.preempted})" if partition.preempted else ""
+        )
+        checks.append(
+            Check(PROFILE, f"partition {name}", "green", f"up, open to you, {limit}{preempted}")
+        )
     return here, checks
 
 
 def judge_trials(
     trials: Sequence[Trial], target: Target, mine: Sequence[Association], *, others: Sequence[Check]
 ) -> Check:
-    """Judge what sbatch says of the profile's largest job on one node: it alone knows who may use which account.
+    """Judge what sbatch says of the profile's largest job on one node: it alone knows who may use
+    which account.
 
     Args:
         mine: the person's accounts and qualities of service.
@@ -90,17 +116,22 @@ def judge_trials(
     if last.accepted:
         seen += f"; it accepts {last.form}"
     form = "hpcrun profile detect tries the three forms of asking for GPUs"
-    fix = refusal_hint(first.message) or (form if target.plan.shape.gpus_per_node else "`sbatch --test-only` says more")
+    fix = refusal_hint(first.message) or (
+        form if target.plan.shape.gpus_per_node else "`sbatch --test-only` says more"
+    )
     invalid = re.search("Invalid (account|qos)", first.message)
     if invalid and (names := _yours(invalid[1], target, mine)):
         seen += f"; available to you: {', '.join(names)}"
-        if target.plan.directive(invalid[1]) == getattr(target.profile, invalid[1]):  # else the environment sets it
+        # else the environment sets it
+        if target.plan.directive(invalid[1]) == getattr(target.profile, invalid[1]):
             fix = target.set_(invalid[1], names[0])
     return Check(PROFILE, name, "red", seen, fix)
 
 
 def _yours(key: str, target: Target, mine: Sequence[Association]) -> list[str]:
-    """Return the other accounts of a person, or the other qualities of service of the job's account."""
+    """Return the other accounts of a person, or the other qualities of service of the job's
+    account.
+    """
     account, value = target.plan.directive("account"), target.plan.directive(key)
     names = [one.account for one in mine]
     if key == "qos":
@@ -109,7 +140,9 @@ def _yours(key: str, target: Target, mine: Sequence[Association]) -> list[str]:
 
 
 def _with_trials(checks: list[Check], trials: Sequence[Trial]) -> list[Check]:
-    """Return the checks, a partition that seems closed no longer red where sbatch has accepted the job."""
+    """Return the checks, a partition that seems closed no longer red where sbatch has accepted the
+    job.
+    """
     if not any(trial.accepted for trial in trials):
         return checks
     return [
@@ -121,9 +154,11 @@ def _with_trials(checks: list[Check], trials: Sequence[Trial]) -> list[Check]:
 
 
 def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
-    """Judge whether the runtime and the image of a profile's container are here; nothing where it has none.
+    """Judge whether the runtime and the image of a profile's container are here; nothing where it
+    has none.
 
-    Compute nodes may have what this machine lacks, and modules may bring it: that is sure for its own jobs alone.
+    Compute nodes may have what this machine lacks, and modules may bring it: that is sure for its
+    own jobs alone.
     """
     image, runtime = profile.container.image, profile.container.runtime
     if image is None:
@@ -138,7 +173,9 @@ def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
         seen = f"{path}" if there else f"{path} does not exist: submit refuses such jobs"
         checks.append(Check(PROFILE, "image", "green" if there else "red", seen, fix))
     else:
-        checks.append(Check(PROFILE, "image", "green", f"{image}, which {runtime} pulls; not checked"))
+        checks.append(
+            Check(PROFILE, "image", "green", f"{image}, which {runtime} pulls; not checked")
+        )
     return checks
 
 
@@ -148,17 +185,25 @@ def _container_runtime(runtime: str, path: str | None, program: str, *, sure: bo
     level: Level = "red" if sure else "yellow"
     elsewhere = "" if sure else "; it may be on the compute nodes or in a module"
     fix = "check it with a short job: hpcrun submit --wait --time 1m /bin/true"
-    return Check(PROFILE, "container", level, f"{program} is not on this machine's PATH{elsewhere}", fix)
+    return Check(
+        PROFILE, "container", level, f"{program} is not on this machine's PATH{elsewhere}", fix
+    )
 
 
 def judge_variables(loaded: LoadedProfile) -> list[Check]:
-    """Judge a profile's variables by the catalogue: one that submit refuses is red, one that it remarks on yellow."""
+    """Judge a profile's variables by the catalogue: one that submit refuses is red, one that it
+    remarks on yellow.
+    """
     checks = []
     for finding, key in check_profile_env(loaded):
         where = loaded.origins.get(key)
-        seen = f"{finding.name}={finding.value}: {finding.problem}" + (f" ({where})" if where else "")
+        seen = f"{finding.name}={finding.value}: {finding.problem}" + (
+            f" ({where})" if where else ""
+        )
         fix = finding.instead or f"hpcrun profile env {finding.name} explains it"
-        checks.append(Check(PROFILE, "variable", "red" if finding.impossible else "yellow", seen, fix))
+        checks.append(
+            Check(PROFILE, "variable", "red" if finding.impossible else "yellow", seen, fix)
+        )
     if checks:
         return checks
     profile = loaded.profile
@@ -167,17 +212,31 @@ def judge_variables(loaded: LoadedProfile) -> list[Check]:
 
 
 def judge_modules(names: Sequence[str], facts: ModuleFacts | None) -> Check:
-    """Judge whether this machine can load a profile's modules, one after the other as a job does."""
+    """Judge whether this machine can load a profile's modules, one after the other as a job
+    does.
+    """
     every = " ".join(names)
     if facts is None or facts.problem:
-        return not_checked(PROFILE, "modules", facts.problem if facts and facts.problem else "no response")
+        return not_checked(
+            PROFILE, "modules", facts.problem if facts and facts.problem else "no response"
+        )
     if not facts.command:
         fix = "source the site's module system in ~/.bashrc, or remove `modules` from the profile"
-        return Check(PROFILE, "modules", "red", f"this machine has no module command, for {every}", fix)
+        return Check(
+            PROFILE, "modules", "red", f"this machine has no module command, for {every}", fix
+        )
     if facts.failed:
-        seen = "; ".join(f"{name} cannot be loaded" + (f": {words}" if words else "")
-                         for name, words in facts.failed.items())  # fmt: skip
-        return Check(PROFILE, "modules", "red", seen, f"`module avail {next(iter(facts.failed))}` lists what there is")
+        seen = "; ".join(
+            f"{name} cannot be loaded" + (f": {words}" if words else "")
+            for name, words in facts.failed.items()
+        )
+        return Check(
+            PROFILE,
+            "modules",
+            "red",
+            seen,
+            f"`module avail {next(iter(facts.failed))}` lists what there is",
+        )
     return Check(PROFILE, "modules", "green", f"{every}: loaded in this order")
 
 
@@ -189,13 +248,28 @@ def judge_messages(destinations: Sequence[str], env: Mapping[str, str]) -> list[
     if unset:
         fix = f"read -rs {unset[0]} && export {unset[0]}; without it, no message is sent there"
         return [Check(PROFILE, "messages", "yellow", f"{', '.join(unset)} is not set", fix)]
-    return [Check(PROFILE, "messages", "green", f"to {', '.join(destinations)}; hpcrun notify --test sends one")]
+    return [
+        Check(
+            PROFILE,
+            "messages",
+            "green",
+            f"to {', '.join(destinations)}; hpcrun notify --test sends one",
+        )
+    ]
 
 
-def judge_nodes(target: Target, partitions: Sequence[Partition], facts: ClusterFacts) -> list[Check]:
-    """Judge whether the nodes have what the profile says, and what its largest job on one node asks for."""
+def judge_nodes(
+    target: Target, partitions: Sequence[Partition], facts: ClusterFacts
+) -> list[Check]:
+    """Judge whether the nodes have what the profile says, and what its largest job on one node asks
+    for.
+    """
     if not facts.kinds:
-        return [not_checked(PROFILE, f"{target.label}nodes", "Slurm does not list the resources of its nodes")]
+        return [
+            not_checked(
+                PROFILE, f"{target.label}nodes", "Slurm does not list the resources of its nodes"
+            )
+        ]
     names = [partition.name for partition in partitions]
     inside = [kind for kind in facts.kinds if kind.partition in names]
     holding = [kind for kind in inside if target.has(kind)]
@@ -206,19 +280,43 @@ def judge_nodes(target: Target, partitions: Sequence[Partition], facts: ClusterF
     limits = [partition.max_s for partition in partitions]
     plan, profile, such = target.plan, target.profile, "such nodes have"
     checks = [
-        *_judge_amount(target, "GPUs", max(map(target.count, holding)), f"nodes of partition {', '.join(names)} have",
-                       ("gpu.per_node", gpus, "on a node")),
-        *_judge_amount(target, "CPUs", max(kind.cpus or 0 for kind in fitting), such,
-                       ("cpu.per_gpu", plan.cpus_per_node, f"for {gpus} GPUs"),
-                       ("cpu.per_node", profile.cpu.per_node)),
-        *_judge_amount(target, "memory", max(kind.memory_mb or 0 for kind in fitting), such,
-                       ("memory.per_gpu", plan.memory_mb, f"for {gpus} GPUs"),
-                       ("memory.per_node", profile.memory.per_node), format_memory),
-        *_judge_amount(target, "time", 0 if None in limits else max(limit or 0 for limit in limits),
-                       "the partition allows", ("time.default", plan.walltime_s, "without --time"),
-                       ("time.max", profile.time.max), format_time),
-    ]  # fmt: skip
-    return checks or [Check(PROFILE, f"{target.label}nodes", "green", _fits(target, fitting, holding))]
+        *_judge_amount(
+            target,
+            "GPUs",
+            max(map(target.count, holding)),
+            f"nodes of partition {', '.join(names)} have",
+            ("gpu.per_node", gpus, "on a node"),
+        ),
+        *_judge_amount(
+            target,
+            "CPUs",
+            max(kind.cpus or 0 for kind in fitting),
+            such,
+            ("cpu.per_gpu", plan.cpus_per_node, f"for {gpus} GPUs"),
+            ("cpu.per_node", profile.cpu.per_node),
+        ),
+        *_judge_amount(
+            target,
+            "memory",
+            max(kind.memory_mb or 0 for kind in fitting),
+            such,
+            ("memory.per_gpu", plan.memory_mb, f"for {gpus} GPUs"),
+            ("memory.per_node", profile.memory.per_node),
+            format_memory,
+        ),
+        *_judge_amount(
+            target,
+            "time",
+            0 if None in limits else max(limit or 0 for limit in limits),
+            "the partition allows",
+            ("time.default", plan.walltime_s, "without --time"),
+            ("time.max", profile.time.max),
+            format_time,
+        ),
+    ]
+    return checks or [
+        Check(PROFILE, f"{target.label}nodes", "green", _fits(target, fitting, holding))
+    ]
 
 
 def _judge_amount(
@@ -230,21 +328,29 @@ def _judge_amount(
     limit: tuple[str, int | None] = ("", None),
     text: Callable[[int], str] = str,
 ) -> Iterator[Check]:
-    """Yield what is wrong where a job requests more than there is (red), or the profile allows it (yellow).
+    """Yield what is wrong where a job requests more than there is (red), or the profile allows it
+    (yellow).
 
     Args:
         most, have: how much there is, and where, in words; 0 if unknown.
-        requested: the key that sets it, how much the largest job requests, and for what; of ``per_gpu``, for all.
+        requested: the key that sets it, how much the largest job requests, and for what; of
+            ``per_gpu``, for all.
         limit: the key of the profile's own limit, and that limit.
     """
     (key, amount, of), (limit_key, allowed) = requested, limit
     if most and amount and amount > most:
-        share = max(1, most // max(1, target.plan.shape.gpus_per_node)) if key.endswith(".per_gpu") else most
+        share = (
+            max(1, most // max(1, target.plan.shape.gpus_per_node))
+            if key.endswith(".per_gpu")
+            else most
+        )
         seen = f"{text(amount)} {of}, but {have} {text(most)}"
         yield Check(PROFILE, f"{target.label}{name}", "red", seen, target.set_(key, text(share)))
     elif most and allowed and allowed > most:
         seen = f"{limit_key} is {text(allowed)}, but {have} {text(most)}"
-        yield Check(PROFILE, f"{target.label}{name}", "yellow", seen, target.set_(limit_key, text(most)))
+        yield Check(
+            PROFILE, f"{target.label}{name}", "yellow", seen, target.set_(limit_key, text(most))
+        )
 
 
 def _fits(target: Target, kinds: Sequence[NodeKind], holding: Sequence[NodeKind]) -> str:
@@ -256,19 +362,38 @@ def _fits(target: Target, kinds: Sequence[NodeKind], holding: Sequence[NodeKind]
         parts.append(format_memory(plan.memory_mb))
     if plan.walltime_s:
         parts.append(format_time(plan.walltime_s))
-    unknown = [name for name, known in (("CPUs", kinds[0].cpus), ("memory", kinds[0].memory_mb)) if known is None]
+    unknown = [
+        name
+        for name, known in (("CPUs", kinds[0].cpus), ("memory", kinds[0].memory_mb))
+        if known is None
+    ]
     unsaid = f"; Slurm does not say their {' and '.join(unknown)}" if unknown else ""
-    return f"{', '.join(parts)}: fits {'its 1 node' if nodes == 1 else f'its {nodes} nodes'}{unsaid}"
+    return (
+        f"{', '.join(parts)}: fits {'its 1 node' if nodes == 1 else f'its {nodes} nodes'}{unsaid}"
+    )
 
 
-def _no_such_gpus(target: Target, names: Sequence[str], inside: Sequence[NodeKind], facts: ClusterFacts) -> Check:
-    """Say that no node of the partitions has GPUs of the type, or that there is none, and where to find some."""
+def _no_such_gpus(
+    target: Target, names: Sequence[str], inside: Sequence[NodeKind], facts: ClusterFacts
+) -> Check:
+    """Say that no node of the partitions has GPUs of the type, or that there is none, and where to
+    find some.
+    """
     type_ = target.plan.shape.gpu_type
     if not inside:
         fix = target.set_partition(facts) or "`sinfo -s` shows the nodes of each"
-        return Check(PROFILE, f"{target.label}nodes", "red", f"there are none in partition {', '.join(names)}", fix)
+        return Check(
+            PROFILE,
+            f"{target.label}nodes",
+            "red",
+            f"there are none in partition {', '.join(names)}",
+            fix,
+        )
     there = sorted({name or "untyped" for kind in inside for name, _ in kind.gpus})
-    seen = f"no {type_ or 'GPU'} in partition {', '.join(names)}; it has {', '.join(there) or 'no GPUs'}"
+    seen = (
+        f"no {type_ or 'GPU'} in partition {', '.join(names)}; it has "
+        f"{', '.join(there) or 'no GPUs'}"
+    )
     fix = target.set_partition(facts) or _other_gpus(target, there, facts)
     return Check(PROFILE, f"{target.label}GPUs", "red", seen, fix)
 
@@ -278,7 +403,8 @@ def _other_gpus(target: Target, there: Sequence[str], facts: ClusterFacts) -> st
     named = [type_ for type_ in there if type_ != "untyped"]
     if there and not target.type:
         close = nearest(target.plan.shape.gpu_type or "", named) or (named[0] if named else None)
-        return target.set_("gpu.type", close or "null")  # for those without a name none must be asked for
+        # for those without a name none must be asked for
+        return target.set_("gpu.type", close or "null")
     elsewhere = sorted({name for kind in facts.kinds for name, _ in kind.gpus if name})
     has = f"the cluster has {', '.join(elsewhere)}; " if elsewhere else ""
     return f"{has}write a profile for them: hpcrun profile detect"

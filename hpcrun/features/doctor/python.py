@@ -1,4 +1,7 @@
-"""doctor: the job's Python, its torch, and whether the two fit the cards. Pure judgement of what they said."""
+"""doctor: the job's Python, its torch, and whether the two fit the cards.
+
+Pure judgement of what they said.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from hpcrun.runs.folder_checks import Mount
 from hpcrun.schedulers.host import DriverFacts, PythonFacts
 
 _OLDEST = (3, 10)  # what torch has wanted since 2.9
-_ANOTHER = "activate another environment, or name its Python: `python:` in the profile, --python for one job"
+_ANOTHER = (
+    "activate another environment, or name its Python: `python:` in the profile, --python "
+    "for one job"
+)
 _BUILDS = "https://pytorch.org/get-started/locally has the command for a build with CUDA"
 # CUDA 13.0 release notes: Maxwell, Pascal and Volta (5.x to 7.0) are no longer built for
 _CUDA_13_OLDEST = (7, 5)
@@ -39,28 +45,46 @@ def wanted_by(profile: Profile | None, driver: DriverFacts | None) -> Wanted:
     brought = bool(profile.modules or profile.setup)
     if profile.scheduler == "local":
         capability = min(driver.capabilities, key=capability_of, default=None) if driver else None
-        return Wanted(bool(capability), True, capability, "this machine's card", brought, on_slurm=False)
+        return Wanted(
+            bool(capability), True, capability, "this machine's card", brought, on_slurm=False
+        )
     gpus = bool(profile.gpu.per_node or profile.gpu.types)
     entry = profile.gpu.types.get(profile.gpu.type or "")
     card = entry.card if entry and entry.card.model_fields_set else profile.card
     name = card.model or profile.gpu.type or "the profile's card"
-    return Wanted(gpus, gpus or profile.launcher == "torchrun", card.compute_capability, name, brought)
+    return Wanted(
+        gpus, gpus or profile.launcher == "torchrun", card.compute_capability, name, brought
+    )
 
 
 def comes_with_the_job(python: PythonEnvironment, profile: Profile | None) -> bool:
-    """Return whether the Python is one that the job finds on its own PATH, as modules or set-up commands make it."""
-    return profile is not None and bool(profile.modules or profile.setup) and "/" not in python.executable
+    """Return whether the Python is one that the job finds on its own PATH, as modules or set-up
+    commands make it.
+    """
+    return (
+        profile is not None
+        and bool(profile.modules or profile.setup)
+        and "/" not in python.executable
+    )
 
 
 def judge_python(python: PythonEnvironment, facts: PythonFacts) -> Check:
     """Judge whether the job's Python runs and is one that torch wants."""
     if facts.version is None:
-        return Check(PYTHON, "python", "red", f"{python.executable} ({python.kind}): {facts.problem}", _ANOTHER)
+        return Check(
+            PYTHON,
+            "python",
+            "red",
+            f"{python.executable} ({python.kind}): {facts.problem}",
+            _ANOTHER,
+        )
     version = ".".join(str(part) for part in facts.version)
     seen = f"{python.executable}, {version} ({python.kind})"
     least = re.search(r">=\s*(\d+(?:\.\d+)*)", facts.requires_python or "")
     if facts.torch and least and facts.version < tuple(map(int, least[1].split("."))):
-        return Check(PYTHON, "python", "red", f"{seen}; its torch wants {facts.requires_python}", _ANOTHER)
+        return Check(
+            PYTHON, "python", "red", f"{seen}; its torch wants {facts.requires_python}", _ANOTHER
+        )
     if facts.torch is None and facts.version < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
         return Check(PYTHON, "python", "yellow", f"{seen}; today's torch wants {oldest}", _ANOTHER)
@@ -68,11 +92,16 @@ def judge_python(python: PythonEnvironment, facts: PythonFacts) -> Check:
 
 
 def judge_prefix(python: PythonEnvironment, mount: Mount | None) -> list[Check]:
-    """Judge whether compute nodes can plausibly see the environment of a job's Python; nothing where they can."""
+    """Judge whether compute nodes can plausibly see the environment of a job's Python; nothing
+    where they can.
+    """
     if python.prefix is None or mount is None or is_shared(mount):
         return []
     seen = f"{python.prefix} is on {mount.kind} at {mount.point}: possibly local to this machine"
-    fix = f"if compute nodes cannot see it, create the environment on a shared file system: {_ANOTHER}"
+    fix = (
+        "if compute nodes cannot see it, create the environment on a shared file system: "
+        f"{_ANOTHER}"
+    )
     return [Check(PYTHON, "environment", "yellow", seen, fix)]
 
 
@@ -82,8 +111,14 @@ def judge_torch(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -
         return [_judge_missing(python, facts, wanted)]
     if facts.problem:
         level: Level = "yellow" if wanted.brought or not wanted.torch else "red"
-        fix = "load the profile's modules, and run `hpcrun doctor` again" if wanted.brought else _ANOTHER
-        return [Check(PYTHON, "torch", level, f"{facts.torch} cannot be imported: {facts.problem}", fix)]
+        fix = (
+            "load the profile's modules, and run `hpcrun doctor` again"
+            if wanted.brought
+            else _ANOTHER
+        )
+        return [
+            Check(PYTHON, "torch", level, f"{facts.torch} cannot be imported: {facts.problem}", fix)
+        ]
     build = f"CUDA {facts.cuda}" if facts.cuda else f"ROCm {facts.hip}" if facts.hip else "no CUDA"
     seen = f"{facts.torch}, built with {build}"
     if facts.hip:
@@ -101,8 +136,13 @@ def judge_torch(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -
 def _judge_missing(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -> Check:
     seen = f"not in {python.executable}" + (f": {facts.problem}" if facts.problem else "")
     if wanted.brought:
-        return Check(PYTHON, "torch", "yellow", f"{seen}; the profile's modules or set-up commands may provide it",
-                     "check it with a short job: hpcrun submit --wait -m torch.utils.collect_env")  # fmt: skip
+        return Check(
+            PYTHON,
+            "torch",
+            "yellow",
+            f"{seen}; the profile's modules or set-up commands may provide it",
+            "check it with a short job: hpcrun submit --wait -m torch.utils.collect_env",
+        )
     fix = f"{python.executable} -m pip install torch, or {_ANOTHER}"
     return Check(PYTHON, "torch", "red" if wanted.torch else "yellow", seen, fix)
 
@@ -111,7 +151,10 @@ def judge_kernels(facts: PythonFacts, wanted: Wanted) -> Check:
     """Judge whether torch was built for a card."""
     capability = wanted.capability or ""
     card = f"{wanted.card} (compute capability {capability})"
-    fix = f"install a torch with sm_{capability.replace('.', '')}: one built with an older CUDA; {_BUILDS}"
+    fix = (
+        f"install a torch with sm_{capability.replace('.', '')}: one built with an older CUDA; "
+        f"{_BUILDS}"
+    )
     if facts.kernels:
         built = " ".join(facts.kernels)
         if runs_on(facts.kernels, capability):
@@ -119,15 +162,21 @@ def judge_kernels(facts: PythonFacts, wanted: Wanted) -> Check:
         return Check(PYTHON, "kernels", "red", f"not built for {card}, only for {built}", fix)
     if int((facts.cuda or "0").split(".")[0]) >= 13 and capability_of(capability) < _CUDA_13_OLDEST:
         return Check(PYTHON, "kernels", "red", f"CUDA {facts.cuda} is not built for {card}", fix)
-    return Check(PYTHON, "kernels", "yellow", f"not checked for {card}: the import of torch timed out",
-                 "in a job: python -c 'import torch; print(torch.cuda.get_arch_list())'")  # fmt: skip
+    return Check(
+        PYTHON,
+        "kernels",
+        "yellow",
+        f"not checked for {card}: the import of torch timed out",
+        "in a job: python -c 'import torch; print(torch.cuda.get_arch_list())'",
+    )
 
 
 def runs_on(kernels: Sequence[str], capability: str) -> bool:
     """Return whether code for these architectures runs on a card.
 
-    Binary code (sm_XY) runs on cards of its own major version with at least its minor one, code for sm_90a and the
-    like on exactly that; PTX (compute_XY) on any later card (CUDA programming guide, compute capabilities).
+    Binary code (sm_XY) runs on cards of its own major version with at least its minor one, code for
+    sm_90a and the like on exactly that; PTX (compute_XY) on any later card (CUDA programming guide,
+    compute capabilities).
     """
     card = capability_of(capability)
     for kernel in kernels:
@@ -146,16 +195,28 @@ def capability_of(text: str) -> tuple[int, int]:
 
 
 def judge_driver(driver: DriverFacts, facts: PythonFacts | None, wanted: Wanted) -> Check:
-    """Judge the driver of this machine against torch's CUDA; for Slurm's jobs, that of the nodes counts."""
+    """Judge the driver of this machine against torch's CUDA; for Slurm's jobs, that of the nodes
+    counts.
+    """
     if driver.version is None:
-        where = "no GPU here; hpcrun preflight checks the nodes" if wanted.on_slurm and wanted.gpus else "no GPU here"
+        where = (
+            "no GPU here; hpcrun preflight checks the nodes"
+            if wanted.on_slurm and wanted.gpus
+            else "no GPU here"
+        )
         return Check(PYTHON, "driver", "green", where)
     newest = ".".join(map(str, driver.cuda)) if driver.cuda else "?"
     seen = f"{driver.version} here, for CUDA up to {newest}"
     built = facts.cuda if facts else None
-    # within a major version, a build of a later minor one runs (CUDA compatibility, minor version compatibility)
+    # within a major version, a build of a later minor one runs (CUDA compatibility, minor version
+    # compatibility)
     if built and driver.cuda and int(built.split(".")[0]) > driver.cuda[0]:
         level: Level = "yellow" if wanted.on_slurm else "red"
-        return Check(PYTHON, "driver", level, f"{seen}; torch is built with {built}",
-                     f"a newer driver, or a torch built with CUDA {driver.cuda[0]}: {_BUILDS}")  # fmt: skip
+        return Check(
+            PYTHON,
+            "driver",
+            level,
+            f"{seen}; torch is built with {built}",
+            f"a newer driver, or a torch built with CUDA {driver.cuda[0]}: {_BUILDS}",
+        )
     return Check(PYTHON, "driver", "green", seen)

@@ -1,4 +1,7 @@
-"""Slurm and the runs folder as they are seen from here. Pure judgement of what was asked and found."""
+"""Slurm and the runs folder as they are seen from here.
+
+Pure judgement of what was asked and found.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ _ACCOUNTING = ("sacct", "sacctmgr show assoc")
 # File systems that many machines mount at once.
 _SHARED = frozenset(
     """
-    nfs nfs4 lustre gpfs mmfs beegfs fhgfs ceph fuse.ceph cifs smb3 afs panfs pvfs2 orangefs wekafs glusterfs
-    fuse.glusterfs quobyte fuse.quobyte fuse.juicefs gfs2 ocfs2 cvfs dvs
+    nfs nfs4 lustre gpfs mmfs beegfs fhgfs ceph fuse.ceph cifs smb3 afs panfs pvfs2 orangefs wekafs
+    glusterfs fuse.glusterfs quobyte fuse.quobyte fuse.juicefs gfs2 ocfs2 cvfs dvs
     """.split()
 )
 _LOW_BYTES = 10**9
@@ -36,7 +39,8 @@ class SlurmAnswers:
     """What Slurm's commands answered; what was not asked, since Slurm does not respond, is None.
 
     Attributes:
-        trials: sbatch's judgement of the profile's largest job on one node and, where it refuses that, of the smallest.
+        trials: sbatch's judgement of the profile's largest job on one node and, where it refuses
+            that, of the smallest.
     """
 
     missing: tuple[str, ...]
@@ -57,7 +61,9 @@ def judge_slurm(answers: SlurmAnswers) -> list[Check]:
     if mismatch := judge_versions(answers.version, answers.facts.config.get("SLURM_VERSION")):
         checks.append(mismatch)
     silent = [
-        Check(SLURM, command, "yellow", why, f"`{command}` by hand shows whether the problem persists")
+        Check(
+            SLURM, command, "yellow", why, f"`{command}` by hand shows whether the problem persists"
+        )
         for command, why in answers.facts.problems.items()
         if command not in _ACCOUNTING
     ]
@@ -68,21 +74,41 @@ def judge_commands(missing: tuple[str, ...], version: str | None) -> Check:
     """Judge which of Slurm's commands are on PATH."""
     if missing:
         level: Level = "red" if _NEEDED & set(missing) else "yellow"
-        some = "none of Slurm's commands is" if len(missing) == len(COMMANDS) else f"{', '.join(missing)} not"
-        fix = "on a laptop: hpcrun login HOST; or load the site's slurm module; without Slurm use --profile local"
+        some = (
+            "none of Slurm's commands is"
+            if len(missing) == len(COMMANDS)
+            else f"{', '.join(missing)} not"
+        )
+        fix = (
+            "on a laptop: hpcrun login HOST; or load the site's slurm module; without Slurm use "
+            "--profile local"
+        )
         if level == "yellow":
             fix = "ask the administrators for all Slurm commands, or load its slurm module"
         return Check(SLURM, "commands", level, f"{some} on PATH", fix)
-    return Check(SLURM, "commands", "green", " ".join(COMMANDS) + (f", version {version}" if version else ""))
+    return Check(
+        SLURM, "commands", "green", " ".join(COMMANDS) + (f", version {version}" if version else "")
+    )
 
 
 def judge_versions(client: str | None, controller: str | None) -> Check | None:
-    """Judge whether the commands are of the controller's release; None where they are, or nobody says."""
+    """Judge whether the commands are of the controller's release; None where they are, or nobody
+    says.
+    """
     if not client or not controller or major_release(client) == major_release(controller):
         return None
     release = major_release(controller)
-    fix = f"use the commands of {release}: load the site's slurm module, or remove another Slurm from PATH"
-    return Check(SLURM, "versions", "yellow", f"commands of Slurm {client}, a controller of {controller}", fix)
+    fix = (
+        f"use the commands of {release}: load the site's slurm module, or remove another Slurm "
+        "from PATH"
+    )
+    return Check(
+        SLURM,
+        "versions",
+        "yellow",
+        f"commands of Slurm {client}, a controller of {controller}",
+        fix,
+    )
 
 
 def judge_controller(ping: Ping) -> Check:
@@ -93,12 +119,22 @@ def judge_controller(ping: Ping) -> Check:
         seen = f"{', '.join(down)} does not respond" if down else ping.words
         fix = "`scontrol ping` shows when it is back; else ask the administrators"
         return Check(SLURM, "controller", "red", seen, fix)
-    duration = f"{ping.took_s:.1f} s" if ping.took_s >= 1 else f"{max(1, round(ping.took_s * 1000))} ms"
+    duration = (
+        f"{ping.took_s:.1f} s" if ping.took_s >= 1 else f"{max(1, round(ping.took_s * 1000))} ms"
+    )
     took = f"{up[0].host} answers within {duration}"
     if down:
-        return Check(SLURM, "controller", "yellow", f"{took}; {', '.join(down)} is down", "tell the administrators")
+        return Check(
+            SLURM,
+            "controller",
+            "yellow",
+            f"{took}; {', '.join(down)} is down",
+            "tell the administrators",
+        )
     if ping.took_s > _SLOW_S:
-        return Check(SLURM, "controller", "yellow", took, "it is busy: poll less often; sbatch may be slow")
+        return Check(
+            SLURM, "controller", "yellow", took, "it is busy: poll less often; sbatch may be slow"
+        )
     return Check(SLURM, "controller", "green", took)
 
 
@@ -112,12 +148,16 @@ def judge_accounting(facts: ClusterFacts) -> Check:
     return Check(SLURM, "accounting", "yellow", f"sacct: {why}", fix)
 
 
-def judge_runs(root: Path, place: RunsFolderFacts, quota: Quota | None, *, on_slurm: bool) -> list[Check]:
+def judge_runs(
+    root: Path, place: RunsFolderFacts, quota: Quota | None, *, on_slurm: bool
+) -> list[Check]:
     """Return how the runs folder is for this user; on Slurm, other machines must see it."""
     checks = [judge_write(root, place)]
     if place.other_use is not None:
         fix = f"use a folder only for runs: HPCRUN_RUNS={shlex.quote(str(root / 'hpcrun-runs'))}"
-        checks.append(Check(RUNS, "use", "red", f"it is {place.other_use}; hpcrun creates no runs in it", fix))
+        checks.append(
+            Check(RUNS, "use", "red", f"it is {place.other_use}; hpcrun creates no runs in it", fix)
+        )
     if place.exists or place.unsafe:
         checks.append(judge_access(place))
     if place.mount is not None:
@@ -165,7 +205,9 @@ def judge_space(place: RunsFolderFacts) -> Check:
     seen = f"{_size(place.free_bytes)}{files} left"
     if place.free_bytes == 0 or place.free_files == 0:
         return Check(RUNS, "space", "red", seen, f"free some space there; {_ELSEWHERE}")
-    if place.free_bytes < _LOW_BYTES or (place.free_files is not None and place.free_files < _LOW_FILES):
+    if place.free_bytes < _LOW_BYTES or (
+        place.free_files is not None and place.free_files < _LOW_FILES
+    ):
         return Check(RUNS, "space", "yellow", seen, f"free some space there; {_ELSEWHERE}")
     return Check(RUNS, "space", "green", seen)
 
@@ -181,7 +223,11 @@ def judge_quota(quota: Quota) -> list[Check]:
         if most:
             seen = f"{text(use.used)} of {text(most)} used"
             level = _level(use, most)
-            fix = None if level == "green" else f"remove old runs (hpcrun status --all lists them); {_ELSEWHERE}"
+            fix = (
+                None
+                if level == "green"
+                else f"remove old runs (hpcrun status --all lists them); {_ELSEWHERE}"
+            )
             checks.append(Check(RUNS, name, level, seen, fix))
     return checks
 

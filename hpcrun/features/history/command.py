@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import check_new_file, check_one_of, flag, option, read_duration
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, printed, stdout, table, verbatim
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    Outcomes,
+    TextPart,
+    note,
+    printed,
+    stdout,
+    table,
+    verbatim,
+)
 from hpcrun.errors import PlanError, UsageError, did_you_mean
 from hpcrun.features.history.history import Budget, History, HistoryRow, budgets_of, get_history
 from hpcrun.features.history.past_jobs import NOT_EXAMINED, PastJob, accounted_jobs
@@ -26,10 +36,22 @@ if TYPE_CHECKING:
 
 _BY = ("week", "project", "account", "name", "profile", "cluster")
 FIELDS = (
-    "group", "week_start", "ended", "completed", "failed", "cancelled", "success", "gpu_hours", "lost_gpu_hours",
-    "cpu_hours", "wait_median_s", "wait_90_percent_s",
-)  # fmt: skip
-"""The columns of --csv and the fields of a row in --json: never rename or remove one; add at the end."""
+    "group",
+    "week_start",
+    "ended",
+    "completed",
+    "failed",
+    "cancelled",
+    "success",
+    "gpu_hours",
+    "lost_gpu_hours",
+    "cpu_hours",
+    "wait_median_s",
+    "wait_90_percent_s",
+)
+"""The columns of --csv and the fields of a row in --json: never rename or remove one; add at the
+end.
+"""
 _WITHOUT_ACCOUNTING = "without removed runs and other jobs: --all-jobs adds them"
 _MOST_CAUSES, _MOST_BARS = 10, 20
 _LEAST_BARS = 5
@@ -38,10 +60,13 @@ _LEAST_BARS = 5
 
 def history(
     by: str = option("--by WHAT", f"Rows of the table: {', '.join(_BY)}.", default="week"),
-    since: str = option("--since TIME", "Begin this long ago, or on this day: 30d, 8w, 2026-10-01.", default="12w"),
+    since: str = option(
+        "--since TIME", "Begin this long ago, or on this day: 30d, 8w, 2026-10-01.", default="12w"
+    ),
     all_jobs: bool = flag(
         "--all-jobs",
-        "Include your jobs without a run folder, from Slurm's accounting: removed runs, and jobs that hpcrun did not "
+        "Include your jobs without a run folder, from Slurm's accounting: removed runs, and jobs "
+        "that hpcrun did not "
         "submit.",
     ),
     plot: Path | None = option("--plot FILE", "Draw the table to a PNG, PDF or SVG file."),
@@ -60,13 +85,20 @@ def history(
     check_one_of(plot=plot, csv=as_csv, json=as_json)
     if plot is not None:
         if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
-            raise UsageError(f"--plot {plot}: the name must end with .png, .pdf or .svg", hint="--plot history.pdf")
+            raise UsageError(
+                f"--plot {plot}: the name must end with .png, .pdf or .svg",
+                hint="--plot history.pdf",
+            )
         check_new_file("--plot", plot, force=force)
     context = make_context()
     since_s = _since_s(since, context.now_s())
     no_slurm = context.scheduler("slurm").unavailable()
-    accounted, accounting = _accounted(context, since_s, no_slurm) if all_jobs else ([], _WITHOUT_ACCOUNTING)
-    result = get_history(context.ports, by=by, since_s=since_s, rules=context.rules, accounted=accounted)
+    accounted, accounting = (
+        _accounted(context, since_s, no_slurm) if all_jobs else ([], _WITHOUT_ACCOUNTING)
+    )
+    result = get_history(
+        context.ports, by=by, since_s=since_s, rules=context.rules, accounted=accounted
+    )
     yield note(_remarks(result))
     if plot is not None:
         save_history_figure(result, plot)
@@ -74,10 +106,17 @@ def history(
         return
     budgets = [] if as_csv or no_slurm else budgets_of(context.queue().limits(), result.qos)
     if all_jobs and result.others:
-        accounting = f"{result.others:,} more {'job' if result.others == 1 else 'jobs'} from Slurm's accounting"
+        accounting = (
+            f"{result.others:,} more {'job' if result.others == 1 else 'jobs'} from "
+            "Slurm's accounting"
+        )
     folder = str(context.store.root)
     yield Outcome(
-        lambda: [verbatim(history_csv(result))] if as_csv else _text(result, budgets, folder, accounting),
+        lambda: (
+            [verbatim(history_csv(result))]
+            if as_csv
+            else _text(result, budgets, folder, accounting)
+        ),
         lambda: history_json(result, budgets),
     )
 
@@ -98,7 +137,10 @@ def _remarks(result: History) -> Iterator[str]:
         yield one_line(f"hpcrun: {result.away.message}; the states are the last known")
     left = sum(jobs for cause, jobs, _ in result.causes if cause == NOT_EXAMINED)
     if left:
-        yield f"hpcrun: the causes of {count(left, 'failure')} are not examined yet: the next hpcrun history goes on"
+        yield (
+            f"hpcrun: the causes of {count(left, 'failure')} are not examined yet: the next "
+            "hpcrun history goes on"
+        )
 
 
 def _since_s(text: str, now_s: float) -> float:
@@ -109,13 +151,17 @@ def _since_s(text: str, now_s: float) -> float:
     try:
         begin_s = datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"--since {text!r} is neither a length of time nor a day", hint=hint) from None
+        raise UsageError(
+            f"--since {text!r} is neither a length of time nor a day", hint=hint
+        ) from None
     if begin_s > now_s:
         raise UsageError(f"--since {text}: lies in the future", hint=hint)
     return max(0.0, begin_s)
 
 
-def _text(result: History, budgets: list[Budget], folder: str, accounting: str) -> Iterator[TextPart]:
+def _text(
+    result: History, budgets: list[Budget], folder: str, accounting: str
+) -> Iterator[TextPart]:
     lines = summary_lines(result, budgets, folder, accounting)
     if result.rows:
         yield table(history_tables(result))
@@ -131,7 +177,10 @@ def history_tables(history: History) -> RenderableType:
 
 def _history_table(history: History) -> Table:
     """Return the rows for a terminal, and their total; the CPU-hours only if there are any."""
-    has_cpus, has_gpus = history.total.cpu_hours > 0, history.total.gpu_hours > 0 or history.total.cpu_hours == 0
+    has_cpus, has_gpus = (
+        history.total.cpu_hours > 0,
+        history.total.gpu_hours > 0 or history.total.cpu_hours == 0,
+    )
     key = "WEEK FROM" if history.by == "week" else history.by.upper()
     rows = [*history.rows, *([history.total] if len(history.rows) > 1 else [])]
     numbers: dict[str, Callable[[HistoryRow], str]] = {
@@ -158,15 +207,21 @@ def _causes_table(history: History) -> Table:
     return text_table(("CAUSE OF FAILURE", *numbers), rows, right=numbers, whole=numbers)
 
 
-def summary_lines(history: History, budgets: Sequence[Budget], folder: str, accounting: str) -> Iterator[str]:
+def summary_lines(
+    history: History, budgets: Sequence[Budget], folder: str, accounting: str
+) -> Iterator[str]:
     """Yield what the failures have cost, the budgets, and what the numbers rest on."""
     total, since = history.total, f"{datetime.fromtimestamp(history.since_s):%Y-%m-%d}"
     if total.lost_gpu_hours:
         share = percent_text(total.lost_gpu_hours / total.gpu_hours)
-        yield f"lost     {hours_text(total.lost_gpu_hours)} GPU-hours ({share}) in attempts that failed"
+        yield (
+            f"lost     {hours_text(total.lost_gpu_hours)} GPU-hours ({share}) in attempts that "
+            "failed"
+        )
     for budget in budgets:
         yield one_line(
-            f"budget   {budget.holder}: {hours_text(budget.used_hours)} of {hours_text(budget.allowed_hours)} "
+            f"budget   {budget.holder}: {hours_text(budget.used_hours)} of "
+            f"{hours_text(budget.allowed_hours)} "
             f"{budget.unit} used ({percent_text(budget.share)}), by {budget.whose}"
         )
     left_out = [
@@ -174,7 +229,10 @@ def summary_lines(history: History, budgets: Sequence[Budget], folder: str, acco
         f"{count(history.unknown, 'job')} with an unknown end" if history.unknown else "",
         f"{count(history.local, 'run')} on this machine not counted" if history.local else "",
     ]
-    yield one_line(f"counted  {history.runs:,} {'run' if history.runs == 1 else 'runs'} in {folder} since {since}")
+    yield one_line(
+        f"counted  {history.runs:,} {'run' if history.runs == 1 else 'runs'} in {folder} since "
+        f"{since}"
+    )
     yield from (f"         {text}" for text in left_out if text)
     yield f"         {accounting}"
 
@@ -191,7 +249,10 @@ def history_json(history: History, budgets: Sequence[Budget]) -> dict[str, Any]:
         **fields_of(history, "by since_s until_s runs jobs others running unknown local"),
         "rows": [row_json(group) for group in history.rows],
         "total": row_json(history.total),
-        "causes": [dict(zip(("cause", "failed", "gpu_hours"), each, strict=True)) for each in history.causes],
+        "causes": [
+            dict(zip(("cause", "failed", "gpu_hours"), each, strict=True))
+            for each in history.causes
+        ],
         "budgets": [asdict(each) for each in budgets],
     }
 
@@ -203,7 +264,9 @@ def row_json(group: HistoryRow) -> dict[str, Any]:
         "week_start": group.week and group.week.isoformat(),
         "ended": group.ended,
         **{end: group.ends[end] for end in ("completed", "failed", "cancelled")},
-        **fields_of(group, "success gpu_hours lost_gpu_hours cpu_hours wait_median_s wait_90_percent_s"),
+        **fields_of(
+            group, "success gpu_hours lost_gpu_hours cpu_hours wait_median_s wait_90_percent_s"
+        ),
     }
 
 
@@ -215,7 +278,9 @@ def hours_text(hours: float) -> str:
 
 
 def percent_text(share: float | None) -> str:
-    """Return a part of 1 in whole per cent; 100 % only if it is all, and 0 % only if it is nothing."""
+    """Return a part of 1 in whole per cent; 100 % only if it is all, and 0 % only if it is
+    nothing.
+    """
     if share is None:
         return "-"
     percent = round(100 * share)
@@ -233,9 +298,13 @@ def _key_text(group: HistoryRow) -> str:
 
 
 def save_history_figure(history: History, path: Path) -> None:
-    """Draw the GPU-hours of each row, with the lost part, and below them the success rate, into a file."""
+    """Draw the GPU-hours of each row, with the lost part, and below them the success rate, into a
+    file.
+    """
     if not history.rows:
-        raise PlanError("there is nothing to draw: no run in this time", hint="--since 1000d looks further back")
+        raise PlanError(
+            "there is nothing to draw: no run in this time", hint="--since 1000d looks further back"
+        )
     with paper_style("--plot FILE"):
         save_figure(history_figure(history), path)
 
@@ -251,17 +320,32 @@ def history_figure(history: History) -> Figure:
     lost = [group.lost_gpu_hours for group in groups]
     if history.total.gpu_hours:
         upper.bar(places, useful, color=colours[0], label="not lost")
-        upper.bar(places, lost, bottom=useful, label="lost in failed attempts", color=colours[1], hatch="//",
-                  edgecolor="white")  # fmt: skip
+        upper.bar(
+            places,
+            lost,
+            bottom=useful,
+            label="lost in failed attempts",
+            color=colours[1],
+            hatch="//",
+            edgecolor="white",
+        )
         figure.legend(loc="outside upper center", ncols=2)
     else:
         upper.bar(places, [group.cpu_hours for group in groups], color=colours[0])
     upper.set_ylabel("GPU-hours" if history.total.gpu_hours else "CPU-hours")
     middle, half = (len(groups) - 1) / 2, max(len(groups), _LEAST_BARS) / 2
     upper.set_xlim(middle - half, middle + half)
-    rated = [(place, 100 * group.success) for place, group in enumerate(groups) if group.success is not None]
-    lower.plot(*zip(*rated, strict=True) if rated else ((), ()), marker="o", color=DARK,
-               linestyle="-" if history.by == "week" else "none")  # fmt: skip
+    rated = [
+        (place, 100 * group.success)
+        for place, group in enumerate(groups)
+        if group.success is not None
+    ]
+    lower.plot(
+        *zip(*rated, strict=True) if rated else ((), ()),
+        marker="o",
+        color=DARK,
+        linestyle="-" if history.by == "week" else "none",
+    )
     lower.set_ylim(-5, 105)
     lower.set_ylabel("success in %")
     labels = [_label(group) for group in groups]

@@ -1,7 +1,8 @@
-"""history: the jobs since a time, from the runs folder and from Slurm's accounting; their numbers by week, project ...
+"""history: the jobs since a time, from the runs folder and from Slurm's accounting; their numbers
+by week, project ...
 
-Each number counts where it happened: GPU-hours in the week in which they were used, an end in the week of the end, a
-wait in the week of the start.
+Each number counts where it happened: GPU-hours in the week in which they were used, an end in the
+week of the end, a wait in the week of the start.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.queue import ACCOUNTS, Limit
 
 EXAMINE_WITHIN_S = 3.0
-"""How long one history examines failures whose cause is not recorded yet; the next one goes on with the others."""
+"""How long one history examines failures whose cause is not recorded yet; the next one goes on with
+the others.
+"""
 
 
 @dataclass(slots=True)
@@ -55,7 +58,9 @@ class HistoryRow:
 
     @property
     def success(self) -> float | None:
-        """The part of the jobs that completed, of those that ended and were not cancelled; None if there are none."""
+        """The part of the jobs that completed, of those that ended and were not cancelled; None if
+        there are none.
+        """
         counted = self.ends["completed"] + self.ends["failed"]
         return self.ends["completed"] / counted if counted else None
 
@@ -67,7 +72,9 @@ class HistoryRow:
     @property
     def wait_90_percent_s(self) -> float | None:
         """The time within which 90 % of the jobs started, None if no job started."""
-        return sorted(self.waits_s)[math.ceil(0.9 * len(self.waits_s)) - 1] if self.waits_s else None
+        return (
+            sorted(self.waits_s)[math.ceil(0.9 * len(self.waits_s)) - 1] if self.waits_s else None
+        )
 
 
 CauseCount = tuple[str, int, float]
@@ -78,7 +85,9 @@ CauseCount = tuple[str, int, float]
 class History:
     """What happened since a time."""
 
-    by: str  # what the rows are: ``week``, or the name of a text attribute of ``PastJob``, such as ``project``
+    # what the rows are: ``week``, or the name of a text attribute of ``PastJob``, such as
+    # ``project``
+    by: str
     since_s: float
     until_s: float
     rows: tuple[HistoryRow, ...]
@@ -97,19 +106,23 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A limit of GPU-, CPU- or other minutes that an account or QOS may use, and what it has used."""
+    """A limit of GPU-, CPU- or other minutes that an account or QOS may use, and what it has
+    used.
+    """
 
     holder: str  # such as ``account lab``
     resource: str  # Slurm's name, such as ``gres/gpu``
     whose: str  # whose jobs count: ``you``, or ``all its users``
-    used_hours: float  # as Slurm counts; where usage decays (PriorityDecayHalfLife), less than the sum of all jobs
+    # as Slurm counts; where usage decays (PriorityDecayHalfLife), less than the sum of all jobs
+    used_hours: float
     allowed_hours: float
 
     @property
     def unit(self) -> str:
         """``GPU-hours``, ``CPU-hours``, or hours of another resource."""
         name, _, kind = self.resource.removeprefix("gres/").partition(":")
-        return f"{name.upper() if name in ('gpu', 'cpu') else name}-hours{f' of {kind}' if kind else ''}"
+        label = name.upper() if name in ("gpu", "cpu") else name
+        return f"{label}-hours of {kind}" if kind else f"{label}-hours"
 
     @property
     def share(self) -> float | None:
@@ -118,22 +131,41 @@ class Budget:
 
 
 def budgets_of(limits: Mapping[str, Sequence[Limit]], qos: Collection[str]) -> list[Budget]:
-    """Return the budgets among limits: those of the user's accounts and of these QOS, GPUs first."""
+    """Return the budgets among limits: those of the user's accounts and of these QOS, GPUs
+    first.
+    """
     held = [limit for key in (ACCOUNTS, *sorted(qos)) for limit in limits.get(key, ())]
     budgets = [
-        Budget(limit.holder, limit.what[: -len(" minutes")], limit.whose, int(limit.used) / 60, int(limit.allowed) / 60)
+        Budget(
+            limit.holder,
+            limit.what[: -len(" minutes")],
+            limit.whose,
+            int(limit.used) / 60,
+            int(limit.allowed) / 60,
+        )
         for limit in held
         if limit.what.endswith(" minutes")
     ]
     return sorted(budgets, key=lambda budget: not budget.resource.startswith("gres/gpu"))
 
 
-def get_history(ports: Ports, *, by: str, since_s: float, rules: Rules, accounted: Sequence[PastJob] = ()) -> History:
-    """Return the numbers of all runs that were active since a time, and of the accounting's jobs without a run."""
+def get_history(
+    ports: Ports, *, by: str, since_s: float, rules: Rules, accounted: Sequence[PastJob] = ()
+) -> History:
+    """Return the numbers of all runs that were active since a time, and of the accounting's jobs
+    without a run.
+    """
     store, now_s = ports.store, ports.now_s()
     result = get_status(runs_since(store, since_s), ports)
-    on_cluster = replace(result, runs=tuple(item for item in result.runs if item.run.scheduler != "local"))
-    jobs = [job for item in examined(on_cluster, store, rules) for job in jobs_of_run(item) if is_within(job, since_s)]
+    on_cluster = replace(
+        result, runs=tuple(item for item in result.runs if item.run.scheduler != "local")
+    )
+    jobs = [
+        job
+        for item in examined(on_cluster, store, rules)
+        for job in jobs_of_run(item)
+        if is_within(job, since_s)
+    ]
     jobs = with_accounts(jobs, accounted)
     known = {item.run.run_id for item in result.runs} | set(store.run_ids())
     others = [job for job in accounted if job.run_id not in known and job.times]
@@ -159,8 +191,13 @@ def get_history(ports: Ports, *, by: str, since_s: float, rules: Rules, accounte
 
 
 def runs_since(store: RunStore, since_s: float) -> list[str]:
-    """Return the runs that may have been active since a time, by their ids, marks and status files; read none."""
-    active, day = set(store.active_ids()), f"{datetime.fromtimestamp(max(0.0, since_s)):%Y%m%d-%H%M%S}"
+    """Return the runs that may have been active since a time, by their ids, marks and status files;
+    read none.
+    """
+    active, day = (
+        set(store.active_ids()),
+        f"{datetime.fromtimestamp(max(0.0, since_s)):%Y%m%d-%H%M%S}",
+    )
 
     def has_changed(run_id: str) -> bool:
         try:
@@ -168,7 +205,11 @@ def runs_since(store: RunStore, since_s: float) -> list[str]:
         except OSError:
             return False
 
-    return [run_id for run_id in store.run_ids() if run_id >= day or run_id in active or has_changed(run_id)]
+    return [
+        run_id
+        for run_id in store.run_ids()
+        if run_id >= day or run_id in active or has_changed(run_id)
+    ]
 
 
 def is_within(job: PastJob, since_s: float) -> bool:
@@ -178,27 +219,41 @@ def is_within(job: PastJob, since_s: float) -> bool:
 
 
 def examined(result: StatusResult, store: RunStore, rules: Rules) -> Sequence[RunStatus]:
-    """Return the runs, those that failed with their cause, as many as the time allows; what is found is kept."""
+    """Return the runs, those that failed with their cause, as many as the time allows; what is
+    found is kept.
+    """
     before, until = None, time.monotonic() + EXAMINE_WITHIN_S
     while result != before and time.monotonic() < until:
         before, result = result, with_first_lines(result, store, rules)
-        runs = (with_element_lines(item, failed_elements(item.elements), store, rules) for item in result.runs)
+        runs = (
+            with_element_lines(item, failed_elements(item.elements), store, rules)
+            for item in result.runs
+        )
         result = replace(result, runs=tuple(runs))
     return result.runs
 
 
 def with_accounts(jobs: Sequence[PastJob], accounted: Sequence[PastJob]) -> list[PastJob]:
-    """Return the jobs, those that named no account with the account that Slurm has charged, as far as it is known."""
+    """Return the jobs, those that named no account with the account that Slurm has charged, as far
+    as it is known.
+    """
     charged = {each.run_id: each.account for each in accounted if each.run_id}
 
     return [
-        replace(job, account=charged.get(job.run_id or "", job.account)) if job.account == DEFAULT_ACCOUNT else job
+        replace(job, account=charged.get(job.run_id or "", job.account))
+        if job.account == DEFAULT_ACCOUNT
+        else job
         for job in jobs
     ]
 
 
-def grouped(jobs: Iterable[PastJob], by: str, since_s: float, now_s: float) -> tuple[list[HistoryRow], HistoryRow]:
-    """Return the rows, and the total. Weeks are in the order of time, with those between; others by their GPU-hours."""
+def grouped(
+    jobs: Iterable[PastJob], by: str, since_s: float, now_s: float
+) -> tuple[list[HistoryRow], HistoryRow]:
+    """Return the rows, and the total.
+
+    Weeks are in the order of time, with those between; others by their GPU-hours.
+    """
     groups: dict[str | date, HistoryRow] = {}
     total = HistoryRow("total")
     for job in jobs:
@@ -206,16 +261,24 @@ def grouped(jobs: Iterable[PastJob], by: str, since_s: float, now_s: float) -> t
             if since_s <= when_s <= now_s:
                 key: str | date = monday(when_s) if by == "week" else getattr(job, by)
                 if key not in groups:
-                    groups[key] = HistoryRow(week_name(key), key) if isinstance(key, date) else HistoryRow(key)
+                    groups[key] = (
+                        HistoryRow(week_name(key), key)
+                        if isinstance(key, date)
+                        else HistoryRow(key)
+                    )
                 add(groups[key])
                 add(total)
     if by != "week":
-        order = sorted(groups.values(), key=lambda row: (-row.gpu_hours, -row.cpu_hours, -row.ended, row.key))
+        order = sorted(
+            groups.values(), key=lambda row: (-row.gpu_hours, -row.cpu_hours, -row.ended, row.key)
+        )
         return order, total
     return _with_all_weeks({row.week: row for row in groups.values() if row.week}), total
 
 
-def _events(job: PastJob, since_s: float, now_s: float) -> Iterator[tuple[float, Callable[[HistoryRow], None]]]:
+def _events(
+    job: PastJob, since_s: float, now_s: float
+) -> Iterator[tuple[float, Callable[[HistoryRow], None]]]:
     """Yield what counts of a job: when, and what adds it to a row."""
     for part in (part for span in job.times for part in _weeks(span, since_s, now_s)):
         yield part.start_s, partial(HistoryRow.add_time, job=job, time=part)
@@ -256,7 +319,9 @@ def week_name(first: date) -> str:
 
 
 def _weeks(time: JobTime, since_s: float, now_s: float) -> Iterator[JobTime]:
-    """Yield the parts of a time in each week; a week in which clocks change has an hour less, or more."""
+    """Yield the parts of a time in each week; a week in which clocks change has an hour less, or
+    more.
+    """
     start_s, end_s = max(time.start_s, since_s), min(time.end_s, now_s)
     while start_s < end_s:
         following = monday(start_s) + timedelta(days=7)

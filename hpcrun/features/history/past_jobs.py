@@ -1,4 +1,6 @@
-"""The jobs of a history: each run or element of a sweep by its folder, and the jobs of Slurm's accounting."""
+"""The jobs of a history: each run or element of a sweep by its folder, and the jobs of Slurm's
+accounting.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from hpcrun.runs.attempt import NODE_FAILURE, Attempt, attempts, names_in
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import LastStatus, pairs_of
 from hpcrun.schedulers.process import Completed, SlurmSite
-from hpcrun.schedulers.slurm_text import allocated_gpus, array_id, rows_of, run_id_of_line, sacct, whole_number
+from hpcrun.schedulers.slurm_text import (
+    allocated_gpus,
+    array_id,
+    rows_of,
+    run_id_of_line,
+    sacct,
+    whole_number,
+)
 
 End = Literal["completed", "failed", "cancelled"]
 DEFAULT_ACCOUNT = "(default)"
@@ -44,10 +53,24 @@ _FAILED = frozenset({"FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"})
 ANSWER_WITHIN_S = 60.0
 """A database with millions of jobs needs its time."""
 _FIELDS = (
-    "JobID", "JobName", "Account", "Cluster", "State", "ExitCode", "Submit", "Eligible", "Start", "End", "AllocCPUS",
-    "AllocTRES", "WorkDir", "SubmitLine",
-)  # fmt: skip
-_EXCEPTION = re.compile(r"\b([A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Iteration|Warning|Failure))\b(?=:| at |$)")
+    "JobID",
+    "JobName",
+    "Account",
+    "Cluster",
+    "State",
+    "ExitCode",
+    "Submit",
+    "Eligible",
+    "Start",
+    "End",
+    "AllocCPUS",
+    "AllocTRES",
+    "WorkDir",
+    "SubmitLine",
+)
+_EXCEPTION = re.compile(
+    r"\b([A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Iteration|Warning|Failure))\b(?=:| at |$)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +103,8 @@ class PastJob:
     end: End | None  # None for a job that has not ended, or whose end is not known
     ended_s: float  # in seconds since the epoch
     is_running: bool = False  # it counts until now
-    # from its submission to its first start; None if it has not started, or waited for other jobs. Of a sweep only the
-    # first element to start has one.
+    # from its submission to its first start; None if it has not started, or waited for other jobs.
+    # Of a sweep only the first element to start has one.
     wait_s: float | None = None
     cause: str = ""  # of a failed job
     qos: str = ""  # empty if it named none
@@ -90,12 +113,19 @@ class PastJob:
 
 
 def jobs_of_run(item: RunStatus) -> list[PastJob]:
-    """Return a run as one job, a sweep as a job for each element; none of what was never submitted."""
+    """Return a run as one job, a sweep as a job for each element; none of what was never
+    submitted.
+    """
     rows = [element_row(item, element) for element in item.elements] if item.elements else [item]
     rows = [row for row in rows if row.status.state not in (state.NOT_SUBMITTED, state.SUBMITTING)]
     started = set(names_in(RunFolder(item.folder).elements))
     jobs = [
-        _job(row, list(attempts(row.folder, row.element or 0)) if str(row.element or 0) in started else [])
+        _job(
+            row,
+            list(attempts(row.folder, row.element or 0))
+            if str(row.element or 0) in started
+            else [],
+        )
         for row in rows
     ]
     if all_elements(item.run).packed:
@@ -104,7 +134,8 @@ def jobs_of_run(item: RunStatus) -> list[PastJob]:
 
 
 def _counted_once(jobs: Sequence[PastJob], tasks: Sequence[str]) -> list[PastJob]:
-    """Return the elements of packs with the times for which no other element of the same task counts.
+    """Return the elements of packs with the times for which no other element of the same task
+    counts.
 
     Args:
         tasks: the job id of the task of each.
@@ -117,14 +148,18 @@ def _counted_once(jobs: Sequence[PastJob], tasks: Sequence[str]) -> list[PastJob
     ]
     for start_s, negative_end_s, place, number in sorted(order):
         until_s, end_s = counted_s[tasks[place]], -negative_end_s
-        times[place][number] = replace(times[place][number], start_s=min(max(start_s, until_s), end_s))
+        times[place][number] = replace(
+            times[place][number], start_s=min(max(start_s, until_s), end_s)
+        )
         counted_s[tasks[place]] = max(until_s, end_s)
     return [replace(job, times=tuple(spans)) for job, spans in zip(jobs, times, strict=True)]
 
 
 def _first_waits(elements: Sequence[PastJob]) -> list[PastJob]:
     """Return the elements of an array; only the first that started has a wait."""
-    first = min((job for job in elements if job.times), key=lambda job: job.times[0].start_s, default=None)
+    first = min(
+        (job for job in elements if job.times), key=lambda job: job.times[0].start_s, default=None
+    )
     return [job if job is first else replace(job, wait_s=None) for job in elements]
 
 
@@ -156,15 +191,24 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
 
 def end_of(final: str) -> End:
     """Return how a job ended that is in a final state."""
-    return "completed" if final == state.COMPLETED else "cancelled" if final == state.CANCELLED else "failed"
+    return (
+        "completed"
+        if final == state.COMPLETED
+        else "cancelled"
+        if final == state.CANCELLED
+        else "failed"
+    )
 
 
 def _times(row: RunStatus, newest: list[Attempt], end: End | None) -> Iterator[JobTime]:
     """Yield the times of attempts, which are given the newest first."""
     status = row.status
-    if not newest and status.final and status.elapsed_s:  # its records are gone; Slurm has told how long it ran
+    # its records are gone; Slurm has told how long it ran
+    if not newest and status.final and status.elapsed_s:
         yield JobTime(row.run.created_s, row.run.created_s + status.elapsed_s, end == "failed")
-    for attempt, (start_s, end_s) in zip(reversed(newest), attempt_times(newest, status), strict=True):
+    for attempt, (start_s, end_s) in zip(
+        reversed(newest), attempt_times(newest, status), strict=True
+    ):
         # one that was followed by another one has failed, unless it was warned of its end
         failed = attempt.exit is None or attempt.exit.reason in ("failure", NODE_FAILURE)
         yield JobTime(start_s, end_s, end == "failed" if attempt is newest[0] else failed)
@@ -185,7 +229,9 @@ def cause_of(status: LastStatus) -> str:
 
 @cache
 def project_of(cwd: str | None) -> str:
-    """Return the git repository that contains a folder, else the folder; the home folder is no project's repository."""
+    """Return the git repository that contains a folder, else the folder; the home folder is no
+    project's repository.
+    """
     if not cwd:
         return "-"
     folder = Path(cwd)
@@ -203,22 +249,31 @@ def _spares(plan: Mapping[str, Any]) -> int:
     return spares if isinstance(spares, int) and 0 < spares < 10_000 else 0
 
 
-def accounted_jobs(since_s: float, now_s: float, env: Mapping[str, str]) -> tuple[list[PastJob], Completed]:
-    """Ask for this user's jobs since a time, with one command; none where there is no accounting."""
+def accounted_jobs(
+    since_s: float, now_s: float, env: Mapping[str, str]
+) -> tuple[list[PastJob], Completed]:
+    """Ask for this user's jobs since a time, with one command; none where there is no
+    accounting.
+    """
     command = accounted_command(since_s, os.getuid())
-    answer = SlurmSite(env, ANSWER_WITHIN_S).run(command, SLURM_TIME_FORMAT="%s")  # sacct(1), a format of strftime(3)
+    # sacct(1), a format of strftime(3)
+    answer = SlurmSite(env, ANSWER_WITHIN_S).run(command, SLURM_TIME_FORMAT="%s")
     return (parse_accounted(answer.stdout, now_s) if answer.ok else []), answer
 
 
 def accounted_command(since_s: float, uid: int) -> list[str]:
-    """Ask the accounting database for the jobs of a user that were pending or running since a time."""
+    """Ask the accounting database for the jobs of a user that were pending or running since a
+    time.
+    """
     since = datetime.fromtimestamp(max(0.0, since_s)).isoformat(timespec="seconds")
     time = (f"--user={uid}", f"--starttime={since}", "--endtime=now")
     return sacct("--allocations", "--duplicates", *time, fields=_FIELDS)
 
 
 def parse_accounted(text: str, now_s: float) -> list[PastJob]:
-    """Read the answer to :func:`accounted_command`; a requeued job, which has a line for each start, is one job."""
+    """Read the answer to :func:`accounted_command`; a requeued job, which has a line for each
+    start, is one job.
+    """
     rows = [dict(zip(_FIELDS, row, strict=True)) for row in rows_of(text, len(_FIELDS))]
     starts: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
     for fields in sorted(rows, key=lambda fields: _time_s(fields["Submit"]) or 0.0):
@@ -239,7 +294,9 @@ def _accounted_job(starts: Sequence[Mapping[str, str]], now_s: float) -> PastJob
     first = begun[0] if begun else last
     eligible_s = _time_s(first["Eligible"]) or _time_s(first["Submit"])
     ended_s = times[-1].end_s if times else 0.0
-    status = LastStatus(final, ended_s, exit_status=whole_number(last["ExitCode"].partition(":")[0]), rule="")
+    status = LastStatus(
+        final, ended_s, exit_status=whole_number(last["ExitCode"].partition(":")[0]), rule=""
+    )
     run_id = run_id_of_line(last["SubmitLine"])
     return PastJob(
         name=last["JobName"],
@@ -247,7 +304,9 @@ def _accounted_job(starts: Sequence[Mapping[str, str]], now_s: float) -> PastJob
         account=last["Account"],
         profile=OTHER if run_id is None else REMOVED,
         cluster=last["Cluster"],
-        gpus=next(filter(None, (allocated_gpus(each["AllocTRES"]) for each in reversed(starts))), 0),
+        gpus=next(
+            filter(None, (allocated_gpus(each["AllocTRES"]) for each in reversed(starts))), 0
+        ),
         cpus=next(filter(None, (whole_number(each["AllocCPUS"]) for each in reversed(starts))), 0),
         times=times,
         end=end,
@@ -260,7 +319,9 @@ def _accounted_job(starts: Sequence[Mapping[str, str]], now_s: float) -> PastJob
 
 
 def _accounted_time(fields: Mapping[str, str], now_s: float, *, is_last: bool) -> JobTime:
-    """Return one start of a job; one without an end has perhaps been lost, and counts until now only if it runs."""
+    """Return one start of a job; one without an end has perhaps been lost, and counts until now
+    only if it runs.
+    """
     at, start_s = state.base_state(fields["State"]), float(fields["Start"])
     end_s = _time_s(fields["End"]) or (now_s if at == state.RUNNING else start_s)
     failed = state.is_terminal(at) and end_of(at) == "failed" and (is_last or at in _FAILED)

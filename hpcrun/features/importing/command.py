@@ -1,4 +1,6 @@
-"""hpcrun import: what hpcrun makes of an sbatch script: the command, the changed lines, and what is different."""
+"""hpcrun import: what hpcrun makes of an sbatch script: the command, the changed lines, and what is
+different.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +39,24 @@ def import_(
     changed = list(changed_lines(batch))
     failure = None
     if not batch.is_complete:
-        how = f"sbatch {quote_bash(str(script))}" if batch.options.problems else "its ranks have no logs of their own"
+        how = (
+            f"sbatch {quote_bash(str(script))}"
+            if batch.options.problems
+            else "its ranks have no logs of their own"
+        )
         failure = PlanError(f"{script.name}: not complete", hint=how)
     return Outcome(
-        lambda: [stdout(_lines(batch, command, changed))], lambda: _document(batch, command, changed), failure=failure
+        lambda: [stdout(_lines(batch, command, changed))],
+        lambda: _document(batch, command, changed),
+        failure=failure,
     )
 
 
 def _lines(script: BatchScript, command: str, changed: Sequence[tuple[int, str]]) -> Iterator[str]:
     if script.is_complete:
-        yield f"{one_line(script.name)}: complete: bash runs it as it is, and hpcrun starts its ranks"
+        yield (
+            f"{one_line(script.name)}: complete: bash runs it as it is, and hpcrun starts its ranks"
+        )
     if not script.options.problems:
         yield from ("", command)
         yield from ("", f"{_size(script)}; --dry-run shows the whole script")
@@ -60,7 +70,9 @@ def _lines(script: BatchScript, command: str, changed: Sequence[tuple[int, str]]
             yield from ("", f"{heading}:", *(f"  {one_line(HIDER.hide(line))}" for line in lines))
 
 
-def _document(script: BatchScript, command: str, changed: Sequence[tuple[int, str]]) -> dict[str, Any]:
+def _document(
+    script: BatchScript, command: str, changed: Sequence[tuple[int, str]]
+) -> dict[str, Any]:
     return {
         "script": script.name,
         "complete": script.is_complete,

@@ -60,7 +60,9 @@ if TYPE_CHECKING:
 _LOG_END = 200
 _LONGEST_LINE, _MOST_METRICS = 400, 12
 _MARKUP = re.compile(r"(?<![\w*])@(?=\w)|<(?=[!@#]|[A-Za-z][\w+.-]*:)|\](?=\()")
-"""What a chat takes for a mention or a link with another text: ``@everyone``, ``<http://host|ok>``, ``[ok](...)``."""
+"""What a chat takes for a mention or a link with another text: ``@everyone``, ``<http://host|ok>``,
+``[ok](...)``.
+"""
 _ENDS = {
     state.COMPLETED: "completed",
     state.FAILED: "failed",
@@ -77,12 +79,17 @@ _AGAIN_S, _RECORDED_WITHIN_S = 0.3, 5.0  # a job may start before submit has rec
 def notify(
     words: list[str] | None = argument(
         "RUN|URL",
-        "Runs, or with --test the destinations. Default: the last run; the configured destinations.",
+        "Runs, or with --test the destinations. Default: the last run; the configured "
+        "destinations.",
         complete=run_name,
     ),
     test: bool = flag("--test", "Send a test message from this machine."),
-    of: Annotated[Path | None, typer.Option("--of", hidden=True, help="Folder of the run: for its own job.")] = None,
-    event: Annotated[str | None, typer.Option("--event", hidden=True, help="Event that has just come.")] = None,
+    of: Annotated[
+        Path | None, typer.Option("--of", hidden=True, help="Folder of the run: for its own job.")
+    ] = None,
+    event: Annotated[
+        str | None, typer.Option("--event", hidden=True, help="Event that has just come.")
+    ] = None,
     known: Annotated[bool, typer.Option("--known", hidden=True, help="Ask no scheduler.")] = False,
     as_json: JsonOption = False,  # noqa: ARG001 - cli/output.py reads it
 ) -> Outcomes:
@@ -100,7 +107,11 @@ def notify(
         yield _sent_outcome(_send_due(item, context, event), item, quiet=True)
         return
     ids = [element.run.run_id for element in (yield from context.named(words or ["last"]))]
-    result = last_known(ids, store=context.store, now_s=context.now_s()) if known else get_status(ids, context.ports)
+    result = (
+        last_known(ids, store=context.store, now_s=context.now_s())
+        if known
+        else get_status(ids, context.ports)
+    )
     sent: list[Delivery] = []
     for item in result.runs:
         sent += (results := _send_due(item, context, None))
@@ -124,13 +135,19 @@ def _in_job(folder: Path, context: Context) -> RunStatus:
 
 
 def _send_due(item: RunStatus, context: Context, reported: str | None) -> list[Delivery]:
-    """Send the messages about a run that are due and that nobody has sent; return what became of them."""
+    """Send the messages about a run that are due and that nobody has sent; return what became of
+    them.
+    """
     notify = notify_of(item.run)
     results: list[Delivery] = []
     for event in due_events(item, notify, context.now_s(), reported) if notify else ():
         if notify and (to := unclaimed(item.folder, event, notify.to)):
             message = message_of(
-                event, item, context.now_s(), partial(_explain, context), lambda: _patterns(item.run, context)
+                event,
+                item,
+                context.now_s(),
+                partial(_explain, context),
+                lambda: _patterns(item.run, context),
             )
             results += send_message(message, to, context.env, run_folder=item.folder, event=event)
     return results
@@ -148,8 +165,13 @@ def _explain(context: Context, item: RunStatus) -> str:
 
 
 def _patterns(run: Run, context: Context) -> Mapping[str, Any]:
-    """Return the patterns of the metrics in the logs, of the configuration and the profile; Slurm is not asked."""
-    folders = [*(folder.below("profiles") for folder in context.layers.values()), shipped("cluster_profiles")]
+    """Return the patterns of the metrics in the logs, of the configuration and the profile; Slurm
+    is not asked.
+    """
+    folders = [
+        *(folder.below("profiles") for folder in context.layers.values()),
+        shipped("cluster_profiles"),
+    ]
     try:
         texts, _ = metric_patterns(run.profile_file or run.profile, folders, context.config.metrics)
         return {name: compile_pattern(text) for name, text in texts.items()}
@@ -161,7 +183,11 @@ def _sent_outcome(results: list[Delivery], item: RunStatus, *, quiet: bool) -> O
     """Return the results of messages; in the background only failures, for the log."""
     if quiet:
         return Outcome(lambda: [stdout(_lines(each for each in results if each.state != SENT))])
-    none = "no message is due" if notify_of(item.run) else "was submitted without messages (notify:, --notify)"
+    none = (
+        "no message is due"
+        if notify_of(item.run)
+        else "was submitted without messages (notify:, --notify)"
+    )
     lines = [stdout(_lines(results) or [f"{one_line(item.run.name)}: {none}"])]
     return Outcome(lambda: lines, lambda: _document(results, item.run.run_id))
 
@@ -173,19 +199,25 @@ def _test(urls: list[str], context: Context) -> Outcome:
         except ValueError as error:
             raise UsageError(f"--test: {error}") from None
         if is_slurms_mail(url) or url == NONE:
-            raise UsageError(f"{url}: Slurm itself sends this mail, when a job starts and ends; it cannot be tested")
+            raise UsageError(
+                f"{url}: Slurm itself sends this mail, when a job starts and ends; it cannot be "
+                "tested"
+            )
     to = urls or _configured(context)
     if not to:
         raise UsageError(
             "there is no destination to test",
-            hint="hpcrun notify --test URL, or notify: [URL] in " + str(context.user_folder / "config.yaml"),
+            hint="hpcrun notify --test URL, or notify: [URL] in "
+            + str(context.user_folder / "config.yaml"),
         )
     title = clean_line(f"Test message from hpcrun on {context.host}")
     message = Message(title, "Messages about your runs will arrive here.")
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         RunFolder(Path(folder)).messages().mkdir()
         sent = send_message(message, to, context.env, run_folder=Path(folder), event="test")
-    return Outcome(lambda: [stdout(_lines(sent))], lambda: _document(sent, None), failure=_failure(sent))
+    return Outcome(
+        lambda: [stdout(_lines(sent))], lambda: _document(sent, None), failure=_failure(sent)
+    )
 
 
 def _lines(sent: Iterable[Delivery]) -> list[str]:
@@ -195,7 +227,11 @@ def _lines(sent: Iterable[Delivery]) -> list[str]:
 def _failure(sent: Sequence[Delivery]) -> PlanError | None:
     """Return the failure of messages that did not arrive, None if all did."""
     failed, to = {each.to for each in sent if each.state != SENT}, {each.to for each in sent}
-    return PlanError(f"{len(failed)} of {len(to)} destinations did not accept the message") if failed else None
+    return (
+        PlanError(f"{len(failed)} of {len(to)} destinations did not accept the message")
+        if failed
+        else None
+    )
 
 
 def _configured(context: Context) -> list[str]:
@@ -204,7 +240,9 @@ def _configured(context: Context) -> list[str]:
 
     named = list(context.config.notify)
     with suppress(HpcrunError):  # Slurm may be away, of which a test of messages need not know
-        named += load_profile(context.profile_name(None), context.surroundings.profile_folders).profile.notify
+        named += load_profile(
+            context.profile_name(None), context.surroundings.profile_folders
+        ).profile.notify
     return [to for to in dict.fromkeys(named) if not is_slurms_mail(to)]
 
 
@@ -212,7 +250,8 @@ def _document(results: list[Delivery], run_id: str | None) -> dict[str, Any]:
     return {"kind": "messages", "run_id": run_id, "messages": [each.as_json() for each in results]}
 
 
-# --- the text of the messages --------------------------------------------------------------------------------------
+# --- the text of the messages
+# --------------------------------------------------------------------------------------
 
 
 def message_of(
@@ -225,36 +264,61 @@ def message_of(
     """Return the message about an event: one line as title, and some lines.
 
     Args:
-        explain: returns the first line of ``hpcrun explain`` about a run or element that failed, if it may be shown.
+        explain: returns the first line of ``hpcrun explain`` about a run or element that failed, if
+            it may be shown.
         patterns: metric → compiled pattern for the logs; read only if the message needs metrics.
     """
     name = item.run.name
-    begun = [] if item.elements else list(attempts(item.folder, 0, item.run.deciding_role))  # the newest first
-    attempt = next((each for each in begun if event == f"{ATTEMPT}-{each.number}"), begun[0] if begun else None)
-    queue_s = 0.0 if item.elements else (begun[-1].started_s if begun else now_s) - item.run.created_s
+    # the newest first
+    begun = [] if item.elements else list(attempts(item.folder, 0, item.run.deciding_role))
+    attempt = next(
+        (each for each in begun if event == f"{ATTEMPT}-{each.number}"), begun[0] if begun else None
+    )
+    queue_s = (
+        0.0 if item.elements else (begun[-1].started_s if begun else now_s) - item.run.created_s
+    )
     if event == STARTED:
         queued = f" after {format_span(queue_s)} in the queue" if queue_s >= _QUEUED_LONG_S else ""
         return _message(f"{name} started{queued}", [], item)
     if event == FIRST_STEP:
         metrics = _metrics(item, attempt, patterns())
-        return _message(f"{name}: first step" if metrics else f"{name}: first output", [metrics], item)
+        return _message(
+            f"{name}: first step" if metrics else f"{name}: first output", [metrics], item
+        )
     if event == WAITING:
         reason = f"reason: {item.status.reason}" if item.status.reason else ""
-        return _message(f"{name} has been pending for {format_span(max(0.0, queue_s))}", [reason], item, "warning")
+        return _message(
+            f"{name} has been pending for {format_span(max(0.0, queue_s))}",
+            [reason],
+            item,
+            "warning",
+        )
     if event.startswith(f"{IDLE}-"):
         about = about_run(item)[1]
         what = "it is unused" if about else "its GPUs are idle"
         return _message(f"{name}: {what}", [about or _idle(attempt)], item, "warning")
     if event == FIRST_FAILURE:
         row = element_of(item, failed_elements(item.elements)[0])
-        return _message(f"{row.run.name} failed, the first element of its sweep", [explain(row)], row, "warning")
+        return _message(
+            f"{row.run.name} failed, the first element of its sweep", [explain(row)], row, "warning"
+        )
     if event == FINISHED or attempt is None:
         metrics = "" if item.elements else _metrics(item, attempt, patterns())
         return _end(item, _why(item, explain), metrics)
     how = attempt.exit.how if attempt.exit else ""
-    then = "restarted in the same allocation" if how == RESTART else "requeued" if how else "the next attempt follows"
-    title = f"{name}: attempt {attempt.number + 1} {_ENDS.get(ended_state(attempt), 'ended')}, {then}"
-    return _message(title, [_why_ended(item, attempt, explain, is_newest=attempt is begun[0])], item, "warning")
+    then = (
+        "restarted in the same allocation"
+        if how == RESTART
+        else "requeued"
+        if how
+        else "the next attempt follows"
+    )
+    title = (
+        f"{name}: attempt {attempt.number + 1} {_ENDS.get(ended_state(attempt), 'ended')}, {then}"
+    )
+    return _message(
+        title, [_why_ended(item, attempt, explain, is_newest=attempt is begun[0])], item, "warning"
+    )
 
 
 def _end(item: RunStatus, why: str, metrics: str) -> Message:
@@ -267,7 +331,11 @@ def _end(item: RunStatus, why: str, metrics: str) -> Message:
         done = sum(each.status.state == state.COMPLETED for each in item.elements)
         how, after = f"ended: {done} of {len(item.elements)} elements completed", ""
     why = why or (status.reason if not is_good and not counts else "") or ""
-    hint = "" if is_good or status.state == state.CANCELLED else f"hpcrun explain {run.job_id or run.run_id}"
+    hint = (
+        ""
+        if is_good or status.state == state.CANCELLED
+        else f"hpcrun explain {run.job_id or run.run_id}"
+    )
     lines = [counts or "", why, metrics, hint]
     return _message(f"{run.name} {how}{after}", lines, item, "success" if is_good else "failure")
 
@@ -281,13 +349,17 @@ def _why(item: RunStatus, explain: Callable[[RunStatus], str]) -> str:
     return f"{first.run.name}: {explain(first) or first.status.state}" if first else ""
 
 
-def _why_ended(item: RunStatus, attempt: Attempt, explain: Callable[[RunStatus], str], *, is_newest: bool) -> str:
+def _why_ended(
+    item: RunStatus, attempt: Attempt, explain: Callable[[RunStatus], str], *, is_newest: bool
+) -> str:
     """Return why an attempt ended that another one follows."""
     why, exit_ = ended_text(attempt), attempt.exit
     if not is_newest or exit_ is None or exit_.reason not in ("", "failure"):
         nodes = ", ".join(exit_.nodes) if exit_ else ""
         return f"{why} ({nodes})" if nodes else why
-    ended = replace(item.status, state=state.FAILED, final=True, reason=None, exit_status=exit_.status)
+    ended = replace(
+        item.status, state=state.FAILED, final=True, reason=None, exit_status=exit_.status
+    )
     return explain(replace(item, status=ended)) or why
 
 
@@ -295,11 +367,15 @@ def _message(title: str, lines: Iterable[str], item: RunStatus, kind: Any = "inf
     where = f" on {item.status.hosts}" if item.status.hosts else ""
     cluster = f", cluster {item.run.cluster}" if item.run.cluster else f", {item.run.host}"
     last = f"job {item.run.job_id or '-'}{where}{cluster}, run {item.run.run_id}"
-    return Message(clean_line(title), "\n".join(clean_line(line) for line in [*lines, last] if line), kind)
+    return Message(
+        clean_line(title), "\n".join(clean_line(line) for line in [*lines, last] if line), kind
+    )
 
 
 def clean_line(text: str) -> str:
-    """Return text from a log as one line for a message: no control characters, secrets, mentions, or links."""
+    """Return text from a log as one line for a message: no control characters, secrets, mentions,
+    or links.
+    """
     line = " ".join(without_colours(harmless(HIDER.hide(text))).split())
     line = "".join(char for char in line if char.isprintable())
     line = _MARKUP.sub(lambda match: f"{match[0]} ", line)
@@ -318,15 +394,21 @@ def _metrics(item: RunStatus, attempt: Attempt | None, patterns: Mapping[str, An
                     logged.update(finder.read(line)[1])
         metrics = {**logged, **metrics}
     shown = [
-        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}" for name, value in metrics.items()
+        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in metrics.items()
     ]
     return " ".join(shown[:_MOST_METRICS]) + (" ..." if len(shown) > _MOST_METRICS else "")
 
 
 def _idle(attempt: Attempt | None) -> str:
-    """Return since when the GPUs are idle, and when the job ends, by the record that launch/idle_watch.py wrote."""
+    """Return since when the GPUs are idle, and when the job ends, by the record that
+    launch/idle_watch.py wrote.
+    """
     warning = idle_warning(attempt.folder) if attempt else None
     if warning is None:
         return "hpcrun status --gpus shows their load"
-    idle, left = format_span(warning.warned - warning.since), format_span(warning.ends - warning.warned)
+    idle, left = (
+        format_span(warning.warned - warning.since),
+        format_span(warning.ends - warning.warned),
+    )
     return f"all of its GPUs have been idle for {idle}; the job ends in {left} if they stay idle"

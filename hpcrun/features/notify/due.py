@@ -1,5 +1,5 @@
-"""Which messages about a run are due, and who sends those that its job could not send: the next command, in the
-background, that asks for the run's status.
+"""Which messages about a run are due, and who sends those that its job could not send: the next
+command, in the background, that asks for the run's status.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from hpcrun.schedulers.process import leave_running
 END_IS_NEWS_S, IS_NEWS_S = 86400.0, 3600.0
 """How long after its time a message about an end is still sent, and any other one."""
 _LAST_ATTEMPTS = 3
-TRIED_FOR_S = 120.0  # after an attempt to send the messages of a run, no other one begins for so long
+# after an attempt to send the messages of a run, no other one begins for so long
+TRIED_FOR_S = 120.0
 JOB_FIRST_S = 30.0  # the job itself has so long to send the message about its start or its end
 MOST_AT_ONCE = 50
 
@@ -53,18 +54,31 @@ def notify_of(run: Run) -> Notify | None:
     to = tuple(text for text in record["to"] if isinstance(text, str))
     events, waiting_s = record.get("events"), record.get("waiting_s")
     named = tuple(event for event in EVENTS if isinstance(events, list) and event in events)
-    return Notify(to, named, waiting_s if isinstance(waiting_s, int) and waiting_s > 0 else WAITING_S) if to else None
+    return (
+        Notify(to, named, waiting_s if isinstance(waiting_s, int) and waiting_s > 0 else WAITING_S)
+        if to
+        else None
+    )
 
 
 def status_in_job(run: Run, folder: Path, now_s: float) -> RunStatus:
-    """Return the status of a run by its records alone, as its job sees it: Slurm still takes the job for running."""
+    """Return the status of a run by its records alone, as its job sees it: Slurm still takes the
+    job for running.
+    """
     one = KnownRun(run, folder, all_elements(run), None, {})
     return run_status(one, now_s, one.records(), {})
 
 
-def due_events(item: RunStatus, notify: Notify, now_s: float, reported: str | None = None) -> list[str]:
-    """Return the events of which there should be a message by now, sent or not; the job reports one that just came."""
-    events = [*([reported] if reported in (STARTED, FIRST_STEP) else []), *_events(item, notify, now_s)]
+def due_events(
+    item: RunStatus, notify: Notify, now_s: float, reported: str | None = None
+) -> list[str]:
+    """Return the events of which there should be a message by now, sent or not; the job reports one
+    that just came.
+    """
+    events = [
+        *([reported] if reported in (STARTED, FIRST_STEP) else []),
+        *_events(item, notify, now_s),
+    ]
     has_failed = FAILED in notify.events and item.status.state != state.COMPLETED
     return [
         event
@@ -75,7 +89,11 @@ def due_events(item: RunStatus, notify: Notify, now_s: float, reported: str | No
 
 def _events(item: RunStatus, notify: Notify, now_s: float) -> list[str]:
     status = item.status
-    newest = [] if item.elements else list(islice(attempts(item.folder, 0, item.run.deciding_role), _LAST_ATTEMPTS))
+    newest = (
+        []
+        if item.elements
+        else list(islice(attempts(item.folder, 0, item.run.deciding_role), _LAST_ATTEMPTS))
+    )
     if status.final:
         if status.state in (state.CANCELLED, state.NOT_SUBMITTED) and not has_started(item.folder):
             return []  # the person who cancelled it knows
@@ -83,18 +101,27 @@ def _events(item: RunStatus, notify: Notify, now_s: float) -> list[str]:
         return [FINISHED] if now_s - ended_s < END_IS_NEWS_S else []
     if item.elements:
         under_way = status.state == state.RUNNING
-        return [*([STARTED] if under_way else []), *([FIRST_FAILURE] if failed_elements(item.elements) else [])]
+        return [
+            *([STARTED] if under_way else []),
+            *([FIRST_FAILURE] if failed_elements(item.elements) else []),
+        ]
     if not newest:
         is_long = status.state == state.PENDING and now_s - item.run.created_s >= notify.waiting_s
         return [WAITING] if is_long else []
-    ended = [attempt for attempt in newest if attempt is not newest[0] or (attempt.exit and attempt.exit.again)][:1]
+    ended = [
+        attempt
+        for attempt in newest
+        if attempt is not newest[0] or (attempt.exit and attempt.exit.again)
+    ][:1]
     events = [
         f"{ATTEMPT}-{attempt.number}"
         for attempt in ended
         if now_s - (attempt.exit.ended_s if attempt.exit else attempt.alive_s) < END_IS_NEWS_S
     ]
     if newest[0].exit is None:
-        events += [STARTED] if newest[0].number == 0 and now_s - newest[0].started_s < IS_NEWS_S else []
+        events += (
+            [STARTED] if newest[0].number == 0 and now_s - newest[0].started_s < IS_NEWS_S else []
+        )
         events += [FIRST_STEP] if _has_metrics(newest[0], now_s) else []
         events += [f"{IDLE}-{newest[0].number}"] if newest[0].folder.idle.exists() else []
     return events
@@ -108,33 +135,62 @@ def _has_metrics(attempt: Attempt, now_s: float) -> bool:
 
 
 def send_late(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
-    """Start a process that sends the messages of these runs that are due and that nobody has sent."""
-    late = list(islice((item for item in items if _is_late(item, now_s) and _is_untried(item.folder)), MOST_AT_ONCE))
+    """Start a process that sends the messages of these runs that are due and that nobody has
+    sent.
+    """
+    late = list(
+        islice(
+            (item for item in items if _is_late(item, now_s) and _is_untried(item.folder)),
+            MOST_AT_ONCE,
+        )
+    )
     if not late:
         return
     here = ("env", f"HPCRUN_RUNS={runs.absolute()}")
-    program = [*here, sys.executable, "-m", "hpcrun", "notify", "--known", *(item.run.run_id for item in late)]
+    program = [
+        *here,
+        sys.executable,
+        "-m",
+        "hpcrun",
+        "notify",
+        "--known",
+        *(item.run.run_id for item in late),
+    ]
     with suppress(OSError):  # in the folder in which Python finds this hpcrun
-        leave_running(program, cwd=Path(__file__).resolve().parents[3], log=RunFolder(late[0].folder).messages("log"))
+        leave_running(
+            program,
+            cwd=Path(__file__).resolve().parents[3],
+            log=RunFolder(late[0].folder).messages("log"),
+        )
 
 
 def _is_late(item: RunStatus, now_s: float) -> bool:
     notify, status = notify_of(item.run), item.status
-    if notify is None or item.elsewhere or (status.final and now_s - status.asked_s > END_IS_NEWS_S):
+    if (
+        notify is None
+        or item.elsewhere
+        or (status.final and now_s - status.asked_s > END_IS_NEWS_S)
+    ):
         return False
     events = due_events(item, notify, now_s)
     newest = last_attempts(item.folder)
-    changed_s = max((each.exit.ended_s if each.exit else each.started_s for each in newest), default=0.0)
-    if not events or now_s - changed_s < JOB_FIRST_S:  # the records say when the job started or ended
+    changed_s = max(
+        (each.exit.ended_s if each.exit else each.started_s for each in newest), default=0.0
+    )
+    # the records say when the job started or ended
+    if not events or now_s - changed_s < JOB_FIRST_S:
         return False
     to: Sequence[str] = notify.to
     if not status.final and STARTED in notify.events and WAITING not in events:
-        to = unclaimed(item.folder, STARTED, to)  # the others were reached by the job itself, which goes on
+        # the others were reached by the job itself, which goes on
+        to = unclaimed(item.folder, STARTED, to)
     return any(unclaimed(item.folder, event, to) for event in events)
 
 
 def _is_untried(folder: Path) -> bool:
-    """Whether no other command has just tried: a try takes a second of a CPU, and may send nothing."""
+    """Whether no other command has just tried: a try takes a second of a CPU, and may send
+    nothing.
+    """
     tried = RunFolder(folder).messages("tried")
     try:
         if time.time() - tried.stat().st_mtime < TRIED_FOR_S:
@@ -152,7 +208,8 @@ class NotifyHooks(Hooks):
 
     def check_destination(self, to: str, env: Mapping[str, str]) -> None:
         """Refuse a destination that apprise does not know."""
-        from hpcrun.features.notify.send import servers_of  # apprise takes longer to import than all the rest
+        # apprise takes longer to import than all the rest
+        from hpcrun.features.notify.send import servers_of
 
         servers_of(to, env)
 

@@ -1,8 +1,11 @@
-"""The messages about a run: which of them were sent where. A message is sent at most once to each destination.
+"""The messages about a run: which of them were sent where.
 
-The job sends them, and each command of hpcrun that asks for the run's status sends what the job could not. Both first
-make a file for the event and the destination (O_EXCL), and the one that makes it sends the message. If this process is
-killed meanwhile, the file stays, and nobody knows whether the message arrived: it is shown, and not sent again.
+A message is sent at most once to each destination.
+
+The job sends them, and each command of hpcrun that asks for the run's status sends what the job
+could not. Both first make a file for the event and the destination (O_EXCL), and the one that makes
+it sends the message. If this process is killed meanwhile, the file stays, and nobody knows whether
+the message arrived: it is shown, and not sent again.
 """
 
 from __future__ import annotations
@@ -27,11 +30,15 @@ from hpcrun.writing import replace_file
 
 SENT, FAILED, UNSURE, CLAIMED = "sent", "failed", "unsure", "claimed"
 UNREACHABLE, UNKNOWN = "unreachable", "unknown"
-"""The message has not left its host, and the next command sends it: no connection, or no such destination there."""
+"""The message has not left its host, and the next command sends it: no connection, or no such
+destination there.
+"""
 UNSURE_AFTER_S = 600.0  # a message that has been claimed for so long has lost its sender
 
 _UNSENT = ".unsent"
-_NAME = re.compile(rf"(?P<event>[a-z]+(?:-[a-z0-9]+)*)\.[0-9a-f]{{8}}(?:{re.escape(_UNSENT)})?", re.ASCII)
+_NAME = re.compile(
+    rf"(?P<event>[a-z]+(?:-[a-z0-9]+)*)\.[0-9a-f]{{8}}(?:{re.escape(_UNSENT)})?", re.ASCII
+)
 _STATES = one_of(SENT, FAILED, UNSURE, CLAIMED, UNREACHABLE, UNKNOWN)
 _KINDS: dict[str, Kind] = {"to": text, "state": _STATES, "time": time_s, "reason": text}
 
@@ -41,7 +48,8 @@ class Delivery:
     """What became of a message to one destination.
 
     Attributes:
-        state: ``sent``, ``failed``, ``claimed`` while it is sent, ``unsure`` if nobody knows whether it arrived;
+        state: ``sent``, ``failed``, ``claimed`` while it is sent, ``unsure`` if nobody knows
+            whether it arrived;
             ``unreachable`` or ``unknown`` if it was not sent, and still may be.
     """
 
@@ -53,7 +61,12 @@ class Delivery:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as ``hpcrun notify --json`` and ``hpcrun status --json`` print it."""
-        return {"event": event_kind(self.event), "to": self.to, "state": self.state, "reason": self.reason}
+        return {
+            "event": event_kind(self.event),
+            "to": self.to,
+            "state": self.state,
+            "reason": self.reason,
+        }
 
 
 class MessageClaim:
@@ -72,7 +85,9 @@ class MessageClaim:
             file.write(_text(to, CLAIMED, ""))
 
     def close(self, state: str, reason: str = "") -> None:
-        """Record the result of sending; a message that cannot have left this host can be claimed again."""
+        """Record the result of sending; a message that cannot have left this host can be claimed
+        again.
+        """
         is_unsent = state in (UNREACHABLE, UNKNOWN)
         path = self._path.with_name(self._path.name + _UNSENT) if is_unsent else self._path
         with suppress(OSError):  # it stays claimed: it is not sent again
@@ -91,7 +106,8 @@ def _path(run_folder: Path, event: str, to: str) -> Path:
 
 
 def _digest(to: str) -> str:
-    return f"{binascii.crc32(to.encode('utf-8', 'surrogateescape')):08x}"  # hashlib takes long to import
+    # hashlib takes long to import
+    return f"{binascii.crc32(to.encode('utf-8', 'surrogateescape')):08x}"
 
 
 def unclaimed(run_folder: Path, event: str, destinations: Collection[str]) -> list[str]:
@@ -134,18 +150,27 @@ _OUTCOMES = {
 
 
 def delivery_lines(deliveries: Iterable[Delivery]) -> list[str]:
-    """Return the results of messages, those that arrived first: ``started, failed (2), finished sent to $A``."""
+    """Return the results of messages, those that arrived first: ``started, failed (2), finished
+    sent to $A``.
+    """
     events: dict[tuple[str, str, str], list[str]] = {}
     for each in deliveries:
         is_good = each.state in (SENT, CLAIMED)
         reason = "cannot connect" if each.state == UNREACHABLE else "" if is_good else each.reason
         to = each.to or ("" if is_good else "its destination")
         if to:
-            events.setdefault((_OUTCOMES[each.state], to, reason), []).append(event_kind(each.event))
+            events.setdefault((_OUTCOMES[each.state], to, reason), []).append(
+                event_kind(each.event)
+            )
     rows = sorted(events.items(), key=lambda row: list(_OUTCOMES.values()).index(row[0][0]))
-    return [f"{_counted(kinds)} {how} {to}{f': {reason}' if reason else ''}" for (how, to, reason), kinds in rows]
+    return [
+        f"{_counted(kinds)} {how} {to}{f': {reason}' if reason else ''}"
+        for (how, to, reason), kinds in rows
+    ]
 
 
 def _counted(kinds: Sequence[str]) -> str:
     numbers = Counter(kinds)
-    return ", ".join(kind if number == 1 else f"{kind} ({number})" for kind, number in numbers.items())
+    return ", ".join(
+        kind if number == 1 else f"{kind} ({number})" for kind, number in numbers.items()
+    )

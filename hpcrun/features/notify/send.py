@@ -48,14 +48,22 @@ class Message:
 
 
 def send_message(
-    message: Message, destinations: Iterable[str], env: Mapping[str, str], *, run_folder: Path, event: str
+    message: Message,
+    destinations: Iterable[str],
+    env: Mapping[str, str],
+    *,
+    run_folder: Path,
+    event: str,
 ) -> list[Delivery]:
     """Send a message to each destination that has not got it, to all of them at the same time.
 
     It is first claimed in the run's folder.
     """
     _count_connections()
-    calls = {to: BackgroundCall(partial(_send_one, message, to, env, run_folder, event)) for to in destinations}
+    calls = {
+        to: BackgroundCall(partial(_send_one, message, to, env, run_folder, event))
+        for to in destinations
+    }
     until, sent = time.monotonic() + ALL_S, list[Delivery]()
     for to, call in calls.items():
         results = call.answer(until - time.monotonic())
@@ -64,7 +72,9 @@ def send_message(
     return sent
 
 
-def _send_one(message: Message, to: str, env: Mapping[str, str], run_folder: Path, event: str) -> list[Delivery]:
+def _send_one(
+    message: Message, to: str, env: Mapping[str, str], run_folder: Path, event: str
+) -> list[Delivery]:
     """Return the result of a message; empty if another process sends it, or has sent it."""
     try:
         servers, problem = servers_of(to, env), ""  # apprise is imported before anything is claimed
@@ -79,8 +89,12 @@ def _send_one(message: Message, to: str, env: Mapping[str, str], run_folder: Pat
     return [Delivery(event, to, state, reason)]
 
 
-def _sent(message: Message, to: str, servers: Sequence[Any], env: Mapping[str, str]) -> tuple[str, str]:
-    """Return the state of a message after an attempt to send it, and the reason if it has not arrived."""
+def _sent(
+    message: Message, to: str, servers: Sequence[Any], env: Mapping[str, str]
+) -> tuple[str, str]:
+    """Return the state of a message after an attempt to send it, and the reason if it has not
+    arrived.
+    """
     log = _Log()
     try:
         arrived = [_notify(server, message) for server in servers]
@@ -92,7 +106,8 @@ def _sent(message: Message, to: str, servers: Sequence[Any], env: Mapping[str, s
     reason = " ".join(HIDER.hide(log.text).split())[:200]
     if _connections.refused and not _connections.made and not any(arrived):
         return UNREACHABLE, reason or "no connection"  # a command on the login node may reach it
-    # apprise says "A Connection error occurred" also if a service has the message and does not answer
+    # apprise says "A Connection error occurred" also if a service has the message and does not
+    # answer
     return UNSURE if "connection error" in reason.lower() else FAILED, reason or "refused"
 
 
@@ -100,15 +115,18 @@ def servers_of(to: str, env: Mapping[str, str]) -> list[Any]:
     """Return apprise's objects for a destination.
 
     Raises:
-        UsageError: a variable is not set, a file cannot be used, or apprise does not know such a URL. The message
-            contains no value.
+        UsageError: a variable is not set, a file cannot be used, or apprise does not know such a
+            URL. The message contains no value.
     """
     from apprise import Apprise, AppriseConfig
 
     asset, path = _asset(), file_of(to)
     if path is not None:
         everything, config = Apprise(asset=asset), AppriseConfig(asset=asset)
-        config.add_config(_private_text(to, path, env), format="yaml" if path.endswith((".yml", ".yaml")) else "text")
+        config.add_config(
+            _private_text(to, path, env),
+            format="yaml" if path.endswith((".yml", ".yaml")) else "text",
+        )
         everything.add(config)
         servers = list(everything)
     else:
@@ -119,7 +137,9 @@ def servers_of(to: str, env: Mapping[str, str]) -> list[Any]:
         server = Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
         servers = [server] if server else []
     if not servers:
-        raise UsageError(f"{to}: apprise knows no such destination", hint="https://appriseit.com/services")
+        raise UsageError(
+            f"{to}: apprise knows no such destination", hint="https://appriseit.com/services"
+        )
     for server in servers:
         server.socket_connect_timeout, server.socket_read_timeout = CONNECT_S, READ_S
         server.redirects = False  # the message is for this server alone, whatever the URL says
@@ -144,14 +164,24 @@ def _asset() -> AppriseAsset:
 
     # no pictures from apprise's own site in the messages, and no name but hpcrun's
     return AppriseAsset(
-        app_id="hpcrun", app_desc="hpcrun", app_url="", image_url_mask="", image_url_logo="", async_mode=False
+        app_id="hpcrun",
+        app_desc="hpcrun",
+        app_url="",
+        image_url_mask="",
+        image_url_logo="",
+        async_mode=False,
     )
 
 
 def _notify(server: Any, message: Message) -> bool:
     try:
-        return bool(server.notify(body=message.body, title=message.title, notify_type=message.kind, body_format="text"))
-    except Exception as error:  # a plugin of apprise: whatever it raises, the message has not arrived for certain
+        return bool(
+            server.notify(
+                body=message.body, title=message.title, notify_type=message.kind, body_format="text"
+            )
+        )
+    except Exception as error:
+        # a plugin of apprise: whatever it raises, the message has not arrived for certain
         logging.getLogger("apprise").warning("%s", type(error).__name__)
         return False
 
@@ -187,9 +217,11 @@ _connect, _getaddrinfo = socket.socket.connect, socket.getaddrinfo
 
 
 def _count_connections() -> None:
-    """Count the connections of each thread: if none could be made, a message has not left this host.
+    """Count the connections of each thread: if none could be made, a message has not left this
+    host.
 
-    apprise only says whether a service has accepted a message. A plugin that connects in another way has connected.
+    apprise only says whether a service has accepted a message. A plugin that connects in another
+    way has connected.
     """
 
     def connect(self: socket.socket, address: Any) -> None:

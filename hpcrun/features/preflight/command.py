@@ -11,7 +11,18 @@ from hpcrun.cli.context import make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import JOB_OPTIONS, START_OPTIONS
 from hpcrun.cli.options import argument, takes_options
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table, tell, width
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    Outcomes,
+    TextPart,
+    note,
+    stderr,
+    stdout,
+    table,
+    tell,
+    width,
+)
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, NotFoundError, UsageError
 from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S, PreflightWatch
 from hpcrun.job.units import format_age
@@ -28,15 +39,27 @@ if TYPE_CHECKING:
 FORGET = "forget"
 _COLOURS = {"ok": "green", "slow": "yellow", "FAILED": "red"}
 _HEADINGS = (
-    "NODE", "DNS", "PORT", "CLOCK", "SHM", "GEMM", "INTRA-NODE\nALL-REDUCE", "INTER-NODE\nALL-REDUCE", "ERRORS",
-)  # fmt: skip
+    "NODE",
+    "DNS",
+    "PORT",
+    "CLOCK",
+    "SHM",
+    "GEMM",
+    "INTRA-NODE\nALL-REDUCE",
+    "INTER-NODE\nALL-REDUCE",
+    "ERRORS",
+)
 _ROOMY, _SHORT = 120, 10
-"""From this width on all texts are shown; on a narrower terminal only texts of up to this many characters."""
+"""From this width on all texts are shown; on a narrower terminal only texts of up to this many
+characters.
+"""
 
 
 @takes_options(JOB_OPTIONS, without=("preflight", "module", "srun", "torchrun", "roles"))
 def preflight(
-    options: dict[str, Any], dry_run: bool = START_OPTIONS["dry_run"].default, _json: JsonOption = False
+    options: dict[str, Any],
+    dry_run: bool = START_OPTIONS["dry_run"].default,
+    _json: JsonOption = False,
 ) -> Outcomes:
     """Check the nodes of a job: run a short job that tests network and GPUs.
 
@@ -48,7 +71,13 @@ def preflight(
 
     context = make_context()
     given = {name: value for name, value in options.items() if value is not None}
-    job = {"name": NAME, "walltime_s": f"{WALLTIME_S}s", **given, "script": NAME, "preflight": "only"}
+    job = {
+        "name": NAME,
+        "walltime_s": f"{WALLTIME_S}s",
+        **given,
+        "script": NAME,
+        "preflight": "only",
+    }
     prepared = prepare_job(job, context)
     if dry_run:
         yield dry_run_outcome(prepared)
@@ -59,7 +88,9 @@ def preflight(
     job_id = submitted.run.job_id
     yield note([f"hpcrun: job {job_id}; Ctrl-C cancels it", *submitted.remarks.splitlines()])
     watch = PreflightWatch(
-        submitted.run.run_id, context.ports, lambda state: tell([one_line(f"hpcrun: job {job_id} {state}")])
+        submitted.run.run_id,
+        context.ports,
+        lambda state: tell([one_line(f"hpcrun: job {job_id} {state}")]),
     )
     with interrupted_as(partial(_cancel, watch, submitted.run)):
         result = watch.wait()
@@ -84,7 +115,9 @@ def _verdict(item: RunStatus, verdict: dict[str, Any]) -> Outcome:
         exclude = verdict["exclude"]
         failure = JobFailedError(
             "the preflight found bad nodes",
-            hint=f"add --exclude={exclude}" if exclude else f"hpcrun logs --batch {item.run.job_id}",
+            hint=f"add --exclude={exclude}"
+            if exclude
+            else f"hpcrun logs --batch {item.run.job_id}",
         )
     return Outcome(
         lambda: [table(preflight_table(verdict, width())), stdout(preflight_lines(verdict))],
@@ -94,7 +127,9 @@ def _verdict(item: RunStatus, verdict: dict[str, Any]) -> Outcome:
 
 
 def preflight_table(verdict: dict[str, Any], width: int) -> Table:
-    """Return the table for a terminal; on a narrow one, what is long and wrong is left to the lines below it."""
+    """Return the table for a terminal; on a narrow one, what is long and wrong is left to the lines
+    below it.
+    """
     from rich.text import Text
 
     def cell(mark: str, text: str) -> Text:
@@ -102,7 +137,10 @@ def preflight_table(verdict: dict[str, Any], width: int) -> Table:
             text = ""
         return Text.assemble((mark, _COLOURS.get(mark, "")), one_line(f" {text}" if text else ""))
 
-    rows = ((node["node"], *(cell(**node["checks"][check]) for check in CHECKS)) for node in verdict["nodes"])
+    rows = (
+        (node["node"], *(cell(**node["checks"][check]) for check in CHECKS))
+        for node in verdict["nodes"]
+    )
     return text_table(_HEADINGS, rows, whole=("NODE",))
 
 
@@ -122,11 +160,18 @@ def preflight_lines(verdict: dict[str, Any]) -> list[str]:
 def preflight_json(item: RunStatus, verdict: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict as a JSON document."""
     kept = {key: value for key, value in verdict.items() if key != "schema"}
-    return {"kind": "preflight", **fields_of(item.run, "run_id job_id"), "folder": str(item.folder), **kept}
+    return {
+        "kind": "preflight",
+        **fields_of(item.run, "run_id job_id"),
+        "folder": str(item.folder),
+        **kept,
+    }
 
 
 def nodes(
-    words: list[str] | None = argument("[forget [NODE...]]", "Remove these nodes from the list. Default: all."),
+    words: list[str] | None = argument(
+        "[forget [NODE...]]", "Remove these nodes from the list. Default: all."
+    ),
     _json: JsonOption = False,
 ) -> Outcome:
     """List the nodes on which your runs failed in the last 24 hours.

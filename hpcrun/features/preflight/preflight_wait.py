@@ -1,4 +1,6 @@
-"""preflight: wait for a job that checks its nodes, and tell which of them are bad, whatever became of the job."""
+"""preflight: wait for a job that checks its nodes, and tell which of them are bad, whatever became
+of the job.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,25 @@ _MOST_VERDICT = 32 << 20  # bytes of the verdict: each pair of a thousand nodes 
 NAME = "preflight"
 WALLTIME_S = 300  # half a minute of checks, and what modules and set-up commands take
 LOOK_EVERY_S = 0.3
-ASK_EVERY_S = 3.0  # how often the scheduler is asked; there is one such job, and somebody waits for it
-SILENT_AFTER_S = 10.0  # how long the script may take to start before Slurm is asked whether the job's nodes answer
+# how often the scheduler is asked; there is one such job, and somebody waits for it
+ASK_EVERY_S = 3.0
+# how long the script may take to start before Slurm is asked whether the job's nodes answer
+SILENT_AFTER_S = 10.0
 JUDGED_WITHIN_S = 60.0
-"""How long a script that has started may take before Slurm is asked whether its nodes still answer."""
+"""How long a script that has started may take before Slurm is asked whether its nodes still answer.
+"""
 SETTLES_S = 2.0  # how long the records of a job that has ended may be behind one another
 SHOWN_WITHIN_S = 60.0
-"""How long NFS may hide a verdict that has been written: it remembers for a while that there was none (acdirmax)."""
+"""How long NFS may hide a verdict that has been written: it remembers for a while that there was
+none (acdirmax).
+"""
 AWAY_TIMES = 3  # how often the scheduler may not answer
 
 
 PreflightResult = tuple[RunStatus, dict[str, Any]]
-"""The run with how it ended, and the verdict that ``preflight/judge.py`` has written, or would have."""
+"""The run with how it ended, and the verdict that ``preflight/judge.py`` has written, or would
+have.
+"""
 
 
 class PreflightWatch:
@@ -61,20 +70,26 @@ class PreflightWatch:
                 return item, verdict
             if item.status.final or (attempt is not None and attempt.exit is not None):
                 ended_at = ended_at or time.monotonic()
-                if time.monotonic() - ended_at > (SHOWN_WITHIN_S if _has_judged(item, attempt) else SETTLES_S):
+                if time.monotonic() - ended_at > (
+                    SHOWN_WITHIN_S if _has_judged(item, attempt) else SETTLES_S
+                ):
                     item = self._ask()
                     return self._judge_here(item, attempt)
             if item.status.state == state.RUNNING and runs_since is None:
                 runs_since = time.monotonic()
             if time.monotonic() - asked_at > ASK_EVERY_S:
-                if runs_since is not None and self._is_stuck(item, attempt, time.monotonic() - runs_since):
+                if runs_since is not None and self._is_stuck(
+                    item, attempt, time.monotonic() - runs_since
+                ):
                     return self._give_up(item, attempt)
                 item = self._ask()
                 asked_at = time.monotonic()
             time.sleep(LOOK_EVERY_S)
 
     def cancel(self) -> None:
-        """End the job; SchedulerError if the scheduler refuses or is away, NotFoundError if it lists no such job."""
+        """End the job; SchedulerError if the scheduler refuses or is away, NotFoundError if it
+        lists no such job.
+        """
         check_listed(cancel_runs([self._get()], self._ports).unlisted)
 
     def _get(self) -> RunStatus:
@@ -87,7 +102,9 @@ class PreflightWatch:
     def _ask(self) -> RunStatus:
         item = self._get()
         status = item.status
-        where = f"on {status.hosts}" if status.hosts else f"({status.reason})" if status.reason else ""
+        where = (
+            f"on {status.hosts}" if status.hosts else f"({status.reason})" if status.reason else ""
+        )
         state_text = f"{status.state} {where}".strip()
         if state_text != self._last_state:
             self._last_state = state_text
@@ -99,7 +116,10 @@ class PreflightWatch:
         return self._ports.schedulers(item.run.scheduler).node_states(hosts) if hosts else {}
 
     def _is_stuck(self, item: RunStatus, attempt: Attempt | None, running_s: float) -> bool:
-        """Whether nothing more will come: the node of the script is gone. All else ends at the job's time limit."""
+        """Whether nothing more will come: the node of the script is gone.
+
+        All else ends at the job's time limit.
+        """
         if running_s < (SILENT_AFTER_S if attempt is None else JUDGED_WITHIN_S):
             return False
         return any(map(is_silent, self._states(item).values()))
@@ -128,7 +148,9 @@ class PreflightWatch:
         if attempt is not None and attempt.exit is not None and attempt.exit.message:
             how = f"failed: {attempt.exit.message}"
         job_id = item.run.job_id
-        raise JobFailedError(f"the preflight job {job_id} {how}", hint=f"hpcrun logs --batch {job_id}")
+        raise JobFailedError(
+            f"the preflight job {job_id} {how}", hint=f"hpcrun logs --batch {job_id}"
+        )
 
 
 def _has_judged(item: RunStatus, attempt: Attempt | None) -> bool:

@@ -6,7 +6,8 @@ OPTION = "--on"
 HERE = frozenset({"login"})
 """Commands that never run elsewhere."""
 ATTACHED = "HPCRUN_ATTACHED"
-"""Set for a command that another host has started over ssh, to the HOST of ``--on HOST`` if that was typed there.
+"""Set for a command that another host has started over ssh, to the HOST of ``--on HOST`` if that
+was typed there.
 
 Such a command ends if its connection is gone.
 """
@@ -21,10 +22,14 @@ class TypedHost:
 
 
 def on_host(text: str, host: str) -> str:
-    """Return a text in which each command of hpcrun has ``--on HOST``; unchanged if the host is empty."""
+    """Return a text in which each command of hpcrun has ``--on HOST``; unchanged if the host is
+    empty.
+    """
     if not host or "hpcrun " not in text:
         return text
     from hpcrun.cli.commands import COMMANDS
 
     verbs = "|".join({name.split()[0] for name in COMMANDS} - HERE)
-    return re.sub(rf"(?<![\w./-])hpcrun (?=(?:{verbs})\b)", lambda _: f"hpcrun {OPTION} {host} ", text)
+    return re.sub(
+        rf"(?<![\w./-])hpcrun (?=(?:{verbs})\b)", lambda _: f"hpcrun {OPTION} {host} ", text
+    )

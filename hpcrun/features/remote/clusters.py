@@ -1,4 +1,6 @@
-"""Several clusters at once: ``status`` of all in one table, ``submit`` on the one where the job would start first."""
+"""Several clusters at once: ``status`` of all in one table, ``submit`` on the one where the job
+would start first.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,14 @@ def run_on_several(hosts: Sequence[str], words: Sequence[str]) -> int:
     if verb == "submit":
         TypedHost.name = _first_to_start(hosts, words[1:])
         return run_on_one(TypedHost.name, list(words))
-    raise UsageError(f"{verb or 'hpcrun'} takes one --on HOST", hint="several hosts: status, submit")
+    raise UsageError(
+        f"{verb or 'hpcrun'} takes one --on HOST", hint="several hosts: status, submit"
+    )
 
 
-def _documents(hosts: Sequence[str], words: Sequence[str]) -> dict[str, dict[str, Any] | HpcrunError]:
+def _documents(
+    hosts: Sequence[str], words: Sequence[str]
+) -> dict[str, dict[str, Any] | HpcrunError]:
     """Return the JSON document that a command prints on each host, or why there is none."""
 
     def ask(host: str) -> dict[str, Any] | HpcrunError:
@@ -53,8 +59,12 @@ def _documents(hosts: Sequence[str], words: Sequence[str]) -> dict[str, dict[str
 def _merged_status(hosts: Sequence[str], words: Sequence[str]) -> Outcome:
     if wrong := [option for option in words if option in _NOT_MERGED]:
         raise UsageError(f"status {wrong[0]} takes one --on HOST")
-    documents = _documents(hosts, [argument for argument in ("status", *words) if argument != "--json"])
-    failures = {host: document for host, document in documents.items() if isinstance(document, HpcrunError)}
+    documents = _documents(
+        hosts, [argument for argument in ("status", *words) if argument != "--json"]
+    )
+    failures = {
+        host: document for host, document in documents.items() if isinstance(document, HpcrunError)
+    }
     runs = [
         {**run, "on": host}
         for host, document in documents.items()
@@ -64,12 +74,20 @@ def _merged_status(hosts: Sequence[str], words: Sequence[str]) -> Outcome:
     ]
     runs.sort(key=lambda run: _number(run.get("created_s")))
     lines = [
-        f"hpcrun: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "") for error in failures.values()
+        f"hpcrun: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "")
+        for error in failures.values()
     ]
     rows = [_row(run) for run in runs]
     return Outcome(
-        lambda: [*([table(text_table(_HEADINGS, rows, whole=_HEADINGS[:-1]))] if rows else ()), stderr(lines)],
-        lambda: {"kind": "status", "runs": runs, "failed": {host: error.message for host, error in failures.items()}},
+        lambda: [
+            *([table(text_table(_HEADINGS, rows, whole=_HEADINGS[:-1]))] if rows else ()),
+            stderr(lines),
+        ],
+        lambda: {
+            "kind": "status",
+            "runs": runs,
+            "failed": {host: error.message for host, error in failures.items()},
+        },
         status=max((error.exit_code for error in failures.values()), default=0),
     )
 
@@ -78,11 +96,15 @@ def _row(run: Mapping[str, Any]) -> list[str]:
     why = run.get("cause") or run.get("reason") or ""
     nodes, gpus = int(_number(run.get("nodes"))), int(_number(run.get("gpus_per_node")))
     return [
-        str(run["on"]), str(run.get("name")), str(run.get("job_id") or "-"), str(run.get("profile")),
-        str(run.get("state")), f"{nodes}×{gpus}" if gpus else count(nodes, "node"),
+        str(run["on"]),
+        str(run.get("name")),
+        str(run.get("job_id") or "-"),
+        str(run.get("profile")),
+        str(run.get("state")),
+        f"{nodes}×{gpus}" if gpus else count(nodes, "node"),
         clock_text(int(_number(run.get("elapsed_s")))),
         " ".join(filter(None, (str(run.get("hosts") or ""), f"({why})" if why else ""))),
-    ]  # fmt: skip
+    ]
 
 
 def _list(value: object) -> list[Any]:
@@ -105,11 +127,21 @@ def _first_to_start(hosts: Sequence[str], words: Sequence[str]) -> str:
         else:
             tell([f"hpcrun: the job fits no profile of {host}"])
     if not starts:
-        raise PlanError("no cluster of these can start the job", hint="hpcrun --on HOST where, with the same options")
+        raise PlanError(
+            "no cluster of these can start the job",
+            hint="hpcrun --on HOST where, with the same options",
+        )
     now_s = time.time()
     first = min(starts, key=lambda host: starts[host])
-    others = "; ".join(f"{host}: {start_text(starts[host], now_s)}" for host in starts if host != first)
-    tell([f"cluster    {first}: {start_text(starts[first], now_s)}" + (f" ({others})" if others else "")])
+    others = "; ".join(
+        f"{host}: {start_text(starts[host], now_s)}" for host in starts if host != first
+    )
+    tell(
+        [
+            f"cluster    {first}: {start_text(starts[first], now_s)}"
+            + (f" ({others})" if others else "")
+        ]
+    )
     return first
 
 
@@ -117,4 +149,6 @@ def _job_words(words: Sequence[str]) -> list[str]:
     """Return those options of a ``submit`` line that decide when and where its job starts."""
     of_where = options_of("where").keys() - {"--json"}
     options, _ = split_options("submit", words)
-    return [text for option in options if option[0].partition("=")[0] in of_where for text in option]
+    return [
+        text for option in options if option[0].partition("=")[0] in of_where for text in option
+    ]

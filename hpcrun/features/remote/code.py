@@ -1,7 +1,10 @@
-"""The code of a project on its way to a cluster: each submission has a copy of its own, made by rsync.
+"""The code of a project on its way to a cluster: each submission has a copy of its own, made by
+rsync.
 
-Files that the last copy has too become hard links to it, so only changes travel. A copy gets its name when it is
-complete: neither a cut connection nor a second submission can leave a job a mixture. The job itself runs a snapshot.
+Files that the last copy has too become hard links to it, so only changes travel. A copy gets its
+name when it is
+complete: neither a cut connection nor a second submission can leave a job a mixture. The job itself
+runs a snapshot.
 """
 
 from __future__ import annotations
@@ -34,15 +37,17 @@ _SILENT_S = 600
 
 
 def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
-    """Copy the project around this folder to the host, for a command; return the same folder there, an absolute path.
+    """Copy the project around this folder to the host, for a command; return the same folder there,
+    an absolute path.
 
-    People work in the copy of ``dev``: it shares no file with others, and is not removed. Without a new job or a
-    project, ``dev`` takes no code: then the path is empty.
+    People work in the copy of ``dev``: it shares no file with others, and is not removed. Without a
+    new job or a project, ``dev`` takes no code: then the path is empty.
 
     Raises:
         UsageError: the folder is no project.
         PlanError: the code is too large, or rsync is missing here.
-        SchedulerError: rsync failed; the host has no incomplete copy under the name of a complete one.
+        SchedulerError: rsync failed; the host has no incomplete copy under the name of a complete
+            one.
     """
     is_dev = verb == "dev"
     if is_dev and split_options(verb, words)[1]:
@@ -50,10 +55,16 @@ def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
     tree = find_tree(Path.cwd(), os.environ)
     if tree.root in (Path.home().resolve(), Path("/")):
         if is_dev:
-            tell([f"hpcrun: {tree.root} is no project to copy: the job starts in your home on {connection.host}"])
+            tell(
+                [
+                    f"hpcrun: {tree.root} is no project to copy: the job starts in your home on "
+                    f"{connection.host}"
+                ]
+            )
             return ""
         raise UsageError(
-            f"{tree.root} is no project to copy", hint="cd to the project's folder; or make it one: git init"
+            f"{tree.root} is no project to copy",
+            hint="cd to the project's folder; or make it one: git init",
         )
     listing = list_code(tree, (), None)
     left_out = frozenset(listing.left_out)
@@ -62,7 +73,10 @@ def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
     files = measure_code(tree.root, paths, LIMIT_MB)
     if left_out:
         tell(
-            [f"hpcrun: not copied, since they look like secrets: {listed(sorted(map(one_line, left_out)), MOST_NAMED)}"]
+            [
+                "hpcrun: not copied, since they look like secrets: "
+                f"{listed(sorted(map(one_line, left_out)), MOST_NAMED)}"
+            ]
         )
     project = _project_name(tree.root)
     name = f"{'dev-' if is_dev else ''}{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
@@ -71,23 +85,40 @@ def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
         names.write(os.fsencode("\0".join(f"./{file.path}" for file in files)))
         names.flush()
         argv = [
-            "rsync", "--archive", "--no-owner", "--no-group", "--omit-dir-times", "--from0",
-            f"--files-from={names.name}", "--delete-missing-args", f"--{'copy' if is_dev else 'link'}-dest=../latest/",
-            rsh_option(connection), f"--timeout={_SILENT_S}", "--",
-            f"{tree.root}/", f"{connection.host}:{home}/{project}/{name}.part/",
-        ]  # fmt: skip
+            "rsync",
+            "--archive",
+            "--no-owner",
+            "--no-group",
+            "--omit-dir-times",
+            "--from0",
+            f"--files-from={names.name}",
+            "--delete-missing-args",
+            f"--{'copy' if is_dev else 'link'}-dest=../latest/",
+            rsh_option(connection),
+            f"--timeout={_SILENT_S}",
+            "--",
+            f"{tree.root}/",
+            f"{connection.host}:{home}/{project}/{name}.part/",
+        ]
         done = run_command(argv, timeout_s=None, cwd=Path("/"), most=MOST_BYTES)
     if done.status is None and "No such file" in done.stderr:
         raise PlanError("rsync is not installed on this machine", hint="install rsync 3")
     if not done.ok:
         if not connection.is_alive():
             raise connection.lost()
-        raise SchedulerError(f"the code cannot be copied to {connection.host}: {_reason(done.stderr)}",
-                             hint=f"look at the free space there: ssh {connection.host} df -h {home}")  # fmt: skip
+        raise SchedulerError(
+            f"the code cannot be copied to {connection.host}: {_reason(done.stderr)}",
+            hint=f"look at the free space there: ssh {connection.host} df -h {home}",
+        )
     _end(connection, f"{home}/{project}", name, tree.folder)
     there = os.path.normpath(f"{home}/{project}/{name}/{tree.folder}")
     if is_dev:
-        tell([f"code       {connection.host}:{there}", f"hpcrun: changes in this copy stay on {connection.host}"])
+        tell(
+            [
+                f"code       {connection.host}:{there}",
+                f"hpcrun: changes in this copy stay on {connection.host}",
+            ]
+        )
     return there
 
 
@@ -98,22 +129,34 @@ def _project_name(root: Path) -> str:
 
 def _end(connection: Connection, folder: str, name: str, inner: str) -> None:
     """Give a complete copy its name, and remove old copies and the rest of incomplete ones."""
-    latest = f"ln -sfn {name} .latest-{name} && mv -T .latest-{name} latest" if name.startswith("2") else ":"
+    latest = (
+        f"ln -sfn {name} .latest-{name} && mv -T .latest-{name} latest"
+        if name.startswith("2")
+        else ":"
+    )
     done = connection.run(
-        f"cd -- {shlex.quote(folder)} && mkdir -p -- {shlex.quote(f'{name}.part/{inner}')} && mv {name}.part {name} && "
+        f"cd -- {shlex.quote(folder)} && mkdir -p -- {shlex.quote(f'{name}.part/{inner}')} && mv "
+        f"{name}.part {name} && "
         f"{latest} || exit 1\n"
         f"ls -d 2*-*-*[0-9a-f] | sort -r | tail -n +{_KEPT + 1} >.old 2>/dev/null\n"
         f"find . -maxdepth 1 -name '*2*-*-*' -mmin +{_KEPT_MIN} | while read -r old; do\n"
-        '  if test "${old%.part}" != "$old" || grep -qx "${old#./}" .old; then find "$old" -delete; fi\n'
+        '  if test "${old%.part}" != "$old" || grep -qx "${old#./}" .old; then find "$old" '
+        "-delete; fi\n"
         "done; exit 0"
     )
     if not done.ok:
-        raise SchedulerError(f"the copy of the code on {connection.host} has no name: {_last_line(done.stderr)}")
+        raise SchedulerError(
+            f"the copy of the code on {connection.host} has no name: {_last_line(done.stderr)}"
+        )
 
 
 def _reason(stderr: str) -> str:
-    """Return the line of rsync that tells of the other side; what follows on this side is its consequence."""
-    return next((line[:300] for line in stderr.splitlines() if "[receiver]" in line), _last_line(stderr))
+    """Return the line of rsync that tells of the other side; what follows on this side is its
+    consequence.
+    """
+    return next(
+        (line[:300] for line in stderr.splitlines() if "[receiver]" in line), _last_line(stderr)
+    )
 
 
 def _last_line(text: str) -> str:

@@ -2,9 +2,9 @@
 
 As a program it is rsync's ``--rsh``.
 
-Sites block accounts that log in often, so nothing but ``hpcrun login`` may log in. If the connection is gone, or takes
-no further session, ssh itself would log in again without a message: ``ProxyCommand=false`` makes it fail instead
-(ssh_config(5)).
+Sites block accounts that log in often, so nothing but ``hpcrun login`` may log in. If the
+connection is gone, or takes no further session, ssh itself would log in again without a message:
+``ProxyCommand=false`` makes it fail instead (ssh_config(5)).
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 KEEPS_S = 8 * 3600
 """How long an unused connection stays open."""
-_CHECK_S = 3.0  # a socket whose process hangs answers nothing, and ConnectTimeout does not end the wait
-_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,49}", re.ASCII)  # no option of ssh, and a part of a socket's path
+# a socket whose process hangs answers nothing, and ConnectTimeout does not end the wait
+_CHECK_S = 3.0
+# no option of ssh, and a part of a socket's path
+_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,49}", re.ASCII)
 _CHUNK = 64 * 1024
 MOST_BYTES = 16 << 20
 """So much output of a host is kept: a start-up file may print without end."""
@@ -40,9 +42,17 @@ _LONGEST_SOCKET = 90  # unix(7): 107 bytes, of which ssh needs 17 while it makes
 _LONGEST_COMMAND = 96 * 1024  # of Linux's 128 KiB for one argument (execve(2))
 _QUIET = ("-o", "LogLevel=QUIET")
 PLAIN = (
-    "-o", "ClearAllForwardings=yes", "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "PermitLocalCommand=no",
-    "-o", "RemoteCommand=none",
-)  # fmt: skip
+    "-o",
+    "ClearAllForwardings=yes",
+    "-o",
+    "ForwardAgent=no",
+    "-o",
+    "ForwardX11=no",
+    "-o",
+    "PermitLocalCommand=no",
+    "-o",
+    "RemoteCommand=none",
+)
 """What a user's configuration may add to a connection, and hpcrun does not need."""
 _REUSE = ("-o", "ControlMaster=no", "-o", "ProxyCommand=false", "-o", "BatchMode=yes", *PLAIN)
 
@@ -58,13 +68,16 @@ class Remote(NamedTuple):
     version: str
     path: str  # PATH of a login shell there, which has Slurm's commands
     slurm_conf: str = ""  # SLURM_CONF of a login shell there; empty if it is not set
-    control: str = ""  # the path of a connection that the user's own ssh configuration shares; empty for hpcrun's own
+    # the path of a connection that the user's own ssh configuration shares; empty for hpcrun's own
+    control: str = ""
 
 
 def check_host(host: str) -> str:
     """Return a name of a host as ssh takes it, or raise UsageError: it is none, or an option."""
     if not _HOST.fullmatch(host):
-        raise UsageError(f"{host!r} is not the name of a host", hint="a Host of ~/.ssh/config, or USER@HOST")
+        raise UsageError(
+            f"{host!r} is not the name of a host", hint="a Host of ~/.ssh/config, or USER@HOST"
+        )
     return host
 
 
@@ -76,7 +89,16 @@ class Connection(NamedTuple):
 
     def argv(self, *options: str) -> list[str]:
         """Return ssh over this connection, which never logs in, without the remote command."""
-        return ["ssh", *_QUIET, *_REUSE, "-o", f"ControlPath={self.control}", *options, "--", self.host]
+        return [
+            "ssh",
+            *_QUIET,
+            *_REUSE,
+            "-o",
+            f"ControlPath={self.control}",
+            *options,
+            "--",
+            self.host,
+        ]
 
     def is_alive(self) -> bool:
         """Whether the connection responds."""
@@ -87,37 +109,54 @@ class Connection(NamedTuple):
         return succeeds(self.argv("-O", "exit"), within_s=_CHECK_S)
 
     def run(self, script: str, *, timeout_s: float = 60) -> Completed:
-        """Run a script of sh there to its end, without a terminal; NotConnectedError if the connection breaks."""
-        from hpcrun.schedulers.process import run_command  # a command that is only passed on does without
+        """Run a script of sh there to its end, without a terminal; NotConnectedError if the
+        connection breaks.
+        """
+        # a command that is only passed on does without
+        from hpcrun.schedulers.process import run_command
 
-        done = run_command([*self.argv(), remote_command(script)], timeout_s=timeout_s, most=MOST_BYTES)
+        done = run_command(
+            [*self.argv(), remote_command(script)], timeout_s=timeout_s, most=MOST_BYTES
+        )
         if done.status is None:
             if "timed out" not in done.stderr:
-                raise SchedulerError(f"{self.host}: {done.stderr}", hint=f"see: ssh {shlex.quote(self.host)} true")
+                raise SchedulerError(
+                    f"{self.host}: {done.stderr}", hint=f"see: ssh {shlex.quote(self.host)} true"
+                )
             raise self.lost(f"{self.host}: {done.stderr}")
         if done.status == SSH_FAILED:
             raise self.lost()
         return done
 
     def make_folder(self, path: str, inner: str = ".") -> str:
-        """Make a folder below the home there, and one in it; return the path of the first, an absolute one.
+        """Make a folder below the home there, and one in it; return the path of the first, an
+        absolute one.
 
         Raises:
             SchedulerError: it cannot be made.
         """
         make = f"mkdir -p {shlex.quote(f'{path}/{inner}')}"
-        done = self.run(f"cd && umask 077 && {make} && cd -P {shlex.quote(path)} && printf '\\n//%s' \"$PWD\"")
+        done = self.run(
+            f"cd && umask 077 && {make} && cd -P {shlex.quote(path)} && printf '\\n//%s' \"$PWD\""
+        )
         _, mark, folder = done.stdout.rpartition("\n//")  # behind what start-up files print
         if not done.ok or not mark or not folder.startswith("/") or not folder.isprintable():
             reason = (done.stderr or done.stdout).strip()[-300:] or "no message"
             raise SchedulerError(f"no folder {path} on {self.host}: {reason}")
         return folder
 
-    def session(self, script: str, *, on_terminal: bool = False, take: Callable[[bytes], object] | None = None) -> int:
-        """Run a script of sh there with the stdin and the output of this process; return the exit status of ssh.
+    def session(
+        self,
+        script: str,
+        *,
+        on_terminal: bool = False,
+        take: Callable[[bytes], object] | None = None,
+    ) -> int:
+        """Run a script of sh there with the stdin and the output of this process; return the exit
+        status of ssh.
 
-        With ``take`` that gets its stdout. Without a terminal, what a login shell's start-up files print to stdout is
-        left out.
+        With ``take`` that gets its stdout. Without a terminal, what a login shell's start-up files
+        print to stdout is left out.
         """
         if on_terminal:
             return run_on_terminal([*self.argv("-t"), remote_command(script)], os.environ)
@@ -125,39 +164,60 @@ class Connection(NamedTuple):
         command = remote_command(f"printf '%s\\n' {mark}\n{script}")
         argv = [*self.argv("-T", "-o", "EscapeChar=none"), command]
         take = take or write_stdout
-        return run_on_terminal(argv, os.environ, read=lambda source: copy_after(f"{mark}\n".encode(), source, take))
+        return run_on_terminal(
+            argv, os.environ, read=lambda source: copy_after(f"{mark}\n".encode(), source, take)
+        )
 
     def lost(self, what: str = "") -> NotConnectedError:
         """Return the error of a session that could not be opened, or that broke."""
         if self.is_alive():
-            text = what or f"{self.host} takes no further session over this connection (sshd's MaxSessions)"
-            return NotConnectedError(text, hint="end a command that follows a run there: `logs -f`, `--follow`, `top`")
+            text = (
+                what
+                or f"{self.host} takes no further session over this connection (sshd's MaxSessions)"
+            )
+            return NotConnectedError(
+                text, hint="end a command that follows a run there: `logs -f`, `--follow`, `top`"
+            )
         text = what or f"there is no connection to {self.host}"
         return NotConnectedError(text, hint=f"hpcrun login {shlex.quote(self.host)}")
 
 
 def remote_command(script: str) -> str:
-    """Return a script of sh as one command that every login shell reads alike: bash, zsh, tcsh, fish."""
+    """Return a script of sh as one command that every login shell reads alike: bash, zsh, tcsh,
+    fish.
+    """
     encoded = b2a_base64(script.encode("utf-8", "surrogateescape"), newline=False).decode()
     if len(encoded) > _LONGEST_COMMAND:
-        raise UsageError(f"the command line is too long for ssh: {len(script)} bytes", hint="put it into a script")
+        raise UsageError(
+            f"the command line is too long for ssh: {len(script)} bytes",
+            hint="put it into a script",
+        )
     return f"exec /bin/sh -c 'eval \"$(echo {encoded} | base64 -d)\"'"
 
 
 def connection_to(host: str, remote: Remote | None) -> Connection:
     """Return the connection to a host, open or not, by what is known of it."""
-    return Connection(check_host(host), remote.control if remote and remote.control else own_control(host))
+    return Connection(
+        check_host(host), remote.control if remote and remote.control else own_control(host)
+    )
 
 
 def own_control(host: str, *, make: bool = False) -> str:
-    """Return the path of hpcrun's own socket for a host; ``make`` makes its folder, which only this user can enter.
+    """Return the path of hpcrun's own socket for a host; ``make`` makes its folder, which only this
+    user can enter.
 
     Raises:
         PlanError: the folder cannot be made, or other users can enter it.
     """
     runtime, home = os.environ.get("XDG_RUNTIME_DIR"), os.path.expanduser("~")
-    folders = [*([f"{runtime}/hpcrun"] if runtime else []), f"{home}/.ssh/hpcrun", f"/tmp/hpcrun-{os.getuid()}"]
-    folder = next(folder for folder in folders if len(os.fsencode(f"{folder}/{host}")) <= _LONGEST_SOCKET)
+    folders = [
+        *([f"{runtime}/hpcrun"] if runtime else []),
+        f"{home}/.ssh/hpcrun",
+        f"/tmp/hpcrun-{os.getuid()}",
+    ]
+    folder = next(
+        folder for folder in folders if len(os.fsencode(f"{folder}/{host}")) <= _LONGEST_SOCKET
+    )
     path = f"{folder}/{check_host(host)}"
     try:
         for each in (os.path.dirname(folder), folder) if make else ():
@@ -169,12 +229,16 @@ def own_control(host: str, *, make: bool = False) -> str:
             return path  # there is no connection
         raise PlanError(f"{folder} cannot be made: {error.strerror}") from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PlanError(f"{folder} must be a folder that only you can enter", hint=f"chmod 700 {folder}")
+        raise PlanError(
+            f"{folder} must be a folder that only you can enter", hint=f"chmod 700 {folder}"
+        )
     return path
 
 
 def _record(host: str) -> str:
-    """Return the path of what is known of a host: beside the connection, since each ``hpcrun login`` writes it."""
+    """Return the path of what is known of a host: beside the connection, since each ``hpcrun
+    login`` writes it.
+    """
     folder, name = os.path.split(own_control(host))
     return f"{folder}/.{name}.json"
 
@@ -184,7 +248,9 @@ def known(host: str) -> Remote | None:
     try:
         with open(_record(host), encoding="utf-8") as file:
             fields = json.load(file)
-        return Remote(**fields) if all(isinstance(value, str) for value in fields.values()) else None
+        return (
+            Remote(**fields) if all(isinstance(value, str) for value in fields.values()) else None
+        )
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 
@@ -193,7 +259,9 @@ def known_hosts() -> list[str]:
     """Return the hosts that ``hpcrun login`` knows."""
     with suppress(OSError, PlanError):
         names = os.listdir(os.path.dirname(own_control("any")))
-        return sorted(name[1:-5] for name in names if name.startswith(".") and name.endswith(".json"))
+        return sorted(
+            name[1:-5] for name in names if name.startswith(".") and name.endswith(".json")
+        )
     return []
 
 
@@ -212,7 +280,9 @@ def remember(host: str, remote: Remote) -> None:
 
 
 def shell_setup(remote: Remote) -> str:
-    """Return the lines of sh that give a command the environment of a login shell, as far as hpcrun needs it."""
+    """Return the lines of sh that give a command the environment of a login shell, as far as hpcrun
+    needs it.
+    """
     lines = [f"PATH={shlex.quote(remote.path)}", "export PATH"]
     if remote.slurm_conf:
         lines += [f"SLURM_CONF={shlex.quote(remote.slurm_conf)}", "export SLURM_CONF"]
@@ -220,20 +290,27 @@ def shell_setup(remote: Remote) -> str:
 
 
 def rsh_option(connection: Connection) -> str:
-    """Return the option of rsync that runs this module; rsync must run in ``/``, where no project has modules."""
+    """Return the option of rsync that runs this module; rsync must run in ``/``, where no project
+    has modules.
+    """
     return f"--rsh={sys.executable} -m {__name__} {connection.control}"
 
 
 def main(control: str, *words: str) -> int:
-    """Run words, which are quoted for sh, on the host before them, as rsync calls its ssh; return the exit status."""
-    signal.signal(signal.SIGUSR1, lambda *_: sys.exit(1))  # how rsync ends it, perhaps since the connection hangs
+    """Run words, which are quoted for sh, on the host before them, as rsync calls its ssh; return
+    the exit status.
+    """
+    # how rsync ends it, perhaps since the connection hangs
+    signal.signal(signal.SIGUSR1, lambda *_: sys.exit(1))
     if words[0] == "-l":  # of USER@HOST
         words = (f"{words[1]}@{words[2]}", *words[3:])
     return Connection(words[0], control).session(f"exec {' '.join(words[1:])}")
 
 
 def copy_after(mark: bytes, source: int, take: Callable[[bytes], object]) -> None:
-    """Pass a pipe on from behind a mark: what a login shell's start-up files print comes before it."""
+    """Pass a pipe on from behind a mark: what a login shell's start-up files print comes
+    before it.
+    """
     before, room = b"", MOST_BYTES
     while mark not in before:
         if not (chunk := os.read(source, _CHUNK)):
@@ -250,7 +327,8 @@ def copy_after(mark: bytes, source: int, take: Callable[[bytes], object]) -> Non
 def write_stdout(chunk: bytes) -> None:
     """Write bytes to stdout at once."""
     while chunk:
-        select.select([], [1], [])  # rsync lends one socket as stdin and stdout, and ssh makes it nonblocking
+        # rsync lends one socket as stdin and stdout, and ssh makes it nonblocking
+        select.select([], [1], [])
         with suppress(BlockingIOError):
             chunk = chunk[os.write(1, chunk) :]
 

@@ -1,8 +1,9 @@
 """``hpcrun --on HOST VERB ...``: the command runs on the host, and this process only passes it on.
 
-Its words, stdin, output, exit status, terminal and Ctrl-C go through ssh; the environment of this machine does not.
-``submit`` and other commands that read a script take a copy of the code along (``code.py``). hpcrun imports this module
-before all others, so it imports little itself.
+Its words, stdin, output, exit status, terminal and Ctrl-C go through ssh; the environment of this
+machine does not.
+``submit`` and other commands that read a script take a copy of the code along (``code.py``). hpcrun
+imports this module before all others, so it imports little itself.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class RemoteHooks(Hooks):
     """The hook of ``--on``."""
 
     def run_elsewhere(self, words: Sequence[str]) -> int | None:
-        """Run a command line on the hosts that it or the configuration names; None if it is for this machine.
+        """Run a command line on the hosts that it or the configuration names; None if it is for
+        this machine.
 
         Raises:
             HpcrunError: there is no connection, or the line is wrong.
@@ -63,7 +65,9 @@ class RemoteHooks(Hooks):
         return run_on_one(hosts[0], rest)
 
     def as_typed(self, text: str) -> str:
-        """Return a text in which the proposed commands have the ``--on HOST`` that was typed for this one."""
+        """Return a text in which the proposed commands have the ``--on HOST`` that was typed for
+        this one.
+        """
         return on_host(text, TypedHost.name)
 
     def doctor_checks(self) -> Sequence[tuple[str, str, Level, str, str | None]]:
@@ -74,7 +78,8 @@ class RemoteHooks(Hooks):
 
 
 def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the hosts of ``--on HOST`` before a command and right behind it, and the command line without them.
+    """Return the hosts of ``--on HOST`` before a command and right behind it, and the command line
+    without them.
 
     Raises:
         UsageError: a host is missing.
@@ -85,7 +90,9 @@ def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
         name, has_value, value = queue[0].partition("=")
         if name == OPTION:
             if not has_value and len(queue) == 1:
-                raise UsageError(f"{OPTION} needs a host and a command", hint=f"hpcrun {OPTION} HOST status")
+                raise UsageError(
+                    f"{OPTION} needs a host and a command", hint=f"hpcrun {OPTION} HOST status"
+                )
             hosts.append(value if has_value else queue[1])
             del queue[: 1 if has_value else 2]
         elif name in _VERBOSE or (not verbs and not name.startswith("-")):
@@ -97,7 +104,9 @@ def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _configured_files() -> Iterable[str]:
-    """Yield the possible ``config.yaml`` of this person and of the projects around the current folder."""
+    """Yield the possible ``config.yaml`` of this person and of the projects around the current
+    folder.
+    """
     import platformdirs  # a line that names its host does without
 
     yield os.path.join(platformdirs.user_config_dir("hpcrun"), "config.yaml")
@@ -113,10 +122,14 @@ def _configured_files() -> Iterable[str]:
 
 
 def _is_configured() -> bool:
-    """Whether a configuration may name a host. Reading YAML takes longer than most commands: so look for the word."""
+    """Whether a configuration may name a host.
+
+    Reading YAML takes longer than most commands: so look for the word.
+    """
     for path in _configured_files():
         try:
-            file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would wait for its writer
+            # a FIFO would wait for its writer
+            file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             continue
         try:
@@ -137,7 +150,9 @@ def _configured_host() -> list[str]:
 
 
 def _end_with_connection() -> None:
-    """Interrupt this command when its output has no reader: without a terminal, ssh sends it no signal."""
+    """Interrupt this command when its output has no reader: without a terminal, ssh sends it no
+    signal.
+    """
     if os.isatty(1):
         return
     import select

@@ -1,6 +1,8 @@
-"""``hpcrun login --install``: this version of hpcrun into a virtual environment on the host, which needs no network.
+"""``hpcrun login --install``: this version of hpcrun into a virtual environment on the host, which
+needs no network.
 
-The wheels travel from here: one made of this installation, and those of its dependencies, for the Python there.
+The wheels travel from here: one made of this installation, and those of its dependencies, for the
+Python there.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _MINUTES_S = 900.0
 _GLIBC = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")  # from RHEL 8 and Debian 10 on
 _FIND_PYTHON = """
 for name in python3 python3.13 python3.12 python3.11 python3.10 python3.14; do
-  "$name" -c 'import sys, platform, venv; print("//", *sys.version_info[:2], platform.machine(), sys.executable) \
+  "$name" -c 'import sys, platform, venv; \
+print("//", *sys.version_info[:2], platform.machine(), sys.executable) \
 if sys.version_info >= (3, 10) else sys.exit(1)' 2>/dev/null && exit 0
 done; exit 1
 """
@@ -65,26 +68,44 @@ def install_hpcrun(connection: Connection, path: str) -> None:
         size = sum(file.stat().st_size for file in wheels.iterdir())
         tell([f"hpcrun: copying {len(list(wheels.iterdir()))} wheels, {size / 1024**2:.0f} MB"])
         folder = connection.make_folder(INSTALLED)
-        argv = ["rsync", "--recursive", "--delete", rsh_option(connection), "--",
-                f"{wheels}/", f"{connection.host}:{folder}/{__version__}.wheels/"]  # fmt: skip
+        argv = [
+            "rsync",
+            "--recursive",
+            "--delete",
+            rsh_option(connection),
+            "--",
+            f"{wheels}/",
+            f"{connection.host}:{folder}/{__version__}.wheels/",
+        ]
         done = run_command(argv, timeout_s=_MINUTES_S, cwd=Path("/"))
         if not done.ok:
             raise SchedulerError(f"the wheels cannot be copied: {done.stderr.strip()[-300:]}")
     script = _INSTALL.format(
-        folder=shlex.quote(folder), version=__version__, python=shlex.quote(python), wheel=wheel.name
+        folder=shlex.quote(folder),
+        version=__version__,
+        python=shlex.quote(python),
+        wheel=wheel.name,
     )
     done = connection.run(script, timeout_s=_MINUTES_S)
     if not done.ok:
-        raise SchedulerError(f"hpcrun cannot be installed on {connection.host}: {done.stderr.strip()[-400:]}")
+        raise SchedulerError(
+            f"hpcrun cannot be installed on {connection.host}: {done.stderr.strip()[-400:]}"
+        )
 
 
 def _python_of(connection: Connection, path: str) -> tuple[str, str, str, str]:
     """Return the version, the machine and the path of a Python there that can run hpcrun."""
     done = connection.run(f"PATH={shlex.quote(path)}\n{_FIND_PYTHON}")
     words = done.stdout.rpartition("//")[2].split()
-    if not done.ok or len(words) != 4 or not (words[0] + words[1]).isdigit() or not words[2].replace("_", "").isalnum():
+    if (
+        not done.ok
+        or len(words) != 4
+        or not (words[0] + words[1]).isdigit()
+        or not words[2].replace("_", "").isalnum()
+    ):
         raise PlanError(
-            f"no Python 3.10 or later on {connection.host}", hint="a module with one, loaded by your .profile there"
+            f"no Python 3.10 or later on {connection.host}",
+            hint="a module with one, loaded by your .profile there",
         )
     major, minor, machine, python = words
     return major, minor, machine, python
@@ -92,26 +113,45 @@ def _python_of(connection: Connection, path: str) -> tuple[str, str, str, str]:
 
 def _download(wheels: Path, wheel: Path, python: str, machine: str) -> None:
     platforms = [option for name in _GLIBC for option in ("--platform", f"{name}_{machine}")]
-    argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--only-binary=:all:",
-            "--python-version", python, *platforms, "--dest", str(wheels), str(wheel), "pip"]  # fmt: skip
+    argv = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--only-binary=:all:",
+        "--python-version",
+        python,
+        *platforms,
+        "--dest",
+        str(wheels),
+        str(wheel),
+        "pip",
+    ]
     done = run_command(argv, timeout_s=_MINUTES_S, cwd=wheels)  # a project's pip.py is not imported
     if not done.ok:
         raise PlanError(f"the wheels cannot be downloaded here: {done.stderr.strip()[-300:]}")
 
 
 def _own_wheel(folder: Path) -> Path:
-    """Write a wheel of this installation, editable or not (packaging.python.org, binary distribution format)."""
+    """Write a wheel of this installation, editable or not (packaging.python.org, binary
+    distribution format).
+    """
     try:
         installed = distribution(_DISTRIBUTION)
     except PackageNotFoundError:
-        raise PlanError("this hpcrun is not installed", hint="pip install -e . in its checkout") from None
+        raise PlanError(
+            "this hpcrun is not installed", hint="pip install -e . in its checkout"
+        ) from None
     name = f"hpcrun_slurm-{__version__}"
     path = folder / f"{name}-py3-none-any.whl"
     info = f"{name}.dist-info"
     texts = {
         f"{info}/METADATA": installed.read_text("METADATA") or "",
         f"{info}/entry_points.txt": installed.read_text("entry_points.txt") or "",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: hpcrun\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: hpcrun\nRoot-Is-Purelib: true\nTag: "
+        "py3-none-any\n",
     }
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         names = []
@@ -121,12 +161,16 @@ def _own_wheel(folder: Path) -> Path:
         for target, text in texts.items():
             wheel.writestr(target, text)
             names.append(target)
-        wheel.writestr(f"{info}/RECORD", "".join(f"{target},,\n" for target in [*names, f"{info}/RECORD"]))
+        wheel.writestr(
+            f"{info}/RECORD", "".join(f"{target},,\n" for target in [*names, f"{info}/RECORD"])
+        )
     return path
 
 
 def _own_files() -> Iterator[tuple[Path, str]]:
-    """Yield the files of this installation, and their places in a wheel: as pyproject's force-include has them."""
+    """Yield the files of this installation, and their places in a wheel: as pyproject's
+    force-include has them.
+    """
     package = Path(__file__).resolve().parents[2]
     places = {package: "hpcrun"} | {
         shipped_folder(name): f"hpcrun/shipped/{name}" for name in ("templates", "cluster_profiles")
@@ -135,5 +179,8 @@ def _own_files() -> Iterator[tuple[Path, str]]:
         for folder, folders, files in os.walk(root):
             folders[:] = sorted(set(folders) - {"__pycache__"})
             for name in sorted(files):
-                yield Path(folder, name), f"{target}/{os.path.relpath(os.path.join(folder, name), root)}"
+                yield (
+                    Path(folder, name),
+                    f"{target}/{os.path.relpath(os.path.join(folder, name), root)}",
+                )
     yield package / "runtime.py", "hpcrun_runtime.py"

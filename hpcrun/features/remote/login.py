@@ -67,10 +67,17 @@ def login(
     if close:
         shared = connection.control != own_control(host)
         closed = not shared and connection.close()
-        words = f"closed the connection to {host}" if closed else f"there was no connection to {host}"
+        words = (
+            f"closed the connection to {host}" if closed else f"there was no connection to {host}"
+        )
         if shared:
-            words = f"left open: your own ssh configuration shares this connection; ssh -O exit {host} closes it"
-        yield Outcome(lambda: [stdout([words])], lambda: {"kind": "login", "host": host, "connected": shared})
+            words = (
+                "left open: your own ssh configuration shares this connection; ssh -O exit "
+                f"{host} closes it"
+            )
+        yield Outcome(
+            lambda: [stdout([words])], lambda: {"kind": "login", "host": host, "connected": shared}
+        )
         return
     connection = connect(host)
     remote, warning = find_hpcrun(connection)
@@ -79,7 +86,9 @@ def login(
         remote, warning = find_hpcrun(connection)
     where = f"hpcrun {remote.version}: {remote.hpcrun}" if remote.hpcrun else "no hpcrun there"
     next_line = (
-        f"next       hpcrun --on {host} status" if remote.hpcrun else f"next       hpcrun login {host} --install"
+        f"next       hpcrun --on {host} status"
+        if remote.hpcrun
+        else f"next       hpcrun login {host} --install"
     )
     yield note([warning])
     yield Outcome(
@@ -110,17 +119,34 @@ def connect(host: str) -> Connection:
     connection = Connection(host, own_control(host, make=True))
     Path(connection.control).unlink(missing_ok=True)  # of a process that was killed
     argv = [
-        "ssh", "-f", "-N", "-M", "-o", f"ControlPath={connection.control}", "-o", f"ControlPersist={KEEPS_S}",
-        "-o", "ServerAliveInterval=30", "-o", "ServerAliveCountMax=6", *PLAIN, "--", host,
-    ]  # fmt: skip
+        "ssh",
+        "-f",
+        "-N",
+        "-M",
+        "-o",
+        f"ControlPath={connection.control}",
+        "-o",
+        f"ControlPersist={KEEPS_S}",
+        "-o",
+        "ServerAliveInterval=30",
+        "-o",
+        "ServerAliveCountMax=6",
+        *PLAIN,
+        "--",
+        host,
+    ]
     status = run_on_terminal(argv, os.environ)
     if status != 0 or not connection.is_alive():
-        raise SchedulerError(f"ssh could not log in to {host}", hint=f"try it alone: ssh {shlex.quote(host)}")
+        raise SchedulerError(
+            f"ssh could not log in to {host}", hint=f"try it alone: ssh {shlex.quote(host)}"
+        )
     return connection
 
 
 def _shared_by_user(host: str) -> Connection | None:
-    """Return the connection that the user's own ssh configuration shares, open or not; None without such a setting."""
+    """Return the connection that the user's own ssh configuration shares, open or not; None without
+    such a setting.
+    """
     answer = run_command(["ssh", "-G", "--", check_host(host)], timeout_s=5)
     settings = dict(line.split(" ", 1) for line in answer.stdout.splitlines() if " " in line)
     path = settings.get("controlpath", "none")
@@ -128,7 +154,8 @@ def _shared_by_user(host: str) -> Connection | None:
 
 
 def find_hpcrun(connection: Connection) -> tuple[Remote, str | None]:
-    """Ask a login shell of the host for hpcrun and its environment, and remember the answer; with a warning.
+    """Ask a login shell of the host for hpcrun and its environment, and remember the answer; with a
+    warning.
 
     Raises:
         SchedulerError: the host answered something else.
@@ -137,13 +164,16 @@ def find_hpcrun(connection: Connection) -> tuple[Remote, str | None]:
     probe = _PROBE.format(installed=INSTALLED, version=__version__, mark=mark)
     # the shell of the account as a login shell: it sets PATH as for a person who logs in
     done = connection.run(
-        f"printf '%s\\n' {shlex.quote(remote_command(probe))} | exec \"$SHELL\" -l", timeout_s=_ANSWER_S
+        f"printf '%s\\n' {shlex.quote(remote_command(probe))} | exec \"$SHELL\" -l",
+        timeout_s=_ANSWER_S,
     )
     parts = done.stdout.split(mark)
     fields = _fields_of(parts[1]) if len(parts) == 3 else {}
     if not fields.get("path"):
-        raise SchedulerError(f"the login shell of {connection.host} did not answer as expected",
-                             hint=f"see what it prints: ssh {shlex.quote(connection.host)} true")  # fmt: skip
+        raise SchedulerError(
+            f"the login shell of {connection.host} did not answer as expected",
+            hint=f"see what it prints: ssh {shlex.quote(connection.host)} true",
+        )
     version = _VERSION.fullmatch(fields.get("version", "").strip())
     program = fields.get("hpcrun", "")
     has_program = program.startswith("/") and version is not None
@@ -158,7 +188,10 @@ def find_hpcrun(connection: Connection) -> tuple[Remote, str | None]:
     remember(connection.host, remote)
     if has_program and remote.version != __version__:
         other = f"hpcrun {remote.version} is installed there, and {__version__} here"
-        return remote, f"{other}; the same on both: hpcrun login {shlex.quote(connection.host)} --install"
+        return (
+            remote,
+            f"{other}; the same on both: hpcrun login {shlex.quote(connection.host)} --install",
+        )
     return remote, None
 
 
@@ -185,7 +218,15 @@ def check_logins() -> list[tuple[str, str, Level, str, str | None]]:
             rows.append((_GROUP, host, "yellow", "no connection", again))
         elif remote is None or remote.version != __version__:
             there = f"hpcrun {remote.version}" if remote and remote.hpcrun else "no hpcrun"
-            rows.append((_GROUP, host, "yellow", f"connected; {there} there, {__version__} here", f"{again} --install"))
+            rows.append(
+                (
+                    _GROUP,
+                    host,
+                    "yellow",
+                    f"connected; {there} there, {__version__} here",
+                    f"{again} --install",
+                )
+            )
         else:
             rows.append((_GROUP, host, "green", f"connected; hpcrun {remote.version} there", None))
     if rows:
@@ -193,5 +234,7 @@ def check_logins() -> list[tuple[str, str, Level, str, str | None]]:
         version = _RSYNC.match(answer.stdout)
         fine = version is not None and int(version[1]) >= 3
         seen = version[0] if version else "no rsync of rsync.samba.org on PATH"
-        rows.append((_GROUP, "rsync", "green" if fine else "red", seen, None if fine else "install rsync 3"))
+        rows.append(
+            (_GROUP, "rsync", "green" if fine else "red", seen, None if fine else "install rsync 3")
+        )
     return rows

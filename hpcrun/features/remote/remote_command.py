@@ -58,7 +58,9 @@ def run_on_one(host: str, words: list[str]) -> int:
     )
     if (status := hooks_of(verb).run_partly_here(words, there)) is not None:
         return status
-    status = connection.session(script_of(remote, words, folder), on_terminal=os.isatty(0) and os.isatty(1))
+    status = connection.session(
+        script_of(remote, words, folder), on_terminal=os.isatty(0) and os.isatty(1)
+    )
     return _checked(connection, status, folder)
 
 
@@ -69,19 +71,26 @@ def opened(host: str) -> tuple[Connection, Remote]:
     if not connection.is_alive():
         lost = connection.lost()
         if remote is None:
-            raise NotConnectedError(lost.message, hint=did_you_mean(host, known_hosts(), lost.hint or ""))
+            raise NotConnectedError(
+                lost.message, hint=did_you_mean(host, known_hosts(), lost.hint or "")
+            )
         raise lost
     if remote is None or not remote.hpcrun:
-        raise SchedulerError(f"{host} has no hpcrun, as far as `hpcrun login` has seen",
-                             hint=f"hpcrun login {shlex.quote(host)} --install")  # fmt: skip
+        raise SchedulerError(
+            f"{host} has no hpcrun, as far as `hpcrun login` has seen",
+            hint=f"hpcrun login {shlex.quote(host)} --install",
+        )
     return connection, remote
 
 
 def script_of(remote: Remote, words: Sequence[str], folder: str = "") -> str:
-    """Return the script of sh that runs a command line of hpcrun in a folder there, by default the home."""
+    """Return the script of sh that runs a command line of hpcrun in a folder there, by default the
+    home.
+    """
     go = f"cd -- {shlex.quote(folder)} || exit {NO_FOLDER}" if folder else "cd"
     if folder:  # a repository around it, such as a home under git, is not the project
-        go += f"\nexport GIT_CEILING_DIRECTORIES={shlex.quote(folder.partition(f'/{FOLDER}/')[0] + f'/{FOLDER}')}"
+        ceiling = folder.partition(f"/{FOLDER}/")[0] + f"/{FOLDER}"
+        go += f"\nexport GIT_CEILING_DIRECTORIES={shlex.quote(ceiling)}"
     line = f"{ATTACHED}={shlex.quote(TypedHost.name)} exec {shlex.join([remote.hpcrun, *words])}"
     return "\n".join([shell_setup(remote), go, line])
 
@@ -100,7 +109,8 @@ def _document(connection: Connection, script: str, folder: str) -> dict[str, Any
 
 
 def document_of(host: str, stdout: str, stderr: str = "") -> dict[str, Any]:
-    """Return the JSON document in the output of a host, which may print anything: its fields are checked at their use.
+    """Return the JSON document in the output of a host, which may print anything: its fields are
+    checked at their use.
 
     Raises:
         HpcrunError: the document has one, or there is no document.
@@ -109,10 +119,14 @@ def document_of(host: str, stdout: str, stderr: str = "") -> dict[str, Any]:
         document = dict(json.loads(stdout[stdout.find("{") :]))  # behind what start-up files print
     except (ValueError, TypeError, RecursionError):
         text = (stderr or stdout).strip()[-200:]
-        raise SchedulerError(f"{host}: hpcrun printed no JSON document{text and f': {text}'}") from None
+        raise SchedulerError(
+            f"{host}: hpcrun printed no JSON document{text and f': {text}'}"
+        ) from None
     if isinstance(error := document.get("error"), dict):
         hint = on_host(str(error.get("hint") or ""), host)
-        failure = HpcrunError(f"{host}: {on_host(str(error.get('message')), host)}", hint=hint or None)
+        failure = HpcrunError(
+            f"{host}: {on_host(str(error.get('message')), host)}", hint=hint or None
+        )
         code = error.get("exit_code")
         failure.exit_code = code if isinstance(code, int) and 0 < code < 256 else failure.exit_code
         raise failure
@@ -121,7 +135,10 @@ def document_of(host: str, stdout: str, stderr: str = "") -> dict[str, Any]:
 
 def _argv(connection: Connection, remote: Remote, program: Sequence[str]) -> list[str]:
     """Return the ssh that runs a program there, with its stdin and stdout."""
-    return [*connection.argv("-T"), remote_command(f"{shell_setup(remote)}\nexec {shlex.join(program)}")]
+    return [
+        *connection.argv("-T"),
+        remote_command(f"{shell_setup(remote)}\nexec {shlex.join(program)}"),
+    ]
 
 
 def _checked(connection: Connection, status: int, folder: str) -> int:
@@ -130,9 +147,13 @@ def _checked(connection: Connection, status: int, folder: str) -> int:
         raise InterruptedByUser("interrupted")
     if status == SSH_FAILED or status < 0:
         is_alive = connection.is_alive()
-        raise connection.lost("" if is_alive else f"the connection to {connection.host} is lost; jobs there continue")
+        raise connection.lost(
+            "" if is_alive else f"the connection to {connection.host} is lost; jobs there continue"
+        )
     if status == NO_FOLDER:
-        raise SchedulerError(f"the folder of the code is gone on {connection.host}: {folder}", hint="run it again")
+        raise SchedulerError(
+            f"the folder of the code is gone on {connection.host}: {folder}", hint="run it again"
+        )
     return status
 
 

@@ -1,4 +1,6 @@
-"""Parts of a report's figures: panels, curves, axes on which the ideal is straight, and labels that never overlap."""
+"""Parts of a report's figures: panels, curves, axes on which the ideal is straight, and labels that
+never overlap.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,23 @@ _CLEAR = 4.0
 """Pixels between a label and the axes: its paper would cover them."""
 MOST_NOTES = 8
 """The numbers of more points do not fit beside them."""
-_AROUND = ((0, 6), (0, -6), (7, 0), (-7, 0), (6, 6), (-6, 6), (6, -6), (-6, -6), (0, 12), (0, -12), (0, 18), (0, -18))
-"""Places of a label around its point, in points: above first, for the whiskers go up and down and the curves aside."""
+_AROUND = (
+    (0, 6),
+    (0, -6),
+    (7, 0),
+    (-7, 0),
+    (6, 6),
+    (-6, 6),
+    (6, -6),
+    (-6, -6),
+    (0, 12),
+    (0, -12),
+    (0, 18),
+    (0, -18),
+)
+"""Places of a label around its point, in points: above first, for the whiskers go up and down and
+the curves aside.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +85,9 @@ class Shown:
 
 
 def draw_panels(shown: Shown, draw: Callable[[Axes, Panel], None]) -> Figure:
-    """Return a figure with a panel for each series; panels with the same axis have the same range."""
+    """Return a figure with a panel for each series; panels with the same axis have the same
+    range.
+    """
     number = len(shown.panels)
     across = number if number <= 3 else 2 if number == 4 else 3
     down = math.ceil(number / across)
@@ -96,12 +115,17 @@ def _same_range(panels: Sequence[Axes]) -> None:
                     axis.set_view_interval(min(ends), max(ends), ignore=True)
 
 
-def draw_legend(figure: Figure, shown: Shown, entries: Sequence[tuple[str, Any]], *, doubts: bool = True) -> None:
+def draw_legend(
+    figure: Figure, shown: Shown, entries: Sequence[tuple[str, Any]], *, doubts: bool = True
+) -> None:
     """Put a legend above everything, in as many columns as its longest label leaves room for.
 
-    The markers of sizes without a verdict differ: with ``doubts`` an entry explains them, if there are some.
+    The markers of sizes without a verdict differ: with ``doubts`` an entry explains them, if there
+    are some.
     """
-    if doubts and any(is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes):
+    if doubts and any(
+        is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes
+    ):
         from matplotlib.lines import Line2D
 
         mark = Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor="white")
@@ -113,22 +137,34 @@ def draw_legend(figure: Figure, shown: Shown, entries: Sequence[tuple[str, Any]]
     texts = [shortened(label, cells // most - 8) for label, _ in entries]
     columns = max(1, min(len(texts), cells // (max(map(len, texts)) + 8)))
     figure.set_figheight(figure.get_figheight() + 0.17 * -(-len(texts) // columns))
-    figure.legend([handle for _, handle in entries], texts, loc="outside upper center", ncols=columns)
+    figure.legend(
+        [handle for _, handle in entries], texts, loc="outside upper center", ncols=columns
+    )
 
 
 def draw_curve(axes: Axes, panel: Panel, numbers: Sequence[tuple[Row, Spread]]) -> Any:
-    """Draw one number of a series by size with the range of its repeats; markers are hollow where no verdict stands."""
+    """Draw one number of a series by size with the range of its repeats; markers are hollow where
+    no verdict stands.
+    """
     at, style = [row.gpus for row, _ in numbers], panel.style
     (curve,) = axes.plot(at, [value.mean for _, value in numbers], zorder=4, **style)
     whiskers(axes, at, [value for _, value in numbers], style["color"])
-    if doubtful := [(row.gpus, value.mean) for row, value in numbers if is_doubtful(row, panel.part)]:
-        axes.plot(*zip(*doubtful, strict=True), **{**style, "linestyle": "", "markerfacecolor": "white"}, zorder=4.5)
+    if doubtful := [
+        (row.gpus, value.mean) for row, value in numbers if is_doubtful(row, panel.part)
+    ]:
+        axes.plot(
+            *zip(*doubtful, strict=True),
+            **{**style, "linestyle": "", "markerfacecolor": "white"},
+            zorder=4.5,
+        )
     return curve
 
 
 def draw_ideal(axes: Axes, gpus: Sequence[int], values: Sequence[float]) -> Any:
     """Draw the line of the ideal."""
-    (line,) = axes.plot(gpus, values, color=GREY, linestyle="--", marker="", linewidth=0.9, zorder=2)
+    (line,) = axes.plot(
+        gpus, values, color=GREY, linestyle="--", marker="", linewidth=0.9, zorder=2
+    )
     return line
 
 
@@ -186,7 +222,8 @@ def _log_range(axis: Axis, low: float, high: float) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axis.axes.set(**{"xlim" if axis is axis.axes.xaxis else "ylim": (low, high)})
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))  # of a range with fewer than two of them, any numbers
+    # of a range with fewer than two of them, any numbers
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: brief(value)))
     axis.set_minor_locator(NullLocator())
 
@@ -200,7 +237,9 @@ def value_axis(axes: Axes, values: Sequence[float], *, logarithmic: bool) -> Non
 
 
 def share_axis(axes: Axes, values: Sequence[float]) -> None:
-    """Let the vertical axis of shares, such as accuracies, end at 1 or at 100 %; marks at its end are not cut."""
+    """Let the vertical axis of shares, such as accuracies, end at 1 or at 100 %; marks at its end
+    are not cut.
+    """
     largest = max(values, default=0.0)
     whole = 1.0 if largest <= 1.0 else 100.0
     if largest <= whole < axes.get_ylim()[1]:
@@ -214,20 +253,33 @@ def whiskers(axes: Axes, at: Sequence[float], values: Sequence[Spread], colour: 
     ranged = [(x, value) for x, value in zip(at, values, strict=True) if value.n > 1]
     if ranged:
         # the mean of equal numbers may differ from them by its rounding
-        ends = [[max(0.0, value.mean - value.low) for _, value in ranged],
-                [max(0.0, value.high - value.mean) for _, value in ranged]]  # fmt: skip
-        axes.errorbar([x for x, _ in ranged], [value.mean for _, value in ranged], ends, fmt="none", ecolor=colour,
-                      elinewidth=0.8, zorder=3)  # fmt: skip
+        ends = [
+            [max(0.0, value.mean - value.low) for _, value in ranged],
+            [max(0.0, value.high - value.mean) for _, value in ranged],
+        ]
+        axes.errorbar(
+            [x for x, _ in ranged],
+            [value.mean for _, value in ranged],
+            ends,
+            fmt="none",
+            ecolor=colour,
+            elinewidth=0.8,
+            zorder=3,
+        )
 
 
 def note(axes: Axes, x: float, y: float, text: str) -> None:
     """Write a number beside a point; ``settle`` finds its place."""
     paper = {"boxstyle": "square,pad=0.05", "facecolor": "white", "edgecolor": "none", "alpha": 0.7}
-    axes.annotate(text, (x, y), (0, 6), textcoords="offset points", fontsize=7, zorder=3.5, bbox=paper)
+    axes.annotate(
+        text, (x, y), (0, 6), textcoords="offset points", fontsize=7, zorder=3.5, bbox=paper
+    )
 
 
 def settle(figure: Figure) -> None:
-    """Lay a figure out for good: labels are moved away from each other, and those without room are hidden."""
+    """Lay a figure out for good: labels are moved away from each other, and those without room are
+    hidden.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
@@ -273,7 +325,10 @@ def _marks(axes: Axes) -> list[Bbox]:
     for line in axes.lines:
         if line.get_marker() not in (None, "None", "", " ", "|"):
             half = line.get_markersize() * axes.figure.dpi / 72 / 2
-            boxes += [Bbox([place, place]).padded(half) for place in axes.transData.transform(line.get_xydata())]
+            boxes += [
+                Bbox([place, place]).padded(half)
+                for place in axes.transData.transform(line.get_xydata())
+            ]
     return boxes
 
 
@@ -284,11 +339,17 @@ def _curves(axes: Axes) -> list[Path]:
     drawn = [line for line in axes.lines if line.get_linestyle() not in ("None", "", " ")]
     whiskers = [each for each in axes.collections if isinstance(each, LineCollection)]
     paths = [line.get_transform().transform_path(line.get_path()) for line in drawn]
-    return paths + [axes.transData.transform_path(path) for each in whiskers for path in each.get_paths()]
+    return paths + [
+        axes.transData.transform_path(path) for each in whiskers for path in each.get_paths()
+    ]
 
 
-def _placed(text: Text, taken: Sequence[Bbox], curves: Sequence[Path], within: Any, renderer: Any) -> bool:
-    """Move a label to the free place around its point that fewest curves cross; False if none is free."""
+def _placed(
+    text: Text, taken: Sequence[Bbox], curves: Sequence[Path], within: Any, renderer: Any
+) -> bool:
+    """Move a label to the free place around its point that fewest curves cross; False if none is
+    free.
+    """
     free = []
     for number, (x, y) in enumerate(_AROUND):
         _move(text, x, y)

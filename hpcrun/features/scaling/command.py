@@ -1,4 +1,6 @@
-"""hpcrun scale plan, scale run and scale report: how a training scales, by forecast, by measurement, as a report."""
+"""hpcrun scale plan, scale run and scale report: how a training scales, by forecast, by
+measurement, as a report.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,26 @@ from hpcrun.actions.runs.find import LAST
 from hpcrun.cli.complete import MOST_RUNS, profile_name, quiet, run_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import JOB_OPTIONS, SUBMISSION
-from hpcrun.cli.options import HelpPanel, argument, check_least, check_one_of, flag, option, options_in, takes_options
+from hpcrun.cli.options import (
+    HelpPanel,
+    argument,
+    check_least,
+    check_one_of,
+    flag,
+    option,
+    options_in,
+    takes_options,
+)
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, width
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
 from hpcrun.features.scaling.studies import SET_BY_SIZE, StudyStore
-from hpcrun.features.scaling.study_flow import chosen_study, list_studies, show_status, wait_for_study
+from hpcrun.features.scaling.study_flow import (
+    chosen_study,
+    list_studies,
+    show_status,
+    wait_for_study,
+)
 from hpcrun.features.scaling.verdict import MIN_EFFICIENCY
 from hpcrun.job import layout
 from hpcrun.reading import read_text
@@ -26,9 +42,15 @@ from hpcrun.writing import replace_file
 
 _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "pack", "pack_memory", "elements", "roles")
 MARK = ".hpcrun-report"
-"""Lists the files of a report in its folder: where nothing else is there, the folder may be replaced."""
+"""Lists the files of a report in its folder: where nothing else is there, the folder may be
+replaced.
+"""
 _FRESH = f"{MARK}."  # begins the name of the folder in which a report is written first
-_MEASUREMENT, _FORECAST, _TRAINING = HelpPanel("Measurement"), HelpPanel("Forecast"), HelpPanel("Training")
+_MEASUREMENT, _FORECAST, _TRAINING = (
+    HelpPanel("Measurement"),
+    HelpPanel("Forecast"),
+    HelpPanel("Training"),
+)
 _STUDY = HelpPanel("Study")
 
 
@@ -50,20 +72,24 @@ FORECAST_OPTIONS = options_in(
 --samples N  Samples per epoch: 1.2M, 500k.
 --batch-size N  Global batch of the measured epoch.
 --epoch-time TIME  Time of the measured epoch, 36m or 42.3s, or of a step: 0.108s/step.
---reference-gpus N[/NODES]  GPUs of the measured epoch, and their nodes if they were not the fewest. Default: 1.
---also [GPUS:]BATCH=TIME  Another measured epoch: with this global batch, on the same or on other GPUs. Repeatable.
+--reference-gpus N[/NODES]  GPUs of the measured epoch, and their nodes if they were not the fewest.
+    Default: 1.
+--also [GPUS:]BATCH=TIME  Another measured epoch: with this global batch, on the same or on other
+    GPUs. Repeatable.
 [Forecast]
---gpus -G [TYPE:]N,...  Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8 times the measured
-    ones.
+--gpus -G [TYPE:]N,...  Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8
+    times the measured ones.
 --nodes -N N,...  Nodes for each number of GPUs, or one number for all. Default: the fewest.
---mode fixed|scaled|both  Keep the global batch (fixed) or the per-GPU batch (scaled). Default: both.
+--mode fixed|scaled|both  Keep the global batch (fixed) or the per-GPU batch (scaled). Default:
+    both.
 --price-per-gpu-hour PRICE  Price of one GPU-hour. Default: the profile's.
 [Training]
 --lr RATE  Learning rate at the measured global batch.
 --optimizer NAME  Optimizer (sgd, adam, adamw ...); decides how the learning rate scales.
 --warmup-epochs N  Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs.
 --epochs N  Epochs of the training, for GPU-hours and cost. Default: 1.
---tokens-per-sample N  Tokens, patches or pixels of a sample that a layer processes together. Default: 1.
+--tokens-per-sample N  Tokens, patches or pixels of a sample that a layer processes together.
+    Default: 1.
 """,
     number=str,
 )
@@ -119,21 +145,34 @@ def scale(
     args: list[str] | None = argument(
         "ARGS", "Arguments of the script; {batch_size}, {lr}, {gpus} become the values of each run."
     ),
-    gpus: str | None = _STUDY.option("--gpus -G [TYPE:]1,2,4", "GPUs of each run, over all its nodes."),
-    ranks: str | None = _STUDY.option("--ranks 1,2,4", "Ranks of each run on CPUs, instead of --gpus."),
+    gpus: str | None = _STUDY.option(
+        "--gpus -G [TYPE:]1,2,4", "GPUs of each run, over all its nodes."
+    ),
+    ranks: str | None = _STUDY.option(
+        "--ranks 1,2,4", "Ranks of each run on CPUs, instead of --gpus."
+    ),
     nodes: str | None = _STUDY.option(
-        "--nodes -N 1,1,2", "Nodes of each run, or one number for all. Default: the fewest that hold the GPUs."
+        "--nodes -N 1,1,2",
+        "Nodes of each run, or one number for all. Default: the fewest that hold the GPUs.",
     ),
     weak: bool = _STUDY.flag(
-        "--weak/--strong", "Keep the per-GPU batch (weak), or the global batch (strong, the default)."
+        "--weak/--strong",
+        "Keep the per-GPU batch (weak), or the global batch (strong, the default).",
     ),
     batch_size: int | None = _STUDY.option(
-        "--batch-size N", "Value of {batch_size}: the global batch, or with --weak the per-GPU batch."
+        "--batch-size N",
+        "Value of {batch_size}: the global batch, or with --weak the per-GPU batch.",
     ),
-    lr: str | None = _STUDY.option("--lr RATE", "Value of {lr} for that batch; it is scaled with the global batch."),
+    lr: str | None = _STUDY.option(
+        "--lr RATE", "Value of {lr} for that batch; it is scaled with the global batch."
+    ),
     repeat: int = _STUDY.option("--repeat N", "Runs of each size.", default=1),
-    warmup: int = _STUDY.option("--warmup N", "First epochs to leave out of the measurement.", default=1),
-    dataset: str = _STUDY.option("--dataset NAME", "Value of {dataset}, shown in the report.", default=""),
+    warmup: int = _STUDY.option(
+        "--warmup N", "First epochs to leave out of the measurement.", default=1
+    ),
+    dataset: str = _STUDY.option(
+        "--dataset NAME", "Value of {dataset}, shown in the report.", default=""
+    ),
     chain: bool | None = _STUDY.option(
         "--chain/--parallel",
         "Run one after the other, or all at once. Default: --parallel with Slurm, --chain without.",
@@ -142,11 +181,15 @@ def scale(
         "--resume STUDY", "Submit the missing runs of a study.", complete=study_name
     ),
     shown: str | None = SUBMISSION.option(
-        "--show STUDY", "Show the runs of a study; with --wait, after the last has ended.", complete=study_name
+        "--show STUDY",
+        "Show the runs of a study; with --wait, after the last has ended.",
+        complete=study_name,
     ),
     listing: bool = SUBMISSION.flag("--list", "List the studies."),
     dry_run: bool = SUBMISSION.flag("--dry-run", "Show all runs and one script; submit nothing."),
-    wait: bool = SUBMISSION.flag("--wait", "Wait until all runs end. Exit status 0 if all completed, else 7."),
+    wait: bool = SUBMISSION.flag(
+        "--wait", "Wait until all runs end. Exit status 0 if all completed, else 7."
+    ),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Measure how a training scales: run it on several numbers of GPUs.
@@ -158,7 +201,9 @@ def scale(
     if listing:
         yield from list_studies(context)
         return
-    if (shown, resume) != (None, None) and (script is not None or gpus or ranks or (resume and shown)):
+    if (shown, resume) != (None, None) and (
+        script is not None or gpus or ranks or (resume and shown)
+    ):
         hint = "hpcrun scale run --list"
         raise UsageError("--resume and --show take a study, without SCRIPT and sizes", hint=hint)
     if shown is not None:
@@ -173,14 +218,21 @@ def scale(
         yield from resume_study(resume, context, dry_run=dry_run, wait=wait, as_json=as_json)
         return
     if script is None:
-        raise UsageError("SCRIPT is missing", hint="hpcrun scale run --gpus 1,2,4 train.py, or hpcrun scale run --list")
+        raise UsageError(
+            "SCRIPT is missing",
+            hint="hpcrun scale run --gpus 1,2,4 train.py, or hpcrun scale run --list",
+        )
     check_least("--warmup", warmup, 0)
     check_least("--repeat", repeat, 1)
     workload = Workload("weak" if weak else "strong", batch_size, lr, dataset)
-    design, remark = read_design(workload, gpus=gpus, ranks=ranks, nodes=nodes, repeat=repeat, warmup=warmup)
+    design, remark = read_design(
+        workload, gpus=gpus, ranks=ranks, nodes=nodes, repeat=repeat, warmup=warmup
+    )
     yield note([f"note: {remark}" if remark else None])
     options |= {"script": script, "args": args or []}
-    yield from run_study(options, design, context, chain=chain, dry_run=dry_run, wait=wait, as_json=as_json)
+    yield from run_study(
+        options, design, context, chain=chain, dry_run=dry_run, wait=wait, as_json=as_json
+    )
 
 
 def report(
@@ -191,16 +243,20 @@ def report(
         "--from-csv FILE", "Read the runs from a table (columns: docs/report.md). Repeatable."
     ),
     weak: bool | None = option(
-        "--weak/--strong", "Scaling of the work: per GPU (weak) or in total (strong). Default: the study's."
+        "--weak/--strong",
+        "Scaling of the work: per GPU (weak) or in total (strong). Default: the study's.",
     ),
-    warmup: int | None = option("--warmup N", "First epochs to leave out. Default: the study's, or 1."),
+    warmup: int | None = option(
+        "--warmup N", "First epochs to leave out. Default: the study's, or 1."
+    ),
     min_efficiency: int = option(
         "--min-efficiency PERCENT",
         "Target efficiency: what added GPUs must reach to be worth requesting.",
         default=round(100 * MIN_EFFICIENCY),
     ),
     out: Path | None = option(
-        "--out -o DIR", "Folder to write. Default: report-NAME-XXXX, with the end of the study's id."
+        "--out -o DIR",
+        "Folder to write. Default: report-NAME-XXXX, with the end of the study's id.",
     ),
     force: bool = flag("--force", "Write to a folder with other files; they are kept."),
     _json: JsonOption = False,
@@ -233,9 +289,13 @@ def report(
     named = side_by_side(list(chosen.values()), tables=bool(from_csv))
     name = report_name([study.name for study in named] or [path.stem for path in from_csv or ()])
     # two studies may have the same name
-    folder = out or Path(f"report-{name}-{named[0].study_id[-4:]}" if len(named) == 1 else f"report-{name}")
+    folder = out or Path(
+        f"report-{name}-{named[0].study_id[-4:]}" if len(named) == 1 else f"report-{name}"
+    )
     check_folder(folder, force=force)
-    settings = study_options(named, name=name, weak=weak, warmup=warmup, min_efficiency=min_efficiency)
+    settings = study_options(
+        named, name=name, weak=weak, warmup=warmup, min_efficiency=min_efficiency
+    )
     table = read_tables(from_csv or [])
     measured, remarks = read_points(named, context)
     yield note(remarks)
@@ -243,7 +303,8 @@ def report(
     result = make_report((*measured, *table.points), settings, claims=table.claims, remarks=remarks)
     if result.unfinished:
         yield Outcome(
-            lambda: [stdout(report_text(result))], lambda: {**report_json(result), "folder": None, "files": []}
+            lambda: [stdout(report_text(result))],
+            lambda: {**report_json(result), "folder": None, "files": []},
         )
         return
     files, missing = report_files(result)
@@ -264,7 +325,8 @@ def check_folder(folder: Path, *, force: bool) -> None:
     others = [name for name in _others(folder) if not name.startswith(_FRESH)]
     if others and not force:
         raise PlanError(
-            f"{folder} contains other files: {', '.join(others[:3])}{' ...' if len(others) > 3 else ''}",
+            f"{folder} contains other files: "
+            f"{', '.join(others[:3])}{' ...' if len(others) > 3 else ''}",
             hint="choose another folder with --out DIR, or keep these files and write with --force",
         )
 
@@ -272,7 +334,8 @@ def check_folder(folder: Path, *, force: bool) -> None:
 def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a report in place of those of a report before it.
 
-    What others wrote stays, and a report with a file of its name is refused; on a full disk the folder stays as it was.
+    What others wrote stays, and a report with a file of its name is refused; on a full disk the
+    folder stays as it was.
     """
     folder = folder.resolve()
     marked = {MARK: "".join(f"{name}\n" for name in sorted(files)).encode(), **files}
@@ -283,16 +346,21 @@ def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
             for leftover in leftovers:
                 leftover.rename(Path(fresh, leftover.name))  # and so it is removed
             for name, content in marked.items():
-                replace_file(Path(fresh, name), content, durable=False, mode=0o644)  # only its owner may write to it
+                # only its owner may write to it
+                replace_file(Path(fresh, name), content, durable=False, mode=0o644)
             others = _others(folder)
             if kept := ", ".join(name for name in others if name in marked):
-                raise PlanError(f"{folder}: no report wrote {kept}", hint="choose another folder with --out DIR")
+                raise PlanError(
+                    f"{folder}: no report wrote {kept}", hint="choose another folder with --out DIR"
+                )
             for name in {entry.name for entry in folder.iterdir()} - {*others, *marked}:
                 (folder / name).unlink()
             for name in marked:
                 os.replace(Path(fresh, name), folder / name)
     except OSError as error:
-        raise PlanError(f"cannot write {folder}: {error.strerror}", hint="choose another one with --out DIR") from None
+        raise PlanError(
+            f"cannot write {folder}: {error.strerror}", hint="choose another one with --out DIR"
+        ) from None
 
 
 def _others(folder: Path) -> list[str]:
@@ -302,4 +370,6 @@ def _others(folder: Path) -> list[str]:
     except OSError:
         of_report = set()
     # a report has no folders: one that its list names is somebody's all the same
-    return sorted(entry.name for entry in folder.iterdir() if entry.name not in of_report or entry.is_dir())
+    return sorted(
+        entry.name for entry in folder.iterdir() if entry.name not in of_report or entry.is_dir()
+    )

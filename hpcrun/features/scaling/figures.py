@@ -41,13 +41,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS: dict[str, dict[str, None]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-"""The format of each file, and what would differ from one drawing of the same numbers to the next."""
+FORMATS: dict[str, dict[str, None]] = {
+    "png": {},
+    "pdf": {"CreationDate": None},
+    "svg": {"Date": None},
+}
+"""The format of each file, and what would differ from one drawing of the same numbers to the next.
+"""
 MOST_SERIES = 6
 
 
 def draw_figures(report: Report) -> tuple[dict[str, bytes], list[str]]:
-    """Draw every figure that has numbers, and say why others are missing; the same numbers give the same bytes."""
+    """Draw every figure that has numbers, and say why others are missing; the same numbers give the
+    same bytes.
+    """
     files: dict[str, bytes] = {}
     try:
         with paper_style():
@@ -65,7 +72,9 @@ def draw_figures(report: Report) -> tuple[dict[str, bytes], list[str]]:
 def settled_figures(report: Report) -> tuple[dict[str, Figure], list[str]]:
     """Return the figures by name, laid out, and the reasons why others are missing."""
     named = [(heading(part.series, report), part) for part in report.parts if part.series.rows]
-    panels = [Panel(number, title, part) for number, (title, part) in enumerate(named[:MOST_SERIES])]
+    panels = [
+        Panel(number, title, part) for number, (title, part) in enumerate(named[:MOST_SERIES])
+    ]
     figures: dict[str, Figure] = {}
     missing = []
     if len(named) > MOST_SERIES:
@@ -75,7 +84,11 @@ def settled_figures(report: Report) -> tuple[dict[str, Figure], list[str]]:
         if chosen:
             figures[name] = draw(Shown(chosen, report.options))
             settle(figures[name])
-            missing += [f"{name}: without {panel.title} ({lacking})" for panel in panels if panel not in chosen]
+            missing += [
+                f"{name}: without {panel.title} ({lacking})"
+                for panel in panels
+                if panel not in chosen
+            ]
         else:
             missing.append(f"{name}: not drawn: {lacking}")
     return figures, missing
@@ -91,7 +104,8 @@ def _by_size(
 ) -> Figure:
     """Draw one number by size; beside the ideal, a straight line on these axes, where there is one.
 
-    ``ideal``: the smallest size, GPUs, whether all studies are weak → the ideal over the number of the smallest size.
+    ``ideal``: the smallest size, GPUs, whether all studies are weak → the ideal over the number of
+    the smallest size.
     """
     weak = all(panel.series.weak for panel in shown.panels)
     lines: dict[str, Any] = {}
@@ -123,11 +137,16 @@ def _by_size(
 
 
 def _time_label(series: Series) -> str:
-    return f"time of {'the run' if series.time_of == 'run' else 'one epoch'} ({time_unit(series).name})"
+    return (
+        f"time of {'the run' if series.time_of == 'run' else 'one epoch'} "
+        f"({time_unit(series).name})"
+    )
 
 
 def _speedup_efficiency(shown: Shown) -> Figure:
-    """Draw speed-up beside the ideal, and efficiency with that of the added GPUs, which the target is for."""
+    """Draw speed-up beside the ideal, and efficiency with that of the added GPUs, which the target
+    is for.
+    """
     gpus, alone = shown.gpus, len(shown.panels) == 1
     figure = new_figure(PAGE, 3.0)
     speed, efficiency = figure.subplots(1, 2)
@@ -140,19 +159,33 @@ def _speedup_efficiency(shown: Shown) -> Figure:
         ratios = [(row, row.speedup) for row in rows]
         shares = [(row, row.speedup.scaled(100 * smallest / row.gpus)) for row in rows]
         highest = max(highest, *(share.high for _, share in shares))
-        speeds += [ends[1] / smallest, *(end for _, ratio in ratios for end in (ratio.low, ratio.high))]
+        speeds += [
+            ends[1] / smallest,
+            *(end for _, ratio in ratios for end in (ratio.low, ratio.high)),
+        ]
         entries.append(("measured" if alone else panel.title, draw_curve(speed, panel, ratios)))
         draw_curve(efficiency, panel, shares)
         walk = steps([(row.gpus, row.speedup.mean) for row in rows])
-        (added,) = efficiency.plot([each.gpus for each in walk], [100 * each.added for each in walk], zorder=4,
-                                   **{**panel.style, "linestyle": "", "marker": "_", "markersize": 9})  # fmt: skip
-        for (row, ratio), (_, share) in zip(ratios, shares, strict=True) if alone and len(gpus) <= MOST_NOTES else ():
+        (added,) = efficiency.plot(
+            [each.gpus for each in walk],
+            [100 * each.added for each in walk],
+            zorder=4,
+            **{**panel.style, "linestyle": "", "marker": "_", "markersize": 9},
+        )
+        for (row, ratio), (_, share) in (
+            zip(ratios, shares, strict=True) if alone and len(gpus) <= MOST_NOTES else ()
+        ):
             note(speed, row.gpus, ratio.mean, f"{ratio.mean:.2f}×")
             note(efficiency, row.gpus, share.mean, f"{share.mean:.0f} %")
     requested = _mark_requested(speed, efficiency, shown)
     draw_ideal(efficiency, [gpus[0], max(gpus[-1], 2 * gpus[0])], [100, 100])
     target = efficiency.axhline(
-        100 * shown.options.min_efficiency, color=DARK, linestyle=":", linewidth=0.9, marker="", zorder=2
+        100 * shown.options.min_efficiency,
+        color=DARK,
+        linestyle=":",
+        linewidth=0.9,
+        marker="",
+        zorder=2,
     )
     bases = {panel.series.rows[0].gpus for panel in shown.panels}
     over = units_text(min(bases), shown.options.unit) if len(bases) == 1 else "the smallest size"
@@ -178,13 +211,25 @@ def _mark_requested(speed: Axes, efficiency: Axes, shown: Shown) -> list[Any]:
         if panel.part.advice:
             row = panel.part.advice.value
             for axes, value in ((speed, row.speedup.mean), (efficiency, 100 * row.efficiency)):
-                rings += axes.plot(row.gpus, value, marker="o", linestyle="", markersize=9,
-                                   markerfacecolor="none", markeredgecolor=DARK, zorder=5)  # fmt: skip
+                rings += axes.plot(
+                    row.gpus,
+                    value,
+                    marker="o",
+                    linestyle="",
+                    markersize=9,
+                    markerfacecolor="none",
+                    markeredgecolor=DARK,
+                    zorder=5,
+                )
     return rings
 
 
-def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], *, times: bool) -> Figure:
-    """Draw one number epoch by epoch: a curve for each size, with the range of its repeats as a band."""
+def _by_epoch(
+    shown: Shown, label: str, value: Callable[[Epoch], float | None], *, times: bool
+) -> Figure:
+    """Draw one number epoch by epoch: a curve for each size, with the range of its repeats as a
+    band.
+    """
     from matplotlib.ticker import MaxNLocator
 
     styles = dict(zip(shown.gpus, ordered_styles(len(shown.gpus)), strict=True))
@@ -202,7 +247,10 @@ def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], 
                     [each.mean for each in curve.values()],
                     **{**style, **({} if len(curve) < 30 else {"marker": ""})},
                 )
-                lows, highs = [each.low for each in curve.values()], [each.high for each in curve.values()]
+                lows, highs = (
+                    [each.low for each in curve.values()],
+                    [each.high for each in curve.values()],
+                )
                 axes.fill_between(at, lows, highs, color=style["color"], alpha=0.2, linewidth=0)
                 seen += [*lows, *highs]
                 first, longest = min(first, *at), max(longest, *at)
@@ -213,7 +261,8 @@ def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], 
             value_axis(axes, seen, logarithmic=spans(seen))
         else:
             share_axis(axes, seen)
-        if times and 0 < shown.options.warmup <= longest - first:  # a program may count its epochs from 0
+        # a program may count its epochs from 0
+        if times and 0 < shown.options.warmup <= longest - first:
             axes.axvspan(first - 0.5, first + shown.options.warmup - 0.5, color="#F0F0F0", zorder=0)
 
     figure = draw_panels(shown, draw)
@@ -283,7 +332,9 @@ def _any_row(value: Callable[[Row], object]) -> Callable[[Series], bool]:
 
 def _epoch_by_epoch(value: Callable[[Epoch], float | None]) -> Callable[[Series], bool]:
     def has_several(row: Row) -> bool:
-        return any(sum(value(epoch) is not None for epoch in point.epochs) > 1 for point in row.points)
+        return any(
+            sum(value(epoch) is not None for epoch in point.epochs) > 1 for point in row.points
+        )
 
     return lambda series: any(map(has_several, series.sizes))
 
@@ -294,21 +345,51 @@ def _time(row: Row, series: Series) -> Spread | None:
 
 _time_of, _accuracy_of = attrgetter("time_s"), attrgetter("accuracy")
 _FIGURES: dict[str, tuple[Callable[[Shown], Figure], Callable[[Series], bool], str]] = {
-    "speedup_efficiency": (_speedup_efficiency, lambda series: series.compared, "fewer than two sizes"),
+    "speedup_efficiency": (
+        _speedup_efficiency,
+        lambda series: series.compared,
+        "fewer than two sizes",
+    ),
     "epoch_time": (
-        partial(_by_size, label=_time_label, value=_time, logarithmic=True,
-                ideal=lambda first, gpus, weak: 1.0 if weak else first.gpus / gpus),
-        _any_row(_time_of), "no run has a time"),
+        partial(
+            _by_size,
+            label=_time_label,
+            value=_time,
+            logarithmic=True,
+            ideal=lambda first, gpus, weak: 1.0 if weak else first.gpus / gpus,
+        ),
+        _any_row(_time_of),
+        "no run has a time",
+    ),
     "throughput": (
-        partial(_by_size, label=lambda _: "samples per second", value=lambda row, _: row.samples_per_s,
-                ideal=lambda first, gpus, _: gpus / first.gpus),
-        _any_row(attrgetter("samples_per_s")), "no run has samples per second"),
+        partial(
+            _by_size,
+            label=lambda _: "samples per second",
+            value=lambda row, _: row.samples_per_s,
+            ideal=lambda first, gpus, _: gpus / first.gpus,
+        ),
+        _any_row(attrgetter("samples_per_s")),
+        "no run has samples per second",
+    ),
     "cost": (_cost, _any_row(_time_of), "no run has a time"),
-    "time_by_epoch": (partial(_by_epoch, label="time of the epoch (s)", value=_time_of, times=True),
-                      _epoch_by_epoch(_time_of), "no run has several epochs"),
+    "time_by_epoch": (
+        partial(_by_epoch, label="time of the epoch (s)", value=_time_of, times=True),
+        _epoch_by_epoch(_time_of),
+        "no run has several epochs",
+    ),
     "accuracy": (
-        partial(_by_size, label=lambda _: "accuracy", value=lambda row, _: row.accuracy, logarithmic=True),
-        _any_row(_accuracy_of), "no run has an accuracy"),
-    "accuracy_by_epoch": (partial(_by_epoch, label="accuracy", value=_accuracy_of, times=False),
-                          _epoch_by_epoch(_accuracy_of), "no run has the accuracy of several epochs"),
-}  # fmt: skip
+        partial(
+            _by_size,
+            label=lambda _: "accuracy",
+            value=lambda row, _: row.accuracy,
+            logarithmic=True,
+        ),
+        _any_row(_accuracy_of),
+        "no run has an accuracy",
+    ),
+    "accuracy_by_epoch": (
+        partial(_by_epoch, label="accuracy", value=_accuracy_of, times=False),
+        _epoch_by_epoch(_accuracy_of),
+        "no run has the accuracy of several epochs",
+    ),
+}

@@ -1,6 +1,8 @@
-"""A training on other numbers of GPUs: time, speed-up with its range, and what a size loses its time to.
+"""A training on other numbers of GPUs: time, speed-up with its range, and what a size loses its
+time to.
 
-The times come from a model of a step that was fitted to the measured epochs: ``hpcrun.features.scaling.step_model``.
+The times come from a model of a step that was fitted to the measured epochs:
+``hpcrun.features.scaling.step_model``.
 """
 
 from __future__ import annotations
@@ -17,25 +19,34 @@ from hpcrun.job.profile import CardSection
 from hpcrun.job.shape import multiples_around
 
 Case = Literal["fixed", "scaled"]
-CASES: dict[str, tuple[Case, ...]] = {"fixed": ("fixed",), "scaled": ("scaled",), "both": ("fixed", "scaled")}
+CASES: dict[str, tuple[Case, ...]] = {
+    "fixed": ("fixed",),
+    "scaled": ("scaled",),
+    "both": ("fixed", "scaled"),
+}
 """Fixed: the global batch stays. Scaled: the per-GPU batch stays."""
 
 Concern = Literal["little work", "communication", "slower"]
 
 LARGE_GROWTH = 8
-"""A batch so many times the measured one needs a warm-up and a check of the accuracy, whatever the rule for its rate.
+"""A batch so many times the measured one needs a warm-up and a check of the accuracy, whatever the
+rule for its rate.
 
-Goyal et al. 2017 (arXiv:1706.02677) went from 256 to 8192 images with SGD: with 5 epochs of warm-up, and without it
-the error of ResNet-50 rose by a point (section 5.1). Shallue et al. 2019 (arXiv:1811.03600) found no rule that holds
-for all models, and for some none beyond a few doublings.
+Goyal et al. 2017 (arXiv:1706.02677) went from 256 to 8192 images with SGD: with 5 epochs of
+warm-up, and without it the error of ResNet-50 rose by a point (section 5.1). Shallue et al. 2019
+(arXiv:1811.03600) found no rule that holds for all models, and for some none beyond a few
+doublings.
 """
 CONTRADICTION = 0.25
 """The relative misfit from which measurements contradict each other."""
-_MOST_LARGER = 4  # a remedy's per-GPU batch over the largest measured one: more has to fit, and to be learned from
+# a remedy's per-GPU batch over the largest measured one: more has to fit, and to be learned from
+_MOST_LARGER = 4
 Optimizer = Literal["sgd", "adam"]
 
 WARMUP_EPOCHS = 5
-"""Goyal et al. 2017 (arXiv:1706.02677, section 2.2): the rate is raised gradually over the first 5 epochs."""
+"""Goyal et al. 2017 (arXiv:1706.02677, section 2.2): the rate is raised gradually over the first 5
+epochs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +68,14 @@ class MeasuredTraining:
     epoch_s: float  # the time of an epoch on them
     gpus: int = 1  # the number of measured GPUs
     nodes: int | None = None  # of the measured GPUs; None for the fewest that hold them
-    also: tuple[MeasuredEpoch, ...] = ()  # other measured epochs, with another batch or on other GPUs
+    # other measured epochs, with another batch or on other GPUs
+    also: tuple[MeasuredEpoch, ...] = ()
     lr: float | None = None
     optimizer: Optimizer | None = None
     warmup_epochs: float | None = None
     epochs: int = 1
-    tokens_per_sample: int = 1  # tokens, patches or pixels of one sample that pass through a layer together
+    # tokens, patches or pixels of one sample that pass through a layer together
+    tokens_per_sample: int = 1
 
     @property
     def batch_per_gpu(self) -> int:
@@ -81,14 +94,18 @@ class MeasuredTraining:
 
     @property
     def warmup(self) -> float:
-        """Epochs of warm-up: as given, else those of Goyal et al., and at most half of a short training."""
+        """Epochs of warm-up: as given, else those of Goyal et al., and at most half of a short
+        training.
+        """
         if self.warmup_epochs is not None:
             return self.warmup_epochs
         return min(WARMUP_EPOCHS, self.epochs / 2) if self.epochs > 1 else WARMUP_EPOCHS
 
 
 def steps_per_epoch(samples: int, batch_size: int) -> int:
-    """Return the steps of an epoch, the last one with the rest, like torch's DataLoader by default."""
+    """Return the steps of an epoch, the last one with the rest, like torch's DataLoader by
+    default.
+    """
     return -(-samples // batch_size)
 
 
@@ -113,11 +130,12 @@ class Forecast:
     step_s: float
     epoch_s: float
     speedup: float  # over the measured epoch
-    # of each GPU's speed over the baseline's: the smallest size, measured or forecast, with the same case's batch
+    # of each GPU's speed over the baseline's: the smallest size, measured or forecast, with the
+    # same case's batch
     efficiency: float
     gpu_hours: float  # of all epochs
-    # none if its efficiency, as shown, reaches the target; else what takes most of the lost time, and "slower" if it is
-    # slower than the baseline
+    # none if its efficiency, as shown, reaches the target; else what takes most of the lost time,
+    # and "slower" if it is slower than the baseline
     concerns: tuple[Concern, ...]
     # speedup_low, speedup_high: the range in which eight of ten published trainings lay
     speedup_low: float
@@ -131,11 +149,13 @@ class Forecast:
 
 
 def half_rows(card: CardSection) -> float | None:
-    """Return how many rows of a matrix fill a card; None if the profile does not have the card's rates.
+    """Return how many rows of a matrix fill a card; None if the profile does not have the card's
+    rates.
 
-    A layer of weights K × N does 2·M·K·N operations for M rows and reads 2·K·N bytes of weights in a 16-bit type: M
-    operations for each byte. At M = peak / memory bandwidth both take equally long: below it at least half of the time
-    is not arithmetic (NVIDIA, GPU Performance Background User's Guide, "ops:byte ratio"). 295 for an H100 SXM.
+    A layer of weights K × N does 2·M·K·N operations for M rows and reads 2·K·N bytes of weights in
+    a 16-bit type: M operations for each byte. At M = peak / memory bandwidth both take equally
+    long: below it at least half of the time is not arithmetic (NVIDIA, GPU Performance Background
+    User's Guide, "ops:byte ratio"). 295 for an H100 SXM.
     """
     peaks = [rate for rate in (card.tflops.bf16, card.tflops.fp16) if rate]
     if not peaks or not card.memory_bandwidth_gb_s:
@@ -144,7 +164,9 @@ def half_rows(card: CardSection) -> float | None:
 
 
 def fit_steps(work: MeasuredTraining, rows: float | None, nodes: Sequence[int]) -> StepModel:
-    """Return the model of a step, fitted to the measured epochs on these nodes, for a card that so many rows fill."""
+    """Return the model of a step, fitted to the measured epochs on these nodes, for a card that so
+    many rows fill.
+    """
     timed = tuple(
         TimedStep(
             StepSize(epoch.gpus, number, epoch.batch_size / epoch.gpus),
@@ -156,19 +178,25 @@ def fit_steps(work: MeasuredTraining, rows: float | None, nodes: Sequence[int]) 
     for each, epoch in zip(timed, work.epochs_measured, strict=True):
         if abs(misfit := model.misfit(each)) > CONTRADICTION:
             raise UsageError(
-                f"the measured epochs contradict each other: {epoch.batch_size} on {epoch.gpus} GPUs took "
-                f"{each.step_s:.3g} s a step, and by the others it takes {each.step_s * (1 + misfit):.3g} s",
+                f"the measured epochs contradict each other: {epoch.batch_size} on {epoch.gpus} "
+                "GPUs took "
+                f"{each.step_s:.3g} s a step, and by the others it takes "
+                f"{each.step_s * (1 + misfit):.3g} s",
                 hint="measure all of them on the same GPUs, and leave out the first epoch",
             )
     return model
 
 
-def _baseline(work: MeasuredTraining, case: Case, sizes: Sequence[JobSize], steps: StepModel) -> StepSize:
+def _baseline(
+    work: MeasuredTraining, case: Case, sizes: Sequence[JobSize], steps: StepModel
+) -> StepSize:
     """Return the size with which others are compared: the smallest, measured or forecast."""
     (gpus, nodes), measured = min(sizes), steps.first.size
     if gpus >= measured.gpus:
         return measured
-    return StepSize(gpus, nodes, work.batch_size / gpus if case == "fixed" else measured.batch_per_gpu)
+    return StepSize(
+        gpus, nodes, work.batch_size / gpus if case == "fixed" else measured.batch_per_gpu
+    )
 
 
 def forecast(
@@ -178,12 +206,19 @@ def forecast(
     rows = []
     for case in cases:
         base = _baseline(work, case, sizes, steps)
-        rows += [_forecast(work, case, size, _batch(work, case, size.gpus), steps, base) for size in sizes]
+        rows += [
+            _forecast(work, case, size, _batch(work, case, size.gpus), steps, base)
+            for size in sizes
+        ]
     return tuple(rows)
 
 
-def remedy(work: MeasuredTraining, row: Forecast, sizes: Sequence[JobSize], steps: StepModel) -> Forecast | None:
-    """Return a size with the smallest larger batch, doubled and doubled again, that reaches the target; else None."""
+def remedy(
+    work: MeasuredTraining, row: Forecast, sizes: Sequence[JobSize], steps: StepModel
+) -> Forecast | None:
+    """Return a size with the smallest larger batch, doubled and doubled again, that reaches the
+    target; else None.
+    """
     base = _baseline(work, row.case, sizes, steps)
     batch_size = 2 * row.batch_size
     while batch_size <= min(work.samples, _MOST_LARGER * work.most_per_gpu * row.size.gpus):
@@ -195,12 +230,19 @@ def remedy(work: MeasuredTraining, row: Forecast, sizes: Sequence[JobSize], step
 
 
 def advised_lr(work: MeasuredTraining, row: Forecast) -> float | None:
-    """Return the learning rate to begin with: the square-root rule's, the linear one's for SGD and a small growth."""
+    """Return the learning rate to begin with: the square-root rule's, the linear one's for SGD and
+    a small growth.
+    """
     return row.lr_linear if work.optimizer == "sgd" and row.growth < LARGE_GROWTH else row.lr_sqrt
 
 
 def _forecast(
-    work: MeasuredTraining, case: Case, size: JobSize, batch_size: int, model: StepModel, base: StepSize
+    work: MeasuredTraining,
+    case: Case,
+    size: JobSize,
+    batch_size: int,
+    model: StepModel,
+    base: StepSize,
 ) -> Forecast:
     steps = steps_per_epoch(work.samples, batch_size)
     at = StepSize(size.gpus, size.nodes, batch_size / size.gpus)
@@ -228,7 +270,9 @@ def _forecast(
     )
 
 
-def _concerns(at: StepSize, model: StepModel, base: StepSize, efficiency: float) -> tuple[Concern, ...]:
+def _concerns(
+    at: StepSize, model: StepModel, base: StepSize, efficiency: float
+) -> tuple[Concern, ...]:
     if round(efficiency, 2) >= MIN_EFFICIENCY:
         return ()
     work = at.batch_per_gpu / model.work_s(at) * model.work_s(base) / base.batch_per_gpu
@@ -240,21 +284,28 @@ def _concerns(at: StepSize, model: StepModel, base: StepSize, efficiency: float)
 class GpuAdvice:
     """How many GPUs to ask for in one case."""
 
-    # the largest size that is worth its GPUs (``verdict.py``); None where nothing can be recommended, since only one
-    # number of GPUs was measured, or there are no rows
+    # the largest size that is worth its GPUs (``verdict.py``); None where nothing can be
+    # recommended, since only one number of GPUs was measured, or there are no rows
     row: Forecast | None
-    step: Step | None  # the step to the next larger size, which misses the target; None if there is none
-    next_row: Forecast | None  # that size; of a training measured on one number of GPUs, the one to measure next
+    # the step to the next larger size, which misses the target; None if there is none
+    step: Step | None
+    # that size; of a training measured on one number of GPUs, the one to measure next
+    next_row: Forecast | None
 
 
 def gpus_to_ask_for(rows: Sequence[Forecast], model: StepModel) -> GpuAdvice:
-    """Return the size to ask for among the rows of one case; of several numbers of nodes the best counts."""
+    """Return the size to ask for among the rows of one case; of several numbers of nodes the best
+    counts.
+    """
     best: dict[int, Forecast] = {}
     for row in sorted(rows, key=lambda row: (row.size.gpus, -row.efficiency)):
         best.setdefault(row.size.gpus, row)
-    if len(model.losses) == 1:  # no model can decide from one size: a gain was forecast in six of nine cases of loss
+    # no model can decide from one size: a gain was forecast in six of nine cases of loss
+    if len(model.losses) == 1:
         measured = model.first.size.gpus
-        return GpuAdvice(None, None, next((row for gpus, row in best.items() if gpus > measured), None))
+        return GpuAdvice(
+            None, None, next((row for gpus, row in best.items() if gpus > measured), None)
+        )
     smallest = next(iter(best.values()))
     gpus, _, step = choose([(size, row.speedup / smallest.speedup) for size, row in best.items()])
     return GpuAdvice(best[gpus], step, best[step.gpus] if step else None)
@@ -265,15 +316,18 @@ def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:
     if case == "fixed":
         if work.batch_size % gpus:
             raise UsageError(
-                f"--batch-size {work.batch_size} does not divide by --gpus {gpus}: {work.batch_size / gpus:.2f} each",
-                hint=f"use a global batch of {multiples_around(work.batch_size, gpus)}, or --mode scaled",
+                f"--batch-size {work.batch_size} does not divide by --gpus {gpus}: "
+                f"{work.batch_size / gpus:.2f} each",
+                hint=f"use a global batch of {multiples_around(work.batch_size, gpus)}, or --mode "
+                "scaled",
             )
         return work.batch_size
     batch_size = work.batch_per_gpu * gpus
     if batch_size > work.samples:
         most = work.samples // work.batch_per_gpu
         raise UsageError(
-            f"--gpus {gpus}: per-GPU batch {work.batch_per_gpu} makes global batch {batch_size}, more than the "
+            f"--gpus {gpus}: per-GPU batch {work.batch_per_gpu} makes global batch {batch_size}, "
+            "more than the "
             f"{work.samples} samples of an epoch",
             hint=f"use at most {most} GPUs, or --mode fixed",
         )

@@ -9,7 +9,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.output import TextPart, stdout, table
-from hpcrun.features.scaling.forecast import LARGE_GROWTH, Case, Concern, Forecast, MeasuredEpoch, advised_lr
+from hpcrun.features.scaling.forecast import (
+    LARGE_GROWTH,
+    Case,
+    Concern,
+    Forecast,
+    MeasuredEpoch,
+    advised_lr,
+)
 from hpcrun.features.scaling.plan import ForecastResult
 from hpcrun.features.scaling.sentences import number_text, times_text, whole_percent
 from hpcrun.views.text import clock_text, count, fitting, labelled, one_line, rows_csv, text_table
@@ -18,11 +25,28 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FIELDS = (
-    "case", "gpus", "nodes", "batch_size", "batch_per_gpu", "steps", "lr_linear", "lr_sqrt", "warmup_steps", "step_s",
-    "epoch_s", "speedup", "efficiency", "gpu_hours", "cost", "concerns", "speedup_low",
+    "case",
+    "gpus",
+    "nodes",
+    "batch_size",
+    "batch_per_gpu",
+    "steps",
+    "lr_linear",
+    "lr_sqrt",
+    "warmup_steps",
+    "step_s",
+    "epoch_s",
+    "speedup",
+    "efficiency",
+    "gpu_hours",
+    "cost",
+    "concerns",
+    "speedup_low",
     "speedup_high",
-)  # fmt: skip
-"""Columns of --csv and fields of the rows of --json: never rename or remove one; add new ones at the end."""
+)
+"""Columns of --csv and fields of the rows of --json: never rename or remove one; add new ones at
+the end.
+"""
 
 _PROSE, _INDENT = 100, 9
 _MOST_SHOWN = 5  # measured epochs besides the first
@@ -35,25 +59,36 @@ _TITLE: dict[Case, str] = {
 }
 _LOST_TO: dict[Concern, str] = {"little work": "overhead", "communication": "communication"}
 _WHY: dict[Concern, str] = {
-    "little work": "the fixed overhead of a step, which does not shrink with the batch: below {fills} samples on a GPU "
+    "little work": "the fixed overhead of a step, which does not shrink with the batch: below "
+    "{fills} samples on a GPU "
     "it is more than half of computing",
-    "communication": "what every doubling costs: waiting for the other ranks, the gradient all-reduce, and the shared "
+    "communication": "what every doubling costs: waiting for the other ranks, the gradient "
+    "all-reduce, and the shared "
     "data loader and file system",
 }
 
 
 def forecast_text(result: ForecastResult, width: int) -> Iterator[TextPart]:
-    """Yield the answer, a table for each case, the learning rates, and what to measure or to run instead."""
-    work, wrap = result.work, textwrap.TextWrapper(min(width, _PROSE), subsequent_indent="  ", break_long_words=False)
+    """Yield the answer, a table for each case, the learning rates, and what to measure or to run
+    instead.
+    """
+    work, wrap = (
+        result.work,
+        textwrap.TextWrapper(min(width, _PROSE), subsequent_indent="  ", break_long_words=False),
+    )
     # a sentence for each case, which it begins with: the answers differ
-    yield stdout(line for case in result.advice for line in wrap.wrap(one_line(_answer(result, case))))
+    yield stdout(
+        line for case in result.advice for line in wrap.wrap(one_line(_answer(result, case)))
+    )
     yield stdout(["", *heading_lines(result)])
     for case in result.advice:
         yield stdout(["", _TITLE[case].format(fixed=work.batch_size, scaled=work.batch_per_gpu)])
         yield table(case_table(result, case, width))
     if rates := rates_table(result):
         column = {"sgd": "; SGD: linear", "adam": "; Adam: square root", None: ""}[work.optimizer]
-        yield stdout(["", f"learning rate ({_rate(work.lr)} at global batch {work.batch_size}){column}"])
+        yield stdout(
+            ["", f"learning rate ({_rate(work.lr)} at global batch {work.batch_size}){column}"]
+        )
         yield table(rates)
     if advice := advice_lines(result, width):
         yield stdout(["", *advice])
@@ -66,7 +101,11 @@ def _answer(result: ForecastResult, case: Case) -> str:
     if case == "scaled":
         batch = f"the global batch grows with the GPUs, {work.batch_per_gpu} on each"
     if row is None:
-        first = f"measure {count(after.size.gpus, 'GPU')} first, forecast {_speed(after)}" if after else ""
+        first = (
+            f"measure {count(after.size.gpus, 'GPU')} first, forecast {_speed(after)}"
+            if after
+            else ""
+        )
         return f"If {batch}: {first or 'measure more GPUs'}. One measured size decides nothing."
     answer = f"ask for {count(row.size.gpus, 'GPU')}"
     if (round(row.speedup, 2), round(row.efficiency, 2)) != (1, 1):
@@ -112,7 +151,9 @@ def _measured_text(epoch: MeasuredEpoch) -> str:
 
 
 def case_table(result: ForecastResult, case: Case, width: int) -> Table:
-    """Return one case for a terminal of ``width`` columns; a row below the target says what its time is lost to."""
+    """Return one case for a terminal of ``width`` columns; a row below the target says what its
+    time is lost to.
+    """
     rows = [row for row in result.rows if row.case == case]
     several = any(row.size.nodes > 1 for row in rows)
     batch = {"fixed": ("BATCH/GPU", "batch_per_gpu"), "scaled": ("BATCH", "batch_size")}[case]
@@ -127,7 +168,11 @@ def case_table(result: ForecastResult, case: Case, width: int) -> Table:
         "RANGE": [_range(row, "-") or "-" for row in rows],
         "EFF.": [whole_percent(row.efficiency) for row in rows],
         "GPU-HOURS": [number_text(row.gpu_hours) for row in rows],
-        **({"COST": [number_text(row.gpu_hours * result.price) for row in rows]} if result.price else {}),
+        **(
+            {"COST": [number_text(row.gpu_hours * result.price) for row in rows]}
+            if result.price
+            else {}
+        ),
         "LOST TO": [_LOST_TO[row.concerns[0]] if row.concerns else "" for row in rows],
     }
     if not any(shown["LOST TO"]):
@@ -142,7 +187,9 @@ def _table(shown: Mapping[str, Sequence[str]]) -> Table:
 
 
 def rates_table(result: ForecastResult) -> Table | None:
-    """Return the learning rates for batches that differ from the measured one; None if there are none."""
+    """Return the learning rates for batches that differ from the measured one; None if there are
+    none.
+    """
     work = result.work
     rows = {row.batch_size: row for row in result.rows if row.batch_size != work.batch_size}
     if work.lr is None or not rows:
@@ -152,25 +199,49 @@ def rates_table(result: ForecastResult) -> Table | None:
             "BATCH": [str(batch_size) for batch_size in rows],
             "LINEAR": [_rate(row.lr_linear) for row in rows.values()],
             "SQUARE ROOT": [_rate(row.lr_sqrt) for row in rows.values()],
-            "WARM-UP": [count(row.warmup_steps, "step") if row.warmup_steps else "-" for row in rows.values()],
+            "WARM-UP": [
+                count(row.warmup_steps, "step") if row.warmup_steps else "-"
+                for row in rows.values()
+            ],
         }
     )
 
 
 def advice_lines(result: ForecastResult, width: int) -> list[str]:
-    """Return what to measure next, the warnings, what to run instead, and what the numbers rest on."""
+    """Return what to measure next, the warnings, what to run instead, and what the numbers
+    rest on.
+    """
     width = min(width, _PROSE)
     measure = measure_command(result)
-    lines = [f"measure  {measure}", "         and forecast again: hpcrun scale plan --from STUDY"] if measure else []
-    lines += [line for text in _warnings(result) for line in labelled("warning", one_line(text), _INDENT, width)]
+    lines = (
+        [f"measure  {measure}", "         and forecast again: hpcrun scale plan --from STUDY"]
+        if measure
+        else []
+    )
+    lines += [
+        line
+        for text in _warnings(result)
+        for line in labelled("warning", one_line(text), _INDENT, width)
+    ]
     for remedy in result.remedies:
         each = remedy.batch_per_gpu
         lines += [
             f"instead  {remedy_command(result, remedy)}",
             f"         {count(remedy.steps, 'step')} and {span_text(remedy.epoch_s)} an epoch"
-            + (f", if {each} samples fit in the GPU's memory" if each > result.work.most_per_gpu else ""),
+            + (
+                f", if {each} samples fit in the GPU's memory"
+                if each > result.work.most_per_gpu
+                else ""
+            ),
         ]
-    return [*lines, *(line for note in result.notes for line in labelled("note", one_line(note), _INDENT, width))]
+    return [
+        *lines,
+        *(
+            line
+            for note in result.notes
+            for line in labelled("note", one_line(note), _INDENT, width)
+        ),
+    ]
 
 
 def measure_command(result: ForecastResult) -> str:
@@ -191,22 +262,29 @@ def _warnings(result: ForecastResult) -> list[str]:
     warnings = []
     for concern, why in _WHY.items():
         rows = (row for row in result.rows if row.concerns[:1] == (concern,))
-        if sizes := dict.fromkeys(f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})" for row in rows):
+        if sizes := dict.fromkeys(
+            f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})" for row in rows
+        ):
             reason = why.format(fills=f"{max(1.0, result.fills_gpu):.0f}")
             warnings.append(f"{', '.join(sizes)}: most of the lost time is {reason}")
     # no rule can be trusted with the learning rate of batches that have grown so much
     row = max((*result.rows, *result.remedies), key=lambda row: row.growth)
     if row.growth >= LARGE_GROWTH:
-        rate = "" if row.lr_linear is None else f"; do not start with {_rate(row.lr_linear)} at once"
+        rate = (
+            "" if row.lr_linear is None else f"; do not start with {_rate(row.lr_linear)} at once"
+        )
         warnings.append(
-            f"a global batch {row.growth:.0f} times the measured one trains differently: raise the learning rate over "
+            f"a global batch {row.growth:.0f} times the measured one trains differently: raise the "
+            "learning rate over "
             f"the warm-up{rate}, and compare the accuracy with that of the measured batch"
         )
     return warnings
 
 
 def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
-    """Return the command for a batch that gives each GPU enough work; the user replaces SCRIPT and its options."""
+    """Return the command for a batch that gives each GPU enough work; the user replaces SCRIPT and
+    its options.
+    """
     work, size = result.work, remedy.size
     gpus = f"{result.gpu_type}:{size.gpus}" if result.gpu_type else str(size.gpus)
     words = ["hpcrun", "submit", "-P", result.profile_name, "--gpus", gpus]
@@ -219,7 +297,9 @@ def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """Return a time in a suitable unit: ``12 µs``, ``108 ms``, ``42.3 s``, ``36:00``, ``2-00:00:00``."""
+    """Return a time in a suitable unit: ``12 µs``, ``108 ms``, ``42.3 s``, ``36:00``,
+    ``2-00:00:00``.
+    """
     for unit, size in (("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)):
         if seconds < 999.5 * size and seconds < 59.95:
             return f"{seconds / size:.3g} {unit}"
@@ -232,7 +312,10 @@ def _rate(rate: float | None) -> str:
 
 def forecast_csv(result: ForecastResult) -> str:
     """Return one line for each case and number of GPUs; times in seconds."""
-    return rows_csv([_row(row, result.price) | {"concerns": "; ".join(row.concerns)} for row in result.rows], FIELDS)
+    return rows_csv(
+        [_row(row, result.price) | {"concerns": "; ".join(row.concerns)} for row in result.rows],
+        FIELDS,
+    )
 
 
 def forecast_json(result: ForecastResult) -> dict[str, Any]:
@@ -243,13 +326,18 @@ def forecast_json(result: ForecastResult) -> dict[str, Any]:
         "measured": asdict(result.work),
         "price_per_gpu_hour": result.price,
         "answer": [
-            {"case": case, "gpus": advice.row.size.gpus if advice.row else None, "text": _answer(result, case)}
+            {
+                "case": case,
+                "gpus": advice.row.size.gpus if advice.row else None,
+                "text": _answer(result, case),
+            }
             for case, advice in result.advice.items()
         ],
         "fills_gpu": result.fills_gpu,
         "rows": [_row(row, result.price) for row in result.rows],
         "remedies": [
-            {**_row(remedy, result.price), "command": remedy_command(result, remedy)} for remedy in result.remedies
+            {**_row(remedy, result.price), "command": remedy_command(result, remedy)}
+            for remedy in result.remedies
         ],
         "warnings": _warnings(result),
         "measure": measure_command(result) or None,

@@ -46,10 +46,13 @@ from hpcrun.views.text import count
 MOST_SIZES = 64
 _NOTABLE_MISFIT = 0.05
 LINEAR_HOLDS = 8192
-"""Goyal et al. 2017 (arXiv:1706.02677): the error of ResNet-50 on ImageNet stays up to this batch, and rises beyond."""
+"""Goyal et al. 2017 (arXiv:1706.02677): the error of ResNet-50 on ImageNet stays up to this batch,
+and rises beyond.
+"""
 OPTIMIZERS: dict[str, Optimizer] = {
-    **dict.fromkeys(("sgd", "momentum"), "sgd"), **dict.fromkeys(("adam", "adamw", "nadam", "rmsprop"), "adam")
-}  # fmt: skip
+    **dict.fromkeys(("sgd", "momentum"), "sgd"),
+    **dict.fromkeys(("adam", "adamw", "nadam", "rmsprop"), "adam"),
+}
 """Name of an optimizer → the optimizer whose rule applies."""
 
 _Item = TypeVar("_Item")
@@ -65,18 +68,28 @@ class ForecastResult:
     gpu_type: str | None  # the one that was named
     rows: tuple[Forecast, ...]
     advice: dict[Case, GpuAdvice]  # the GPUs to ask for in each case that is to be forecast
-    fills_gpu: float  # samples of a step below which a GPU spends more than half of its computing on fixed overhead
-    remedies: tuple[Forecast, ...]  # for each number of GPUs with too little work, a batch that gives them enough
+    # samples of a step below which a GPU spends more than half of its computing on fixed overhead
+    fills_gpu: float
+    # for each number of GPUs with too little work, a batch that gives them enough
+    remedies: tuple[Forecast, ...]
     price: float | None
     notes: tuple[str, ...]  # what was left out, or taken for granted
 
 
 def make_forecast(
-    options: Mapping[str, str], known: Mapping[str, Any], profile_name: str, surroundings: Surroundings
+    options: Mapping[str, str],
+    known: Mapping[str, Any],
+    profile_name: str,
+    surroundings: Surroundings,
 ) -> ForecastResult:
-    """Forecast every number of GPUs on a profile. ``options``: as typed; ``known``: as ``read_measured`` returns it."""
+    """Forecast every number of GPUs on a profile.
+
+    ``options``: as typed; ``known``: as ``read_measured`` returns it.
+    """
     work = read_workload(options, known)
-    gpu_type, numbers = parse_sizes(options.get("gpus", _doublings(work)), options.get("nodes"), "--gpus")
+    gpu_type, numbers = parse_sizes(
+        options.get("gpus", _doublings(work)), options.get("nodes"), "--gpus"
+    )
     if len(numbers) > MOST_SIZES:
         raise UsageError(f"--gpus: {len(numbers)} numbers are more than {MOST_SIZES}")
     cases = read_option("mode", options.get("mode", "both"), lambda text: one_of(text, CASES))
@@ -84,10 +97,15 @@ def make_forecast(
     price_h = None if price is None else read_option("price_per_gpu_hour", price, parse_positive)
 
     profile = load_profile(profile_name, surroundings.profile_folders).profile
-    gpu_type = gpu_type or settle_gpu_type(profile, ",".join(str(size.gpus) for size in numbers), surroundings)
+    gpu_type = gpu_type or settle_gpu_type(
+        profile, ",".join(str(size.gpus) for size in numbers), surroundings
+    )
     profile = for_gpu_type(profile, _request(numbers[0], gpu_type))
     sizes = tuple(dict.fromkeys(_job_size(size, gpu_type, profile) for size in numbers))
-    measured = [_job_size(Size(epoch.gpus, epoch.nodes), gpu_type, profile) for epoch in work.epochs_measured]
+    measured = [
+        _job_size(Size(epoch.gpus, epoch.nodes), gpu_type, profile)
+        for epoch in work.epochs_measured
+    ]
     fitted = fit_steps(work, half_rows(profile.card), [size.nodes for size in measured])
     rows = forecast(work, cases, sizes, fitted)
     little: dict[JobSize, Forecast] = {}
@@ -100,24 +118,36 @@ def make_forecast(
         profile_name=profile_name,
         gpu_type=gpu_type,
         rows=rows,
-        advice={case: gpus_to_ask_for([row for row in rows if row.case == case], fitted) for case in cases},
+        advice={
+            case: gpus_to_ask_for([row for row in rows if row.case == case], fitted)
+            for case in cases
+        },
         fills_gpu=fitted.half_batch(),
-        remedies=tuple(better for row in little.values() if (better := remedy(work, row, sizes, fitted))),
+        remedies=tuple(
+            better for row in little.values() if (better := remedy(work, row, sizes, fitted))
+        ),
         price=profile.price.per_gpu_hour if price_h is None else price_h,
         notes=(*_assumed(work, profile, rows, fitted), *_remarks(work, fitted, rows)),
     )
 
 
 def _doublings(work: MeasuredTraining) -> str:
-    """Return the measured GPUs and three doublings of them, as far as the batch and the data set allow."""
+    """Return the measured GPUs and three doublings of them, as far as the batch and the data set
+    allow.
+    """
     counts = [work.gpus * factor for factor in (1, 2, 4, 8)]
-    fitting = [gpus for gpus in counts if work.batch_size % gpus == 0 and work.batch_per_gpu * gpus <= work.samples]
+    fitting = [
+        gpus
+        for gpus in counts
+        if work.batch_size % gpus == 0 and work.batch_per_gpu * gpus <= work.samples
+    ]
     return ",".join(map(str, fitting))
 
 
 def _request(size: Size, gpu_type: str | None) -> JobRequest:
     gpus = GpuCount(count=size.gpus, type=gpu_type)
-    return JobRequest(script="true", gpus=gpus, nodes=size.nodes)  # nothing runs; a request has a script
+    # nothing runs; a request has a script
+    return JobRequest(script="true", gpus=gpus, nodes=size.nodes)
 
 
 def _job_size(size: Size, gpu_type: str | None, profile: Profile) -> JobSize:
@@ -125,43 +155,62 @@ def _job_size(size: Size, gpu_type: str | None, profile: Profile) -> JobSize:
     return JobSize(shape.gpus, shape.nodes)
 
 
-def read_measured(label: str, context: Context, batch_size: str | None = None) -> tuple[dict[str, Any], str, list[str]]:
-    """Read what a study measured, or a run if no study has this label; runs that are not over count with their epochs.
+def read_measured(
+    label: str, context: Context, batch_size: str | None = None
+) -> tuple[dict[str, Any], str, list[str]]:
+    """Read what a study measured, or a run if no study has this label; runs that are not over count
+    with their epochs.
 
     Returns:
-        the fields for ``read_workload``, the profile of the runs by name or path, and what a reader must know of them.
+        the fields for ``read_workload``, the profile of the runs by name or path, and what a reader
+        must know of them.
     """
     batch = None if batch_size is None else read_option("batch_size", batch_size, parse_count)
     try:
         study, note = find_study(label, StudyStore(context.store.root))
     except NotFoundError:
         match = find_run(label, context.store)
-        run, note, warmup, profile = match.run, match.note, 1, match.run.profile_file or match.run.profile
+        run, note, warmup, profile = (
+            match.run,
+            match.note,
+            1,
+            match.run.profile_file or match.run.profile,
+        )
         patterns, remark = context.metric_patterns(run.profile)
         point = Point(run.nodes * run.gpus_per_node or run.world_size, run.nodes, run=run.run_id)
         points = [with_measurements(point, one_status(run.run_id, context.ports).runs[0], patterns)]
         remarks = [remark] if remark else []
     else:
-        (points, remarks), warmup, profile = read_points([study], context), study.warmup, study.profile
+        (points, remarks), warmup, profile = (
+            read_points([study], context),
+            study.warmup,
+            study.profile,
+        )
     return workload_of(points, warmup, batch), profile, [note, *remarks] if note else remarks
 
 
-def _assumed(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel) -> Iterator[str]:
+def _assumed(
+    work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel
+) -> Iterator[str]:
     """Yield what the forecast takes for granted."""
     if any(fitted.leaves_node(StepSize(row.size.gpus, row.size.nodes, 1)) for row in rows):
         yield (
-            "no size on several nodes was measured: of nine published trainings that left their first node, two were "
+            "no size on several nodes was measured: of nine published trainings that left their "
+            "first node, two were "
             "worth it"
         )
     if len({epoch.batch_size // epoch.gpus for epoch in work.epochs_measured}) > 1:
         return
     tokens, full = work.tokens_per_sample, half_rows(profile.card)
-    sample = "a sample is one row (--tokens-per-sample)" if tokens == 1 else f"a sample is {tokens} rows"
+    sample = (
+        "a sample is one row (--tokens-per-sample)" if tokens == 1 else f"a sample is {tokens} rows"
+    )
     if full is None:
         yield f"profile {profile.name!r} has no GPU model: how many samples fill its GPU is unknown"
     else:
         yield (
-            f"the fixed overhead of a step is estimated: {full:.0f} rows fill the GPU, and {sample}; "
+            f"the fixed overhead of a step is estimated: {full:.0f} rows fill the GPU, and "
+            f"{sample}; "
             "to measure it, add --also BATCH=TIME"
         )
 
@@ -175,54 +224,90 @@ def _remarks(work: MeasuredTraining, fitted: StepModel, rows: Sequence[Forecast]
         if each.size.batch_per_gpu <= first.size.batch_per_gpu and each.size.gpus > first.size.gpus
     )
     if (most := max(rates, default=0.0)) > SUPER_LINEAR:
-        yield f"a measured size has {100 * most:.0f} % of the ideal speed: measure the smallest one again"
+        yield (
+            f"a measured size has {100 * most:.0f} % of the ideal speed: measure the smallest "
+            "one again"
+        )
     off = [
         f"{epoch.batch_size} on {count(epoch.gpus, 'GPU')} ({misfit:+.0%})"
         for epoch, each in zip(work.epochs_measured, fitted.timed, strict=True)
         if abs(misfit := fitted.misfit(each)) > _NOTABLE_MISFIT
     ]
     if off:
-        yield f"no forecast reproduces all measured epochs; it is off for {', '.join(off)}: measure again"
+        yield (
+            f"no forecast reproduces all measured epochs; it is off for {', '.join(off)}: "
+            "measure again"
+        )
     if rest := work.samples % work.batch_size:
         yield f"the last step of an epoch has only {rest} samples; it is counted as a full step"
     larger = [row for row in rows if row.growth > 1 and work.lr is not None]
     if larger and work.optimizer is None:
-        yield "the right learning rate depends on the optimizer: add --optimizer sgd or --optimizer adam"
-    beyond = any(row.batch_size > LINEAR_HOLDS for row in larger) and all(row.growth < LARGE_GROWTH for row in larger)
+        yield (
+            "the right learning rate depends on the optimizer: add --optimizer sgd or "
+            "--optimizer adam"
+        )
+    beyond = any(row.batch_size > LINEAR_HOLDS for row in larger) and all(
+        row.growth < LARGE_GROWTH for row in larger
+    )
     if work.optimizer != "adam" and beyond:
-        yield f"the linear rule was shown up to a global batch of {LINEAR_HOLDS}, on ImageNet: check the accuracy"
+        yield (
+            f"the linear rule was shown up to a global batch of {LINEAR_HOLDS}, on ImageNet: "
+            "check the accuracy"
+        )
 
 
-def read_workload(options: Mapping[str, str], known: Mapping[str, Any] | None = None) -> MeasuredTraining:
-    """Build the workload from what was typed, by the names of the options, and what is known from runs' metrics."""
-    typed = {name: read_option(name, text, _READERS[name]) for name, text in options.items() if name in _READERS}
+def read_workload(
+    options: Mapping[str, str], known: Mapping[str, Any] | None = None
+) -> MeasuredTraining:
+    """Build the workload from what was typed, by the names of the options, and what is known from
+    runs' metrics.
+    """
+    typed = {
+        name: read_option(name, text, _READERS[name])
+        for name, text in options.items()
+        if name in _READERS
+    }
     if where := typed.pop("reference_gpus", None):
         typed["gpus"], typed["nodes"] = where
     values = {**(known or {}), **typed}
-    needed = {"samples": "samples", "batch_size": "batch_size", "epoch_time": "epoch_s"}  # option → field
-    missing = [f"--{name.replace('_', '-')}" for name in needed if not {name, needed[name]} & {*options, *values}]
+    # option → field
+    needed = {"samples": "samples", "batch_size": "batch_size", "epoch_time": "epoch_s"}
+    missing = [
+        f"--{name.replace('_', '-')}"
+        for name in needed
+        if not {name, needed[name]} & {*options, *values}
+    ]
     if missing:
         raise UsageError(
-            f"the measured epoch is incomplete: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
+            f"the measured epoch is incomplete: {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} missing",
             hint="add --samples N, or log samples or samples_per_s with hpcrun_runtime.log_metrics"
             if known
-            else "give --samples, --batch-size and --epoch-time, or read them from metrics: --from RUN or STUDY",
+            else "give --samples, --batch-size and --epoch-time, or read them from metrics: --from "
+            "RUN or STUDY",
         )
     samples, batch_size = values["samples"], values["batch_size"]
     if (text := options.get("epoch_time")) is not None:
-        values["epoch_s"] = read_option("epoch_time", text, lambda text: _epoch_s(text, samples, batch_size))
+        values["epoch_s"] = read_option(
+            "epoch_time", text, lambda text: _epoch_s(text, samples, batch_size)
+        )
     if (text := options.get("also")) is not None:
-        more = read_option("also", text, lambda text: [_epoch(part, values) for part in text.split(",")])
+        more = read_option(
+            "also", text, lambda text: [_epoch(part, values) for part in text.split(",")]
+        )
         values["also"] = (*values.get("also", ()), *more)
     work = MeasuredTraining(**values)
     _check(work)
     return work
 
 
-def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = None) -> dict[str, Any]:
+def workload_of(
+    points: Sequence[Point], warmup: int, batch_size: int | None = None
+) -> dict[str, Any]:
     """Return the fields for ``read_workload`` that are known from the runs of a training.
 
-    Runs of the same size and batch are repeats: their mean counts. The smallest size is the reference.
+    Runs of the same size and batch are repeats: their mean counts. The smallest size is the
+    reference.
     """
     timed = [item for point in points if (item := _timed(point, warmup))]
     if not timed:
@@ -237,16 +322,27 @@ def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = N
         if batch is None:
             raise UsageError(
                 f"the run on {point.gpus} GPUs does not say its batch",
-                hint="add --batch-size, the global batch, or log it with hpcrun_runtime.log_metrics(batch_size=...)",
+                hint="add --batch-size, the global batch, or log it with "
+                "hpcrun_runtime.log_metrics(batch_size=...)",
             )
-        whole = samples / point.samples if samples and point.samples else 1.0  # an epoch of fewer samples, as in part
+        # an epoch of fewer samples, as in part
+        whole = samples / point.samples if samples and point.samples else 1.0
         sizes.setdefault((point.gpus, point.nodes, batch), []).append(epoch_s * whole)
-    epochs = [MeasuredEpoch(gpus, batch, fmean(times), nodes) for (gpus, nodes, batch), times in sorted(sizes.items())]
-    return {**asdict(epochs[0]), "also": tuple(epochs[1:]), **({"samples": samples} if samples else {})}
+    epochs = [
+        MeasuredEpoch(gpus, batch, fmean(times), nodes)
+        for (gpus, nodes, batch), times in sorted(sizes.items())
+    ]
+    return {
+        **asdict(epochs[0]),
+        "also": tuple(epochs[1:]),
+        **({"samples": samples} if samples else {}),
+    }
 
 
 def _timed(point: Point, warmup: int) -> tuple[Point, float] | None:
-    """Return a run with the samples and the time of its epoch; one of them may follow from its samples per second."""
+    """Return a run with the samples and the time of its epoch; one of them may follow from its
+    samples per second.
+    """
     run = measure(point, warmup)
     rate, epoch_s, samples = run.samples_per_s, run.epoch_s, point.samples
     if rate and epoch_s and not samples:
@@ -261,7 +357,9 @@ def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
     try:
         return parse(text)
     except ValueError as error:
-        raise UsageError(f"--{name.replace('_', '-')}: {error}", hint="see hpcrun scale plan --help") from None
+        raise UsageError(
+            f"--{name.replace('_', '-')}: {error}", hint="see hpcrun scale plan --help"
+        ) from None
 
 
 def one_of(text: str, known: Mapping[str, _Item]) -> _Item:
@@ -274,14 +372,19 @@ def one_of(text: str, known: Mapping[str, _Item]) -> _Item:
 def _epoch_s(text: str, samples: int, batch_size: int) -> float:
     """Read the time of an epoch, or of a step: ``36m``, ``0.108s/step``."""
     time = text.strip().removesuffix("/step")
-    return parse_duration(time) * (1 if time == text.strip() else steps_per_epoch(samples, batch_size))
+    return parse_duration(time) * (
+        1 if time == text.strip() else steps_per_epoch(samples, batch_size)
+    )
 
 
 def _epoch(text: str, known: Mapping[str, Any]) -> MeasuredEpoch:
     """Read ``[GPUS[/NODES]:]BATCH=TIME``; without GPUS they are those of the measured epoch."""
     size, equals, time = text.strip().partition("=")
     if not equals:
-        raise ValueError(f"{size!r} has no '='; write BATCH=TIME or GPUS:BATCH=TIME, such as 4096=17m or 4:4096=17m")
+        raise ValueError(
+            f"{size!r} has no '='; write BATCH=TIME or GPUS:BATCH=TIME, such as 4096=17m or "
+            "4:4096=17m"
+        )
     where, colon, batch = size.rpartition(":")
     batch_size = parse_count(batch)
     gpus, nodes = _gpus_on_nodes(where) if colon else (known.get("gpus", 1), known.get("nodes"))
@@ -308,7 +411,9 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 def _check(work: MeasuredTraining) -> None:
-    for option, epoch in zip(["--batch-size", *["--also"] * len(work.also)], work.epochs_measured, strict=True):
+    for option, epoch in zip(
+        ["--batch-size", *["--also"] * len(work.also)], work.epochs_measured, strict=True
+    ):
         if epoch.batch_size > work.samples:
             raise UsageError(
                 f"{option} {epoch.batch_size} is more than the {work.samples} samples of an epoch",

@@ -1,4 +1,6 @@
-"""The measurements of a run at one size, epoch by epoch: read from its metrics, and their means without the warm-up."""
+"""The measurements of a run at one size, epoch by epoch: read from its metrics, and their means
+without the warm-up.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ _USE_FROM_S = 60.0
 
 
 Source = Literal["metrics", "log", "elapsed", "csv"]
-"""The source of a point's times: ``hpcrun_runtime.log_metrics``, patterns in the logs, Slurm's elapsed time
-(start-up included), or a table."""
+"""The source of a point's times: ``hpcrun_runtime.log_metrics``, patterns in the logs, Slurm's
+elapsed time (start-up included), or a table."""
 TIMED = ("epoch_time", "samples_per_s")
 """The metrics that make a row an epoch: the first one if a run has it, else the second one."""
 
@@ -41,12 +43,17 @@ _METRICS: dict[str, tuple[str, ...]] = {
 
 
 class Epoch(NamedTuple):
-    """One epoch of one run; None for missing values. A tuple: a study's file has a short list for each."""
+    """One epoch of one run; None for missing values.
+
+    A tuple: a study's file has a short list for each.
+    """
 
     number: int  # as counted by the run
-    time_s: float | None = None  # seconds of training, without validation if the run measures it separately
+    # seconds of training, without validation if the run measures it separately
+    time_s: float | None = None
     samples_per_s: float | None = None  # over all ranks
-    accuracy: float | None = None  # of the validation, 0 to 1 or in per cent, as recorded by the run
+    # of the validation, 0 to 1 or in per cent, as recorded by the run
+    accuracy: float | None = None
     loss: float | None = None
     data_s: float | None = None  # seconds in which the first rank waited for its next batch
     sync_s: float | None = None  # seconds that the ranks' synchronisation added
@@ -73,7 +80,8 @@ class Point:
     parameters: int | None = None  # of the model
     problem: str = ""  # the reason why it is not in the table, in one line; "" for none
     speedup: float | None = None  # over the smallest size, if a published table has only this
-    # gpu_busy, cpu_busy: the busy share of its GPUs, and of the CPUs that it had, by its own samples
+    # gpu_busy, cpu_busy: the busy share of its GPUs, and of the CPUs that it had, by its own
+    # samples
     gpu_busy: float | None = None
     cpu_busy: float | None = None
 
@@ -83,9 +91,13 @@ class Point:
 
 
 def epochs_of(rows: Iterable[tuple[float | None, Mapping[str, Any]]]) -> tuple[Epoch, ...]:
-    """Return the epochs among a rank's steps and metrics, in order; a row without a step has the next number."""
+    """Return the epochs among a rank's steps and metrics, in order; a row without a step has the
+    next number.
+    """
     listed = list(rows)
-    timed = next((name for name in TIMED if any(number(values.get(name)) for _, values in listed)), None)
+    timed = next(
+        (name for name in TIMED if any(number(values.get(name)) for _, values in listed)), None
+    )
     if timed is None:
         return ()
     epochs: dict[int, Epoch] = {}
@@ -117,7 +129,9 @@ def whole(values: Iterable[Any]) -> int | None:
 
 
 def positive(value: float | None) -> float | None:
-    """Return a number by which one can divide, else None: a metric may be NaN, or a clock may run backwards."""
+    """Return a number by which one can divide, else None: a metric may be NaN, or a clock may run
+    backwards.
+    """
     return value if value is not None and 0 < value < math.inf else None
 
 
@@ -133,7 +147,9 @@ class Spread:
 
     def scaled(self, factor: float) -> Spread:
         """Return it in another unit."""
-        return replace(self, mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
+        return replace(
+            self, mean=self.mean * factor, low=self.low * factor, high=self.high * factor
+        )
 
     def under(self, whole: float) -> Spread:
         """Return the quotients of a whole and the values: the speeds for times."""
@@ -152,7 +168,9 @@ class Shares(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunMeasurement:
-    """The numbers of one run, None if missing: means over its epochs, times and speeds above 0; the last accuracy."""
+    """The numbers of one run, None if missing: means over its epochs, times and speeds above 0; the
+    last accuracy.
+    """
 
     point: Point
     epoch_s: float | None
@@ -163,7 +181,9 @@ class RunMeasurement:
 
 
 def measure(point: Point, warmup: int) -> RunMeasurement:
-    """Return the means of a run over its epochs, without the first ``warmup``; the last epoch always counts."""
+    """Return the means of a run over its epochs, without the first ``warmup``; the last epoch
+    always counts.
+    """
     epochs, most = point.counted(warmup), max(point.rank_samples, default=0)
     epoch_s = mean(positive(epoch.time_s) for epoch in epochs)
     rate = mean(positive(epoch.samples_per_s) for epoch in epochs)
@@ -205,60 +225,99 @@ def _numbers(values: Iterable[float | None]) -> list[float]:
 
 
 def read_points(studies: Sequence[Study], context: Context) -> tuple[list[Point], list[str]]:
-    """Return what the runs of studies measured, as last known where the scheduler does not respond, and remarks."""
+    """Return what the runs of studies measured, as last known where the scheduler does not respond,
+    and remarks.
+    """
     points: list[Point] = []
     remarks: list[str | None] = []
-    again, place = resubmissions(studies, context.store) if studies else {}, StudyStore(context.store.root)
+    again, place = (
+        resubmissions(studies, context.store) if studies else {},
+        StudyStore(context.store.root),
+    )
     for study in studies:
         wanted, remark = context.metric_patterns(study.profile)
         known = _known(place.load_measured(study.study_id), wanted, context.store)
-        status = study_status(study, context, again, {run_id: point.state for run_id, point in known.items()})
+        status = study_status(
+            study, context, again, {run_id: point.state for run_id, point in known.items()}
+        )
         remarks += [remark, f"hpcrun: {status.away.message}" if status.away else None]
-        measured = {item.run_id: known.get(item.run_id) or _point(item, wanted) for item in status.runs}
+        measured = {
+            item.run_id: known.get(item.run_id) or _point(item, wanted) for item in status.runs
+        }
         points += [replace(point, dataset=study.dataset) for point in measured.values()]
-        ended = {item.run_id for item in status.runs if item.status and item.status.status.final} | known.keys()
+        ended = {
+            item.run_id for item in status.runs if item.status and item.status.status.final
+        } | known.keys()
         kept = {run_id: asdict(point) for run_id, point in measured.items() if run_id in ended}
         if kept.keys() != known.keys():
-            place.save_measured(study.study_id, {"schema": _CACHE_SCHEMA, "patterns": wanted, "points": kept})
+            place.save_measured(
+                study.study_id, {"schema": _CACHE_SCHEMA, "patterns": wanted, "points": kept}
+            )
     return points, list(filter(None, dict.fromkeys(remarks)))
 
 
-def _known(kept: Mapping[str, Any], patterns: Mapping[str, str], store: RunStore) -> dict[str, Point]:
-    """Return the points that were kept, by run; where other patterns are set now, those of runs that were removed."""
+def _known(
+    kept: Mapping[str, Any], patterns: Mapping[str, str], store: RunStore
+) -> dict[str, Point]:
+    """Return the points that were kept, by run; where other patterns are set now, those of runs
+    that were removed.
+    """
     if kept.get("schema") != _CACHE_SCHEMA:
         return {}
     from pydantic import TypeAdapter, ValidationError  # only where something was kept
 
     try:
-        points = TypeAdapter(dict[str, Point]).validate_python(kept.get("points"))  # without fields of other versions
+        # without fields of other versions
+        points = TypeAdapter(dict[str, Point]).validate_python(kept.get("points"))
     except ValidationError:
         return {}
     if kept.get("patterns") != patterns:
-        points = {run_id: point for run_id, point in points.items() if not store.folder(run_id).exists()}
+        points = {
+            run_id: point for run_id, point in points.items() if not store.folder(run_id).exists()
+        }
     return points if all(point.gpus > 0 and point.nodes > 0 for point in points.values()) else {}
 
 
 def _point(item: StudyRun, patterns: Mapping[str, str]) -> Point:
     size = item.point
-    point = Point(size.gpus, size.nodes, repeat=size.repeat, state=item.state, run=item.run_id,
-                  batch_size=size.batch_size, problem=item.problem)  # fmt: skip
+    point = Point(
+        size.gpus,
+        size.nodes,
+        repeat=size.repeat,
+        state=item.state,
+        run=item.run_id,
+        batch_size=size.batch_size,
+        problem=item.problem,
+    )
     if item.status is None:
         return point
     status = item.status.status
-    problem = (status.cause or status.reason or status.state) if item.over else f"not ended yet: {status.state}"
+    problem = (
+        (status.cause or status.reason or status.state)
+        if item.over
+        else f"not ended yet: {status.state}"
+    )
     problem = "" if status.state == state.COMPLETED else problem
     run = item.status.run
-    gpus = size.gpus if item.run_id == size.run_id else run.nodes * run.gpus_per_node or run.world_size
-    point = replace(point, gpus=gpus, nodes=run.nodes, ended=item.over or not problem, problem=problem)
+    gpus = (
+        size.gpus if item.run_id == size.run_id else run.nodes * run.gpus_per_node or run.world_size
+    )
+    point = replace(
+        point, gpus=gpus, nodes=run.nodes, ended=item.over or not problem, problem=problem
+    )
     return with_measurements(point, item.status, patterns)
 
 
 def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]) -> Point:
-    """Return a point with the numbers in its run's metrics, else in its logs; else with how long the run took."""
+    """Return a point with the numbers in its run's metrics, else in its logs; else with how long
+    the run took.
+    """
     begun = list(reversed(list(attempts(item.folder))))
     of_ranks = read_metrics(item.folder, None, all_ranks=True)
     first_rank = tuple(row for row in of_ranks.rows if row.rank == of_ranks.ranks[0])
-    metrics = read_metrics(item.folder, patterns) if patterns else replace(of_ranks, rows=first_rank)
+    metrics = (
+        read_metrics(item.folder, patterns) if patterns else replace(of_ranks, rows=first_rank)
+    )
     epochs = epochs_of((row.step, row.values) for row in metrics.rows)
     in_metrics: Source = "metrics" if any(name in of_ranks.names for name in TIMED) else "log"
     samples = _samples(of_ranks, item.run.world_size)
@@ -285,7 +344,9 @@ def _whole(rows: Iterable[MetricsRow], name: str) -> int | None:
 
 
 def _samples(metrics: Metrics, world_size: int) -> tuple[int, ...]:
-    """Return how many samples each rank had in an epoch; nothing unless every rank has recorded it."""
+    """Return how many samples each rank had in an epoch; nothing unless every rank has
+    recorded it.
+    """
     rows: dict[int, list[MetricsRow]] = {}
     for row in metrics.rows:
         rows.setdefault(row.rank, []).append(row)
@@ -294,17 +355,23 @@ def _samples(metrics: Metrics, world_size: int) -> tuple[int, ...]:
 
 
 def _total_s(begun: Sequence[Attempt], item: RunStatus) -> float | None:
-    """Return the seconds of all attempts, by their own records; the scheduler's where one left none."""
+    """Return the seconds of all attempts, by their own records; the scheduler's where one left
+    none.
+    """
     ended = [(attempt, attempt.exit) for attempt in begun]
     if ended and all(exit_ for _, exit_ in ended):
         return sum(exit_.ended_s - attempt.started_s for attempt, exit_ in ended if exit_)
     return item.status.elapsed_s
 
 
-def _startup_s(epochs: Sequence[Epoch], rows: Sequence[MetricsRow], begun: Sequence[Attempt]) -> float | None:
+def _startup_s(
+    epochs: Sequence[Epoch], rows: Sequence[MetricsRow], begun: Sequence[Attempt]
+) -> float | None:
     """Return the seconds from the start of the job until its first epoch began."""
     first = next((row for row in rows if number(row.values.get(TIMED[0])) is not None), None)
     if not epochs or first is None or first.time_s is None or epochs[0].time_s is None:
         return None
-    started = next((attempt.started_s for attempt in begun if attempt.number == first.attempt), None)
+    started = next(
+        (attempt.started_s for attempt in begun if attempt.number == first.attempt), None
+    )
     return None if started is None else max(0.0, first.time_s - epochs[0].time_s - started)

@@ -1,4 +1,6 @@
-"""A report in every form: JSON, CSV and LaTeX for other programs; text in 80 columns, Markdown and one HTML file."""
+"""A report in every form: JSON, CSV and LaTeX for other programs; text in 80 columns, Markdown and
+one HTML file.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,17 @@ from hpcrun.views.text import csv_text, fields_of, labelled, one_line
 WIDTH = 80
 _PLAIN = {"NODES": "1", "RUNS": "1"}  # a column without other values is not shown
 _LABEL = 21
-# If a line is too narrow, these columns are dropped in this order; Markdown, CSV and HTML have them.
+# If a line is too narrow, these columns are dropped in this order; Markdown, CSV and HTML have
+# them.
 _DROPPED = ("BATCH/GPU", "CPU", "GPU", "STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
 
 
 _Value = Callable[[Row, Part], Any]
 
 
-def _spread(mean: str, low: str, high: str, of: Callable[[Row], Spread | None]) -> dict[str, _Value]:
+def _spread(
+    mean: str, low: str, high: str, of: Callable[[Row], Spread | None]
+) -> dict[str, _Value]:
     def end(name: str) -> _Value:
         return lambda row, _: getattr(of(row), name, None)
 
@@ -62,7 +67,9 @@ SUMMARY: dict[str, _Value] = {
     "time_of": lambda _, part: part.series.time_of,
     **_spread("time_s", "time_low_s", "time_high_s", lambda row: row.time_s),
     "time_derived": lambda row, _: row.time_derived,
-    **_spread("samples_per_s", "samples_per_s_low", "samples_per_s_high", lambda row: row.samples_per_s),
+    **_spread(
+        "samples_per_s", "samples_per_s_low", "samples_per_s_high", lambda row: row.samples_per_s
+    ),
     **_spread("speedup", "speedup_low", "speedup_high", lambda row: row.speedup),
     "efficiency": lambda row, part: row.efficiency if part.series.compared else None,
     "gpu_hours": lambda row, _: row.gpu_hours,
@@ -78,7 +85,8 @@ SUMMARY: dict[str, _Value] = {
     "gpu_busy": lambda row, _: row.gpu_busy,
     "cpu_busy": lambda row, _: row.cpu_busy,
 }
-"""All numbers of a row, under the names that CSV and JSON have: names are only ever added, at the end.
+"""All numbers of a row, under the names that CSV and JSON have: names are only ever added, at the
+end.
 
 Efficiency and shares are from 0 to 1, ``low`` and ``high`` the extremes of the repeats.
 """
@@ -87,13 +95,21 @@ Efficiency and shares are from 0 to 1, ``low`` and ``high`` the extremes of the 
 def summaries(part: Part) -> list[dict[str, Any]]:
     """Return the numbers of each row by name; the only size of a series has no speed-up."""
     none = {} if part.series.compared else dict.fromkeys(("speedup", "speedup_low", "speedup_high"))
-    return [{**{name: value(row, part) for name, value in SUMMARY.items()}, **none} for row in part.series.rows]
+    return [
+        {**{name: value(row, part) for name, value in SUMMARY.items()}, **none}
+        for row in part.series.rows
+    ]
 
 
 def summary_csv(report: Report) -> str:
-    """Return a line for each size of each series; an unknown value is empty, true and false are 1 and 0."""
+    """Return a line for each size of each series; an unknown value is empty, true and false are 1
+    and 0.
+    """
     rows = (summary.values() for part in report.parts for summary in summaries(part))
-    return csv_text(SUMMARY, ([f"{each:.6g}" if isinstance(each, float) else each for each in row] for row in rows))
+    return csv_text(
+        SUMMARY,
+        ([f"{each:.6g}" if isinstance(each, float) else each for each in row] for row in rows),
+    )
 
 
 _TEX = {
@@ -112,7 +128,9 @@ _TEX = {
 
 
 def tex_text(text: str) -> str:
-    """Return text that LaTeX only typesets; letters that pdflatex lacks lose their accents or become ?."""
+    """Return text that LaTeX only typesets; letters that pdflatex lacks lose their accents or
+    become ?.
+    """
     return "".join(_TEX.get(char) or _plain_letters(char) for char in text)
 
 
@@ -138,23 +156,52 @@ def table(part: Part) -> tuple[Column, ...]:
         ("Nodes", "NODES", lambda row: str(row.nodes)),
         ("Runs", "RUNS", lambda row: str(row.speedup.n)),
         ("Batch", "BATCH", lambda row: str(row.batch_size or "")),
-        ("Batch per GPU", "BATCH/GPU", lambda row: f"{row.batch_size / row.gpus:g}" if row.batch_size else ""),
+        (
+            "Batch per GPU",
+            "BATCH/GPU",
+            lambda row: f"{row.batch_size / row.gpus:g}" if row.batch_size else "",
+        ),
         ("Steps", "STEPS", lambda row: str(row.steps or "")),
-        (f"Time ({unit.name})", f"TIME {unit.name}",
-         lambda row: ("~" if row.time_derived else "") + mean_text(row.time_s, 1 / unit.seconds)),
+        (
+            f"Time ({unit.name})",
+            f"TIME {unit.name}",
+            lambda row: ("~" if row.time_derived else "") + mean_text(row.time_s, 1 / unit.seconds),
+        ),
         ("Range", "RANGE", lambda row: range_text(row.time_s, 1 / unit.seconds)),
         ("Samples/s", "SAMPLES/S", lambda row: mean_text(row.samples_per_s if by_rate else None)),
         ("Range", "RANGE", lambda row: range_text(row.samples_per_s if by_rate else None)),
-        ("Speed-up", "SPEED-UP", lambda row: times_text(row.speedup.mean) if series.compared else ""),
+        (
+            "Speed-up",
+            "SPEED-UP",
+            lambda row: times_text(row.speedup.mean) if series.compared else "",
+        ),
         ("Published", "PUBL.", lambda row: _published(row) if series.compared else ""),
-        ("Efficiency", "EFFIC.", lambda row: percent_text(row.efficiency) if series.compared else ""),
-        (hours[0].upper() + hours[1:], f"{series.unit[:-1].upper()}-H", lambda row: number_text(row.gpu_hours)),
+        (
+            "Efficiency",
+            "EFFIC.",
+            lambda row: percent_text(row.efficiency) if series.compared else "",
+        ),
+        (
+            hours[0].upper() + hours[1:],
+            f"{series.unit[:-1].upper()}-H",
+            lambda row: number_text(row.gpu_hours),
+        ),
         ("Accuracy", "ACC.", lambda row: f"{row.accuracy.mean:.4g}" if row.accuracy else ""),
-        ("GPUs busy", "GPU", lambda row: "" if row.gpu_busy is None else whole_percent(row.gpu_busy)),
-        ("CPUs busy", "CPU", lambda row: "" if row.cpu_busy is None else whole_percent(row.cpu_busy)),
+        (
+            "GPUs busy",
+            "GPU",
+            lambda row: "" if row.gpu_busy is None else whole_percent(row.gpu_busy),
+        ),
+        (
+            "CPUs busy",
+            "CPU",
+            lambda row: "" if row.cpu_busy is None else whole_percent(row.cpu_busy),
+        ),
         ("Verdict", "VERDICT", lambda row: verdict(row, series, part.advice)),
-    ]  # fmt: skip
-    made = (Column(heading, short, tuple(map(cell, series.rows))) for heading, short, cell in columns)
+    ]
+    made = (
+        Column(heading, short, tuple(map(cell, series.rows))) for heading, short, cell in columns
+    )
     return tuple(column for column in made if set(column.cells) - {"", _PLAIN.get(column.short)})
 
 
@@ -196,7 +243,10 @@ def _part_json(part: Part) -> dict[str, Any]:
         "causes": [asdict(cause) for cause in diagnosis.causes] if diagnosis else [],
         "causes_of_gpus": diagnosis.row.gpus if diagnosis else None,
         "not_measured": list(diagnosis.unknown) if diagnosis else [],
-        "left_out": [{**fields_of(each, "gpus nodes repeat run"), "problem": why} for each, why in series.left_out],
+        "left_out": [
+            {**fields_of(each, "gpus nodes repeat run"), "problem": why}
+            for each, why in series.left_out
+        ],
         "remarks": list(series.remarks),
     }
 
@@ -204,7 +254,11 @@ def _part_json(part: Part) -> dict[str, Any]:
 def _advice_json(advice: Advice | None) -> dict[str, Any] | None:
     if advice is None:
         return None
-    chosen = {"fastest": advice.fastest, "fewest_gpu_hours": advice.cheapest, "best_value": advice.value}
+    chosen = {
+        "fastest": advice.fastest,
+        "fewest_gpu_hours": advice.cheapest,
+        "best_value": advice.value,
+    }
     return {
         **{name: fields_of(row, "gpus nodes") for name, row in chosen.items()},
         "min_efficiency": advice.min_efficiency,
@@ -232,7 +286,9 @@ def report_files(report: Report) -> tuple[dict[str, bytes], list[str]]:
         "report.md": report_markdown(report, missing=missing, figures=pictures),
         "report.html": report_html(report, figures=pictures, missing=missing),
     }
-    return drawn | {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}, missing
+    return drawn | {
+        name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()
+    }, missing
 
 
 def _notes(report: Report, missing: Sequence[str]) -> list[Line]:
@@ -262,7 +318,9 @@ def _aligned(columns: Sequence[Column]) -> list[str]:
         texts = [cells for cells in texts if cells[0] != name]
     widths = [max(map(len, cells)) for cells in texts]
     gap = "  " if sum(widths) + 2 * len(widths) - 2 <= WIDTH else " "
-    padded = ([cell.rjust(width) for cell in cells] for cells, width in zip(texts, widths, strict=True))
+    padded = (
+        [cell.rjust(width) for cell in cells] for cells, width in zip(texts, widths, strict=True)
+    )
     return [gap.join(row) for row in zip(*padded, strict=True)]
 
 
@@ -296,15 +354,22 @@ def _rendered(
     figures: Mapping[str, bytes] = MappingProxyType({}),
     escape: Callable[[str], str] | None = None,
 ) -> str:
-    """Return the report by a template; all its values are escaped, for HTML unless ``escape`` is given."""
+    """Return the report by a template; all its values are escaped, for HTML unless ``escape`` is
+    given.
+    """
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     def finalize(value: object) -> object:
         return escape(str(value)) if escape and not isinstance(value, Markup) else value
 
-    environment = Environment(autoescape=escape is None, undefined=StrictUndefined, trim_blocks=True,
-                              keep_trailing_newline=True, finalize=finalize)  # fmt: skip
+    environment = Environment(
+        autoescape=escape is None,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        finalize=finalize,
+    )
     source = environment.from_string(Path(__file__).with_name(template).read_text("utf-8"))
     return source.render(
         title=one_line(report.options.name),

@@ -1,4 +1,6 @@
-"""scale run: one training at several sizes, each an ordinary run; the record of the study comes before the first."""
+"""scale run: one training at several sizes, each an ordinary run; the record of the study comes
+before the first.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,22 @@ from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.output import Outcome, Outcomes, TextPart, note, printed, stderr, verbatim
 from hpcrun.cli.submit import submit
 from hpcrun.cli.submit_flow import prepare_request, read_job
-from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
+from hpcrun.errors import (
+    HpcrunError,
+    InterruptedByUser,
+    PlanError,
+    SubmissionUncertainError,
+    UsageError,
+)
 from hpcrun.features.scaling.sizes import Design, Size, Unit, Workload, in_order, point_name
-from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore, last_open, study_status, with_run_ids
+from hpcrun.features.scaling.studies import (
+    Study,
+    StudyPoint,
+    StudyStore,
+    last_open,
+    study_status,
+    with_run_ids,
+)
 from hpcrun.features.scaling.study_flow import (
     chosen_study,
     head_json,
@@ -56,16 +71,23 @@ Submitted = tuple[StudyPoint, SubmitResult | HpcrunError]
 
 
 def run_study(
-    options: dict[str, Any], design: Design, context: Context, *, chain: bool | None, dry_run: bool, wait: bool,
+    options: dict[str, Any],
+    design: Design,
+    context: Context,
+    *,
+    chain: bool | None,
+    dry_run: bool,
+    wait: bool,
     as_json: bool,
-) -> Outcomes:  # fmt: skip
+) -> Outcomes:
     """Submit all runs of a study, or show them; nothing is recorded before everything is decided.
 
     Args:
         options: those of the job, by the fields of its request, with ``script`` and ``args``.
         chain: whether a run waits for the one before; None leaves it to the scheduler.
     """
-    # a script of a study would not have these options: --lr and --batch-size are the script's as well
+    # a script of a study would not have these options: --lr and --batch-size are the script's as
+    # well
     context = with_typed(context, options, {**option_names(submit), "--ranks": True})
     request, name = read_job(options, context)
     loaded = load_profile(name, context.surroundings.profile_folders)
@@ -83,7 +105,9 @@ def run_study(
         cwd=str(context.cwd),
         one_by_one=loaded.profile.scheduler == "local" if chain is None else chain,
     )
-    jobs = prepare_points(study, template, study.points, lambda request: prepare_request(request, name, context))
+    jobs = prepare_points(
+        study, template, study.points, lambda request: prepare_request(request, name, context)
+    )
     plan = jobs[-1][1].plan
     study = replace(study, python=asdict(plan.python))
     if dry_run:
@@ -97,7 +121,9 @@ def run_study(
     yield from _finish(study, jobs, submitted, context, wait=wait, shown=as_json)
 
 
-def resume_study(label: str, context: Context, *, dry_run: bool, wait: bool, as_json: bool) -> Outcomes:
+def resume_study(
+    label: str, context: Context, *, dry_run: bool, wait: bool, as_json: bool
+) -> Outcomes:
     """Submit what is missing of a study, and show its runs."""
     studies = StudyStore(context.store.root)
     chosen = yield from chosen_study(label, context)
@@ -119,15 +145,23 @@ def resume_study(label: str, context: Context, *, dry_run: bool, wait: bool, as_
 
 
 def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context]:
-    """Return the runs of a study that are to be submitted, and the context as it would be in the study's folder."""
+    """Return the runs of a study that are to be submitted, and the context as it would be in the
+    study's folder.
+    """
     points = [point for point in study.points if not point.submitted]
     if not points:
         return [], context
     env = {**same_python(study.python, context.env), "HPCRUN_RUNS": str(context.store.root)}
     there = Context(env, folder_of(study.cwd, study.study_id))
-    env_again = unmasked(study.request.get("env", ()), context.env, study.request.get("secrets", ()))
-    template, profile = read_job({**study.request, "profile": study.profile, "env": env_again}, there)
-    return prepare_points(study, template, points, lambda request: prepare_request(request, profile, there)), there
+    env_again = unmasked(
+        study.request.get("env", ()), context.env, study.request.get("secrets", ())
+    )
+    template, profile = read_job(
+        {**study.request, "profile": study.profile, "env": env_again}, there
+    )
+    return prepare_points(
+        study, template, points, lambda request: prepare_request(request, profile, there)
+    ), there
 
 
 def _submit_jobs(
@@ -146,18 +180,35 @@ def _submit_jobs(
 
 
 def _finish(
-    study: Study, jobs: list[StudyJob], submitted: list[Submitted], context: Context, *, wait: bool, shown: bool
+    study: Study,
+    jobs: list[StudyJob],
+    submitted: list[Submitted],
+    context: Context,
+    *,
+    wait: bool,
+    shown: bool,
 ) -> Outcomes:
-    """Wait where that was requested, and show how to go on, or what became of the runs if ``shown`` or waited for."""
-    study, waited = StudyStore(context.store.root).load(study.study_id), must_wait_between(study, jobs)
+    """Wait where that was requested, and show how to go on, or what became of the runs if ``shown``
+    or waited for.
+    """
+    study, waited = (
+        StudyStore(context.store.root).load(study.study_id),
+        must_wait_between(study, jobs),
+    )
     if wait:
         wait_for_study(study, context)
     if wait or waited or shown:
         yield from show_status(study, context, check=wait or waited)
     else:
-        job_ids = [str(result.run.job_id) for _, result in submitted if not isinstance(result, HpcrunError)]
+        job_ids = [
+            str(result.run.job_id) for _, result in submitted if not isinstance(result, HpcrunError)
+        ]
         yield printed(next_lines(study, job_ids))
-    errors = [error for point, error in submitted if isinstance(error, HpcrunError) and not point.submitted]
+    errors = [
+        error
+        for point, error in submitted
+        if isinstance(error, HpcrunError) and not point.submitted
+    ]
     if errors:
         message = f"{len(errors)} of {count(len(jobs), 'run')} could not be submitted"
         hint = f"hpcrun scale run --resume {study.study_id} submits them again"
@@ -165,7 +216,9 @@ def _finish(
 
 
 def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
-    """Return what would be submitted: all runs and a plan on stderr, one script on stdout; or one document."""
+    """Return what would be submitted: all runs and a plan on stderr, one script on stdout; or one
+    document.
+    """
 
     def line(point: StudyPoint, prepared: Prepared) -> str:
         command = prepared.plan.command
@@ -185,20 +238,30 @@ def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
     return Outcome(text, document)
 
 
-def submitted_lines(study: Study, point: StudyPoint, result: SubmitResult | HpcrunError) -> list[str]:
+def submitted_lines(
+    study: Study, point: StudyPoint, result: SubmitResult | HpcrunError
+) -> list[str]:
     """Return the result of the submission of one run."""
     name, size = run_name(point.run_id), point_text(study, point)
     if isinstance(result, HpcrunError):
         label = "uncertain" if point.submitted else "refused"
         return [one_line(f"{label:<10} {name}  {size}: {' '.join(result.message.split())}")]
     remarks = [f"           {line}" for line in result.remarks.splitlines()]
-    return [one_line(line) for line in (f"submitted  {name}  {size}, job {result.run.job_id}", *remarks)]
+    return [
+        one_line(line) for line in (f"submitted  {name}  {size}, job {result.run.job_id}", *remarks)
+    ]
 
 
 def new_study(
-    template: JobRequest, design: Design, cluster: Profile, *, new_id: Callable[[str], str], **fields: Any
+    template: JobRequest,
+    design: Design,
+    cluster: Profile,
+    *,
+    new_id: Callable[[str], str],
+    **fields: Any,
 ) -> tuple[Study, JobRequest]:
-    """Return a study of which nothing is submitted, and the request of all its runs, with places for their values.
+    """Return a study of which nothing is submitted, and the request of all its runs, with places
+    for their values.
 
     ``new_id`` makes an id of a name; the other fields of the study are given.
     """
@@ -209,7 +272,13 @@ def new_study(
 
     def point(size: Size, number: int) -> StudyPoint:
         named = point_name(name, size, number, unit, with_nodes=times[size.gpus] > 1)
-        return StudyPoint(size.gpus, size.nodes or 1, number, new_id(named), design.workload.global_batch(size.gpus))
+        return StudyPoint(
+            size.gpus,
+            size.nodes or 1,
+            number,
+            new_id(named),
+            design.workload.global_batch(size.gpus),
+        )
 
     study = Study(
         study_id=new_id(name),
@@ -226,24 +295,34 @@ def new_study(
 
 
 def _on_ranks(template: JobRequest, profile: Profile) -> JobRequest:
-    """Return the request of a study of CPU ranks: without GPUs, started by torchrun where nothing else is set."""
+    """Return the request of a study of CPU ranks: without GPUs, started by torchrun where nothing
+    else is set.
+    """
     launcher = template.launcher or profile.launcher or "torchrun"
     return template.model_copy(update={"gpus": GpuCount(count=0), "launcher": launcher})
 
 
 def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size]:
     """Return the sizes, each with its number of nodes."""
-    if design.unit == "GPUs" and profile.scheduler == "slurm" and not (profile.gpu.per_node or profile.gpu.types):
+    if (
+        design.unit == "GPUs"
+        and profile.scheduler == "slurm"
+        and not (profile.gpu.per_node or profile.gpu.types)
+    ):
         raise PlanError(
             f"the nodes of profile {profile.name!r} have no GPUs",
-            hint="--ranks 1,2,4 is a study of CPU ranks, or choose a profile with GPUs: hpcrun profile list",
+            hint="--ranks 1,2,4 is a study of CPU ranks, or choose a profile with GPUs: hpcrun "
+            "profile list",
         )
     sizes = []
     for size in design.sizes:
         request = _sized(template, size, design.unit, design.gpu_type)
         sizes.append(Size(size.gpus, decide_shape(request, for_gpu_type(profile, request)).nodes))
     if twice := [size for size in sizes if sizes.count(size) > 1]:
-        raise UsageError(f"{twice[0].gpus} {design.unit} are given twice", hint="--repeat N runs each size N times")
+        raise UsageError(
+            f"{twice[0].gpus} {design.unit} are given twice",
+            hint="--repeat N runs each size N times",
+        )
     return sizes
 
 
@@ -254,15 +333,22 @@ def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -
     one_each = template.launcher == "python"
     nodes = size.nodes or (size.gpus if one_each else 1)
     if size.gpus % nodes:
-        raise UsageError(f"{size.gpus} ranks do not divide by {nodes} nodes", hint="say --nodes for each size: 1,2,2")
+        raise UsageError(
+            f"{size.gpus} ranks do not divide by {nodes} nodes",
+            hint="say --nodes for each size: 1,2,2",
+        )
     each = size.gpus // nodes
-    return template.model_copy(update={"nodes": nodes, "nproc_per_node": None if one_each and each == 1 else each})
+    return template.model_copy(
+        update={"nodes": nodes, "nproc_per_node": None if one_each and each == 1 else each}
+    )
 
 
 def settle_design(
     template: JobRequest, design: Design, loaded: LoadedProfile, surroundings: Surroundings
 ) -> tuple[JobRequest, Design]:
-    """Return a study with GPU type, partition and account where its profile leaves them open, by its largest size."""
+    """Return a study with GPU type, partition and account where its profile leaves them open, by
+    its largest size.
+    """
     if loaded.profile.scheduler != "slurm":
         return template, design
     largest = max(design.sizes, key=lambda size: size.gpus)
@@ -272,13 +358,18 @@ def settle_design(
     sizes = ",".join(str(size.gpus) for size in design.sizes)
     after = settle(before, loaded, surroundings, sizes=sizes).request
     fields = ("partition", "account", "qos")
-    chosen = {name: value for name in fields if (value := getattr(after, name)) != getattr(before, name)}
+    chosen = {
+        name: value for name in fields if (value := getattr(after, name)) != getattr(before, name)
+    }
     gpu_type = after.gpus.type if after.gpus else design.gpu_type
     return template.model_copy(update=chosen), replace(design, gpu_type=gpu_type)
 
 
 def prepare_points(
-    study: Study, template: JobRequest, points: Iterable[StudyPoint], prepare: Callable[[JobRequest], Prepared]
+    study: Study,
+    template: JobRequest,
+    points: Iterable[StudyPoint],
+    prepare: Callable[[JobRequest], Prepared],
 ) -> list[StudyJob]:
     """Decide everything about some runs of a study."""
     workload = Workload(study.scaling, study.batch_size, study.lr, study.dataset)
@@ -290,8 +381,10 @@ def prepare_points(
         jobs.append((point, prepare(named)))
     for plan in (prepared.plan for _, prepared in jobs[:1]):
         if plan.batch:
-            raise UsageError(f"scale cannot change the ranks of {plan.batch.name}, which starts them itself",
-                             hint="give scale the program that the script starts, with its arguments")  # fmt: skip
+            raise UsageError(
+                f"scale cannot change the ranks of {plan.batch.name}, which starts them itself",
+                hint="give scale the program that the script starts, with its arguments",
+            )
         if study.one_by_one and plan.scheduler == "slurm":
             check_can_wait(plan, "--chain")
     return jobs
@@ -307,8 +400,8 @@ def submit_points(
 ) -> Iterator[Submitted]:
     """Submit runs of a study, note each in its record at once, and yield what became of it.
 
-    A run that is refused is noted with the reason, and the next is submitted all the same. One that was made and not
-    noted, by a process that was killed, is noted now.
+    A run that is refused is noted with the reason, and the next is submitted all the same. One that
+    was made and not noted, by a process that was killed, is noted now.
 
     On Ctrl-C the record says what was submitted. The first one waits for ``last``.
     """
@@ -321,7 +414,9 @@ def submit_points(
         lineage = Lineage(after=(last,) if last else (), code=_shared_code(study, folder))
         item: SubmitResult | HpcrunError
         try:
-            item = submit_run(prepared, context.ports, context.surroundings, point.run_id, lineage=lineage)
+            item = submit_run(
+                prepared, context.ports, context.surroundings, point.run_id, lineage=lineage
+            )
             point = replace(point, run_id=item.run.run_id, submitted=True, problem="")
         except InterruptedByUser:  # it speaks of one run, and there are several
             raise KeyboardInterrupt from None
@@ -340,7 +435,9 @@ def submit_points(
 def _noted(study: Study, point: StudyPoint, studies: StudyStore) -> Study:
     """Record what is known of one run now; its id may be new."""
     place = (point.gpus, point.nodes, point.repeat)
-    points = (point if (item.gpus, item.nodes, item.repeat) == place else item for item in study.points)
+    points = (
+        point if (item.gpus, item.nodes, item.repeat) == place else item for item in study.points
+    )
     study = replace(study, points=tuple(points))
     studies.save(study)
     return study

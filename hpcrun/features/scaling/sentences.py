@@ -1,4 +1,6 @@
-"""The sentences of a report, each with a label, for text, Markdown and HTML; and its numbers in readable form."""
+"""The sentences of a report, each with a label, for text, Markdown and HTML; and its numbers in
+readable form.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,11 @@ def caption(series: Series) -> str:
     kind = "weak scaling" if series.weak else "strong scaling"
     sources = ", ".join(SOURCES[source] for source in series.sources)
     of = "the run" if series.time_of == "run" else "one epoch"
-    times = f"; time and {hours_name(series.unit)} of {of}" if any(row.time_s for row in series.rows) else ""
+    times = (
+        f"; time and {hours_name(series.unit)} of {of}"
+        if any(row.time_s for row in series.rows)
+        else ""
+    )
     return f"{kind}, {BASIS_WORDS[series.basis]}{f', source: {sources}' if sources else ''}{times}"
 
 
@@ -60,7 +66,12 @@ def hours_name(unit: Unit) -> str:
 def answer_lines(report: Report) -> list[Line]:
     """Return the answer for each series, and what makes it doubtful: a report's first lines."""
     if report.unfinished:
-        return [Line("", f"Study not finished: {report.unfinished}. No verdict yet, and nothing is written.")]
+        return [
+            Line(
+                "",
+                f"Study not finished: {report.unfinished}. No verdict yet, and nothing is written.",
+            )
+        ]
     several = len(report.parts) > 1
     lines: list[Line] = []
     for part in report.parts:
@@ -85,8 +96,14 @@ def _answer(part: Part) -> str:
     if not series.rows:
         return "No answer: no usable run."
     if not series.compared:
-        return f"No answer: only one size was measured, {size_text(series.rows[0])}. Run at least one other size."
-    why = f"No answer yet: the times are unreliable ({', '.join(doubt.kind for doubt in part.doubts)})."
+        return (
+            f"No answer: only one size was measured, {size_text(series.rows[0])}. Run at least "
+            "one other size."
+        )
+    why = (
+        "No answer yet: the times are unreliable "
+        f"({', '.join(doubt.kind for doubt in part.doubts)})."
+    )
     if part.tentative is None or any(doubt.kind == "super-linear" for doubt in part.doubts):
         return why
     return f"{why} They suggest {_recommended(part.tentative)}"
@@ -97,7 +114,11 @@ def _recommended(advice: Advice) -> str:
     row, following = advice.value, advice.next_step
     speed = f"{_full(row)}; " if advice.step else ""
     if following is None or advice.next_row is None:
-        rest = "the larger sizes are uncertain" if any(gpus > row.gpus for gpus in advice.doubtful) else ""
+        rest = (
+            "the larger sizes are uncertain"
+            if any(gpus > row.gpus for gpus in advice.doubtful)
+            else ""
+        )
         return f"{size_text(row)}: {speed}{rest or 'no larger size was measured'}."
     other = advice.next_row
     if other.speedup.mean < _NO_FASTER * row.speedup.mean:
@@ -107,7 +128,10 @@ def _recommended(advice: Advice) -> str:
         would = f"{whole_percent(other.efficiency)}" if advice.step else _full(other)
     else:
         added = units_text(other.gpus - row.gpus, row.unit)
-        would = f"{whole_percent(other.efficiency)}, the added {added} only {whole_percent(following.added)}"
+        would = (
+            f"{whole_percent(other.efficiency)}, the added {added} only "
+            f"{whole_percent(following.added)}"
+        )
     return f"{size_text(row)}: {speed}{other.gpus} would be {would}."
 
 
@@ -119,7 +143,8 @@ def part_lines(part: Part) -> list[Line]:
     """Return all sentences about one series."""
     unit = part.series.unit
     left_out = (
-        f"{units_text(point.gpus, unit)}, repeat {point.repeat}{point.run and f', run {point.run}'}: {problem}"
+        f"{units_text(point.gpus, unit)}, repeat "
+        f"{point.repeat}{point.run and f', run {point.run}'}: {problem}"
         for point, problem in part.series.left_out
     )
     lines = (
@@ -143,28 +168,46 @@ def _first(label: str, texts: Iterable[str]) -> list[Line]:
 def report_lines(report: Report) -> list[Line]:
     """Return the sentences about all series together."""
     contradictions = (
-        f"{each.place}: {count(each.gpus, 'GPU')}, {each.what} {each.written}, but {each.because} gives "
-        + (f"{each.follows:.2f}" if each.what == "speedup" else number_text(each.follows))
+        f"{each.place}: {count(each.gpus, 'GPU')}, {each.what} {each.written}, but {each.because} "
+        "gives " + (f"{each.follows:.2f}" if each.what == "speedup" else number_text(each.follows))
         for each in report.contradictions
     )
     notes = list(report.remarks)
-    several = any(len(p.epochs) > 1 for part in report.parts for row in part.series.rows for p in row.points)
+    several = any(
+        len(p.epochs) > 1 for part in report.parts for row in part.series.rows for p in row.points
+    )
     if several and (number := report.options.warmup):
-        first = "the first epoch of each run is" if number == 1 else f"the first {number} epochs of each run are"
+        first = (
+            "the first epoch of each run is"
+            if number == 1
+            else f"the first {number} epochs of each run are"
+        )
         notes.append(f"{first} left out as warm-up")
     changes = [Line("batch", _change(change)) for change in report.changes]
-    return _clean([*changes, *_first("contradiction", contradictions), *(Line("note", text) for text in notes)])
+    return _clean(
+        [
+            *changes,
+            *_first("contradiction", contradictions),
+            *(Line("note", text) for text in notes),
+        ]
+    )
 
 
 def _verdicts(part: Part) -> Iterator[Line]:
-    """Yield a line for each group of neighbouring sizes with the same verdict, with the numbers of the last size."""
+    """Yield a line for each group of neighbouring sizes with the same verdict, with the numbers of
+    the last size.
+    """
     series = part.series
     judged = [(verdict(row, series, part.advice), row) for row in series.sizes[1:]]
-    for label, group in groupby((item for item in judged if item[0] != "no verdict"), key=lambda item: item[0]):
+    for label, group in groupby(
+        (item for item in judged if item[0] != "no verdict"), key=lambda item: item[0]
+    ):
         rows = [row for _, row in group]
         last = rows[-1]
         upto = f"{rows[0].gpus} to {size_text(last)}" if len(rows) > 1 else size_text(last)
-        yield Line(label, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}")
+        yield Line(
+            label, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}"
+        )
 
 
 def _advice(advice: Advice, series: Series) -> Iterator[Line]:
@@ -172,7 +215,11 @@ def _advice(advice: Advice, series: Series) -> Iterator[Line]:
     yield Line(f"fewest {hours_name(series.unit)}", _priced(advice.cheapest, series))
     yield Line("best value", _priced(advice.value, series))
     target, unit = f"{100 * advice.min_efficiency:g} %", advice.value.unit
-    last = f"{whole_percent(advice.step.added)} up to {units_text(advice.step.gpus, unit)}" if advice.step else ""
+    last = (
+        f"{whole_percent(advice.step.added)} up to {units_text(advice.step.gpus, unit)}"
+        if advice.step
+        else ""
+    )
     why = f"Marginal efficiency reaches the {target} target: {last}."
     if after := advice.next_step:
         marginal = f"{whole_percent(after.added)} marginal efficiency, below the {target} target"
@@ -191,16 +238,26 @@ def _priced(row: Row, series: Series) -> str:
 def _outlook(outlook: Outlook, series: Series) -> Iterator[Line]:
     low, high = (two_digits(100 * share) for share in outlook.serial_range)
     over = f" ({low} to {high} % over the sizes)" if low != high else ""
-    grows = f": it grows with the {series.unit}, so it is their overhead, not serial work" if outlook.grows else ""
+    grows = (
+        f": it grows with the {series.unit}, so it is their overhead, not serial work"
+        if outlook.grows
+        else ""
+    )
     one, largest = series.unit.removesuffix("s"), units_text(outlook.gpus, series.unit)
     if outlook.serial < 1:  # else nothing became faster, as the table says
         yield Line(
-            "serial", f"{two_digits(100 * outlook.serial)} % of the work on one {one}, by {largest}{over}{grows}"
+            "serial",
+            f"{two_digits(100 * outlook.serial)} % of the work on one {one}, by "
+            f"{largest}{over}{grows}",
         )
     if not (series.weak or outlook.grows or outlook.serial == 1):
-        yield Line("more work", f"{largest} with proportionally more work would reach {outlook.with_more_work:.3g}×")
+        yield Line(
+            "more work",
+            f"{largest} with proportionally more work would reach {outlook.with_more_work:.3g}×",
+        )
     words = [
-        f"{units_text(each.gpus, series.unit)} {two_digits(each.speedup)}× ({two_digits(each.low)} to "
+        f"{units_text(each.gpus, series.unit)} {two_digits(each.speedup)}× ({two_digits(each.low)} "
+        "to "
         f"{two_digits(each.high)}×) = {whole_percent(each.efficiency)}"
         for each in outlook.predictions
     ]
@@ -217,7 +274,9 @@ def _causes(diagnosis: ScalingDiagnosis) -> Iterator[Line]:
 
 def _change(change: BatchChange) -> str:
     dataset, before, after = change
-    steps = f", {before.steps} to {after.steps} steps per epoch" if before.steps and after.steps else ""
+    steps = (
+        f", {before.steps} to {after.steps} steps per epoch" if before.steps and after.steps else ""
+    )
     at = f"{dataset}, {size_text(after)}" if dataset else size_text(after)
     batches = f"global batch {after.batch_size} instead of {before.batch_size}"
     assert before.time_s is not None  # batch_changes takes rows that have one
@@ -248,7 +307,9 @@ def _time_text(time_s: float, unit: TimeUnit) -> str:
 
 
 def number_text(value: float | None) -> str:
-    """Return up to three significant digits, and no fraction from 100 on: 0.0054, 3.5, 1234; "" for None."""
+    """Return up to three significant digits, and no fraction from 100 on: 0.0054, 3.5, 1234; "" for
+    None.
+    """
     if value is None:
         return ""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -288,4 +349,10 @@ def whole_percent(share: float) -> str:
 
 def two_digits(value: float) -> str:
     """Return at least two significant digits: 0.0062, 4.6, 13.0, 210."""
-    return f"{value:.1f}" if 1 <= abs(value) < 100 else f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}"
+    return (
+        f"{value:.1f}"
+        if 1 <= abs(value) < 100
+        else f"{value:.0f}"
+        if abs(value) >= 100
+        else f"{value:.2g}"
+    )

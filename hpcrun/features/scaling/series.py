@@ -1,4 +1,6 @@
-"""Turns points into rows of a table: a series for each data set, with a row for each size and the repeats' range."""
+"""Turns points into rows of a table: a series for each data set, with a row for each size and the
+repeats' range.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ from hpcrun.features.scaling.points import (
 from hpcrun.features.scaling.sizes import Unit
 
 Basis = Literal["epoch", "throughput", "run", "published"]
-"""The basis of the speed-up: the mean time of an epoch, samples per second, the time of the whole run, or, if a
-table has nothing else, its speed-up."""
+"""The basis of the speed-up: the mean time of an epoch, samples per second, the time of the whole
+run, or, if a table has nothing else, its speed-up."""
 
 TimeOf = Literal["epoch", "run"]
 BASIS_WORDS: dict[Basis, str] = {
@@ -32,7 +34,8 @@ BASIS_WORDS: dict[Basis, str] = {
     "run": "time of the run",
     "published": "published speed-up",
 }
-# If the work grows, samples per second can be compared directly; times only if the work of each GPU is the same.
+# If the work grows, samples per second can be compared directly; times only if the work of each GPU
+# is the same.
 _STRONG: tuple[Basis, ...] = ("epoch", "throughput", "run", "published")
 _WEAK: tuple[Basis, ...] = ("throughput", "epoch", "run", "published")
 # A table names its kind of time; the time of a run of hpcrun includes the start-up.
@@ -94,7 +97,8 @@ class Row:
 class Series:
     """One data set over the sizes, the smallest first; for one size the fastest row first."""
 
-    name: str  # the data set, with the batch size if one size was run with several; "" for the only one
+    # the data set, with the batch size if one size was run with several; "" for the only one
+    name: str
     dataset: str  # only the data set
     basis: Basis
     time_of: TimeOf  # whose times the rows have
@@ -128,7 +132,8 @@ def build_series(
 ) -> tuple[Series, ...]:
     """Sort runs by data set and size, and compare the sizes with the smallest.
 
-    The first ``warmup`` epochs of each run do not count; in a weak study the work grew with the number of GPUs.
+    The first ``warmup`` epochs of each run do not count; in a weak study the work grew with the
+    number of GPUs.
     """
     return tuple(
         _series(name, [measure(point, warmup) for point in _with_baseline(group)], weak, unit)
@@ -147,16 +152,24 @@ def _with_baseline(points: list[Point]) -> list[Point]:
     smallest = min(usable, key=lambda point: (point.gpus, point.speedup))
     if smallest.gpus == 1 or abs((smallest.speedup or 0) - 1) <= OF_BASELINE:
         return points
-    return [Point(1, dataset=smallest.dataset, batch_size=smallest.batch_size, source="csv", speedup=1.0), *points]
+    return [
+        Point(
+            1, dataset=smallest.dataset, batch_size=smallest.batch_size, source="csv", speedup=1.0
+        ),
+        *points,
+    ]
 
 
 def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
-    """Return runs by the name of their series: runs of one size with different batch sizes are not repeats."""
+    """Return runs by the name of their series: runs of one size with different batch sizes are not
+    repeats.
+    """
     datasets: dict[str, list[Point]] = defaultdict(list)
     batches: dict[tuple[str, int, int], set[int]] = defaultdict(set)
     for point in points:
         datasets[point.dataset].append(point)
-        if point.batch_size and not _problem(point):  # a run that failed early did not record its batch
+        # a run that failed early did not record its batch
+        if point.batch_size and not _problem(point):
             batches[point.dataset, point.gpus, point.nodes].add(point.batch_size)
     mixed = {dataset for (dataset, _, _), sizes in batches.items() if len(sizes) > 1}
     groups: dict[str, list[Point]] = {}
@@ -176,11 +189,15 @@ def _series(name: str, runs: Sequence[RunMeasurement], weak: bool, unit: Unit) -
     missing = f"it has no {BASIS_WORDS[basis]}, which the other runs are compared by"
     left_out += [(run.point, missing) for run in completed if _value(run, basis) is None]
     has_only_runs = any(run.run_s for run in useful) and not any(run.epoch_s for run in useful)
-    time_of: TimeOf = "run" if basis == "run" or (basis == "published" and has_only_runs) else "epoch"
+    time_of: TimeOf = (
+        "run" if basis == "run" or (basis == "published" and has_only_runs) else "epoch"
+    )
     rows = _with_derived_times(_rows(useful, basis, time_of, weak, unit), basis)
     sources = tuple(dict.fromkeys(run.point.source for run in useful))
     remarks = tuple(_remarks(rows, weak))
-    return Series(name, runs[0].point.dataset, basis, time_of, weak, rows, sources, tuple(left_out), remarks)
+    return Series(
+        name, runs[0].point.dataset, basis, time_of, weak, rows, sources, tuple(left_out), remarks
+    )
 
 
 def _problem(point: Point) -> str:
@@ -188,10 +205,14 @@ def _problem(point: Point) -> str:
 
 
 def _basis(runs: Sequence[RunMeasurement], order: Sequence[Basis]) -> Basis:
-    """Return the first basis with a run of every size; if there is none, the basis with the most sizes."""
+    """Return the first basis with a run of every size; if there is none, the basis with the most
+    sizes.
+    """
 
     def covered(basis: Basis) -> int:
-        return len({(run.point.gpus, run.point.nodes) for run in runs if _value(run, basis) is not None})
+        return len(
+            {(run.point.gpus, run.point.nodes) for run in runs if _value(run, basis) is not None}
+        )
 
     return max(order, key=covered)
 
@@ -207,7 +228,9 @@ def _value(run: RunMeasurement, basis: Basis) -> float | None:
     return values[basis]
 
 
-def _rows(runs: Sequence[RunMeasurement], basis: Basis, time_of: TimeOf, weak: bool, unit: Unit) -> tuple[Row, ...]:
+def _rows(
+    runs: Sequence[RunMeasurement], basis: Basis, time_of: TimeOf, weak: bool, unit: Unit
+) -> tuple[Row, ...]:
     sizes: dict[tuple[int, int], list[RunMeasurement]] = defaultdict(list)
     for run in runs:
         sizes[run.point.gpus, run.point.nodes].append(run)
@@ -242,12 +265,17 @@ def _rows(runs: Sequence[RunMeasurement], basis: Basis, time_of: TimeOf, weak: b
 
 
 def _with_derived_times(rows: tuple[Row, ...], basis: Basis) -> tuple[Row, ...]:
-    """Return rows of a published table with the times that its speed-ups and one of its times imply."""
+    """Return rows of a published table with the times that its speed-ups and one of its times
+    imply.
+    """
     timed = next((row for row in rows if row.time_s), None)
     if basis != "published" or timed is None or timed.time_s is None:
         return rows
     work = timed.speedup.mean * timed.time_s.mean
-    return tuple(row if row.time_s else replace(row, time_s=row.speedup.under(work), time_derived=True) for row in rows)
+    return tuple(
+        row if row.time_s else replace(row, time_s=row.speedup.under(work), time_derived=True)
+        for row in rows
+    )
 
 
 def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
@@ -262,9 +290,14 @@ def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
         ways = [row for row in rows if row.gpus == gpus]
         if len(ways) > 1:
             nodes = ", ".join(f"{row.nodes} ({row.speedup.mean:.2f}×)" for row in ways)
-            yield f"{gpus} {units} were run on several numbers of nodes: {nodes}; fits and figures use the fastest"
+            yield (
+                f"{gpus} {units} were run on several numbers of nodes: {nodes}; fits and "
+                "figures "
+                "use the fastest"
+            )
     samples = {point.samples for row in rows for point in row.points if point.samples}
-    # a smaller difference is the padding of a DistributedSampler, or the rest that drop_last leaves out
+    # a smaller difference is the padding of a DistributedSampler, or the rest that drop_last leaves
+    # out
     if not weak and samples and max(samples) > 1.1 * min(samples):
         yield (
             f"the epochs of these runs have {min(samples)} to {max(samples)} samples: "
@@ -273,7 +306,10 @@ def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
     derived = [row for row in rows if row.time_derived and row.time_s]
     if derived:
         sizes = ", ".join(str(row.gpus) for row in derived)
-        yield f"the time with {sizes} {one if sizes == '1' else units} was computed from the published speed-up"
+        yield (
+            f"the time with {sizes} {one if sizes == '1' else units} was computed from the "
+            "published speed-up"
+        )
 
 
 BatchChange = tuple[str, Row, Row]

@@ -1,4 +1,6 @@
-"""The sizes of a study, the script's arguments for each of them, and the command that measures them. Pure."""
+"""The sizes of a study, the script's arguments for each of them, and the command that measures
+them. Pure.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Size:
 
 
 def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, tuple[Size, ...]]:
-    """Read ``[TYPE:]1,2,4`` behind --gpus or --ranks, and the nodes of each, or one number of nodes for all.
+    """Read ``[TYPE:]1,2,4`` behind --gpus or --ranks, and the nodes of each, or one number of nodes
+    for all.
 
     Returns:
         The type of the GPUs, None if none is named, and the sizes in their order.
@@ -47,7 +50,9 @@ def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, 
         return match["type"], tuple(map(Size, numbers))
     on = _SIZES.fullmatch(nodes.replace(" ", ""))
     if on is None or on["type"]:
-        raise UsageError(f"--nodes {nodes}: not a list of numbers of nodes", hint="write --nodes 1,1,2")
+        raise UsageError(
+            f"--nodes {nodes}: not a list of numbers of nodes", hint="write --nodes 1,1,2"
+        )
     counts = [int(number) for number in on["numbers"].split(",")]
     if len(counts) not in (1, len(numbers)):
         raise UsageError(
@@ -72,7 +77,9 @@ def in_order(sizes: Iterable[Size], repeat: int) -> list[tuple[Size, int]]:
 
 
 def point_name(name: str, size: Size, repeat: int, unit: Unit, *, with_nodes: bool) -> str:
-    """Return the name of one run: ``train-g4-r2``, with ranks ``train-p4-r2``; or ``train-g4-n2-r2``."""
+    """Return the name of one run: ``train-g4-r2``, with ranks ``train-p4-r2``; or
+    ``train-g4-n2-r2``.
+    """
     on = f"-n{size.nodes}" if with_nodes else ""
     ending = f"-{'g' if unit == 'GPUs' else 'p'}{size.gpus}{on}-r{repeat}"
     return with_ending(name, ending)
@@ -82,12 +89,13 @@ def point_name(name: str, size: Size, repeat: int, unit: Unit, *, with_nodes: bo
 class Workload:
     """The batch and the learning rate of a study.
 
-    The learning rate follows the global batch (the linear scaling rule of Goyal et al., "Accurate, Large Minibatch
-    SGD", arXiv:1706.02677): it stays if the global batch stays.
+    The learning rate follows the global batch (the linear scaling rule of Goyal et al., "Accurate,
+    Large Minibatch SGD", arXiv:1706.02677): it stays if the global batch stays.
     """
 
     scaling: Literal["strong", "weak"] = "strong"
-    batch_size: int | None = None  # the global batch in strong scaling, the per-GPU batch in weak scaling
+    # the global batch in strong scaling, the per-GPU batch in weak scaling
+    batch_size: int | None = None
     lr: str | None = None  # for this batch, as typed
     dataset: str = ""
 
@@ -97,7 +105,9 @@ class Workload:
             try:
                 parse_positive(self.lr)
             except ValueError:
-                raise UsageError(f"--lr {self.lr}: not a positive number", hint="write --lr 1e-3") from None
+                raise UsageError(
+                    f"--lr {self.lr}: not a positive number", hint="write --lr 1e-3"
+                ) from None
         if self.batch_size is None:
             return None
         if self.batch_size < 1:
@@ -107,11 +117,16 @@ class Workload:
         gpus = [size.gpus for size in sizes]
         if max(gpus) > self.batch_size:
             raise UsageError(
-                f"--batch-size {self.batch_size} is less than one sample for each of {max(gpus)} ranks",
+                f"--batch-size {self.batch_size} is less than one sample for each of {max(gpus)} "
+                "ranks",
                 hint="--weak keeps the per-GPU batch instead",
             )
         uneven = [number for number in gpus if self.batch_size % number]
-        return f"a batch of {self.batch_size} does not divide by {' or '.join(map(str, uneven))}" if uneven else None
+        return (
+            f"a batch of {self.batch_size} does not divide by {' or '.join(map(str, uneven))}"
+            if uneven
+            else None
+        )
 
     def global_batch(self, gpus: int) -> int | None:
         """Return the global batch, None if none was given."""
@@ -120,7 +135,9 @@ class Workload:
         return self.batch_size * gpus if self.scaling == "weak" else self.batch_size
 
     def values(self, gpus: int, nodes: int, repeat: int) -> dict[str, str]:
-        """Return the values of the placeholders in the script's arguments; a batch that does not divide has none."""
+        """Return the values of the placeholders in the script's arguments; a batch that does not
+        divide has none.
+        """
         values = {"gpus": str(gpus), "nodes": str(nodes), "repeat": str(repeat)}
         batch = self.global_batch(gpus)
         if batch is not None:
@@ -128,21 +145,32 @@ class Workload:
             if batch % gpus == 0:
                 values["per_gpu_batch_size"] = str(batch // gpus)
         if self.lr is not None:
-            values["lr"] = f"{float(self.lr) * gpus:.6g}" if self.scaling == "weak" and gpus > 1 else self.lr
+            values["lr"] = (
+                f"{float(self.lr) * gpus:.6g}" if self.scaling == "weak" and gpus > 1 else self.lr
+            )
         if self.dataset:
             values["dataset"] = self.dataset
         return values
 
-    def arguments(self, words: Iterable[str], gpus: int, nodes: int, repeat: int) -> tuple[str, ...]:
+    def arguments(
+        self, words: Iterable[str], gpus: int, nodes: int, repeat: int
+    ) -> tuple[str, ...]:
         """Return the script's arguments at one size."""
         values = self.values(gpus, nodes, repeat)
-        placed, used = fill_places(tuple(words), values, lambda name: self._unknown(name, gpus, values))
-        unused = [] if self.batch_size is None or used & {"batch_size", "per_gpu_batch_size"} else ["batch_size"]
+        placed, used = fill_places(
+            tuple(words), values, lambda name: self._unknown(name, gpus, values)
+        )
+        unused = (
+            []
+            if self.batch_size is None or used & {"batch_size", "per_gpu_batch_size"}
+            else ["batch_size"]
+        )
         unused += [] if self.lr is None or "lr" in used else ["lr"]
         for name in unused:
             option = _OPTION_OF[name]
             raise UsageError(
-                f"{option} is given, but the script does not receive it: no argument has {{{name}}}",
+                f"{option} is given, but the script does not receive it: no argument has "
+                f"{{{name}}}",
                 hint=f"train.py {option} {{{name}}}",
             )
         return placed
@@ -156,8 +184,13 @@ class Workload:
                 hint=f"--batch-size {-(-self.batch_size // gpus) * gpus}, or --weak",
             )
         if option:
-            return UsageError(f"the arguments have {{{name}}}, and {option} is not given", hint=f"add {option} VALUE")
-        listed = f"it knows {', '.join(values)}; {{{{{name}}}}} stands for the text {{{name}}} itself"
+            return UsageError(
+                f"the arguments have {{{name}}}, and {option} is not given",
+                hint=f"add {option} VALUE",
+            )
+        listed = (
+            f"it knows {', '.join(values)}; {{{{{name}}}}} stands for the text {{{name}}} itself"
+        )
         hint = did_you_mean(name, (*values, *_OPTION_OF), listed)
         return UsageError(f"the arguments have {{{name}}}, which a study does not know", hint=hint)
 
@@ -175,19 +208,37 @@ class Design:
 
 
 def read_design(
-    workload: Workload, *, gpus: str | None, ranks: str | None, nodes: str | None, repeat: int, warmup: int
+    workload: Workload,
+    *,
+    gpus: str | None,
+    ranks: str | None,
+    nodes: str | None,
+    repeat: int,
+    warmup: int,
 ) -> tuple[Design, str | None]:
     """Return the study that the options describe, and a note on it."""
     if (gpus is None) == (ranks is None):
-        raise UsageError("give the sizes with --gpus or with --ranks", hint="hpcrun scale run --gpus 1,2,4 train.py")
-    gpu_type, sizes = parse_sizes(gpus or ranks or "", nodes, "--ranks" if gpus is None else "--gpus")
+        raise UsageError(
+            "give the sizes with --gpus or with --ranks",
+            hint="hpcrun scale run --gpus 1,2,4 train.py",
+        )
+    gpu_type, sizes = parse_sizes(
+        gpus or ranks or "", nodes, "--ranks" if gpus is None else "--gpus"
+    )
     if len(sizes) * repeat > MOST:
-        raise UsageError(f"--repeat {repeat}: {len(sizes) * repeat} runs are more than a study may have, {MOST}")
+        raise UsageError(
+            f"--repeat {repeat}: {len(sizes) * repeat} runs are more than a study may have, {MOST}"
+        )
     design = Design("ranks" if gpus is None else "GPUs", gpu_type, sizes, workload, repeat, warmup)
     return design, workload.check(sizes)
 
 
-_OPTION_OF = {"batch_size": "--batch-size", "per_gpu_batch_size": "--batch-size", "lr": "--lr", "dataset": "--dataset"}
+_OPTION_OF = {
+    "batch_size": "--batch-size",
+    "per_gpu_batch_size": "--batch-size",
+    "lr": "--lr",
+    "dataset": "--dataset",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +261,11 @@ class ScaleCommand:
         options: Mapping[str, str] = MappingProxyType({}),
         args: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
-        """Return the command for these sizes; new options replace those of the command, and a flag has the value "".
+        """Return the command for these sizes; new options replace those of the command, and a flag
+        has the value "".
 
-        ``batch_size`` is the global batch of the last size. ``args`` that the script's command lacks are left out.
+        ``batch_size`` is the global batch of the last size. ``args`` that the script's command
+        lacks are left out.
         """
         listed = list(sizes)
         batch, options, args = self.batch_size, dict(options), dict(args)
@@ -223,13 +276,31 @@ class ScaleCommand:
         elif batch_size is not None:
             args = {"--batch-size": str(batch), **args}
         known = {text.partition("=")[0].replace("_", "-") for text in shlex.split(self.script)}
-        args = {name: value for name, value in args.items() if name in known or self.script == UNKNOWN_SCRIPT}
-        gpus, nodes = ",".join(str(size.gpus) for size in listed), ",".join(str(size.nodes or 1) for size in listed)
+        args = {
+            name: value
+            for name, value in args.items()
+            if name in known or self.script == UNKNOWN_SCRIPT
+        }
+        gpus, nodes = (
+            ",".join(str(size.gpus) for size in listed),
+            ",".join(str(size.nodes or 1) for size in listed),
+        )
         typed = shlex.quote(f"{self.gpu_type}:{gpus}") if self.gpu_type else gpus
         spread = f"--nodes {nodes}" if any((size.nodes or 1) > 1 for size in listed) else ""
         study_options, script = with_options(self.options, options), with_options(self.script, args)
         return " ".join(
-            filter(None, ("hpcrun scale run", self.profile, self.sizes, typed, spread, study_options, script))
+            filter(
+                None,
+                (
+                    "hpcrun scale run",
+                    self.profile,
+                    self.sizes,
+                    typed,
+                    spread,
+                    study_options,
+                    script,
+                ),
+            )
         )
 
     def change(self, sizes: Sequence[Size], **changes: Any) -> str:
@@ -238,14 +309,24 @@ class ScaleCommand:
         return "" if line == self.scale(sizes) else line
 
     def more(self, option: str, least: int) -> dict[str, str]:
-        """Return an option with twice the number that the command gives it, and at least so many."""
-        given = re.search(rf"(?<!\S){option}[= ](\d+)(?!\S)", f"{self.options} {self.script}".replace("_", "-"))
+        """Return an option with twice the number that the command gives it, and at least so
+        many.
+        """
+        given = re.search(
+            rf"(?<!\S){option}[= ](\d+)(?!\S)", f"{self.options} {self.script}".replace("_", "-")
+        )
         return {option: str(max(least, 2 * int(given[1])) if given else least)}
 
     def more_cpus(self, least: int) -> dict[str, str]:
-        """Return the option for more CPUs; nothing where the command names no CPUs and has no GPUs."""
+        """Return the option for more CPUs; nothing where the command names no CPUs and has no
+        GPUs.
+        """
         given = re.search(r"(?<!\S)--cpus(-per-task)?(?!\S)", self.options)
-        return self.more(given[0] if given else "--cpus-per-gpu", least) if given or self.sizes == "--gpus" else {}
+        return (
+            self.more(given[0] if given else "--cpus-per-gpu", least)
+            if given or self.sizes == "--gpus"
+            else {}
+        )
 
     def preflight(self, gpus: int, nodes: int) -> str:
         """Return the command that checks the nodes and GPUs of such a run."""
@@ -255,14 +336,22 @@ class ScaleCommand:
 
 
 def with_options(command: str, options: Mapping[str, str]) -> str:
-    """Return a quoted command with each option once, with its new value, "" for a flag: ``--batch_size`` too."""
+    """Return a quoted command with each option once, with its new value, "" for a flag:
+    ``--batch_size`` too.
+    """
     words = shlex.split(command)
     for name, value in options.items():
-        places = [at for at, text in enumerate(words) if text.partition("=")[0].replace("_", "-") == name]
+        places = [
+            at for at, text in enumerate(words) if text.partition("=")[0].replace("_", "-") == name
+        ]
         first = places[0] if places else len(words)
         written = words[first].partition("=")[0] if places else name
         for at in reversed(places):
-            with_value = value and "=" not in words[at] and not "".join(words[at + 1 : at + 2]).startswith("--")
+            with_value = (
+                value
+                and "=" not in words[at]
+                and not "".join(words[at + 1 : at + 2]).startswith("--")
+            )
             del words[at : at + (2 if with_value else 1)]
         words[first:first] = [written, *([value] if value else [])]
     return shlex.join(words)

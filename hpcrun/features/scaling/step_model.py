@@ -1,19 +1,23 @@
-"""Forecasts the time of a step on any number of GPUs, and the speed-ups of the next sizes of a measured series.
+"""Forecasts the time of a step on any number of GPUs, and the speed-ups of the next sizes of a
+measured series.
 
-A step of ``b`` samples on each of N GPUs, of which the measured step on N₁ GPUs with ``b₁`` samples is known::
+A step of ``b`` samples on each of N GPUs, of which the measured step on N₁ GPUs with ``b₁`` samples
+is known::
 
     step(N, b) = step(N₁, b₁) · (φ + (1−φ)·b/b₁) · exp(loss(N))
 
-φ is the share of the step that does not shrink with the batch. The loss is what was measured where it was measured, and
-grows beyond by the same rate for each doubling: the measured rate, pulled towards a typical one, since one or two
-doublings are little evidence. Ten models were compared on 39 published tables that none of them had seen. From one, two
-and three sizes this one errs 14, 9 and 9 % (median), Amdahl's law 18, 19 and 20 %, the universal scalability law 16, 25
-and 22 %, a model of computation, waiting, network and loader with a typical cost for each 23, 13 and 10 %. Classes of
-networks gained nothing.
+φ is the share of the step that does not shrink with the batch. The loss is what was measured where
+it was measured, and grows beyond by the same rate for each doubling: the measured rate, pulled
+towards a typical one, since one or two doublings are little evidence. Ten models were compared on
+39 published tables that none of them had seen. From one, two and three sizes this one errs 14, 9
+and 9 % (median), Amdahl's law 18, 19 and 20 %, the universal scalability law 16, 25 and 22 %, a
+model of computation, waiting, network and loader with a typical cost for each 23, 13 and 10 %.
+Classes of networks gained nothing.
 
-The serial fraction is what Karp and Flatt (1990) measure, for each size N by itself: Amdahl's law (1967) for a strong
-study, ``S(N) = 1/(s + (1-s)/N)``, Gustafson's (1988) for a weak one, ``S(N) = N - s(N-1)``, solved for ``s``. Where it
-grows from size to size it is no serial work but the cost of more GPUs.
+The serial fraction is what Karp and Flatt (1990) measure, for each size N by itself: Amdahl's law
+(1967) for a strong study, ``S(N) = 1/(s + (1-s)/N)``, Gustafson's (1988) for a weak one, ``S(N) = N
+- s(N-1)``, solved for ``s``. Where it grows from size to size it is no serial work but the cost of
+  more GPUs.
 """
 
 from __future__ import annotations
@@ -28,19 +32,26 @@ from statistics import fmean
 from hpcrun.features.scaling.series import Row, Series
 
 TYPICAL_LOSS = 0.07
-"""The loss of a doubling where nothing is measured, as a natural logarithm: 7 % of the speed (33 published series)."""
+"""The loss of a doubling where nothing is measured, as a natural logarithm: 7 % of the speed (33
+published series).
+"""
 TYPICAL_WEIGHT = 2.0
-"""The doublings that have to be measured until the measured rate counts as much as the typical one."""
+"""The doublings that have to be measured until the measured rate counts as much as the typical one.
+"""
 LAUNCH_S = 3e-3
-"""Launching the kernels of a small model's step from Python: about 5 µs each, some hundreds of them."""
+"""Launching the kernels of a small model's step from Python: about 5 µs each, some hundreds of
+them.
+"""
 _GROWS = 1.2
-"""A serial fraction that grows by this factor from each size to the next is the cost of more GPUs."""
+"""A serial fraction that grows by this factor from each size to the next is the cost of more GPUs.
+"""
 _MOST_LAUNCH = 0.6  # the largest share of a step that is taken for launches
 _RANGE = (0.75, 1.1)
 _RANGE_FROM_ONE = (0.65, 1.1)
 _RANGE_OFF_THE_NODE = (0.5, 1.1)
-"""Factors of a speed-up one doubling away, between which eight of ten published trainings lay: from several sizes, from
-one, and from one on the first node to several nodes. They grow with the square root of the doublings."""
+"""Factors of a speed-up one doubling away, between which eight of ten published trainings lay: from
+several sizes, from one, and from one on the first node to several nodes. They grow with the square
+root of the doublings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +85,14 @@ class StepModel:
 
     @cached_property
     def losses(self) -> dict[float, float]:
-        """Doublings from the first measurement's GPUs → the measured loss there, in ascending order."""
+        """Doublings from the first measurement's GPUs → the measured loss there, in ascending
+        order.
+        """
         losses: dict[float, list[float]] = {}
         for each in self.timed:
-            losses.setdefault(self._doublings(each.size), []).append(math.log(each.step_s / self.work_s(each.size)))
+            losses.setdefault(self._doublings(each.size), []).append(
+                math.log(each.step_s / self.work_s(each.size))
+            )
         return {doublings: fmean(losses[doublings]) for doublings in sorted(losses)}
 
     def work_s(self, size: StepSize) -> float:
@@ -111,7 +126,9 @@ class StepModel:
         return fmean(measured) if measured else self.work_s(size) * math.exp(self.loss(size))
 
     def half_batch(self) -> float:
-        """Return the samples of a GPU at which half of its computing is work on samples (Hockney's n½)."""
+        """Return the samples of a GPU at which half of its computing is work on samples (Hockney's
+        n½).
+        """
         return self.fixed / (1 - self.fixed) * self.first.size.batch_per_gpu
 
     def misfit(self, timed: TimedStep) -> float:
@@ -119,7 +136,9 @@ class StepModel:
         return self.work_s(timed.size) * math.exp(self.loss(timed.size)) / timed.step_s - 1
 
     def range_s(self, size: StepSize) -> tuple[float, float]:
-        """Return the range in which eight of ten such steps lie: the shortest and the longest, one time if measured."""
+        """Return the range in which eight of ten such steps lie: the shortest and the longest, one
+        time if measured.
+        """
         step_s = self.step_s(size)
         if any(each.size == size for each in self.timed):
             return step_s, step_s
@@ -149,9 +168,10 @@ def _farthest(one: StepSize, other: StepSize) -> float:
 def fixed_share(timed: Sequence[TimedStep], half_batch: float) -> float:
     """Return the share of the first step that does not shrink with the batch.
 
-    It is measured if two batches were timed on the same GPUs. Else it follows from ``half_batch``, the samples at which
-    half of the card's computing is fixed by its data sheet (0 if unknown), with the time to launch the kernels of a
-    step, as far as the other measurements leave room for it.
+    It is measured if two batches were timed on the same GPUs. Else it follows from ``half_batch``,
+    the samples at which half of the card's computing is fixed by its data sheet (0 if unknown),
+    with the time to launch the kernels of a step, as far as the other measurements leave room for
+    it.
     """
     first = timed[0]
     batch = first.size.batch_per_gpu
@@ -162,12 +182,20 @@ def fixed_share(timed: Sequence[TimedStep], half_batch: float) -> float:
         if one.size.gpus == other.size.gpus and one.size.batch_per_gpu < other.size.batch_per_gpu
     ]
     if pairs:
-        small, large = max(pairs, key=lambda pair: pair[1].size.batch_per_gpu / pair[0].size.batch_per_gpu)
-        each_s = (large.step_s - small.step_s) / (large.size.batch_per_gpu - small.size.batch_per_gpu)
+        small, large = max(
+            pairs, key=lambda pair: pair[1].size.batch_per_gpu / pair[0].size.batch_per_gpu
+        )
+        each_s = (large.step_s - small.step_s) / (
+            large.size.batch_per_gpu - small.size.batch_per_gpu
+        )
         constant_s = small.step_s - each_s * small.size.batch_per_gpu
-        return min(max(constant_s / (constant_s + each_s * batch), 0.0), 0.99) if each_s > 0 else 0.99
+        return (
+            min(max(constant_s / (constant_s + each_s * batch), 0.0), 0.99) if each_s > 0 else 0.99
+        )
     launch_s = min(LAUNCH_S, _MOST_LAUNCH * first.step_s)
-    share = (launch_s + (first.step_s - launch_s) * half_batch / (half_batch + batch)) / first.step_s
+    share = (
+        launch_s + (first.step_s - launch_s) * half_batch / (half_batch + batch)
+    ) / first.step_s
     for each in timed:  # a smaller batch on other GPUs took at least the fixed time
         smaller = each.size.batch_per_gpu / batch
         if smaller < 1:
@@ -177,7 +205,9 @@ def fixed_share(timed: Sequence[TimedStep], half_batch: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The speed-up forecast for a size that was not run, and the range in which eight of ten published ones lie."""
+    """The speed-up forecast for a size that was not run, and the range in which eight of ten
+    published ones lie.
+    """
 
     gpus: int
     speedup: float
@@ -191,10 +221,12 @@ class Outlook:
     """What follows from a series."""
 
     gpus: int  # the largest size of the series
-    serial: float  # the fraction of the work on one GPU that does not become faster, 0 to 1, by the largest size
+    # the fraction of the work on one GPU that does not become faster, 0 to 1, by the largest size
+    serial: float
     serial_range: tuple[float, float]  # its smallest and largest value over the sizes
     grows: bool  # it grows from size to size
-    with_more_work: float  # the speed-up of the largest size if the work had grown with the GPUs (Gustafson)
+    # the speed-up of the largest size if the work had grown with the GPUs (Gustafson)
+    with_more_work: float
     predictions: tuple[Prediction, ...]  # for the next two doublings
 
 
@@ -207,14 +239,17 @@ def outlook(series: Series) -> Outlook:
         gpus,
         serial,
         (min(fractions), max(fractions)),
-        grows=len(fractions) > 1 and all(after > _GROWS * before for before, after in pairwise(fractions)),
+        grows=len(fractions) > 1
+        and all(after > _GROWS * before for before, after in pairwise(fractions)),
         with_more_work=gpus - serial * (gpus - 1),
         predictions=tuple(_prediction(series.sizes, factor) for factor in (2, 4)),
     )
 
 
 def _serial_fraction(first: Row, row: Row, *, weak: bool) -> float:
-    """Return the constant share of ``a + b·x`` at one GPU: of the time, x = 1/N, or of a weak study's speed, x = N."""
+    """Return the constant share of ``a + b·x`` at one GPU: of the time, x = 1/N, or of a weak
+    study's speed, x = N.
+    """
     ratio = row.speedup.mean / first.speedup.mean
     if weak:
         start, end, value = float(first.gpus), float(row.gpus), ratio
@@ -228,8 +263,14 @@ def _serial_fraction(first: Row, row: Row, *, weak: bool) -> float:
 def _prediction(sizes: Sequence[Row], factor: int) -> Prediction:
     first, last = sizes[0], sizes[-1]
     perfect = first.speedup.mean / first.gpus  # the speed-up of a GPU that loses nothing
-    timed = tuple(TimedStep(StepSize(row.gpus, row.nodes, 1.0), perfect * row.gpus / row.speedup.mean) for row in sizes)
-    model, size = StepModel(timed, fixed=0.0), StepSize(factor * last.gpus, factor * last.nodes, 1.0)
+    timed = tuple(
+        TimedStep(StepSize(row.gpus, row.nodes, 1.0), perfect * row.gpus / row.speedup.mean)
+        for row in sizes
+    )
+    model, size = (
+        StepModel(timed, fixed=0.0),
+        StepSize(factor * last.gpus, factor * last.nodes, 1.0),
+    )
     short, long = model.range_s(size)
     speedup, low, high = (perfect * size.gpus / step for step in (model.step_s(size), long, short))
     ideal = last.speedup.mean / last.efficiency * factor

@@ -1,4 +1,6 @@
-"""Scaling studies: the record of each, ``studies/<id>/study.json`` below the runs folder; what became of its runs."""
+"""Scaling studies: the record of each, ``studies/<id>/study.json`` below the runs folder; what
+became of its runs.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ class StudyPoint:
     gpus: int  # of the whole job; its ranks if the study counts ranks
     nodes: int
     repeat: int  # from 1
-    run_id: str  # chosen before the run is made, so that a run without a record in the study is found
+    # chosen before the run is made, so that a run without a record in the study is found
+    run_id: str
     batch_size: int | None = None  # the global batch; None if unknown
     submitted: bool = False  # the run was made
     problem: str = ""  # why it was not, in one line; empty if it was not tried or had no problem
@@ -64,14 +67,16 @@ class Study:
     cwd: str  # the folder it was submitted from
     unit: Literal["GPUs", "ranks"] = "GPUs"  # what its sizes count
     gpu_type: str | None = None  # of all its runs, if it was named
-    scaling: Literal["strong", "weak"] = "strong"  # strong keeps the global batch, weak keeps the per-GPU batch
+    # strong keeps the global batch, weak keeps the per-GPU batch
+    scaling: Literal["strong", "weak"] = "strong"
     # batch_size, lr: as requested, the learning rate as typed
     batch_size: int | None = None
     lr: str | None = None
     dataset: str = ""
     warmup: int = 1  # the number of epochs of each run that a report leaves out
     one_by_one: bool = False  # a run starts when the run before it has ended
-    python: dict[str, Any] = field(default_factory=dict)  # the Python environment of its runs, as in a run's plan
+    # the Python environment of its runs, as in a run's plan
+    python: dict[str, Any] = field(default_factory=dict)
     # of every run, as typed, with placeholders for the values of each run; secrets are masked
     request: dict[str, Any] = field(default_factory=dict)
     points: tuple[StudyPoint, ...] = ()
@@ -141,18 +146,24 @@ class StudyStore:
         check_private(folder.path)
         try:
             study = _study_from_json(reading.read_bytes(folder.record, _MOST))
-            if study.study_id != study_id:  # a copied folder: actions on it would affect the original
+            # a copied folder: actions on it would affect the original
+            if study.study_id != study_id:
                 raise ValueError(f"it is the record of {study.study_id}")
             return study
         except FileNotFoundError:
-            raise NotFoundError(f"there is no study {study_id!r}", hint="hpcrun scale run --list lists them") from None
+            raise NotFoundError(
+                f"there is no study {study_id!r}", hint="hpcrun scale run --list lists them"
+            ) from None
         except (OSError, ValueError) as error:
             raise DamagedStudyError(
-                f"{folder.record} cannot be read: {error}", hint="its runs are not affected: hpcrun status"
+                f"{folder.record} cannot be read: {error}",
+                hint="its runs are not affected: hpcrun status",
             ) from None
 
     def save(self, study: Study) -> None:
-        """Write a study's record: if the process is killed, there is the complete old or new record."""
+        """Write a study's record: if the process is killed, there is the complete old or new
+        record.
+        """
         folder, fields = self._study(study.study_id), asdict(study)
         fields["points"] = list(map(_with_unknown, fields["points"]))
         check_dedicated(self.runs)
@@ -160,11 +171,16 @@ class StudyStore:
             make_folder(folder.path, 0o700)
             check_private(self.runs)
             check_path(self.runs)
-            replace_file(folder.record, json.dumps({"schema": SCHEMA, **_with_unknown(fields)}, indent=1) + "\n")
+            replace_file(
+                folder.record,
+                json.dumps({"schema": SCHEMA, **_with_unknown(fields)}, indent=1) + "\n",
+            )
 
     @contextmanager
     def submitting(self, study_id: str) -> Iterator[None]:
-        """Prevent other processes from submitting runs of this study meanwhile, if the file system has locks."""
+        """Prevent other processes from submitting runs of this study meanwhile, if the file system
+        has locks.
+        """
         with ExitStack() as held:
             with writing(self.runs):
                 free = held.enter_context(flocked(self._study(study_id).lock))
@@ -183,7 +199,9 @@ class StudyStore:
             return {}
 
     def save_measured(self, study_id: str, measured: dict[str, Any]) -> None:
-        """Save the measurements of ended runs; on a full disk the runs are read again the next time."""
+        """Save the measurements of ended runs; on a full disk the runs are read again the next
+        time.
+        """
         with suppress(OSError):
             replace_file(self._study(study_id).measured, json.dumps(measured) + "\n", durable=False)
 
@@ -193,8 +211,11 @@ class StudyRun:
     """A run of a study as it stands."""
 
     point: StudyPoint
-    run_id: str  # the point's newest run that completed or has not ended, else its newest: ``resubmit`` makes more
-    status: RunStatus | None = None  # None where the scheduler was not asked, or where there is no such run
+    # the point's newest run that completed or has not ended, else its newest: ``resubmit`` makes
+    # more
+    run_id: str
+    # None where the scheduler was not asked, or where there is no such run
+    status: RunStatus | None = None
     problem: str = ""  # why there is none, in one line
 
     @property
@@ -226,16 +247,21 @@ def find_study(label: str, studies: StudyStore) -> tuple[Study, str | None]:
     """
     ids = studies.study_ids()
     if not ids:
-        raise NotFoundError(f"there are no studies in {studies.runs}", hint="hpcrun scale run creates one")
+        raise NotFoundError(
+            f"there are no studies in {studies.runs}", hint="hpcrun scale run creates one"
+        )
     label = ids[-1] if label == LAST else label
     if label in ids:
         return studies.load(label), None
-    study_id, note = choose_id(label, ids, ("study", "studies"), "hpcrun scale run --list lists them")
+    study_id, note = choose_id(
+        label, ids, ("study", "studies"), "hpcrun scale run --list lists them"
+    )
     return studies.load(study_id), note
 
 
 def resubmissions(studies: Iterable[Study], store: RunStore) -> dict[str, list[str]]:
-    """Return for each run of some studies itself and the runs that were resubmitted from it, the newest last.
+    """Return for each run of some studies itself and the runs that were resubmitted from it, the
+    newest last.
 
     A resubmitted run keeps its name, so that few records are read whatever is in the runs folder.
     """
@@ -256,18 +282,28 @@ def resubmissions(studies: Iterable[Study], store: RunStore) -> dict[str, list[s
 
 
 def study_status(
-    study: Study, context: Context, again: Mapping[str, list[str]] | None = None, known: Mapping[str, str] | None = None
+    study: Study,
+    context: Context,
+    again: Mapping[str, list[str]] | None = None,
+    known: Mapping[str, str] | None = None,
 ) -> StudyStatus:
-    """Return the states of the runs of a study: one query to the scheduler for all but the ``known`` ones.
+    """Return the states of the runs of a study: one query to the scheduler for all but the
+    ``known`` ones.
 
     ``again``: the answer of ``resubmissions``, where it is there already.
     """
     again, known = again or resubmissions([study], context.store), known or {}
-    made = [run_id for point in study.points for run_id in again[point.run_id] if run_id not in known]
+    made = [
+        run_id for point in study.points for run_id in again[point.run_id] if run_id not in known
+    ]
     result = with_first_lines(get_status(made, context.ports), context.store, context.rules)
     statuses = {item.run.run_id: item for item in result.runs}
     useful = {run_id for run_id, ended_as in known.items() if ended_as == state.COMPLETED}
-    useful |= {name for name, item in statuses.items() if item.status.state == state.COMPLETED or not item.status.final}
+    useful |= {
+        name
+        for name, item in statuses.items()
+        if item.status.state == state.COMPLETED or not item.status.final
+    }
     runs = []
     for point in study.points:
         ids = again[point.run_id]
@@ -279,11 +315,15 @@ def study_status(
 
 
 def with_run_ids(status: StudyStatus, new_id: Callable[[str], str]) -> Study:
-    """Return a study with its submitted runs marked, and new run ids for those that were refused or never tried."""
+    """Return a study with its submitted runs marked, and new run ids for those that were refused or
+    never tried.
+    """
 
     def marked(item: StudyRun) -> StudyPoint:
         if item.state == state.NOT_SUBMITTED:
-            return replace(item.point, run_id=new_id(run_name(item.point.run_id)), submitted=False, problem="")
+            return replace(
+                item.point, run_id=new_id(run_name(item.point.run_id)), submitted=False, problem=""
+            )
         return replace(item.point, submitted=True)
 
     return replace(status.study, points=tuple(map(marked, status.runs)))

@@ -44,7 +44,10 @@ def list_studies(context: Context) -> Outcomes:
     none = stderr([f"no studies in {context.store.root}"])
     yield Outcome(
         lambda: [table(studies_table(studies, context.now_s())) if studies else none],
-        lambda: {"kind": "studies", "studies": [{**head_json(each), "runs": len(each.points)} for each in studies]},
+        lambda: {
+            "kind": "studies",
+            "studies": [{**head_json(each), "runs": len(each.points)} for each in studies],
+        },
     )
     yield note(one_line(f"hpcrun: {message}") for message in damaged)
 
@@ -60,7 +63,11 @@ def show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
     """Show the runs of a study as they stand."""
     status = study_status(study, context)
     yield Outcome(
-        lambda: [stdout(study_lines(study)), table(study_table(status)), stdout(next_lines(study, [])[1:])],
+        lambda: [
+            stdout(study_lines(study)),
+            table(study_table(status)),
+            stdout(next_lines(study, [])[1:]),
+        ],
         lambda: study_json(status),
     )
     if status.away:
@@ -86,10 +93,15 @@ def interrupted(study: Study, context: Context) -> InterruptedByUser:
     # read it again: the interruption came before the caller got the newest record
     study = StudyStore(context.store.root).load(study.study_id)
     left = sum(not point.submitted for point in study.points)
-    goes_on = f"{left} of {len(study.points)} runs are not submitted yet" if left else "its runs are not affected"
+    goes_on = (
+        f"{left} of {len(study.points)} runs are not submitted yet"
+        if left
+        else "its runs are not affected"
+    )
     come_back = "resume" if left else "show"
     return InterruptedByUser(
-        f"study {study.study_id}: {goes_on}", hint=f"hpcrun scale run --{come_back} {study.study_id} --wait continues"
+        f"study {study.study_id}: {goes_on}",
+        hint=f"hpcrun scale run --{come_back} {study.study_id} --wait continues",
     )
 
 
@@ -105,7 +117,10 @@ def study_lines(study: Study) -> list[str]:
 def _sizes(study: Study) -> str:
     sizes = dict.fromkeys((point.gpus, point.nodes) for point in study.points)
     several = {gpus for gpus, _ in sizes if sum(other == gpus for other, _ in sizes) > 1}
-    texts = [f"{gpus} ({count(nodes, 'node')})" if gpus in several else str(gpus) for gpus, nodes in sizes]
+    texts = [
+        f"{gpus} ({count(nodes, 'node')})" if gpus in several else str(gpus)
+        for gpus, nodes in sizes
+    ]
     return f"{', '.join(texts)} {study.unit}"
 
 
@@ -116,7 +131,9 @@ def point_text(study: Study, point: StudyPoint) -> str:
 
 def next_lines(study: Study, jobs: Sequence[str]) -> list[str]:
     """Return the commands that show and cancel a study. ``jobs``: ids of the submitted jobs."""
-    cancel = f" | hpcrun cancel {' '.join(jobs)}" if 0 < len(jobs) <= _CANCELLED_BY_NAME_AT_MOST else ""
+    cancel = (
+        f" | hpcrun cancel {' '.join(jobs)}" if 0 < len(jobs) <= _CANCELLED_BY_NAME_AT_MOST else ""
+    )
     return [
         one_line(f"look       hpcrun scale run --show {study.study_id}{cancel}"),
         one_line(f"report     hpcrun scale report {study.study_id}"),
@@ -130,8 +147,17 @@ def study_table(status: StudyStatus) -> Table:
     for item in status.runs:
         point, known = item.point, item.status
         why = (known.status.cause or known.status.reason if known else item.problem) or ""
-        rows.append((run_name(item.run_id), str(point.gpus), str(point.nodes), str(point.batch_size or "-"),
-                     (known.run.job_id if known else None) or "-", item.state, why))  # fmt: skip
+        rows.append(
+            (
+                run_name(item.run_id),
+                str(point.gpus),
+                str(point.nodes),
+                str(point.batch_size or "-"),
+                (known.run.job_id if known else None) or "-",
+                item.state,
+                why,
+            )
+        )
     return text_table(headings, rows, right=headings[1:4], whole=headings[:-1])
 
 
@@ -141,7 +167,15 @@ def studies_table(studies: Iterable[Study], now_s: float) -> Table:
     for study in studies:
         made = sum(point.submitted for point in study.points)
         runs = str(made) if made == len(study.points) else f"{made} of {len(study.points)}"
-        rows.append((study.study_id, format_age(now_s - study.created_s), runs, _sizes(study), study.dataset or "-"))
+        rows.append(
+            (
+                study.study_id,
+                format_age(now_s - study.created_s),
+                runs,
+                _sizes(study),
+                study.dataset or "-",
+            )
+        )
     return text_table(headings, rows, whole=headings[:3])
 
 
@@ -163,4 +197,7 @@ def study_json(status: StudyStatus) -> dict[str, Any]:
 
 def head_json(study: Study) -> dict[str, Any]:
     """Return what JSON documents tell of a study, without its runs."""
-    return fields_of(study, "study_id name created_s profile unit scaling batch_size lr dataset warmup one_by_one")
+    return fields_of(
+        study,
+        "study_id name created_s profile unit scaling batch_size lr dataset warmup one_by_one",
+    )

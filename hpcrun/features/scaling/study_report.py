@@ -1,4 +1,6 @@
-"""report: what a scaling study says, from the runs it measured or from tables; what several studies say together."""
+"""report: what a scaling study says, from the runs it measured or from tables; what several studies
+say together.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from hpcrun.features.scaling.series import BatchChange, Series, batch_changes, b
 from hpcrun.features.scaling.sizes import ScaleCommand, Size, Unit
 from hpcrun.features.scaling.step_model import Outlook, outlook
 from hpcrun.features.scaling.studies import SET_BY_SIZE, Study
-from hpcrun.features.scaling.table_file import Claim, Contradiction, Table, contradictions, load_table
+from hpcrun.features.scaling.table_file import (
+    Claim,
+    Contradiction,
+    Table,
+    contradictions,
+    load_table,
+)
 from hpcrun.features.scaling.verdict import (
     MIN_EFFICIENCY,
     Advice,
@@ -34,8 +42,10 @@ class ReportOptions:
     name: str  # of the study, for headings and the folder
     weak: bool = False  # the work grew with the number of GPUs
     warmup: int = 1  # first epochs of each run that do not count
-    min_efficiency: float = MIN_EFFICIENCY  # the least marginal efficiency that is worth its price, 0 to 1
-    command: ScaleCommand = field(default_factory=ScaleCommand)  # the study's own, for those that are proposed
+    # the least marginal efficiency that is worth its price, 0 to 1
+    min_efficiency: float = MIN_EFFICIENCY
+    # the study's own, for those that are proposed
+    command: ScaleCommand = field(default_factory=ScaleCommand)
     unit: Unit = "GPUs"  # what the sizes count
 
 
@@ -61,17 +71,29 @@ class Report:
     changes: tuple[BatchChange, ...]
     contradictions: tuple[Contradiction, ...]  # where tables contradict themselves
     remarks: tuple[str, ...]  # what of the input was not used
-    unfinished: str  # how many runs have not ended, by their state; "" for none. No verdict stands before they have.
+    # how many runs have not ended, by their state; "" for none. No verdict stands before they have.
+    unfinished: str
 
 
 def make_report(
-    points: Sequence[Point], options: ReportOptions, *, claims: Iterable[Claim] = (), remarks: Sequence[str] = ()
+    points: Sequence[Point],
+    options: ReportOptions,
+    *,
+    claims: Iterable[Claim] = (),
+    remarks: Sequence[str] = (),
 ) -> Report:
-    """Compare the sizes of a study, judge them, and check the claims of tables against their other numbers."""
+    """Compare the sizes of a study, judge them, and check the claims of tables against their other
+    numbers.
+    """
     if not 0.01 <= options.min_efficiency <= 1:
-        raise UsageError(f"--min-efficiency {100 * options.min_efficiency:g}: it must be from 1 to 100 %")
+        raise UsageError(
+            f"--min-efficiency {100 * options.min_efficiency:g}: it must be from 1 to 100 %"
+        )
     if not points:
-        raise NotFoundError("there are no runs to report on", hint="hpcrun scale report --from-csv FILE reads a table")
+        raise NotFoundError(
+            "there are no runs to report on",
+            hint="hpcrun scale report --from-csv FILE reads a table",
+        )
     series = build_series(points, warmup=options.warmup, weak=options.weak, unit=options.unit)
     unfinished = _unfinished(points)
     return Report(
@@ -109,15 +131,24 @@ def _part(series: Series, options: ReportOptions, *, finished: bool) -> Part:
 
 
 def _again(series: Series, doubts: Sequence[Doubt], command: ScaleCommand) -> str:
-    """Return the command that runs the unreliable sizes three times; after noise, one run after the other."""
+    """Return the command that runs the unreliable sizes three times; after noise, one run after the
+    other.
+    """
     gpus = {number for doubt in doubts for number in doubt.again}
     sizes = [Size(row.gpus, row.nodes) for row in series.sizes if row.gpus in gpus]
     alone = any(doubt.kind in ("noise", "super-linear") for doubt in doubts)
-    return command.scale(sizes, options={"--repeat": "3", **({"--chain": ""} if alone else {})}) if sizes else ""
+    return (
+        command.scale(sizes, options={"--repeat": "3", **({"--chain": ""} if alone else {})})
+        if sizes
+        else ""
+    )
 
 
 def read_tables(paths: Sequence[Path]) -> Table:
-    """Read CSV files into one table. Of several, the name of a file is the data set of its rows that name none."""
+    """Read CSV files into one table.
+
+    Of several, the name of a file is the data set of its rows that name none.
+    """
     tables = [load_table(path, dataset=path.stem if len(paths) > 1 else "") for path in paths]
     return Table(
         tuple(point for table in tables for point in table.points),
@@ -127,7 +158,8 @@ def read_tables(paths: Sequence[Path]) -> Table:
 
 
 def side_by_side(studies: Sequence[Study], *, tables: bool = False) -> list[Study]:
-    """Return studies with a name for the data set of each, where one stands beside others or tables and has none.
+    """Return studies with a name for the data set of each, where one stands beside others or tables
+    and has none.
 
     Studies of one name and one data set are repeats of each other.
     """
@@ -142,13 +174,23 @@ def report_name(names: Iterable[str]) -> str:
 
 
 def study_options(
-    studies: Sequence[Study], *, name: str, weak: bool | None, warmup: int | None, min_efficiency: int
+    studies: Sequence[Study],
+    *,
+    name: str,
+    weak: bool | None,
+    warmup: int | None,
+    min_efficiency: int,
 ) -> ReportOptions:
-    """Return how some studies, or none, are to be read: as each was submitted, unless an option says otherwise."""
+    """Return how some studies, or none, are to be read: as each was submitted, unless an option
+    says otherwise.
+    """
     kinds = {study.scaling for study in studies}
     commands = {command_of(study) for study in studies}  # of several, none is that of all data sets
     if weak is None and len(kinds) > 1:
-        raise UsageError("strong and weak scaling studies cannot be compared", hint="report each study on its own")
+        raise UsageError(
+            "strong and weak scaling studies cannot be compared",
+            hint="report each study on its own",
+        )
     return ReportOptions(
         name,
         weak=kinds == {"weak"} if weak is None else weak,
@@ -164,7 +206,10 @@ def study_remarks(studies: Sequence[Study]) -> list[str]:
     remarks = []
     ranks = [study.name for study in studies if study.unit == "ranks"]
     if 0 < len(ranks) < len(studies):
-        remarks.append(f"{', '.join(dict.fromkeys(ranks))}: the sizes are CPU ranks; the report calls them GPUs")
+        remarks.append(
+            f"{', '.join(dict.fromkeys(ranks))}: the sizes are CPU ranks; the report calls them "
+            "GPUs"
+        )
     if len({study.warmup for study in studies}) > 1:
         remarks.append("the studies differ in --warmup; the largest value is used")
     return remarks
@@ -172,9 +217,14 @@ def study_remarks(studies: Sequence[Study]) -> list[str]:
 
 def command_of(study: Study) -> ScaleCommand:
     """Return the command that submitted a study; a report proposes variants of it."""
-    request = with_named_secrets({name: value for name, value in study.request.items() if name not in SET_BY_SIZE})
+    request = with_named_secrets(
+        {name: value for name, value in study.request.items() if name not in SET_BY_SIZE}
+    )
     of_study = [("--lr", study.lr), ("--dataset", study.dataset)]
-    groups = [*((option, value) for option, value in of_study if value), *option_groups(request, study.profile)[1:]]
+    groups = [
+        *((option, value) for option, value in of_study if value),
+        *option_groups(request, study.profile)[1:],
+    ]
     options = [text for group in groups for text in group]
     return ScaleCommand(
         script=shlex.join(program_words(request)),

@@ -1,4 +1,6 @@
-"""Published tables, as CSV or Markdown: a row for each run or epoch, in columns with their units; contradictions."""
+"""Published tables, as CSV or Markdown: a row for each run or epoch, in columns with their units;
+contradictions.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _MAX_BYTES, _MAX_COUNT = 100_000_000, 10**15
 _MOST_COLUMNS, _LONGEST_NAME = 1000, 200
 _MOST_AS_SHARE = 2.0
 _TOLERANCE = 0.01
-"""Relative tolerance of a claim, in addition to its last digit, since the other numbers were rounded, too."""
+"""Relative tolerance of a claim, in addition to its last digit, since the other numbers were
+rounded, too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,9 @@ _NotNegative = Annotated[_Real, Field(ge=0)]
 _Positive = Annotated[_Real, Field(gt=0)]
 _Duration = Annotated[float, BeforeValidator(lambda text: parse_duration(text.replace(" ", "")))]
 # 87.3, or as a share, 0.873: nobody publishes an efficiency of 2 %
-_Percent = Annotated[_Positive, AfterValidator(lambda value: value if value > _MOST_AS_SHARE else 100 * value)]
+_Percent = Annotated[
+    _Positive, AfterValidator(lambda value: value if value > _MOST_AS_SHARE else 100 * value)
+]
 _Counts = Annotated[tuple[_Count, ...], BeforeValidator(lambda text: text.split(";"))]
 
 
@@ -113,11 +119,18 @@ COLUMNS: dict[str, _Column] = {
 """Every column that is read, the field for its value, and the factor to seconds."""
 _ALIASES = {
     **dict.fromkeys(("gpu", "n_gpus", "num_gpus", "#gpus", "number_of_gpus", "gpu_count"), "gpus"),
-    **dict.fromkeys(("runtime", "run_time", "wall_time", "total_time", "training_time", "duration"), "time"),
+    **dict.fromkeys(
+        ("runtime", "run_time", "wall_time", "total_time", "training_time", "duration"), "time"
+    ),
     **dict.fromkeys(("time_per_epoch", "time/epoch"), "epoch_time"),
     **dict.fromkeys(("speed_up", "scaling", "relative_speedup"), "speedup"),
-    **dict.fromkeys(("efficiency", "scaling_efficiency", "parallel_efficiency", "eff"), "efficiency_percent"),
-    **dict.fromkeys(("throughput", "samples/s", "samples/sec", "images/s", "images/sec", "img/s"), "samples_per_s"),
+    **dict.fromkeys(
+        ("efficiency", "scaling_efficiency", "parallel_efficiency", "eff"), "efficiency_percent"
+    ),
+    **dict.fromkeys(
+        ("throughput", "samples/s", "samples/sec", "images/s", "images/sec", "img/s"),
+        "samples_per_s",
+    ),
     **dict.fromkeys(("batch", "global_batch", "global_batch_size"), "batch_size"),
     **dict.fromkeys(("node", "n_nodes", "num_nodes"), "nodes"),
 }
@@ -144,22 +157,31 @@ def load_table(path: Path, dataset: str = "") -> Table:
 
 
 def parse_table(text: str, name: str, dataset: str = "") -> Table:
-    """Read runs, of ``dataset`` unless they name one, from the text of a file; lines that begin with # are comments."""
+    """Read runs, of ``dataset`` unless they name one, from the text of a file; lines that begin
+    with # are comments.
+    """
     lines = _lines(text, name)
     if not (header := next(lines, (0, []))[1]):
-        raise UsageError(f"{name}: it is empty", hint=f"it needs a header of columns: {', '.join(COLUMNS)}")
+        raise UsageError(
+            f"{name}: it is empty", hint=f"it needs a header of columns: {', '.join(COLUMNS)}"
+        )
     columns, remarks = _columns(header, name)
     listed = list(lines)
     rows = [_row(columns, cells, f"{name}:{line}") for line, cells in listed]
     if not rows:
         raise UsageError(f"{name}: it has a header and no rows")
-    cards = sorted({match[2] for _, cells in listed for match in map(_CARDS.fullmatch, cells) if match})
+    cards = sorted(
+        {match[2] for _, cells in listed for match in map(_CARDS.fullmatch, cells) if match}
+    )
     if len(cards) > 1:
-        remarks.append(f"{name}: {' and '.join(cards)}: a speed-up from one to another also compares the cards")
+        remarks.append(
+            f"{name}: {' and '.join(cards)}: a speed-up from one to another also compares the cards"
+        )
     baselines: dict[str, int] = {}
     for values in sorted((row.values for row in rows), key=itemgetter("gpus")):
         gpus, percent = values["gpus"], values.get("efficiency_percent")
-        # efficiencies refer to the smallest size of their data set, or to one GPU, if that size has not 100 %
+        # efficiencies refer to the smallest size of their data set, or to one GPU, if that size has
+        # not 100 %
         least = gpus if percent is None or abs(percent / 100 - 1) <= OF_BASELINE else 1
         baseline = baselines.setdefault(values.setdefault("dataset", dataset), least)
         # a row that has nothing but an efficiency gets the speed-up that it means
@@ -169,13 +191,20 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
 
 
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of a line and its cells, without comments and empty lines; of Markdown's tables as well."""
+    """Yield the number of a line and its cells, without comments and empty lines; of Markdown's
+    tables as well.
+    """
     # a comment may have quotes that csv would interpret
     lines = ["" if _COMMENT.match(line) else line for line in text.splitlines()]
     header = next(filter(str.strip, lines), "")
     if header.lstrip().startswith("|"):
-        lines = [line.strip().removeprefix("|").removesuffix("|") if line.strip(" |:-") else "" for line in lines]
-    reader = csv.reader(io.StringIO("\n".join(lines)), delimiter=max(",;\t|", key=header.count), strict=True)
+        lines = [
+            line.strip().removeprefix("|").removesuffix("|") if line.strip(" |:-") else ""
+            for line in lines
+        ]
+    reader = csv.reader(
+        io.StringIO("\n".join(lines)), delimiter=max(",;\t|", key=header.count), strict=True
+    )
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
@@ -187,12 +216,16 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     """Return the names of the columns, and notes on those that are not read."""
     if len(header) > _MOST_COLUMNS:
-        raise UsageError(f"{name}: the header has {len(header)} columns; at most {_MOST_COLUMNS} are read")
+        raise UsageError(
+            f"{name}: the header has {len(header)} columns; at most {_MOST_COLUMNS} are read"
+        )
     names = [_column_name(cell) for cell in header]
     names = [*map(({} if "gpus" in names else {"configuration": "gpus"}).get, names, names)]
     if long := next((column for column in names if len(column) > _LONGEST_NAME), None):
-        raise UsageError(f"{name}: the name of a column has {len(long)} characters: {long[:40]!r} ...",
-                         hint="is a quotation mark not closed?")  # fmt: skip
+        raise UsageError(
+            f"{name}: the name of a column has {len(long)} characters: {long[:40]!r} ...",
+            hint="is a quotation mark not closed?",
+        )
     for column in names:
         if names.count(column) > 1:
             raise UsageError(f"{name}: column {column!r} appears twice in the header")
@@ -207,13 +240,21 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     for column in names:
         if column in COLUMNS and fields.count(COLUMNS[column].field) > 1:
             raise UsageError(f"{name}: column {column} repeats another column in another unit")
-    renamed = [f"{cell} as {column}" for cell, column in zip(header, names, strict=True) if cell.lower() != column]
+    renamed = [
+        f"{cell} as {column}"
+        for cell, column in zip(header, names, strict=True)
+        if cell.lower() != column
+    ]
     notes = {"not read": unknown, "read": renamed}
-    return names, [f"{name}: {what}: {', '.join(listed)}" for what, listed in notes.items() if listed]
+    return names, [
+        f"{name}: {what}: {', '.join(listed)}" for what, listed in notes.items() if listed
+    ]
 
 
 def _column_name(cell: str) -> str:
-    """Return the name of a column as it is known: ``Time (min)`` is time_min, ``Speed-up`` speedup."""
+    """Return the name of a column as it is known: ``Time (min)`` is time_min, ``Speed-up``
+    speedup.
+    """
     plain = re.sub(r"\s*[(\[]\s*([\w%]+)\s*[)\]]$", r"_\1", cell.lower())
     plain = re.sub(r"[\s\-]+", "_", plain).replace("%", "percent")
     return _ALIASES.get(plain, plain if plain in COLUMNS else cell.lower())
@@ -238,7 +279,9 @@ def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
         try:
             value = _reader(name).validate_python(cell)
         except ValidationError as error:
-            problem = error.errors()[0]["msg"].removeprefix("Value error, ").removeprefix(f"{cell!r} ")
+            problem = (
+                error.errors()[0]["msg"].removeprefix("Value error, ").removeprefix(f"{cell!r} ")
+            )
             raise UsageError(f"{place}: column {name}: {cell[:40]!r}: {problem}") from None
         values[column.field] = value if column.factor == 1 else value * column.factor
         if name in CLAIMS:
@@ -255,8 +298,12 @@ def _reader(column: str) -> TypeAdapter[Any]:
     return TypeAdapter(COLUMNS[column].type)
 
 
-def _runs(rows: Sequence[_Row], columns: Sequence[str]) -> tuple[tuple[Point, ...], tuple[Claim, ...]]:
-    """Return a point for each run, of which a row is an epoch or all; claims of epochs are not checked."""
+def _runs(
+    rows: Sequence[_Row], columns: Sequence[str]
+) -> tuple[tuple[Point, ...], tuple[Claim, ...]]:
+    """Return a point for each run, of which a row is an epoch or all; claims of epochs are not
+    checked.
+    """
     if "epoch" in columns:
         runs: dict[tuple[Any, ...], list[_Row]] = defaultdict(list)
         for row in rows:
@@ -269,7 +316,9 @@ def _runs(rows: Sequence[_Row], columns: Sequence[str]) -> tuple[tuple[Point, ..
         row.values.setdefault("repeat", repeats[size])
     points = tuple(_joined([row]) for row in rows)
     of_rows = zip(rows, points, strict=True)
-    return points, tuple(Claim(row.place, point, *each) for row, point in of_rows for each in row.claims.items())
+    return points, tuple(
+        Claim(row.place, point, *each) for row, point in of_rows for each in row.claims.items()
+    )
 
 
 def _joined(rows: Sequence[_Row]) -> Point:
@@ -280,19 +329,26 @@ def _joined(rows: Sequence[_Row]) -> Point:
             if field in _POINT and given.setdefault(field, value) != value:
                 column = next(name for name, each in COLUMNS.items() if each.field == field)
                 raise UsageError(
-                    f"{row.place}: column {column}: it differs from an earlier line of the same run",
-                    hint="a value of a whole run must be the same in all its lines, or be in only one of them",
+                    f"{row.place}: column {column}: it differs from an earlier line of the same "
+                    "run",
+                    hint="a value of a whole run must be the same in all its lines, or be in only "
+                    "one of them",
                 )
-        if not (measured := {field: row.values[field] for field in Epoch._fields if field in row.values}):
+        if not (
+            measured := {field: row.values[field] for field in Epoch._fields if field in row.values}
+        ):
             continue
         epoch = Epoch(**{"number": len(epochs) + 1, **measured})
         if epoch.number in epochs:
             raise UsageError(
-                f"{row.place}: epoch {epoch.number} of this run stands in {epochs[epoch.number][1]} too",
+                f"{row.place}: epoch {epoch.number} of this run stands in "
+                f"{epochs[epoch.number][1]} too",
                 hint="add a column repeat or run to distinguish runs of the same size",
             )
         epochs[epoch.number] = epoch, row.place
-    return Point(source="csv", epochs=tuple(epochs[number][0] for number in sorted(epochs)), **given)
+    return Point(
+        source="csv", epochs=tuple(epochs[number][0] for number in sorted(epochs)), **given
+    )
 
 
 def contradictions(claims: Iterable[Claim], series: Sequence[Series]) -> tuple[Contradiction, ...]:
@@ -303,7 +359,9 @@ def contradictions(claims: Iterable[Claim], series: Sequence[Series]) -> tuple[C
         follows = _follows(claim, *places[claim.point]) if claim.point in places else []
         if follows and not any(_agree(claim.text, value) for value, _ in follows):
             value, because = follows[0]
-            contradicted.append(Contradiction(claim.place, claim.point.gpus, claim.what, claim.text, value, because))
+            contradicted.append(
+                Contradiction(claim.place, claim.point.gpus, claim.what, claim.text, value, because)
+            )
     return tuple(contradicted)
 
 
@@ -312,19 +370,35 @@ def _follows(claim: Claim, row: Row, series: Series) -> list[tuple[float, str]]:
     point, base = claim.point, series.rows[0]
     if claim.what == "gpu_hours":
         times = [point.total_s, *(epoch.time_s for epoch in point.epochs)]
-        return [(point.gpus * time / 3600, f"{point.gpus} × {time / 3600:.4g} h") for time in times if time]
+        return [
+            (point.gpus * time / 3600, f"{point.gpus} × {time / 3600:.4g} h")
+            for time in times
+            if time
+        ]
     if claim.what == "efficiency_percent":
         speedup = point.speedup or row.speedup.mean
-        return [(100 * speedup * base.gpus / point.gpus, f"a speed-up of {speedup:.4g} on {point.gpus} GPUs")]
+        return [
+            (
+                100 * speedup * base.gpus / point.gpus,
+                f"a speed-up of {speedup:.4g} on {point.gpus} GPUs",
+            )
+        ]
     if claim.what == "steps" and point.samples and point.batch_size:
-        return [(point.samples / point.batch_size, f"{point.samples} samples by {point.batch_size}")]
+        return [
+            (point.samples / point.batch_size, f"{point.samples} samples by {point.batch_size}")
+        ]
     if row.speedup.n > 1 or base.speedup.n > 1 or series.weak:
         return []  # the value of one of several runs need not be that of their mean
     if claim.what == "speedup" and series.basis != "published":
         basis = "samples per second" if series.basis == "throughput" else "time"
         return [(row.speedup.mean, f"the {basis} beside that of {base.gpus}")]
     if claim.what == "samples_per_s" and series.basis in ("epoch", "run") and base.samples_per_s:
-        return [(base.samples_per_s.mean * row.speedup.mean, f"{row.speedup.mean:.3g} × those of {base.gpus} by time")]
+        return [
+            (
+                base.samples_per_s.mean * row.speedup.mean,
+                f"{row.speedup.mean:.3g} × those of {base.gpus} by time",
+            )
+        ]
     return []
 
 

@@ -41,23 +41,31 @@ def share(
         check_new_file("--out", file, force=force)
     if (unset := [name for name in named.run.secrets if not context.env.get(name)]) and not force:
         raise PlanError(
-            f"the page may show the value of {', '.join(unset)}, not set here, which hpcrun cannot hide",
+            f"the page may show the value of {', '.join(unset)}, not set here, which hpcrun cannot "
+            "hide",
             hint=f"read -rs {unset[0]} && export {unset[0]}; or write the page all the same: "
             f"hpcrun share {quote_bash(run)} --force",
         )
     patterns, remark = context.metric_patterns(named.run.profile)
     yield note([remark])
     shared = gather(
-        named.run, context.ports, element=named.element, logs=not no_logs, code=not no_code,
-        rules=context.rules(), patterns=patterns,
-    )  # fmt: skip
+        named.run,
+        context.ports,
+        element=named.element,
+        logs=not no_logs,
+        code=not no_code,
+        rules=context.rules(),
+        patterns=patterns,
+    )
     yield note(f"hpcrun: {missing}" for missing in shared.missing)
     content = share_page(shared, HIDER, str(Path.home()))
     if out == "-":
         yield Outcome(lambda: [verbatim(content.decode())])
         return
     save_page(file, content)
-    hidden = f"{count(HIDER.count, 'secret')} hidden" if HIDER.count else "no secret was found in it"
+    hidden = (
+        f"{count(HIDER.count, 'secret')} hidden" if HIDER.count else "no secret was found in it"
+    )
     hidden += f"; not hidden, since not set here: {', '.join(unset)}" if unset else ""
     written = one_line(f"written  {out or file.name} ({bytes_text(len(content))}; {hidden})")
     yield Outcome(

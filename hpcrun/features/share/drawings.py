@@ -1,6 +1,9 @@
-"""Drawings of the page: where curves, bars and the marks of their axes lie. The template draws them as inline SVG.
+"""Drawings of the page: where curves, bars and the marks of their axes lie.
 
-Points and bars have titles, which a browser shows under the pointer: the page has no program that could.
+The template draws them as inline SVG.
+
+Points and bars have titles, which a browser shows under the pointer: the page has no program that
+could.
 """
 
 from __future__ import annotations
@@ -20,13 +23,15 @@ COLOURS = 8  # how many curves have colours of their own in the style sheet: ``.
 Drawing = dict[str, Any]
 Point = tuple[float, float]
 Curve = tuple[str, Sequence[Point]]  # its name, and its points from left to right
-Bar = tuple[float, float, str, str]  # begin and end in seconds since the epoch, class of the style sheet, title
+# begin and end in seconds since the epoch, class of the style sheet, title
+Bar = tuple[float, float, str, str]
 Lane = tuple[str, Sequence[Bar]]  # a line of the time line: its name, and its bars
 WIDE = 960
 _WIDTH, _HEIGHT = 480, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 26
 _MOST_POINTS, _MOST_TITLES = 400, 60
-_LOG_FROM = 300  # positive values that differ by more than this factor are drawn on a logarithmic axis
+# positive values that differ by more than this factor are drawn on a logarithmic axis
+_LOG_FROM = 300
 _LANE, _LANE_LABEL, _LEAST_BAR = 26, 120, 4
 
 
@@ -41,7 +46,9 @@ class Scale:
     def place(self, value: float) -> float:
         """Return where a value lies, from 0 to 1."""
         # halves cannot overflow
-        low, high, value = (math.log10(each) if self.log else each / 2 for each in (self.low, self.high, value))
+        low, high, value = (
+            math.log10(each) if self.log else each / 2 for each in (self.low, self.high, value)
+        )
         return 0.5 if high == low else (value - low) / (high - low)
 
     def marks(self, most: int = 5) -> list[float]:
@@ -60,11 +67,19 @@ def _round_values(low: float, high: float, most: int) -> list[float]:
         return [low, high]
     step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= span * 0.999)
     first = math.ceil(low / step - 1e-9)
-    return [(first + number) * step for number in range(most + 2) if (first + number) * step <= high + step * 1e-9]
+    return [
+        (first + number) * step
+        for number in range(most + 2)
+        if (first + number) * step <= high + step * 1e-9
+    ]
 
 
-def _scale_of(values: Sequence[float], least: float | None = None, most: float | None = None) -> Scale:
-    """Return the scale of a vertical axis; logarithmic where positive values differ by a large factor."""
+def _scale_of(
+    values: Sequence[float], least: float | None = None, most: float | None = None
+) -> Scale:
+    """Return the scale of a vertical axis; logarithmic where positive values differ by a large
+    factor.
+    """
     ends = [*values, *(end for end in (least, most) if end is not None)]
     low, high = min(ends), max(ends)
     if least is None and low > 0 and high / low > _LOG_FROM:
@@ -89,7 +104,8 @@ def line_chart(
 
     Args:
         name: what it shows.
-        x_name, unit: what stands at the end of the horizontal axis, and behind the values of points.
+        x_name, unit: what stands at the end of the horizontal axis, and behind the values of
+        points.
         width: ``WIDE`` for a chart as wide as the page.
         least, most: values that the vertical axis shows in any case.
     """
@@ -113,12 +129,20 @@ def line_chart(
 
     columns = across.marks(6) if across.low < across.high else [across.low]
     return {
-        "name": name, "x_name": x_name, "width": width, "height": _HEIGHT, "left": _LEFT, "right": width - _RIGHT,
+        "name": name,
+        "x_name": x_name,
+        "width": width,
+        "height": _HEIGHT,
+        "left": _LEFT,
+        "right": width - _RIGHT,
         "rows": [(top(y), value_text(y)) for y in up.marks()],
-        "columns": [(left(x), value_text(x)) for x in columns if left(x) < width - 50],  # its name is at its end
-        "curves": [(label, " ".join(f"{left(x)},{top(y)}" for x, y in points), list(dots(points)))
-                   for label, points in thinned],
-    }  # fmt: skip
+        # its name is at its end
+        "columns": [(left(x), value_text(x)) for x in columns if left(x) < width - 50],
+        "curves": [
+            (label, " ".join(f"{left(x)},{top(y)}" for x, y in points), list(dots(points)))
+            for label, points in thinned
+        ],
+    }
 
 
 def _thin(points: Sequence[Point]) -> Sequence[Point]:
@@ -150,13 +174,20 @@ def time_line(lanes: Sequence[Lane]) -> Drawing:
     form = "%H:%M:%S" if end - start < 600 else "%H:%M" if end - start < 86400 else "%d %b %H:%M"
     times = [start + (end - start) * number / 4 for number in range(5)]
     return {
-        "width": WIDE, "bottom": _LANE * len(lanes) + 4, "left": _LANE_LABEL - 10, "height": _LANE - 8,
+        "width": WIDE,
+        "bottom": _LANE * len(lanes) + 4,
+        "left": _LANE_LABEL - 10,
+        "height": _LANE - 8,
         "marks": [(left(at_s), datetime.fromtimestamp(at_s).strftime(form)) for at_s in times],
-        "lanes": [(number * _LANE, label, list(map(placed, its))) for number, (label, its) in enumerate(lanes)],
-    }  # fmt: skip
+        "lanes": [
+            (number * _LANE, label, list(map(placed, its)))
+            for number, (label, its) in enumerate(lanes)
+        ],
+    }
 
 
-# --- the use of the hardware --------------------------------------------------------------------------------------
+# --- the use of the hardware
+# --------------------------------------------------------------------------------------
 
 _MOST_ROWS = 32
 _GB, _MB = 1024**3, 1e6
@@ -169,22 +200,36 @@ def _mean(values: Iterable[float]) -> float | None:
 
 _CHARTS: tuple[tuple[str, str, Callable[[UseSample], float | None], float | None], ...] = (
     ("GPUs busy", " %", lambda sample: _mean(100 * gpu.busy for gpu in sample.gpus), 100.0),
-    ("GPU memory", " GB", lambda sample: max((gpu.memory / _GB for gpu in sample.gpus), default=None), None),
+    (
+        "GPU memory",
+        " GB",
+        lambda sample: max((gpu.memory / _GB for gpu in sample.gpus), default=None),
+        None,
+    ),
     ("CPUs busy", "", lambda sample: sample.cpus, None),
     ("memory", " GB", lambda sample: sample.memory / _GB, None),
     ("network", " MB/s", lambda sample: sample.network / _MB, None),
     ("RDMA", " MB/s", lambda sample: None if sample.rdma is None else sample.rdma / _MB, None),
 )
-"""The charts of the use: a name, a unit, the value of a sample (None without one), the least end of the axis."""
+"""The charts of the use: a name, a unit, the value of a sample (None without one), the least end of
+the axis.
+"""
 
 
 def use_section(uses: Sequence[NodeUse]) -> dict[str, Any]:
-    """Return the table and the charts of the use of the hardware; no rows if nothing was sampled."""
-    summaries = [(use.node, dict(use_rows(summary))) for use in uses if (summary := summarise([use]))]
+    """Return the table and the charts of the use of the hardware; no rows if nothing was
+    sampled.
+    """
+    summaries = [
+        (use.node, dict(use_rows(summary))) for use in uses if (summary := summarise([use]))
+    ]
     headings = list(dict.fromkeys(label for _, row in summaries for label in row))
     return {
         "headings": ("node", *headings),
-        "rows": [(node, *(row.get(label, "-") for label in headings)) for node, row in summaries[:_MOST_ROWS]],
+        "rows": [
+            (node, *(row.get(label, "-") for label in headings))
+            for node, row in summaries[:_MOST_ROWS]
+        ],
         "left_out": len(summaries) - _MOST_ROWS,
         "charts": [*_use_charts([use for use in uses if use.samples])],
     }
@@ -197,8 +242,11 @@ def _use_charts(nodes: Sequence[NodeUse]) -> Iterator[dict[str, Any]]:
     for name, unit, value, most in _CHARTS:
         curves = []
         for use in nodes[:COLOURS]:
-            points = [((sample.time - start) / 60, number) for sample in use.samples
-                      if (number := value(sample)) is not None]  # fmt: skip
+            points = [
+                ((sample.time - start) / 60, number)
+                for sample in use.samples
+                if (number := value(sample)) is not None
+            ]
             if len(points) > 1:
                 curves.append((use.node if len(nodes) > 1 else "", points))
         if curves:

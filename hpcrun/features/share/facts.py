@@ -100,7 +100,9 @@ def _where(run: Run) -> str:
     directives = dict(pairs_of(run.plan.get("directives")))
     names = ("partition", "account", "qos", "constraint", "reservation")
     parts = [f"{name} {directives[name]}" for name in names if directives.get(name)]
-    return ", ".join([f"cluster {run.cluster}" if run.cluster else "Slurm", *parts, f"profile {run.profile}"])
+    return ", ".join(
+        [f"cluster {run.cluster}" if run.cluster else "Slurm", *parts, f"profile {run.profile}"]
+    )
 
 
 def ended(span: AttemptSpan) -> Row:
@@ -110,17 +112,27 @@ def ended(span: AttemptSpan) -> Row:
         return "stop", "cancelled"
     if exit_ is None:
         runs = status is not None and not status.final
-        return ("run", "runs") if runs else ("bad", "killed without a record of its end, or its node failed")
+        return (
+            ("run", "runs")
+            if runs
+            else ("bad", "killed without a record of its end, or its node failed")
+        )
     kind = "again" if exit_.again else "ok" if exit_.status == 0 else "bad"
     if exit_.status == 0 and not exit_.reason:
         return kind, "completed"
     again = ", requeued" if exit_.again and exit_.how != RESTART else ""
-    return kind, f"{ended_text(span.attempt)}{again}" + (f": {exit_.message}" if exit_.message else "")
+    return kind, f"{ended_text(span.attempt)}{again}" + (
+        f": {exit_.message}" if exit_.message else ""
+    )
 
 
 def command_text(command: Sequence[Sequence[str]]) -> str:
-    """Return a command; a long one on several lines, where an option and its value stay together."""
-    return "\n".join(folded_command((" ".join(map(quote_bash, words)) for words in command), _LONGEST_LINE))
+    """Return a command; a long one on several lines, where an option and its value stay
+    together.
+    """
+    return "\n".join(
+        folded_command((" ".join(map(quote_bash, words)) for words in command), _LONGEST_LINE)
+    )
 
 
 def program_text(shared: SharedRun) -> str:
@@ -137,7 +149,8 @@ def code_rows(shared: SharedRun) -> Iterator[Row]:
     if shared.code is None:
         yield (
             "snapshot",
-            "none: the job ran the files themselves, which may have changed since (hpcrun submit --snapshot)",
+            "none: the job ran the files themselves, which may have changed since (hpcrun submit "
+            "--snapshot)",
         )
         return
     yield "snapshot", code_text(dict(shared.code))

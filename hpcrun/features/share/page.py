@@ -19,7 +19,16 @@ from markupsafe import Markup
 from hpcrun.actions.status.run_status import failed_elements
 from hpcrun.explain.ended import Explanation
 from hpcrun.features.share import facts
-from hpcrun.features.share.drawings import COLOURS, WIDE, Bar, Drawing, Lane, line_chart, time_line, use_section
+from hpcrun.features.share.drawings import (
+    COLOURS,
+    WIDE,
+    Bar,
+    Drawing,
+    Lane,
+    line_chart,
+    time_line,
+    use_section,
+)
 from hpcrun.features.share.share import AttemptSpan, SharedRun, SharedText
 from hpcrun.features.sweep.sweep import SweepTable
 from hpcrun.job import state
@@ -33,29 +42,48 @@ from hpcrun.views.text import clock_text, count, harmless, without_colours
 
 MOST_BYTES = 5_000_000  # bytes of the page: mail servers take ten million
 _ROOMS = (1.0, 0.2, 0.04, 0.0)
-"""The share of the long texts and tables that is shown: the first with which the page is small enough."""
+"""The share of the long texts and tables that is shown: the first with which the page is small
+enough.
+"""
 _LOG_BYTES, _SCRIPT_BYTES, _DIFF_BYTES, _DIFF_LINES = 60_000, 200_000, 400_000, 5_000
 _OPEN_DIFF_LINES = 60
 _LONGEST_LINE, _LONGEST_CELL = 2_000, 200
 _MOST_EVIDENCE, _LONGEST_HEAD, _MOST_FAILED = 40, 30, 20
 _MOST_CHARTS, _MOST_VALUES, _MOST_LANES, _MOST_ROWS, _MOST_COLUMNS = 24, 100, 40, 500, 30
 _LEGEND = {
-    "wait": "pending", "run": "running", "ok": "completed", "again": "requeued or restarted",
-    "stop": "cancelled", "bad": "failed",
-}  # fmt: skip
-_LINE_KINDS = (("+++", "file"), ("---", "file"), ("diff ", "file"), ("@@", "hunk"), ("+", "add"), ("-", "del"))
+    "wait": "pending",
+    "run": "running",
+    "ok": "completed",
+    "again": "requeued or restarted",
+    "stop": "cancelled",
+    "bad": "failed",
+}
+_LINE_KINDS = (
+    ("+++", "file"),
+    ("---", "file"),
+    ("diff ", "file"),
+    ("@@", "hunk"),
+    ("+", "add"),
+    ("-", "del"),
+)
 _BINARY = re.compile(r"^GIT binary patch\n(?:.+\n|\n(?!diff ))*", re.MULTILINE)
 
 
 class _Cleaner:
-    """Makes text of others fit for the page: without secrets, control characters and the caller's home folder."""
+    """Makes text of others fit for the page: without secrets, control characters and the caller's
+    home folder.
+    """
 
     def __init__(self, hider: SecretHider, home: str) -> None:
         self._hider = hider
-        self._home = re.compile(rf"{re.escape(home.rstrip('/'))}(?![\w.-])") if len(home) > 1 else None
+        self._home = (
+            re.compile(rf"{re.escape(home.rstrip('/'))}(?![\w.-])") if len(home) > 1 else None
+        )
 
     def __call__(self, value: object) -> object:
-        """Return a value as text; a number, and what the template itself has made, stays as it is."""
+        """Return a value as text; a number, and what the template itself has made, stays as
+        it is.
+        """
         return value if isinstance(value, Markup | int | float) else self.text(str(value))
 
     def text(self, text: str) -> str:
@@ -75,24 +103,35 @@ class _Cleaner:
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}… ({len(line)} characters)"
+    return (
+        line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}… ({len(line)} characters)"
+    )
 
 
 def share_page(shared: SharedRun, hider: SecretHider, home: str) -> bytes:
-    """Return the page of a run, without secrets, which the hider counts, and with ``~`` for the caller's home."""
+    """Return the page of a run, without secrets, which the hider counts, and with ``~`` for the
+    caller's home.
+    """
     clean, folder = _Cleaner(hider, home), Path(__file__).parent
     css = folder.joinpath("page.css").read_text("utf-8")
     environment = Environment(
-        autoescape=True, finalize=clean, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        finalize=clean,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {"short": clean.short, "lines": clean.lines}
     template = environment.from_string(folder.joinpath("page.html.j2").read_text("utf-8"))
     digest = b64encode(sha256(css.encode()).digest()).decode()
     for room in _ROOMS:
         text = template.render(
-            _parts(shared, clean.lines, room), css=Markup(css), css_hash=Markup(f"sha256-{digest}"),
-            version=__version__, notes=_notes(shared, hider),
-        )  # fmt: skip
+            _parts(shared, clean.lines, room),
+            css=Markup(css),
+            css_hash=Markup(f"sha256-{digest}"),
+            version=__version__,
+            notes=_notes(shared, hider),
+        )
         content = text.encode("utf-8", "replace")
         if len(content) <= MOST_BYTES:
             break
@@ -104,9 +143,16 @@ def _notes(shared: SharedRun, hider: SecretHider) -> Iterator[str]:
     yield from (f"Not complete: {missing}." for missing in shared.missing)
     yield f"Made by hpcrun {__version__} on {facts.date_text(shared.now_s)}."
     if hidden := hider.count:
-        what = "1 value looks like a secret and is" if hidden == 1 else f"{hidden} values look like secrets and are"
+        what = (
+            "1 value looks like a secret and is"
+            if hidden == 1
+            else f"{hidden} values look like secrets and are"
+        )
         yield f"{what} hidden: ***"
-    yield "~ is the home folder of the person who made this page. The page loads nothing and runs no program."
+    yield (
+        "~ is the home folder of the person who made this page. The page loads nothing and runs "
+        "no program."
+    )
 
 
 def _parts(shared: SharedRun, clean: Callable[[str], str], room: float) -> dict[str, Any]:
@@ -129,20 +175,32 @@ def _parts(shared: SharedRun, clean: Callable[[str], str], room: float) -> dict[
         "timeline": time_line(lanes[:_MOST_LANES]) if lanes else None,
         "legend": _legend(shared.attempts),
         "lanes_left_out": len(lanes) - _MOST_LANES,
-        "attempts": [(span.attempt.number + 1, facts.date_text(span.attempt.started_s), _ran(span),
-                      listed(span.nodes, facts.MOST_NODES), facts.ended(span)[1]) for span in spans],
+        "attempts": [
+            (
+                span.attempt.number + 1,
+                facts.date_text(span.attempt.started_s),
+                _ran(span),
+                listed(span.nodes, facts.MOST_NODES),
+                facts.ended(span)[1],
+            )
+            for span in spans
+        ],
         "table": _table(shared.table, int(_MOST_ROWS * room)) if shared.table else None,
         "charts": charts,
         "values": values[:_MOST_VALUES],
         "values_left_out": len(values) - _MOST_VALUES,
         "use": use_section(shared.use),
-        "logs": [(source, _shown(end, clean, int(_LOG_BYTES * room), "before these lines", end=True))
-                 for source, end in shared.logs],
+        "logs": [
+            (source, _shown(end, clean, int(_LOG_BYTES * room), "before these lines", end=True))
+            for source, end in shared.logs
+        ],
         "plan": recorded_plan(run),
-        "script": _shown(shared.script, clean, int(_SCRIPT_BYTES * room)) if shared.script else None,
+        "script": _shown(shared.script, clean, int(_SCRIPT_BYTES * room))
+        if shared.script
+        else None,
         "code": facts.code_rows(shared),
         "diff": _diff(shared.diff, clean, room) if shared.diff else None,
-    }  # fmt: skip
+    }
 
 
 def _cause(explanation: Explanation) -> dict[str, Any]:
@@ -164,9 +222,18 @@ def _cause(explanation: Explanation) -> dict[str, Any]:
 
 
 def _failed(shared: SharedRun) -> list[tuple[str, str]]:
-    """Return what happened to each failed element of a sweep, the first of many; nothing where one is explained."""
-    failed = [one for one in shared.item.elements if one.status.cause and one.status.state != state.COMPLETED]
-    rows = [(facts.element_label(one.index, shared), one.status.cause or "") for one in failed[:_MOST_FAILED]]
+    """Return what happened to each failed element of a sweep, the first of many; nothing where one
+    is explained.
+    """
+    failed = [
+        one
+        for one in shared.item.elements
+        if one.status.cause and one.status.state != state.COMPLETED
+    ]
+    rows = [
+        (facts.element_label(one.index, shared), one.status.cause or "")
+        for one in failed[:_MOST_FAILED]
+    ]
     others = len(failed_elements(shared.item.elements)) - len(rows)
     more = [("others", f"{others} more did not complete")] if others else []
     return [*rows, *more] if len(rows) > 1 else []
@@ -174,10 +241,12 @@ def _failed(shared: SharedRun) -> list[tuple[str, str]]:
 
 def _lanes(shared: SharedRun) -> list[Lane]:
     return [
-        (facts.element_label(index, shared) if shared.item.elements else "attempts",
-         [*_bars(spans, shared.item.run.created_s)])
+        (
+            facts.element_label(index, shared) if shared.item.elements else "attempts",
+            [*_bars(spans, shared.item.run.created_s)],
+        )
         for index, spans in groupby(shared.attempts, key=lambda span: span.element)
-    ]  # fmt: skip
+    ]
 
 
 def _bars(spans: Iterable[AttemptSpan], before_s: float) -> Iterator[Bar]:
@@ -200,24 +269,41 @@ def _legend(spans: Sequence[AttemptSpan]) -> list[tuple[str, str]]:
 
 
 def _table(table: SweepTable, most_rows: int) -> dict[str, Any]:
-    ranking, names, parameters = table.ranking, table.names[:_MOST_COLUMNS], table.parameters[:_MOST_COLUMNS]
-    headings = [("element", True), ("state", False), *((name, False) for name in parameters),
-                *((name, True) for name in ("step", *names))]  # fmt: skip
+    ranking, names, parameters = (
+        table.ranking,
+        table.names[:_MOST_COLUMNS],
+        table.parameters[:_MOST_COLUMNS],
+    )
+    headings = [
+        ("element", True),
+        ("state", False),
+        *((name, False) for name in parameters),
+        *((name, True) for name in ("step", *names)),
+    ]
     rows = []
     for row in table.rows[:most_rows]:
         values = dict(row.parameters)
         numbers = (value_text(row.step), *(value_text(row.values.get(name)) for name in names))
-        rows.append([(str(row.index), "number"), (row.ended, facts.kind_of(row.status)),
-                     *((values.get(name, "-"), "") for name in parameters),
-                     *((number, "number") for number in numbers)])  # fmt: skip
+        rows.append(
+            [
+                (str(row.index), "number"),
+                (row.ended, facts.kind_of(row.status)),
+                *((values.get(name, "-"), "") for name in parameters),
+                *((number, "number") for number in numbers),
+            ]
+        )
     curves = []
     for row in table.rows if ranking else ():
-        if points := next(iter(curves_of(row.metrics, ranking.metric if ranking else "").values()), []):
+        if points := next(
+            iter(curves_of(row.metrics, ranking.metric if ranking else "").values()), []
+        ):
             label = " ".join(f"{name}={value}" for name, value in row.parameters)
             curves.append((f"{row.index}: {label}", points))
     return {
         "order": f"By {ranking.words}." if ranking else "No element has a metric.",
-        "chart": line_chart(ranking.metric, curves[:COLOURS], width=WIDE) if ranking and curves else None,
+        "chart": line_chart(ranking.metric, curves[:COLOURS], width=WIDE)
+        if ranking and curves
+        else None,
         "headings": headings,
         "rows": rows,
         "left_out": len(table.rows) - len(rows),
@@ -246,16 +332,33 @@ def _chart_words(points: Sequence[tuple[float, float]], last: Value) -> str:
     if isinstance(last, float | int) and last == points[-1][1]:
         ends = (("lowest", min), ("highest", max))
         extremes = ((label, end(points, key=lambda point: point[1])) for label, end in ends)
-        words += [f"{label} {value_text(y)} at step {value_text(x)}" for label, (x, y) in extremes if y != last]
+        words += [
+            f"{label} {value_text(y)} at step {value_text(x)}"
+            for label, (x, y) in extremes
+            if y != last
+        ]
     return ", ".join(words)
 
 
 def _shown(
-    part: SharedText, clean: Callable[[str], str], most: int, where: str = "more", *, end: bool = False
+    part: SharedText,
+    clean: Callable[[str], str],
+    most: int,
+    where: str = "more",
+    *,
+    end: bool = False,
 ) -> tuple[str, str]:
-    """Return the first whole lines of a text, or its last, and how much is not shown: cut only when it is clean."""
+    """Return the first whole lines of a text, or its last, and how much is not shown: cut only when
+    it is clean.
+    """
     text = clean(part.text)
-    shown = text if len(text) <= most else text[len(text) - most :].partition("\n")[2] if end else _first(text, most)
+    shown = (
+        text
+        if len(text) <= most
+        else text[len(text) - most :].partition("\n")[2]
+        if end
+        else _first(text, most)
+    )
     more = part.bytes_left_out + len(text) - len(shown)
     return shown, f"{format_size(more)} {where} are not shown." if more > 0 else ""
 
@@ -268,12 +371,16 @@ def _first(text: str, most: int) -> str:
 def _diff(diff: SharedText, clean: Callable[[str], str], room: float) -> dict[str, Any]:
     text = clean(_BINARY.sub("(a binary file)\n", diff.text)).rstrip("\n")
     lines = _first(text, int(_DIFF_BYTES * room)).split("\n")[: int(_DIFF_LINES * room)]
-    parts = [(kind, "".join(f"{line}\n" for line in group)) for kind, group in groupby(lines, key=_line_kind)]
+    parts = [
+        (kind, "".join(f"{line}\n" for line in group))
+        for kind, group in groupby(lines, key=_line_kind)
+    ]
     more = diff.bytes_left_out + len(text) - sum(len(part) for _, part in parts)
     files = sum(line.startswith("diff --git ") for line in text.split("\n"))
     added, removed = (sum(_line_kind(line) == kind for line in lines) for kind in ("add", "del"))
     return {
-        "summary": f"Changes since the commit: {count(files, 'file')}, {added} lines added, {removed} removed",
+        "summary": f"Changes since the commit: {count(files, 'file')}, {added} lines added, "
+        f"{removed} removed",
         "parts": parts,
         "more": f"{format_size(more)} more are not shown." if more > 2 else "",
         "open": len(lines) <= _OPEN_DIFF_LINES,

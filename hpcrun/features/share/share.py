@@ -1,4 +1,7 @@
-"""share: all that is known of a run, gathered for one page that other people read. It only reads."""
+"""share: all that is known of a run, gathered for one page that other people read.
+
+It only reads.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,13 @@ from typing import Any
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.metrics import Metrics, read_elements, read_metrics
 from hpcrun.actions.status.resolve import attempt_times
-from hpcrun.actions.status.run_status import ElementStatus, RunStatus, element_of, element_row, failed_elements
+from hpcrun.actions.status.run_status import (
+    ElementStatus,
+    RunStatus,
+    element_of,
+    element_row,
+    failed_elements,
+)
 from hpcrun.actions.status.status import one_status
 from hpcrun.errors import HpcrunError, PlanError
 from hpcrun.explain.diagnosis.rules import Rule
@@ -37,7 +46,8 @@ from hpcrun.runs.store import RunStore
 from hpcrun.runs.use import NodeUse, read_use
 from hpcrun.writing import replace_file
 
-MOST_ELEMENTS = 500  # elements of a sweep whose metrics are read; the others are shown with their states alone
+# elements of a sweep whose metrics are read; the others are shown with their states alone
+MOST_ELEMENTS = 500
 _MOST_RANKS = 4
 _MOST_FAILED_ELEMENTS = 3
 _MOST_ATTEMPTS = 50
@@ -49,25 +59,32 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class SharedText:
-    """A part of a file; ``bytes_left_out`` are those after it, of the end of a log those before it."""
+    """A part of a file; ``bytes_left_out`` are those after it, of the end of a log those
+    before it.
+    """
 
     text: str
     bytes_left_out: int = 0
 
 
 LogEnd = tuple[str, SharedText]
-"""The end of a log behind its source, stream and the reason to show it: ``rank 3 on node-1, stderr, exit status 1``."""
+"""The end of a log behind its source, stream and the reason to show it: ``rank 3 on node-1, stderr,
+exit status 1``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptSpan:
-    """An attempt of an element, its nodes, and its end; of one that runs, when the scheduler was asked."""
+    """An attempt of an element, its nodes, and its end; of one that runs, when the scheduler was
+    asked.
+    """
 
     attempt: Attempt
     element: int
     nodes: Sequence[str]
     ended_s: float
-    status: LastStatus | None = None  # of the element whose newest attempt it is; None for an earlier one
+    # of the element whose newest attempt it is; None for an earlier one
+    status: LastStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +92,10 @@ class SharedRun:
     """All that a page shows of a run, a sweep, or one element of a sweep, with its secrets.
 
     Attributes:
-        command: the words of the ``hpcrun submit`` line that does the same, those of each option together.
-        diff: what distinguishes the code from its commit; None where there is nothing, or nobody wants it.
+        command: the words of the ``hpcrun submit`` line that does the same, those of each option
+            together.
+        diff: what distinguishes the code from its commit; None where there is nothing, or nobody
+            wants it.
         metrics, trackers, use: of a run or an element; none of a sweep.
     """
 
@@ -85,21 +104,29 @@ class SharedRun:
     command: tuple[tuple[str, ...], ...]
     explanation: Explanation | None = None
     attempts: tuple[AttemptSpan, ...] = ()  # oldest first, of a sweep those of all its elements
-    code: Mapping[str, Any] | None = None  # the snapshot's source and commit; None without a snapshot
+    # the snapshot's source and commit; None without a snapshot
+    code: Mapping[str, Any] | None = None
     diff: SharedText | None = None
     script: SharedText | None = None
     metrics: Metrics | None = None
     table: SweepTable | None = None  # of a sweep
-    trackers: tuple[tuple[str, str], ...] = ()  # name → page of the experiment trackers' runs, the newest first
+    # name → page of the experiment trackers' runs, the newest first
+    trackers: tuple[tuple[str, str], ...] = ()
     use: tuple[NodeUse, ...] = ()  # of the hardware, by the newest attempt that has samples
     logs: tuple[LogEnd, ...] = ()
     missing: tuple[str, ...] = ()  # what could not be read
 
 
 def gather(
-    run: Run, ports: Ports, *, element: int | None = None, logs: bool = True, code: bool = True,
-    rules: Sequence[Rule] = (), patterns: Mapping[str, str] = _NONE,
-) -> SharedRun:  # fmt: skip
+    run: Run,
+    ports: Ports,
+    *,
+    element: int | None = None,
+    logs: bool = True,
+    code: bool = True,
+    rules: Sequence[Rule] = (),
+    patterns: Mapping[str, str] = _NONE,
+) -> SharedRun:
     """Return what a page shows of a run, a sweep, or one element of a sweep.
 
     Args:
@@ -121,7 +148,11 @@ def gather(
     if item.elements:
         read = [one.index for one in item.elements[:MOST_ELEMENTS]]
         table = sweep_table([(item, read_elements(item.folder, read, patterns, role=role))])
-    uses = () if table else (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
+    uses = (
+        ()
+        if table
+        else (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
+    )
     tracked = () if table else tracker_runs(item.run, item.folder, item.element or 0)
     # those that others can open: not those of a server on this machine
     pages = ((each.tracker, each.url) for each in tracked if each.url and not is_local(each.url))
@@ -132,9 +163,13 @@ def gather(
         explanation=explanation,
         attempts=tuple(_attempts(item)),
         code=snapshot.code,
-        diff=_text(RunFolder(ports.store.folder(snapshot.run_id)).code_diff) if code and snapshot.code else None,
+        diff=_text(RunFolder(ports.store.folder(snapshot.run_id)).code_diff)
+        if code and snapshot.code
+        else None,
         script=_text(RunFolder(item.folder).script) if code else None,
-        metrics=None if table else read_metrics(item.folder, patterns, element=item.element or 0, role=role),
+        metrics=None
+        if table
+        else read_metrics(item.folder, patterns, element=item.element or 0, role=role),
         table=table,
         trackers=tuple(dict.fromkeys(pages))[:_MOST_PAGES],
         use=next((nodes for nodes in uses if any(node.samples for node in nodes)), ()),
@@ -143,7 +178,9 @@ def gather(
     )
 
 
-def _explained(item: RunStatus, rules: Sequence[Rule], patterns: Mapping[str, str], now_s: float) -> Explanation | None:
+def _explained(
+    item: RunStatus, rules: Sequence[Rule], patterns: Mapping[str, str], now_s: float
+) -> Explanation | None:
     """Return why the run is as it is; None if it completed, or has not started."""
     if item.status.final:
         return None if item.status.state == state.COMPLETED else explain(item, rules)
@@ -174,9 +211,13 @@ def _attempts(item: RunStatus) -> Iterator[AttemptSpan]:
     for index in indices[:MOST_ELEMENTS]:
         newest = list(islice(attempts(item.folder, index), _MOST_ATTEMPTS))
         status = element_of(item, index).status if item.elements else item.status
-        for attempt, (_, ended_s) in zip(reversed(newest), attempt_times(newest, status), strict=True):
+        for attempt, (_, ended_s) in zip(
+            reversed(newest), attempt_times(newest, status), strict=True
+        ):
             nodes = hosts(attempt.folder) or [attempt.host]
-            yield AttemptSpan(attempt, index, nodes, ended_s, status if attempt is newest[0] else None)
+            yield AttemptSpan(
+                attempt, index, nodes, ended_s, status if attempt is newest[0] else None
+            )
 
 
 def _snapshot(run: Run, store: RunStore) -> Run:
@@ -202,7 +243,9 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
         for one in sorted(item.elements, key=_oddness)[:_MOST_FAILED_ELEMENTS]:
             row = element_row(item, one)
             about = explanation if explanation and explanation.item.element == one.index else None
-            yield from ((f"element {one.index}: {source}", end) for source, end in _logs(row, about))
+            yield from (
+                (f"element {one.index}: {source}", end) for source, end in _logs(row, about)
+            )
         return
     role = (explanation and explanation.role) or item.run.deciding_role
     attempt = next(attempts(item.folder, item.element or 0, role), None)
@@ -229,16 +272,23 @@ def _rank_ends(attempt: Attempt, explanation: Explanation | None) -> Iterator[Lo
 
 
 def _odd_ranks(attempt: Attempt, explanation: Explanation | None) -> dict[int, str]:
-    """Return the ranks to show, with the reasons: the one that explain names, those that failed, and the first."""
+    """Return the ranks to show, with the reasons: the one that explain names, those that failed,
+    and the first.
+    """
     failed = sorted(
-        (end for end in rank_exits(attempt.folder) if end.status), key=lambda end: (end.is_consequence, end.ended_s)
+        (end for end in rank_exits(attempt.folder) if end.status),
+        key=lambda end: (end.is_consequence, end.ended_s),
     )
-    reasons = {end.rank: f"exit status {end.status}{', terminated' if end.is_consequence else ''}" for end in failed}
+    reasons = {
+        end.rank: f"exit status {end.status}{', terminated' if end.is_consequence else ''}"
+        for end in failed
+    }
     named = explanation.rank if explanation else None
     causes = [end.rank for end in failed if not end.is_consequence]
     order = [*([] if named is None else [named]), *causes, *ranks(attempt.folder)[:1], *reasons]
     return {
-        rank: reasons.get(rank, "named by hpcrun explain" if rank == named else "") for rank in dict.fromkeys(order)
+        rank: reasons.get(rank, "named by hpcrun explain" if rank == named else "")
+        for rank in dict.fromkeys(order)
     }
 
 
@@ -263,4 +313,6 @@ def save_page(path: Path, content: bytes) -> None:
     try:
         replace_file(path, content, mode=0o644, keep_mode=True)
     except OSError as error:
-        raise PlanError(f"cannot write {path}: {error.strerror}", hint="choose another name with --out FILE") from None
+        raise PlanError(
+            f"cannot write {path}: {error.strerror}", hint="choose another name with --out FILE"
+        ) from None

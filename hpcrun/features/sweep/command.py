@@ -1,4 +1,6 @@
-"""hpcrun sweep: its options, and a sweep's elements as a table, CSV, JSON, curves in a terminal, or a picture."""
+"""hpcrun sweep: its options, and a sweep's elements as a table, CSV, JSON, curves in a terminal, or
+a picture.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,18 @@ from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.metrics import how_to_record
 from hpcrun.cli.options import argument, check_least, check_one_of, flag, option
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stderr, stdout, table, verbatim, width
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    Outcomes,
+    note,
+    printed,
+    stderr,
+    stdout,
+    table,
+    verbatim,
+    width,
+)
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.sweep.sweep import (
     SweepRow,
@@ -37,24 +50,32 @@ if TYPE_CHECKING:
     from hpcrun.runs.record import Run
 
 TERMINAL_CURVES, PICTURE_CURVES, NAMED_CURVES = 8, 20, 10
-"""How many elements are drawn in a terminal and in a picture, and how many a legend names: the best ones."""
+"""How many elements are drawn in a terminal and in a picture, and how many a legend names: the best
+ones.
+"""
 _LOG_RATIO = 50
 """Numbers that differ by more than this factor are drawn on a logarithmic axis: learning rates."""
 
 
 def sweep(
     runs: list[str] | None = argument(
-        "RUN", "Job id, run id, name, or 'last', the default. Several RUNs are one table.", complete=run_name
+        "RUN",
+        "Job id, run id, name, or 'last', the default. Several RUNs are one table.",
+        complete=run_name,
     ),
     order: str | None = option(
         "--sort METRIC[:min|max]",
-        "Metric that decides which element is best, and whether small or large is better. Default: the loss or "
+        "Metric that decides which element is best, and whether small or large is better. Default: "
+        "the loss or "
         "accuracy of the validation, else the first metric.",
     ),
     best: str | None = option(
-        "--best METRIC[:min|max]", "Print only the command of the best element, as a job of its own."
+        "--best METRIC[:min|max]",
+        "Print only the command of the best element, as a job of its own.",
     ),
-    best_step: bool = flag("--best-step", "Compare the best value of each element. Default: its last value."),
+    best_step: bool = flag(
+        "--best-step", "Compare the best value of each element. Default: its last value."
+    ),
     names: list[str] | None = option("--metric -m NAME", "Show only this metric. Repeatable."),
     lines: int | None = option("--lines -n N", "Show only the best N elements."),
     plot: bool = flag("--plot", "Draw the curves of the elements in the terminal."),
@@ -69,7 +90,9 @@ def sweep(
     """
     check_one_of(plot=plot, png=png, csv=as_csv, json=as_json)
     if best is not None and (plot or png is not None or as_csv or order is not None):
-        raise UsageError("--best prints one command: --sort, --plot, --png and --csv have no effect")
+        raise UsageError(
+            "--best prints one command: --sort, --plot, --png and --csv have no effect"
+        )
     check_least("--lines", lines, 1)
     context = make_context()
     sweeps: dict[str, Run] = {}
@@ -95,21 +118,33 @@ def sweep_outcome(made: SweepTable, *, plot: bool, png: Path | None, as_csv: boo
         return Outcome(lambda: [verbatim(sweep_csv(made))])
     if plot:
         return printed(sweep_plot(made, width() if sys.stdout.isatty() else 80))
-    order = [f"hpcrun: by {made.ranking.words}; other order: --sort METRIC:min or :max"] if made.ranking else []
+    order = (
+        [f"hpcrun: by {made.ranking.words}; other order: --sort METRIC:min or :max"]
+        if made.ranking
+        else []
+    )
     notes = order or ["hpcrun: no metrics in any element", f"hint: {how_to_record()}"]
     return Outcome(lambda: [table(_text(made)), stderr(notes)], lambda: sweep_json(made))
 
 
 def best_outcome(made: SweepTable, cwd: str) -> Outcome:
-    """Return the command of the best element. ``cwd``: the folder in which the command will be typed."""
+    """Return the command of the best element.
+
+    ``cwd``: the folder in which the command will be typed.
+    """
     row, ranking = best_row(made), made.ranking
     assert ranking is not None
     command = submit_command(row, cwd)
     name = f"{row.run.job_id or row.run.run_id}/{row.index}"
-    value = f"{ranking.metric} {value_text(row.values.get(ranking.metric))} at step {value_text(row.step)}"
+    value = (
+        f"{ranking.metric} {value_text(row.values.get(ranking.metric))} at step "
+        f"{value_text(row.step)}"
+    )
     about = [
-        f"hpcrun: {name} ({parameters_text(row.parameters)}) is {row.status.state}: {value} ({ranking.words})",
-        f"hpcrun: to continue it from its checkpoints: hpcrun resubmit {row.run.run_id} --elements {row.index}",
+        f"hpcrun: {name} ({parameters_text(row.parameters)}) is {row.status.state}: {value} "
+        f"({ranking.words})",
+        f"hpcrun: to continue it from its checkpoints: hpcrun resubmit {row.run.run_id} --elements "
+        f"{row.index}",
     ]
     return Outcome(
         lambda: [stderr(map(one_line, about)), stdout([command])],
@@ -122,11 +157,15 @@ def _text(made: SweepTable) -> Table:
     numbers = ["STEP", *map(one_line, made.names)]
     headings = ["ELEMENT", "STATE", *map(one_line, made.parameters), *numbers]
     rows = (
-        [_label(row, made), row.ended,
-         *(dict(row.parameters).get(name, "-") for name in made.parameters), value_text(row.step),
-         *(value_text(row.values.get(name)) for name in made.names)]
+        [
+            _label(row, made),
+            row.ended,
+            *(dict(row.parameters).get(name, "-") for name in made.parameters),
+            value_text(row.step),
+            *(value_text(row.values.get(name)) for name in made.names),
+        ]
         for row in made.rows
-    )  # fmt: skip
+    )
     return text_table(headings, rows, right=("ELEMENT", *numbers), whole=("ELEMENT",))
 
 
@@ -137,14 +176,23 @@ def _label(row: SweepRow, table: SweepTable) -> str:
 
 
 def sweep_csv(table: SweepTable) -> str:
-    """Return the elements as CSV, best first: run, element, job id, state, parameters, step and metrics."""
+    """Return the elements as CSV, best first: run, element, job id, state, parameters, step and
+    metrics.
+    """
     front = ("run_id", "element", "job_id", "state", "exit_status")
     rows = (
-        [row.run.run_id, row.index, row.job_id, row.status.state, row.status.exit_status,
-         *(dict(row.parameters).get(name) for name in table.parameters), whole(row.step),
-         *(whole(row.values.get(name)) for name in table.names)]
+        [
+            row.run.run_id,
+            row.index,
+            row.job_id,
+            row.status.state,
+            row.status.exit_status,
+            *(dict(row.parameters).get(name) for name in table.parameters),
+            whole(row.step),
+            *(whole(row.values.get(name)) for name in table.names),
+        ]
         for row in table.rows
-    )  # fmt: skip
+    )
     return csv_text((*front, *table.parameters, "step", *table.names), rows)
 
 
@@ -153,7 +201,8 @@ def sweep_json(table: SweepTable) -> dict[str, Any]:
     ranking = table.ranking
     return {
         "kind": "sweep",
-        "order": ranking and {"metric": ranking.metric, "direction": "max" if ranking.largest else "min"},
+        "order": ranking
+        and {"metric": ranking.metric, "direction": "max" if ranking.largest else "min"},
         "parameters": list(table.parameters),
         "metrics": list(table.names),
         "elements": [row_json(row) for row in table.rows],
@@ -174,13 +223,19 @@ def row_json(row: SweepRow) -> dict[str, Any]:
 
 
 def sweep_plot(table: SweepTable, width: int) -> list[str]:
-    """Return the curves of the best elements for a terminal ``width`` columns wide, each named at its end."""
+    """Return the curves of the best elements for a terminal ``width`` columns wide, each named at
+    its end.
+    """
     if table.ranking is None:
         return ["no values"]
     drawn = [(row, _curve(row, table.ranking.metric)) for row in table.scored[:TERMINAL_CURVES]]
     if not drawn:
         return [f"no values of {one_line(table.ranking.metric)}"]
-    which = "each element" if len(drawn) == len(table.rows) else f"{len(drawn)} of {len(table.rows)} elements"
+    which = (
+        "each element"
+        if len(drawn) == len(table.rows)
+        else f"{len(drawn)} of {len(table.rows)} elements"
+    )
     names = [_label(row, table) for row, _ in drawn]
     lines = [f"{one_line(table.ranking.metric)} by step, of {which}; numbers name the elements"]
     return [*lines, *braille_plot([curve for _, curve in drawn], width, names=names)]
@@ -191,20 +246,31 @@ def _curve(row: SweepRow, metric: str) -> list[tuple[float, float]]:
 
 
 def save_sweep_png(table: SweepTable, path: Path) -> None:
-    """Draw the curves of the best elements, and below them all elements by their parameters, into a file."""
+    """Draw the curves of the best elements, and below them all elements by their parameters, into a
+    file.
+    """
     ranking, scored = table.ranking, table.scored
     if ranking is None or not scored:
         raise PlanError("no element has a value to draw", hint=states_hint(table))
     with paper_style():
         figure = new_figure(PAGE, 6.0)
         upper, lower = figure.subplots(2)
-        styles = {id(row): style for row, style in zip(scored, ordered_styles(len(scored)), strict=True)}
+        styles = {
+            id(row): style for row, style in zip(scored, ordered_styles(len(scored)), strict=True)
+        }
         for place, row in enumerate(scored[:PICTURE_CURVES]):
-            label = f"{_label(row, table)}: {' '.join(f'{name}={value}' for name, value in row.parameters)}"
+            label = (
+                f"{_label(row, table)}: "
+                f"{' '.join(f'{name}={value}' for name, value in row.parameters)}"
+            )
             points = _curve(row, ranking.metric)
             style = {**styles[id(row)], **({} if len(points) < 30 else {"marker": ""})}
-            upper.plot(*zip(*points, strict=True), **style, zorder=2 + place / len(scored),
-                       label=_short(label) if place < NAMED_CURVES else None)  # fmt: skip
+            upper.plot(
+                *zip(*points, strict=True),
+                **style,
+                zorder=2 + place / len(scored),
+                label=_short(label) if place < NAMED_CURVES else None,
+            )
         upper.set_xlabel("step")
         upper.set_ylabel(_short(ranking.metric))
         upper.legend(title="best first", loc="upper left", bbox_to_anchor=(1, 1))
@@ -216,21 +282,35 @@ def _short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 
-def _draw_parallel(axes: Any, rows: Sequence[SweepRow], table: SweepTable, styles: dict[int, Any]) -> None:
-    """Draw parallel coordinates: a vertical axis for each parameter, the last for the metric; a line per element."""
+def _draw_parallel(
+    axes: Any, rows: Sequence[SweepRow], table: SweepTable, styles: dict[int, Any]
+) -> None:
+    """Draw parallel coordinates: a vertical axis for each parameter, the last for the metric; a
+    line per element.
+    """
     assert table.ranking is not None
     metric = table.ranking.metric
     columns = [[dict(row.parameters).get(name, "-") for row in rows] for name in table.parameters]
     scales = [_scale(column) for column in columns]
     scales.append(_scale([repr(row.number(metric)) for row in rows]))
     for place, row in reversed(list(enumerate(rows))):
-        axes.plot(range(len(scales)), [heights[place] for heights, _ in scales], **{**styles[id(row)], "marker": ""})
+        axes.plot(
+            range(len(scales)),
+            [heights[place] for heights, _ in scales],
+            **{**styles[id(row)], "marker": ""},
+        )
     for x, (_, ticks) in enumerate(scales):
         axes.axvline(x, color="0.4", linewidth=0.8)
         for height, text in ticks:
-            axes.annotate(_short(text), (x, height), xytext=(4, 0), textcoords="offset points",
-                          fontsize=7, va="center",
-                          bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1})  # fmt: skip
+            axes.annotate(
+                _short(text),
+                (x, height),
+                xytext=(4, 0),
+                textcoords="offset points",
+                fontsize=7,
+                va="center",
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
+            )
     axes.set_xticks(range(len(scales)), [_short(name) for name in (*table.parameters, metric)])
     axes.set_yticks([])
     axes.grid(visible=False)
@@ -241,9 +321,11 @@ def _draw_parallel(axes: Any, rows: Sequence[SweepRow], table: SweepTable, style
 
 
 def _scale(values: Sequence[str]) -> tuple[list[float], list[tuple[float, str]]]:
-    """Return the height of each value between 0 and 1, and the labels of the axis with their heights.
+    """Return the height of each value between 0 and 1, and the labels of the axis with their
+    heights.
 
-    Numbers stand where they belong, on a logarithmic axis if they span magnitudes; other text in the order of the rows.
+    Numbers stand where they belong, on a logarithmic axis if they span magnitudes; other text in
+    the order of the rows.
     """
     numbers = [finite_number(value) for value in values]
     distinct = list(dict.fromkeys(values))
@@ -258,13 +340,19 @@ def _scale(values: Sequence[str]) -> tuple[list[float], list[tuple[float, str]]]
     def height(number: float) -> float:
         return (measure(number) - bottom) / (top - bottom) if top > bottom else 0.5
 
-    labelled = dict(zip(known, values, strict=True)) if len(distinct) <= NAMED_CURVES else {low: "", high: ""}
+    labelled = (
+        dict(zip(known, values, strict=True))
+        if len(distinct) <= NAMED_CURVES
+        else {low: "", high: ""}
+    )
     ticks = [(height(number), f"{number:.4g}") for number in sorted(labelled)]
     return [height(number) for number in known], _apart(ticks)
 
 
 def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Return the labels that do not overlap: the lowest, the highest, and those between with room around them."""
+    """Return the labels that do not overlap: the lowest, the highest, and those between with room
+    around them.
+    """
     kept: list[tuple[float, str]] = []
     for tick in ticks:
         if not kept or tick[0] - kept[-1][0] >= 0.06:

@@ -1,4 +1,6 @@
-"""sweep: the elements of a sweep with their parameters, states and metrics, best first; the command of the best."""
+"""sweep: the elements of a sweep with their parameters, states and metrics, best first; the command
+of the best.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from hpcrun.runs.store import RunStore
 Item = tuple[RunStatus, Mapping[int, Metrics]]
 """A run, and the metrics of its elements by their numbers."""
 _DIRECTIONS = ("min", "max")
-# Metrics of which more is better, by a word of their name; of all others, and of losses and errors, less is better.
+# Metrics of which more is better, by a word of their name; of all others, and of losses and errors,
+# less is better.
 _MORE_IS_BETTER = re.compile(
     r"(^|[^a-z])(acc|accuracy|auc|auroc|auprc|ap|map|mrr|f1|precision|recall|ndcg|hit|hits|hr|bleu|rouge|r2|reward|return|"
     r"score|iou|miou|dice|psnr|ssim|top1|top5|throughput|samples_per_s|tokens_per_s)(?![a-z])",
@@ -62,7 +65,9 @@ class SweepRow:
     @property
     def ended(self) -> str:
         """Its state, with the exit status of one that failed."""
-        return self.status.state + (f" ({self.status.exit_status})" if self.status.exit_status else "")
+        return self.status.state + (
+            f" ({self.status.exit_status})" if self.status.exit_status else ""
+        )
 
     def number(self, metric: str) -> float | None:
         """Return the value of a metric if it is a finite number."""
@@ -81,7 +86,9 @@ class SweepTable:
     @property
     def scored(self) -> list[SweepRow]:
         """The elements with a finite value of the metric by which they are compared."""
-        return [row for row in self.rows if self.ranking and row.number(self.ranking.metric) is not None]
+        return [
+            row for row in self.rows if self.ranking and row.number(self.ranking.metric) is not None
+        ]
 
 
 def sweeps_of(label: str, store: RunStore) -> tuple[list[Run], list[str | None]]:
@@ -95,12 +102,16 @@ def sweeps_of(label: str, store: RunStore) -> tuple[list[Run], list[str | None]]
         )
     repeated = repeated_runs(run, store)
     names = ", ".join(earlier.run_id for earlier in repeated[:-1])
-    repeats = f"{run.run_id} repeats elements of {names}: the newest of each is shown" if names else None
+    repeats = (
+        f"{run.run_id} repeats elements of {names}: the newest of each is shown" if names else None
+    )
     return repeated, [repeats, match.note]
 
 
 def read_items(run_ids: Sequence[str], context: Context) -> tuple[list[Item], list[str | None]]:
-    """Return some runs with the metrics of their elements, and remarks on what could not be read."""
+    """Return some runs with the metrics of their elements, and remarks on what could not be
+    read.
+    """
     result = get_status(run_ids, context.ports)
     items: list[Item] = []
     remarks: list[str | None] = []
@@ -122,7 +133,9 @@ def shown_part(table: SweepTable, names: Sequence[str], lines: int | None) -> Sw
 
 
 def repeated_runs(run: Run, store: RunStore) -> list[Run]:
-    """Return a sweep and the runs that it repeats with the same program, oldest first: ``resubmit --failed``."""
+    """Return a sweep and the runs that it repeats with the same program, oldest first: ``resubmit
+    --failed``.
+    """
     runs = [run]
     while (earlier := runs[0].resubmitted_from) and earlier not in [one.run_id for one in runs]:
         try:
@@ -140,33 +153,54 @@ def _program(run: Run) -> object:
 
 
 def parse_ranking(text: str, names: Sequence[str]) -> Ranking:
-    """Read ``loss``, ``loss:min`` or ``accuracy:max``; without a direction, the metric's name decides."""
+    """Read ``loss``, ``loss:min`` or ``accuracy:max``; without a direction, the metric's name
+    decides.
+    """
     metric, colon, direction = text.rpartition(":")
     if text in names or not colon:
         metric, direction = text, ""
     elif direction not in _DIRECTIONS:
-        raise UsageError(f"{text!r} is no order: {direction!r} is neither min nor max", hint=f"write {metric}:max")
+        raise UsageError(
+            f"{text!r} is no order: {direction!r} is neither min nor max",
+            hint=f"write {metric}:max",
+        )
     if metric not in names:
-        listed = f"there are: {', '.join(names)}" if names else "no element has reported a metric yet"
-        raise NotFoundError(f"there is no metric {metric!r}", hint=did_you_mean(metric, names, listed))
+        listed = (
+            f"there are: {', '.join(names)}" if names else "no element has reported a metric yet"
+        )
+        raise NotFoundError(
+            f"there is no metric {metric!r}", hint=did_you_mean(metric, names, listed)
+        )
     return Ranking(
-        metric, direction == "max" if direction else bool(_MORE_IS_BETTER.search(metric)) and not _LOSS.search(metric)
+        metric,
+        direction == "max"
+        if direction
+        else bool(_MORE_IS_BETTER.search(metric)) and not _LOSS.search(metric),
     )
 
 
 def default_ranking(names: Sequence[str]) -> Ranking | None:
-    """Return the ranking if none was named: by a metric of the validation if there is one, else by the first."""
+    """Return the ranking if none was named: by a metric of the validation if there is one, else by
+    the first.
+    """
     chosen = next((name for name in names if _VALIDATION.search(name)), names[0] if names else None)
     return None if chosen is None else parse_ranking(chosen, names)
 
 
-def sweep_table(items: Sequence[Item], order: str | None = None, *, best_step: bool = False) -> SweepTable:
-    """Return the elements of runs, given the oldest first, best first; of an element that several have, the newest.
+def sweep_table(
+    items: Sequence[Item], order: str | None = None, *, best_step: bool = False
+) -> SweepTable:
+    """Return the elements of runs, given the oldest first, best first; of an element that several
+    have, the newest.
 
-    ``order``: as ``parse_ranking`` reads it; with ``best_step`` the best value of each element counts, not the last.
+    ``order``: as ``parse_ranking`` reads it; with ``best_step`` the best value of each element
+    counts, not the last.
     """
-    newest = {(one.index, one.parameters): (item.run, one, metrics.get(one.index, Metrics((), ())))
-              for item, metrics in items for one in item.elements}  # fmt: skip
+    newest = {
+        (one.index, one.parameters): (item.run, one, metrics.get(one.index, Metrics((), ())))
+        for item, metrics in items
+        for one in item.elements
+    }
     names = tuple(
         dict.fromkeys(
             name
@@ -179,7 +213,9 @@ def sweep_table(items: Sequence[Item], order: str | None = None, *, best_step: b
     rows = []
     for run, one, metrics in newest.values():
         step, values = _values(metrics, ranking if best_step else None)
-        rows.append(SweepRow(run, one.index, one.job_id, one.parameters, one.status, step, values, metrics))
+        rows.append(
+            SweepRow(run, one.index, one.job_id, one.parameters, one.status, step, values, metrics)
+        )
     rows.sort(key=lambda row: _place(row, ranking))
     parameters = tuple(dict.fromkeys(name for row in rows for name, _ in row.parameters))
     return SweepTable(tuple(rows), ranking, parameters, names)
@@ -190,7 +226,9 @@ def _finite(value: Value | None) -> float | None:
 
 
 def _place(row: SweepRow, ranking: Ranking | None) -> tuple[bool, bool, float, int]:
-    """Return the sorting key of an element: finite values first, then diverged ones, then those without a value."""
+    """Return the sorting key of an element: finite values first, then diverged ones, then those
+    without a value.
+    """
     last = row.values.get(ranking.metric) if ranking else None
     value = _finite(last)
     sign = -1 if ranking and ranking.largest else 1
@@ -198,11 +236,16 @@ def _place(row: SweepRow, ranking: Ranking | None) -> tuple[bool, bool, float, i
 
 
 def _values(metrics: Metrics, best: Ranking | None) -> tuple[float | None, dict[str, Value]]:
-    """Return the last step and the last value of each metric; or, for a ranking, those at its best step."""
+    """Return the last step and the last value of each metric; or, for a ranking, those at its best
+    step.
+    """
     rows: Sequence[MetricsRow] = metrics.rows
     if best is not None:
-        numbered = [(-value if best.largest else value, place) for place, row in enumerate(rows)
-                    if (value := _finite(row.values.get(best.metric))) is not None]  # fmt: skip
+        numbered = [
+            (-value if best.largest else value, place)
+            for place, row in enumerate(rows)
+            if (value := _finite(row.values.get(best.metric))) is not None
+        ]
         rows = rows[: min(numbered)[1] + 1] if numbered else rows
     values: dict[str, Value] = {}
     for row in rows:
@@ -220,17 +263,25 @@ def best_row(table: SweepTable) -> SweepRow:
 
 def states_hint(table: SweepTable) -> str:
     """Return the command that shows the states of the elements."""
-    return f"hpcrun sweep {table.rows[0].run.run_id} shows their states" if table.rows else "hpcrun status"
+    return (
+        f"hpcrun sweep {table.rows[0].run.run_id} shows their states"
+        if table.rows
+        else "hpcrun status"
+    )
 
 
 def submit_command(row: SweepRow, cwd: str) -> str:
-    """Return the line that submits one element as a plain job, typed in ``cwd``, quoted for a shell."""
+    """Return the line that submits one element as a plain job, typed in ``cwd``, quoted for a
+    shell.
+    """
     from hpcrun.job.request import of_one_element, option_groups, program_words, with_named_secrets
     from hpcrun.job.sweep import element_arguments
 
     run = row.run
     arguments = element_arguments(run.request.get("args", ()), row.index, row.parameters)
     request = with_named_secrets(of_one_element(run.request, arguments))
-    options = [text for group in option_groups(request, run.profile_file or run.profile) for text in group]
+    options = [
+        text for group in option_groups(request, run.profile_file or run.profile) for text in group
+    ]
     line = " ".join(map(quote_bash, ("hpcrun", "submit", *options, *program_words(request))))
     return line if run.cwd in (None, cwd) else f"cd {quote_bash(str(run.cwd))} && {line}"

@@ -1,7 +1,8 @@
-"""What ``hpcrun top`` does to runs: it asks once, runs the command that a person would type, and shows what it prints.
+"""What ``hpcrun top`` does to runs: it asks once, runs the command that a person would type, and
+shows what it prints.
 
-Each command runs in a process of its own, so that its questions, messages and errors cannot disturb the screen, and
-keys work while it imports modules.
+Each command runs in a process of its own, so that its questions, messages and errors cannot disturb
+the screen, and keys work while it imports modules.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from hpcrun.job.parameters import index_ranges
 from hpcrun.schedulers.process import run_command
 from hpcrun.views.text import count, harmless, without_colours
 
-WITHIN_S = 300.0  # after this time a command is killed. It is long, since resubmit copies the code first
+# after this time a command is killed. It is long, since resubmit copies the code first
+WITHIN_S = 300.0
 # Nothing is imported from the folder in which top was called: a project may have a typer.py.
 _PROGRAM = (
     "import sys; root = sys.argv.pop(1); sys.path[:] = [*filter(None, sys.path), root]; "
@@ -51,7 +53,11 @@ def possible(verb: str, rows: Sequence[TopRow]) -> list[TopRow]:
 
     # an element and its whole sweep: the element would be cancelled twice
     whole = {row.key for row in rows if not row.element}
-    return [row for row in rows if can(row) and not (row.element and row.run and row.run.run.run_id in whole)]
+    return [
+        row
+        for row in rows
+        if can(row) and not (row.element and row.run and row.run.run.run_id in whole)
+    ]
 
 
 def commands(verb: str, rows: Sequence[TopRow]) -> list[list[str]]:
@@ -70,12 +76,20 @@ def commands(verb: str, rows: Sequence[TopRow]) -> list[list[str]]:
 
 
 def question(verb: str, rows: Sequence[TopRow], others: int) -> tuple[str, list[str]]:
-    """Return a title that says what and how many, and the lines below it; to ``others`` more it cannot be done."""
+    """Return a title that says what and how many, and the lines below it; to ``others`` more it
+    cannot be done.
+    """
     about, why_not = VERBS[verb]
     lines = []
     for row in rows[:_MOST_NAMED]:
         number = len(row.children)
-        inner = f"  all {number} elements" if number > 1 else f"  {count(number, 'element')}" if number else ""
+        inner = (
+            f"  all {number} elements"
+            if number > 1
+            else f"  {count(number, 'element')}"
+            if number
+            else ""
+        )
         lines.append(f"{row.name}  job {job_id_of(row)}  {row.state}{inner}")
     if len(rows) > _MOST_NAMED:
         lines.append(f"... and {len(rows) - _MOST_NAMED} more")
@@ -96,7 +110,10 @@ def nothing_to_do(verb: str, rows: Sequence[TopRow]) -> str:
     """Return why a verb can be done to none of some rows."""
     if not rows:
         return f"nothing to {verb}: there is no run"
-    return f"nothing to {verb}: {rows[0].name if len(rows) == 1 else _counted(rows)} ({VERBS[verb][1]})"
+    return (
+        f"nothing to {verb}: {rows[0].name if len(rows) == 1 else _counted(rows)} "
+        f"({VERBS[verb][1]})"
+    )
 
 
 def run_hpcrun(argv: Sequence[str], env: Mapping[str, str]) -> Done:
@@ -140,16 +157,25 @@ def act(screen: TopScreen, verb: str, rows: Sequence[TopRow], then: Callable[[],
 def _say(screen: TopScreen, text: str) -> None:
     """Say it on the screen that is shown now; the one that asked may have been left."""
     app: App[object] = screen.app
-    shown = next((each for each in reversed(app.screen_stack) if isinstance(each, TopScreen)), screen)
+    shown = next(
+        (each for each in reversed(app.screen_stack) if isinstance(each, TopScreen)), screen
+    )
     shown.say(text, "bold")
 
 
 def summary(results: Sequence[Done]) -> str:
-    """Return in one line what commands printed: what failed, else what was submitted, cancelled, held or released."""
+    """Return in one line what commands printed: what failed, else what was submitted, cancelled,
+    held or released.
+    """
     first = next((done for done in results if not done.ok), results[0])
-    telling = next((line for line in first.lines if line.startswith(_TELLING if first.ok else "hpcrun: ")), None)
+    telling = next(
+        (line for line in first.lines if line.startswith(_TELLING if first.ok else "hpcrun: ")),
+        None,
+    )
     lines = sum(len(done.lines) for done in results)
-    return (telling or first.lines[0]) + (f"   ({count(lines - 1, 'more line')}: m)" if lines > 1 else "")
+    return (telling or first.lines[0]) + (
+        f"   ({count(lines - 1, 'more line')}: m)" if lines > 1 else ""
+    )
 
 
 def show_done(screen: TopScreen) -> None:

@@ -1,4 +1,6 @@
-"""``hpcrun top``: the program that shows the screens, what ends it, and its first screen: all runs, live."""
+"""``hpcrun top``: the program that shows the screens, what ends it, and its first screen: all runs,
+live.
+"""
 
 from __future__ import annotations
 
@@ -59,23 +61,63 @@ class RunsScreen(TableScreen[ShownRow]):
     """The table of all runs; ``words`` is the filter to begin with."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "open", tooltip="open the page of a run; show the runs of a study"),
+        Binding(
+            "enter", "open", "open", tooltip="open the page of a run; show the runs of a study"
+        ),
         Binding("l", "log", "log", tooltip="follow the log of rank 0"),
-        Binding("slash", "filter", "filter", tooltip="show only rows with these words, without those behind a !"),
+        Binding(
+            "slash",
+            "filter",
+            "filter",
+            tooltip="show only rows with these words, without those behind a !",
+        ),
         Binding("space", "mark", "mark", tooltip="mark the row, or not"),
-        Binding("c", "act('cancel')", "cancel", tooltip="cancel the marked runs, or the one with the cursor"),
+        Binding(
+            "c",
+            "act('cancel')",
+            "cancel",
+            tooltip="cancel the marked runs, or the one with the cursor",
+        ),
         Binding("r", "act('resubmit')", "resubmit", tooltip="resubmit them"),
         Binding("H", "act('hold')", "hold", show=False, tooltip="hold them: they stay pending"),
         Binding("U", "act('release')", "release", show=False, tooltip="release them (unhold)"),
-        Binding("m", "done", "messages", show=False, tooltip="what was done, and what the commands printed"),
-        Binding("2", "app.view('jobs')", "other jobs", tooltip="your jobs that hpcrun did not submit"),
+        Binding(
+            "m",
+            "done",
+            "messages",
+            show=False,
+            tooltip="what was done, and what the commands printed",
+        ),
+        Binding(
+            "2", "app.view('jobs')", "other jobs", tooltip="your jobs that hpcrun did not submit"
+        ),
         Binding("3", "app.view('queue')", "queue", tooltip="the queue by partition"),
-        Binding("right,plus", "expand(True)", "expand", show=False, tooltip="show the elements of a sweep"),
+        Binding(
+            "right,plus",
+            "expand(True)",
+            "expand",
+            show=False,
+            tooltip="show the elements of a sweep",
+        ),
         Binding("left,minus", "expand(False)", "collapse", show=False, tooltip="hide them"),
-        Binding("asterisk", "mark_all", "mark all", show=False, tooltip="mark all rows that are shown, or none"),
+        Binding(
+            "asterisk",
+            "mark_all",
+            "mark all",
+            show=False,
+            tooltip="mark all rows that are shown, or none",
+        ),
         Binding("escape", "back", "back", show=False, tooltip="clear the filter; again: the marks"),
-        Binding("b", "group", "group", show=False, tooltip="group by study, by name, by state, or not"),
-        Binding("A", "sort('age')", "by age", show=False, tooltip="sort by age; again, as with the next: reversed"),
+        Binding(
+            "b", "group", "group", show=False, tooltip="group by study, by name, by state, or not"
+        ),
+        Binding(
+            "A",
+            "sort('age')",
+            "by age",
+            show=False,
+            tooltip="sort by age; again, as with the next: reversed",
+        ),
         Binding("N", "sort('name')", "by name", show=False, tooltip="sort by name"),
         Binding("S", "sort('state')", "by state", show=False, tooltip="sort by state"),
         Binding("J", "sort('job')", "by job id", show=False, tooltip="sort by job id"),
@@ -114,7 +156,11 @@ class RunsScreen(TableScreen[ShownRow]):
             self._words = words
             self.pager.update()
 
-        if running and is_due and self.call("words", lambda: words_of(running), show, lambda _: show({})):
+        if (
+            running
+            and is_due
+            and self.call("words", lambda: words_of(running), show, lambda _: show({}))
+        ):
             self._words_asked, self._words_of = now, frozenset(running)
 
     def _show_rows(self) -> None:
@@ -133,7 +179,11 @@ class RunsScreen(TableScreen[ShownRow]):
         status, is_open = row.status, row.key in self._opened
         sign = "*" if row.key in self._marked else " "
         texts = cells(row, depth, self._now_s, is_open=is_open, words=self._words.get(row.key, ""))
-        return sign, texts, {"state": COLOURS.get(row.state, "red" if status is None or status.final else "")}
+        return (
+            sign,
+            texts,
+            {"state": COLOURS.get(row.state, "red" if status is None or status.final else "")},
+        )
 
     def title_line(self) -> Text:
         """Return how many runs there are, and how they are sorted."""
@@ -141,9 +191,11 @@ class RunsScreen(TableScreen[ShownRow]):
             return Text.assemble(("hpcrun top  ", "bold"), (trouble, "bold reverse"))
         # what a person has just done comes first: the end is cut where there is no room
         sort = SORTS[self._how.sort][1] + (", reversed" if self._how.reverse else "")
-        parts = (f"{len(self._marked)} marked" if self._marked else "",
-                 f"filter: {self._how.words}" if self._how.words else "",
-                 states_text([row.state for row in self.reader.reading.rows], sort))  # fmt: skip
+        parts = (
+            f"{len(self._marked)} marked" if self._marked else "",
+            f"filter: {self._how.words}" if self._how.words else "",
+            states_text([row.state for row in self.reader.reading.rows], sort),
+        )
         return Text.assemble(("hpcrun top  ", "bold"), "; ".join(filter(None, parts)))
 
     def _trouble(self) -> str:
@@ -151,7 +203,9 @@ class RunsScreen(TableScreen[ShownRow]):
         reading, late = self.reader.reading, self.reader.late()
         if not (reading.away or late):
             return ""
-        since = time.strftime("%H:%M", time.localtime(reading.answered_s)) if reading.answered_s else ""
+        since = (
+            time.strftime("%H:%M", time.localtime(reading.answered_s)) if reading.answered_s else ""
+        )
         waited = f"has not responded {f'since {since}' if since else 'yet'}"
         if late:
             return f"{late} {waited}"
@@ -168,21 +222,27 @@ class RunsScreen(TableScreen[ShownRow]):
         if row.is_group:
             self.action_expand(row.key not in self._how.opened)
         elif row.run:
-            from hpcrun.features.top.run_page import RunPage  # what it needs is imported when it is opened
+            # what it needs is imported when it is opened
+            from hpcrun.features.top.run_page import RunPage
 
             self.app.push_screen(RunPage(self.reader, row.key))
 
     def action_log(self) -> None:
-        """Open the log of rank 0; of a sweep that of the element that a person most likely wants."""
+        """Open the log of rank 0; of a sweep that of the element that a person most likely
+        wants.
+        """
         row = self._row()
         if row is None or row.run is None:
             self.say("log: move to a run first")
             return
         if row.children:
             wanted = interesting_element(row.run.elements)
-            row = next(child for child in row.children if child.element and child.element.index == wanted)
+            row = next(
+                child for child in row.children if child.element and child.element.index == wanted
+            )
         if item := row.item():
-            from hpcrun.features.top.log_page import LogPage  # what it needs is imported when it is opened
+            # what it needs is imported when it is opened
+            from hpcrun.features.top.log_page import LogPage
 
             self.app.push_screen(LogPage(self.reader, item, 0))
 
@@ -201,13 +261,19 @@ class RunsScreen(TableScreen[ShownRow]):
                 above -= 1
             self.action_move(above - (self.rows.cursor or 0))
             row = self.rows.lines[above][0]
-        keys = self._how.opened | {row.key} if opened and row.children else self._how.opened - {row.key}
+        keys = (
+            self._how.opened | {row.key}
+            if opened and row.children
+            else self._how.opened - {row.key}
+        )
         self._how = replace(self._how, opened=keys)
         self._show_rows()
 
     def action_sort(self, sort: str) -> None:
         """Sort by a column, the second time the other way round."""
-        self._how = replace(self._how, sort=sort, reverse=not self._how.reverse if sort == self._how.sort else False)
+        self._how = replace(
+            self._how, sort=sort, reverse=not self._how.reverse if sort == self._how.sort else False
+        )
         self._show_rows()
 
     def action_group(self) -> None:
@@ -236,7 +302,11 @@ class RunsScreen(TableScreen[ShownRow]):
     def action_act(self, verb: str) -> None:
         """Do something to the marked runs, or to the one with the cursor."""
         row = self._row()
-        every = (each for row in self.reader.reading.rows for each in (row, *row.children)) if self._marked else ()
+        every = (
+            (each for row in self.reader.reading.rows for each in (row, *row.children))
+            if self._marked
+            else ()
+        )
         rows = [each for each in every if each.key in self._marked] or (row.runs() if row else [])
 
         def unmark() -> None:
@@ -262,7 +332,8 @@ class RunsScreen(TableScreen[ShownRow]):
         self.reader.refresh()
         self.say(_ASKING)
 
-    # --- the filter ---------------------------------------------------------------------------------------------
+    # --- the filter
+    # ---------------------------------------------------------------------------------------------
 
     def action_filter(self) -> None:
         """Type words; only rows with all of them are shown."""
@@ -274,7 +345,10 @@ class RunsScreen(TableScreen[ShownRow]):
 
 
 class _Terminal(LinuxDriver):
-    """The terminal. Keys that come in one packet with bytes that are not UTF-8 are ignored: textual's reader fails."""
+    """The terminal.
+
+    Keys that come in one packet with bytes that are not UTF-8 are ignored: textual's reader fails.
+    """
 
     def run_input_thread(self) -> None:
         """Read keys until the program ends."""
@@ -290,7 +364,13 @@ class TopApp(App[None]):
     CSS = "Screen { background: ansi_default; color: ansi_default; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "quit", "quit", show=False, priority=True),
-        Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="go back to the shell; fg comes back"),
+        Binding(
+            "ctrl+z",
+            "suspend_process",
+            "suspend",
+            show=False,
+            tooltip="go back to the shell; fg comes back",
+        ),
     ]
     TITLE = "hpcrun top"
 
@@ -313,8 +393,8 @@ class TopApp(App[None]):
     async def on_event(self, event: events.Event) -> None:
         """Finish the work of each key before the next key is read.
 
-        Textual sends a key through the widgets first: of keys that come in one packet, the second would be read
-        before the first has opened a screen or a line to type.
+        Textual sends a key through the widgets first: of keys that come in one packet, the second
+        would be read before the first has opened a screen or a line to type.
         """
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)

@@ -1,4 +1,6 @@
-"""The log of a rank, or of a batch script, in ``hpcrun top``: followed, and searched, whatever its size."""
+"""The log of a rank, or of a batch script, in ``hpcrun top``: followed, and searched, whatever its
+size.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,10 @@ from hpcrun.runs.elements import all_elements
 from hpcrun.runs.logs import LogFile, rank_log
 from hpcrun.views.text import bytes_text, one_line
 
-STREAMS = ("out and err", "out", "err")  # what is shown of a rank, in the order in which ``o`` chooses
-SLOWEST_S = 5.0  # the longest time between two readings; a log that grows is read as often as ``logs -f`` does
+# what is shown of a rank, in the order in which ``o`` chooses
+STREAMS = ("out and err", "out", "err")
+# the longest time between two readings; a log that grows is read as often as ``logs -f`` does
+SLOWEST_S = 5.0
 NEW_ATTEMPT_EVERY_S = 10.0
 _LATE_S = 3.0
 _ERR, _OUT = "err│", "   │"
@@ -46,13 +50,20 @@ class LogPage(TextScreen):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "search", tooltip="search for a regular expression; upwards while it is followed"),
+        Binding(
+            "slash",
+            "search",
+            "search",
+            tooltip="search for a regular expression; upwards while it is followed",
+        ),
         Binding("n", "again(False)", "next", tooltip="next match"),
         Binding("N", "again(True)", "before", show=False, tooltip="match before"),
         Binding("G", "end", "follow", tooltip="go to the end, and follow it"),
         Binding("o", "stream", "out/err", tooltip="stdout and stderr, only stdout, only stderr"),
         Binding("w", "wrap", "wrap", tooltip="wrap long lines, or not"),
-        Binding("t", "times", "times", tooltip="a column with the times, where the lines begin with one"),
+        Binding(
+            "t", "times", "times", tooltip="a column with the times, where the lines begin with one"
+        ),
         Binding("escape", "back", "back"),
         Binding("end", "end", "as G", show=False),
         Binding("g,home", "start", "go to the beginning", show=False),
@@ -62,7 +73,9 @@ class LogPage(TextScreen):
         Binding("right_curly_bracket", "attempt(1)", "log of the next attempt", show=False),
     ]
 
-    def __init__(self, reader: Reader, item: RunStatus, rank: int | None, attempt: int | None = None) -> None:
+    def __init__(
+        self, reader: Reader, item: RunStatus, rank: int | None, attempt: int | None = None
+    ) -> None:
         super().__init__(reader)
         self._item = item
         self._rank, self._stream = rank, 0
@@ -98,7 +111,9 @@ class LogPage(TextScreen):
         """Return what is typed, what is wrong, or where the lines are."""
         late = self.waits_s(_READING)
         if not self.typed and (late > _LATE_S or self._error):
-            problem = f"reading for {int(late)} s; esc stops waiting" if late > _LATE_S else self._error
+            problem = (
+                f"reading for {int(late)} s; esc stops waiting" if late > _LATE_S else self._error
+            )
             return Text(one_line(problem), "bold")
         return super().message_line() if self.typed or self._message else self._place()
 
@@ -107,7 +122,9 @@ class LogPage(TextScreen):
         if not self._is_opened:
             return "reading ..."
         if not view.lines:
-            return "nothing written so far" if not self._item.status.final else "nothing was written"
+            return (
+                "nothing written so far" if not self._item.status.final else "nothing was written"
+            )
         size = sum(window.size for window in view.windows)
         at = min(max(0, pages.top), len(view.lines) - 1)
         share = view.lines[at].at / max(1, view.windows[0].size) if len(view.windows) == 1 else None
@@ -137,10 +154,16 @@ class LogPage(TextScreen):
     # --- reading
 
     def _logs(self, step: int = 0) -> tuple[int | None, bool, list[LogFile]]:
-        """Return the attempt so many after the one that is shown, whether it is the newest, and the logs to show."""
+        """Return the attempt so many after the one that is shown, whether it is the newest, and the
+        logs to show.
+        """
         item, element = self._item, self._item.element or 0
         if self._rank is None:
-            return None, True, [LogFile(all_elements(item.run).batch_log(item.folder, element), "batch")]
+            return (
+                None,
+                True,
+                [LogFile(all_elements(item.run).batch_log(item.folder, element), "batch")],
+            )
         known = list(attempts(item.folder, element))  # the newest first
         if not known:
             return None, True, []
@@ -207,10 +230,14 @@ class LogPage(TextScreen):
             self.draw()
 
     def _learn_state(self) -> None:
-        """Take what is known of the run now; if its folder is gone, it stays as it was known last."""
+        """Take what is known of the run now; if its folder is gone, it stays as it was known
+        last.
+        """
         element, was_final = self._item.element, self._item.status.final
         with suppress(HpcrunError):
-            self._item = self.reader.run_status(self._item.run.run_id + (f"/{element}" if element is not None else ""))
+            self._item = self.reader.run_status(
+                self._item.run.run_id + (f"/{element}" if element is not None else "")
+            )
         if self._item.status.final and not was_final:
             self._message = Text()  # else "attempt 2 began" hides that this is the end
 
@@ -243,7 +270,9 @@ class LogPage(TextScreen):
         """Draw what has moved, and read on where the lines end."""
         self._message = Text()
         view, pages = self._view, self._pages
-        self._follows = self._follows if not self._is_opened else not up and view.at_end and pages.is_at_end
+        self._follows = (
+            self._follows if not self._is_opened else not up and view.at_end and pages.is_at_end
+        )
         if up and pages.top < 2 * pages.height and not view.at_start:
             self._work(view.older, lambda _: self._show())
         elif not up and pages.is_at_end and not view.at_end:
@@ -317,7 +346,9 @@ class LogPage(TextScreen):
         self.action_again(self._follows)
 
     def action_again(self, up: bool) -> None:
-        """Go to the next line with what is searched for, or to the one before; reads on in the log where needed."""
+        """Go to the next line with what is searched for, or to the one before; reads on in the log
+        where needed.
+        """
         view, pages = self._view, self._pages
         if not self._search:
             self.say("nothing is searched for: / begins a search")
@@ -325,14 +356,20 @@ class LogPage(TextScreen):
         (pattern, note), words = search_pattern(self._search), self._search
         marked = pages.mark if pages.mark is not None and pages.mark < len(view.lines) else None
         place = marked if marked is not None else pages.top - (0 if up else 1)
-        start = view.lines[place] if 0 <= place < len(view.lines) and not (up and self._follows) else None
+        start = (
+            view.lines[place]
+            if 0 <= place < len(view.lines) and not (up and self._follows)
+            else None
+        )
 
         def done(answer: tuple[WindowLine | None, bool]) -> None:
             match, turned = answer
             self._message = Text()
             if match is None:
                 self._show()
-                self.say(f"/{words}: {note}{'stopped' if self._stopped else 'no match in this log'}")
+                self.say(
+                    f"/{words}: {note}{'stopped' if self._stopped else 'no match in this log'}"
+                )
                 return
             self._follows = False
             pages.show(view.lines)

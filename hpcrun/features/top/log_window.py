@@ -1,7 +1,8 @@
-"""A window on logs of any size: the lines around one place, read in blocks from the end and from the beginning.
+"""A window on logs of any size: the lines around one place, read in blocks from the end and from
+the beginning.
 
-Of a log of a gigabyte only the end is read; going up reads the block before, and lets go of the end. Nothing is read
-again unless the file has changed: one lstat tells.
+Of a log of a gigabyte only the end is read; going up reads the block before, and lets go of the
+end. Nothing is read again unless the file has changed: one lstat tells.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from hpcrun.runs.log_times import Stamps
 from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold
 
 BLOCK = 256 * 1024
-SKIMMED = 4 * 1024 * 1024  # a search reads so many bytes at a time, and makes lines only of what may hold a match
+# a search reads so many bytes at a time, and makes lines only of what may hold a match
+SKIMMED = 4 * 1024 * 1024
 MOST_BYTES = 2 * 1024 * 1024  # the bytes of one log that are kept in memory
 _HALF_A_DAY_S = 12 * 3600
 
@@ -41,7 +43,9 @@ class WindowLine:
 
 @dataclass(slots=True)
 class LogWindow:
-    """The lines of one log from byte ``begin`` to byte ``end``; the last one may not be complete yet."""
+    """The lines of one log from byte ``begin`` to byte ``end``; the last one may not be complete
+    yet.
+    """
 
     log: LogFile
     most: int = MOST_BYTES
@@ -88,7 +92,8 @@ class LogWindow:
         start = max(0, self.begin - BLOCK)
         data = self._read(start, self.begin - start)
         if start and (cut := data.find(b"\n")) >= 0 and cut + 1 < len(data):
-            data, start = data[cut + 1 :], start + cut + 1  # a line that has its beginning before the block
+            # a line that has its beginning before the block
+            data, start = data[cut + 1 :], start + cut + 1
         if not self.lines:  # the end of the file: its last line may not be complete
             whole = data.rfind(b"\n") + 1 or (len(data) if len(data) > LONGEST_LINE else 0)
             data, self.end = data[:whole], start + whole
@@ -100,7 +105,8 @@ class LogWindow:
         return older
 
     def newer(self) -> list[WindowLine]:
-        """Put what follows the window at its end, what is new in the file included; returns the lines in it.
+        """Put what follows the window at its end, what is new in the file included; returns the
+        lines in it.
 
         Where much has come since the last look, the window moves to the end of the file.
         """
@@ -108,7 +114,9 @@ class LogWindow:
         before = self._mark
         if not self._check():
             return []
-        if before is not None and (before[:2] != (self._mark or before)[:2] or self.size < self.end):
+        if before is not None and (
+            before[:2] != (self._mark or before)[:2] or self.size < self.end
+        ):
             self._clear(self.size)  # another file has taken its name, or it was truncated
             self.older()
         if at_end and before == self._mark and self.at_end:
@@ -124,7 +132,9 @@ class LogWindow:
         reaches_end = start + len(data) >= self.size
         if not reaches_end:
             data = data[: data.rfind(b"\n") + 1 or LONGEST_LINE]
-        newer = self._lines(data, start, time.time() if at_end and before is not None else self.changed_s)
+        newer = self._lines(
+            data, start, time.time() if at_end and before is not None else self.changed_s
+        )
         self.lines += newer
         self.end, self._is_cut = start + len(data), reaches_end and not data.endswith(b"\n")
         dropped = 0
@@ -154,7 +164,11 @@ class LogWindow:
         try:
             status = os.lstat(self.log.path)
         except OSError as error:
-            self.error = "" if isinstance(error, FileNotFoundError) and self._mark is None else str(error.strerror)
+            self.error = (
+                ""
+                if isinstance(error, FileNotFoundError) and self._mark is None
+                else str(error.strerror)
+            )
             return False
         self._mark, self.changed_s = (status.st_dev, status.st_ino, status.st_size), status.st_mtime
         self.error = ""
@@ -174,7 +188,11 @@ class LogWindow:
         for piece in io.BytesIO(data):  # its lines, with their ends
             for start in range(0, len(piece), LONGEST_LINE):
                 part = piece[start : start + LONGEST_LINE].removesuffix(b"\n")
-                lines.append(WindowLine(self.log, at + start, part.decode("utf-8", "surrogateescape"), read_s))
+                lines.append(
+                    WindowLine(
+                        self.log, at + start, part.decode("utf-8", "surrogateescape"), read_s
+                    )
+                )
             at += len(piece)
         return lines
 
@@ -183,8 +201,8 @@ class LogWindow:
 class LogView:
     """The windows on one or several logs, and their lines in the order of their times.
 
-    A line without a time stays after the line before it, so that a traceback stays together. The lines of a log without
-    times are placed when they were written at the latest.
+    A line without a time stays after the line before it, so that a traceback stays together. The
+    lines of a log without times are placed when they were written at the latest.
     """
 
     windows: list[LogWindow]
@@ -203,7 +221,9 @@ class LogView:
     @property
     def error(self) -> str:
         """Why a log cannot be read; empty if all can."""
-        return next((f"{window.log.path}: {window.error}" for window in self.windows if window.error), "")
+        return next(
+            (f"{window.log.path}: {window.error}" for window in self.windows if window.error), ""
+        )
 
     def to_end(self) -> None:
         """Move to the ends of all logs."""
@@ -218,7 +238,10 @@ class LogView:
         self._merge()
 
     def older(self) -> list[WindowLine]:
-        """Read a block more at the front: of several logs, of the one whose lines begin last. Returns the new lines."""
+        """Read a block more at the front: of several logs, of the one whose lines begin last.
+
+        Returns the new lines.
+        """
         lines = self._older()
         self._merge()
         return lines
@@ -239,14 +262,22 @@ class LogView:
         return merge_lines([window.newer() for window in self.windows])
 
     def find(
-        self, pattern: Pattern, start: WindowLine | None, *, up: bool, is_stopped: Callable[[], bool]
+        self,
+        pattern: Pattern,
+        start: WindowLine | None,
+        *,
+        up: bool,
+        is_stopped: Callable[[], bool],
     ) -> tuple[WindowLine | None, bool]:
-        """Return the next line in which a pattern is found, and whether only after a turn: from the other end on.
+        """Return the next line in which a pattern is found, and whether only after a turn: from the
+        other end on.
 
-        It reads on in the logs until it finds one, and leaves the window there; else the window stays where it was.
+        It reads on in the logs until it finds one, and leaves the window there; else the window
+        stays where it was.
 
         Args:
-            start: the line after which, or before which, to begin; None for the end or the beginning of the window.
+            start: the line after which, or before which, to begin; None for the end or the
+                beginning of the window.
             is_stopped: asked between blocks: whether the person has lost patience.
         """
         is_whole = start is None and (self.at_end if up else self.at_start)
@@ -261,15 +292,23 @@ class LogView:
         return match, turned
 
     def _find(
-        self, pattern: Pattern, start: WindowLine | None, *, up: bool, is_stopped: Callable[[], bool]
+        self,
+        pattern: Pattern,
+        start: WindowLine | None,
+        *,
+        up: bool,
+        is_stopped: Callable[[], bool],
     ) -> WindowLine | None:
         lines = self.lines
         place = next((number for number, line in enumerate(lines) if line is start), None)
         batch = lines[:place] if up else lines[0 if place is None else place + 1 :]
         match = first_match(batch[::-1] if up else batch, pattern)
         while match is None and not is_stopped() and not (self.at_start if up else self.at_end):
-            # what surely does not match is passed over in the only log that has more: several keep their order by lines
-            more = [window for window in self.windows if not (window.at_start if up else window.at_end)]
+            # what surely does not match is passed over in the only log that has more: several keep
+            # their order by lines
+            more = [
+                window for window in self.windows if not (window.at_start if up else window.at_end)
+            ]
             if len(more) == 1:
                 more[0].skim(pattern, up=up, is_stopped=is_stopped)
             batch = self._older() if up else self._newer()
@@ -328,7 +367,8 @@ def read_stamps(lines: Iterable[WindowLine]) -> None:
     for line in lines:
         if line.stamp_end:
             continue
-        stamps = stamps or Stamps(line.read_s - _HALF_A_DAY_S)  # a time without a date is of the day before read_s
+        # a time without a date is of the day before read_s
+        stamps = stamps or Stamps(line.read_s - _HALF_A_DAY_S)
         line.stamp_s, line.stamp_end = stamps.read_with_end(line.raw)
         if line.stamp_s is None:
             line.stamp_end = -1

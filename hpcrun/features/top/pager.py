@@ -1,4 +1,6 @@
-"""Lines through which a person pages: up and down, sideways or wrapped, with a cursor in lists and tables."""
+"""Lines through which a person pages: up and down, sideways or wrapped, with a cursor in lists and
+tables.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 Line = TypeVar("Line")
 _SIDE_STEP = 16  # columns that one key moves sideways
 _REVERSED = Style(reverse=True)
-_RIGHT = ("elapsed", "limit", "nodes", "running", "pending")  # the columns of numbers, whose texts stand at the right
+# the columns of numbers, whose texts stand at the right
+_RIGHT = ("elapsed", "limit", "nodes", "running", "pending")
 
 
 @dataclass(slots=True)
@@ -49,14 +52,18 @@ class Pages(Generic[Line]):
     overlap: int = 1  # rows that stay on the screen when it moves by a screen
 
     def show(self, lines: Sequence[Line], *, follow: bool = False) -> None:
-        """Take other lines; the end stays on the screen, or else the line at the top, if it is among them."""
+        """Take other lines; the end stays on the screen, or else the line at the top, if it is
+        among them.
+        """
         anchor = self.lines[self.top] if self.top < len(self.lines) else None
         self.lines = lines
         if follow:
             self.to_end()
             return
         if anchor is not None and not (self.top < len(lines) and lines[self.top] is anchor):
-            self.top = next((number for number, line in enumerate(lines) if line is anchor), self.top)
+            self.top = next(
+                (number for number, line in enumerate(lines) if line is anchor), self.top
+            )
         self.keep_inside()
 
     def resize(self, width: int, height: int) -> None:
@@ -70,7 +77,8 @@ class Pages(Generic[Line]):
         number, part = self.top, self.part
         while len(shown) < self.height and number < len(self.lines):
             rows = [strip_of(text, self.width, self.left) for text in self._parts_of(number)[part:]]
-            if number in (self.cursor, self.mark):  # without its colours: they would become its background
+            # without its colours: they would become its background
+            if number in (self.cursor, self.mark):
                 rows = [Strip([Segment(row.text, _REVERSED)]) for row in rows]
             shown += rows
             number, part = number + 1, 0
@@ -256,7 +264,9 @@ class TableScreen(PagerScreen, Generic[Line]):
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
-        self.rows: Pages[Line] = Pages(lambda row: self._line(*self.cells(row)), cursor=0, overlap=0)
+        self.rows: Pages[Line] = Pages(
+            lambda row: self._line(*self.cells(row)), cursor=0, overlap=0
+        )
         self._keys: Sequence[str] = ()
         self._widths: Mapping[str, int] = {}
         self._was_moved = False
@@ -267,7 +277,9 @@ class TableScreen(PagerScreen, Generic[Line]):
         yield Pager(self.rows)
 
     def cells(self, row: Line) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
-        """Return the sign before a row, its text by column, and the style of some columns; each screen has its own."""
+        """Return the sign before a row, its text by column, and the style of some columns; each
+        screen has its own.
+        """
         raise NotImplementedError
 
     def column_widths(self, width: int) -> Mapping[str, int]:
@@ -280,7 +292,9 @@ class TableScreen(PagerScreen, Generic[Line]):
         return self._keys[self.rows.cursor or 0] if self._keys else None
 
     def show_rows(self, rows: Sequence[Line], keys: Sequence[str]) -> None:
-        """Take other rows and their keys; the cursor stays at its row or its place, at the top before it was moved."""
+        """Take other rows and their keys; the cursor stays at its row or its place, at the top
+        before it was moved.
+        """
         if self._was_moved and self.key in keys:
             moved = keys.index(self.key) - (self.rows.cursor or 0)
             self.rows.cursor = (self.rows.cursor or 0) + moved
@@ -303,7 +317,9 @@ class TableScreen(PagerScreen, Generic[Line]):
         self.pager.update()
 
     def _heading(self) -> Text:
-        return self._line(" ", {name: name.upper() for name in self._widths}, dict.fromkeys(self._widths, "bold"))
+        return self._line(
+            " ", {name: name.upper() for name in self._widths}, dict.fromkeys(self._widths, "bold")
+        )
 
     def _line(self, sign: str, texts: Mapping[str, str], styles: Mapping[str, str]) -> Text:
         cells = []
@@ -315,7 +331,9 @@ class TableScreen(PagerScreen, Generic[Line]):
 
 
 class TextScreen(PagerScreen):
-    """A screen with lines of text, which go on to the right or are wrapped, and a search in them."""
+    """A screen with lines of text, which go on to the right or are wrapped, and a search in
+    them.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "page(1)", "one screen down", show=False),
@@ -352,12 +370,16 @@ class TextScreen(PagerScreen):
 
 
 def search_pattern(words: str) -> tuple[Pattern, str]:
-    """Return the regular expression that a person searches for; without capital letters, case does not matter.
+    """Return the regular expression that a person searches for; without capital letters, case does
+    not matter.
 
-    What is no regular expression is searched for as it is; the second text says so, with a comma behind it.
+    What is no regular expression is searched for as it is; the second text says so, with a comma
+    behind it.
     """
     flags = "(?i)" if words == words.lower() else ""
     try:
         return compile_pattern(flags + words), ""
     except PatternError:
-        return compile_pattern(flags + re.escape(words)), "searched as plain text (no regular expression), "
+        return compile_pattern(
+            flags + re.escape(words)
+        ), "searched as plain text (no regular expression), "

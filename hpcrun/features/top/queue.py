@@ -1,4 +1,5 @@
-"""The other screens of ``hpcrun top``: the user's jobs that are not hpcrun's, and the partitions' queues.
+"""The other screens of ``hpcrun top``: the user's jobs that are not hpcrun's, and the partitions'
+queues.
 
 Slurm is asked only while one of them is shown: one squeue for both.
 """
@@ -51,7 +52,9 @@ def job_cells(job: QueuedJob) -> Cells:
 
 
 def partition_cells(jobs: Sequence[QueuedJob], user: str, now_s: float) -> list[Cells]:
-    """Return the cells of each partition: its running and pending jobs, and the place of the user's first job."""
+    """Return the cells of each partition: its running and pending jobs, and the place of the user's
+    first job.
+    """
     rows: list[Cells] = []
     for name in sorted({name for job in jobs for name in job.partitions}):
         here = [job for job in jobs if name in job.partitions]
@@ -88,7 +91,9 @@ def _place(line: Sequence[QueuedJob], mine: Sequence[QueuedJob], now_s: float) -
 
 
 class QueueScreen(TableScreen[Cells]):
-    """A table of what squeue lists: columns with their least widths, the last takes the rest of the screen."""
+    """A table of what squeue lists: columns with their least widths, the last takes the rest of the
+    screen.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1,escape", "app.view('runs')", "runs"),
@@ -145,8 +150,15 @@ class QueueScreen(TableScreen[Cells]):
         """Return the columns for which there is room."""
         rows = self.rows.lines
         *others, last = self._columns
-        needed = {name: max([len(name), *((self._columns[name], *(len(row[name]) for row in rows)) if rows else ())])
-                  for name in others}  # fmt: skip
+        needed = {
+            name: max(
+                [
+                    len(name),
+                    *((self._columns[name], *(len(row[name]) for row in rows)) if rows else ()),
+                ]
+            )
+            for name in others
+        }
         return fitted({**needed, last: self._columns[last]}, width, self._dropped)
 
     def title_line(self) -> Text:
@@ -155,7 +167,16 @@ class QueueScreen(TableScreen[Cells]):
 
 
 def _jobs_screen(reader: Reader) -> QueueScreen:
-    columns = {"job": 3, "name": 4, "partition": 4, "state": 5, "nodes": 1, "elapsed": 7, "limit": 5, "info": 16}
+    columns = {
+        "job": 3,
+        "name": 4,
+        "partition": 4,
+        "state": 5,
+        "nodes": 1,
+        "elapsed": 7,
+        "limit": 5,
+        "info": 16,
+    }
 
     def rows_of(jobs: Sequence[QueuedJob], reader: Reader) -> list[Cells]:
         run_ids = {item.run.run_id for item in reader.reading.runs}
@@ -168,10 +189,16 @@ def _jobs_screen(reader: Reader) -> QueueScreen:
 def _partitions_screen(reader: Reader) -> QueueScreen:
     columns = {"partition": 4, "running": 1, "nodes": 1, "pending": 1, "yours": 5, "your first": 24}
     return QueueScreen(
-        reader, "queue by partition", columns, ("nodes",),
+        reader,
+        "queue by partition",
+        columns,
+        ("nodes",),
         lambda jobs, reader: partition_cells(jobs, user_name(), reader.now_s()),
-    )  # fmt: skip
+    )
 
 
-SCREENS: Mapping[str, Callable[[Reader], QueueScreen]] = {"jobs": _jobs_screen, "queue": _partitions_screen}
+SCREENS: Mapping[str, Callable[[Reader], QueueScreen]] = {
+    "jobs": _jobs_screen,
+    "queue": _partitions_screen,
+}
 """Name of a screen in ``app.view(...)`` → what makes it."""

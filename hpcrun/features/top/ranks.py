@@ -1,4 +1,6 @@
-"""The ranks of an attempt: how each is, where it runs, when it last wrote and what; those that are odd come first."""
+"""The ranks of an attempt: how each is, where it runs, when it last wrote and what; those that are
+odd come first.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,16 @@ from hpcrun.runs.attempt import Attempt, attempts, node_ranks, rank_exits
 from hpcrun.runs.logs import fold, rank_log, tail
 from hpcrun.runs.silence import last_line_of, last_writes, silence_limit_s, talkers, usual_pause_s
 
-MOST_LINES = 64  # the most logs whose last line is read at a time: 512 ranks get theirs in eight rounds
-MOST_PACES = 32  # the most silent ranks of which the usual pause is looked up: the end of a log each, once
+# the most logs whose last line is read at a time: 512 ranks get theirs in eight rounds
+MOST_LINES = 64
+# the most silent ranks of which the usual pause is looked up: the end of a log each, once
+MOST_PACES = 32
 
 
 class RankState(Enum):
-    """The state of a rank, its words and its style, in the order in which ranks are shown: what is odd first."""
+    """The state of a rank, its words and its style, in the order in which ranks are shown: what is
+    odd first.
+    """
 
     FAILED = "failed", "bold red"
     NO_END = "no exit status", "bold red"
@@ -43,7 +49,8 @@ class RankRow:
     rank: int
     kind: RankState
     node: str | None = None  # None where it is not known yet
-    wrote_s: float | None = None  # when it last wrote, in seconds since the epoch; None if it has written nothing
+    # when it last wrote, in seconds since the epoch; None if it has written nothing
+    wrote_s: float | None = None
     exit_status: int | None = None  # None while it runs
     ended_s: float | None = None  # when it ended, in seconds since the epoch
     line: str = ""  # its last line, as it wrote it; empty if that is not read yet
@@ -57,7 +64,9 @@ class RankRow:
 
 @dataclass(slots=True)
 class RanksReader:
-    """Reads the ranks of one element of a run again and again; a last line only where its rank has written since."""
+    """Reads the ranks of one element of a run again and again; a last line only where its rank has
+    written since.
+    """
 
     folder: Path  # of the run
     element: int
@@ -66,8 +75,11 @@ class RanksReader:
     _lines: dict[tuple[int, int, bool], tuple[float | None, str]] = field(default_factory=dict)
     _paces: dict[tuple[int, int], tuple[float | None, float]] = field(default_factory=dict)
 
-    def read(self, now_s: float, *, is_over: bool, shown: Sequence[int] = ()) -> tuple[Attempt, list[RankRow]] | None:
-        """Return the newest attempt and its ranks, those that are odd first; None if none has started.
+    def read(
+        self, now_s: float, *, is_over: bool, shown: Sequence[int] = ()
+    ) -> tuple[Attempt, list[RankRow]] | None:
+        """Return the newest attempt and its ranks, those that are odd first; None if none has
+        started.
 
         Args:
             is_over: the job has ended: a rank without an exit status will have none.
@@ -76,21 +88,29 @@ class RanksReader:
         attempt = next(iter(islice(attempts(self.folder, self.element), 1)), None)
         if attempt is None:
             return None
-        return attempt, self._with_lines(attempt, self._rows(attempt, now_s, is_over=is_over), shown)
+        return attempt, self._with_lines(
+            attempt, self._rows(attempt, now_s, is_over=is_over), shown
+        )
 
     def _rows(self, attempt: Attempt, now_s: float, *, is_over: bool) -> list[RankRow]:
-        """Return the ranks, those that are odd first: failed (the first failure first), silent (the longest first),
-        then those without output.
+        """Return the ranks, those that are odd first: failed (the first failure first), silent (the
+        longest first), then those without output.
 
-        A rank that wrote only at the start of the job, while others write, is not silent: in most programs only rank 0
-        prints. Neither is one that always writes seldom.
+        A rank that wrote only at the start of the job, while others write, is not silent: in most
+        programs only rank 0 prints. Neither is one that always writes seldom.
         """
         wrote = last_writes(attempt.folder).ranks
         node_of = {rank: node for node, its in node_ranks(attempt.folder).items() for rank in its}
         ends = {end.rank: end for end in rank_exits(attempt.folder)}
-        ages = {rank: max(0.0, now_s - at_s) for rank, at_s in wrote.items() if at_s is not None and rank not in ends}
+        ages = {
+            rank: max(0.0, now_s - at_s)
+            for rank, at_s in wrote.items()
+            if at_s is not None and rank not in ends
+        }
         talking = set(talkers(ages, max(0.0, now_s - attempt.started_s))) if ages else set()
-        latest = max((rank for rank in wrote if wrote[rank]), key=lambda rank: wrote[rank] or 0, default=None)
+        latest = max(
+            (rank for rank in wrote if wrote[rank]), key=lambda rank: wrote[rank] or 0, default=None
+        )
         usual_s = 0.0 if latest is None else self._pace(attempt, latest, wrote[latest])
         left = iter(range(MOST_PACES))
 
@@ -106,31 +126,47 @@ class RanksReader:
                 return RankState.NO_OUTPUT
             is_silent = rank in talking and ages[rank] > silence_limit_s(usual_s)
             if is_silent and next(left, None) is not None:
-                is_silent = ages[rank] > silence_limit_s(max(usual_s, self._pace(attempt, rank, wrote[rank])))
+                is_silent = ages[rank] > silence_limit_s(
+                    max(usual_s, self._pace(attempt, rank, wrote[rank]))
+                )
             return RankState.SILENT if is_silent else RankState.RUNNING
 
         rows = []
-        for rank in sorted({*wrote, *node_of, *ends, *range(self.world_size)}, key=lambda rank: wrote.get(rank) or 0.0):
+        for rank in sorted(
+            {*wrote, *node_of, *ends, *range(self.world_size)},
+            key=lambda rank: wrote.get(rank) or 0.0,
+        ):
             end, wrote_s = ends.get(rank), wrote.get(rank)
-            known = (end.node, wrote_s, end.status, end.ended_s) if end else (node_of.get(rank), wrote_s)
+            known = (
+                (end.node, wrote_s, end.status, end.ended_s)
+                if end
+                else (node_of.get(rank), wrote_s)
+            )
             rows.append(RankRow(rank, kind(rank), *known))
         return sorted(rows, key=_place)
 
     def _pace(self, attempt: Attempt, rank: int, wrote_s: float | None) -> float:
-        """Return the usual pause of a rank, 0 if it is not known; read again only if it has written since."""
+        """Return the usual pause of a rank, 0 if it is not known; read again only if it has written
+        since.
+        """
         key = (attempt.number, rank)
         if self._paces.get(key, (None, 0.0))[0] != wrote_s:
             self._paces[key] = (wrote_s, usual_pause_s(attempt, rank) or 0.0)
         return self._paces[key][1]
 
-    def _with_lines(self, attempt: Attempt, rows: Sequence[RankRow], shown: Sequence[int]) -> list[RankRow]:
+    def _with_lines(
+        self, attempt: Attempt, rows: Sequence[RankRow], shown: Sequence[int]
+    ) -> list[RankRow]:
         on_screen = set(shown)
         keys = {row.rank: (attempt.number, row.rank, row.kind is RankState.FAILED) for row in rows}
         changed = [
-            row for row in rows
-            if row.wrote_s is not None and self._lines.get(keys[row.rank], (None, ""))[0] != row.wrote_s
-        ]  # fmt: skip
-        changed.sort(key=lambda row: row.rank not in on_screen)  # stable: else those that are odd first
+            row
+            for row in rows
+            if row.wrote_s is not None
+            and self._lines.get(keys[row.rank], (None, ""))[0] != row.wrote_s
+        ]
+        # stable: else those that are odd first
+        changed.sort(key=lambda row: row.rank not in on_screen)
         for row in changed[:MOST_LINES]:
             self._lines[keys[row.rank]] = (row.wrote_s, _line_of(attempt, row))
         self.missing = max(0, len(changed) - MOST_LINES)
@@ -138,7 +174,9 @@ class RanksReader:
 
 
 def _line_of(attempt: Attempt, row: RankRow) -> str:
-    """Return the last line of a rank: of one that failed its last on stderr, where the exception is."""
+    """Return the last line of a rank: of one that failed its last on stderr, where the exception
+    is.
+    """
     if row.kind is RankState.FAILED:
         with suppress(OSError):
             text = tail(rank_log(attempt.folder, row.rank, "err").path, 5)
@@ -153,7 +191,11 @@ def _place(row: RankRow) -> tuple[int, float, int]:
 
 
 def matching_rows(rows: Sequence[RankRow], words: str) -> list[RankRow]:
-    """Return the ranks of which each of some words is in the number, the state, the node or the last line."""
+    """Return the ranks of which each of some words is in the number, the state, the node or the
+    last line.
+    """
     terms = words.lower().split()
-    texts = ((row, f"rank {row.rank} {row.state} {row.node or ''} {row.line}".lower()) for row in rows)
+    texts = (
+        (row, f"rank {row.rank} {row.state} {row.node or ''} {row.line}".lower()) for row in rows
+    )
     return [row for row, text in texts if all(term in text for term in terms)]

@@ -1,7 +1,8 @@
-"""What ``hpcrun top`` knows of the runs, and the threads that learn it: no screen waits for a file or for Slurm.
+"""What ``hpcrun top`` knows of the runs, and the threads that learn it: no screen waits for a file
+or for Slurm.
 
-It does not import textual. The threads are daemons: a thread that waits for a file system that hangs does not delay the
-end of the program, as a pool of threads would.
+It does not import textual. The threads are daemons: a thread that waits for a file system that
+hangs does not delay the end of the program, as a pool of threads would.
 """
 
 from __future__ import annotations
@@ -20,12 +21,19 @@ from hpcrun.actions.status.silent_runs import with_silence
 from hpcrun.actions.status.status import get_status, last_known
 from hpcrun.actions.status.wait import Changes
 from hpcrun.errors import HpcrunError, NotFoundError
-from hpcrun.explain.first_line import Rules, has_failed, lacks_line, with_element_lines, with_first_lines
+from hpcrun.explain.first_line import (
+    Rules,
+    has_failed,
+    lacks_line,
+    with_element_lines,
+    with_first_lines,
+)
 from hpcrun.features.scaling.studies import StudyStore
 from hpcrun.features.top.rows import TopRow, run_rows
 from hpcrun.schedulers.protocol import Scheduler
 
-INTERVAL_S = 15  # seconds between two questions, as with ``status --watch``; after a minute, half a minute
+# seconds between two questions, as with ``status --watch``; after a minute, half a minute
+INTERVAL_S = 15
 LATE_S = 3.0  # after this time the title names what does not respond
 _FIRST = 40  # how many runs are on the first frame: as many as a terminal is high
 Post = Callable[..., object]  # calls a function with arguments in the thread of the screens, later
@@ -34,7 +42,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A command that has ended, as a person types it; what it printed, and whether its exit status is 0."""
+    """A command that has ended, as a person types it; what it printed, and whether its exit status
+    is 0.
+    """
 
     line: str
     lines: tuple[str, ...]
@@ -46,11 +56,14 @@ class Reading:
     """What is known of all runs, the oldest first, at one time."""
 
     runs: tuple[RunStatus, ...] = ()
-    damaged: Mapping[str, str] = field(default_factory=dict)  # run id → what is wrong, of the runs that cannot be read
+    # run id → what is wrong, of the runs that cannot be read
+    damaged: Mapping[str, str] = field(default_factory=dict)
     away: str = ""  # why the scheduler did not respond; empty if it did, or was not asked yet
-    answered_s: float | None = None  # when it last responded, in seconds since the epoch; None before its first answer
+    # when it last responded, in seconds since the epoch; None before its first answer
+    answered_s: float | None = None
     rows: tuple[TopRow, ...] = ()
-    studies: Mapping[str, str] = field(default_factory=dict)  # run id → the study that it belongs to
+    # run id → the study that it belongs to
+    studies: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -83,7 +96,9 @@ class Reader:
         self._first_shown.set()
 
     def tell(self, post: Post, publish: Callable[[], object]) -> None:
-        """From now on call the screens by ``post``, in their thread: ``publish`` when there is a new reading."""
+        """From now on call the screens by ``post``, in their thread: ``publish`` when there is a
+        new reading.
+        """
         self._post, self._publish = post, publish
 
     def refresh(self) -> None:
@@ -104,14 +119,18 @@ class Reader:
         try:
             return element_of(item, int(index)) if index else item
         except StopIteration:
-            raise NotFoundError(f"{run_id}: element {index} is not read yet, or there is none") from None
+            raise NotFoundError(
+                f"{run_id}: element {index} is not read yet, or there is none"
+            ) from None
 
     def now_s(self) -> float:
         """Return the time, in seconds since the epoch."""
         return self.ports.now_s()
 
     def late(self) -> str | None:
-        """Return what the reader has been waiting for, if that takes long: ``Slurm``, or the runs folder."""
+        """Return what the reader has been waiting for, if that takes long: ``Slurm``, or the runs
+        folder.
+        """
         waits = self._waits_for
         return waits[0] if waits and time.monotonic() - waits[1] > LATE_S else None
 
@@ -121,7 +140,9 @@ class Reader:
         then: Callable[[Answer], object],
         failed: Callable[[HpcrunError | OSError], object],
     ) -> None:
-        """Call something in a thread of its own; then, in the thread of the screens, take the answer or what failed."""
+        """Call something in a thread of its own; then, in the thread of the screens, take the
+        answer or what failed.
+        """
 
         def run() -> None:
             try:
@@ -141,7 +162,8 @@ class Reader:
         return woken
 
     def _tell(self, call: Callable[..., object], *args: Any) -> None:
-        with suppress(RuntimeError):  # the program has ended meanwhile, and its event loop is closed
+        # the program has ended meanwhile, and its event loop is closed
+        with suppress(RuntimeError):
             if self._post:
                 self._post(call, *args)
 
@@ -161,7 +183,8 @@ class Reader:
             self.reading = read()
         except HpcrunError as error:
             self.reading = replace(self.reading, away=error.message)
-        except Exception as error:  # the next reading may succeed, for a person who watches for days
+        except Exception as error:
+            # the next reading may succeed, for a person who watches for days
             words = str(error) if isinstance(error, OSError) else _bug(error).message
             self.reading = replace(self.reading, away=words)
         self._tell(self._publish)
@@ -174,7 +197,9 @@ class Reader:
             return self._with(ids, ids, last_known(ids, store=store, now_s=self.ports.now_s()))
 
     def _ask(self, ports: Ports) -> Reading:
-        """Ask the scheduler about the runs that have not ended, and read the folders of new ones."""
+        """Ask the scheduler about the runs that have not ended, and read the folders of new
+        ones.
+        """
         store, now_s = self.ports.store, self.ports.now_s()
 
         def scheduler_of(name: str) -> Scheduler:
@@ -187,9 +212,14 @@ class Reader:
             result = get_status(wanted, replace(ports, schedulers=scheduler_of))
         with self._waiting(str(store.root)):
             result = with_first_lines(with_silence(result, now_s), store, self.rules)
-            lacking = [item for item in result.runs if _lacks_element_lines(item)][-1:]  # one sweep at a time
-            explained = {item.run.run_id: with_element_lines(item, failed_elements(item.elements), store, self.rules)
-                         for item in lacking}  # fmt: skip
+            # one sweep at a time
+            lacking = [item for item in result.runs if _lacks_element_lines(item)][-1:]
+            explained = {
+                item.run.run_id: with_element_lines(
+                    item, failed_elements(item.elements), store, self.rules
+                )
+                for item in lacking
+            }
             runs = tuple(explained.get(item.run.run_id, item) for item in result.runs)
             reading = self._with(ids, wanted, replace(result, runs=runs))
         return reading if reading.away else replace(reading, answered_s=now_s)
@@ -199,10 +229,16 @@ class Reader:
         listed = set(ids)
         self._over = {run_id: item for run_id, item in self._over.items() if run_id in listed}
         over = (item for item in result.runs if item.status.final)
-        self._over |= {item.run.run_id: item for item in over if not (lacks_line(item) or _lacks_element_lines(item))}
+        self._over |= {
+            item.run.run_id: item
+            for item in over
+            if not (lacks_line(item) or _lacks_element_lines(item))
+        }
         known = {**self._over, **{item.run.run_id: item for item in result.runs}}
         runs = tuple(sorted(known.values(), key=lambda item: item.run.created_s))
-        damaged = {run_id: text for text in result.damaged for run_id in wanted if run_id in text.split()}
+        damaged = {
+            run_id: text for text in result.damaged for run_id in wanted if run_id in text.split()
+        }
         away = result.away.message if result.away else ""
         rows = run_rows(runs, damaged, self.reading.rows)
         return Reading(runs, damaged, away, self.reading.answered_s, rows, self._studies())
@@ -227,7 +263,9 @@ class Reader:
 
 def _lacks_element_lines(item: RunStatus) -> bool:
     """Whether an element of a sweep failed and its explanation is not worked out yet."""
-    return not item.stale and any(has_failed(each.status) and each.status.cause is None for each in item.elements)
+    return not item.stale and any(
+        has_failed(each.status) and each.status.cause is None for each in item.elements
+    )
 
 
 def _bug(error: Exception) -> HpcrunError:

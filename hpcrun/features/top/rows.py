@@ -1,4 +1,7 @@
-"""The rows of the table of ``hpcrun top``: filtered, sorted, grouped. Pure functions of what is known of the runs."""
+"""The rows of the table of ``hpcrun top``: filtered, sorted, grouped.
+
+Pure functions of what is known of the runs.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,29 @@ from hpcrun.views.text import GAP, clock_text, count, fitting, short_size, visib
 
 DAMAGED = "DAMAGED"  # the state of a run whose record cannot be read
 GROUPINGS = ("study", "name", "state", "none")
-_STATE_ORDER = (state.RUNNING, "COMPLETING", state.PENDING, state.SUBMITTING, state.UNKNOWN, DAMAGED, state.FAILED)
+_STATE_ORDER = (
+    state.RUNNING,
+    "COMPLETING",
+    state.PENDING,
+    state.SUBMITTING,
+    state.UNKNOWN,
+    DAMAGED,
+    state.FAILED,
+)
 # A narrow terminal drops these columns in this order.
 _DROPPED = ("profile", "limit", "size", "job", "elapsed")
 _NAME_MOST, _INFO_LEAST = 28, 40
-_NAME_SHORT, _INFO_SHORT = 14, 30  # the two are shortened to these widths before the job ids are left out
+# the two are shortened to these widths before the job ids are left out
+_NAME_SHORT, _INFO_SHORT = 14, 30
 _COUNTED_FIRST = ("RUNNING", "PENDING", "FAILED")
 _COUNTED_AS = {"TIMEOUT": "timed out"}
 
 
 @dataclass(eq=False, slots=True)
 class TopRow:
-    """One row: a run, an element of a sweep, or a group of runs. A key stays the same in a later reading.
+    """One row: a run, an element of a sweep, or a group of runs.
+
+    A key stays the same in a later reading.
 
     Attributes:
         text: what a filter searches: names, ids, state, nodes, reason and cause.
@@ -37,7 +51,8 @@ class TopRow:
     key: str  # run id, ``run id/3`` of an element, or the group's name behind a colon
     name: str
     state: str
-    run: RunStatus | None = None  # what is known of the run; None of a group, and of a run that cannot be read
+    # what is known of the run; None of a group, and of a run that cannot be read
+    run: RunStatus | None = None
     element: ElementStatus | None = None
     children: Sequence[TopRow] = ()  # elements of a sweep, runs of a group
     about: str = ""  # the INFO of a row without a run
@@ -69,7 +84,8 @@ ShownRow = tuple[TopRow, int]  # a row and its depth: 1 inside a sweep or a grou
 class Arrangement:
     """How a person wants the rows."""
 
-    words: str = ""  # the filter: each row has all of these words, and none of those that begin with ``!``
+    # the filter: each row has all of these words, and none of those that begin with ``!``
+    words: str = ""
     sort: str = "age"
     reverse: bool = False
     group: str = GROUPINGS[0]
@@ -79,14 +95,18 @@ class Arrangement:
 def run_rows(
     runs: Iterable[RunStatus], damaged: Mapping[str, str], before: Iterable[TopRow] = ()
 ) -> tuple[TopRow, ...]:
-    """Return a row for each run, and for what is wrong with damaged ones; those of runs that have not changed stay."""
+    """Return a row for each run, and for what is wrong with damaged ones; those of runs that have
+    not changed stay.
+    """
     known = {row.key: row for row in before}
     rows = []
     for item in runs:
         row = known.get(item.run.run_id)
         rows.append(row if row and row.run is item else _run_row(item))
-    bad = (TopRow(run_id, run_id, DAMAGED, about=words, text=f"{run_id} {words} damaged".lower())
-           for run_id, words in damaged.items())  # fmt: skip
+    bad = (
+        TopRow(run_id, run_id, DAMAGED, about=words, text=f"{run_id} {words} damaged".lower())
+        for run_id, words in damaged.items()
+    )
     return (*rows, *bad)
 
 
@@ -95,12 +115,20 @@ def _run_row(item: RunStatus) -> TopRow:
     children = []
     for each in item.elements:
         name, parameters = f"{run.name}/{each.index}", parameters_text(each.parameters)
-        text = _searched(f"{name} {run.run_id} {each.job_id or ''} {parameters} {each.status.state}", each.status)
-        row = TopRow(f"{run.run_id}/{each.index}", visible(name), each.status.state, item, each, text=text)
+        text = _searched(
+            f"{name} {run.run_id} {each.job_id or ''} {parameters} {each.status.state}", each.status
+        )
+        row = TopRow(
+            f"{run.run_id}/{each.index}", visible(name), each.status.state, item, each, text=text
+        )
         children.append(row)
     name_of_state = state.UNKNOWN if item.lost else status.state
-    text = _searched(f"{run.name} {run.run_id} {run.job_id or ''} {run.profile} {name_of_state}", status)
-    return TopRow(run.run_id, visible(run.name), name_of_state, item, children=tuple(children), text=text)
+    text = _searched(
+        f"{run.name} {run.run_id} {run.job_id or ''} {run.profile} {name_of_state}", status
+    )
+    return TopRow(
+        run.run_id, visible(run.name), name_of_state, item, children=tuple(children), text=text
+    )
 
 
 def _searched(names: str, status: LastStatus) -> str:
@@ -110,11 +138,16 @@ def _searched(names: str, status: LastStatus) -> str:
 
 def matches(row: TopRow, words: Sequence[str]) -> bool:
     """Whether a row has all words, and none of those that begin with ``!``."""
-    return all(term[1:] not in row.text if term[0] == "!" and term[1:] else term in row.text for term in words)
+    return all(
+        term[1:] not in row.text if term[0] == "!" and term[1:] else term in row.text
+        for term in words
+    )
 
 
 def _state(row: TopRow) -> Any:
-    return _STATE_ORDER.index(row.state) if row.state in _STATE_ORDER else len(_STATE_ORDER), row.state
+    return _STATE_ORDER.index(row.state) if row.state in _STATE_ORDER else len(
+        _STATE_ORDER
+    ), row.state
 
 
 def _job_number(row: TopRow) -> int:
@@ -127,12 +160,17 @@ SORTS: Mapping[str, tuple[Callable[[TopRow], Any], str]] = {
     "name": (lambda row: row.name, "by name"),
     "state": (_state, "by state, running first"),
     "job": (lambda row: -_job_number(row), "by job id, highest first"),
-    "elapsed": (lambda row: -((row.status.ran_s if row.status else None) or -1), "by elapsed time, longest first"),
+    "elapsed": (
+        lambda row: -((row.status.ran_s if row.status else None) or -1),
+        "by elapsed time, longest first",
+    ),
 }
 """How rows can be sorted: what they are compared by, and how this is said."""
 
 
-def arranged(rows: Iterable[TopRow], how: Arrangement, studies: Mapping[str, str] | None = None) -> list[ShownRow]:
+def arranged(
+    rows: Iterable[TopRow], how: Arrangement, studies: Mapping[str, str] | None = None
+) -> list[ShownRow]:
     """Return the rows as they are shown; ``studies`` has the study of each run in one."""
     words = how.words.lower().split()
     kept: list[TopRow] = []
@@ -164,7 +202,9 @@ def arranged(rows: Iterable[TopRow], how: Arrangement, studies: Mapping[str, str
 
 
 def keys_to_mark(shown: Sequence[ShownRow]) -> set[str]:
-    """Return the keys of all runs that are shown; of a sweep that a filter shows in part, of its elements."""
+    """Return the keys of all runs that are shown; of a sweep that a filter shows in part, of its
+    elements.
+    """
     elements: dict[str, list[str]] = {}
     for row, _ in shown:
         if row.element and row.run:
@@ -198,21 +238,31 @@ def _grouped(rows: Sequence[TopRow], group: str, studies: Mapping[str, str]) -> 
             seen.add(name)
             title = f"study {visible(run_name(name))}" if group == "study" else name
             numbers = Counter(each.state for each in members[name]).most_common()
-            counts = ", ".join(f"{number} {each.lower().replace('_', ' ')}" for each, number in numbers)
+            counts = ", ".join(
+                f"{number} {each.lower().replace('_', ' ')}" for each, number in numbers
+            )
             about = f"{count(len(members[name]), 'run')}: {counts}"
-            result.append(TopRow(f":{group}:{name}", title, "", children=members[name], about=about))
+            result.append(
+                TopRow(f":{group}:{name}", title, "", children=members[name], about=about)
+            )
     return result
 
 
 def states_text(states: Sequence[str], order: str) -> str:
-    """Return ``12 runs, newest first: 2 running, 1 timed out``, those that ask for attention first."""
+    """Return ``12 runs, newest first: 2 running, 1 timed out``, those that ask for attention
+    first.
+    """
     numbers = Counter(states).most_common()
     numbers.sort(key=lambda pair: pair[0] not in _COUNTED_FIRST)
-    counted = ", ".join(f"{number} {_COUNTED_AS.get(name, name.lower().replace('_', ' '))}" for name, number in numbers)
+    counted = ", ".join(
+        f"{number} {_COUNTED_AS.get(name, name.lower().replace('_', ' '))}"
+        for name, number in numbers
+    )
     return f"{count(len(states), 'run')}, {order}" + (f": {counted}" if states else "")
 
 
-# --- what is in the cells ---------------------------------------------------------------------------------------
+# --- what is in the cells
+# ---------------------------------------------------------------------------------------
 
 
 def column_widths(shown: Sequence[ShownRow], width: int) -> dict[str, int]:
@@ -221,7 +271,9 @@ def column_widths(shown: Sequence[ShownRow], width: int) -> dict[str, int]:
     runs = [row.run for row in rows if row.run]
     times = [row.status for row in rows if row.status]
     needed = {
-        "name": min(_NAME_MOST, max((len(row.name) + 2 * depth + 2 for row, depth in shown), default=4)),
+        "name": min(
+            _NAME_MOST, max((len(row.name) + 2 * depth + 2 for row, depth in shown), default=4)
+        ),
         "job": max((len(job_id_of(row)) for row in rows), default=3),
         "profile": max((len(item.run.profile) for item in runs), default=7),
         "state": max((len(row.state) for row in rows), default=5),
@@ -241,7 +293,8 @@ def column_widths(shown: Sequence[ShownRow], width: int) -> dict[str, int]:
 
 
 def fitted(needed: Mapping[str, int], width: int, dropped: Sequence[str]) -> dict[str, int]:
-    """Return the columns that a terminal has room for, each with its width: the last one takes the rest.
+    """Return the columns that a terminal has room for, each with its width: the last one takes the
+    rest.
 
     Args:
         needed: column → the least that it needs.
@@ -252,7 +305,9 @@ def fitted(needed: Mapping[str, int], width: int, dropped: Sequence[str]) -> dic
     return {**widths, last: max(0, width - 1 - sum(wide + GAP for wide in widths.values()))}
 
 
-def cells(row: TopRow, depth: int, now_s: float, *, is_open: bool, words: str = "") -> dict[str, str]:
+def cells(
+    row: TopRow, depth: int, now_s: float, *, is_open: bool, words: str = ""
+) -> dict[str, str]:
     """Return the cells of a row.
 
     Args:

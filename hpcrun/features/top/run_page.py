@@ -25,11 +25,23 @@ _AROUND = 5  # lines above and below those of a section
 
 
 class RunPage(TextScreen):
-    """Shows one run, or one element of a sweep, ``RUN_ID/3``, in sections that number keys choose."""
+    """Shows one run, or one element of a sweep, ``RUN_ID/3``, in sections that number keys
+    choose.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open_log", "log", tooltip="follow the log of the rank, or of the attempt, with the cursor"),
-        Binding("slash", "search", "search", tooltip="of ranks: show only those with these words; else search"),
+        Binding(
+            "enter",
+            "open_log",
+            "log",
+            tooltip="follow the log of the rank, or of the attempt, with the cursor",
+        ),
+        Binding(
+            "slash",
+            "search",
+            "search",
+            tooltip="of ranks: show only those with these words; else search",
+        ),
         Binding("escape", "back", "back", tooltip="clear the filter, then go back to the runs"),
         Binding("m", "metric(1)", "next metric", show=False),
         Binding("M", "metric(-1)", "metric before", show=False),
@@ -94,18 +106,29 @@ class RunPage(TextScreen):
             return Text(one_line(problem), "bold")
         if self.typed or self._message:
             return super().message_line()
-        share, parts = section.pages.share(), [f"/{section.filter} (esc shows all)"] if section.filter else []
-        parts += [] if share == "all" else [f"{count(len(section.pages.lines), section.noun)}, {share}"]
+        share, parts = (
+            section.pages.share(),
+            [f"/{section.filter} (esc shows all)"] if section.filter else [],
+        )
+        parts += (
+            [] if share == "all" else [f"{count(len(section.pages.lines), section.noun)}, {share}"]
+        )
         return "   ".join(parts)
 
     def _why(self) -> str:
         return one_line(why_text(self._item, self._now_s)) if self._item else ""
 
     def _titles(self) -> Text:
-        titles = (f"{number} {section.title}" for number, section in enumerate(self._sections, start=1))
+        titles = (
+            f"{number} {section.title}" for number, section in enumerate(self._sections, start=1)
+        )
         chosen = self._number
-        return Text.assemble(*((f"[{title}]", "reverse") if number == chosen else f" {title} "
-                               for number, title in enumerate(titles)))  # fmt: skip
+        return Text.assemble(
+            *(
+                (f"[{title}]", "reverse") if number == chosen else f" {title} "
+                for number, title in enumerate(titles)
+            )
+        )
 
     @property
     def _section(self) -> Section:
@@ -114,7 +137,9 @@ class RunPage(TextScreen):
     # --- reading
 
     def _tick(self) -> None:
-        """Take what is known of the run, and read the section again if it is time; nothing while a log is shown."""
+        """Take what is known of the run, and read the section again if it is time; nothing while a
+        log is shown.
+        """
         if self.app.screen is not self:
             return
         self._now_s = self.reader.now_s()
@@ -135,7 +160,12 @@ class RunPage(TextScreen):
             if section is self._section:
                 self._show()
 
-        self.call(section.title, lambda: section.read(item), ended, lambda error: ended(error=error_text(error)))
+        self.call(
+            section.title,
+            lambda: section.read(item),
+            ended,
+            lambda error: ended(error=error_text(error)),
+        )
 
     def _show(self) -> None:
         """Draw what is known now; only what has changed reaches the terminal."""
@@ -156,7 +186,8 @@ class RunPage(TextScreen):
         else:
             try:
                 lines = list(section.lines())
-            except Exception as error:  # a record that is damaged in a new way is no reason to end the program
+            except Exception as error:
+                # a record that is damaged in a new way is no reason to end the program
                 lines = [Text(f"this is a bug in hpcrun: {type(error).__name__}: {error}")]
         pages = section.pages
         pages.show(lines)
@@ -192,7 +223,11 @@ class RunPage(TextScreen):
         """Wrap long lines, or do not."""
         pages = self.pager.pages
         pages.wraps, pages.left = not pages.wraps, 0
-        self.say("long lines are wrapped" if pages.wraps else "long lines go on to the right: → shows more")
+        self.say(
+            "long lines are wrapped"
+            if pages.wraps
+            else "long lines go on to the right: → shows more"
+        )
         self.draw()
 
     def action_metric(self, step: int) -> None:
@@ -218,7 +253,9 @@ class RunPage(TextScreen):
         if self._section.filter is None:
             super().action_search()
         else:
-            self.type_line(self._section.filter, self._filter, lambda words: self._filter(words or ""))
+            self.type_line(
+                self._section.filter, self._filter, lambda words: self._filter(words or "")
+            )
 
     def _filter(self, words: str) -> None:
         self._section.filter = words
@@ -239,7 +276,10 @@ class RunPage(TextScreen):
         number, begin = len(pages.lines), pages.top if pages.mark is None else pages.mark
         begin += 0 if include_top else -1 if up else 1
         places = [(begin + (-far if up else far)) % number for far in range(number)]
-        match = next((place for place in places if pattern.is_in(section.draw(pages.lines[place]).plain)), None)
+        match = next(
+            (place for place in places if pattern.is_in(section.draw(pages.lines[place]).plain)),
+            None,
+        )
         if match is None:
             self.say(f"/{self._search}: {note}no match")
             return
@@ -253,7 +293,13 @@ class RunPage(TextScreen):
     def action_open_log(self) -> None:
         """Follow the log of the rank with the cursor; in other sections that of rank 0."""
         cursor = self._section.pages.cursor
-        self._open_log(*(self._section.log_at(cursor) if self._section.data and cursor is not None else (0, None)))
+        self._open_log(
+            *(
+                self._section.log_at(cursor)
+                if self._section.data and cursor is not None
+                else (0, None)
+            )
+        )
 
     def action_open_batch_log(self) -> None:
         """Follow the log of the batch script."""

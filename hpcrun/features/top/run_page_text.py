@@ -1,4 +1,6 @@
-"""The sections of a run's page in ``hpcrun top``, as lines of text: all is readable without colours. Pure."""
+"""The sections of a run's page in ``hpcrun top``, as lines of text: all is readable without
+colours. Pure.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +53,13 @@ def title_text(item: RunStatus, now_s: float) -> Text:
 
 
 def rank_heading(attempt: Attempt, rows: Sequence[RankRow], shown: int, now_s: float) -> str:
-    """Return a line above the ranks: the attempt, when it began, and how many ranks are in each state."""
+    """Return a line above the ranks: the attempt, when it began, and how many ranks are in each
+    state.
+    """
     filtered = f"{shown} of {count(len(rows), 'rank')} shown; " if shown < len(rows) else ""
-    began = f"attempt {attempt.number + 1} began {format_span(max(0.0, now_s - attempt.started_s))} ago"
+    began = (
+        f"attempt {attempt.number + 1} began {format_span(max(0.0, now_s - attempt.started_s))} ago"
+    )
     kinds = [row.kind for row in rows]
     listed = ", ".join(f"{kinds.count(kind)} {kind.words}" for kind in RankState if kind in kinds)
     if len(set(kinds)) == 1:
@@ -72,7 +78,10 @@ class RankColumns:
 
     def heading(self) -> str:
         """Return the names of the columns."""
-        return f"{'RANK':>{self._rank}}  {'STATE':<{self._state}}  {'NODE':<{self._node}}  {'OUTPUT':>8}  LAST LINE"
+        return (
+            f"{'RANK':>{self._rank}}  {'STATE':<{self._state}}  {'NODE':<{self._node}}  "
+            f"{'OUTPUT':>8}  LAST LINE"
+        )
 
     def line(self, row: RankRow, now_s: float) -> Text:
         """Return one rank; its last line goes on beyond the screen."""
@@ -89,9 +98,16 @@ class RankColumns:
 
 
 def attempt_lines(
-    attempts: Sequence[Attempt], created_s: float, now_s: float, width: int, *, is_over: bool, ending: str = ""
+    attempts: Sequence[Attempt],
+    created_s: float,
+    now_s: float,
+    width: int,
+    *,
+    is_over: bool,
+    ending: str = "",
 ) -> list[Text]:
-    """Return a run's attempts as bars over real time, oldest first, each with the reason of its end.
+    """Return a run's attempts as bars over real time, oldest first, each with the reason of its
+    end.
 
     Args:
         attempts: the oldest first.
@@ -100,10 +116,16 @@ def attempt_lines(
         ending: how Slurm says that it ended, for a last attempt that left no record.
     """
     if not attempts:
-        return [Text(f"No attempt has started; submitted {format_span(max(0.0, now_s - created_s))} ago.")]
+        return [
+            Text(
+                f"No attempt has started; submitted {format_span(max(0.0, now_s - created_s))} ago."
+            )
+        ]
     ends = [attempt.exit.ended_s if attempt.exit else attempt.alive_s for attempt in attempts]
     ends[-1] = ends[-1] if is_over else now_s
-    spans = [(each.started_s, max(each.started_s, end)) for each, end in zip(attempts, ends, strict=True)]
+    spans = [
+        (each.started_s, max(each.started_s, end)) for each, end in zip(attempts, ends, strict=True)
+    ]
     first, last = min(created_s, spans[0][0]), max(end for _, end in spans)
     bar = max(10, width - _TEXT_LEAST - 6 if width >= 100 else width - 2 * _TEXT_LEAST + 8)
     several_days = time.localtime(first)[:3] != time.localtime(last)[:3]
@@ -116,28 +138,37 @@ def attempt_lines(
         drawn = _bar(before, begin, end, first, last, bar)
         is_last = attempt is attempts[-1]
         words = f"{_length(end - begin)}, " + (
-            "runs" if is_last and not is_over
-            else ending if is_last and ending and attempt.exit is None
+            "runs"
+            if is_last and not is_over
+            else ending
+            if is_last and ending and attempt.exit is None
             else _end_text(attempt)
-        )  # fmt: skip
+        )
         head, *more = textwrap.wrap(words, max(10, width - bar - 6), break_on_hyphens=False) or [""]
         line = Text(f"{attempt.number + 1:>3} ").append(drawn, "bold").append(f"  {head}")
         lines += [line, *(Text(f"{'':{bar + 6}}{part}") for part in more)]
         before = end
     ran = sum(end - begin for begin, end in spans)
-    waited = sum(max(0.0, begin - end) for (_, end), (begin, _) in zip([(0.0, first), *spans], spans, strict=False))
+    waited = sum(
+        max(0.0, begin - end)
+        for (_, end), (begin, _) in zip([(0.0, first), *spans], spans, strict=False)
+    )
     total = f"{count(len(attempts), 'attempt')}: ran {_length(ran)}, waited {_length(waited)}"
     return [*lines, Text(), Text(f"█ running  · waiting     {total}")]
 
 
 def attempt_of(line: Text) -> int | None:
-    """Return the number of the attempt that a line of ``attempt_lines`` begins; None of another line."""
+    """Return the number of the attempt that a line of ``attempt_lines`` begins; None of another
+    line.
+    """
     number = line.plain[:4].strip()
     return int(number) - 1 if number.isdecimal() else None
 
 
 def _bar(before: float, begin: float, end: float, first: float, last: float, width: int) -> str:
-    """Return dots from ``before`` to ``begin`` and a bar from there to ``end``, of at least one column."""
+    """Return dots from ``before`` to ``begin`` and a bar from there to ``end``, of at least one
+    column.
+    """
 
     def column(at: float) -> int:
         return round((at - first) / (last - first) * width) if last > first else 0
@@ -167,13 +198,17 @@ def _length(seconds: float) -> str:
 
 
 def metric_lines(metrics: Metrics, chosen: int, width: int, height: int) -> list[Text]:
-    """Return a curve of one metric over the steps, and below it all metrics with their last values."""
+    """Return a curve of one metric over the steps, and below it all metrics with their last
+    values.
+    """
     names = metrics.names
     if not names:
         return []
     name = names[chosen % len(names)]
     curves = curves_of(choose_metrics(metrics, [name]), name)
-    which = f" ({chosen % len(names) + 1} of {len(names)}: m next, M before)" if len(names) > 1 else ""
+    which = (
+        f" ({chosen % len(names) + 1} of {len(names)}: m next, M before)" if len(names) > 1 else ""
+    )
     lines = [Text(f"{one_line(name)} by step{which}{_begins(metrics)}", "bold")]
     listed = len(names) + 2 if len(names) > 1 else 0
     if curves:
@@ -186,7 +221,9 @@ def metric_lines(metrics: Metrics, chosen: int, width: int, height: int) -> list
     wide = min(24, max(len(one_line(each)) for each in names))
     lines.append(Text())
     for each in names:
-        row = Text("> " if each == name else "  ").append_text(_metric_row(metrics, each, wide, width - 2))
+        row = Text("> " if each == name else "  ").append_text(
+            _metric_row(metrics, each, wide, width - 2)
+        )
         lines.append(row)
     return lines
 
@@ -197,12 +234,18 @@ def _begins(metrics: Metrics) -> str:
     for row in metrics.rows:
         if row.step is not None:
             first.setdefault(row.attempt, row.step)
-    later = [f"attempt {number + 1} from step {step:g}" for number, step in sorted(first.items()) if number]
+    later = [
+        f"attempt {number + 1} from step {step:g}"
+        for number, step in sorted(first.items())
+        if number
+    ]
     return f"; {', '.join(later[-3:])}" if later else ""
 
 
 def _metric_row(metrics: Metrics, name: str, wide: int, width: int) -> Text:
-    values = [value for row in metrics.rows if isinstance(value := row.values.get(name), float | int)]
+    values = [
+        value for row in metrics.rows if isinstance(value := row.values.get(name), float | int)
+    ]
     finite = [float(value) for value in values if math.isfinite(value)]
     last = next((row.values[name] for row in reversed(metrics.rows) if name in row.values), None)
     numbers = f"last {value_text(last)}" + (
@@ -238,32 +281,57 @@ def use_lines(nodes: Sequence[NodeUse], width: int) -> list[Text]:
 
 
 def _use_rows(node: NodeUse) -> Iterator[tuple[str, list[float], float | None, str]]:
-    """Yield what a node used: its label, the values, the most that there is of it, and the numbers in words."""
+    """Yield what a node used: its label, the values, the most that there is of it, and the numbers
+    in words.
+    """
     samples = node.samples
     for index in sorted({gpu.index for sample in samples for gpu in sample.gpus}):
         gpus = [gpu for sample in samples for gpu in sample.gpus if gpu.index == index]
         busy, last = [gpu.busy for gpu in gpus], gpus[-1]
-        memory = format_size(last.memory) + (f" of {format_size(last.memory_total)}" if last.memory_total else "")
+        memory = format_size(last.memory) + (
+            f" of {format_size(last.memory_total)}" if last.memory_total else ""
+        )
         power = f", {last.power:.0f} W" if last.power is not None else ""
-        yield f"GPU {index}", busy, 1.0, f"{last.busy:.0%} busy (mean {sum(busy) / len(busy):.0%}), {memory}{power}"
+        yield (
+            f"GPU {index}",
+            busy,
+            1.0,
+            f"{last.busy:.0%} busy (mean {sum(busy) / len(busy):.0%}), {memory}{power}",
+        )
     cpus = [sample.cpus for sample in samples]
     of = f" of {node.cpus}" if node.cpus else ""
     yield "CPUs", cpus, node.cpus, f"{cpus[-1]:.1f}{of} busy (mean {sum(cpus) / len(cpus):.1f})"
     memories = [float(sample.memory) for sample in samples]
     limit = f" of {format_size(node.memory_limit)}" if node.memory_limit else ""
     most = format_size(int(max(memories)))
-    yield "memory", memories, node.memory_limit, f"{format_size(int(memories[-1]))}{limit} (most {most})"
-    rates = {"network": [sample.network for sample in samples],
-             "RDMA": [sample.rdma for sample in samples if sample.rdma is not None]}  # fmt: skip
+    yield (
+        "memory",
+        memories,
+        node.memory_limit,
+        f"{format_size(int(memories[-1]))}{limit} (most {most})",
+    )
+    rates = {
+        "network": [sample.network for sample in samples],
+        "RDMA": [sample.rdma for sample in samples if sample.rdma is not None],
+    }
     for label, values in rates.items():
         if values:
-            yield label, values, None, f"{format_rate(values[-1])} (most {format_rate(max(values))})"
+            yield (
+                label,
+                values,
+                None,
+                f"{format_rate(values[-1])} (most {format_rate(max(values))})",
+            )
 
 
-def sparkline(values: Sequence[float], width: int, low: float | None = None, high: float | None = None) -> str:
-    """Return values as a row of bars, at most ``width`` columns: each is the mean of the values at its place.
+def sparkline(
+    values: Sequence[float], width: int, low: float | None = None, high: float | None = None
+) -> str:
+    """Return values as a row of bars, at most ``width`` columns: each is the mean of the values at
+    its place.
 
-    ``low`` and ``high`` are the values of the lowest and the highest bar; those of the values where None.
+    ``low`` and ``high`` are the values of the lowest and the highest bar; those of the values where
+    None.
     """
     finite = [value for value in values if math.isfinite(value)]
     if not finite or width < 1:
@@ -275,7 +343,8 @@ def sparkline(values: Sequence[float], width: int, low: float | None = None, hig
         means.append(math.fsum(part) / len(part))
     least = min(means) if low is None else low
     most = max(means) if high is None or not high > least else high
-    if not most - least > 1e-9 * max(abs(most), abs(least)):  # the means of equal values differ in their last digit
+    # the means of equal values differ in their last digit
+    if not most - least > 1e-9 * max(abs(most), abs(least)):
         return _BARS[0] * columns
     places = (min(1.0, max(0.0, (mean - least) / (most - least))) for mean in means)
     return "".join(_BARS[min(len(_BARS) - 1, int(place * len(_BARS)))] for place in places)
@@ -285,7 +354,9 @@ def sparkline(values: Sequence[float], width: int, low: float | None = None, hig
 
 
 def plan_lines(item: RunStatus, submit_line: str, width: int) -> list[Text]:
-    """Return the command that submits the same run, its resources, and its folder, code and relations."""
+    """Return the command that submits the same run, its resources, and its folder, code and
+    relations.
+    """
     run = item.run
     lines = [Text(visible(line)) for line in submit_line.splitlines()]
     lines += [Text(), Text("resources", "bold")]
@@ -293,6 +364,12 @@ def plan_lines(item: RunStatus, submit_line: str, width: int) -> list[Text]:
         for number, line in enumerate(words.split("\n")):
             lines += map(Text, labelled("" if number else f"  {label}", one_line(line), 15, width))
     lines += [Text(), Text(f"run {visible(run.run_id)}", "bold")]
-    origin = [("submitted", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created_s)) + f" on {run.host}"),
-           *([("from", run.cwd)] if run.cwd else []), ("profile", run.profile)]  # fmt: skip
+    origin = [
+        (
+            "submitted",
+            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created_s)) + f" on {run.host}",
+        ),
+        *([("from", run.cwd)] if run.cwd else []),
+        ("profile", run.profile),
+    ]
     return [*lines, *map(Text, detail_lines(item, width, origin)[1:])]

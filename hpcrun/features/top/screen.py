@@ -1,6 +1,8 @@
-"""What the screens of ``hpcrun top`` share: a title, a line for messages, the keys at the bottom, and ``?``.
+"""What the screens of ``hpcrun top`` share: a title, a line for messages, the keys at the bottom,
+and ``?``.
 
-Lines are drawn as they are, never as markup, and only those that have changed are sent to the terminal.
+Lines are drawn as they are, never as markup, and only those that have changed are sent to the
+terminal.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ _LAST_KEYS = ("q", "?")
 
 
 def strip_of(line: Text | str, width: int, left: int = 0) -> Strip:
-    """Return a line from one column on in so many cells, invisible characters written out; ``…`` says that it goes on.
+    """Return a line from one column on in so many cells, invisible characters written out; ``…``
+    says that it goes on.
 
     A plain text is shown literally.
     """
@@ -95,13 +98,21 @@ class TextLines(Widget):
 def key_names(binding: Binding) -> str:
     """Return the keys of a binding as a person knows them: ``j/↓``."""
     keys = binding.key.split(",")
-    return "/".join(key if key == "enter" else format_key(key).replace("ctrl+", "ctrl-") for key in keys)
+    return "/".join(
+        key if key == "enter" else format_key(key).replace("ctrl+", "ctrl-") for key in keys
+    )
 
 
 def bindings_of(cls: type[DOMNode]) -> list[Binding]:
     """Return the keys of a screen, those of its own before those that all have."""
-    lists = [each.__dict__.get("BINDINGS", ()) for each in cls.__mro__ if each.__module__.startswith("hpcrun.")]
-    return [item if isinstance(item, Binding) else Binding(*item) for items in lists for item in items]
+    lists = [
+        each.__dict__.get("BINDINGS", ())
+        for each in cls.__mro__
+        if each.__module__.startswith("hpcrun.")
+    ]
+    return [
+        item if isinstance(item, Binding) else Binding(*item) for items in lists for item in items
+    ]
 
 
 @dataclass(slots=True)
@@ -154,11 +165,17 @@ class TopScreen(Screen[None]):
         return self.is_mounted and self in self.app.screen_stack
 
     def call(
-        self, name: str, call: Callable[[], Any], then: Callable[[Any], object], failed: Callable[[Any], object]
+        self,
+        name: str,
+        call: Callable[[], Any],
+        then: Callable[[Any], object],
+        failed: Callable[[Any], object],
     ) -> bool:
-        """Make a call in a thread, unless one of this name is made already; returns whether it is made.
+        """Make a call in a thread, unless one of this name is made already; returns whether it is
+        made.
 
-        ``then`` takes the answer, ``failed`` the HpcrunError or OSError; a screen that was left hears of neither.
+        ``then`` takes the answer, ``failed`` the HpcrunError or OSError; a screen that was left
+        hears of neither.
         """
         if name in self.calls:
             return False
@@ -183,7 +200,10 @@ class TopScreen(Screen[None]):
             lines.update()
 
     def take_key(self, event: events.Key) -> bool:
-        """Take a key before all others; returns whether it was taken. While a line is typed, all keys are for it."""
+        """Take a key before all others; returns whether it was taken.
+
+        While a line is typed, all keys are for it.
+        """
         if (line := self.typed) is None:
             return False
         if not line.take(event.key, event.character) and self.typed is line:
@@ -191,7 +211,9 @@ class TopScreen(Screen[None]):
         self.query_one("#message", TextLines).update()
         return True
 
-    def type_line(self, text: str, changed: Callable[[str], object], done: Callable[[str | None], object]) -> None:
+    def type_line(
+        self, text: str, changed: Callable[[str], object], done: Callable[[str | None], object]
+    ) -> None:
         """Let a person type a line at the bottom, behind a slash."""
         self.typed = TypedLine(text, changed, done)
         self.query_one("#message", TextLines).update()
@@ -231,14 +253,18 @@ class TopScreen(Screen[None]):
 
     def action_keys(self) -> None:
         """Show all keys."""
-        rows = [(key_names(item), item.tooltip or item.description) for item in bindings_of(type(self))]
+        rows = [
+            (key_names(item), item.tooltip or item.description) for item in bindings_of(type(self))
+        ]
         wide = max(cell_len(keys) for keys, _ in rows)
         lines = [Text.assemble((f" {keys:<{wide}}  ", "bold"), text) for keys, text in rows]
         self.app.push_screen(Dialog(lines, "keys (j/k scroll, esc closes)"))
 
 
 def key_line(bindings: Sequence[Binding], width: int) -> Text:
-    """Return the keys for the bottom of a screen, as many as it has room for; ``q`` and ``?`` are always among them."""
+    """Return the keys for the bottom of a screen, as many as it has room for; ``q`` and ``?`` are
+    always among them.
+    """
     shown = [(key_names(item), item.description) for item in bindings if item.show]
     last = [pair for pair in shown if pair[0] in _LAST_KEYS]
     rest, left = [pair for pair in shown if pair[0] not in _LAST_KEYS], width
@@ -250,7 +276,9 @@ def key_line(bindings: Sequence[Binding], width: int) -> Text:
         kept.append(pair)
         left -= need
     ordered = [*(pair for pair in kept if pair not in last), *last]
-    return Text.assemble(*(piece for key, text in ordered for piece in ((key, "bold"), f" {text}  ")))
+    return Text.assemble(
+        *(piece for key, text in ordered for piece in ((key, "bold"), f" {text}  "))
+    )
 
 
 class Dialog(ModalScreen[bool]):
@@ -272,12 +300,18 @@ class Dialog(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         """Yield the box."""
-        yield TextLines(lambda y: self._lines[self._top + y] if self._top + y < len(self._lines) else "")
+        yield TextLines(
+            lambda y: self._lines[self._top + y] if self._top + y < len(self._lines) else ""
+        )
 
     def on_resize(self) -> None:
-        """Make the box as large as what it says, and no larger than the terminal; at its beginning too."""
+        """Make the box as large as what it says, and no larger than the terminal; at its beginning
+        too.
+        """
         box = self.query_one(TextLines)
-        box.styles.width = min(max((line.cell_len for line in self._lines), default=0) + 2, self.app.size.width)
+        box.styles.width = min(
+            max((line.cell_len for line in self._lines), default=0) + 2, self.app.size.width
+        )
         box.styles.height = min(len(self._lines) + 2, self.app.size.height)
         box.border_title = self._title
 
@@ -295,4 +329,7 @@ class Dialog(ModalScreen[bool]):
 class Confirmation(Dialog):
     """Something that is done only after ``y``."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "answer(True)", "yes"), Binding("n", "answer(False)", "no")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "yes"),
+        Binding("n", "answer(False)", "no"),
+    ]

@@ -1,7 +1,8 @@
 """The sections of a run's page: what each reads, how often, and what it shows.
 
-``read`` is called in a thread of its own, one call of a section at a time; all else in the thread of the screens. A
-section is read only while it is on the screen, and again only while its run can change, or after an error.
+``read`` is called in a thread of its own, one call of a section at a time; all else in the thread
+of the screens. A section is read only while it is on the screen, and again only while its run can
+change, or after an error.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from hpcrun.features.top.reader import Reader
 
 FEW_RANKS = 32
-"""Up to so many ranks are read every 3 s; more are read every 10 s, since each is a request to the file server."""
+"""Up to so many ranks are read every 3 s; more are read every 10 s, since each is a request to the
+file server.
+"""
 SHARE_OF_TIME = 20  # after a reading that took 2 s, the next one begins 40 s later at the earliest
 _MOST_SCRIPT = 4 << 20
 
@@ -39,7 +42,8 @@ class Section(ABC):
 
     title = ""  # on the line of the sections
     noun = "line"  # what one of its lines is
-    filter: str | None = None  # only lines with these words are shown; None where lines are searched
+    # only lines with these words are shown; None where lines are searched
+    filter: str | None = None
     every_s = 10.0  # seconds between two readings of a run that has not ended
     # what it is drawn for
     item: RunStatus
@@ -56,13 +60,17 @@ class Section(ABC):
         self._read_of: tuple[object, ...] | None = None
 
     def is_due(self, item: RunStatus, now_s: float) -> bool:
-        """Whether to read now: first, when the run's state has changed, and again while it runs or a reading failed."""
+        """Whether to read now: first, when the run's state has changed, and again while it runs or
+        a reading failed.
+        """
         if self._read_of != _mark(item):
             return True
         can_change = not item.status.final or bool(self.error)
         return can_change and self.every_s > 0 and now_s >= self._next_s
 
-    def end(self, item: RunStatus, began_s: float, now_s: float, data: Any = None, error: str = "") -> None:
+    def end(
+        self, item: RunStatus, began_s: float, now_s: float, data: Any = None, error: str = ""
+    ) -> None:
         """Take what was read, or why it was not: then the data of before stays."""
         self._read_of, self.error = _mark(item), error
         self._next_s = now_s + max(self.every_s, SHARE_OF_TIME * (now_s - began_s))
@@ -96,7 +104,9 @@ class Section(ABC):
         return None
 
     def log_at(self, number: int) -> tuple[int, int | None]:  # noqa: ARG002 - most sections are about the run
-        """Return the rank and the attempt whose log a line is about; None for the newest attempt."""
+        """Return the rank and the attempt whose log a line is about; None for the newest
+        attempt.
+        """
         return self.item.run.main_rank, None
 
 
@@ -116,7 +126,9 @@ class RanksSection(Section):
 
     def read(self, item: RunStatus) -> Any:
         """Return the attempt and its ranks."""
-        self._ranks = self._ranks or RanksReader(item.folder, item.element or 0, item.run.world_size)
+        self._ranks = self._ranks or RanksReader(
+            item.folder, item.element or 0, item.run.world_size
+        )
         self.every_s = 3.0 if item.run.world_size <= FEW_RANKS else 10.0
         shown = [row.rank for row in self.pages.on_screen if isinstance(row, RankRow)]
         return self._ranks.read(self.reader.now_s(), is_over=item.status.final, shown=shown) or ()
@@ -137,9 +149,17 @@ class RanksSection(Section):
     def lines(self) -> Sequence[Any]:
         """Return the ranks that match the filter."""
         item, rows = self.item, self.data[1] if self.data else []
-        if not rows or (item.status.final and all(row.kind is RankState.NOT_STARTED for row in rows)):
+        if not rows or (
+            item.status.final and all(row.kind is RankState.NOT_STARTED for row in rows)
+        ):
             over = "The job ended before it started a rank; b shows the batch script's log."
-            return [Text(over if item.status.final else f"The job is {item.status.state}: no rank has started.")]
+            return [
+                Text(
+                    over
+                    if item.status.final
+                    else f"The job is {item.status.state}: no rank has started."
+                )
+            ]
         self._columns = view.RankColumns(rows, item.run)
         return matching_rows(rows, self.filter)
 
@@ -172,16 +192,23 @@ class AttemptsSection(Section):
         waits = item.status.state in (state.PENDING, state.SUBMITTING)
         over = item.status.final or waits or (bool(begun) and begun[-1].exit is not None)
         ending = f"ended as {item.status.state}" if item.status.final else ""
-        return view.attempt_lines(begun, item.run.created_s, self.now_s, self.width, is_over=over, ending=ending)
+        return view.attempt_lines(
+            begun, item.run.created_s, self.now_s, self.width, is_over=over, ending=ending
+        )
 
     def first_choice(self) -> int:
         """Return the line of the newest attempt."""
-        return max((n for n, line in enumerate(self.pages.lines) if view.attempt_of(line) is not None), default=0)
+        return max(
+            (n for n, line in enumerate(self.pages.lines) if view.attempt_of(line) is not None),
+            default=0,
+        )
 
     def log_at(self, number: int) -> tuple[int, int | None]:
         """Return the attempt that a line is about: none above the first."""
         above = (view.attempt_of(line) for line in reversed(self.pages.lines[: number + 1]))
-        return self.item.run.main_rank, next((attempt for attempt in above if attempt is not None), None)
+        return self.item.run.main_rank, next(
+            (attempt for attempt in above if attempt is not None), None
+        )
 
 
 class MetricsSection(Section):
@@ -193,7 +220,9 @@ class MetricsSection(Section):
     def read(self, item: RunStatus) -> Metrics:
         """Return the metrics of all attempts."""
         patterns = self.reader.metric_patterns(item.run.profile)
-        return read_metrics(item.folder, patterns, element=item.element or 0, role=item.run.deciding_role)
+        return read_metrics(
+            item.folder, patterns, element=item.element or 0, role=item.run.deciding_role
+        )
 
     def lines(self) -> Sequence[Text]:
         """Return the curve of the chosen metric, and the last values of all."""
@@ -216,9 +245,13 @@ class UseSection(Section):
         return next((nodes for nodes in uses if nodes), ())
 
     def lines(self) -> Sequence[Text]:
-        """Return a row of bars for each GPU, and for the CPUs, the memory and the network of each node."""
+        """Return a row of bars for each GPU, and for the CPUs, the memory and the network of each
+        node.
+        """
         yet = "No use of the hardware is recorded yet: the job takes a sample every 10 s."
-        none = "No use of the hardware was recorded for this run." if self.item.status.final else yet
+        none = (
+            "No use of the hardware was recorded for this run." if self.item.status.final else yet
+        )
         return view.use_lines(self.data, self.width) or [Text(none)]
 
 
@@ -279,5 +312,11 @@ class PlanSection(Section):
 
 
 SECTIONS: tuple[type[Section], ...] = (
-    RanksSection, AttemptsSection, MetricsSection, UseSection, ExplainSection, ScriptSection, PlanSection,
-)  # fmt: skip
+    RanksSection,
+    AttemptsSection,
+    MetricsSection,
+    UseSection,
+    ExplainSection,
+    ScriptSection,
+    PlanSection,
+)

@@ -1,4 +1,6 @@
-"""hpcrun open: the page of a run in its tracker, TensorBoard over several, and the upload of offline runs."""
+"""hpcrun open: the page of a run in its tracker, TensorBoard over several, and the upload of
+offline runs.
+"""
 
 from __future__ import annotations
 
@@ -50,23 +52,32 @@ _SHOWN = 20
 
 def open_(
     runs: list[str] | None = argument(
-        "RUN", "Job ids, run ids, names, or 'last', the default. RUN/3 is element 3 of a sweep.", complete=run_name
+        "RUN",
+        "Job ids, run ids, names, or 'last', the default. RUN/3 is element 3 of a sweep.",
+        complete=run_name,
     ),
     url_only: bool = flag("--url", "Print only the address of the page, and open no browser."),
     tensorboard: bool = flag("--tensorboard", "Start TensorBoard over the runs, until Ctrl-C."),
     port: int | None = option("--port N", "Port of TensorBoard. Default: 6006, or a free one."),
-    logdir: list[Path] | None = option("--logdir DIR", "Search DIR in place of the runs' working folders. Repeatable."),
-    upload: bool = flag("--upload", "Upload the offline wandb runs of runs that have ended (wandb sync)."),
+    logdir: list[Path] | None = option(
+        "--logdir DIR", "Search DIR in place of the runs' working folders. Repeatable."
+    ),
+    upload: bool = flag(
+        "--upload", "Upload the offline wandb runs of runs that have ended (wandb sync)."
+    ),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Open the page of a run in wandb, MLflow or another tracker.
 
-    Without a display it prints the address. What trackers wrote on disk is shown with the command that displays it.
-    TensorBoard shows the event files that the runs began to write, each run under its name.
+    Without a display it prints the address. What trackers wrote on disk is shown with the command
+    that displays it. TensorBoard shows the event files that the runs began to write, each run under
+    its name.
     """
     check_one_of(url=url_only, tensorboard=tensorboard, upload=upload)
     if not tensorboard and (port is not None or logdir):
-        raise UsageError(f"{'--logdir' if logdir else '--port'} has no effect without --tensorboard")
+        raise UsageError(
+            f"{'--logdir' if logdir else '--port'} has no effect without --tensorboard"
+        )
     if port is not None and not 0 < port <= _LAST_PORT:
         raise UsageError(f"--port {port}: must be from 1 to {_LAST_PORT}")
     if missing := [str(folder) for folder in logdir or () if not folder.is_dir()]:
@@ -79,28 +90,40 @@ def open_(
     elif tensorboard:
         yield from _serve(named, context, port, logdir or [])
     elif len(named) > 1:
-        raise UsageError(f"open shows the page of one run; unexpected: {typed[1]!r}",
-                         hint="several runs beside each other: --tensorboard")  # fmt: skip
+        raise UsageError(
+            f"open shows the page of one run; unexpected: {typed[1]!r}",
+            hint="several runs beside each other: --tensorboard",
+        )
     else:
         yield from _page(named[0], typed[0], context, url_only=url_only, as_json=as_json)
 
 
-# --- a page -------------------------------------------------------------------------------------------------------
+# --- a page
+# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """What the trackers of a run or an element have: their runs, and the event files for TensorBoard."""
+    """What the trackers of a run or an element have: their runs, and the event files for
+    TensorBoard.
+    """
 
     runs: Sequence[TrackerRun]
     event_files: Sequence[Path]
     server: str | None  # the MLflow server of the job, where no page of a run of it is known
-    page: str | None  # the page to open: of the newest attempt and the lowest rank, else the server's
+    # the page to open: of the newest attempt and the lowest rank, else the server's
+    page: str | None
 
 
 def tracked(named: FoundRun, context: Context) -> Tracked:
-    """Return what the trackers of a run that has started, or of a named element of a sweep, have."""
-    run, folder, each = named.run, context.store.folder(named.run.run_id), all_elements(named.run).parameters
+    """Return what the trackers of a run that has started, or of a named element of a sweep,
+    have.
+    """
+    run, folder, each = (
+        named.run,
+        context.store.folder(named.run.run_id),
+        all_elements(named.run).parameters,
+    )
     if named.element is None and len(each) > 1:
         raise NotFoundError(
             f"{run.name} is a sweep of {len(each)} elements, each with its own pages",
@@ -108,7 +131,9 @@ def tracked(named: FoundRun, context: Context) -> Tracked:
         )
     index = min(each) if named.element is None else named.element
     if last_attempt(folder, index) is None:
-        raise NotFoundError(f"{run.name} has not started yet", hint="hpcrun status shows when it starts")
+        raise NotFoundError(
+            f"{run.name} has not started yet", hint="hpcrun status shows when it starts"
+        )
     runs = tracker_runs(run, folder, index)
     uri = dict(env_of(run)).get("MLFLOW_TRACKING_URI")
     has_page = any(each.url for each in runs if each.tracker == "MLflow")
@@ -117,13 +142,16 @@ def tracked(named: FoundRun, context: Context) -> Tracked:
     return Tracked(runs, [file.path for file in event_files(run, folder, index, {})], server, page)
 
 
-def _page(named: FoundRun, typed: str, context: Context, *, url_only: bool, as_json: bool) -> Outcomes:
+def _page(
+    named: FoundRun, typed: str, context: Context, *, url_only: bool, as_json: bool
+) -> Outcomes:
     result = tracked(named, context)
     page, hints = result.page, display_hints(result, typed)
     if page is None and not hints:
         raise NotFoundError(
             f"run {named.run.name} has no wandb or MLflow page",
-            hint="hpcrun reads what wandb and MLflow print, and looks for files in the folder where the run started",
+            hint="hpcrun reads what wandb and MLflow print, and looks for files in the folder "
+            "where the run started",
         )
     if url_only:
         if page is None:
@@ -143,9 +171,18 @@ def tracked_lines(result: Tracked) -> list[str]:
     if result.event_files:
         folders = sorted({str(path.parent) for path in result.event_files})
         more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
-        rows.append(("TensorBoard", f"{count(len(result.event_files), 'event file')} in {folders[0]}{more}", ""))
+        rows.append(
+            (
+                "TensorBoard",
+                f"{count(len(result.event_files), 'event file')} in {folders[0]}{more}",
+                "",
+            )
+        )
     wide = max((len(name) for name, _, _ in rows), default=0)
-    lines = [f"{name:{wide}}  {visible(place)}" + (f"  ({owner})" if owner else "") for name, place, owner in rows]
+    lines = [
+        f"{name:{wide}}  {visible(place)}" + (f"  ({owner})" if owner else "")
+        for name, place, owner in rows
+    ]
     left = len(result.runs) - _SHOWN
     return [*lines, f"and {left} more: --json has all"] if left > 0 else lines
 
@@ -156,14 +193,20 @@ def _owner(each: TrackerRun) -> str:
 
 
 def display_hints(result: Tracked, typed: str) -> list[str]:
-    """Return the commands that show or upload what trackers wrote on disk only, of the run as it was typed."""
+    """Return the commands that show or upload what trackers wrote on disk only, of the run as it
+    was typed.
+    """
     run = shlex.quote(typed)
     hints = []
     if any(each.offline and not each.synced for each in result.runs):
-        hints.append(f"when the job has ended, upload the offline wandb runs: hpcrun open --upload {run}")
+        hints.append(
+            f"when the job has ended, upload the offline wandb runs: hpcrun open --upload {run}"
+        )
     if result.event_files:
         hints.append(f"hpcrun open --tensorboard {run} shows the event files")
-    places = dict.fromkeys((each.tracker, str(each.folder)) for each in result.runs if each.folder and not each.url)
+    places = dict.fromkeys(
+        (each.tracker, str(each.folder)) for each in result.runs if each.folder and not each.url
+    )
     for tracker, place in places:
         if tracker == "MLflow" and not result.server:
             store = f"sqlite:///{place}" if place.endswith(".db") else place
@@ -179,7 +222,9 @@ def _tracked_json(result: Tracked, named: FoundRun) -> dict[str, Any]:
         "run_id": named.run.run_id,
         "element": named.element,
         "page": result.page,
-        "runs": [{**asdict(each), "folder": each.folder and str(each.folder)} for each in result.runs],
+        "runs": [
+            {**asdict(each), "folder": each.folder and str(each.folder)} for each in result.runs
+        ],
         "event_files": [str(path) for path in result.event_files],
     }
 
@@ -193,13 +238,15 @@ def _show_page(url: str, env: Mapping[str, str]) -> bool:
 def _tunnel(port: int, context: Context) -> Outcome:
     """Print the ssh command that forwards a port of this machine's own address.
 
-    Not of ``localhost``: as that is often ``[::1]`` first, where another user may listen on the same port.
+    Not of ``localhost``: as that is often ``[::1]`` first, where another user may listen on the
+    same port.
     """
     command = f"ssh -N -L {port}:127.0.0.1:{port} {user_name()}@{context.host}"
     return note(["on your own computer, first run this and leave it open:", f"  {command}"])
 
 
-# --- the upload of offline runs, and TensorBoard ------------------------------------------------------------------
+# --- the upload of offline runs, and TensorBoard
+# ------------------------------------------------------------------
 
 
 def _upload(named: Sequence[FoundRun], context: Context, *, as_json: bool) -> Outcomes:
@@ -231,7 +278,9 @@ def _sync_lines(result: SyncResult) -> list[str]:
     lines = [f"uploaded  {visible(str(path))}" for path in result.uploaded]
     lines += [f"page      {page}" for page in result.pages]
     if result.before:
-        lines.append(f"{count(len(result.before), 'wandb run')} of {result.run.name} uploaded before")
+        lines.append(
+            f"{count(len(result.before), 'wandb run')} of {result.run.name} uploaded before"
+        )
     if result.running:
         which = count(len(result.running), "element") if len(result.running) > 1 else "it"
         lines.append(f"{result.run.name}: left out what {which} wrote, since the job has not ended")
@@ -240,10 +289,16 @@ def _sync_lines(result: SyncResult) -> list[str]:
     return lines
 
 
-def _serve(named: Sequence[FoundRun], context: Context, port: int | None, logdir: Sequence[Path]) -> Outcomes:
+def _serve(
+    named: Sequence[FoundRun], context: Context, port: int | None, logdir: Sequence[Path]
+) -> Outcomes:
     chosen = [one for each in named for one in chosen_runs(each.run, each.element)]
-    with tempfile.TemporaryDirectory(prefix="hpcrun-tensorboard-", ignore_cleanup_errors=True) as folder:
-        links = LinkedRuns(Path(folder, "runs"), chosen, context.store, [context.cwd / each for each in logdir])
+    with tempfile.TemporaryDirectory(
+        prefix="hpcrun-tensorboard-", ignore_cleanup_errors=True
+    ) as folder:
+        links = LinkedRuns(
+            Path(folder, "runs"), chosen, context.store, [context.cwd / each for each in logdir]
+        )
         links.update()
         if not links.counts:
             places = ", ".join(sorted(visible(str(path)) for path in links.searched)[:6])
@@ -252,7 +307,10 @@ def _serve(named: Sequence[FoundRun], context: Context, port: int | None, logdir
                 hint="if the program writes them elsewhere, name the folder: --logdir DIR",
             )
         if (free := free_port(port)) is None:
-            raise PlanError(f"port {port} is in use on {context.host}", hint="leave --port out to get a free one")
+            raise PlanError(
+                f"port {port} is in use on {context.host}",
+                hint="leave --port out to get a free one",
+            )
         python = python_with("tensorboard", chosen[0][0], context.env)
         secret = secrets.token_urlsafe(12)
         url = tensorboard_url(free, secret)
@@ -273,9 +331,19 @@ def _serve(named: Sequence[FoundRun], context: Context, port: int | None, logdir
 
 
 def _linked_lines(links: LinkedRuns) -> list[str]:
-    """Return what TensorBoard shows: the runs with their event files, and folders that were not searched to the end."""
+    """Return what TensorBoard shows: the runs with their event files, and folders that were not
+    searched to the end.
+    """
     names = sorted(links.counts)
     lines = [f"{name}  {count(links.counts[name], 'event file')}" for name in names[:_SHOWN]]
     lines += [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-    too_large = [visible(str(path)) for path, (_, is_whole) in links.searched.items() if not is_whole]
-    return [*lines, *(f"{path} is too large to search all of it: --logdir DIR names a folder" for path in too_large)]
+    too_large = [
+        visible(str(path)) for path, (_, is_whole) in links.searched.items() if not is_whole
+    ]
+    return [
+        *lines,
+        *(
+            f"{path} is too large to search all of it: --logdir DIR names a folder"
+            for path in too_large
+        ),
+    ]

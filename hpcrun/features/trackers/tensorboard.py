@@ -1,8 +1,9 @@
 """TensorBoard over the event files of the chosen runs, each run under a name of its own.
 
-TensorBoard reads no variable of the environment: a program chooses the folder. The name of an event file has the time
-at which it was begun, and the host: ``events.out.tfevents.1700000000.node7.4711.0``. A run's files are those that its
-nodes began to write while it ran.
+TensorBoard reads no variable of the environment: a program chooses the folder. The name of an event
+file has the time at which it was begun, and the host:
+``events.out.tfevents.1700000000.node7.4711.0``. A run's files are those that its nodes began to
+write while it ran.
 """
 
 from __future__ import annotations
@@ -29,7 +30,16 @@ from hpcrun.schedulers.on_terminal import run_on_terminal
 
 MOST_ENTRIES, LONGEST_S = 50_000, 10.0
 """Where a search ends, which goes level by level: entries of folders, seconds."""
-_NOT_SEARCHED = {".git", ".hg", ".svn", "node_modules", "__pycache__", "site-packages", ".aim", "conda-meta"}
+_NOT_SEARCHED = {
+    ".git",
+    ".hg",
+    ".svn",
+    "node_modules",
+    "__pycache__",
+    "site-packages",
+    ".aim",
+    "conda-meta",
+}
 _EVENTS = re.compile(r"events\.out\.tfevents\.(?P<began>\d{10})\.(?P<host>[^/]{1,255})", re.ASCII)
 _SLACK_S = 2.0
 SEARCH_EVERY_S = 60.0
@@ -37,8 +47,8 @@ PORT = 6006  # tensorBoard's own default, taken if it is free: a tunnel of yeste
 SEVERAL = "several-runs"  # the name for files that may be of more than one of the chosen runs
 _LONGEST_NAME = 120
 _ARGUMENTS = "HPCRUN_TENSORBOARD"
-# The arguments go through the environment, which other users cannot read as they can a command line: they have the
-# secret part of the address.
+# The arguments go through the environment, which other users cannot read as they can a command
+# line: they have the secret part of the address.
 _START = (
     f"{NOT_FROM_HERE}import json, os, runpy; "
     f"sys.argv[1:] = json.loads(os.environ.pop({_ARGUMENTS!r})); "
@@ -63,7 +73,8 @@ Searched = dict[Path, tuple[list[EventFile], bool]]
 def event_files(
     run: Run, folder: Path, element: int, searched: Searched, others: Sequence[Path] = ()
 ) -> list[EventFile]:
-    """Return those of an element, in its own folder and in its working folder, or in ``others`` in place of that.
+    """Return those of an element, in its own folder and in its working folder, or in ``others`` in
+    place of that.
 
     A folder that is among the ``searched`` ones is not searched again.
     """
@@ -73,7 +84,9 @@ def event_files(
         if place not in searched:
             searched[place] = search(place)
         # what lies in an element's own folder is of no other run
-        files |= {file.path: file for file in searched[place][0] if place == inside or is_of(file, begun)}
+        files |= {
+            file.path: file for file in searched[place][0] if place == inside or is_of(file, begun)
+        }
     return sorted(files.values(), key=lambda file: file.path)
 
 
@@ -89,7 +102,10 @@ def is_of(file: EventFile, begun: Iterable[Attempt]) -> bool:
 
 
 def search(root: Path) -> tuple[list[EventFile], bool]:
-    """Return the event files below a folder, and whether all of the folder was searched. Links are not followed."""
+    """Return the event files below a folder, and whether all of the folder was searched.
+
+    Links are not followed.
+    """
     files: list[EventFile] = []
     left, until = MOST_ENTRIES, time.monotonic() + LONGEST_S
     waiting = [root]
@@ -100,7 +116,9 @@ def search(root: Path) -> tuple[list[EventFile], bool]:
                 return files, False
             if match := _EVENTS.fullmatch(entry.name):
                 if entry.is_file(follow_symlinks=False):
-                    files.append(EventFile(Path(entry.path), root, float(match["began"]), match["host"]))
+                    files.append(
+                        EventFile(Path(entry.path), root, float(match["began"]), match["host"])
+                    )
             elif _is_searched(entry):
                 waiting.append(Path(entry.path))
     return files, True
@@ -125,13 +143,16 @@ ChosenRun = tuple[Run, int, str]
 
 @dataclass(slots=True)
 class LinkedRuns:
-    """A folder with a link to each event file of the chosen runs: a folder for each run and each of its log folders."""
+    """A folder with a link to each event file of the chosen runs: a folder for each run and each of
+    its log folders.
+    """
 
     links: Path  # the folder
     runs: Sequence[ChosenRun]
     store: RunStore
     others: Sequence[Path] = ()  # folders to search in place of the runs' working folders
-    counts: dict[str, int] = field(default_factory=dict)  # name of a run → the number of its event files
+    # name of a run → the number of its event files
+    counts: dict[str, int] = field(default_factory=dict)
     known: set[Path] = field(default_factory=set)  # the event files that have a link
     searched: Searched = field(default_factory=dict)  # by the last search
 
@@ -139,7 +160,9 @@ class LinkedRuns:
         """Search the runs' folders, and link the event files that are new."""
         searched, owners = Searched(), dict[EventFile, list[str]]()
         for run, element, name in self.runs:
-            for file in event_files(run, self.store.folder(run.run_id), element, searched, self.others):
+            for file in event_files(
+                run, self.store.folder(run.run_id), element, searched, self.others
+            ):
                 owners.setdefault(file, []).append(name)
         self.searched = searched
         for file, names in owners.items():
@@ -160,25 +183,34 @@ class LinkedRuns:
 
 
 def common_name(names: Sequence[str]) -> str:
-    """Return the name for a file that may be of several runs: elements that ran at the same time on the same node."""
+    """Return the name for a file that may be of several runs: elements that ran at the same time on
+    the same node.
+    """
     if len(names) == 1:
         return names[0]
     return os.path.commonpath(names) or SEVERAL
 
 
 def chosen_runs(run: Run, element: int | None) -> list[ChosenRun]:
-    """Return the elements of a run to show: one, or all of a sweep, each with its parameters in its name."""
+    """Return the elements of a run to show: one, or all of a sweep, each with its parameters in its
+    name.
+    """
     elements = all_elements(run)
     short = f"{run.name}-{run.run_id[-4:]}"
     if not elements.are_array:
         return [(run, 0, _safe(short))]
     wanted = elements.parameters if element is None else [element]
-    return [(run, at, os.path.join(_safe(short), element_name(at, elements.parameters[at]))) for at in wanted]
+    return [
+        (run, at, os.path.join(_safe(short), element_name(at, elements.parameters[at])))
+        for at in wanted
+    ]
 
 
 def element_name(index: int, parameters: Parameters) -> str:
     """Return the name of a sweep's element: ``3-lr=0.1,bs=32``."""
-    return _safe("-".join(filter(None, (str(index), parameters_text(parameters).replace(" ", ",")))))
+    return _safe(
+        "-".join(filter(None, (str(index), parameters_text(parameters).replace(" ", ","))))
+    )
 
 
 def _safe(name: str) -> str:
@@ -187,7 +219,9 @@ def _safe(name: str) -> str:
 
 
 def free_port(wanted: int | None) -> int | None:
-    """Return a port of this machine's own address: the wanted one or None if it is taken, else 6006 or any free one."""
+    """Return a port of this machine's own address: the wanted one or None if it is taken, else 6006
+    or any free one.
+    """
     for port in (wanted,) if wanted is not None else (PORT, 0):
         with suppress(OSError), socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -197,7 +231,10 @@ def free_port(wanted: int | None) -> int | None:
 
 
 def tensorboard_url(port: int, secret: str) -> str:
-    """Return the address of the page. ``secret``: a part of it, as any user of this machine can reach its ports."""
+    """Return the address of the page.
+
+    ``secret``: a part of it, as any user of this machine can reach its ports.
+    """
     return f"http://127.0.0.1:{port}/{secret}/"
 
 
@@ -213,8 +250,11 @@ def tensorboard_arguments(links: Path, port: int, secret: str) -> list[str]:
     ]
 
 
-def run_tensorboard(python: str, arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> int:
+def run_tensorboard(
+    python: str, arguments: Sequence[str], folder: Path, env: Mapping[str, str]
+) -> int:
     """Run TensorBoard until Ctrl-C; return its exit status. OSError: it cannot be started."""
-    # TMPDIR: TensorBoard notes its address, the secret included, in a folder there that all users can read
+    # TMPDIR: TensorBoard notes its address, the secret included, in a folder there that all users
+    # can read
     more = {_ARGUMENTS: json.dumps(arguments), "TMPDIR": str(folder)}
     return run_on_terminal([python, "-c", _START], {**env, **more})

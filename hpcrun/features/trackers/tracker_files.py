@@ -1,8 +1,10 @@
-"""The runs of wandb, MLflow and Aim that a run of hpcrun made, and the upload of wandb's that were offline.
+"""The runs of wandb, MLflow and Aim that a run of hpcrun made, and the upload of wandb's that were
+offline.
 
-They are known by the logs of the ranks and by files in the run's folder; nothing of a tracker is imported, and nothing
-is asked over the network. Logs are written by jobs: only http and https addresses without user names are taken, and
-only printable paths. The upload is ``wandb sync`` by the run's own Python.
+They are known by the logs of the ranks and by files in the run's folder; nothing of a tracker is
+imported, and nothing is asked over the network. Logs are written by jobs: only http and https
+addresses without user names are taken, and only printable paths. The upload is ``wandb sync`` by
+the run's own Python.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.process import Completed, leave_running, run_command
 from hpcrun.writing import flocked, for_oneself
 
-MOST_RANKS, MOST_ATTEMPTS = 16, 64  # how many ranks, the first, and how many attempts, the newest, are read
+# how many ranks, the first, and how many attempts, the newest, are read
+MOST_RANKS, MOST_ATTEMPTS = 16, 64
 _EACH_END = 256 << 10  # bytes of the beginning of a log and of its end: there trackers write
 _MOST_NAMES = 5000
 _LONGEST_URL = 2000
@@ -44,16 +47,24 @@ _SAYS = re.compile(
     rb"|Syncing: (?P<synced>http[!-~]{1,2000})"  # older versions of wandb sync
 )
 _WANDB_FOLDER = re.compile(r"(?P<offline>offline-)?run-\d{8}_\d{6}-(?P<id>[\w.-]{1,128})", re.ASCII)
-SYNC_S = 6 * 3600.0  # the longest time for one upload: of the media of a long training there may be many gigabytes
+# the longest time for one upload: of the media of a long training there may be many gigabytes
+SYNC_S = 6 * 3600.0
 _ASKS_S = 30.0
 _MOST_AT_ONCE = 200
 _LONGEST_ERROR = 300
 _ERROR = re.compile(r"(Error|panic|wandb: ERROR): |wandb: ERROR (?!Find )")
-# Before any other import, that of json too: a file of the current folder would be imported in the module's place.
+# Before any other import, that of json too: a file of the current folder would be imported in the
+# module's place.
 NOT_FROM_HERE = "import sys; sys.path[:] = filter(None, sys.path); "
-_HAS_MODULE = f"{NOT_FROM_HERE}import importlib.util; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
-_OF_A_JOB = frozenset(["WANDB_MODE", "WANDB_DISABLED", "WANDB_SILENT", "WANDB_QUIET", "WANDB_RUN_ID", "WANDB_RESUME"])
-"""wandb's variables that are meant for a job, and would keep ``wandb sync`` from uploading what it is given."""
+_HAS_MODULE = (
+    f"{NOT_FROM_HERE}import importlib.util; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+)
+_OF_A_JOB = frozenset(
+    ["WANDB_MODE", "WANDB_DISABLED", "WANDB_SILENT", "WANDB_QUIET", "WANDB_RUN_ID", "WANDB_RESUME"]
+)
+"""wandb's variables that are meant for a job, and would keep ``wandb sync`` from uploading what it
+is given.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +109,12 @@ def is_local(url: str) -> bool:
     return host == "localhost" or host.startswith("127.") or host == "::1"
 
 
-def tracker_runs(run: Run, folder: Path, element: int = 0, *, most_attempts: int = MOST_ATTEMPTS) -> list[TrackerRun]:
-    """Return the runs of trackers that an element of a run made, those of its newest attempt first."""
+def tracker_runs(
+    run: Run, folder: Path, element: int = 0, *, most_attempts: int = MOST_ATTEMPTS
+) -> list[TrackerRun]:
+    """Return the runs of trackers that an element of a run made, those of its newest attempt
+    first.
+    """
     begun = list(islice(attempts(folder, element), most_attempts))
     if not begun:
         return []
@@ -113,7 +128,11 @@ def tracker_runs(run: Run, folder: Path, element: int = 0, *, most_attempts: int
 def env_of(run: Run) -> Iterator[tuple[str, str]]:
     """Yield the variables of a run's plan; secrets have no value there."""
     for pair in run.plan.get("env") or ():
-        if isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(part, str) for part in pair):
+        if (
+            isinstance(pair, list | tuple)
+            and len(pair) == 2
+            and all(isinstance(part, str) for part in pair)
+        ):
             yield pair[0], pair[1]
 
 
@@ -126,13 +145,17 @@ def working_folder(run: Run, folder: Path) -> Path:
     return Path(run.cwd or ".", workdir if isinstance(workdir, str) else "")
 
 
-# --- from logs ----------------------------------------------------------------------------------------------------
+# --- from logs
+# -------------------------------------------------------------------------------------------------
 
 
 def _of_logs(attempt: Attempt) -> Iterator[TrackerRun]:
     for rank in ranks(attempt.folder)[:MOST_RANKS]:
         for stream in ("err", "out"):
-            with suppress(OSError), open_regular(attempt.folder.rank_log(rank, stream), links=False) as file:
+            with (
+                suppress(OSError),
+                open_regular(attempt.folder.rank_log(rank, stream), links=False) as file,
+            ):
                 yield from parse_log(_ends(file), attempt.number, rank)
 
 
@@ -161,7 +184,9 @@ def parse_log(text: bytes, attempt: int, rank: int) -> list[TrackerRun]:
         if tracker == _WANDB and runs and runs[-1].tracker == _WANDB and runs[-1].url is None:
             runs[-1] = replace(runs[-1], url=url)
         else:
-            runs.append(TrackerRun(tracker, attempt, rank, id=url.rpartition("/runs/")[2] or None, url=url))
+            runs.append(
+                TrackerRun(tracker, attempt, rank, id=url.rpartition("/runs/")[2] or None, url=url)
+            )
     return runs
 
 
@@ -190,12 +215,16 @@ def _with_synced_pages(runs: list[TrackerRun], folder: Path) -> list[TrackerRun]
     return [replace(each, url=pages.get(each.id or "")) if each.offline else each for each in runs]
 
 
-# --- from files in the working folder -----------------------------------------------------------------------------
+# --- from files in the working folder
+# -----------------------------------------------------------------------------
 
 
 def _of_mlflow(place: Path, run_id: str, element: int, newest: Attempt) -> Iterator[TrackerRun]:
     """Yield the MLflow runs in a folder's database or file store that have the tag of this run."""
-    for rows, store in ((_rows(place / "mlflow.db", run_id), place / "mlflow.db"), (_tagged(place, run_id), place)):
+    for rows, store in (
+        (_rows(place / "mlflow.db", run_id), place / "mlflow.db"),
+        (_tagged(place, run_id), place),
+    ):
         for mlflow_id, of_element in rows:
             if of_element in (None, str(element)):
                 path = store if store.suffix else place / "mlruns"
@@ -203,19 +232,25 @@ def _of_mlflow(place: Path, run_id: str, element: int, newest: Attempt) -> Itera
 
 
 def _rows(database: Path, run_id: str) -> list[tuple[str, str | None]]:
-    """Return id and element of the runs in a database with the tag of a run; none where it cannot be read."""
+    """Return id and element of the runs in a database with the tag of a run; none where it cannot
+    be read.
+    """
     if not database.is_file():
         return []
     import sqlite3  # few runs have a database
 
     query = (
-        "select r.run_uuid, e.value from tags t join runs r on r.run_uuid = t.run_uuid left join tags e "
+        "select r.run_uuid, e.value from tags t join runs r on r.run_uuid = t.run_uuid left join "
+        "tags e "
         "on e.run_uuid = t.run_uuid and e.key = 'hpcrun.element' "
-        f"where t.key = 'hpcrun.run' and t.value = ? order by r.start_time desc limit {MOST_ATTEMPTS}"
+        "where t.key = 'hpcrun.run' and t.value = ? order by r.start_time desc limit "
+        f"{MOST_ATTEMPTS}"
     )
     address = f"file:{quote(str(database.absolute()))}?mode=ro"
     with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True, timeout=1)) as opened:
-        return [(str(mlflow_id), element) for mlflow_id, element in opened.execute(query, (run_id,))]
+        return [
+            (str(mlflow_id), element) for mlflow_id, element in opened.execute(query, (run_id,))
+        ]
     return []
 
 
@@ -230,13 +265,19 @@ def _tagged(place: Path, run_id: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _of_aim(place: Path, begun: Iterable[Attempt]) -> Iterator[TrackerRun]:
-    """Yield the Aim runs of a repository that began during an attempt: Aim reads no variable, and has no tag of it."""
+    """Yield the Aim runs of a repository that began during an attempt: Aim reads no variable, and
+    has no tag of it.
+    """
     for identity in islice(_paths(place, ".aim/meta/chunks/*/IDENTITY"), _MOST_NAMES):
         with suppress(OSError):
             began_s = identity.stat().st_mtime
             for attempt in begun:
-                if attempt.started_s - 1 <= began_s and (attempt.exit is None or began_s <= attempt.exit.ended_s + 1):
-                    yield TrackerRun(_AIM, attempt.number, 0, identity.parent.name, None, place / ".aim")
+                if attempt.started_s - 1 <= began_s and (
+                    attempt.exit is None or began_s <= attempt.exit.ended_s + 1
+                ):
+                    yield TrackerRun(
+                        _AIM, attempt.number, 0, identity.parent.name, None, place / ".aim"
+                    )
                     break
 
 
@@ -247,7 +288,8 @@ def _paths(place: Path, pattern: str) -> Iterator[Path]:
         return
 
 
-# --- the upload ----------------------------------------------------------------------------------------------------
+# --- the upload
+# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +308,14 @@ class SyncResult:
     failure: str | None = None  # what ``wandb sync`` printed where it failed
 
 
-def sync_wandb(run: Run, store: RunStore, element: int | None, env: Mapping[str, str]) -> SyncResult:
-    """Upload the offline wandb runs of a run that are not yet uploaded, with the user's own credentials.
+def sync_wandb(
+    run: Run, store: RunStore, element: int | None, env: Mapping[str, str]
+) -> SyncResult:
+    """Upload the offline wandb runs of a run that are not yet uploaded, with the user's own
+    credentials.
 
-    Elements that have not ended are left out: wandb takes a run that it has uploaded once for complete.
+    Elements that have not ended are left out: wandb takes a run that it has uploaded once for
+    complete.
 
     Raises:
         PlanError: no Python here has wandb, or another ``hpcrun open --upload`` uploads them now.
@@ -286,8 +332,13 @@ def sync_wandb(run: Run, store: RunStore, element: int | None, env: Mapping[str,
         offline = [each for each in known if each.offline and each.folder and _is_own(each.folder)]
         before = tuple(each.folder for each in offline if each.folder and each.synced)
         # the oldest first: a continued run is several folders
-        todo = sorted({each.folder for each in offline if each.folder and not each.synced}, key=lambda path: path.name)
-        running = tuple(index for index in elements if index not in ended and last_attempt(folder, index))
+        todo = sorted(
+            {each.folder for each in offline if each.folder and not each.synced},
+            key=lambda path: path.name,
+        )
+        running = tuple(
+            index for index in elements if index not in ended and last_attempt(folder, index)
+        )
         if not todo:
             return SyncResult(run, before=before, running=running)
         from hpcrun.job.plan import RUN_MODULE  # `status -v` loads this module, and needs no plan
@@ -300,10 +351,15 @@ def sync_wandb(run: Run, store: RunStore, element: int | None, env: Mapping[str,
             # WANDB_DIR: for its own logs, which it would otherwise put into the current folder
             some = todo[first : first + _MOST_AT_ONCE]
             argv = [python, "-c", RUN_MODULE, "wandb", "sync", *map(str, some)]
-            # not in the current folder: wandb takes the server, to which it sends the key, from ./wandb/settings
-            done = run_command(argv, timeout_s=SYNC_S, env={**variables, "WANDB_DIR": str(folder)}, cwd=folder)
+            # not in the current folder: wandb takes the server, to which it sends the key, from
+            # ./wandb/settings
+            done = run_command(
+                argv, timeout_s=SYNC_S, env={**variables, "WANDB_DIR": str(folder)}, cwd=folder
+            )
             log = RunFolder(folder).tracker_sync("log")
-            with open(log, "a", encoding="utf-8", errors="surrogateescape", opener=for_oneself) as file:
+            with open(
+                log, "a", encoding="utf-8", errors="surrogateescape", opener=for_oneself
+            ) as file:
                 file.write(done.stdout + done.stderr)
             failure = failure or (None if done.ok else _why(done, log))
         uploaded = tuple(path for path in todo if any(path.glob("run-*.wandb.synced")))
@@ -316,7 +372,9 @@ def sync_wandb(run: Run, store: RunStore, element: int | None, env: Mapping[str,
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a folder is this user's: a log may name any, and its owner chooses what is uploaded, and where to."""
+    """Whether a folder is this user's: a log may name any, and its owner chooses what is uploaded,
+    and where to.
+    """
     try:
         return path.stat().st_uid == os.geteuid()
     except OSError:
@@ -329,29 +387,42 @@ def _has_ended(folder: Path, element: int) -> bool:
 
 
 def _why(done: Completed, log: Path) -> str:
-    """Return the line that says why ``wandb sync`` failed: behind it there may be pages of traceback."""
+    """Return the line that says why ``wandb sync`` failed: behind it there may be pages of
+    traceback.
+    """
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     line = next(filter(_ERROR.match, lines), lines[-1] if lines else "it did not end in time")
-    return f"wandb sync failed: {line.removeprefix('Error: ')[:_LONGEST_ERROR]}\nall of its output: {log}"
+    return (
+        f"wandb sync failed: {line.removeprefix('Error: ')[:_LONGEST_ERROR]}\nall of its "
+        f"output: {log}"
+    )
 
 
 def python_with(module: str, run: Run, env: Mapping[str, str]) -> str:
-    """Return a Python that has a module: the run's own, the active environment's, hpcrun's own, the first of PATH."""
+    """Return a Python that has a module: the run's own, the active environment's, hpcrun's own, the
+    first of PATH.
+    """
     tried = list(dict.fromkeys(_pythons(run.plan, env)))
     for python in tried:
         if run_command([python, "-c", _HAS_MODULE, module], timeout_s=_ASKS_S, env=env).ok:
             return python
     raise PlanError(
         f"no {module} in {', '.join(tried)}",
-        hint=f"activate an environment with {module}, or install it in one of these: pip install {module}",
+        hint=f"activate an environment with {module}, or install it in one of these: pip install "
+        f"{module}",
     )
 
 
 def _pythons(plan: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
     python = plan.get("python") or {}
     named = python.get("executable")
-    # that of a container is its image's; that of a project's folder, which nobody has activated, only jobs run
-    if isinstance(named, str) and os.path.isabs(named) and not (plan.get("container") or python.get("of_project")):
+    # that of a container is its image's; that of a project's folder, which nobody has activated,
+    # only jobs run
+    if (
+        isinstance(named, str)
+        and os.path.isabs(named)
+        and not (plan.get("container") or python.get("of_project"))
+    ):
         yield named
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if os.path.isabs(env.get(name, "")):
@@ -365,7 +436,9 @@ class TrackerHooks(Hooks):
     """The hooks of trackers."""
 
     def on_end(self, run: Run, folder: Path, env: Mapping[str, str]) -> None:
-        """Upload the offline wandb runs of a run, in the background; the output goes into the run's folder."""
+        """Upload the offline wandb runs of a run, in the background; the output goes into the run's
+        folder.
+        """
         program = [sys.executable, "-m", "hpcrun", "open", "--upload", run.run_id]
         leave_running(program, cwd=folder, env=env, log=RunFolder(folder).tracker_sync("log"))
 

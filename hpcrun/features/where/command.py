@@ -1,4 +1,6 @@
-"""hpcrun where: on which profile a job could start first; the table of offers, and the command for the best."""
+"""hpcrun where: on which profile a job could start first; the table of offers, and the command for
+the best.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,13 @@ from hpcrun.views.text import count, fields_of, fitting, one_line, text_table
 if TYPE_CHECKING:
     from rich.table import Table
 
-# neither the job's place nor its start depends on these; --profile is an option of this command's own
+# neither the job's place nor its start depends on these; --profile is an option of this command's
+# own
 _NO_MATTER = (
-    "profile name mail_user mail_type notify notify_on python uv load setup srun torchrun env secrets workdir module "
-    "stage preflight requeue warn_s cancel_idle_s retry_on_failure exclude_bad_nodes snapshot snapshot_limit_mb "
+    "profile name mail_user mail_type notify notify_on python uv load setup srun torchrun env "
+    "secrets workdir module "
+    "stage preflight requeue warn_s cancel_idle_s retry_on_failure exclude_bad_nodes snapshot "
+    "snapshot_limit_mb "
     "snapshot_include roles"
 ).split()
 _FOLDED = {"PROFILE": 16, "NODES": 10}
@@ -44,7 +49,9 @@ _DROPPED = ("PARTITION", "NODES")
 _NOW_S = 60
 """A start within this time is now: the controller checks its queue about every half minute."""
 MOST_ASKED = 12
-"""How many requests sbatch is asked about: each uses up a job id and a moment of the controller's time."""
+"""How many requests sbatch is asked about: each uses up a job id and a moment of the controller's
+time.
+"""
 
 # Nothing runs: the directives do not depend on it.
 _PYTHON = PythonEnvironment("python3", "not looked for")
@@ -102,7 +109,9 @@ def where(
     given = {name: value for name, value in options.items() if value is not None}
     request = read_request({**given, "script": "true"})  # nothing runs; a request has a script
     now_s = context.now_s()
-    offers, misfits = compare_profiles(request, profiles or (), SlurmForecast(context.env), context.surroundings, now_s)
+    offers, misfits = compare_profiles(
+        request, profiles or (), SlurmForecast(context.env), context.surroundings, now_s
+    )
     hint = "request less, or correct the profile of this cluster: hpcrun init"
     return Outcome(
         lambda: [
@@ -116,22 +125,34 @@ def where(
 
 
 def compare_profiles(
-    request: JobRequest, names: Sequence[str], forecast: SlurmForecast, surroundings: Surroundings, now_s: float
+    request: JobRequest,
+    names: Sequence[str],
+    forecast: SlurmForecast,
+    surroundings: Surroundings,
+    now_s: float,
 ) -> tuple[tuple[Offer, ...], list[Misfit]]:
-    """Ask Slurm when a job could start with each of these profiles; with all of Slurm's where none is named.
+    """Ask Slurm when a job could start with each of these profiles; with all of Slurm's where none
+    is named.
 
     Returns:
         the offers, first start first, and what does not fit.
     """
     if request.gpus is None and request.gpus_per_node is None:
         raise UsageError(
-            "the size of the job is missing", hint="add --gpus N, or --gpus 0 --cpus N for a job without GPUs"
+            "the size of the job is missing",
+            hint="add --gpus N, or --gpus 0 --cpus N for a job without GPUs",
         )
     outcomes = list(_tried(request, names, surroundings))
-    errors = [(name, type_, error) for name, type_, error in outcomes if isinstance(error, HpcrunError)]
+    errors = [
+        (name, type_, error) for name, type_, error in outcomes if isinstance(error, HpcrunError)
+    ]
     candidates = [outcome for *_, outcome in outcomes if isinstance(outcome, Placement)]
     # one contradiction is the request's own, and no profile's
-    if not candidates and len({str(error) for *_, error in errors}) == 1 and isinstance(errors[0][2], UsageError):
+    if (
+        not candidates
+        and len({str(error) for *_, error in errors}) == 1
+        and isinstance(errors[0][2], UsageError)
+    ):
         raise errors[0][2]
     misfits = [Misfit(name, type_, error.message) for name, type_, error in errors]
     partitions = forecast.partitions() if candidates else []
@@ -142,17 +163,22 @@ def compare_profiles(
         elif candidate.profile != DETECTED or all(
             candidate.sbatch_request() != other.sbatch_request() for other in fitting
         ):
-            fitting.append(candidate)  # a person's own profile of this cluster says the same under a better name
+            # a person's own profile of this cluster says the same under a better name
+            fitting.append(candidate)
     requests = list(dict.fromkeys(candidate.sbatch_request() for candidate in fitting))[:MOST_ASKED]
     answers = dict(zip(requests, forecast.estimate(requests), strict=True))
     offers = []
     for candidate in fitting:
         answer = answers.get(candidate.sbatch_request())
         if answer and answer.start:
-            offers.append(Offer(candidate, answer.start, _gpu_hours(candidate.plan, answer.start, partitions)))
+            offers.append(
+                Offer(candidate, answer.start, _gpu_hours(candidate.plan, answer.start, partitions))
+            )
         else:
             misfits.append(Misfit(candidate.profile, candidate.gpu_type, _no_start(answer)))
-    if not offers and (silent := next((answer for answer in answers.values() if answer.silent), None)):
+    if not offers and (
+        silent := next((answer for answer in answers.values() if answer.silent), None)
+    ):
         raise SchedulerError(_no_start(silent), hint="`sinfo` shows when Slurm is back")
     return ranked(offers, now_s), misfits
 
@@ -160,7 +186,8 @@ def compare_profiles(
 def ranked(offers: Collection[Offer], now_s: float) -> tuple[Offer, ...]:
     """Return offers by start, to the minute, as the answers came one after the other.
 
-    Of those that start together, one that displaces nobody and keeps no GPU idle comes first; else they stay in their
+    Of those that start together, one that displaces nobody and keeps no GPU idle comes first; else
+    they stay in their
     order: the default profile, the project's, the user's, the site's, the detected one.
     """
 
@@ -174,7 +201,9 @@ def ranked(offers: Collection[Offer], now_s: float) -> tuple[Offer, ...]:
 def _tried(
     request: JobRequest, names: Sequence[str], surroundings: Surroundings
 ) -> Iterator[tuple[str, str | None, Placement | HpcrunError]]:
-    """Plan the job with each profile, and with each type of a profile where the request leaves that open."""
+    """Plan the job with each profile, and with each type of a profile where the request leaves that
+    open.
+    """
     for name in dict.fromkeys(names or _all_names(surroundings)):
         try:
             loaded = load_profile(name, surroundings.profile_folders)
@@ -193,7 +222,9 @@ def _tried(
             try:
                 wanted = with_defaults(named, profile, surroundings)
                 settled = settle(wanted, loaded, replace(surroundings, choose=first_option))
-                plan = build_plan(settled.request, settled.loaded.profile, python=_PYTHON, machine=Machine(cpus=1))
+                plan = build_plan(
+                    settled.request, settled.loaded.profile, python=_PYTHON, machine=Machine(cpus=1)
+                )
                 idles_gpus = not plan.shape.gpus and bool(profile.gpu.per_node or profile.gpu.types)
                 yield name, type_, Placement(name, type_, named, plan, idles_gpus)
             except HpcrunError as error:
@@ -201,12 +232,15 @@ def _tried(
 
 
 def _all_names(surroundings: Surroundings) -> list[str]:
-    """Return the profiles to compare; on a cluster that hpcrun can detect, not the shipped ones of other clusters."""
+    """Return the profiles to compare; on a cluster that hpcrun can detect, not the shipped ones of
+    other clusters.
+    """
     paths = profile_names(surroundings.profile_folders)
     if surroundings.detected is not None:
         shipped = shipped_folder("cluster_profiles")
         paths = {name: path for name, path in paths.items() if path.parent != shipped}
-    folders = [folder.path for folder in folders_of(surroundings.profile_folders)]  # the most important first
+    # the most important first
+    folders = [folder.path for folder in folders_of(surroundings.profile_folders)]
     names = sorted(paths, key=lambda name: (folders.index(paths[name].parent), name))
     default = surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
     return [*([default] if default else []), *names]
@@ -219,8 +253,11 @@ def over_partition(plan: Plan, partitions: Sequence[Partition]) -> str | None:
     """
     if plan.directive("clusters"):  # another cluster's partitions
         return None
-    names = (plan.directive("partition") or "").split(",")  # sbatch(1): several, of which the first that can
-    possible = [each for each in partitions if each.name in names or (names == [""] and each.default)]
+    # sbatch(1): several, of which the first that can
+    names = (plan.directive("partition") or "").split(",")
+    possible = [
+        each for each in partitions if each.name in names or (names == [""] and each.default)
+    ]
     reasons = [_over(plan, partition) for partition in possible]
     return reasons[0] if reasons and all(reasons) else None
 
@@ -244,19 +281,29 @@ def _no_start(answer: Trial | None) -> str:
 def _gpu_hours(plan: Plan, start: JobStart, partitions: Sequence[Partition]) -> float | None:
     limit_s = plan.walltime_s
     if limit_s is None:  # then Slurm gives the partition's default, or its limit
-        there = next((partition for partition in partitions if partition.name == start.partition), None)
+        there = next(
+            (partition for partition in partitions if partition.name == start.partition), None
+        )
         limit_s = (there.default_s or there.max_s) if there else None
     return None if limit_s is None else plan.shape.gpus * limit_s / 3600
 
 
 def offers_table(offers: Sequence[Offer], now_s: float, width: int) -> Table:
-    """Return the offers, the first start first; a terminal of few columns gets fewer of the table's."""
+    """Return the offers, the first start first; a terminal of few columns gets fewer of the
+    table's.
+    """
     rows = [_cells(offer, now_s) for offer in offers]
-    longest = {heading: max(len(heading), *(len(row[heading]) for row in rows)) for heading in rows[0]}
-    least = {heading: min(length, _FOLDED.get(heading, length)) for heading, length in longest.items()}
+    longest = {
+        heading: max(len(heading), *(len(row[heading]) for row in rows)) for heading in rows[0]
+    }
+    least = {
+        heading: min(length, _FOLDED.get(heading, length)) for heading, length in longest.items()
+    }
     shown = fitting(least, width, _DROPPED)
     cells = ([row[heading] for heading in shown] for row in rows)
-    return text_table(shown, cells, right=("GPU-HOURS",), whole=set(shown) - _FOLDED.keys(), least=least)
+    return text_table(
+        shown, cells, right=("GPU-HOURS",), whole=set(shown) - _FOLDED.keys(), least=least
+    )
 
 
 def _cells(offer: Offer, asked_s: float) -> dict[str, str]:
@@ -266,7 +313,8 @@ def _cells(offer: Offer, asked_s: float) -> dict[str, str]:
         "PROFILE": who(offer.candidate.profile, offer.candidate.gpu_type),
         "SHAPE": shape_text(offer.candidate.plan),
         "START": start_text(offer.start.start_s, asked_s),
-        "NODES": offer.start.nodes + (f" (displaces {count(displaced, 'job')})" if displaced else ""),
+        "NODES": offer.start.nodes
+        + (f" (displaces {count(displaced, 'job')})" if displaced else ""),
         "PARTITION": offer.start.partition or "-",
         "GPU-HOURS": f"{offer.gpu_hours:.1f}".removesuffix(".0") if offer.gpu_hours else "-",
     }
@@ -288,33 +336,46 @@ def shape_text(plan: Plan) -> str:
 
 
 def start_text(start_s: float, now_s: float) -> str:
-    """Return ``now``, or the time until the start and the time of day, with the date if it is another day."""
+    """Return ``now``, or the time until the start and the time of day, with the date if it is
+    another day.
+    """
     if start_s - now_s < _NOW_S:
         return "now"
     start, now = datetime.fromtimestamp(start_s), datetime.fromtimestamp(now_s)
-    clock = f"{start:%H:%M}" if start.date() == now.date() else f"{start:%b} {start.day} {start:%H:%M}"
+    clock = (
+        f"{start:%H:%M}" if start.date() == now.date() else f"{start:%b} {start.day} {start:%H:%M}"
+    )
     return f"in {format_span(start_s - now_s)}, {clock}"
 
 
 def misfit_lines(misfits: Sequence[Misfit]) -> list[str]:
     """Return the profiles that do not fit, each with its reason on one line."""
-    rows = [(who(misfit.profile, misfit.gpu_type), misfit.reason.splitlines()) for misfit in misfits]
+    rows = [
+        (who(misfit.profile, misfit.gpu_type), misfit.reason.splitlines()) for misfit in misfits
+    ]
     if not rows:
         return []
     width = max(len(name) for name, _ in rows)
-    texts = (f"  {name:<{width}}  {'; '.join(filter(None, map(str.strip, lines)))}" for name, lines in rows)
+    texts = (
+        f"  {name:<{width}}  {'; '.join(filter(None, map(str.strip, lines)))}"
+        for name, lines in rows
+    )
     return ["does not fit:", *map(one_line, texts)]
 
 
 def submit_line(offer: Offer) -> str:
     """Return the command that submits the job there; the user replaces SCRIPT."""
     candidate = offer.candidate
-    _, *groups = option_groups(candidate.request.model_dump(exclude_defaults=True), candidate.profile)
+    _, *groups = option_groups(
+        candidate.request.model_dump(exclude_defaults=True), candidate.profile
+    )
     options = shlex.join(text for group in groups for text in group)
     return one_line(f"hpcrun submit -P {shlex.quote(candidate.profile)} {options} SCRIPT")
 
 
-def where_json(offers: Sequence[Offer], misfits: Sequence[Misfit], asked_s: float) -> dict[str, Any]:
+def where_json(
+    offers: Sequence[Offer], misfits: Sequence[Misfit], asked_s: float
+) -> dict[str, Any]:
     """Return the offers, and the profiles that do not fit, as a JSON document."""
     return {
         "kind": "where",

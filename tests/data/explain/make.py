@@ -1,11 +1,12 @@
 """Make the corpus anew: run programs that fail, or that end well, and keep what they leave.
 
-Run in the checkout: ``python tests/data/explain/make.py [--programs FOLDER] [CASE...]``. A case is a run's folder
-without its script, and ``case.yaml``: the rule or the words that are right, the rank to blame (null: none), and how it
-was made: by a program of its own on the development cluster (as root, with the cluster up), or, in ``order``, by a
-public program with a fault typed in, on this machine. FOLDER has pytorch/examples, optuna/optuna-examples, and the toy
-program of jax's page on several processes as ``jax/toy.py``. ``healthy`` makes the logs of ``healthy/programs.yaml``.
-What cannot be provoked without GPUs is in tests/unit/explain/written.py.
+Run in the checkout: ``python tests/data/explain/make.py [--programs FOLDER] [CASE...]``. A case is
+a run's folder without its script, and ``case.yaml``: the rule or the words that are right, the rank
+to blame (null: none), and how it was made: by a program of its own on the development cluster (as
+root, with the cluster up), or, in ``order``, by a public program with a fault typed in, on this
+machine. FOLDER has pytorch/examples, optuna/optuna-examples, and the toy program of jax's page on
+several processes as ``jax/toy.py``. ``healthy`` makes the logs of ``healthy/programs.yaml``. What
+cannot be provoked without GPUs is in tests/unit/explain/written.py.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from ruamel.yaml import YAML
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[2]
 MOST_BYTES = 6000
-SETUP = "import os\nfrom datetime import timedelta\nTIMEOUT = timedelta(seconds=int(os.environ.get('WAIT', 15)))\n"
+SETUP = (
+    "import os\nfrom datetime import timedelta\nTIMEOUT = "
+    "timedelta(seconds=int(os.environ.get('WAIT', 15)))\n"
+)
 WITHOUT_GPUS = {
     '    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))\n': "",
     'init_process_group(backend="nccl")': 'init_process_group(backend="gloo", timeout=TIMEOUT)',
@@ -78,14 +82,27 @@ def write_program(case: dict[str, Any], project: Path, programs: Path) -> list[s
 def run(name: str, case: dict[str, Any], project: Path, programs: Path) -> Path:
     """Run a case's job to its end; return the run's folder."""
     env = {"HPCRUN_RUNS": str(project / "runs"), "OMP_NUM_THREADS": "1", **case.get("env", {})}
-    hpcrun = ["env", *(f"{key}={value}" for key, value in env.items()), sys.executable, "-m", "hpcrun"]
+    hpcrun = [
+        "env",
+        *(f"{key}={value}" for key, value in env.items()),
+        sys.executable,
+        "-m",
+        "hpcrun",
+    ]
     if "source" not in case:
         shutil.chown(project, "researcher")
-        home = ["env", f"HOME={project}", f"PATH={sys.prefix}/bin:/usr/bin:/bin", f"PYTHONPATH={REPO}"]
+        home = [
+            "env",
+            f"HOME={project}",
+            f"PATH={sys.prefix}/bin:/usr/bin:/bin",
+            f"PYTHONPATH={REPO}",
+        ]
         hpcrun = ["runuser", "-u", "researcher", "--", *home, *hpcrun]
 
     def answer(*argv: str) -> dict[str, Any]:
-        done = subprocess.run([*hpcrun, *argv, "--json"], cwd=project, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*hpcrun, *argv, "--json"], cwd=project, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return dict(json.loads(done.stdout))
 
@@ -93,7 +110,9 @@ def run(name: str, case: dict[str, Any], project: Path, programs: Path) -> Path:
     submit = [*hpcrun, "submit", "--json", "-J", name, *shlex.split(case["submit"]), *program]
     done = subprocess.run(submit, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    act = case.get("act", "").format(hpcrun=shlex.join(hpcrun), job=json.loads(done.stdout)["job_id"])
+    act = case.get("act", "").format(
+        hpcrun=shlex.join(hpcrun), job=json.loads(done.stdout)["job_id"]
+    )
     deadline, began = time.monotonic() + 240, 0.0
     while time.monotonic() < deadline:
         (item,) = answer("status", "--all")["runs"]
@@ -114,17 +133,28 @@ def keep(folder: Path, target: Path, project: Path) -> None:
     for path in target.iterdir():
         if path.name != "case.yaml":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    attempts = (item for glob in ("*", "stop/*") for item in folder.glob(f"elements/*/attempts/*/{glob}"))
+    attempts = (
+        item for glob in ("*", "stop/*") for item in folder.glob(f"elements/*/attempts/*/{glob}")
+    )
     for path in [*(folder / name for name in ("batch.log", "status.json", "run.json")), *attempts]:
-        if not path.is_file() or path.name in ("heartbeat", "hosts") or path.name.startswith("node-"):
+        if (
+            not path.is_file()
+            or path.name in ("heartbeat", "hosts")
+            or path.name.startswith("node-")
+        ):
             continue
         data = general(
-            path.read_bytes(), {str(folder): f"/home/me/runs/{folder.name}", str(project): "/home/me/project"}
+            path.read_bytes(),
+            {str(folder): f"/home/me/runs/{folder.name}", str(project): "/home/me/project"},
         )
         if path.name == "run.json":
             data = json.dumps({**json.loads(data), "request": {}, "plan": {}}).encode() + b"\n"
         elif len(data) > MOST_BYTES:
-            data = data[: MOST_BYTES // 2].rpartition(b"\n")[0] + b"\n" + data[-MOST_BYTES // 2 :].partition(b"\n")[2]
+            data = (
+                data[: MOST_BYTES // 2].rpartition(b"\n")[0]
+                + b"\n"
+                + data[-MOST_BYTES // 2 :].partition(b"\n")[2]
+            )
         copy = target / path.relative_to(folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(data)
@@ -138,7 +168,8 @@ def make_healthy(folder: Path) -> None:
     """Keep what programs say that end well: no rule may claim to know a failure in any of them."""
     dist = folder / "dist.py"
     dist.write_text(
-        'import torch, torch.distributed as dist\ndist.init_process_group("gloo")\ndist.all_reduce(torch.ones(1))\n'
+        "import torch, torch.distributed as "
+        'dist\ndist.init_process_group("gloo")\ndist.all_reduce(torch.ones(1))\n'
         "print('rank', dist.get_rank(), 'done')\ndist.destroy_process_group()\n"
     )
     env = {**os.environ, "PYTHONPATH": str(REPO), "REPO": str(REPO), "DIST": str(dist)}
@@ -146,7 +177,9 @@ def make_healthy(folder: Path) -> None:
     for kind, texts in read(HERE / "healthy/programs.yaml").items():
         for name, text in texts.items():
             command = [sys.executable if kind == "python" else kind, "-c", text]
-            done = subprocess.run(command, stdout=-1, stderr=-2, cwd=folder, env=env, timeout=120, check=False)
+            done = subprocess.run(
+                command, stdout=-1, stderr=-2, cwd=folder, env=env, timeout=120, check=False
+            )
             assert done.returncode == 0, done.stdout.decode(errors="replace")
             (HERE / f"healthy/{name}.log").write_bytes(general(done.stdout, {})[:5000])
             print(f"{len(done.stdout):8} {name}", flush=True)

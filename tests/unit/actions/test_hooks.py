@@ -1,4 +1,6 @@
-"""The hooks of features are wired: what the core learns reaches them, and what they know is shown."""
+"""The hooks of features are wired: what the core learns reaches them, and what they know is
+shown.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +36,28 @@ def test_what_a_question_about_the_status_tells_reaches_the_messages(
 ) -> None:
     heard: list[str] = []
     monkeypatch.setattr(
-        "hpcrun.features.notify.due.send_late", lambda items, *_: heard.extend(item.run.run_id for item in items)
+        "hpcrun.features.notify.due.send_late",
+        lambda items, *_: heard.extend(item.run.run_id for item in items),
     )
     without = RunStatus(run(), tmp_path, LastStatus("RUNNING", 0.0))
-    wanting = replace(without, run=replace(without.run, run_id="wanting", plan={"notify": {"to": ["x"]}}))
+    wanting = replace(
+        without, run=replace(without.run, run_id="wanting", plan={"notify": {"to": ["x"]}})
+    )
     make_context(announce=None).ports.on_status([without, wanting], tmp_path, 0.0)
     assert heard == ["wanting"]
 
 
-def test_rows_of_features_stand_in_the_details_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_features_stand_in_the_details_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hpcrun.features.notify.due.delivery_lines", lambda _: ["one was sent"])
-    item = RunStatus(replace(run(), plan={"notify": {"to": ["x"]}}), tmp_path, LastStatus("RUNNING", 0.0))
-    write(tmp_path / "elements/0/attempts/1/start", '{"job_id": "4711", "host": "n", "started": 1.0}')
-    assert "  logs         elements/0/attempts/1/rank-N.out and rank-N.err" in detail_lines(item, 80)
+    item = RunStatus(
+        replace(run(), plan={"notify": {"to": ["x"]}}), tmp_path, LastStatus("RUNNING", 0.0)
+    )
+    write(
+        tmp_path / "elements/0/attempts/1/start", '{"job_id": "4711", "host": "n", "started": 1.0}'
+    )
+    assert "  logs         elements/0/attempts/1/rank-N.out and rank-N.err" in detail_lines(
+        item, 80
+    )
     assert any("one was sent" in line for line in detail_lines(item, 80))

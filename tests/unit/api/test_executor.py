@@ -17,7 +17,9 @@ from tests.harness import Hpcrun
 
 def directives(**said: Any) -> set[str]:
     text = hpcrun.Executor(**{"profile": "a100", **said}).script()
-    return {line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")}
+    return {
+        line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")
+    }
 
 
 @pytest.mark.parametrize(
@@ -28,10 +30,16 @@ def directives(**said: Any) -> set[str]:
         ({"gpus_per_node": 2, "nodes": 2, "tasks_per_node": 2}, ["--ntasks-per-node=2"]),
         ({"time": "4h", "mem": "64G"}, ["--time=04:00:00", "--mem=64G"]),
         ({"time": 240}, ["--time=04:00:00"]),  # minutes, as --time 240
-        ({"sbatch": {"comment": "a word", "exclusive": True}}, ['--comment="a word"', "--exclusive"]),
+        (
+            {"sbatch": {"comment": "a word", "exclusive": True}},
+            ['--comment="a word"', "--exclusive"],
+        ),
         ({"sbatch": {"exclusive": None}}, ["--exclusive"]),
         ({"sbatch": ["nice=5"]}, ["--nice=5"]),
-        ({"requeue": 3, "notify": "mailto:ada@example.org"}, ["--requeue", "--mail-user=ada@example.org"]),
+        (
+            {"requeue": 3, "notify": "mailto:ada@example.org"},
+            ["--requeue", "--mail-user=ada@example.org"],
+        ),
     ],
     ids=str,
 )
@@ -50,10 +58,20 @@ def test_a_destination_with_a_secret_is_refused_and_not_repeated() -> None:
     assert "hush" not in str(refused.value)
 
 
-def test_environment_set_up_and_python_stand_in_the_script_and_no_folder_of_a_run(tmp_path: Path) -> None:
-    text = hpcrun.Executor("a100", env={"MODE": "it's", "N": 3}, setup="ulimit -c 0", load=["cuda"]).script()
+def test_environment_set_up_and_python_stand_in_the_script_and_no_folder_of_a_run(
+    tmp_path: Path,
+) -> None:
+    text = hpcrun.Executor(
+        "a100", env={"MODE": "it's", "N": 3}, setup="ulimit -c 0", load=["cuda"]
+    ).script()
     python = f"command=({sys.executable} -u -m hpcrun_function)"
-    for part in ("export MODE='it'\\''s'", "export N=3", "eval 'ulimit -c 0'", "module load cuda", python):
+    for part in (
+        "export MODE='it'\\''s'",
+        "export N=3",
+        "eval 'ulimit -c 0'",
+        "module load cuda",
+        python,
+    ):
         assert part in text
     assert str(tmp_path / "runs") not in text
 
@@ -86,7 +104,9 @@ def test_update_parameters_changes_what_was_said_and_nothing_else() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused_at_once(said: dict[str, Any], message: str, hint: str | None) -> None:
+def test_what_cannot_be_is_refused_at_once(
+    said: dict[str, Any], message: str, hint: str | None
+) -> None:
     with pytest.raises(UsageError) as caught:
         hpcrun.Executor(**said)
     assert message in caught.value.message
@@ -104,20 +124,26 @@ def test_a_profile_s_errors_are_raised_and_not_printed(capfd: pytest.CaptureFixt
 
 
 def test_what_cannot_travel_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"len and its arguments cannot be pickled: .*lock") as caught:
+    with pytest.raises(
+        UsageError, match=r"len and its arguments cannot be pickled: .*lock"
+    ) as caught:
         hpcrun.Executor("local").submit(len, [threading.Lock()])
     assert "inside the function" in (caught.value.hint or "")
     assert not (tmp_path / "runs").exists()
 
 
-def test_without_slurm_a_slurm_profile_cannot_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_slurm_a_slurm_profile_cannot_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PlanError, match="no sbatch"):
         hpcrun.Executor("a100").submit(len, [])
     assert not list((tmp_path / "runs").glob("2*"))
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes before Python 3.11")
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="exceptions have no notes before Python 3.11"
+)
 def test_a_traceback_shows_the_hint() -> None:
     with pytest.raises(UsageError) as caught:
         hpcrun.Executor(profle="a100")
@@ -131,5 +157,8 @@ def test_the_package_has_no_other_names() -> None:
 
 def test_importing_the_package_costs_nothing(request: pytest.FixtureRequest) -> None:
     person: Hpcrun = request.getfixturevalue("hpcrun")  # a name that is the package's here
-    program = "import sys, hpcrun; print(sorted(sys.modules.keys() & {'submitit', 'pydantic', 'cloudpickle'}))"
+    program = (
+        "import sys, hpcrun; print(sorted(sys.modules.keys() & {'submitit', 'pydantic', "
+        "'cloudpickle'}))"
+    )
     assert person.run(f"{person.venv}/bin/python", "-c", program).stdout == "[]\n"

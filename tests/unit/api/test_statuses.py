@@ -1,4 +1,6 @@
-"""Watching the jobs of functions: how often Slurm is asked, when a job is over, and which job is cancelled."""
+"""Watching the jobs of functions: how often Slurm is asked, when a job is over, and which job is
+cancelled.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Site:
     def says(self, states: dict[str, str]) -> None:
         script = "/r/run-{}/.submission_file_ab.sh"
         lines = (
-            SEPARATOR.join((job, word, "None", "0:10", "1:00", "n1", script.format(job.split("_")[0]), "N/A"))
+            SEPARATOR.join(
+                (job, word, "None", "0:10", "1:00", "n1", script.format(job.split("_")[0]), "N/A")
+            )
             for job, word in states.items()
         )
         self.answers("squeue", "\n".join(f"echo '{line}'" for line in lines))
@@ -40,9 +44,15 @@ class Site:
 
     def calls(self, command: str = "squeue") -> list[str]:
         calls = self.folder / "calls"
-        return [line for line in calls.read_text().splitlines() if line.startswith(command)] if calls.exists() else []
+        return (
+            [line for line in calls.read_text().splitlines() if line.startswith(command)]
+            if calls.exists()
+            else []
+        )
 
-    def job(self, job_id: str, last: LastStatus | None = None, *, run_id: str = "", **said: Any) -> FunctionJob[Any]:
+    def job(
+        self, job_id: str, last: LastStatus | None = None, *, run_id: str = "", **said: Any
+    ) -> FunctionJob[Any]:
         array, is_task, _ = job_id.partition("_")
         of = run(run_id or f"run-{array}", job_id=array, **said)
         if is_task:
@@ -75,7 +85,9 @@ def ends(job: FunctionJob[Any], *, again: bool = False, signal: str = "") -> Non
     write(folder / "exit", json.dumps(exit_))
 
 
-def test_all_jobs_cost_one_squeue_in_ten_seconds(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_jobs_cost_one_squeue_in_ten_seconds(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.says({"7": "RUNNING", "8_[1-2]": "PENDING"})
     mine = [site.job("7"), site.job("8_1"), site.job("8_2")]
     for _ in range(3):
@@ -91,7 +103,9 @@ def test_all_jobs_cost_one_squeue_in_ten_seconds(site: Site, monkeypatch: pytest
     assert [job.done() for job in mine] == [True, True, False]
 
 
-def test_jobs_of_this_machine_are_looked_at_twice_a_second(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_this_machine_are_looked_at_twice_a_second(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = site.job("L1", scheduler="local", cluster=None)
     learned = []
     for at_s in (100.0, 100.4, 100.5, 100.9, 101.0):
@@ -101,7 +115,9 @@ def test_jobs_of_this_machine_are_looked_at_twice_a_second(site: Site, monkeypat
     assert learned == [100.0, 100.0, 100.5, 100.5, 101.0]
 
 
-def test_a_job_whose_script_has_ended_or_that_is_known_to_be_over_is_over_and_nobody_need_be_asked(site: Site) -> None:
+def test_a_job_whose_script_has_ended_or_that_is_known_to_be_over_is_over_and_nobody_need_be_asked(
+    site: Site,
+) -> None:
     job = site.job("7")
     ends(job)
     assert job.done()
@@ -117,7 +133,8 @@ def test_the_script_s_word_comes_before_an_older_answer(site: Site) -> None:
     ends(failed)
     ends(cancelled, signal="TERM")
     (cancelled.run_folder.path / "cancelled").touch()  # by hpcrun cancel, say, in another process
-    assert (failed.done(), failed.state) == (True, "COMPLETING")  # Slurm may know better why it failed
+    # Slurm may know better why it failed
+    assert (failed.done(), failed.state) == (True, "COMPLETING")
     assert (cancelled.done(), cancelled.state) == (True, "CANCELLED")
 
 

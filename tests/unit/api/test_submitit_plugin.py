@@ -26,17 +26,23 @@ def executor(**said: Any) -> submitit.AutoExecutor:
 
 def directives(auto: submitit.AutoExecutor) -> set[str]:
     text = cast(HpcrunExecutor, auto._executor)._executor.script()
-    return {line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")}
+    return {
+        line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")
+    }
 
 
 @pytest.mark.parametrize(
     ("said", "directive"),
     [
         ({"timeout_min": 90, "mem_gb": 2.5}, "--time=01:30:00 --mem=2560M"),
-        ({"nodes": 2, "gpus_per_node": 2, "tasks_per_node": 2}, "--ntasks-per-node=2 --gres=gpu:a100:2"),
+        (
+            {"nodes": 2, "gpus_per_node": 2, "tasks_per_node": 2},
+            "--ntasks-per-node=2 --gres=gpu:a100:2",
+        ),
         ({"cpus_per_task": 3, "name": "mine"}, "--cpus-per-task=3 --job-name=mine"),
         ({"hpcrun_partition": "debug", "slurm_partition": "other"}, "--partition=debug"),
-        ({"timeout_min": 90, "hpcrun_time": "4h"}, "--time=04:00:00"),  # its own parameter wins over the shared one
+        # its own parameter wins over the shared one
+        ({"timeout_min": 90, "hpcrun_time": "4h"}, "--time=04:00:00"),
         ({"timeout_min": 90, "hpcrun_timeout_min": 30}, "--time=00:30:00"),
         ({"hpcrun_requeue": 2, "hpcrun_sbatch": {"comment": "word"}}, "--requeue --comment=word"),
     ],
@@ -53,7 +59,11 @@ def test_shared_parameters_and_those_with_the_prefix_are_options_of_submit(
 def test_parameters_of_the_constructor_and_of_update_are_shown_by_both_executors() -> None:
     auto = executor(hpcrun_qos="long")
     auto.update_parameters(timeout_min=5)
-    assert auto.parameters == auto._executor.parameters == {"profile": "a100", "qos": "long", "time": 5}
+    assert (
+        auto.parameters
+        == auto._executor.parameters
+        == {"profile": "a100", "qos": "long", "time": 5}
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +76,9 @@ def test_parameters_of_the_constructor_and_of_update_are_shown_by_both_executors
     ],
     ids=str,
 )
-def test_a_wrong_parameter_is_refused(said: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_a_wrong_parameter_is_refused(
+    said: dict[str, Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         executor().update_parameters(**said)
 
@@ -95,7 +107,7 @@ at_once = [name for name in sys.modules if name.startswith("hpcrun")]
 submitit.AutoExecutor("logs", cluster="debug").update_parameters(timeout_min=1, slurm_partition="x")
 submitit.core.plugins.get_job_environments()
 print(at_once, [name for name in sys.modules if name.startswith(("hpcrun", "pydantic", "jinja2", "pandas"))])
-"""
+"""  # noqa: E501
     said = person.run(f"{person.venv}/bin/python", "-c", program).stdout
     assert said == "[] ['hpcrun.version', 'hpcrun', 'hpcrun.api', 'hpcrun.api.submitit_plugin']\n"
 
@@ -106,7 +118,9 @@ def test_the_folder_gets_links_under_submitit_s_names(tmp_path: Path, folder: st
     run.submitit.mkdir(parents=True)
     own = JobPaths(run.submitit, "7_2", 0)
     own.stdout.write_text("said")
-    job: Any = SimpleNamespace(job_id="7_2", num_tasks=1, run_folder=run, task=lambda _: SimpleNamespace(paths=own))
+    job: Any = SimpleNamespace(
+        job_id="7_2", num_tasks=1, run_folder=run, task=lambda _: SimpleNamespace(paths=own)
+    )
     names = JobPaths(tmp_path / folder, "7_2", 0)
     for _ in range(2):  # the second of a job with the same number, on another cluster
         _link_files(tmp_path / folder, job)
@@ -118,14 +132,18 @@ def test_the_folder_gets_links_under_submitit_s_names(tmp_path: Path, folder: st
 
 def test_a_file_of_the_user_is_not_replaced(tmp_path: Path) -> None:
     own = SimpleNamespace(paths=JobPaths(tmp_path / "run", "7", 0))
-    job: Any = SimpleNamespace(job_id="7", num_tasks=1, run_folder=RunFolder(tmp_path), task=lambda _: own)
+    job: Any = SimpleNamespace(
+        job_id="7", num_tasks=1, run_folder=RunFolder(tmp_path), task=lambda _: own
+    )
     mine = write(tmp_path / "7_0_log.out", "mine")
     with pytest.raises(FileExistsError):
         _link_files(tmp_path, job)
     assert mine.read_text() == "mine"
 
 
-def test_a_program_of_hpcrun_submit_knows_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_of_hpcrun_submit_knows_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not HpcrunJobEnvironment().activated()
     (tmp_path / "hosts").write_text("a100-1\na100-2\n")
     said = {"HPCRUN_ATTEMPT_DIR": str(tmp_path), "HPCRUN_JOB_ID": "8", "HPCRUN_NODE_RANK": "1"}
@@ -133,10 +151,23 @@ def test_a_program_of_hpcrun_submit_knows_its_place(tmp_path: Path, monkeypatch:
         monkeypatch.setenv(name, value)
     here = submitit.JobEnvironment()
     assert (here.cluster, here.job_id, here.hostnames) == ("hpcrun", "8", ["a100-1", "a100-2"])
-    assert (here.num_nodes, here.node, here.num_tasks, here.global_rank, here.local_rank) == (2, 1, 2, 1, 0)
-    ranks = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "5"}
+    assert (here.num_nodes, here.node, here.num_tasks, here.global_rank, here.local_rank) == (
+        2,
+        1,
+        2,
+        1,
+        0,
+    )
+    ranks = {
+        "RANK": "3",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "1",
+        "SLURM_ARRAY_JOB_ID": "7",
+        "SLURM_ARRAY_TASK_ID": "5",
+    }
     for name, value in ranks.items():
         monkeypatch.setenv(name, value)
     assert (here.num_tasks, here.global_rank, here.local_rank, here.job_id) == (4, 3, 1, "7_5")
-    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")  # a submitted function, on a node that need not have hpcrun
+    # a submitted function, on a node that need not have hpcrun
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
     assert submitit.JobEnvironment().cluster == "slurm"

@@ -37,7 +37,9 @@ def test_every_long_option_is_known_with_whether_it_takes_a_value() -> None:
         (["--gpu", "1"], [], ["--gpu", "1"]),
     ],
 )
-def test_hpcrun_s_options_among_a_script_s_arguments(args: list[str], options: list[str], left: list[str]) -> None:
+def test_hpcrun_s_options_among_a_script_s_arguments(
+    args: list[str], options: list[str], left: list[str]
+) -> None:
     groups = list(option_groups(args, NAMES))
     assert [token for name, group in groups if name for token in group] == options
     assert [token for name, group in groups if not name for token in group] == left
@@ -50,7 +52,10 @@ def test_hpcrun_s_options_among_a_script_s_arguments(args: list[str], options: l
         ("submit --gpus 4 -t 5 --gpus 1", "submit -t 5 --gpus 1"),
         ("submit --gpus=4 -N 2 -G 1 --nodes=3", "submit -G 1 --nodes=3"),
         ("submit --snapshot --snapshot", "submit --snapshot"),
-        ("submit --env A=1 --env B=2 --sbatch x --sbatch y", "submit --env A=1 --env B=2 --sbatch x --sbatch y"),
+        (
+            "submit --env A=1 --env B=2 --sbatch x --sbatch y",
+            "submit --env A=1 --env B=2 --sbatch x --sbatch y",
+        ),
         ("submit -p gpu -p gpu", "submit -p gpu -p gpu"),
     ],
 )

@@ -1,4 +1,6 @@
-"""The help of every command: known panels, a sentence for each option, examples that the command takes."""
+"""The help of every command: known panels, a sentence for each option, examples that the command
+takes.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,19 @@ from hpcrun.cli.main import build_app, list_app
 
 FIRST_WORDS = list(dict.fromkeys(name.split()[0] for name in TABLE))
 PANELS = {"Resources", "Placement", "Launch", "Sweeps", "Requeue", "Snapshot", "Submission"}
-OWN_PANELS = {"dev": {"On the node"}, "scale run": {"Study"}, "scale plan": {"Measurement", "Forecast", "Training"}}
+OWN_PANELS = {
+    "dev": {"On the node"},
+    "scale run": {"Study"},
+    "scale plan": {"Measurement", "Forecast", "Training"},
+}
 _APP: Any = get_command(build_app(TABLE))
 
 
-_IN_GROUPS = {f"{group} {name}": command for group in GROUPS for name, command in _APP.commands[group].commands.items()}
+_IN_GROUPS = {
+    f"{group} {name}": command
+    for group in GROUPS
+    for name, command in _APP.commands[group].commands.items()
+}
 COMMANDS: dict[str, Any] = {**_APP.commands, **_IN_GROUPS}
 
 
@@ -27,7 +37,9 @@ def test_the_list_of_commands_is_what_the_commands_say_of_themselves() -> None:
     listed: Any = get_command(list_app())
     lines = {name: command.help.partition("\n")[0] for name, command in _APP.commands.items()}
     assert (list(listed.commands), set(lines)) == (FIRST_WORDS, set(FIRST_WORDS))
-    assert {name: command.help.partition("\n")[0] for name, command in listed.commands.items()} == lines
+    assert {
+        name: command.help.partition("\n")[0] for name, command in listed.commands.items()
+    } == lines
     assert all(lines.values())
 
 
@@ -57,8 +69,14 @@ def parse(words: list[str]) -> None:
         command, words = command.commands[words[0]], words[1:]
     known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
     before_script = words[: words.index("train.py")] if "train.py" in words else words
-    before_script = before_script[: before_script.index("--")] if "--" in before_script else before_script
-    assert [word for word in before_script if re.match("--?[a-z]", word, re.IGNORECASE) and word not in known] == []
+    before_script = (
+        before_script[: before_script.index("--")] if "--" in before_script else before_script
+    )
+    assert [
+        word
+        for word in before_script
+        if re.match("--?[a-z]", word, re.IGNORECASE) and word not in known
+    ] == []
     command.make_context("hpcrun", list(words), resilient_parsing=True)
 
 
@@ -74,8 +92,12 @@ def test_options_stand_in_known_panels_and_say_what_they_are(name: str) -> None:
         assert "by default" not in text.lower(), f"write 'Default: X.' in {text!r}"
 
 
-@pytest.mark.parametrize(("name", "first"), [("submit", ["--gpus", "--nodes", "--time"]),
-                                             ("scale run", ["--gpus", "--ranks", "--nodes"])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [("submit", ["--gpus", "--nodes", "--time"]), ("scale run", ["--gpus", "--ranks", "--nodes"])],
+)
 def test_the_most_used_options_come_first(name: str, first: list[str]) -> None:
-    in_panels = [param.opts[0] for param in COMMANDS[name].params if getattr(param, "rich_help_panel", None)]
+    in_panels = [
+        param.opts[0] for param in COMMANDS[name].params if getattr(param, "rich_help_panel", None)
+    ]
     assert in_panels[:3] == first

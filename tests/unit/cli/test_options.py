@@ -17,7 +17,11 @@ from hpcrun.job.request import JobRequest, option_of, read_request
 Tables = Mapping[str, inspect.Parameter]
 
 
-def parse(*args: str, tables: tuple[Tables, ...] = (JOB_SCRIPT, JOB_OPTIONS), without: tuple[str, ...] = ()) -> Any:
+def parse(
+    *args: str,
+    tables: tuple[Tables, ...] = (JOB_SCRIPT, JOB_OPTIONS),
+    without: tuple[str, ...] = (),
+) -> Any:
     """What a command receives that takes a job, and its own --dry-run."""
     seen: list[dict[str, Any]] = []
     app = typer.Typer()
@@ -33,36 +37,82 @@ def parse(*args: str, tables: tuple[Tables, ...] = (JOB_SCRIPT, JOB_OPTIONS), wi
 
 def test_each_option_reaches_its_field() -> None:
     line = (
-        "-N 2 --segment 2 --srun mpi=pmix --srun overlap --torchrun max-restarts=1 -G 4 --gpus-per-node 2 -t 36h -m"
-        " --nproc-per-node 2 --mem 64G --cpus 4 -c 4 --cpus-per-gpu 4 -p gpu -A proj -q high -C ib&a100 -x node1"
-        " -w node2 --reservation r -J name -P a100 --sbatch a=b --sbatch exclusive --no-sbatch mem --env A=b=c --uv"
-        " --load cuda --load nccl --setup true --launcher srun --python /x --workdir /x --mail-user me"
+        "-N 2 --segment 2 --srun mpi=pmix --srun overlap --torchrun max-restarts=1 -G 4 "
+        "--gpus-per-node 2 -t 36h -m"
+        " --nproc-per-node 2 --mem 64G --cpus 4 -c 4 --cpus-per-gpu 4 -p gpu -A proj -q high -C "
+        "ib&a100 -x node1"
+        " -w node2 --reservation r -J name -P a100 --sbatch a=b --sbatch exclusive --no-sbatch mem "
+        "--env A=b=c --uv"
+        " --load cuda --load nccl --setup true --launcher srun --python /x --workdir /x "
+        "--mail-user me"
         " --mail-type END --preflight --dry-run train.py"
     )
     assert parse(*line.split()) == {
-        "nodes": 2, "segment": 2, "srun": ["mpi=pmix", "overlap"], "torchrun": ["max-restarts=1"], "gpus": "4",
-        "gpus_per_node": "2", "walltime_s": "36h", "nproc_per_node": 2, "memory_mb": "64G", "cpus": 4,
-        "cpus_per_task": 4, "cpus_per_gpu": 4, "partition": "gpu", "account": "proj", "qos": "high",
-        "constraint": "ib&a100", "exclude": "node1", "nodelist": "node2", "reservation": "r", "name": "name",
-        "profile": "a100", "sbatch": ["a=b", "exclusive"], "no_sbatch": ["mem"], "env": ["A=b=c"], "uv": True,
-        "load": ["cuda", "nccl"], "setup": ["true"], "launcher": "srun", "python": "/x", "workdir": "/x",
-        "mail_user": "me", "mail_type": "END", "preflight": True, "module": True, "dry_run": True,
+        "nodes": 2,
+        "segment": 2,
+        "srun": ["mpi=pmix", "overlap"],
+        "torchrun": ["max-restarts=1"],
+        "gpus": "4",
+        "gpus_per_node": "2",
+        "walltime_s": "36h",
+        "nproc_per_node": 2,
+        "memory_mb": "64G",
+        "cpus": 4,
+        "cpus_per_task": 4,
+        "cpus_per_gpu": 4,
+        "partition": "gpu",
+        "account": "proj",
+        "qos": "high",
+        "constraint": "ib&a100",
+        "exclude": "node1",
+        "nodelist": "node2",
+        "reservation": "r",
+        "name": "name",
+        "profile": "a100",
+        "sbatch": ["a=b", "exclusive"],
+        "no_sbatch": ["mem"],
+        "env": ["A=b=c"],
+        "uv": True,
+        "load": ["cuda", "nccl"],
+        "setup": ["true"],
+        "launcher": "srun",
+        "python": "/x",
+        "workdir": "/x",
+        "mail_user": "me",
+        "mail_type": "END",
+        "preflight": True,
+        "module": True,
+        "dry_run": True,
         "script": "train.py",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
     "args",
-    [[], ["--lr", "1e-3"], ["--nodes", "3", "-N", "5", "--gpus=7"], ["--help"], ["--", "x"], ["--"], ["-m"],
-     ["", " ", "a b", "$HOME", "*", "\n"], ["--dry-run"], ["other.py", "--gpus", "1"], ["-1"], ["\udcff"]],
-)  # fmt: skip
+    [
+        [],
+        ["--lr", "1e-3"],
+        ["--nodes", "3", "-N", "5", "--gpus=7"],
+        ["--help"],
+        ["--", "x"],
+        ["--"],
+        ["-m"],
+        ["", " ", "a b", "$HOME", "*", "\n"],
+        ["--dry-run"],
+        ["other.py", "--gpus", "1"],
+        ["-1"],
+        ["\udcff"],
+    ],
+)
 def test_all_behind_the_script_is_the_script_s_own_untouched(args: list[str]) -> None:
     asked = parse("--gpus", "4", "train.py", *args)
     assert asked.pop("args", None) == (args or None)
     assert asked == {"gpus": "4", "script": "train.py"}
 
 
-@pytest.mark.parametrize("args", [["--gpu", "4", "a.py"], ["-Z", "a.py"], ["--nodes", "two", "a.py"]])
+@pytest.mark.parametrize(
+    "args", [["--gpu", "4", "a.py"], ["-Z", "a.py"], ["--nodes", "two", "a.py"]]
+)
 def test_an_unknown_option_or_a_wrong_value_is_refused(args: list[str]) -> None:
     with pytest.raises(typer.TyperException):
         parse(*args)
@@ -75,7 +125,9 @@ def test_a_command_without_a_script_takes_the_options_it_has_use_for() -> None:
             parse(*args, tables=(JOB_OPTIONS,), without=("module",))
 
 
-def test_every_field_has_an_option_that_is_named_as_messages_name_it_and_no_two_share_a_name() -> None:
+def test_every_field_has_an_option_that_is_named_as_messages_name_it_and_no_two_share_a_name() -> (
+    None
+):
     assert {*JOB_SCRIPT, *JOB_OPTIONS} - {"profile"} == set(JobRequest.model_fields)
     options = {field: parameter.default.param_decls for field, parameter in JOB_OPTIONS.items()}
     assert all(option_of(field) in names for field, names in options.items())

@@ -1,4 +1,6 @@
-"""One renderer: outcomes as text on the right stream, or as one JSON document; Ctrl-C in one place."""
+"""One renderer: outcomes as text on the right stream, or as one JSON document; Ctrl-C in one
+place.
+"""
 
 from __future__ import annotations
 
@@ -57,16 +59,25 @@ def submitted(*, document: Any = lambda: {"job_id": "7"}) -> Outcomes:
     )
 
 
-def test_text_goes_to_its_stream_and_no_document_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_goes_to_its_stream_and_no_document_is_made(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert render(submitted(document=never)) == 7
     finish(7)
     said = capsys.readouterr()
     assert said.out == "submitted job 7\n#!/bin/bash\n"
     failure = ["hpcrun: job 7 ended as FAILED", "hint: hpcrun explain 7"]
-    assert said.err.splitlines() == ["the newest of two", "rank 1: KeyError", "job 7 FAILED", *failure]
+    assert said.err.splitlines() == [
+        "the newest of two",
+        "rank 1: KeyError",
+        "job 7 FAILED",
+        *failure,
+    ]
 
 
-def test_json_is_the_last_document_with_its_failure_and_no_text_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_last_document_with_its_failure_and_no_text_is_made(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     want_json(True)
     assert render(Outcome(never, lambda: {"job_id": "7"})) == 0
     assert render(submitted()) == 7
@@ -77,7 +88,9 @@ def test_json_is_the_last_document_with_its_failure_and_no_text_is_made(capsys: 
     assert said.err.splitlines() == ["the newest of two", "rank 1: KeyError"]
 
 
-def test_a_failure_on_the_way_keeps_the_document_of_what_was_done(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_on_the_way_keeps_the_document_of_what_was_done(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def refused() -> Outcomes:
         yield printed(["submitted job 7"], lambda: {"job_id": "7"})
         raise FAILED
@@ -90,18 +103,26 @@ def test_a_failure_on_the_way_keeps_the_document_of_what_was_done(capsys: pytest
     assert (document["job_id"], document["error"]["exit_code"]) == ("7", 7)
 
 
-def test_an_exit_status_without_a_failure_is_an_error_in_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_exit_status_without_a_failure_is_an_error_in_the_document(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     want_json(True)
     finish(render(Outcome(document=dict, status=3)))
     assert json.loads(capsys.readouterr().out)["error"]["message"] == "exit status 3"
 
 
 def test_at_ctrl_c_the_command_says_what_goes_on_and_other_failures_stay() -> None:
-    with pytest.raises(InterruptedByUser, match="goes on"), interrupted_as(InterruptedByUser("the job goes on")):
+    with (
+        pytest.raises(InterruptedByUser, match="goes on"),
+        interrupted_as(InterruptedByUser("the job goes on")),
+    ):
         raise KeyboardInterrupt
     with interrupted_as(never):
         left = 2
-    with pytest.raises(InterruptedByUser, match="2 of 3"), interrupted_as(lambda: InterruptedByUser(f"{left} of 3")):
+    with (
+        pytest.raises(InterruptedByUser, match="2 of 3"),
+        interrupted_as(lambda: InterruptedByUser(f"{left} of 3")),
+    ):
         raise KeyboardInterrupt
     with pytest.raises(JobFailedError), interrupted_as(InterruptedByUser("the job goes on")):
         raise FAILED

@@ -16,11 +16,21 @@ from hpcrun.job import plan
 
 @pytest.mark.parametrize("search", ["", ":", "."])
 def test_nothing_is_imported_from_the_current_folder(tmp_path: Path, search: str) -> None:
-    for name in ("selectors", "secrets", "hpcrun_dev", "hpcrun_dev_watch", "json", "runpy", "importlib"):
+    for name in (
+        "selectors",
+        "secrets",
+        "hpcrun_dev",
+        "hpcrun_dev_watch",
+        "json",
+        "runpy",
+        "importlib",
+    ):
         (tmp_path / f"{name}.py").write_text("open('hacked', 'w')\n")
     path = f"{search}:{Path(hpcrun_dev.__file__).parent}"
     argv = [sys.executable, "-c", plan.RUN_MODULE, PROGRAM, "check", str(tmp_path)]
-    done = subprocess.run(argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    done = subprocess.run(
+        argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
     assert "the listener does not respond" in done.stderr
     assert PROGRAM in plan._NOT_FROM_HERE
     assert not (tmp_path / "hacked").exists()
@@ -50,9 +60,18 @@ def test_only_what_a_killed_listener_left_is_removed(tmp_path: Path) -> None:
     assert all(folder.exists() for folder in others)
 
 
-@pytest.mark.parametrize("line", [
-    b"welcome\n", b"[1]\n", b"[" * 60_000, b"\xff\n", b'{"token": "\\u001b[2J"}\n', b'{"token": 7}\n', b"{}\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"welcome\n",
+        b"[1]\n",
+        b"[" * 60_000,
+        b"\xff\n",
+        b'{"token": "\\u001b[2J"}\n',
+        b'{"token": 7}\n',
+        b"{}\n",
+    ],
+)
 def test_an_impossible_token_is_refused(line: bytes) -> None:
     assert not command._TOKEN_LINE.fullmatch(line)
     assert command._TOKEN_LINE.fullmatch(b'{"token": "0123456789abcdef"}\n')

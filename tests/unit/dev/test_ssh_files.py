@@ -1,4 +1,6 @@
-"""The files that ssh reads: what another machine answered becomes no further setting, and the user's file stays."""
+"""The files that ssh reads: what another machine answered becomes no further setting, and the
+user's file stays.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,28 @@ import pytest
 
 from hpcrun.errors import SchedulerError
 from hpcrun.features.dev import hpcrun_dev_watch as watch
-from hpcrun.features.dev.ssh_files import is_included, new_key, public_key, read_address, write_config
+from hpcrun.features.dev.ssh_files import (
+    is_included,
+    new_key,
+    public_key,
+    read_address,
+    write_config,
+)
 
 pytestmark = pytest.mark.needs("ssh-keygen")
 ANSWER: dict[str, Any] = {
-    "run": "20261126-120000-dev-ab12", "job": "4711", "user": "me", "node": "a100-1", "local": "/tmp/hpcrun-dev-x",
-    "host_key": f"ssh-ed25519 {'A' * 68}", "folder": "/runs/dev", "cwd": "/home/me", "program": ["python", "x.py"],
-    "relay": ["srun", "--jobid=4711", "python", "x.py", "relay", "/runs/it's 100%"], "ends_s": 2e9,
-}  # fmt: skip
+    "run": "20261126-120000-dev-ab12",
+    "job": "4711",
+    "user": "me",
+    "node": "a100-1",
+    "local": "/tmp/hpcrun-dev-x",
+    "host_key": f"ssh-ed25519 {'A' * 68}",
+    "folder": "/runs/dev",
+    "cwd": "/home/me",
+    "program": ["python", "x.py"],
+    "relay": ["srun", "--jobid=4711", "python", "x.py", "relay", "/runs/it's 100%"],
+    "ends_s": 2e9,
+}
 
 
 @pytest.fixture
@@ -28,13 +44,33 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("field, value", [
-    ("user", "me\n  ProxyCommand touch hacked"), ("node", "-oProxyCommand=x"), ("job", "1 *"), ("run", "../../x"),
-    ("host_key", "ssh-ed25519 AAAA\n* ssh-rsa BBBB"), ("local", '/tmp/"x'), ("cwd", "/a\nb"), ("relay", ["a\nb"]),
-    ("ends_s", "soon"), ("program", 7), ("cwd", "--install-extension=evil.pwn"), ("folder", "-x"), ("local", "tmp/x"),
-    ("local", "/tmp/x:127.0.0.1:22"), ("ends_s", math.nan), ("ends_s", math.inf), ("ends_s", 1e300), ("ends_s", -1),
-    ("ends_s", "9" * 400), ("ends_s", 10**400), ("run", "1"), ("job", "20261126-120000-dev-ab12"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("user", "me\n  ProxyCommand touch hacked"),
+        ("node", "-oProxyCommand=x"),
+        ("job", "1 *"),
+        ("run", "../../x"),
+        ("host_key", "ssh-ed25519 AAAA\n* ssh-rsa BBBB"),
+        ("local", '/tmp/"x'),
+        ("cwd", "/a\nb"),
+        ("relay", ["a\nb"]),
+        ("ends_s", "soon"),
+        ("program", 7),
+        ("cwd", "--install-extension=evil.pwn"),
+        ("folder", "-x"),
+        ("local", "tmp/x"),
+        ("local", "/tmp/x:127.0.0.1:22"),
+        ("ends_s", math.nan),
+        ("ends_s", math.inf),
+        ("ends_s", 1e300),
+        ("ends_s", -1),
+        ("ends_s", "9" * 400),
+        ("ends_s", 10**400),
+        ("run", "1"),
+        ("job", "20261126-120000-dev-ab12"),
+    ],
+)
 def test_an_impossible_answer_is_refused(field: str, value: object) -> None:
     with pytest.raises(SchedulerError):
         read_address({**ANSWER, field: value})
@@ -49,7 +85,12 @@ def test_a_configuration_that_ssh_reads(home: Path) -> None:
     assert "Host hpcrun-4711 hpcrun-20261126-120000-dev-ab12\n" in text
     assert "100%%" in text  # ssh expands a single one
     lines = {line.strip() for line in text.splitlines()}
-    assert {"ForwardAgent no", "ForwardX11 no", "PermitLocalCommand no", "RemoteCommand none"} < lines
+    assert {
+        "ForwardAgent no",
+        "ForwardX11 no",
+        "PermitLocalCommand no",
+        "RemoteCommand none",
+    } < lines
     assert config.with_suffix(".known").read_text() == f"hpcrun-{address.run} {address.host_key}\n"
     assert public.startswith("ssh-ed25519 ")
     assert oct(config.with_suffix(".key").stat().st_mode)[-3:] == "600"
@@ -86,8 +127,16 @@ def test_the_user_s_file_gets_one_line_at_its_top(home: Path) -> None:
     assert not is_included("hpcrun-1", yes=False)
 
 
-@pytest.mark.parametrize("text, seconds", [
-    ("4:05", 245), ("1:00:00", 3600), ("2-00:00:01", 172801), ("UNLIMITED", None), ("INVALID", None), ("", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, seconds",
+    [
+        ("4:05", 245),
+        ("1:00:00", 3600),
+        ("2-00:00:01", 172801),
+        ("UNLIMITED", None),
+        ("INVALID", None),
+        ("", None),
+    ],
+)
 def test_the_time_left(text: str, seconds: float | None) -> None:
     assert watch.parse_time_left(text) == seconds

@@ -1,4 +1,6 @@
-"""How doctor judges a profile beside the cluster: red is what a job would fail by, with the command that helps."""
+"""How doctor judges a profile beside the cluster: red is what a job would fail by, with the command
+that helps.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,12 @@ FORM = "--gres=gpu:a100:4"
 YES, NO = Trial(True, "Job 1 to start", form=FORM), Trial(False, "Invalid qos", form=FORM)
 
 
-def targets(env: dict[str, str] | None = None, config: Config | None = None, **said: Any) -> list[Target]:
-    found, wrong = targets_of("mine", Profile(name="mine", **said), surroundings(Path("/"), env or {}, config=config))
+def targets(
+    env: dict[str, str] | None = None, config: Config | None = None, **said: Any
+) -> list[Target]:
+    found, wrong = targets_of(
+        "mine", Profile(name="mine", **said), surroundings(Path("/"), env or {}, config=config)
+    )
     assert not wrong
     return found
 
@@ -94,7 +100,11 @@ SET = "hpcrun profile set mine"
 UNTYPED = facts([NodeKind("gpu", 1, 64, 512000, ((None, 4),))], [GPU])
 EMPTY = facts([A100], [GPU, LONG])
 OPEN_ELSEWHERE = facts([A100, replace(A100, partition="long")], [replace(GPU, up=False), LONG])
-TYPES = {"h100": {"per_node": 16, "partition": "long"}, "a100": {"per_node": 4}, "b200": {"per_node": 8}}
+TYPES = {
+    "h100": {"per_node": 16, "partition": "long"},
+    "a100": {"per_node": 4},
+    "b200": {"per_node": 8},
+}
 NOTHING: dict[str, Any] = {"cpu": {}, "memory": {}, "time": {}}
 ONE = {"type": "a100", "per_node": 1}
 
@@ -103,7 +113,10 @@ def node(cpus: int | None, memory_mb: int | None, gpus: int) -> ClusterFacts:
     return facts([NodeKind("gpu", 1, cpus, memory_mb, (("a100", gpus),))], [GPU])
 
 
-TWO_ACCOUNTS = [Association("lab", None, ("normal",), None), Association("rich", None, ("long",), None)]
+TWO_ACCOUNTS = [
+    Association("lab", None, ("normal",), None),
+    Association("rich", None, ("long",), None),
+]
 OF_TWO = facts([A100], [GPU], associations=TWO_ACCOUNTS, config=ENFORCED)
 
 
@@ -112,12 +125,32 @@ OF_TWO = facts([A100], [GPU], associations=TWO_ACCOUNTS, config=ENFORCED)
     [
         (CLUSTER, {"partition": "gpuu"}, [("red", "partition gpuu", f"{SET} partition=gpu")]),
         (CLUSTER, {"partition": "long"}, [("red", "GPUs", f"{SET} partition=gpu")]),
-        (CLUSTER, {"gpu": {"type": "a10", "per_node": 4}}, [("red", "GPUs", f"{SET} gpu.type=a100")]),
-        (CLUSTER, {"gpu": {"type": "a100", "per_node": 8}}, [("red", "GPUs", f"{SET} gpu.per_node=4")]),
+        (
+            CLUSTER,
+            {"gpu": {"type": "a10", "per_node": 4}},
+            [("red", "GPUs", f"{SET} gpu.type=a100")],
+        ),
+        (
+            CLUSTER,
+            {"gpu": {"type": "a100", "per_node": 8}},
+            [("red", "GPUs", f"{SET} gpu.per_node=4")],
+        ),
         (CLUSTER, {"cpu": {"per_gpu": 32}}, [("red", "CPUs", f"{SET} cpu.per_gpu=16")]),
-        (CLUSTER, {"cpu": {"per_node": 128, "per_gpu": 16}}, [("yellow", "CPUs", f"{SET} cpu.per_node=64")]),
-        (CLUSTER, {"memory": {"per_gpu": "200G"}}, [("red", "memory", f"{SET} memory.per_gpu=125G")]),
-        (CLUSTER, {"memory": {"per_node": "1T"}}, [("yellow", "memory", f"{SET} memory.per_node=500G")]),
+        (
+            CLUSTER,
+            {"cpu": {"per_node": 128, "per_gpu": 16}},
+            [("yellow", "CPUs", f"{SET} cpu.per_node=64")],
+        ),
+        (
+            CLUSTER,
+            {"memory": {"per_gpu": "200G"}},
+            [("red", "memory", f"{SET} memory.per_gpu=125G")],
+        ),
+        (
+            CLUSTER,
+            {"memory": {"per_node": "1T"}},
+            [("yellow", "memory", f"{SET} memory.per_node=500G")],
+        ),
         (CLUSTER, {"time": {"default": "3h"}}, [("red", "time", f"{SET} time.default=02:00:00")]),
         (CLUSTER, {"time": {"max": "3h"}}, [("yellow", "time", f"{SET} time.max=02:00:00")]),
         (OPEN_ELSEWHERE, {}, [("red", "partition gpu", f"{SET} partition=long")]),
@@ -125,25 +158,54 @@ OF_TWO = facts([A100], [GPU], associations=TWO_ACCOUNTS, config=ENFORCED)
         (facts([A100, H100], [GPU, LONG]), {"partition": "long,gpu"}, []),
         (UNTYPED, {}, [("red", "GPUs", f"{SET} gpu.type=null")]),
         (UNTYPED, {"gpu": {"per_node": 4}}, []),
-        (CLUSTER, {"gpu": {"types": TYPES}, "cpu": {}, "memory": {}, "time": {}},
-         [("red", "h100 GPUs", f"{SET} gpu.types.h100.per_node=8"),
-          ("red", "b200 GPUs", "the cluster has a100, h100; write a profile for them: hpcrun profile detect")]),
+        (
+            CLUSTER,
+            {"gpu": {"types": TYPES}, "cpu": {}, "memory": {}, "time": {}},
+            [
+                ("red", "h100 GPUs", f"{SET} gpu.types.h100.per_node=8"),
+                (
+                    "red",
+                    "b200 GPUs",
+                    "the cluster has a100, h100; write a profile for them: hpcrun profile detect",
+                ),
+            ],
+        ),
         (EMPTY, {"partition": "long"}, [("red", "nodes", f"{SET} partition=gpu")]),
-        (EMPTY, {"partition": "long", "gpu": {}, "cpu": {}, "memory": {}, "time": {}},
-         [("red", "nodes", f"{SET} partition=gpu")]),
+        (
+            EMPTY,
+            {"partition": "long", "gpu": {}, "cpu": {}, "memory": {}, "time": {}},
+            [("red", "nodes", f"{SET} partition=gpu")],
+        ),
         # what is named is a GPU's share of the node, and one CPU at least
-        (node(32, 128000, 1), {**NOTHING, "gpu": ONE, "cpu": {"per_gpu": 48}},
-         [("red", "CPUs", f"{SET} cpu.per_gpu=32")]),
-        (node(2, 128000, 4), {**NOTHING, "cpu": {"per_gpu": 1}}, [("red", "CPUs", f"{SET} cpu.per_gpu=1")]),
-        (node(32, 128000, 1), {**NOTHING, "gpu": ONE, "memory": {"per_gpu": "200G"}},
-         [("red", "memory", f"{SET} memory.per_gpu=125G")]),
+        (
+            node(32, 128000, 1),
+            {**NOTHING, "gpu": ONE, "cpu": {"per_gpu": 48}},
+            [("red", "CPUs", f"{SET} cpu.per_gpu=32")],
+        ),
+        (
+            node(2, 128000, 4),
+            {**NOTHING, "cpu": {"per_gpu": 1}},
+            [("red", "CPUs", f"{SET} cpu.per_gpu=1")],
+        ),
+        (
+            node(32, 128000, 1),
+            {**NOTHING, "gpu": ONE, "memory": {"per_gpu": "200G"}},
+            [("red", "memory", f"{SET} memory.per_gpu=125G")],
+        ),
         (node(None, None, 4), {}, []),
-        (facts([THIN], [GPU]), {}, [("red", "GPUs", "write a profile for them: hpcrun profile detect")]),
-        (facts([A100], [replace(GPU, default=False)]), {"partition": None},
-         [("red", "partition", f"{SET} partition=gpu")]),
+        (
+            facts([THIN], [GPU]),
+            {},
+            [("red", "GPUs", "write a profile for them: hpcrun profile detect")],
+        ),
+        (
+            facts([A100], [replace(GPU, default=False)]),
+            {"partition": None},
+            [("red", "partition", f"{SET} partition=gpu")],
+        ),
         (facts([], [GPU]), {}, [("yellow", "nodes", None)]),
     ],
-)  # fmt: skip
+)
 def test_one_thing_wrong_is_one_line_with_the_command_that_helps(
     cluster: ClusterFacts, said: dict[str, Any], found: list[tuple[str, str, str | None]]
 ) -> None:
@@ -152,7 +214,9 @@ def test_one_thing_wrong_is_one_line_with_the_command_that_helps(
 
 def test_the_default_partition_and_that_of_the_environment_count() -> None:
     assert [check.name for check in judged(partition=None)] == ["partition gpu", "nodes"]
-    assert judged(node(None, None, 4))[-1].seen.endswith("fits its 1 node; Slurm does not say their CPUs and memory")
+    assert judged(node(None, None, 4))[-1].seen.endswith(
+        "fits its 1 node; Slurm does not say their CPUs and memory"
+    )
     assert bad(judge_profile(targets(partition="gpu"), facts([THIN], [GPU]), ())) == []
     (check,) = judged(env={"SBATCH_PARTITION": "nope"})
     assert check.name == "partition nope"
@@ -169,8 +233,20 @@ def test_the_default_partition_and_that_of_the_environment_count() -> None:
             "lab",
             f"{SET} account=lab",
         ),
-        (OF_TWO, {"account": "rich", "qos": "normal"}, "Invalid qos specification", "long", f"{SET} qos=long"),
-        (OF_TWO, {"account": "lab", "qos": "long"}, "Invalid qos specification", "normal", f"{SET} qos=normal"),
+        (
+            OF_TWO,
+            {"account": "rich", "qos": "normal"},
+            "Invalid qos specification",
+            "long",
+            f"{SET} qos=long",
+        ),
+        (
+            OF_TWO,
+            {"account": "lab", "qos": "long"},
+            "Invalid qos specification",
+            "normal",
+            f"{SET} qos=normal",
+        ),
         (
             facts([A100], [GPU], associations=None),
             {"qos": "long"},
@@ -183,8 +259,14 @@ def test_the_default_partition_and_that_of_the_environment_count() -> None:
 def test_sbatch_judges_account_and_quality_of_service(
     cluster: ClusterFacts, said: dict[str, Any], refusal: str, yours: str, fix: str
 ) -> None:
-    (check,) = (check for check in judged(cluster, Trial(False, refusal, form=FORM), **said) if check.level == "red")
-    assert check.seen == f"--test-only refuses {FORM}: {refusal}" + (f"; available to you: {yours}" if yours else "")
+    (check,) = (
+        check
+        for check in judged(cluster, Trial(False, refusal, form=FORM), **said)
+        if check.level == "red"
+    )
+    assert check.seen == f"--test-only refuses {FORM}: {refusal}" + (
+        f"; available to you: {yours}" if yours else ""
+    )
     assert (check.fix or "").endswith(fix)
 
 
@@ -198,32 +280,58 @@ def test_an_account_of_the_configuration_is_not_corrected_in_the_profile() -> No
 @pytest.mark.parametrize(
     ("said", "trials", "level", "seen", "fix"),
     [
-        ({"partition": "gpuu"}, [NO], "red", f"--test-only refuses {FORM}: Invalid qos", "correct the errors above"),
-        ({}, [Trial(False, "no such thing", form=FORM), Trial(True, "", form="--gres=gpu:a100:1")], "red",
-         f"--test-only refuses {FORM}: no such thing; it accepts --gres=gpu:a100:1",
-         "hpcrun profile detect tries the three forms of asking for GPUs"),
-        ({}, [Trial(False, "timed out after 10 s", silent=True)], "yellow",
-         "not checked: --test-only: timed out after 10 s", None),
+        (
+            {"partition": "gpuu"},
+            [NO],
+            "red",
+            f"--test-only refuses {FORM}: Invalid qos",
+            "correct the errors above",
+        ),
+        (
+            {},
+            [Trial(False, "no such thing", form=FORM), Trial(True, "", form="--gres=gpu:a100:1")],
+            "red",
+            f"--test-only refuses {FORM}: no such thing; it accepts --gres=gpu:a100:1",
+            "hpcrun profile detect tries the three forms of asking for GPUs",
+        ),
+        (
+            {},
+            [Trial(False, "timed out after 10 s", silent=True)],
+            "yellow",
+            "not checked: --test-only: timed out after 10 s",
+            None,
+        ),
     ],
-)  # fmt: skip
-def test_a_refusal(said: dict[str, Any], trials: list[Trial], level: str, seen: str, fix: str | None) -> None:
+)
+def test_a_refusal(
+    said: dict[str, Any], trials: list[Trial], level: str, seen: str, fix: str | None
+) -> None:
     check = judged(CLUSTER, *trials, **said)[-1]
     assert (check.level, check.seen, check.fix) == (level, seen, fix)
 
 
 def test_sbatch_knows_better_who_may_use_what() -> None:
     accepted = judged(facts([A100], [replace(GPU, accounts=("rich",))]), YES)
-    assert [(check.level, check.name) for check in accepted] == [("yellow", "partition gpu"), ("green", "sbatch")]
+    assert [(check.level, check.name) for check in accepted] == [
+        ("yellow", "partition gpu"),
+        ("green", "sbatch"),
+    ]
 
 
 def test_a_profile_that_allows_none_of_its_own_jobs() -> None:
     for time, env, seen, fix in (
-        ({"default": "3h"}, {}, "the default time 03:00:00 is longer than the 02:00:00",
-         "hpcrun profile show mine --origin shows where it is set"),
+        (
+            {"default": "3h"},
+            {},
+            "the default time 03:00:00 is longer than the 02:00:00",
+            "hpcrun profile show mine --origin shows where it is set",
+        ),
         ({}, {"SBATCH_TIMELIMIT": "soon"}, "SBATCH_TIMELIMIT: ", "correct it, or unset it"),
-    ):  # fmt: skip
+    ):
         gpu = {"type": "a", "types": {"a": {"per_node": 1, "time": {"max": "2h"}}}}
-        made, (wrong,) = targets_of("mine", Profile(name="mine", time=time, gpu=gpu), surroundings(Path("/"), env))
+        made, (wrong,) = targets_of(
+            "mine", Profile(name="mine", time=time, gpu=gpu), surroundings(Path("/"), env)
+        )
         assert (made, wrong.level, wrong.fix) == ([], "red", fix)
         assert seen in wrong.seen
 
@@ -233,7 +341,10 @@ def test_a_destination_of_messages_needs_its_variables() -> None:
     (unset,) = judge_messages(("$HOOK", "json://host/"), {})
     assert (unset.level, unset.seen) == ("yellow", "HOOK is not set")
     (good,) = judge_messages(("$HOOK", "json://host/"), {"HOOK": "json://hushhush/"})
-    assert (good.level, good.seen) == ("green", "to $HOOK, json://host/; hpcrun notify --test sends one")
+    assert (good.level, good.seen) == (
+        "green",
+        "to $HOOK, json://host/; hpcrun notify --test sends one",
+    )
 
 
 def test_an_image_that_is_here_is_green_and_no_image_is_not_judged(tmp_path: Path) -> None:
@@ -241,23 +352,35 @@ def test_an_image_that_is_here_is_green_and_no_image_is_not_judged(tmp_path: Pat
     write(tmp_path / "apptainer", "#!/bin/sh\n").chmod(0o755)
     profile = cluster(container={"image": str(tmp_path / "torch.sif")})
     checks = judge_container(profile, {"PATH": str(tmp_path)})
-    assert [(check.name, check.level) for check in checks] == [("container", "green"), ("image", "green")]
+    assert [(check.name, check.level) for check in checks] == [
+        ("container", "green"),
+        ("image", "green"),
+    ]
     assert judge_container(cluster(), {}) == []
 
 
 def test_a_runtime_that_is_not_here_may_be_on_the_nodes(tmp_path: Path) -> None:
     for profile, level in ((cluster, "yellow"), (laptop, "red")):
-        checks = judge_container(profile(container={"image": "/no/torch.sif"}), {"PATH": str(tmp_path)})
-        assert [(check.name, check.level) for check in checks] == [("container", level), ("image", "red")]
+        checks = judge_container(
+            profile(container={"image": "/no/torch.sif"}), {"PATH": str(tmp_path)}
+        )
+        assert [(check.name, check.level) for check in checks] == [
+            ("container", level),
+            ("image", "red"),
+        ]
         assert all(check.fix for check in checks)
 
 
-def test_variables_that_cannot_be_are_red_and_those_that_submit_remarks_on_yellow(tmp_path: Path) -> None:
+def test_variables_that_cannot_be_are_red_and_those_that_submit_remarks_on_yellow(
+    tmp_path: Path,
+) -> None:
     text = "extends: l40s\nenv:\n  NCCL_IB_RETRY_CNT: 13\n  NCCL_TIMEOUT: 5\n"
     path = write(tmp_path / "mine.yaml", text)
     checks = judge_variables(load_profile(str(path), [shipped_folder("cluster_profiles")]))
     assert [check.level for check in checks] == ["red", "yellow"]
-    assert checks[0].seen == f"NCCL_IB_RETRY_CNT=13: this value cannot be; it takes 0 to 7 ({path}:3)"
+    assert (
+        checks[0].seen == f"NCCL_IB_RETRY_CNT=13: this value cannot be; it takes 0 to 7 ({path}:3)"
+    )
     assert all(check.fix for check in checks)
     (check,) = judge_variables(load_profile("a100", [shipped_folder("cluster_profiles")]))
     assert (check.level, check.seen) == ("green", "NCCL_DEBUG CUDA_DEVICE_ORDER")
@@ -269,7 +392,11 @@ def test_modules() -> None:
         (ModuleFacts(True, {}), "green", "gcc cuda: loaded in this order"),
         (ModuleFacts(True, {"cuda": "is unknown"}), "red", "cuda cannot be loaded: is unknown"),
         (ModuleFacts(False, {}), "red", "no module command"),
-        (ModuleFacts(True, {}, "timed out after 10 s"), "yellow", "not checked: timed out after 10 s"),
+        (
+            ModuleFacts(True, {}, "timed out after 10 s"),
+            "yellow",
+            "not checked: timed out after 10 s",
+        ),
         (None, "yellow", "not checked: no response"),
     ):
         check = judge_modules(["gcc", "cuda"], answer)

@@ -48,15 +48,28 @@ def test_python() -> None:
 
 
 def test_torch() -> None:
-    brought, broken = Wanted(gpus=True, torch=True, brought=True), facts(problem="ImportError: libcudnn.so.9")
+    brought, broken = (
+        Wanted(gpus=True, torch=True, brought=True),
+        facts(problem="ImportError: libcudnn.so.9"),
+    )
     cpu, none = facts(cuda=None), facts(torch=None, cuda=None)
     for found, wanted, expected in (
-        (facts(), GPUS, "green"), (cpu, GPUS, "red"), (cpu, Wanted(torch=True), "green"),
-        (facts(cuda=None, hip="6.3"), GPUS, "green"), (none, GPUS, "red"), (none, Wanted(), "yellow"),
-        (none, brought, "yellow"), (broken, GPUS, "red"), (broken, brought, "yellow"),
-    ):  # fmt: skip
+        (facts(), GPUS, "green"),
+        (cpu, GPUS, "red"),
+        (cpu, Wanted(torch=True), "green"),
+        (facts(cuda=None, hip="6.3"), GPUS, "green"),
+        (none, GPUS, "red"),
+        (none, Wanted(), "yellow"),
+        (none, brought, "yellow"),
+        (broken, GPUS, "red"),
+        (broken, brought, "yellow"),
+    ):
         (check,) = judge_torch(PYTHON, found, wanted)
-        assert (check.name, check.level, check.fix is None) == ("torch", expected, expected == "green")
+        assert (check.name, check.level, check.fix is None) == (
+            "torch",
+            expected,
+            expected == "green",
+        )
     (check,) = judge_torch(PYTHON, none, GPUS)
     assert (check.fix or "").startswith("/opt/venv/bin/python -m pip install torch")
 
@@ -64,9 +77,11 @@ def test_torch() -> None:
 def test_kernels_for_the_card() -> None:
     none: tuple[str, ...] = ()
     for kernels, cuda, capability, level in (
-        (CU128, "12.8", "8.0", "green"), (CU128, "12.8", "7.0", "red"), (none, "13.2", "7.0", "red"),
+        (CU128, "12.8", "8.0", "green"),
+        (CU128, "12.8", "7.0", "red"),
+        (none, "13.2", "7.0", "red"),
         (none, "12.8", "7.0", "yellow"),
-    ):  # fmt: skip
+    ):
         wanted = Wanted(gpus=True, torch=True, capability=capability, card="NVIDIA V100 SXM2")
         torch, check = judge_torch(PYTHON, facts(kernels=kernels, cuda=cuda), wanted)
         assert (torch.level, check.level) == ("green", level)
@@ -95,7 +110,12 @@ def test_the_driver() -> None:
         (DriverFacts(), GPUS, "green", "no GPU here; hpcrun preflight checks the nodes"),
         (DriverFacts("535.1", (12, 2)), GPUS, "green", "535.1 here, for CUDA up to 12.2"),
         (DriverFacts("470.1", (11, 4)), GPUS, "yellow", "torch is built with 12.8"),
-        (DriverFacts("470.1", (11, 4)), Wanted(gpus=True, on_slurm=False), "red", "torch is built with 12.8"),
+        (
+            DriverFacts("470.1", (11, 4)),
+            Wanted(gpus=True, on_slurm=False),
+            "red",
+            "torch is built with 12.8",
+        ),
         (DriverFacts("470.1"), GPUS, "green", "for CUDA up to ?"),
     ):
         check = judge_driver(driver, facts(), wanted)
@@ -105,9 +125,17 @@ def test_the_driver() -> None:
 
 def test_an_environment_that_compute_nodes_may_not_see() -> None:
     (check,) = judge_prefix(PYTHON, Mount("tmpfs", "/opt", "tmpfs"))
-    assert (check.level, check.seen) == ("yellow", "/opt/venv is on tmpfs at /opt: possibly local to this machine")
+    assert (check.level, check.seen) == (
+        "yellow",
+        "/opt/venv is on tmpfs at /opt: possibly local to this machine",
+    )
     assert judge_prefix(PYTHON, Mount("nas:/opt", "/opt", "nfs4")) == []
-    assert judge_prefix(PythonEnvironment("/usr/bin/python3", "--python"), Mount("/dev/sda", "/", "ext4")) == []
+    assert (
+        judge_prefix(
+            PythonEnvironment("/usr/bin/python3", "--python"), Mount("/dev/sda", "/", "ext4")
+        )
+        == []
+    )
     assert judge_prefix(PYTHON, None) == []
 
 

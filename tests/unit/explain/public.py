@@ -1,7 +1,9 @@
-"""Failures and healthy logs in the wording of public issue threads, and whether explain is right about each.
+"""Failures and healthy logs in the wording of public issue threads, and whether explain is right
+about each.
 
-Each file of tests/data/explain/public holds one; docs/explain.md says how they were gathered. ``python -m
-tests.unit.explain.public SET`` prints the scores of a set, and with ``-v`` what was said of the cases it got wrong.
+Each file of tests/data/explain/public holds one; docs/explain.md says how they were gathered.
+``python -m tests.unit.explain.public SET`` prints the scores of a set, and with ``-v`` what was
+said of the cases it got wrong.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class Verdict:
         right: it shows the line that states the cause first, or says its words.
         wrong: it claims another cause: a rule that knows another line, or a line known as a decoy.
         rank: whether it names the right rank; None where the case has none.
-        silent: whether it names no rank, where the log does not tell which one failed; None in the other cases.
+        silent: whether it names no rank, where the log does not tell which one failed; None in the
+            other cases.
     """
 
     case: Public
@@ -70,26 +73,44 @@ class Verdict:
 def load_public(folder: Path) -> list[Public]:
     """Return the cases of a set, by name."""
     reader = YAML(typ="safe")
-    return [Public(path.stem, reader.load(path.read_text("utf-8"))) for path in sorted(folder.glob("*.yaml"))]
+    return [
+        Public(path.stem, reader.load(path.read_text("utf-8")))
+        for path in sorted(folder.glob("*.yaml"))
+    ]
 
 
 def write_public(case: Public, folder: Path) -> None:
-    """Write the folder of a case's run, as hpcrun leaves one; of a healthy one, of a run whose failure no log names."""
+    """Write the folder of a case's run, as hpcrun leaves one; of a healthy one, of a run whose
+    failure no log names.
+    """
     logs, world = case.said["logs"], case.said["world"]
     state = "FAILED" if case.healthy else case.said["state"]
     attempt = write_records(
-        folder, state, nodes=world["nodes"], per_node=world["per_node"], status=1, ended_s=1700.0, node="node{}"
+        folder,
+        state,
+        nodes=world["nodes"],
+        per_node=world["per_node"],
+        status=1,
+        ended_s=1700.0,
+        node="node{}",
     )
-    for name, text in {"batch": "hpcrun: job 4711 on node1, rendezvous node1:24711\n", **logs}.items():
+    for name, text in {
+        "batch": "hpcrun: job 4711 on node1, rendezvous node1:24711\n",
+        **logs,
+    }.items():
         write(folder / "batch.log" if name == "batch" else attempt / f"rank-{name}", text)
     if any(name != "batch" for name in logs):
         for place, (rank, status) in enumerate(case.said["ended"].items()):
             end = {"rank": rank, "node": f"node{1 + rank // world['per_node']}", "status": status}
-            (attempt / f"rank-{rank}.exit").write_text(json.dumps({**end, "ended": 1600.0 + 8 * place}))
+            (attempt / f"rank-{rank}.exit").write_text(
+                json.dumps({**end, "ended": 1600.0 + 8 * place})
+            )
 
 
 def judge_log(case: Public) -> Verdict:
-    """Explain the only log of a case, as ``hpcrun explain --log FILE`` does, and say whether that is right."""
+    """Explain the only log of a case, as ``hpcrun explain --log FILE`` does, and say whether that
+    is right.
+    """
     return verdict(case, of_log(case.said["logs"]["batch"], f"{case.name}.log"))
 
 
@@ -99,7 +120,9 @@ def verdict(case: Public, said: Explanation) -> Verdict:
     shown = [said.summary, *(first.lines if first else ())]
     right = any(_has(shown, key) for key in case.said["key"])
     decoy = not right and any(_has(shown, line) for line in case.said["not"])
-    wrong = said.rule is not None if case.healthy else not right and (said.rule is not None or decoy)
+    wrong = (
+        said.rule is not None if case.healthy else not right and (said.rule is not None or decoy)
+    )
     alone = case.said["world"]["nodes"] * case.said["world"]["per_node"] == 1
     wanted = None if case.healthy or alone else case.said["rank"]
     if wanted == UNKNOWN:
@@ -109,7 +132,9 @@ def verdict(case: Public, said: Explanation) -> Verdict:
 
 def _has(shown: Sequence[str], key: str) -> bool:
     wanted = " ".join(without_lead(key)[0].split())[:_SHOWN]
-    return any(wanted in " ".join(line.split()) or _cut(wanted, " ".join(line.split())) for line in shown)
+    return any(
+        wanted in " ".join(line.split()) or _cut(wanted, " ".join(line.split())) for line in shown
+    )
 
 
 def _cut(wanted: str, line: str) -> bool:
@@ -138,11 +163,14 @@ def scores(verdicts: Sequence[Verdict]) -> dict[str, str]:
         "a wrong cause claimed": [one.wrong for one in failures],
         "the rank right": [one.rank for one in ranked],
         "the rank right, of those with records": [one.rank for one in ranked if one.recorded],
-        "a rank named that cannot be known": [not one.silent for one in failures if one.silent is not None],
+        "a rank named that cannot be known": [
+            not one.silent for one in failures if one.silent is not None
+        ],
         "healthy logs with a claim": [one.wrong for one in verdicts if one.case.healthy],
     }
     return {
-        name: f"{100 * sum(map(bool, marks)) / max(1, len(marks)):.1f} % ({sum(map(bool, marks))} of {len(marks)})"
+        name: f"{100 * sum(map(bool, marks)) / max(1, len(marks)):.1f} % ({sum(map(bool, marks))} "
+        f"of {len(marks)})"
         for name, marks in counts.items()
     }
 
@@ -153,10 +181,16 @@ def main() -> None:
     for name, score in scores(verdicts).items():
         print(f"{name:<38} {score}")
     for one in verdicts if "-v" in sys.argv else ():
-        if one.wrong or not (one.right or one.case.healthy) or one.rank is False or one.silent is False:
+        if (
+            one.wrong
+            or not (one.right or one.case.healthy)
+            or one.rank is False
+            or one.silent is False
+        ):
             case = one.case.said
             print(
-                f"\n{one.case.name}  [{case['kind']}] rank {case['rank']}, not {one.said.rank}\n    key  {case['key']}"
+                f"\n{one.case.name}  [{case['kind']}] rank {case['rank']}, not {one.said.rank}\n   "
+                f" key  {case['key']}"
             )
             print(f"    said {one.said.rule}: {one.said.summary}")
             for item in one.said.evidence[:2]:

@@ -1,4 +1,6 @@
-"""What hpcrun did not submit: jobs as scontrol and sacct show them (texts of 22.05 and 24.11), and logs."""
+"""What hpcrun did not submit: jobs as scontrol and sacct show them (texts of 22.05 and 24.11), and
+logs.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,12 @@ from hpcrun.runs.record import LastStatus
 from hpcrun.schedulers.slurm_text import SEPARATOR
 
 SHOWN = (
-    "JobId=6 ArrayJobId=4 ArrayTaskId=1 JobName=two words UserId=ada(1001) JobState=FAILED Reason=NonZeroExitCode "
-    "Dependency=(null) ExitCode=2:0 RunTime=00:01:05 TimeLimit=01:00:00 NodeList=cpu-1 NumNodes=1 Command=(null) "
-    "WorkDir=/home/me/a b StdErr=/home/me/a b/err.6 StdIn=/dev/null StdOut=/home/me/a b/out.6 Power= \n"
+    "JobId=6 ArrayJobId=4 ArrayTaskId=1 JobName=two words UserId=ada(1001) JobState=FAILED "
+    "Reason=NonZeroExitCode "
+    "Dependency=(null) ExitCode=2:0 RunTime=00:01:05 TimeLimit=01:00:00 NodeList=cpu-1 NumNodes=1 "
+    "Command=(null) "
+    "WorkDir=/home/me/a b StdErr=/home/me/a b/err.6 StdIn=/dev/null StdOut=/home/me/a b/out.6 "
+    "Power= \n"
 )
 
 
@@ -22,7 +27,15 @@ def test_what_scontrol_shows() -> None:
     job = parse_shown(SHOWN)
     assert job is not None
     assert (job.item.run.job_id, job.item.run.name, job.item.run.nodes) == ("4_1", "two words", 1)
-    status = LastStatus("FAILED", 0.0, final=True, reason="NonZeroExitCode", elapsed_s=65, hosts="cpu-1", exit_status=2)
+    status = LastStatus(
+        "FAILED",
+        0.0,
+        final=True,
+        reason="NonZeroExitCode",
+        elapsed_s=65,
+        hosts="cpu-1",
+        exit_status=2,
+    )
     assert job.item.status == status
     assert job.item.folder == Path("/home/me/a b")
     assert job.outputs == (Path("/home/me/a b/err.6"), Path("/home/me/a b/out.6"))
@@ -30,33 +43,57 @@ def test_what_scontrol_shows() -> None:
     assert one is not None and one.outputs == (Path("/home/me/a b/out.6"),)
 
 
-@pytest.mark.parametrize("text", ["", "slurm_load_jobs error: Invalid job id specified\n", "No jobs in the system\n"])
+@pytest.mark.parametrize(
+    "text", ["", "slurm_load_jobs error: Invalid job id specified\n", "No jobs in the system\n"]
+)
 def test_a_job_that_slurm_does_not_know(text: str) -> None:
     assert parse_shown(text) is None
     assert parse_listed(text) is None
 
 
 def told(state: str, *files: str, workdir: str = "/w") -> str:
-    return SEPARATOR.join(["9", "train", state, "0:9", "n1", "1", "00:01:01", "None", workdir, *files]) + "\n"
+    return (
+        SEPARATOR.join(["9", "train", state, "0:9", "n1", "1", "00:01:01", "None", workdir, *files])
+        + "\n"
+    )
 
 
 def test_of_a_requeued_job_the_newest_line_of_sacct_counts() -> None:
-    job = parse_listed(told("REQUEUED", "/w/old.err", "/w/old.out") + told("CANCELLED by 1001", "/w/9.err", "/w/9.out"))
+    job = parse_listed(
+        told("REQUEUED", "/w/old.err", "/w/old.out")
+        + told("CANCELLED by 1001", "/w/9.err", "/w/9.out")
+    )
     assert job is not None
     status = job.item.status
-    assert (status.state, status.signal, status.elapsed_s, status.reason) == ("CANCELLED", 9, 61, None)
+    assert (status.state, status.signal, status.elapsed_s, status.reason) == (
+        "CANCELLED",
+        9,
+        61,
+        None,
+    )
     assert job.outputs == (Path("/w/9.err"), Path("/w/9.out"))
 
 
 def test_before_2405_the_default_file_is_tried(tmp_path: Path) -> None:
-    assert parse_listed(told("FAILED", workdir=str(tmp_path))).outputs == ()  # type: ignore[union-attr]
+    job = parse_listed(told("FAILED", workdir=str(tmp_path)))
+    assert job is not None
+    assert job.outputs == ()
     (tmp_path / "slurm-9.out").touch()
-    assert parse_listed(told("FAILED", workdir=str(tmp_path))).outputs == (tmp_path / "slurm-9.out",)  # type: ignore[union-attr]
+    job = parse_listed(told("FAILED", workdir=str(tmp_path)))
+    assert job is not None
+    assert job.outputs == (tmp_path / "slurm-9.out",)
 
 
 @pytest.mark.parametrize(
     ("word", "is_one"),
-    [("4711", True), ("4711_3", True), ("4711+1", True), ("train", False), ("-1", False), ("4_", False)],
+    [
+        ("4711", True),
+        ("4711_3", True),
+        ("4711+1", True),
+        ("train", False),
+        ("-1", False),
+        ("4_", False),
+    ],
 )
 def test_what_can_be_a_job_id(word: str, is_one: bool) -> None:
     assert is_job_id(word) is is_one
@@ -80,6 +117,9 @@ def test_a_job_that_runs_is_said_to_have_written_some_time_ago(tmp_path: Path) -
     def shown(state: str, *outputs: Path) -> str:
         return explain_job(listed(state, *outputs), (), NOW_S).summary
 
-    assert shown("RUNNING", out, err) == "the job is running: it has not ended; it last wrote 12 min ago"
+    assert (
+        shown("RUNNING", out, err)
+        == "the job is running: it has not ended; it last wrote 12 min ago"
+    )
     assert shown("RUNNING", tmp_path / "gone") == "the job is running: it has not ended"
     assert "wrote" not in shown("PENDING", out)

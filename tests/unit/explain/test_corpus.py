@@ -1,4 +1,6 @@
-"""How often explain is right: on runs that really failed, on wordings that need GPUs, on healthy programs' words."""
+"""How often explain is right: on runs that really failed, on wordings that need GPUs, on healthy
+programs' words.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,12 @@ def verdicts(tmp_path: Path) -> Iterator[tuple[str, str | None, int | None, Expl
         case = case_of(CORPUS / name)
         yield name, case["expect"], case["rank"], explained(CORPUS / name)
     for name, written in CASES.items():
-        yield f"written {name}", written.expect, written.failed, explained(write_run(written, tmp_path / name))
+        yield (
+            f"written {name}",
+            written.expect,
+            written.failed,
+            explained(write_run(written, tmp_path / name)),
+        )
 
 
 def test_the_right_cause_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,7 +68,10 @@ def test_the_right_cause_comes_first(tmp_path: Path, capsys: pytest.CaptureFixtu
         count += 1
         blamed = rank is None or shown.rank == rank or (expect or "").startswith("xid-")
         if shown.rule != expect or not blamed:
-            wrong.append(f"{name}: {expect} of rank {rank}, not {shown.rule} of rank {shown.rank}: {shown.summary}")
+            wrong.append(
+                f"{name}: {expect} of rank {rank}, not {shown.rule} of rank {shown.rank}: "
+                f"{shown.summary}"
+            )
     with capsys.disabled():
         print(f"\nexplain: {count - len(wrong)} of {count} right", *wrong, sep="\n  ")
     assert len(REAL) >= 50
@@ -78,11 +88,15 @@ def test_the_first_failure_is_the_answer_of_real_runs_whose_ranks_ended_in_anoth
         os.utime(folder / path, (written_s, written_s))
     shown = explained(folder)
     assert (case["expect"] in shown.summary, shown.rank) == (True, case["rank"]), shown.summary
-    earlier = any("no later one came further" in line for part in shown.evidence for line in part.lines)
+    earlier = any(
+        "no later one came further" in line for part in shown.evidence for line in part.lines
+    )
     assert earlier == name.startswith("restart-")
 
 
-def test_no_cause_is_claimed_for_what_healthy_programs_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_cause_is_claimed_for_what_healthy_programs_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each in the logs of a run that failed for a reason of its own."""
     claimed = []
     for log in HEALTHY:
@@ -92,41 +106,64 @@ def test_no_cause_is_claimed_for_what_healthy_programs_say(tmp_path: Path, capsy
         with (folder / "batch.log").open("ab") as batch:
             batch.write(log.read_bytes())
         shown = explained(folder)
-        assert "rank 5 on node02 failed first with exit status 9" in shown.summary or shown.rule, log.name
+        assert "rank 5 on node02 failed first with exit status 9" in shown.summary or shown.rule, (
+            log.name
+        )
         if shown.rule is not None:
-            claimed.append(f"{log.name}: {shown.rule}: {[line for item in shown.evidence for line in item.lines]}")
+            claimed.append(
+                f"{log.name}: {shown.rule}: "
+                f"{[line for item in shown.evidence for line in item.lines]}"
+            )
     with capsys.disabled():
-        print(f"\nexplain: {len(claimed)} claims for {len(HEALTHY)} healthy logs", *claimed, sep="\n  ")
+        print(
+            f"\nexplain: {len(claimed)} claims for {len(HEALTHY)} healthy logs",
+            *claimed,
+            sep="\n  ",
+        )
     assert len(HEALTHY) >= 50
     assert not claimed
 
 
-# --- how much of it is shown ----------------------------------------------------------------------------------
+# --- how much of it is shown
+# ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("others", "line"), [(NCCL_GONE, "another rank had already ended"), (raised(OOM), "the same")])
+@pytest.mark.parametrize(
+    ("others", "line"), [(NCCL_GONE, "another rank had already ended"), (raised(OOM), "the same")]
+)
 def test_other_ranks_with_one_message_are_one_line(tmp_path: Path, others: str, line: str) -> None:
     folder = write_run(Written(None, raised(OOM), others), tmp_path / "run")
     for rank in (1, 2, 3, 4):
         (folder / ATTEMPT / f"rank-{rank}.err").write_text(others)
-    assert re.search(rf"\nranks [-0-5, ]+  {line}\nSlurm  FAILED", explanation_text(explained(folder), 80).plain)
+    assert re.search(
+        rf"\nranks [-0-5, ]+  {line}\nSlurm  FAILED", explanation_text(explained(folder), 80).plain
+    )
 
 
 def test_an_explanation_fits_a_screen_and_its_headings_are_indented(tmp_path: Path) -> None:
     shown = {name: drawn(explanation_text(said, 80), 80) for name, _, _, said in verdicts(tmp_path)}
     agents = "".join(
-        f"E1126 17:38:03.060000 torch/distributed/elastic/multiprocessing/api.py:{n}] failed\n" for n in range(9)
+        f"E1126 17:38:03.060000 torch/distributed/elastic/multiprocessing/api.py:{n}] failed\n"
+        for n in range(9)
     )
     agents += "srun: error: node01: task 0: Exited with exit code 1\n"
-    requeued = write_run(Written("time-limit", "", "", "TIMEOUT", None, 143, agents), tmp_path / "requeued")
+    requeued = write_run(
+        Written("time-limit", "", "", "TIMEOUT", None, 143, agents), tmp_path / "requeued"
+    )
     use = sampler.line(110, 2.5, 1 << 30, 10**6, None, [(0, 0.5, 1 << 30, 80 << 30, 300)])
     for number in range(1, 9):
         attempt = requeued / f"elements/0/attempts/{number}"
         shutil.copytree(requeued / ATTEMPT, attempt)
-        write(attempt / "node-a.use", f'{{"started": 100.0, "cpus": 8, "memory_limit": 17179869184}}\n{use}')
+        write(
+            attempt / "node-a.use",
+            f'{{"started": 100.0, "cpus": 8, "memory_limit": 17179869184}}\n{use}',
+        )
     shown["requeued"] = drawn(explanation_text(explained(requeued), 80), 80)
     assert [(name, len(lines)) for name, lines in shown.items() if len(lines) > 22] == []
-    assert "  that the loss does not use)  elements/0/attempts/0/rank-0.err:18" in shown["unused-parameters"]
+    assert (
+        "  that the loss does not use)  elements/0/attempts/0/rank-0.err:18"
+        in shown["unused-parameters"]
+    )
 
 
 def test_a_line_of_evidence_has_three_hundred_characters(tmp_path: Path) -> None:
@@ -145,9 +182,14 @@ def test_a_run_that_left_no_logs_shows_how_its_rank_ended(tmp_path: Path) -> Non
     assert [part.lines for part in shown.evidence] == [("FAILED, exit status 143, on node[01-02]",)]
 
 
-def test_who_waited_for_a_run_sees_the_last_twenty_lines_of_the_rank_that_failed(tmp_path: Path) -> None:
+def test_who_waited_for_a_run_sees_the_last_twenty_lines_of_the_rank_that_failed(
+    tmp_path: Path,
+) -> None:
     log = "".join(f"line {number}\n" for number in range(100))
-    end = ending(status_of(write_run(Written(None, log, others="", status=9), tmp_path / "run")), lambda: RULES)
+    end = ending(
+        status_of(write_run(Written(None, log, others="", status=9), tmp_path / "run")),
+        lambda: RULES,
+    )
     assert (end.rank, end.exit_status) == (5, 9)
     assert end.last_lines.splitlines() == [f"line {number}" for number in range(80, 100)]
 
@@ -182,6 +224,8 @@ def test_status_explains_a_run_that_failed_once(
     (shown,) = with_first_lines(StatusResult((item,)), store, lambda: RULES).runs
     assert is_explained or shown == item
     if is_explained:
-        assert (shown.status.cause or "").startswith("rank 5 on node02 failed first: the GPU ran out of memory")
+        assert (shown.status.cause or "").startswith(
+            "rank 5 on node02 failed first: the GPU ran out of memory"
+        )
         last = store.last_status(item.run.run_id)
         assert last is not None and last.cause == shown.status.cause

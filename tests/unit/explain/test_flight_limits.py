@@ -1,4 +1,6 @@
-"""Hostile dumps that are small and name the same objects many times: none takes long or much memory."""
+"""Hostile dumps that are small and name the same objects many times: none takes long or much
+memory.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ NESTED = b"N" + b"X\x01\x00\x00\x00a\x86" * 45_000
 
 
 def pickled(value: Any, **places: bytes) -> bytes:
-    """Return a pickle in which the same object stands once; a text that names a place becomes its opcodes."""
+    """Return a pickle in which the same object stands once; a text that names a place becomes its
+    opcodes.
+    """
     data = pickle.dumps(value, 2)
     for name, opcodes in places.items():
         data = data.replace(b"X" + len(name).to_bytes(4, "little") + name.encode(), opcodes)
@@ -31,7 +35,12 @@ def pickled(value: Any, **places: bytes) -> bytes:
 
 
 def entry(**fields: Any) -> dict[str, Any]:
-    return {"process_group": ["0", "default_pg"], "profiling_name": "nccl:all_reduce", "collective_seq_id": 1, **fields}
+    return {
+        "process_group": ["0", "default_pg"],
+        "profiling_name": "nccl:all_reduce",
+        "collective_seq_id": 1,
+        **fields,
+    }
 
 
 def many(**fields: Any) -> list[dict[str, Any]]:
@@ -50,10 +59,20 @@ def with_members(ranks: Any, **places: bytes) -> bytes:
 
 
 def open_transfers() -> bytes:
-    sends = [entry(profiling_name="nccl:send 0->1", process_group=[str(group), ""], p2p_seq_id=7)
-             for group in range(125)]  # fmt: skip
-    ends = [entry(profiling_name="nccl:coalesced", process_group=[str(group), ""], p2p_seq_id=8, is_p2p=True,
-                  state="completed") for group in range(125, 250)]  # fmt: skip
+    sends = [
+        entry(profiling_name="nccl:send 0->1", process_group=[str(group), ""], p2p_seq_id=7)
+        for group in range(125)
+    ]
+    ends = [
+        entry(
+            profiling_name="nccl:coalesced",
+            process_group=[str(group), ""],
+            p2p_seq_id=8,
+            is_p2p=True,
+            state="completed",
+        )
+        for group in range(125, 250)
+    ]
     return dumped(sends * 200 + ends * 200)
 
 
@@ -65,46 +84,72 @@ def frames(count: int, folder: str) -> list[dict[str, Any]]:
 
 def frames_of_one_file() -> bytes:
     made = frames(150_000, "/site-packages/")
-    return dumped([entry(collective_seq_id=number, frames=made[number * 200 :][:200]) for number in range(750)])
+    return dumped(
+        [
+            entry(collective_seq_id=number, frames=made[number * 200 :][:200])
+            for number in range(750)
+        ]
+    )
 
 
 def sizes_of_one_hash() -> bytes:
     sizes = itertools.product([number * (2**61 - 1) for number in range(4)], repeat=7)
-    return dumped([{**one, "input_sizes": [list(size)]} for one, size in zip(many(), sizes, strict=False)])
+    return dumped(
+        [{**one, "input_sizes": [list(size)]} for one, size in zip(many(), sizes, strict=False)]
+    )
 
 
 def pairs_of_one_hash() -> bytes:
-    """A dict whose keys are pairs of pairs of numbers: Python computes the same hash of all of them."""
-    number = [b"\x8a\x08" + (one * (2**61 - 1)).to_bytes(8, "little", signed=True) for one in range(-3, 4)]
+    """A dict whose keys are pairs of pairs of numbers: Python computes the same hash of all of
+    them.
+    """
+    number = [
+        b"\x8a\x08" + (one * (2**61 - 1)).to_bytes(8, "little", signed=True) for one in range(-3, 4)
+    ]
     leaves = itertools.islice(itertools.product(number, repeat=5), 12_000)
-    keys = b"".join(a + b + b"\x86" + c + b"\x86" + d + b"\x86" + e + b"\x86N" for a, b, c, d, e in leaves)
+    keys = b"".join(
+        a + b + b"\x86" + c + b"\x86" + d + b"\x86" + e + b"\x86N" for a, b, c, d, e in leaves
+    )
     return b"\x80\x02}(" + keys + b"u."
 
 
 LONG = "a" * 100_000
 CASES: dict[str, Callable[[], bytes]] = {
-    "nested group": lambda: dumped([entry(process_group="PLACE")] * ENTRIES, PLACE=NESTED + b"X\x01\x00\x00\x000\x86"),
+    "nested group": lambda: dumped(
+        [entry(process_group="PLACE")] * ENTRIES, PLACE=NESTED + b"X\x01\x00\x00\x000\x86"
+    ),
     "nested sizes": lambda: dumped(many(input_sizes=[["PLACE", 1]]), PLACE=NESTED),
     "nested types": lambda: dumped(many(input_dtypes=["PLACE", 1]), PLACE=NESTED),
-    "long group": lambda: dumped([entry(process_group=["PLACE", 1])] * ENTRIES, PLACE=b"K\x01" * 100_000),
+    "long group": lambda: dumped(
+        [entry(process_group=["PLACE", 1])] * ENTRIES, PLACE=b"K\x01" * 100_000
+    ),
     "many members": lambda: with_members(",".join(["1"] * 1_900_000)),
     "most members": lambda: with_members(",".join(map(str, range(200_000)))),
     "listed members": lambda: with_members(["PLACE", 1], PLACE=b"K\x01" * 1_900_000),
     "long name": lambda: dumped(many(profiling_name="a" * 3_800_000)),
-    "distinct kinds": lambda: dumped([
-        {**one, "profiling_name": LONG, "input_sizes": [[number]], "input_dtypes": [LONG]}
-        for number, one in enumerate(many())
-    ]),
+    "distinct kinds": lambda: dumped(
+        [
+            {**one, "profiling_name": LONG, "input_sizes": [[number]], "input_dtypes": [LONG]}
+            for number, one in enumerate(many())
+        ]
+    ),
     "open transfers": open_transfers,
     "frames of one file": frames_of_one_file,
-    "lines of one file": lambda: dumped([
-        {**one, "frames": [frame]} for one, frame in zip(many(), frames(ENTRIES, "/home/ann/"), strict=True)
-    ]),
+    "lines of one file": lambda: dumped(
+        [
+            {**one, "frames": [frame]}
+            for one, frame in zip(many(), frames(ENTRIES, "/home/ann/"), strict=True)
+        ]
+    ),
     "members of one hash": lambda: pickled(
-        {"entries": [entry()], "pg_config": {"0": {"ranks": [number * (2**61 - 1) for number in range(150_000)]}}}),
+        {
+            "entries": [entry()],
+            "pg_config": {"0": {"ranks": [number * (2**61 - 1) for number in range(150_000)]}},
+        }
+    ),
     "sizes of one hash": sizes_of_one_hash,
     "pairs of one hash": pairs_of_one_hash,
-}  # fmt: skip
+}
 
 
 def read_and_judged(data: bytes) -> str:
@@ -143,10 +188,16 @@ print(most_kb() - before)
 """
 
 
-@pytest.mark.parametrize("case", ["many members", "most members", "distinct kinds", "lines of one file"])
+@pytest.mark.parametrize(
+    "case", ["many members", "most members", "distinct kinds", "lines of one file"]
+)
 def test_what_is_kept_of_a_dump_is_not_much_larger_than_the_dump(case: str) -> None:
-    """In a process of its own, whose memory is measured: to trace each allocation takes five times as long."""
-    done = subprocess.run([sys.executable, "-c", MORE_MEMORY], input=CASES[case](), capture_output=True, check=True)
+    """In a process of its own, whose memory is measured: to trace each allocation takes five times
+    as long.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", MORE_MEMORY], input=CASES[case](), capture_output=True, check=True
+    )
     assert int(done.stdout) < 200 << 10
 
 
@@ -169,12 +220,16 @@ def test_a_group_has_no_more_members_than_a_job_has_ranks() -> None:
 
 
 def test_groups_of_many_ranks_that_all_have_dumps_are_judged_soon() -> None:
-    """Each of the ranks' dumps is a few bytes, and one of them names all ranks in all of its groups."""
+    """Each of the ranks' dumps is a few bytes, and one of them names all ranks in all of its
+    groups.
+    """
     reader, empty = DumpReader(), Dump({})
     dumps = dict.fromkeys(range(20000), empty)
     ranks = ",".join(map(str, dumps))
     for rank in range(8):
-        calls = [entry(process_group=[f"{rank}.{group}", "x"], state="started") for group in range(250)]
+        calls = [
+            entry(process_group=[f"{rank}.{group}", "x"], state="started") for group in range(250)
+        ]
         config = {f"{rank}.{group}": {"ranks": ranks} for group in range(250)}
         dumps[rank] = reader.read(pickled({"entries": calls, "pg_config": config}))
     started = time.process_time()

@@ -16,19 +16,32 @@ from hpcrun.views.explain import explanation_json
 from tests.harness import REPO
 from tests.local.recorded import replace_fields
 from tests.unit.explain.flights import Made, dump, pickled
-from tests.unit.explain.written import ATTEMPT, CASES, OOM, WATCHDOG, Written, explained, raised, record_end, write_run
+from tests.unit.explain.written import (
+    ATTEMPT,
+    CASES,
+    OOM,
+    WATCHDOG,
+    Written,
+    explained,
+    raised,
+    record_end,
+    write_run,
+)
 
 FLIGHT = Path(ATTEMPT, "flight")
 GROUPS = {"0": ("default_pg", range(8))}
 NORMAL = [Made("all_reduce", 81)] * 16
 WAITS = Made("all_reduce", 88, state="started")
 SENTENCE = (
-    "ranks 0-1, 3-7 wait in all_reduce #17 of the default group (train.py:88); rank 2 on node01 did not come: its last "
+    "ranks 0-1, 3-7 wait in all_reduce #17 of the default group (train.py:88); rank 2 on node01 "
+    "did not come: its last "
     "was all_reduce #16 (train.py:81)"
 )
 
 
-def failed_run(case: Written, folder: Path, missing: Collection[int] = (2,), dumps: Collection[int] = range(8)) -> Path:
+def failed_run(
+    case: Written, folder: Path, missing: Collection[int] = (2,), dumps: Collection[int] = range(8)
+) -> Path:
     """Write a run of 8 ranks with their dumps."""
     write_run(case, folder)
     (folder / FLIGHT).mkdir()
@@ -45,11 +58,17 @@ def shown(said: Explanation) -> list[str]:
 
 @pytest.mark.parametrize("case", ["watchdog", "watchdog-abort", "watchdog-nccl2"])
 @pytest.mark.parametrize("quick", [False, True])
-def test_the_rank_that_did_not_come_is_the_cause_of_a_timeout(tmp_path: Path, case: str, quick: bool) -> None:
+def test_the_rank_that_did_not_come_is_the_cause_of_a_timeout(
+    tmp_path: Path, case: str, quick: bool
+) -> None:
     said = explained(failed_run(CASES[case], tmp_path / "run"), quick=quick)
     assert (said.summary, said.rule, said.level, said.rank, said.node) == (
-        SENTENCE, "collective-missing", "cause", 2, "node01",
-    )  # fmt: skip
+        SENTENCE,
+        "collective-missing",
+        "cause",
+        2,
+        "node01",
+    )
     assert said.fix.startswith("look at what the missing rank does after that line")
     assert said.next == "hpcrun logs 4711 --rank 2"
     assert shown(said) == [
@@ -69,12 +88,17 @@ def test_the_rank_that_did_not_come_is_the_cause_of_a_timeout(tmp_path: Path, ca
     ],
 )
 def test_what_a_rank_failed_of_by_itself_stays_the_cause(tmp_path: Path, case: Written) -> None:
-    said, before = explained(failed_run(case, tmp_path / "run")), explained(write_run(case, tmp_path / "alone"))
+    said, before = (
+        explained(failed_run(case, tmp_path / "run")),
+        explained(write_run(case, tmp_path / "alone")),
+    )
     assert (said.summary, said.rule, said.rank) == (before.summary, before.rule, before.rank)
     assert shown(said)[0] == SENTENCE
 
 
-def test_the_dumps_decide_nothing_where_ranks_without_records_raised_an_exception(tmp_path: Path) -> None:
+def test_the_dumps_decide_nothing_where_ranks_without_records_raised_an_exception(
+    tmp_path: Path,
+) -> None:
     folder = failed_run(Written(None, raised("KeyError: 'lr'"), others=""), tmp_path / "run")
     for record in (folder / ATTEMPT).glob("rank-*.exit"):
         record.unlink()
@@ -108,10 +132,13 @@ def test_ranks_without_a_dump_are_named(tmp_path: Path) -> None:
     assert said.summary.endswith("was all_reduce #16 (train.py:81); rank 6 on node02 left no dump")
     assert said.rank == 2
     assert "7 dumps; none of rank 6" in [part.note for part in said.evidence]
-    all_but_one = explained(failed_run(CASES["watchdog"], tmp_path / "other", missing=(), dumps=range(7)))
+    all_but_one = explained(
+        failed_run(CASES["watchdog"], tmp_path / "other", missing=(), dumps=range(7))
+    )
     assert all_but_one.rank == 7
     assert all_but_one.summary == (
-        "ranks 0-6 wait in all_reduce #17 of the default group (train.py:88); rank 7 on node02 left no dump"
+        "ranks 0-6 wait in all_reduce #17 of the default group (train.py:88); rank 7 on node02 "
+        "left no dump"
     )
 
 
@@ -160,16 +187,22 @@ def test_groups_in_different_orders_are_the_cause(tmp_path: Path) -> None:
         shutil.copy(path, folder / FLIGHT)
     said = explained(folder)
     assert (said.rule, said.rank, said.fix) == (
-        "collective-order", None, "let all ranks use the process groups in the same order",
-    )  # fmt: skip
-    assert shown(said)[0].startswith("rank 0: all_reduce #2 of group mesh_tp at /tmp/project/train.py:")
+        "collective-order",
+        None,
+        "let all ranks use the process groups in the same order",
+    )
+    assert shown(said)[0].startswith(
+        "rank 0: all_reduce #2 of group mesh_tp at /tmp/project/train.py:"
+    )
 
 
 def test_a_rank_that_left_well_before_the_others_is_still_the_answer(tmp_path: Path) -> None:
     folder = failed_run(CASES["watchdog"], tmp_path / "run")
     record_end(folder, 2, 0, 1500.0)
     said = explained(folder)
-    assert said.summary.startswith("rank 2 on node01 ended first, with exit status 0, while 7 other ranks continued")
+    assert said.summary.startswith(
+        "rank 2 on node01 ended first, with exit status 0, while 7 other ranks continued"
+    )
     assert shown(said)[0] == SENTENCE
 
 
@@ -177,10 +210,20 @@ def test_json_has_where_each_group_of_ranks_stood(tmp_path: Path) -> None:
     said = explanation_json(explained(failed_run(CASES["watchdog"], tmp_path / "run")))
     assert said["flight"]["dumps"] == list(range(8))
     (meeting,) = said["flight"]["collectives"]
-    assert (meeting["finding"], meeting["collective"], meeting["number"]) == ("missing", "all_reduce", 17)
-    assert meeting["absent"] == [{
-        "ranks": [2], "collective": "all_reduce", "number": 16, "group": "the default group",
-        "tensors": "[1024] Float", "at": "/home/ann/project/train.py:81",
-    }]  # fmt: skip
+    assert (meeting["finding"], meeting["collective"], meeting["number"]) == (
+        "missing",
+        "all_reduce",
+        17,
+    )
+    assert meeting["absent"] == [
+        {
+            "ranks": [2],
+            "collective": "all_reduce",
+            "number": 16,
+            "group": "the default group",
+            "tensors": "[1024] Float",
+            "at": "/home/ann/project/train.py:81",
+        }
+    ]
     without = write_run(CASES["watchdog"], tmp_path / "without")
     assert explanation_json(explained(without))["flight"] is None

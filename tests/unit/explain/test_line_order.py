@@ -1,4 +1,6 @@
-"""The order of events across ranks decides the cause: by records, by times in the logs, by lines of one log."""
+"""The order of events across ranks decides the cause: by records, by times in the logs, by lines of
+one log.
+"""
 
 from __future__ import annotations
 
@@ -28,25 +30,47 @@ from tests.unit.explain.written import (
 @pytest.mark.parametrize(
     ("line", "other", "between_s"),
     [
-        ("[E1122 16:29:32.123 ProcessGroupNCCL.cpp:629] [Rank 3]", "2026-11-22 16:29:33,123 INFO x", 1.0),
+        (
+            "[E1122 16:29:32.123 ProcessGroupNCCL.cpp:629] [Rank 3]",
+            "2026-11-22 16:29:33,123 INFO x",
+            1.0,
+        ),
         ("[E707 08:21:44.5 ProcessGroupNCCL.cpp:2090] x", "2026-07-07T08:21:45.500+01:00 | x", 1.0),
-        ("W1122 00:21:32.269000 757 torch/distributed/x.py:1] x", "2026-11-22 00:21:30.269 | ERROR | a:b:1 - x", -2.0),
-        ("slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2026-12-31T23:59:59 ***", "[W101 00:00:01.0 x.cpp:1] x", 2.0),
-        ("[2026-11-22 10:00:00] n1:1:1 [0] x.cc:1 NCCL WARN x", "11/22/2026 10:00:05 - INFO - __main__ - x", 5.0),
+        (
+            "W1122 00:21:32.269000 757 torch/distributed/x.py:1] x",
+            "2026-11-22 00:21:30.269 | ERROR | a:b:1 - x",
+            -2.0,
+        ),
+        (
+            "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2026-12-31T23:59:59 ***",
+            "[W101 00:00:01.0 x.cpp:1] x",
+            2.0,
+        ),
+        (
+            "[2026-11-22 10:00:00] n1:1:1 [0] x.cc:1 NCCL WARN x",
+            "11/22/2026 10:00:05 - INFO - __main__ - x",
+            5.0,
+        ),
     ],
-)  # fmt: skip
-def test_the_times_of_all_kinds_of_lines_are_compared(line: str, other: str, between_s: float) -> None:
+)
+def test_the_times_of_all_kinds_of_lines_are_compared(
+    line: str, other: str, between_s: float
+) -> None:
     one_s, other_s = second_of_year(line), second_of_year(other)
     assert one_s is not None and other_s is not None
     assert seconds_between(one_s, other_s) == pytest.approx(between_s, abs=1e-6)
 
 
-@pytest.mark.parametrize("line", ["step 1122 16:29:32 loss", "[E1399 16:29:32.1 x.cpp:1]", "took 00:01:02", ""])
+@pytest.mark.parametrize(
+    "line", ["step 1122 16:29:32 loss", "[E1399 16:29:32.1 x.cpp:1]", "took 00:01:02", ""]
+)
 def test_a_line_without_a_date_has_no_time(line: str) -> None:
     assert second_of_year(line) is None
 
 
-SKIPPED = "2026-11-21 20:17:20,101 WARNING train: rank 5: out of memory in step 40, skipping the batch\n"
+SKIPPED = (
+    "2026-11-21 20:17:20,101 WARNING train: rank 5: out of memory in step 40, skipping the batch\n"
+)
 WAITING = {rank: timed_out(rank) + TERMINATE for rank in range(8) if rank != 5}
 GONE = {rank: (134, rank / 10) for rank in WAITING}
 CLEAN_UP = timed_out(5) + TRACE + OOM + "\n"
@@ -71,34 +95,93 @@ def first_of(waiting: int, ranks: int) -> tuple[dict[int, str], dict[int, tuple[
 @pytest.mark.parametrize(
     ("errs", "ends", "rule", "rank", "summary"),
     [
-        # a rank that skips a batch, or prints an exception and goes on, is the cause of the others' timeout
-        ({**WAITING, 5: SKIPPED}, GONE | {5: (143, 3.0)}, "memory-skipped", 5, "other ranks then waited for it"),
-        ({**WAITING, 5: f"[W1121 20:17:21.000 socket.cpp:1] x\n{TRACE}{OOM}\n{STEPS}{STEPS}{STEPS}"},
-         GONE | {5: (137, 33.0)}, "cuda-out-of-memory", 5, "which the program caught"),
+        # a rank that skips a batch, or prints an exception and goes on, is the cause of the others'
+        # timeout
+        (
+            {**WAITING, 5: SKIPPED},
+            GONE | {5: (143, 3.0)},
+            "memory-skipped",
+            5,
+            "other ranks then waited for it",
+        ),
+        (
+            {
+                **WAITING,
+                5: f"[W1121 20:17:21.000 socket.cpp:1] x\n{TRACE}{OOM}\n{STEPS}{STEPS}{STEPS}",
+            },
+            GONE | {5: (137, 33.0)},
+            "cuda-out-of-memory",
+            5,
+            "which the program caught",
+        ),
         # but not if it skipped it long before, or if all ranks did
-        ({**WAITING, 5: SKIPPED.replace("20:17", "11:17")}, GONE | {5: (143, 3.0)}, "collective-timeout", 5,
-         "^rank 5 on node02 did not join the other ranks"),
-        ({rank: SKIPPED + text for rank, text in {**WAITING, 5: ""}.items()}, GONE | {5: (143, 3.0)},
-         "collective-timeout", 5, ""),
-        # a timeout is the cause of what its clean-up raises, and of a later failure where the times show it
-        ({0: timed_out(0) + TERMINATE, 5: CLEAN_UP}, LEFT, "collective-timeout", 0, "^(?!.*ran out of memory)"),
-        ({0: timed_out(0), 5: TRACE + OOM + "\n" + timed_out(5)}, LEFT, "cuda-out-of-memory", 5, ""),
-        ({0: timed_out(0), 5: f"[W1121 20:28:00.000 s.cpp:1] x\n{TRACE}{OOM}\n"}, LATER, "collective-timeout", 0, ""),
+        (
+            {**WAITING, 5: SKIPPED.replace("20:17", "11:17")},
+            GONE | {5: (143, 3.0)},
+            "collective-timeout",
+            5,
+            "^rank 5 on node02 did not join the other ranks",
+        ),
+        (
+            {rank: SKIPPED + text for rank, text in {**WAITING, 5: ""}.items()},
+            GONE | {5: (143, 3.0)},
+            "collective-timeout",
+            5,
+            "",
+        ),
+        # a timeout is the cause of what its clean-up raises, and of a later failure where the times
+        # show it
+        (
+            {0: timed_out(0) + TERMINATE, 5: CLEAN_UP},
+            LEFT,
+            "collective-timeout",
+            0,
+            "^(?!.*ran out of memory)",
+        ),
+        (
+            {0: timed_out(0), 5: TRACE + OOM + "\n" + timed_out(5)},
+            LEFT,
+            "cuda-out-of-memory",
+            5,
+            "",
+        ),
+        (
+            {0: timed_out(0), 5: f"[W1121 20:28:00.000 s.cpp:1] x\n{TRACE}{OOM}\n"},
+            LATER,
+            "collective-timeout",
+            0,
+            "",
+        ),
         ({0: timed_out(0), 5: f"{TRACE}{OOM}\n"}, LATER, "cuda-out-of-memory", 5, ""),
-        # the rank for which all others waited is named; of two it is not known which one was missing
-        (*all_but(3), "collective-timeout", 3,
-         "^rank 3 on node01 did not join the other ranks: a collective timed out"),
+        # the rank for which all others waited is named; of two it is not known which one was
+        # missing
+        (
+            *all_but(3),
+            "collective-timeout",
+            3,
+            "^rank 3 on node01 did not join the other ranks: a collective timed out",
+        ),
         (*all_but(3, 4), "collective-timeout", 0, "^(?!.*did not join)"),
         # those that did not time out are named, if they are few
-        (*first_of(1, 2), "collective-timeout", 0,
-         "^rank 0 on node01 failed first: a collective timed out.*; rank 1 on node01 reported no timeout$"),
+        (
+            *first_of(1, 2),
+            "collective-timeout",
+            0,
+            "^rank 0 on node01 failed first: a collective timed out.*; rank 1 on node01 reported "
+            "no timeout$",
+        ),
         (*first_of(2, 2), "collective-timeout", 0, "^(?!.*reported no timeout)"),
         (*first_of(3, 5), "collective-timeout", 0, "; ranks 3-4 reported no timeout$"),
         (*first_of(1, 5), "collective-timeout", 0, "^(?!.*reported no timeout)"),
     ],
-)  # fmt: skip
+)
 def test_the_first_of_several_failures_is_the_cause(
-    tmp_path: Path, errs: dict[int, str], ends: dict[int, tuple[int, float]], rule: str, rank: int, summary: str
+    tmp_path: Path,
+    errs: dict[int, str],
+    ends: dict[int, tuple[int, float]],
+    rule: str,
+    rank: int,
+    summary: str,
 ) -> None:
     shown = explained(write_job(tmp_path / "run", errs, ends))
     assert (shown.rule, shown.rank) == (rule, rank), shown.summary
@@ -113,18 +196,26 @@ def test_in_a_log_alone_a_timeout_is_the_cause_of_what_its_clean_up_raises() -> 
 
 
 NO_ANSWER = (
-    "gpu07:311:399 [0] transport/net_ib.cc:2025 NCCL WARN NET/IB: Got completion from peer 10.0.0.2<54862> with "
+    "gpu07:311:399 [0] transport/net_ib.cc:2025 NCCL WARN NET/IB: Got completion from peer "
+    "10.0.0.2<54862> with "
     "status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) vendor_err=129  hca mlx5_0\n"
 )
 CLOSED = (
-    f"{TRACE}RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer "
+    f"{TRACE}RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection "
+    "closed by peer "
     "[10.78.0.7]:932. This is typically caused by a remote worker crashing.\n"
 )
-NODE_FAILED = "srun: error: Node failure on node02\nsrun: Job step aborted: Waiting up to 32 seconds.\n"
+NODE_FAILED = (
+    "srun: error: Node failure on node02\nsrun: Job step aborted: Waiting up to 32 seconds.\n"
+)
 
 
-@pytest.mark.parametrize("symptom", [NO_ANSWER, CLOSED, timed_out(0)], ids=["ib", "gloo", "timeout"])
-def test_a_node_that_failed_is_the_cause_of_what_ranks_on_other_nodes_say(tmp_path: Path, symptom: str) -> None:
+@pytest.mark.parametrize(
+    "symptom", [NO_ANSWER, CLOSED, timed_out(0)], ids=["ib", "gloo", "timeout"]
+)
+def test_a_node_that_failed_is_the_cause_of_what_ranks_on_other_nodes_say(
+    tmp_path: Path, symptom: str
+) -> None:
     ends = {0: (1, 0.0), 1: (143, 2.0), 2: (143, 2.0), 3: (143, 2.0)}
     shown = explained(write_job(tmp_path / "run", {0: symptom}, ends, batch=NODE_FAILED))
     assert (shown.rule, "node02" in shown.summary) == ("node-failed", True), shown.summary
@@ -137,27 +228,36 @@ def test_a_node_that_failed_is_the_cause_of_what_ranks_on_other_nodes_say(tmp_pa
     "crash",
     [
         "srun: error: node02: task 5: Segmentation fault (core dumped)\n",
-        "mpirun noticed that process rank 5 with PID 4940 on node02 exited on signal 11 (Segmentation fault).\n",
+        "mpirun noticed that process rank 5 with PID 4940 on node02 exited on signal 11 "
+        "(Segmentation fault).\n",
     ],
     ids=["srun", "mpirun"],
 )
 @pytest.mark.parametrize(
-    "symptom", [CLOSED, NO_ANSWER, "[rank0]: " + CLOSED.splitlines()[-1] + "\n"], ids=["gloo", "ib", "rank"]
+    "symptom",
+    [CLOSED, NO_ANSWER, "[rank0]: " + CLOSED.splitlines()[-1] + "\n"],
+    ids=["gloo", "ib", "rank"],
 )
-def test_a_crash_of_one_rank_is_the_cause_of_the_connections_that_others_lost(crash: str, symptom: str) -> None:
+def test_a_crash_of_one_rank_is_the_cause_of_the_connections_that_others_lost(
+    crash: str, symptom: str
+) -> None:
     for order in (symptom + crash, crash + symptom):
         shown = of_log(order)
         assert (shown.rule, shown.rank) == ("crash-said", 5), shown.summary
 
 
 HUNG = "".join(
-    f"w1:51{rank}:56{rank} [{rank}] include/socket.h:344 WARN Socket creation failed : Address family not supported\n"
+    f"w1:51{rank}:56{rank} [{rank}] include/socket.h:344 WARN Socket creation failed : Address "
+    "family not supported\n"
     for rank in range(4)
 )
-LIMIT = "slurmstepd: error: *** JOB 40 ON w1 CANCELLED AT 2019-04-20T14:10:22 DUE TO TIME LIMIT ***\n"
+LIMIT = (
+    "slurmstepd: error: *** JOB 40 ON w1 CANCELLED AT 2019-04-20T14:10:22 DUE TO TIME LIMIT ***\n"
+)
 RETRIED = (
     f"{TRACE}OSError: [Errno 37] No locks available\n\n"
-    f"During handling of the above exception, another exception occurred:\n\n{TRACE}KeyboardInterrupt\n"
+    "During handling of the above exception, another exception "
+    f"occurred:\n\n{TRACE}KeyboardInterrupt\n"
 )
 
 
@@ -173,7 +273,9 @@ RETRIED = (
 def test_a_job_that_hung_or_tried_again_until_it_was_ended_failed_before(
     tmp_path: Path, state: str, log: str, rule: str
 ) -> None:
-    folder = write_run(Written(None, others="", failed=None, state=state, batch=log), tmp_path / "run")
+    folder = write_run(
+        Written(None, others="", failed=None, state=state, batch=log), tmp_path / "run"
+    )
     for path in (folder / ATTEMPT).glob("rank-*"):
         path.unlink()
     assert explained(folder).rule == rule
@@ -185,13 +287,19 @@ def test_a_job_that_hung_or_tried_again_until_it_was_ended_failed_before(
         *(
             (f"{name}{prefixed}", rule, 1)
             for prefixed in ("", "-tee")
-            for name, rule in (("skip", "memory-skipped"), ("cleanup", "collective-timeout"), ("crash", "crash-said"))
+            for name, rule in (
+                ("skip", "memory-skipped"),
+                ("cleanup", "collective-timeout"),
+                ("crash", "crash-said"),
+            )
         ),
         ("no-guard-spawn", "main-guard", None),
         ("no-guard-mpspawn", "main-guard", 1),
     ],
 )
-def test_real_logs_of_ranks_of_which_one_made_the_others_fail(log: str, rule: str, rank: int | None) -> None:
+def test_real_logs_of_ranks_of_which_one_made_the_others_fail(
+    log: str, rule: str, rank: int | None
+) -> None:
     shown = explain_logs([str(REPO / f"tests/data/explain/order/{log}.log")], RULES)
     assert (shown.rule, shown.rank) == (rule, rank), shown.summary
     assert not re.search("Connection reset|could not allocate", shown.summary)
@@ -203,10 +311,13 @@ def test_real_logs_of_ranks_of_which_one_made_the_others_fail(log: str, rule: st
         ("conda: command not found", "KeyError: 'lr'", None),
         ("conda: command not found", "ModuleNotFoundError: No module named 'torch'", "shell-setup"),
         ("n1: Cuda failure 'out of memory'", "ValueError: no batch", None),
-        ("n1: Cuda failure 'out of memory'", "RuntimeError: NCCL error in: x.cpp:1, internal error",
-         "nccl-out-of-memory"),
+        (
+            "n1: Cuda failure 'out of memory'",
+            "RuntimeError: NCCL error in: x.cpp:1, internal error",
+            "nccl-out-of-memory",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_was_complained_of_before_an_exception_of_the_program_is_not_its_cause(
     line: str, raised: str, rule: str | None
 ) -> None:

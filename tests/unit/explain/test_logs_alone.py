@@ -15,12 +15,18 @@ TimeoutError: GET timed out
 """
 OOM = """step 1/300 loss 3.1
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.39 GiB
-"""
+"""  # noqa: E501
 MEMORY = OOM.partition("\n")[2]
 FULL = "saving: OSError: [Errno 28] No space left on device\n"
-PREEMPTED = "slurmstepd: error: *** JOB 4711 ON gpu-3 CANCELLED AT 2026-01-05T10:00:00 DUE TO PREEMPTION ***\n"
+PREEMPTED = (
+    "slurmstepd: error: *** JOB 4711 ON gpu-3 CANCELLED AT 2026-01-05T10:00:00 DUE TO "
+    "PREEMPTION ***\n"
+)
 LIMIT = PREEMPTED.replace("PREEMPTION", "TIME LIMIT")
-CHAIN = f"{KEY_ERROR}\nDuring handling of the above exception, another exception occurred:\n\n{TRACE}OSError: no config"
+CHAIN = (
+    f"{KEY_ERROR}\nDuring handling of the above exception, another exception "
+    f"occurred:\n\n{TRACE}OSError: no config"
+)
 NOTHING = "no failure is recognized in this log"
 TIMED_OUT = "TimeoutError: GET timed out at reader.py:61"
 NOT_A_NUMBER = "the last loss in the log is not a number: the training diverged"
@@ -39,7 +45,7 @@ WINDOWS = r"""Traceback (most recent call last):
   File "C:\Users\me\AppData\Local\Programs\Python\Python310\lib\multiprocessing\reduction.py", line 60, in dump
     ForkingPickler(file, protocol).dump(obj)
 AttributeError: Can't pickle local object 'main.<locals>.collate_fn'
-"""
+"""  # noqa: E501
 NOTEBOOK = r"""---------------------------------------------------------------------------
 KeyError                            Traceback (most recent call last)
 D:\work\train.py in main(args)
@@ -52,7 +58,8 @@ D:\anaconda3\lib\site-packages\torch\utils\data\dataloader.py in __iter__(self)
 KeyError: 'image'
 """
 AGENT = (
-    "E0801 13:23:20.000000 32974 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: {}) "
+    "E0801 13:23:20.000000 32974 torch/distributed/elastic/multiprocessing/api.py:874] failed "
+    "(exitcode: {}) "
     "local_rank: 3 (pid: 33054) of binary: /bin/python3\nTraceback (most recent call last):\n"
     '  File "/bin/torchrun", line 10, in <module>\n    sys.exit(main())\n'
 )
@@ -70,22 +77,40 @@ BOX = """\
         (CAUGHT + "[INFO] retry succeeded\n", NOTHING),
         (CAUGHT + "epoch 0 step 20 loss 2.1\nsaved ckpt-30.pt\n[INFO] done\n", NOTHING),
         (CAUGHT + steps(61), NOTHING),
-        (OOM + "step 100/300 loss 2.1\nstep 200/300 loss 2.0\nTraining completed successfully.\n", NOTHING),
+        (
+            OOM
+            + "step 100/300 loss 2.1\nstep 200/300 loss 2.0\nTraining completed successfully.\n",
+            NOTHING,
+        ),
         ("step 3 loss nan\nstep 4 loss 1.9\nstep 5 loss 1.8\ntraining finished\n", NOTHING),
-        ("step 20: loss nan detected in 0 of 20 batches\nkilled 3 dead workers from previous run\n", NOTHING),
+        (
+            "step 20: loss nan detected in 0 of 20 batches\nkilled 3 dead workers from previous "
+            "run\n",
+            NOTHING,
+        ),
         ("grad_norm=nan_to_num applied\nloss nan: 0\nfinished\n", NOTHING),
-        ('sample: "RuntimeError: CUDA error: device-side assert triggered"\nperplexity 8.21\n', NOTHING),
+        (
+            'sample: "RuntimeError: CUDA error: device-side assert triggered"\nperplexity 8.21\n',
+            NOTHING,
+        ),
         (f"{steps(40)}{PREEMPTED}{steps(120)}done in 300 s\n", NOTHING),
-        # what ended it stays one, also where another rank takes a step, or the batch script says its last words
+        # what ended it stays one, also where another rank takes a step, or the batch script says
+        # its last words
         (CAUGHT, TIMED_OUT),
         (CAUGHT + "step 2 loss 3.0\n", TIMED_OUT),
         (CAUGHT + "job finished\n", TIMED_OUT),
-        (OOM + "step 2/300 loss 3.0\n", "the GPU ran out of memory: 2.00 GiB requested, of 39.39 GiB"),
+        (
+            OOM + "step 2/300 loss 3.0\n",
+            "the GPU ran out of memory: 2.00 GiB requested, of 39.39 GiB",
+        ),
         ("step 1\nAssertionError\n", "AssertionError"),
         ("step 3 loss nan\n", NOT_A_NUMBER),
         ("step 3 loss=nan, lr=0.1\n", NOT_A_NUMBER),
-        ("step 110 loss 0.9\nKilled\n",
-         "the program was killed (SIGKILL) from outside, often because the node or the job ran out of memory"),
+        (
+            "step 110 loss 0.9\nKilled\n",
+            "the program was killed (SIGKILL) from outside, often because the node or the job ran "
+            "out of memory",
+        ),
         (f"{steps(120)}{PREEMPTED}step 120 loss 1.9\n", "the job was preempted…"),
         (f"step 3\n{LIMIT}", "the job reached its time limit…"),
         (f"step 3\n{KEY_ERROR}{LIMIT}", "KeyError: 'lr' at train.py:63"),
@@ -93,19 +118,37 @@ BOX = """\
         (FULL + MEMORY, "a file system was full…"),
         (FULL + BETWEEN + MEMORY, "the GPU ran out of memory: 2.00 GiB requested, of 39.39 GiB"),
         # a time in front of each line hides no chain, no rule and no last message
-        ("".join(f"2026-11-22T10:00:{second:02}Z {line}\n" for second, line in enumerate(CHAIN.splitlines())),
-         "KeyError: 'lr' at train.py:63; then OSError: no config at train.py:63"),
-        ("2026-11-22T10:00:02Z step\n2026-11-22T10:00:09Z Killed\n", "the program was killed (SIGKILL) from outside…"),
-        ("2026-11-22T10:00:02Z train.py: error: unrecognized arguments: --lrr\n", "unrecognized arguments: --lrr"),
+        (
+            "".join(
+                f"2026-11-22T10:00:{second:02}Z {line}\n"
+                for second, line in enumerate(CHAIN.splitlines())
+            ),
+            "KeyError: 'lr' at train.py:63; then OSError: no config at train.py:63",
+        ),
+        (
+            "2026-11-22T10:00:02Z step\n2026-11-22T10:00:09Z Killed\n",
+            "the program was killed (SIGKILL) from outside…",
+        ),
+        (
+            "2026-11-22T10:00:02Z train.py: error: unrecognized arguments: --lrr\n",
+            "unrecognized arguments: --lrr",
+        ),
         # tracebacks of Windows, of notebooks, and in a box, whose top was cut off
-        (WINDOWS, "AttributeError: Can't pickle local object 'main.<locals>.collate_fn' at train_lora.py:901"),
+        (
+            WINDOWS,
+            "AttributeError: Can't pickle local object 'main.<locals>.collate_fn' at "
+            "train_lora.py:901",
+        ),
         (NOTEBOOK, "KeyError: 'image' at train.py:52"),
-        (f"{BOX}KeyError: 'attention_mask'\n{AGENT.format(1)}", "rank 3: KeyError: 'attention_mask' at ppo.py:88"),
+        (
+            f"{BOX}KeyError: 'attention_mask'\n{AGENT.format(1)}",
+            "rank 3: KeyError: 'attention_mask' at ppo.py:88",
+        ),
         (f"{BOX.partition(chr(10))[2]}KeyError: 'attention_mask'\n", "KeyError: 'attention_mask'"),
         ("│ epochs: 3 │\n╰───────────╯\nValueError: 3 batches were skipped\nstep 1\n", NOTHING),
         (f"step 3\n{AGENT.format(1)}", "rank 3 failed first with exit status 1"),
     ],
-)  # fmt: skip
+)
 def test_what_ended_a_program(log: str, summary: str) -> None:
     shown = of_log(log).summary
     assert shown == summary or (summary.endswith("…") and shown.startswith(summary[:-1])), shown
@@ -114,7 +157,8 @@ def test_what_ended_a_program(log: str, summary: str) -> None:
 NO_FILE = f"{TRACE}FileNotFoundError: [Errno 2] No such file or directory: "
 USAGE = "usage: train.py [-h] [--config CONFIG]\ntrain.py: error: "
 NO_STORE = (
-    f"{TRACE}torch.distributed.DistNetworkError: The client socket has timed out after 25000ms while trying to "
+    f"{TRACE}torch.distributed.DistNetworkError: The client socket has timed out after 25000ms "
+    "while trying to "
     "connect to "
 )
 
@@ -122,24 +166,52 @@ NO_STORE = (
 @pytest.mark.parametrize(
     ("log", "rule", "rank", "summary", "fix"),
     [
-        (raised("FileNotFoundError: [Errno 2] No such file or directory: 'same_last.pt.tmp' -> 'same_last.pt'", 1),
-         "rename-race", 1, "same_last.pt.tmp was gone before it was renamed to same_last.pt", "on rank 0 only"),
+        (
+            raised(
+                "FileNotFoundError: [Errno 2] No such file or directory: 'same_last.pt.tmp' -> "
+                "'same_last.pt'",
+                1,
+            ),
+            "rename-race",
+            1,
+            "same_last.pt.tmp was gone before it was renamed to same_last.pt",
+            "on rank 0 only",
+        ),
         (f"{NO_FILE}'ckpt/.tmp_step_5' -> 'ckpt/step_5'\n", "rename-race", None, "", ""),
         (f"{NO_FILE}'/tmp/run/vocab.txt' -> '/data/vocab.txt'\n", None, None, "", ""),
         (f"{NO_FILE}'epoch_5.pt' -> 'best.pt'\n", "checkpoint-missing", None, "epoch_5.pt", ""),
         (f"{NO_FILE}'ckpt/last.pt'\n", "checkpoint-missing", None, "", ""),
         (f"step 3\n{AGENT.format(-11)}", "crash-said", 3, "", ""),
-        *((f"{NO_STORE}{where}.\n", "store-localhost", None, "", "MASTER_ADDR")
-          for where in ("(localhost, 29500)", "(127.0.0.1, 29500)", "localhost:29500")),
+        *(
+            (f"{NO_STORE}{where}.\n", "store-localhost", None, "", "MASTER_ADDR")
+            for where in ("(localhost, 29500)", "(127.0.0.1, 29500)", "localhost:29500")
+        ),
         (f"{NO_STORE}(n1, 29500).\n", "store-unreachable", None, "", "preflight"),
-        (f"{USAGE}unrecognized arguments: --local-rank=0\n", "local-rank-unknown", None, "", "LOCAL_RANK"),
-        (f"{USAGE}unrecognized arguments: --local_rank=3 --fast\n", "local-rank-unknown", None, "", "LOCAL_RANK"),
-        (f"{USAGE}the following arguments are required: --config, --local_rank\n", "local-rank-required", None, "",
-         "LOCAL_RANK"),
+        (
+            f"{USAGE}unrecognized arguments: --local-rank=0\n",
+            "local-rank-unknown",
+            None,
+            "",
+            "LOCAL_RANK",
+        ),
+        (
+            f"{USAGE}unrecognized arguments: --local_rank=3 --fast\n",
+            "local-rank-unknown",
+            None,
+            "",
+            "LOCAL_RANK",
+        ),
+        (
+            f"{USAGE}the following arguments are required: --config, --local_rank\n",
+            "local-rank-required",
+            None,
+            "",
+            "LOCAL_RANK",
+        ),
         (f"{USAGE}unrecognized arguments: --local-batch=0\n", None, None, "", ""),
         (f"{USAGE}the following arguments are required: --config\n", None, None, "", ""),
     ],
-)  # fmt: skip
+)
 def test_the_rule_that_knows_a_log_and_its_advice(
     log: str, rule: str | None, rank: int | None, summary: str, fix: str
 ) -> None:
@@ -159,11 +231,18 @@ def torchruns(killed_at: str) -> str:
         f"  error_file: <N/A>\n  traceback : {message}\n"
         for place, rank, time, code, message in (
             (1, 0, killed_at, "-9 (pid: 15094)", "Signal 9 (SIGKILL) received by PID 15094"),
-            (0, 1, "05:35:35", "1 (pid: 15095)", "To enable traceback see: https://pytorch.org/errors.html"),
+            (
+                0,
+                1,
+                "05:35:35",
+                "1 (pid: 15095)",
+                "To enable traceback see: https://pytorch.org/errors.html",
+            ),
         )
     )
     return (
-        "E1123 05:36:05.104000 15089 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) "
+        "E1123 05:36:05.104000 15089 torch/distributed/elastic/multiprocessing/api.py:1002] failed "
+        "(exitcode: 1) "
         "local_rank: 1 (pid: 15095) of binary: /venv/bin/python\n"
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
         f"{'=' * 60}\ntrain.py FAILED\n{'-' * 60}\nFailures:\n{next(entries)}{'-' * 60}\n"
@@ -178,7 +257,8 @@ def test_a_rank_that_torchrun_kills_after_a_failure_is_not_the_failure() -> None
     alone = of_log(torchruns("05:36:05"))  # the exception is in a file that nobody has shown
     assert (alone.rank, alone.rule) == (1, None)
     assert alone.summary == "rank 1 on localhost failed first with exit status 1"
-    assert of_log(torchruns("05:35:36")).rule == "killed-said"  # in the same moment it may be the reason
+    # in the same moment it may be the reason
+    assert of_log(torchruns("05:35:36")).rule == "killed-said"
 
 
 @pytest.mark.parametrize(
@@ -198,30 +278,44 @@ def test_a_rank_that_torchrun_kills_after_a_failure_is_not_the_failure() -> None
 @pytest.mark.parametrize("lead", ["", "[rank2]: "])
 def test_a_time_that_differs_in_each_line_hides_no_traceback(stamp: str, lead: str) -> None:
     lines = ["step 1", *(lead + line for line in KEY_ERROR.splitlines())]
-    shown = of_log("".join(f"{stamp.format(s=second)}{line}\n" for second, line in enumerate(lines)))
+    shown = of_log(
+        "".join(f"{stamp.format(s=second)}{line}\n" for second, line in enumerate(lines))
+    )
     assert "KeyError: 'lr' at train.py:63" in shown.summary
     assert shown.rank == (2 if lead else None)
 
 
 @pytest.mark.parametrize("line", ["{task}: {stamp}{text}\n", "{stamp}{task}: {text}\n"])
 def test_a_time_may_stand_before_or_behind_the_task_of_srun(line: str) -> None:
-    lines = [(0, "step 1"), (1, "step 1"), *((1, text) for text in KEY_ERROR.splitlines()), (0, "step 2")]
+    lines = [
+        (0, "step 1"),
+        (1, "step 1"),
+        *((1, text) for text in KEY_ERROR.splitlines()),
+        (0, "step 2"),
+    ]
     stamps = (f"2026-11-22T10:00:{second:02}Z " for second in range(len(lines)))
     log = "".join(
-        line.format(task=task, stamp=stamp, text=text) for stamp, (task, text) in zip(stamps, lines, strict=True)
+        line.format(task=task, stamp=stamp, text=text)
+        for stamp, (task, text) in zip(stamps, lines, strict=True)
     )
     assert of_log(log).summary == "rank 1: KeyError: 'lr' at train.py:63"
 
 
 def test_the_times_of_lines_still_tell_which_rank_was_first() -> None:
     waited = (
-        "[rank0]:[E1122 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: "
-        "WorkNCCL(SeqNum=8, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600020 milliseconds before timing out."
+        "[rank0]:[E1122 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation "
+        "timeout: "
+        "WorkNCCL(SeqNum=8, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600020 milliseconds "
+        "before timing out."
     )
     oom = raised(MEMORY, 1).splitlines()
 
     def first(*lines: str) -> str | None:
-        return of_log("".join(f"2026-11-22T10:{minute}:00.5Z {line}\n" for minute, line in enumerate(lines, 10))).rule
+        return of_log(
+            "".join(
+                f"2026-11-22T10:{minute}:00.5Z {line}\n" for minute, line in enumerate(lines, 10)
+            )
+        ).rule
 
     assert first(waited, *oom) != first(*oom, waited) == "cuda-out-of-memory"
 
@@ -238,9 +332,11 @@ def waits(rank: int, call: str, line: int) -> str:
         "Traceback (most recent call last):",
         f'  File "/home/b/ddp.py", line {line}, in <module>',
         f"    dist.{call}(t)",
-        f'  File "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 2810, in {call}',
+        '  File "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line '
+        f"2810, in {call}",
         "    work.wait()",
-        "RuntimeError: [gloo/unbound_buffer.cc:81] Timed out waiting 20000ms for recv operation to complete",
+        "RuntimeError: [gloo/unbound_buffer.cc:81] Timed out waiting 20000ms for recv operation to "
+        "complete",
     ]
     return "".join(f"[rank{rank}]: {line}\n" for line in lines)
 
@@ -254,10 +350,13 @@ def waits(rank: int, call: str, line: int) -> str:
         (waits(1, "all_reduce", 99), "collective-timeout", None),
     ],
 )
-def test_different_collectives_are_the_cause_and_the_odd_rank_is_named(others: str, rule: str, odd: int | None) -> None:
+def test_different_collectives_are_the_cause_and_the_odd_rank_is_named(
+    others: str, rule: str, odd: int | None
+) -> None:
     shown = of_log(waits(0, "all_reduce", 95) + others)
     assert (shown.rule, shown.rank) == (rule, odd)
     assert odd != 1 or shown.summary == (
-        "the ranks timed out in different collectives: ranks 0, 2 in all_reduce (ddp.py:95); rank 1 in broadcast "
+        "the ranks timed out in different collectives: ranks 0, 2 in all_reduce (ddp.py:95); rank "
+        "1 in broadcast "
         "(ddp.py:91)"
     )

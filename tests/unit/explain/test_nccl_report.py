@@ -28,13 +28,16 @@ def test_ranks_that_lag_behind_are_named_with_the_counts() -> None:
         f"rank 7 has launched AllReduce 60 last, 7 other ranks AllReduce 64 ({OF_8})",
     ]
     # the rank in a communicator may be another one than that in the job
-    assert remarks(lag, lag)[0].startswith("rank 7 of its communicator (process 1650386 on 10.0.0.2) has launched no")
+    assert remarks(lag, lag)[0].startswith(
+        "rank 7 of its communicator (process 1650386 on 10.0.0.2) has launched no"
+    )
 
 
 def test_of_many_ranks_the_first_are_named() -> None:
     lag = report("lag-2.24")
     assert remarks(lag, lag, rank_of={483072 + rank: rank + 8 for rank in range(8)}) == [
-        "rank 8, rank 10, rank 11 and 3 more have launched collective 6649 last, 26 other ranks collective 6650 "
+        "rank 8, rank 10, rank 11 and 3 more have launched collective 6649 last, 26 other ranks "
+        "collective 6650 "
         "(NCCL communicator 27a079b828ff1a75 of 32 ranks)"
     ]
     halves = report("lag-halves")
@@ -45,7 +48,12 @@ def test_of_many_ranks_the_first_are_named() -> None:
 def test_a_difference_counts_only_if_it_stays() -> None:
     lag = report("lag")
     assert remarks(lag) == []
-    assert remarks(lag, lag.replace("operation 60", "operation 61").replace("has not launched any", "x")) == []
+    assert (
+        remarks(
+            lag, lag.replace("operation 60", "operation 61").replace("has not launched any", "x")
+        )
+        == []
+    )
     assert remarks(report("healthy"), lag) == []
     assert remarks(lag, report("healthy")) == []
     # 7 ranks have gone on meanwhile, and rank 7 has not
@@ -54,17 +62,28 @@ def test_a_difference_counts_only_if_it_stays() -> None:
 
 
 def test_processes_that_do_not_answer_are_named() -> None:
-    assert remarks(report("stopped-2.24")) == ["process 3487984 on 172.16.64.213 does not respond to NCCL"]
-    assert remarks(report("stopped-2.24"), rank_of={3487984: 21}) == ["rank 21 does not respond to NCCL"]
-    assert remarks(report("dead-2.24"), rank_of={3487984: 21}) == ["rank 21 has not responded to NCCL for a minute"]
-    many = report("dead-2.24").replace("1 job process is", "24 job processes are").replace("  Process", "  [process")
+    assert remarks(report("stopped-2.24")) == [
+        "process 3487984 on 172.16.64.213 does not respond to NCCL"
+    ]
+    assert remarks(report("stopped-2.24"), rank_of={3487984: 21}) == [
+        "rank 21 does not respond to NCCL"
+    ]
+    assert remarks(report("dead-2.24"), rank_of={3487984: 21}) == [
+        "rank 21 has not responded to NCCL for a minute"
+    ]
+    many = (
+        report("dead-2.24")
+        .replace("1 job process is", "24 job processes are")
+        .replace("  Process", "  [process")
+    )
     assert remarks(many) == ["24 processes have not responded to NCCL for a minute"]
 
 
 def test_a_status_that_differs_is_said_with_the_fewest_first() -> None:
     text = report("finalize-2.24")
     assert remarks(text, text, rank_of={507289: 4, 3500075: 20}) == [
-        "rank 4 and rank 20 are in FINALIZE, 4 other ranks are in RUNNING and 26 other ranks are in UNKNOWN "
+        "rank 4 and rank 20 are in FINALIZE, 4 other ranks are in RUNNING and 26 other ranks are "
+        "in UNKNOWN "
         "(NCCL communicator 9e17999afaa87dbb of 32 ranks)"
     ]
 
@@ -87,7 +106,9 @@ def test_a_report_that_is_cut_off_anywhere_is_read_so_far(name: str) -> None:
 
 def test_a_job_that_makes_progress_and_no_report_say_nothing() -> None:
     assert remarks(report("healthy"), report("healthy")) == []
-    assert remarks("", "ERROR: Unknown command x\n", "\x00\x1b[2J#0-0 (zz) MISMATCH\n  Rank\n") == []
+    assert (
+        remarks("", "ERROR: Unknown command x\n", "\x00\x1b[2J#0-0 (zz) MISMATCH\n  Rank\n") == []
+    )
     assert ras_remarks([], {}) == []
 
 

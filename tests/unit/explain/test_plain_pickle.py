@@ -21,9 +21,13 @@ from tests.unit.explain.flights import Made, dump, pickled
 REAL = REPO / "tests/data/flight/missing/rank_0"
 DATA = REAL.read_bytes()
 PLAIN: dict[str, Any] = {
-    "text": "ü", "numbers": [0, 255, 256, 65535, -1, 2**31, 2**62, -(2**62)], "none": None, "flags": [True, False],
-    "pair": ("0", "default_pg"), "nested": [[[], {}]],
-}  # fmt: skip
+    "text": "ü",
+    "numbers": [0, 255, 256, 65535, -1, 2**31, 2**62, -(2**62)],
+    "none": None,
+    "flags": [True, False],
+    "pair": ("0", "default_pg"),
+    "nested": [[[], {}]],
+}
 
 
 class Calling:
@@ -44,7 +48,11 @@ def test_what_torch_writes_is_read() -> None:
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_nothing_is_called(tmp_path: Path, protocol: int) -> None:
     mark = tmp_path / "mark"
-    for function, argument in ((os.system, f"touch {mark}"), (Path.touch, mark), (eval, f"open({str(mark)!r}, 'w')")):
+    for function, argument in (
+        (os.system, f"touch {mark}"),
+        (Path.touch, mark),
+        (eval, f"open({str(mark)!r}, 'w')"),
+    ):
         data = pickle.dumps({"entries": [Calling(function, argument)]}, protocol)
         with pytest.raises(DumpError):
             load_plain(data)
@@ -104,7 +112,10 @@ def test_a_hostile_pickle_is_refused_soon_and_takes_no_memory(case: str) -> None
 
 
 def test_as_much_as_may_be_nested_is_only_no_dump() -> None:
-    for data in (HEAD + b"]" * 400_000 + b"a" * 399_999 + b".", HEAD + b"}N" + b"N\x86" * 40_000 + b"Ns."):
+    for data in (
+        HEAD + b"]" * 400_000 + b"a" * 399_999 + b".",
+        HEAD + b"}N" + b"N\x86" * 40_000 + b"Ns.",
+    ):
         with pytest.raises(DumpError):
             DumpReader().read(data)
 
@@ -116,9 +127,13 @@ def test_each_part_of_a_dump_that_was_not_written_to_its_end_is_refused() -> Non
 
 
 def test_a_dump_with_damaged_bytes_is_read_or_refused() -> None:
-    """No byte makes anything else of it: a damaged dump is one remark, and what is read can be judged."""
+    """No byte makes anything else of it: a damaged dump is one remark, and what is read can be
+    judged.
+    """
     rng = random.Random(7)
-    whole = {rank: DumpReader().read((REAL.parent / f"rank_{rank}").read_bytes()) for rank in range(4)}
+    whole = {
+        rank: DumpReader().read((REAL.parent / f"rank_{rank}").read_bytes()) for rank in range(4)
+    }
     read = 0
     for number in range(3000):
         data = bytearray(REAL.read_bytes())
@@ -156,8 +171,20 @@ def test_plain_data_that_is_no_dump_is_refused(value: Any) -> None:
 
 def test_half_characters_of_a_dump_can_be_printed() -> None:
     half = "\udc80\ud800"
-    calls = [Made("all_reduce" + half, 5, ("0", "default_pg"), state="started", file=f"/home/{half}.py", dtype=half)]
-    dumps = {0: DumpReader().read(pickled(dump(calls, {}))), 1: DumpReader().read(pickled(dump([], {})))}
+    calls = [
+        Made(
+            "all_reduce" + half,
+            5,
+            ("0", "default_pg"),
+            state="started",
+            file=f"/home/{half}.py",
+            dtype=half,
+        )
+    ]
+    dumps = {
+        0: DumpReader().read(pickled(dump(calls, {}))),
+        1: DumpReader().read(pickled(dump([], {}))),
+    }
     flight = judge(dumps)
     assert meeting_sentence(flight.meetings[0], {}).encode()
     assert "".join(stand_lines(flight)).encode()

@@ -1,7 +1,7 @@
 """The root exception of a log, and what launchers write into it.
 
-``tests/data/explain/exceptions`` has what real programs printed (Python 3.11 with rich, loguru, IPython, hydra, JAX,
-torch), and ``expected.json`` which exception ended each and where.
+``tests/data/explain/exceptions`` has what real programs printed (Python 3.11 with rich, loguru,
+IPython, hydra, JAX, torch), and ``expected.json`` which exception ended each and where.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ import json
 
 import pytest
 
-from hpcrun.explain.diagnosis.launcher import Speaker, first_failure, first_task, speakers_of, without_lead
+from hpcrun.explain.diagnosis.launcher import (
+    Speaker,
+    first_failure,
+    first_task,
+    speakers_of,
+    without_lead,
+)
 from hpcrun.explain.diagnosis.root_exception import AFTER_MOST, root_exception
 from hpcrun.explain.diagnosis.traceback import tracebacks
 from tests.harness import REPO
@@ -25,7 +31,9 @@ def of_program(name: str) -> list[str]:
     return (LOGS / f"{name}.log").read_text().splitlines()
 
 
-def raised(message: str, file: str = "/home/ann/train.py", line: int = 7, code: str = "main()") -> list[str]:
+def raised(
+    message: str, file: str = "/home/ann/train.py", line: int = 7, code: str = "main()"
+) -> list[str]:
     return [HEADER, f'  File "{file}", line {line}, in run', f"    {code}", *message.splitlines()]
 
 
@@ -45,12 +53,20 @@ IGNORED = [
     *raised("AttributeError: 'Loader' has no '_status'"),
 ]
 REPORT = raised(
-    "subprocess.CalledProcessError: Command '['python']' returned non-zero exit status 1.", "/opt/launch.py"
+    "subprocess.CalledProcessError: Command '['python']' returned non-zero exit status 1.",
+    "/opt/launch.py",
 )
-WRITER = ["Exception in thread Thread-1:", *raised("OSError: handle is closed", "/opt/threading.py")]
+WRITER = [
+    "Exception in thread Thread-1:",
+    *raised("OSError: handle is closed", "/opt/threading.py"),
+]
 WAITED = raised("_queue.Empty")
 DURING = "During handling of the above exception, another exception occurred:"
-CALLS = [text for number in range(900) for text in (f'  File "/a.py", line {number}, in walk', "    walk()")]
+CALLS = [
+    text
+    for number in range(900)
+    for text in (f'  File "/a.py", line {number}, in walk', "    walk()")
+]
 DEEP = [*CALLS, "RecursionError: maximum recursion depth exceeded"]
 CRASH = """Fatal Python error: Aborted
 
@@ -82,22 +98,45 @@ Extension modules: numpy (total: 1)""".splitlines()
         # what a report follows is the root, and a report alone is better than nothing
         ([*ASSERTED, *REPORT], False, "AssertionError", None),
         (REPORT, False, "subprocess.CalledProcessError", 0),
-        # a thread that failed is no root where the program itself raises later, unless it waited for the thread
-        ([*WRITER, *raised("RuntimeError: the input has 6 dimensions")], True, "RuntimeError: the input has 6", 5),
+        # a thread that failed is no root where the program itself raises later, unless it waited
+        # for the thread
+        (
+            [*WRITER, *raised("RuntimeError: the input has 6 dimensions")],
+            True,
+            "RuntimeError: the input has 6",
+            5,
+        ),
         ([*WRITER, *WAITED], True, "OSError: handle is closed", None),
         ([*WRITER, *WAITED], False, "OSError: handle is closed", None),
         (WRITER, True, "OSError: handle is closed", None),
         # a traceback in the message of another process is the root
-        (raised("\n".join(["ValueError: " + HEADER, *raised("OSError: the image is truncated")[1:]])), False,
-         "OSError: the image is truncated", 0),
+        (
+            raised(
+                "\n".join(["ValueError: " + HEADER, *raised("OSError: the image is truncated")[1:]])
+            ),
+            False,
+            "OSError: the image is truncated",
+            0,
+        ),
         # a heading and a C++ exception have their next line
-        (["Lmod has detected the following error:", "  The module cuda/99 is unknown"], False,
-         "Lmod has detected the following error: The module cuda/99 is unknown", None),
-        (["terminate called after throwing an instance of 'c10::Error'", "  what():  CUDA error"], False,
-         "terminate called after throwing an instance of 'c10::Error' what():  CUDA error", None),
+        (
+            ["Lmod has detected the following error:", "  The module cuda/99 is unknown"],
+            False,
+            "Lmod has detected the following error: The module cuda/99 is unknown",
+            None,
+        ),
+        (
+            [
+                "terminate called after throwing an instance of 'c10::Error'",
+                "  what():  CUDA error",
+            ],
+            False,
+            "terminate called after throwing an instance of 'c10::Error' what():  CUDA error",
+            None,
+        ),
         (["  words", "loss: 0.3"], False, None, None),
     ],
-)  # fmt: skip
+)
 def test_which_of_several_exceptions_is_the_root(
     lines: list[str], mixed: bool, exception: str | None, begins: int | None
 ) -> None:
@@ -124,7 +163,10 @@ def test_the_frames_of_a_root(lines: list[str], places: list[tuple[str, int]]) -
 
 
 def test_of_a_chain_its_origin_and_its_aftermath_are_known() -> None:
-    chain, cleanup = root_exception(of_program("chain-from")), root_exception(of_program("chain-cleanup"))
+    chain, cleanup = (
+        root_exception(of_program("chain-from")),
+        root_exception(of_program("chain-cleanup")),
+    )
     assert chain is not None and chain.origin is not None
     assert (chain.origin.exception, chain.begins) == ("KeyError: 'valid'", 0)
     assert cleanup is not None and cleanup.aftermath is not None
@@ -132,9 +174,14 @@ def test_of_a_chain_its_origin_and_its_aftermath_are_known() -> None:
 
 
 def test_lines_of_another_process_do_not_end_a_traceback() -> None:
-    """pytorch/pytorch#40273, of which one process writes NCCL's lines into the traceback of the other one."""
+    """pytorch/pytorch#40273, of which one process writes NCCL's lines into the traceback of the
+    other one.
+    """
     log = (REPO / "tests/data/explain/public/build/pytorch-pytorch-40273.yaml").read_text()
-    lines = [line.strip(" ") if "NCCL" in line else line.removeprefix("    ") for line in log.splitlines()]
+    lines = [
+        line.strip(" ") if "NCCL" in line else line.removeprefix("    ")
+        for line in log.splitlines()
+    ]
     root = root_exception(lines, mixed=True)
     assert root is not None and root.exception.startswith("RuntimeError: NCCL error in")
     assert [frame.line for frame in root.frames] == [55, 286, 410]
@@ -152,12 +199,24 @@ def test_a_burst_of_exceptions_that_the_program_survived_ended_nothing() -> None
 
 def test_ray_train_quotes_the_exception_of_a_worker_with_its_rank() -> None:
     error = (
-        "ray.train.v2.api.exceptions.WorkerGroupError: Training failed due to worker errors:\n[Rank 3 Error Snippet]:"
+        "ray.train.v2.api.exceptions.WorkerGroupError: Training failed due to worker "
+        "errors:\n[Rank 3 Error Snippet]:"
     )
-    quoted = raised("RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x1)", "/home/me/driver.py", 10)
-    lines = [*raised(error, "/env/lib/python3.11/site-packages/ray/train/v2/api/data_parallel_trainer.py"), *quoted]
+    quoted = raised(
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x1)",
+        "/home/me/driver.py",
+        10,
+    )
+    lines = [
+        *raised(
+            error, "/env/lib/python3.11/site-packages/ray/train/v2/api/data_parallel_trainer.py"
+        ),
+        *quoted,
+    ]
     shown = of_log("\n".join([*lines, ""]))
-    expected = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x1) at driver.py:10"
+    expected = (
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x1) at driver.py:10"
+    )
     assert (shown.rank, shown.summary) == (3, f"rank 3: {expected}")
 
 
@@ -165,20 +224,39 @@ def test_ray_train_quotes_the_exception_of_a_worker_with_its_rank() -> None:
     ("line", "words", "speaker"),
     [
         ("[rank3]: KeyError: 'x'", "KeyError: 'x'", Speaker("torch", "3")),
-        ("[rank3]:[E1122 10:00:00 ProcessGroupNCCL.cpp:629] x", "[E1122 10:00:00 ProcessGroupNCCL.cpp:629] x",
-         Speaker("torch", "3")),
-        ("[1,2]<stderr>:  File \"a.py\", line 3", "  File \"a.py\", line 3", Speaker("mpi", "2")),
+        (
+            "[rank3]:[E1122 10:00:00 ProcessGroupNCCL.cpp:629] x",
+            "[E1122 10:00:00 ProcessGroupNCCL.cpp:629] x",
+            Speaker("torch", "3"),
+        ),
+        ('[1,2]<stderr>:  File "a.py", line 3', '  File "a.py", line 3', Speaker("mpi", "2")),
         ("[5]<stdout>:step", "step", Speaker("mpi", "5")),
         (" 7: step", "step", Speaker("task", "7")),
         ("0: [rank0]: Traceback", "Traceback", Speaker("torch", "0")),
-        ("gpu-node07:   File \"a.py\"", "  File \"a.py\"", Speaker("host", "gpu-node07")),
-        ("(Trainer pid=17, ip=10.0.0.3) step", "step", Speaker("actor", "Trainer pid=17, ip=10.0.0.3")),
+        ('gpu-node07:   File "a.py"', '  File "a.py"', Speaker("host", "gpu-node07")),
+        (
+            "(Trainer pid=17, ip=10.0.0.3) step",
+            "step",
+            Speaker("actor", "Trainer pid=17, ip=10.0.0.3"),
+        ),
         ("[default3]:step", "step", Speaker("local", "3")),
         ("i.finetune/0 [default0]:[rank2]: KeyError: 'x'", "KeyError: 'x'", Speaker("torch", "2")),
-        ("18:11:06.680 [rank4]:[E205 18:11:06.3 x.cpp:1] x", "[E205 18:11:06.3 x.cpp:1] x", Speaker("torch", "4")),
-        ("2025-10-31 03:11:02,478 - Tuner - INFO - [rank0]:   File \"a.py\"", "  File \"a.py\"", Speaker("torch", "0")),
+        (
+            "18:11:06.680 [rank4]:[E205 18:11:06.3 x.cpp:1] x",
+            "[E205 18:11:06.3 x.cpp:1] x",
+            Speaker("torch", "4"),
+        ),
+        (
+            '2025-10-31 03:11:02,478 - Tuner - INFO - [rank0]:   File "a.py"',
+            '  File "a.py"',
+            Speaker("torch", "0"),
+        ),
         ("stderr: [rank1]: KeyError", "KeyError", Speaker("torch", "1")),
-        ("[2024-02-27T21:35:28.726901Z] fa88a9df [rank=2] || Traceback", "Traceback", Speaker("said", "2")),
+        (
+            "[2024-02-27T21:35:28.726901Z] fa88a9df [rank=2] || Traceback",
+            "Traceback",
+            Speaker("said", "2"),
+        ),
         ("Fri Sep 25 16:52:57 2020[1]<stderr>:step", "step", Speaker("mpi", "1")),
         ("[prterun-n1-7123@1,6]<stderr>: step", " step", Speaker("mpi", "6")),
         ("(pid=2918546) step", "step", Speaker("actor", "pid=2918546")),
@@ -188,7 +266,7 @@ def test_ray_train_quotes_the_exception_of_a_worker_with_its_rank() -> None:
         ("srun: error: node1: task 0: Killed", "srun: error: node1: task 0: Killed", None),
         ("loss: 0.3", "loss: 0.3", None),
     ],
-)  # fmt: skip
+)
 def test_who_says_a_line(line: str, words: str, speaker: Speaker | None) -> None:
     assert without_lead(line) == (words, speaker)
 
@@ -221,8 +299,13 @@ Root Cause (first observed failure):
 
 
 def test_the_earliest_root_cause_of_all_nodes_counts() -> None:
-    later = [line.replace("10:00:02", "10:00:09").replace("rank      : 5", "rank      : 1") for line in BLOCK]
-    torn_down = [line.replace("10:00:02", "09:00:00").replace(": 1 (pid", ": -15 (pid") for line in BLOCK]
+    later = [
+        line.replace("10:00:02", "10:00:09").replace("rank      : 5", "rank      : 1")
+        for line in BLOCK
+    ]
+    torn_down = [
+        line.replace("10:00:02", "09:00:00").replace(": 1 (pid", ": -15 (pid") for line in BLOCK
+    ]
     root = first_failure([*torn_down, *later, *BLOCK])
     assert root is not None
     assert (root.host, root.rank, root.exitcode) == ("node02", 5, "1")
@@ -230,5 +313,8 @@ def test_the_earliest_root_cause_of_all_nodes_counts() -> None:
 
 
 def test_sruns_first_task_is_one_that_failed_by_itself() -> None:
-    lines = ["srun: error: n1: task 0: Exited with exit code 143", "srun: error: n2: tasks 4-5: Killed"]
+    lines = [
+        "srun: error: n1: task 0: Exited with exit code 143",
+        "srun: error: n2: tasks 4-5: Killed",
+    ]
     assert first_task(lines) == (1, "n2", lines[1])

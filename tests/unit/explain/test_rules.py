@@ -21,8 +21,16 @@ from tests.unit.given import run, write
     ("text", "line", "hint"),
     [
         ("mine:\n  contains: no free seat\n  cuase: x\n", 3, "did you mean 'cause'?"),
-        ("mine:\n  contains: no free seat\n  zzzzzzzz: x\n", 3, "docs/explain.md has the keys of a rule"),
-        ("mine:\n  contains: x\n  cause: y\n  level: nonsense\n", 4, "docs/explain.md has the keys of a rule"),
+        (
+            "mine:\n  contains: no free seat\n  zzzzzzzz: x\n",
+            3,
+            "docs/explain.md has the keys of a rule",
+        ),
+        (
+            "mine:\n  contains: x\n  cause: y\n  level: nonsense\n",
+            4,
+            "docs/explain.md has the keys of a rule",
+        ),
         ("mine:\n  contains: no free seat\n", 1, "docs/explain.md has the keys of a rule"),
     ],
 )
@@ -37,9 +45,16 @@ def test_a_mistake_is_shown_at_its_line(tmp_path: Path, text: str, line: int, hi
 def test_advice_names_the_run_and_has_no_word_to_fill_in(tmp_path: Path) -> None:
     places = re.compile(r"(?<![-\w])(JOB|RUN|RANK|NODE|PROFILE|JOBID)(?!\w)")
     rules = load_rules([])
-    assert [rule.name for rule in rules if places.search(f"{rule.fix} {rule.next}".replace("RANK=", ""))] == []
+    assert [
+        rule.name for rule in rules if places.search(f"{rule.fix} {rule.next}".replace("RANK=", ""))
+    ] == []
     told = next(rule for rule in rules if rule.name == "told-to-end")
     item = RunStatus(run(job_id="4711"), tmp_path, LastStatus("FAILED", 0.0, final=True))
-    assert advice(item, Diagnosis(Cause(told), Culprit(None))).startswith("`sacct -j 4711 -o State,Reason` ")
+    assert advice(item, Diagnosis(Cause(told), Culprit(None))).startswith(
+        "`sacct -j 4711 -o State,Reason` "
+    )
     nameless = replace(item, run=replace(item.run, job_id=None))  # logs alone
-    assert advice(nameless, Diagnosis(Cause(told), Culprit(None))) == "with --requeue the record has the reason"
+    assert (
+        advice(nameless, Diagnosis(Cause(told), Culprit(None)))
+        == "with --requeue the record has the reason"
+    )

@@ -28,7 +28,9 @@ def attempt(path: Path, *, started_s: float = NOW_S - 7200, element: int = 0) ->
 
 
 def node(folder: AttemptFolder, name: str, first: int, ranks: int, beat_s: float = 5.0) -> None:
-    path = write(folder.node_file(name), json.dumps({"node": name, "first_rank": first, "ranks": ranks}))
+    path = write(
+        folder.node_file(name), json.dumps({"node": name, "first_rank": first, "ranks": ranks})
+    )
     os.utime(path, (NOW_S - beat_s,) * 2)
 
 
@@ -79,7 +81,11 @@ def test_the_rank_that_stopped_first_and_the_metrics_that_it_noted(tmp_path: Pat
     assert found.next == "hpcrun explain 4711 --stacks"
     ranks = next(each for each in found.evidence if each.who == "ranks")
     assert ranks.note == "6 of 16"
-    assert [line for line in ranks.lines if line.startswith("rank 11 on n1: 12 min ago, step 7, loss 0.5: 2027-")]
+    assert [
+        line
+        for line in ranks.lines
+        if line.startswith("rank 11 on n1: 12 min ago, step 7, loss 0.5: 2027-")
+    ]
 
 
 def test_a_rank_that_has_ended_and_a_node_without_a_heartbeat_come_first(tmp_path: Path) -> None:
@@ -100,14 +106,19 @@ def test_a_rank_that_has_ended_and_a_node_without_a_heartbeat_come_first(tmp_pat
 def test_where_all_ranks_have_ended_none_is_silent(tmp_path: Path) -> None:
     folder = attempt(tmp_path)
     wrote(folder, 0, "done\n", 200)
-    write(folder.rank_exit(0), json.dumps({"rank": 0, "node": "n0", "status": 0, "ended": NOW_S - 3, "told": ""}))
+    write(
+        folder.rank_exit(0),
+        json.dumps({"rank": 0, "node": "n0", "status": 0, "ended": NOW_S - 3, "told": ""}),
+    )
     assert explained(tmp_path).summary == "each rank has ended, and the job is about to end"
 
 
 def test_the_stacks_have_the_time_and_of_a_job_that_writes_they_come_second(tmp_path: Path) -> None:
     folder = attempt(tmp_path)
     wrote(folder, 0, "step 1\n", 700)
-    found = explained(tmp_path, Remark("rank 3 is stopped, 11 min", rank=3, next="hpcrun logs 4711 --rank 3"))
+    found = explained(
+        tmp_path, Remark("rank 3 is stopped, 11 min", rank=3, next="hpcrun logs 4711 --rank 3")
+    )
     assert (found.summary, found.rank) == ("rank 3 is stopped, 11 min", 3)
     assert found.next == "hpcrun logs 4711 --rank 3"
     wrote(folder, 0, "step 1\n", 3)

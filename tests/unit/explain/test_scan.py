@@ -8,12 +8,23 @@ from typing import Any
 
 import pytest
 
-from hpcrun.explain.diagnosis.rules import Rule, RuleMistake, fill, load_rules, merge_rules, parse_rules
+from hpcrun.explain.diagnosis.rules import (
+    Rule,
+    RuleMistake,
+    fill,
+    load_rules,
+    merge_rules,
+    parse_rules,
+)
 from hpcrun.explain.diagnosis.scan import LogScan, Scanner
 
 RULES = parse_rules(
     {
-        "oom": {"contains": ["OutOfMemoryError"], "pattern": r"OutOfMemoryError: (?P<what>\w+)", "cause": "memory"},
+        "oom": {
+            "contains": ["OutOfMemoryError"],
+            "pattern": r"OutOfMemoryError: (?P<what>\w+)",
+            "cause": "memory",
+        },
         "mine": {"contains": "flux capacitor", "cause": "the flux capacitor is empty"},
         "late": {"contains": "nan", "at_end": True, "cause": "nan at the end"},
     }
@@ -34,7 +45,9 @@ def found(scan: LogScan) -> list[tuple[str, int | None]]:
 def test_lines_are_found_with_their_numbers_wherever_a_block_ends(tmp_path: Path) -> None:
     step = b"step 1 loss 0.5 and some more words to fill the line\n"
     for before in (0, 1, 20000, 100001):
-        said = scan(tmp_path, step * before + b"torch.OutOfMemoryError: CUDA out of memory\n" + step * 30000)
+        said = scan(
+            tmp_path, step * before + b"torch.OutOfMemoryError: CUDA out of memory\n" + step * 30000
+        )
         assert found(said) == [("oom", before + 1)]
         assert said.hits[0].values == {"what": "CUDA"}
 
@@ -55,7 +68,7 @@ BAR = b"1% error=0.1 " + b"x" * 9000
         # of a line that is repeated the first and the last are kept
         (b"OutOfMemoryError: x\n" * 1000, [("oom", 1), ("oom", 2), ("oom", 999), ("oom", 1000)]),
     ],
-)  # fmt: skip
+)
 def test_which_lines_are_found(tmp_path: Path, log: bytes, hits: list[tuple[str, int]]) -> None:
     assert found(scan(tmp_path, log)) == hits
     assert scan(tmp_path, b"") == LogScan((), (), 1)
@@ -68,7 +81,14 @@ def test_what_a_terminal_would_show_is_searched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"step 7 error 0.1 failed 0\n", b"OutOfMemoryError: CUDA\n", b"x" * 4096, b"\rerror 1", bytes(range(256))]
+    "line",
+    [
+        b"step 7 error 0.1 failed 0\n",
+        b"OutOfMemoryError: CUDA\n",
+        b"x" * 4096,
+        b"\rerror 1",
+        bytes(range(256)),
+    ],
 )
 def test_an_awkward_log_takes_no_longer(tmp_path: Path, line: bytes) -> None:
     data = line * (15_000_000 // len(line)) + b"\nOutOfMemoryError: the last\n"
@@ -85,7 +105,8 @@ def test_a_quick_look_sees_the_end_of_a_large_log_and_says_so(tmp_path: Path) ->
     assert said.first_tail_line is None
 
 
-# --- rules ----------------------------------------------------------------------------------------------------------
+# --- rules
+# -------------------------------------------------------------------------------------------------
 
 
 def test_what_a_line_did_not_say_falls_out_of_the_sentence() -> None:

@@ -28,7 +28,10 @@ SPY = '[{"thread_name": "MainThread", "frames": [{"name": "f", "filename": "t.py
 
 def answer(record: str | bytes, place: str = "0/1") -> str:
     data = record if isinstance(record, bytes) else record.encode()
-    return f"hpcrun-stacks n1 {zlib.crc32(data)} {place} {base64.b64encode(zlib.compress(data)).decode()}"
+    return (
+        f"hpcrun-stacks n1 {zlib.crc32(data)} {place} "
+        f"{base64.b64encode(zlib.compress(data)).decode()}"
+    )
 
 
 def read(*lines: str) -> Answers:
@@ -41,18 +44,34 @@ GOOD = answer(json.dumps({"rank": 1, "node": "n1", "state": "S", "pid": 5}))
 @pytest.mark.parametrize(
     "line",
     [
-        *(answer(f"{{{fields}}}") for fields in (
-            '"rank": 1e999', '"rank": [1]', '"rank": null', '"rank": -1', '"rank": "0"', '"rank": true',
-            '"ras": 5, "node": "n2"', '"node": [1]', '"rank": 0, "pid": [1]', '"rank": 0, "busy": NaN',
-            '"rank": 0, "workers": 5', '"rank": 0, "how": "py-spy", "stack": 7')),
+        *(
+            answer(f"{{{fields}}}")
+            for fields in (
+                '"rank": 1e999',
+                '"rank": [1]',
+                '"rank": null',
+                '"rank": -1',
+                '"rank": "0"',
+                '"rank": true',
+                '"ras": 5, "node": "n2"',
+                '"node": [1]',
+                '"rank": 0, "pid": [1]',
+                '"rank": 0, "busy": NaN',
+                '"rank": 0, "workers": 5',
+                '"rank": 0, "how": "py-spy", "stack": 7',
+            )
+        ),
         *map(answer, ("[" * 100_000, "9" * 5000, "")),
-        *(answer("{}", place) for place in ("²/1", "0/²", "0/" + "9" * 5000, "9" * 5000 + "/1", "1/1", "0/0", "0/-1")),
+        *(
+            answer("{}", place)
+            for place in ("²/1", "0/²", "0/" + "9" * 5000, "9" * 5000 + "/1", "1/1", "0/0", "0/-1")
+        ),
         "hpcrun-stacks n2 0 0/1 !!",
         "hpcrun-stacks n2 0 0/1 é",
         "hpcrun-stacks n2 0 0/1 " + answer("{}").split()[-1][:-8],
     ],
     ids=range(25),
-)  # fmt: skip
+)
 def test_a_strange_answer_is_left_out_and_the_others_are_read(line: str) -> None:
     found = read(line, GOOD)
     assert [each.rank for each in found.ranks] == [1]
@@ -72,7 +91,9 @@ def test_a_name_that_cannot_be_printed_is_no_trouble() -> None:
     assert rank.frames == (Frame("?.py", 7, "?"),)
 
 
-def test_an_answer_that_inflates_without_an_end_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_inflates_without_an_end_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bomb = answer(b'{"rank": 0, "node": "' + b"x" * (64 << 20) + b'"}')
     assert [each.rank for each in read(bomb, GOOD).ranks] == [1]
     monkeypatch.setattr(stacks, "_MOST_INFLATED", 30)
@@ -80,10 +101,14 @@ def test_an_answer_that_inflates_without_an_end_is_left_out(monkeypatch: pytest.
 
 
 def asked(path: Path, ranks: tuple[RankStack, ...], started_s: float) -> Explanation:
-    running = read_running(RunStatus(run(nodes=1), path, LastStatus("RUNNING", NOW_S), live=True), NOW_S, {})
+    running = read_running(
+        RunStatus(run(nodes=1), path, LastStatus("RUNNING", NOW_S), live=True), NOW_S, {}
+    )
     assert running is not None
     assert running.attempt.started_s == started_s
-    return explain_running(running, stacks_remark(running, Answers(ranks, frozenset({"n0"})), ["n0"]))
+    return explain_running(
+        running, stacks_remark(running, Answers(ranks, frozenset({"n0"})), ["n0"])
+    )
 
 
 @pytest.mark.parametrize("age_s", [5.0, 60.0, 7200.0])
@@ -111,13 +136,30 @@ def test_lines_are_shown_of_files_of_python_only(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     folder.mkdir()
     large.write_text("x\n" * (3 << 20))
-    files = (secret, code, link, fifo, folder, large, tmp_path / "circle.py", tmp_path / "same.py", Path("/dev/zero"))
-    ranks = [RankStack(number, "n0", (Frame(str(file), 1, "f"),)) for number, file in enumerate(files)]
+    files = (
+        secret,
+        code,
+        link,
+        fifo,
+        folder,
+        large,
+        tmp_path / "circle.py",
+        tmp_path / "same.py",
+        Path("/dev/zero"),
+    )
+    ranks = [
+        RankStack(number, "n0", (Frame(str(file), 1, "f"),)) for number, file in enumerate(files)
+    ]
     shown = source_lines(ranks, time.time() + 60)
-    assert {Path(frame.file).name: line for frame, line in shown.items()} == {"t.py": "load()", "same.py": "load()"}
+    assert {Path(frame.file).name: line for frame, line in shown.items()} == {
+        "t.py": "load()",
+        "same.py": "load()",
+    }
 
 
-def test_hpcrun_s_own_py_spy_is_not_one_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hpcrun_s_own_py_spy_is_not_one_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.executable", "bin/python")
     for name in ("py-spy", "bin/py-spy"):

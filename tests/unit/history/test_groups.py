@@ -38,20 +38,36 @@ def job(
 ) -> PastJob:
     spans = tuple(JobTime(*each) for each in times)
     return PastJob(
-        name=name, project="/p", account="lab", profile="a100", cluster="alpha", gpus=gpus, cpus=8, times=spans,
-        end=end, ended_s=spans[-1].end_s if spans else 0.0, wait_s=wait_s, cause=cause,
-    )  # fmt: skip
+        name=name,
+        project="/p",
+        account="lab",
+        profile="a100",
+        cluster="alpha",
+        gpus=gpus,
+        cpus=8,
+        times=spans,
+        end=end,
+        ended_s=spans[-1].end_s if spans else 0.0,
+        wait_s=wait_s,
+        cause=cause,
+    )
 
 
-def rows(*jobs: PastJob, by: str = "week", since: float = 0.0, now: float = 4e9) -> dict[str, HistoryRow]:
+def rows(
+    *jobs: PastJob, by: str = "week", since: float = 0.0, now: float = 4e9
+) -> dict[str, HistoryRow]:
     groups, total = grouped(jobs, by, since, now)
     return {group.key: group for group in [*groups, total]}
 
 
 @pytest.mark.usefixtures("berlin")
-def test_a_job_over_sunday_midnight_counts_in_both_weeks_and_the_new_year_in_that_of_its_thursday() -> None:
+def test_a_job_over_sunday_midnight_counts_in_both_weeks_new_year_in_that_of_its_thursday() -> None:
     found = rows(job((at("2026-11-15T22:00"), at("2026-11-16T03:00")), wait_s=60))
-    assert {key: group.gpu_hours for key, group in found.items()} == {"2026-W46": 8, "2026-W47": 12, "total": 20}
+    assert {key: group.gpu_hours for key, group in found.items()} == {
+        "2026-W46": 8,
+        "2026-W47": 12,
+        "total": 20,
+    }
     assert found["2026-W46"].waits_s == [60] and found["2026-W46"].ended == 0
     assert found["2026-W47"].waits_s == [] and found["2026-W47"].ended == 1
     assert found["2026-W47"].week == date(2026, 11, 16)
@@ -93,14 +109,23 @@ def test_success_leaves_out_what_was_cancelled_and_waits_are_of_those_that_start
     assert (none.success, none.wait_median_s, none.wait_90_percent_s) == (None, None, None)
 
 
-def test_lost_is_the_time_of_failed_attempts_by_cause_and_cpu_hours_are_of_jobs_without_gpus() -> None:
+def test_lost_is_the_time_of_failed_attempts_by_cause_and_cpu_hours_are_of_jobs_without_gpus() -> (
+    None
+):
     twice = job((0, HOUR, True), (2 * HOUR, 5 * HOUR))
     thin = job((0, HOUR), gpus=0, name="clean")
     found = rows(twice, thin, by="name")
     assert list(found) == ["train", "clean", "total"]
-    assert (found["train"].gpu_hours, found["train"].lost_gpu_hours, found["train"].cpu_hours) == (16, 4, 0)
+    assert (found["train"].gpu_hours, found["train"].lost_gpu_hours, found["train"].cpu_hours) == (
+        16,
+        4,
+        0,
+    )
     assert (found["clean"].gpu_hours, found["clean"].cpu_hours) == (0, 8)
-    failed = [job((0, HOUR, True), end="failed", cause=cause) for cause in ("time limit", "KeyError", "KeyError")]
+    failed = [
+        job((0, HOUR, True), end="failed", cause=cause)
+        for cause in ("time limit", "KeyError", "KeyError")
+    ]
     causes = counted_causes([*failed, job((0, HOUR))], 0)
     assert causes == [("KeyError", 2, 8), ("time limit", 1, 4)]
     assert counted_causes(failed, 2 * HOUR) == []

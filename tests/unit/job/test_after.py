@@ -23,13 +23,25 @@ from hpcrun.job.quoting import check_job_name
 
 def test_a_run_or_a_number_and_perhaps_a_condition() -> None:
     assert [parse_after(text) for text in ("train", "4711:any", "a.b-2:fail")] == [
-        After("train", "ok"), After("4711", "any"), After("a.b-2", "fail")
-    ]  # fmt: skip
+        After("train", "ok"),
+        After("4711", "any"),
+        After("a.b-2", "fail"),
+    ]
     assert [parse_chain(text) for text in ("4", "2:any")] == [Chain(4, "fail"), Chain(2, "any")]
 
 
 def test_anything_else_is_refused() -> None:
-    for text in ("", ":ok", "train:", "train:done", "train:ok:any", "a:OK", "afterok:1", "1:afterok", "afterok:1:2"):
+    for text in (
+        "",
+        ":ok",
+        "train:",
+        "train:done",
+        "train:ok:any",
+        "a:OK",
+        "afterok:1",
+        "1:afterok",
+        "afterok:1:2",
+    ):
         with pytest.raises(UsageError, match="--after") as refused:
             parse_after(text)
         assert str(refused.value.hint).startswith("write --after RUN, ")
@@ -46,12 +58,18 @@ def test_what_fulfils_a_condition() -> None:
         ("CANCELLED", False, True),
         ("NOT_SUBMITTED", False, False),
     ):
-        assert (fulfils(state, "ok"), fulfils(state, "any"), fulfils(state, "fail")) == (ok, True, fail)
+        assert (fulfils(state, "ok"), fulfils(state, "any"), fulfils(state, "fail")) == (
+            ok,
+            True,
+            fail,
+        )
 
 
 def test_sbatch_is_told_of_all_that_are_not_over() -> None:
     conditions: tuple[Condition, ...] = ("ok", "any", "fail")
-    waits = [Dependency("run", str(number), condition) for number, condition in enumerate(conditions, 1)]
+    waits = [
+        Dependency("run", str(number), condition) for number, condition in enumerate(conditions, 1)
+    ]
     over = Dependency("run", "4", "ok", True)
     assert dependency_option([*waits, over]) == "afterok:1,afterany:2,afternotok:3"
     assert dependency_option([over]) == ""

@@ -1,4 +1,6 @@
-"""Batch scripts: their commands, directives and launch lines with variables, and what is not taken over."""
+"""Batch scripts: their commands, directives and launch lines with variables, and what is not taken
+over.
+"""
 
 from __future__ import annotations
 
@@ -33,24 +35,31 @@ from hpcrun.job.shell_text import read_commands
         ("echo `srun hostname` c", ["echo `srun hostname` c", "srun hostname"]),
         ("(a; b) && c", ["a", "b", "c"]),
         ("L='accelerate launch --x'\n$L a.py", ["accelerate launch --x a.py"]),
-        ("L=(torchrun --x\n --y)\n\"${L[@]}\" a.py", ["torchrun --x --y a.py"]),
+        ('L=(torchrun --x\n --y)\n"${L[@]}" a.py', ["torchrun --x --y a.py"]),
         ("echo $((1 + 2)) ${a#srun} b", ["echo $ $ b"]),
-        ("echo \"an open quote\nsrun a", ["echo"]),
+        ('echo "an open quote\nsrun a', ["echo"]),
     ],
-)  # fmt: skip
+)
 def test_the_commands_of_a_script(text: str, commands: list[str]) -> None:
     assert [" ".join(command.words) for command in read_commands(text)] == commands
 
 
 def test_each_command_has_its_line() -> None:
     commands = read_commands("#!/bin/bash\n\ncat <<E\nx\nE\na \\\n b\nc; d\n")
-    assert [(command.line, command.words[0]) for command in commands] == [(3, "cat"), (6, "a"), (8, "c"), (8, "d")]
+    assert [(command.line, command.words[0]) for command in commands] == [
+        (3, "cat"),
+        (6, "a"),
+        (8, "c"),
+        (8, "d"),
+    ]
 
 
 @example("a=;$a")
 @given(st.text(alphabet="ab '\"\\\n\t;&|()<>`$#{}=!*x", max_size=80))
 def test_any_text_has_commands_of_words(text: str) -> None:
-    assert all(command.words and command.line <= text.count("\n") + 1 for command in read_commands(text))
+    assert all(
+        command.words and command.line <= text.count("\n") + 1 for command in read_commands(text)
+    )
 
 
 @pytest.mark.parametrize("piece", ["'", '"', "$(", "`", "(", "<<a\n", "\\", "#", "${", "'\"", "a "])
@@ -78,24 +87,48 @@ def launches(body: str, *arguments: str) -> list[str]:
 @pytest.mark.parametrize(
     ("body", "marked"),
     [
-        ("srun -N2 -n 8 --mpi=pmix python train.py", "L srun -N2 -n 8 --mpi=pmix :: python train.py"),
+        (
+            "srun -N2 -n 8 --mpi=pmix python train.py",
+            "L srun -N2 -n 8 --mpi=pmix :: python train.py",
+        ),
         ("srun -lu -K1 ./a.out x", "L srun -lu -K1 :: ./a.out x"),
-        ("torchrun --nproc_per_node=4 -m a.b --x", "L ::: torchrun --nproc_per_node=4 -m :: a.b --x"),
-        ("python -m torch.distributed.run --nnodes 2 t.py", "L ::: python -m torch.distributed.run --nnodes 2 :: t.py"),
-        ("A=1 timeout 1h srun --x11 torchrun t.py -m 3", "A=1 timeout 1h L srun --x11 ::: torchrun :: t.py -m 3"),
+        (
+            "torchrun --nproc_per_node=4 -m a.b --x",
+            "L ::: torchrun --nproc_per_node=4 -m :: a.b --x",
+        ),
+        (
+            "python -m torch.distributed.run --nnodes 2 t.py",
+            "L ::: python -m torch.distributed.run --nnodes 2 :: t.py",
+        ),
+        (
+            "A=1 timeout 1h srun --x11 torchrun t.py -m 3",
+            "A=1 timeout 1h L srun --x11 ::: torchrun :: t.py -m 3",
+        ),
         ("exec python -u train.py", "exec L :: python -u train.py"),
         ("numactl -N 0 torchrun t.py", "L :: numactl -N 0 torchrun t.py"),
-        ("srun singularity exec --nv i.sif python t.py", "L srun :: singularity exec --nv i.sif python t.py"),
-        ("srun --new-option=3 torchrun --new=x t.py", "L srun --new-option=3 ::: torchrun --new=x :: t.py"),
+        (
+            "srun singularity exec --nv i.sif python t.py",
+            "L srun :: singularity exec --nv i.sif python t.py",
+        ),
+        (
+            "srun --new-option=3 torchrun --new=x t.py",
+            "L srun --new-option=3 ::: torchrun --new=x :: t.py",
+        ),
         ('A="--nnodes 2 --nproc-per-node"\ntorchrun $A 4 "$1"', 'L ::: torchrun $A 4 :: "$1"'),
         ("A=(--tee 3); A+=(--role x)\ntorchrun ${A[@]} t.py", "L ::: torchrun ${A[@]} :: t.py"),
         ('if x; then O=-l; else O="-u -v"; fi\nsrun $O python t.py', "L srun $O :: python t.py"),
         ('C="python t.py"; C="$C --lr 1"\nsrun bash -c "$C"', 'L srun :: bash -c "$C"'),
         ("L=torchrun\nsrun $L --nnodes 2 t.py", "L srun ::: $L --nnodes 2 :: t.py"),
         ('L="torchrun --nnodes 2 t.py"\nsrun $L --x', "L srun :: $L --x"),
-        ("python prepare_data.py\nsrun python train.py\npython eval.py", "L srun :: python train.py"),
+        (
+            "python prepare_data.py\nsrun python train.py\npython eval.py",
+            "L srun :: python train.py",
+        ),
         ("srun hostname\nsrun bash -c 'nvidia-smi; pwd'\ntorchrun t.py", "L ::: torchrun :: t.py"),
-        ("x=$(srun -n1 hostname)\n(cd a && accelerate launch t.py)", "(cd a && L :: accelerate launch t.py)"),
+        (
+            "x=$(srun -n1 hostname)\n(cd a && accelerate launch t.py)",
+            "(cd a && L :: accelerate launch t.py)",
+        ),
     ],
 )
 def test_marks_stand_between_srun_torchrun_and_the_program(body: str, marked: str) -> None:
@@ -136,12 +169,23 @@ def test_only_the_launch_and_the_first_line_change() -> None:
     script = read(body)
     before, after = f"{HEAD}{body}\n".splitlines(), script.text.splitlines()
     assert len(before) == len(after)
-    assert [number for number, pair in enumerate(zip(before, after, strict=True), 1) if pair[0] != pair[1]] == [1, 5, 6]
+    assert [
+        number
+        for number, pair in enumerate(zip(before, after, strict=True), 1)
+        if pair[0] != pair[1]
+    ] == [1, 5, 6]
     assert after[4:6] == ['"$HPCRUN_LAUNCH" srun \\', "  :: python t.py \\"]
 
 
 def test_branches_that_exclude_each_other_are_one_launch() -> None:
-    assert len(launches("if a; then\ntorchrun a.py\nelif b; then\nsrun python b.py\nelse\ntorchrun c.py\nfi")) == 3
+    assert (
+        len(
+            launches(
+                "if a; then\ntorchrun a.py\nelif b; then\nsrun python b.py\nelse\ntorchrun c.py\nfi"
+            )
+        )
+        == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,7 +211,11 @@ def test_directives_stay_but_for_what_hpcrun_sets() -> None:
     assert (options.name, options.workdir, options.array) == ("my-job", "sub", ((1, 3, 5), 2))
     assert options.env == (("A", "1"),)
     assert not options.problems
-    assert [remark.split(":")[0] for remark in options.remarks] == ["line 5", "line 2", "the job's name is my-job"]
+    assert [remark.split(":")[0] for remark in options.remarks] == [
+        "line 5",
+        "line 2",
+        "the job's name is my-job",
+    ]
 
 
 def test_a_directive_that_sbatch_cannot_get_is_a_problem() -> None:

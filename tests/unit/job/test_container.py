@@ -21,8 +21,12 @@ def container(**said: Any) -> Profile:
 
 
 def test_a_request_names_an_image_and_the_profile_the_rest() -> None:
-    decided = plan(container(runtime="podman", mounts=["/data"]), gpus="4", container=SIF, mounts=["/x:/y:ro"])
-    made = Container("podman", SIF, ("/data:/data", "/x:/y:ro"), gpus=True, host_python=PYTHON.executable)
+    decided = plan(
+        container(runtime="podman", mounts=["/data"]), gpus="4", container=SIF, mounts=["/x:/y:ro"]
+    )
+    made = Container(
+        "podman", SIF, ("/data:/data", "/x:/y:ro"), gpus=True, host_python=PYTHON.executable
+    )
     assert decided.container == made
 
 

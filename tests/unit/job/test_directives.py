@@ -45,7 +45,9 @@ def test_every_option_of_sbatch_s_manual_page_is_known(file: Path) -> None:
 
 @pytest.mark.needs("sbatch")
 def test_every_option_of_the_installed_sbatch_is_known() -> None:
-    """``sbatch --help`` asks slurmctld for nothing, but wants a configuration: its text is read from the program."""
+    """``sbatch --help`` asks slurmctld for nothing, but wants a configuration: its text is read
+    from the program.
+    """
     program = Path(subprocess.check_output(["which", "sbatch"], text=True).strip()).read_bytes()
     names = {name.decode() for name in re.findall(rb"\n +(?:-\w, )?--([a-z][a-z-]*[a-z])", program)}
     assert len(names) > 60
@@ -59,7 +61,9 @@ def test_a_key_may_be_written_with_dashes_or_underscores() -> None:
 
 def test_a_directive_that_hpcrun_owns_is_refused_with_what_to_do_instead() -> None:
     for key in OWNED:
-        with pytest.raises(UsageError, match=f"--sbatch {key}: hpcrun sets --{key} itself") as refused:
+        with pytest.raises(
+            UsageError, match=f"--sbatch {key}: hpcrun sets --{key} itself"
+        ) as refused:
             check_option("sbatch", key, None, f"--sbatch {key}")
         assert OWNED[key] in (refused.value.hint or "")
     with pytest.raises(UsageError, match="sbatch takes --outpu for --output, which hpcrun sets"):
@@ -84,13 +88,18 @@ def test_any_key_is_taken_or_refused_in_words(key: str) -> None:
 
 def test_an_unknown_directive_is_left_to_sbatch_with_the_nearest_name() -> None:
     for key, more in (
-        *((key, None) for key in "exclusive mem-per-gpu dependency partition licenses comment nice".split()),
+        *(
+            (key, None)
+            for key in "exclusive mem-per-gpu dependency partition licenses comment nice".split()
+        ),
         ("exclusiv", "; did you mean 'exclusive'?"),
         ("dependancy", "; did you mean 'dependency'?"),
         ("zzz-bowl", ""),
     ):
         assert check_option("sbatch", key, None, "--sbatch") == key
-        assert unknown_note(key) == (None if more is None else f"sbatch option '{key}' is unknown{more}")
+        assert unknown_note(key) == (
+            None if more is None else f"sbatch option '{key}' is unknown{more}"
+        )
 
 
 @pytest.mark.parametrize("wanted", ["mem", "mem-per-cpu", "mem-per-gpu"])

@@ -1,4 +1,6 @@
-"""The layout of a runs folder: spelled in one place, and the same in the programs that travel without that place."""
+"""The layout of a runs folder: spelled in one place, and the same in the programs that travel
+without that place.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ import pytest
 
 from hpcrun import hpcrun_function, hpcrun_runtime
 from hpcrun.job import layout
-from hpcrun.job.layout import WITHIN, AttemptFolder, ElementFolder, JobFolder, RunFolder, RunsFolder, StudyFolder
+from hpcrun.job.layout import (
+    WITHIN,
+    AttemptFolder,
+    ElementFolder,
+    JobFolder,
+    RunFolder,
+    RunsFolder,
+    StudyFolder,
+)
 from hpcrun.schedulers import supervisor
 from tests.harness import REPO
 from tests.launch.given import LAUNCH, job
@@ -76,7 +86,9 @@ def words(node: ast.AST) -> list[ast.expr]:
     match node:
         case ast.BinOp(left=left, op=ast.Div(), right=right) if "__file__" not in ast.unparse(left):
             return [right]
-        case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called), args=args) if called in CALLS:
+        case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called), args=args) if (
+            called in CALLS
+        ):
             return args
         case ast.Compare(left=ast.Attribute(attr="name"), comparators=compared):
             return compared
@@ -89,9 +101,17 @@ def spelled(source: str, module: str = "") -> Iterator[int]:
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         yield from (word.lineno for word in words(node) if is_path(text_of(word, module)))
-        if isinstance(node, ast.JoinedStr) and is_path(text := text_of(node, "")) and ("/" in text or "-" in text):
+        if (
+            isinstance(node, ast.JoinedStr)
+            and is_path(text := text_of(node, ""))
+            and ("/" in text or "-" in text)
+        ):
             yield node.lineno
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
             files = (part for part in node.value.split("/") if "." in part)
             yield from (node.lineno for part in files if part in NAMES)
 
@@ -107,14 +127,23 @@ def test_no_other_module_spells_a_path_inside_a_runs_folder() -> None:
 
 def test_a_path_that_is_spelled_is_found_and_nothing_else() -> None:
     for source in (
-        'folder / "elements"', 'folder / "attempts" / str(number)', 'f"elements/{index}/attempts"',
-        'folder / f"rank-{rank}.err"', 'f"rank-{rank}.exit"', 'RECORD = "run.json"', 'Path(folder, "active", run_id)',
-        'os.listdir("jobs")', 'folder.parent.name == "elements"',
-    ):  # fmt: skip
+        'folder / "elements"',
+        'folder / "attempts" / str(number)',
+        'f"elements/{index}/attempts"',
+        'folder / f"rank-{rank}.err"',
+        'f"rank-{rank}.exit"',
+        'RECORD = "run.json"',
+        'Path(folder, "active", run_id)',
+        'os.listdir("jobs")',
+        'folder.parent.name == "elements"',
+    ):
         assert list(spelled(source)), source
     assert list(spelled("folder / supervisor.CANCELLED", "hpcrun.schedulers.local"))
     assert list(spelled("folder / CANCELLED", "hpcrun.schedulers.supervisor"))
-    none = '"""run.json"""\nrecord["exit"] = f"exit status {status}"\nroot = PurePath(__file__).parents[1] / "launch"\n'
+    none = (
+        '"""run.json"""\nrecord["exit"] = f"exit status {status}"\nroot = '
+        'PurePath(__file__).parents[1] / "launch"\n'
+    )
     assert not list(spelled(none))
 
 
@@ -139,7 +168,10 @@ def test_the_templates_have_the_same_paths() -> None:
     attempt = element.attempt(1)
     for path in (element.checkpoints, attempt.path, attempt.start):
         assert str(path).replace("/3", "/$element").replace("/1", "/$attempt") in text
-    for path in (AttemptFolder(Path("$HPCRUN_ATTEMPT_DIR")).start, AttemptFolder(Path("$HPCRUN_ATTEMPT_DIR")).exit):
+    for path in (
+        AttemptFolder(Path("$HPCRUN_ATTEMPT_DIR")).start,
+        AttemptFolder(Path("$HPCRUN_ATTEMPT_DIR")).exit,
+    ):
         assert f'>"{path}"' in text
     for path in (run.programs("launch"), run.code, run.programs("preflight") / "judge.py"):
         assert str(path) in text
@@ -164,7 +196,9 @@ def test_a_job_leaves_its_records_at_the_same_paths(tmp_path: Path) -> None:
     assert [attempt.rank_exit(rank).is_file() for rank in ranks] == [True, True]
 
 
-def test_a_rank_logs_its_metrics_to_the_same_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_logs_its_metrics_to_the_same_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
     monkeypatch.setenv("RANK", "7")
     hpcrun_runtime.log_metrics(loss=1.0)
@@ -175,12 +209,25 @@ def test_a_rank_logs_its_metrics_to_the_same_path(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("program", ["launch", "preflight"])
 def test_what_only_happens_now_and_then_has_the_same_name(program: str) -> None:
     sources = (path.read_text() for path in (REPO / "hpcrun" / program).glob("*.py"))
-    texts = {node.value for source in sources for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
+    texts = {
+        node.value
+        for source in sources
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant)
+    }
     attempt, run = AttemptFolder(BASE), RunFolder(BASE)
     assert {attempt.hosts.name, attempt.preflight.name} <= texts
     if program == "launch":
-        assert {getattr(attempt, path).name for path in ("start", "heartbeat", "exit", "stop", "flight")} <= texts
-        assert {run.elements.name, run.cancelled.name, run.programs().name, "runtime", "preflight"} <= texts
+        assert {
+            getattr(attempt, path).name for path in ("start", "heartbeat", "exit", "stop", "flight")
+        } <= texts
+        assert {
+            run.elements.name,
+            run.cancelled.name,
+            run.programs().name,
+            "runtime",
+            "preflight",
+        } <= texts
         assert {run.messages().name, run.messages("sender").name, run.messages("log").name} <= texts
     else:
         assert attempt.verdict.name in texts
@@ -189,7 +236,10 @@ def test_what_only_happens_now_and_then_has_the_same_name(program: str) -> None:
 def test_a_job_s_folder_is_a_run_s_or_an_element_s() -> None:
     run = RunFolder(Path("/runs/20260101-120000-train-0000"))
     folders = [JobFolder(run.path), JobFolder(run.element(4).path)]
-    assert [(folder.run, folder.is_element) for folder in folders] == [(run.path, False), (run.path, True)]
+    assert [(folder.run, folder.is_element) for folder in folders] == [
+        (run.path, False),
+        (run.path, True),
+    ]
 
 
 def test_names_in_a_runs_folder_say_what_they_are() -> None:
@@ -201,13 +251,21 @@ def test_names_in_a_runs_folder_say_what_they_are() -> None:
     assert layout.parse_aside(run_id) is None
     assert layout.parse_job_entry(runs.job_entry("4711", run_id).name) == ("4711", run_id)
     assert layout.parse_job_entry("4711") is None
-    entries = [runs.active, runs.jobs, runs.studies, runs.run(run_id).path, runs.removed(run_id).path]
+    entries = [
+        runs.active,
+        runs.jobs,
+        runs.studies,
+        runs.run(run_id).path,
+        runs.removed(run_id).path,
+    ]
     assert layout.run_names(path.name for path in entries) == [run_id]
 
 
 def test_numbers_and_ranks_are_in_order_and_nothing_else_is_one() -> None:
     assert layout.parse_numbers(["10", "2", "0", "02", "x", "-1", "²", "12345678"]) == [0, 2, 10]
-    assert layout.parse_ranks(["rank-10.out", "rank-2.err", "rank-x.out", ".rank-7.exit.12"], "out", "err") == [2, 10]
+    assert layout.parse_ranks(
+        ["rank-10.out", "rank-2.err", "rank-x.out", ".rank-7.exit.12"], "out", "err"
+    ) == [2, 10]
 
 
 def test_checkpoints_are_those_of_an_element() -> None:

@@ -23,11 +23,20 @@ EIGHT: dict[str, Any] = {"sweep": ["n=1,2,3,4,5,6,7,8"]}
 
 
 def test_a_task_has_the_gpus_and_cpus_of_all_its_elements() -> None:
-    plan = given.plan(gpus="2", cpus=8, pack=4, pack_memory=True, max_parallel=1, elements="0-4,7", **EIGHT)
+    plan = given.plan(
+        gpus="2", cpus=8, pack=4, pack_memory=True, max_parallel=1, elements="0-4,7", **EIGHT
+    )
     assert plan.sweep is not None
     assert (plan.directive("array"), plan.sweep.tasks, plan.cpus_per_rank) == ("0-1%1", 2, 2)
-    assert (plan.shape.launcher, plan.shape.world_size, plan.sweep.memory_share) == ("python", 1, 0.45)
-    assert sweep_text(plan.sweep, "slurm") == "6 elements (n 6 values), 2 tasks of 4, at most 1 at once"
+    assert (plan.shape.launcher, plan.shape.world_size, plan.sweep.memory_share) == (
+        "python",
+        1,
+        0.45,
+    )
+    assert (
+        sweep_text(plan.sweep, "slurm")
+        == "6 elements (n 6 values), 2 tasks of 4, at most 1 at once"
+    )
     parts = parts_of(replace(plan.sweep, max_parallel=None), 1)
     assert [(part.chosen, part.array) for part in parts] == [((0, 1, 2, 3), "0"), ((4, 7), "0")]
     assert given.plan(gpus="0", pack=4, **EIGHT).cpus_per_node == 4
@@ -67,9 +76,12 @@ def test_what_a_pack_cannot_do_is_refused(asked: dict[str, Any], message: str) -
 def test_a_task_that_starts_again_begins_the_elements_that_have_not_ended(tmp_path: Path) -> None:
     ends = {
         0: '{"status": 0, "signal": "", "ended": 1.5, "message": "", "reason": "", "again": false}',
-        1: '{"status": 7, "signal": "", "ended": 1.5, "message": "", "reason": "failure", "again": false}',
-        2: '{"status": 124, "signal": "", "ended": 1.5, "message": "", "reason": "time_limit", "again": true}',
-        3: '{"status": 143, "signal": "TERM", "ended": 1.5, "message": "", "reason": "", "again": false}',
+        1: '{"status": 7, "signal": "", "ended": 1.5, "message": "", "reason": "failure", "again": '
+        "false}",
+        2: '{"status": 124, "signal": "", "ended": 1.5, "message": "", "reason": "time_limit", '
+        '"again": true}',
+        3: '{"status": 143, "signal": "TERM", "ended": 1.5, "message": "", "reason": "", "again": '
+        "false}",
         4: "",  # its node failed
         5: None,
     }

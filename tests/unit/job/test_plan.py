@@ -22,8 +22,12 @@ from tests.unit.given import cluster, plan
 def test_gpus_are_asked_for_in_the_form_the_site_wants(
     form: str, type_: str | None, nodes: int, asked: dict[str, str]
 ) -> None:
-    decided = plan(cluster(gpu={"type": type_, "per_node": 4, "directive": form}), gpus="4", nodes=nodes)
-    forms = {name: text for name, text in decided.directives if name in ("gres", "gpus-per-node", "gpus")}
+    decided = plan(
+        cluster(gpu={"type": type_, "per_node": 4, "directive": form}), gpus="4", nodes=nodes
+    )
+    forms = {
+        name: text for name, text in decided.directives if name in ("gres", "gpus-per-node", "gpus")
+    }
     assert forms == asked
 
 
@@ -57,14 +61,24 @@ OURS = "partition account qos constraint reservation exclude nodelist mail_user 
         *(({}, {field: "mine"}, {field.replace("_", "-"): "mine"}) for field in OURS),
         *(({field: "theirs"}, {}, {field: "theirs"}) for field in OURS[:4]),
         *(({field: "theirs"}, {field: "mine"}, {field: "mine"}) for field in OURS[:4]),
-        *(({"sbatch": {field: "theirs"}}, {field: "mine"}, {field: "mine"}) for field in ("partition", "qos")),
-        ({"sbatch": {"mem-per-cpu": "4G"}}, {"memory_mb": "8G"}, {"mem": "8G", "mem-per-cpu": None}),
+        *(
+            ({"sbatch": {field: "theirs"}}, {field: "mine"}, {field: "mine"})
+            for field in ("partition", "qos")
+        ),
+        (
+            {"sbatch": {"mem-per-cpu": "4G"}},
+            {"memory_mb": "8G"},
+            {"mem": "8G", "mem-per-cpu": None},
+        ),
         ({"sbatch": {"mem": "4G"}}, {"memory_mb": "8G"}, {"mem": "8G", "mem-per-cpu": None}),
         ({"sbatch": {"time": "1:00:00"}}, {"walltime_s": "2h"}, {"time": "02:00:00"}),
-        ({"sbatch": {"comment": "theirs", "exclusive": True, "nice": "5"}}, {"sbatch": ["comment=mine"]},
-         {"comment": "mine", "nice": "5"}),
+        (
+            {"sbatch": {"comment": "theirs", "exclusive": True, "nice": "5"}},
+            {"sbatch": ["comment=mine"]},
+            {"comment": "mine", "nice": "5"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_option_comes_before_the_profile(
     profile: dict[str, Any], asked: dict[str, Any], directives: dict[str, str | None]
 ) -> None:
@@ -74,30 +88,61 @@ def test_an_option_comes_before_the_profile(
 
 def test_a_rank_runs_the_script_with_the_job_s_python_or_the_program_itself() -> None:
     python = "/opt/venv/bin/python"
-    assert plan(script="train.py", args=["--lr", "1e-3"]).command == (python, "-u", "train.py", "--lr", "1e-3")
-    assert plan(script="pkg.train", module=True, args=["x"]).command == (python, "-u", "-m", "pkg.train", "x")
+    assert plan(script="train.py", args=["--lr", "1e-3"]).command == (
+        python,
+        "-u",
+        "train.py",
+        "--lr",
+        "1e-3",
+    )
+    assert plan(script="pkg.train", module=True, args=["x"]).command == (
+        python,
+        "-u",
+        "-m",
+        "pkg.train",
+        "x",
+    )
     assert plan(script="./run.sh", args=["x"]).command == ("./run.sh", "x")
 
 
 @pytest.mark.parametrize(
     ("line", "name"),
     [
-        ("/a/b/train.py", "train"), ("-m pkg.sub.train", "train"), ("'my script.py'", "my-script"),
-        ("hetjob.py", "het-job"), ("./run.sh", "run"),
-        ("python train.py --x.py", "train"), ("python3.11 -u sub/train.py", "train"), ("bash run.sh a", "run"),
-        ("python -m pkg.fit --lr 1", "fit"), ("python -um pkg.fit", "fit"),
+        ("/a/b/train.py", "train"),
+        ("-m pkg.sub.train", "train"),
+        ("'my script.py'", "my-script"),
+        ("hetjob.py", "het-job"),
+        ("./run.sh", "run"),
+        ("python train.py --x.py", "train"),
+        ("python3.11 -u sub/train.py", "train"),
+        ("bash run.sh a", "run"),
+        ("python -m pkg.fit --lr 1", "fit"),
+        ("python -um pkg.fit", "fit"),
         ("python -W ignore -Xdev train.py", "train"),
         ("bash -c train.py", "bash"),
-        ("python", "python"), ("python config.yaml", "python"), ("./prog train.py", "prog"), ("/bin/sh x.sh", "x"),
-        ("uv run train.py", "train"), ("uv run --with x python -u train.py", "train"), ("uv run -m pkg.fit", "fit"),
-        ("env A=1 nohup ./prog a", "prog"), ("uv run", "uv"), ("uv sync", "uv"), ("conda run -n e bash -c x", "bash"),
+        ("python", "python"),
+        ("python config.yaml", "python"),
+        ("./prog train.py", "prog"),
+        ("/bin/sh x.sh", "x"),
+        ("uv run train.py", "train"),
+        ("uv run --with x python -u train.py", "train"),
+        ("uv run -m pkg.fit", "fit"),
+        ("env A=1 nohup ./prog a", "prog"),
+        ("uv run", "uv"),
+        ("uv sync", "uv"),
+        ("conda run -n e bash -c x", "bash"),
     ],
-)  # fmt: skip
+)
 def test_a_job_has_the_name_of_its_script_unless_it_is_given_one(line: str, name: str) -> None:
-    module, script, *args = ["", *shlex.split(line)] if not line.startswith("-m ") else shlex.split(line)
+    module, script, *args = (
+        ["", *shlex.split(line)] if not line.startswith("-m ") else shlex.split(line)
+    )
     decided = plan(script=script, args=args, module=bool(module))
     assert (decided.name, decided.directive("job-name")) == (name, name)
-    assert plan(script=script, args=args, module=bool(module), name="other").directive("job-name") == "other"
+    assert (
+        plan(script=script, args=args, module=bool(module), name="other").directive("job-name")
+        == "other"
+    )
 
 
 def test_modules_setup_and_variables_of_the_profile_come_before_those_asked_for() -> None:

@@ -10,14 +10,23 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hpcrun.job.quoting import check_env_name, check_job_name, job_name_from, quote_bash, quote_directive
+from hpcrun.job.quoting import (
+    check_env_name,
+    check_job_name,
+    job_name_from,
+    quote_bash,
+    quote_directive,
+)
 
-# every byte an argument can hold, and the ones shells trip over more often than chance would have them
+# every byte an argument can hold, and the ones shells trip over more often than chance would have
+# them
 NASTY = b"'\"\\$`!*?[]{}()<>|&;#~= \t\n\r\x01\x1b\x7f\x80\xc3\xa9\xff0afx"
 ARGUMENT = st.one_of(
     st.binary(max_size=40).map(lambda raw: raw.replace(b"\0", b"")),
     st.lists(st.sampled_from(list(NASTY)), max_size=20).map(bytes),
-    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=10).map(str.encode),
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=10).map(
+        str.encode
+    ),
 )
 LOCALES = ["C", "C.UTF-8"]
 
@@ -25,7 +34,9 @@ LOCALES = ["C", "C.UTF-8"]
 def run_bash(script: str, locale: str) -> list[bytes]:
     """What a script prints, each with a NUL behind it, and nothing on stderr."""
     env = {"PATH": os.defpath, "LC_ALL": locale}
-    done = subprocess.run(["bash"], input=script.encode("ascii"), env=env, capture_output=True, check=True)
+    done = subprocess.run(
+        ["bash"], input=script.encode("ascii"), env=env, capture_output=True, check=True
+    )
     assert done.stderr == b""
     return done.stdout.split(b"\0")[:-1]
 
@@ -33,9 +44,37 @@ def run_bash(script: str, locale: str) -> list[bytes]:
 @pytest.mark.parametrize("locale", LOCALES)
 @settings(max_examples=60)
 @given(words=st.lists(ARGUMENT, min_size=1, max_size=40))
-@example(words=[b"", b" ", b"-n", b"~", b"a=b", b"[x]=y", b"*", b"{a,b}", b"$HOME", b"$(id)", b"`id`", b"!!", b"\\"])
 @example(
-    words=[b"\n", b"\\x41", b"\x01\x01", b"\x7f", b"\xe9", b"\xc3", b"\xc3\xa9a", b"it's", b"'", b"\xffabc", b"\x1fa"]
+    words=[
+        b"",
+        b" ",
+        b"-n",
+        b"~",
+        b"a=b",
+        b"[x]=y",
+        b"*",
+        b"{a,b}",
+        b"$HOME",
+        b"$(id)",
+        b"`id`",
+        b"!!",
+        b"\\",
+    ]
+)
+@example(
+    words=[
+        b"\n",
+        b"\\x41",
+        b"\x01\x01",
+        b"\x7f",
+        b"\xe9",
+        b"\xc3",
+        b"\xc3\xa9a",
+        b"it's",
+        b"'",
+        b"\xffabc",
+        b"\x1fa",
+    ]
 )
 @example(words=[bytes([byte]) for byte in range(1, 256)])
 @example(words=[bytes([byte]) + b"0f" for byte in range(1, 256)])
@@ -47,9 +86,15 @@ def test_an_argument_comes_through_bash_byte_for_byte(words: list[bytes], locale
 @pytest.mark.parametrize("locale", LOCALES)
 @settings(max_examples=20)
 @given(values=st.lists(ARGUMENT, min_size=1, max_size=20))
-def test_a_variable_s_value_reaches_a_program_byte_for_byte(values: list[bytes], locale: str) -> None:
-    lines = [f"export V{number}={quote_bash(os.fsdecode(value))}" for number, value in enumerate(values)]
-    seen = dict(item.split(b"=", 1) for item in run_bash("\n".join([*lines, "exec env -0"]), locale))
+def test_a_variable_s_value_reaches_a_program_byte_for_byte(
+    values: list[bytes], locale: str
+) -> None:
+    lines = [
+        f"export V{number}={quote_bash(os.fsdecode(value))}" for number, value in enumerate(values)
+    ]
+    seen = dict(
+        item.split(b"=", 1) for item in run_bash("\n".join([*lines, "exec env -0"]), locale)
+    )
     assert [seen[f"V{number}".encode()] for number in range(len(values))] == values
 
 
@@ -59,8 +104,14 @@ def test_a_quoted_word_is_one_line_of_printable_ascii(raw: bytes) -> None:
 
 
 def test_a_word_is_quoted_no_more_than_it_needs_and_a_nul_is_refused() -> None:
-    words = {"train.py": "train.py", "": "''", "a b": "'a b'", "it's": "'it'\\''s'", "é": "$'\\xc3\\xa9'",
-             "a\nb": "$'a\\x0ab'"}  # fmt: skip
+    words = {
+        "train.py": "train.py",
+        "": "''",
+        "a b": "'a b'",
+        "it's": "'it'\\''s'",
+        "é": "$'\\xc3\\xa9'",
+        "a\nb": "$'a\\x0ab'",
+    }
     assert {text: quote_bash(text) for text in words} == words
     with pytest.raises(ValueError, match="NUL"):
         quote_bash("a\0b")
@@ -69,14 +120,24 @@ def test_a_word_is_quoted_no_more_than_it_needs_and_a_nul_is_refused() -> None:
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=60))
 @example('a"b\\')
 @example("a # b")
-def test_a_directive_s_value_is_read_back_by_the_rules_of_quotes_and_backslashes(value: str) -> None:
+def test_a_directive_s_value_is_read_back_by_the_rules_of_quotes_and_backslashes(
+    value: str,
+) -> None:
     if "hetjob" in value or "packjob" in value:
         return
     assert shlex.split(quote_directive(value)) == [value]
 
 
 def test_an_ordinary_directive_stands_as_it_is_and_one_that_sbatch_cannot_read_is_refused() -> None:
-    for value in ("gpu", "gpu:a100:4", "a100|h100", "node[1-4,7]", "1-12:00:00", "/data/a,b", "a&b"):
+    for value in (
+        "gpu",
+        "gpu:a100:4",
+        "a100|h100",
+        "node[1-4,7]",
+        "1-12:00:00",
+        "/data/a,b",
+        "a&b",
+    ):
         assert quote_directive(value) == value
     for value, why in (
         ("a\nb", "printable ASCII"),
@@ -91,10 +152,18 @@ def test_an_ordinary_directive_stands_as_it_is_and_one_that_sbatch_cannot_read_i
 @pytest.mark.parametrize(
     ("name", "proposed"),
     [
-        ("my job", "my-job"), ('say "hi"', "say-hi"), ("a\nb", "a-b"), ("a\n", "a"), ("-x", "x"), (".hidden", "hidden"),
-        ("", "job"), ("é", "job"), ("my-hetjob", "my-het-job"), ("packjob", "pack-job"),
+        ("my job", "my-job"),
+        ('say "hi"', "say-hi"),
+        ("a\nb", "a-b"),
+        ("a\n", "a"),
+        ("-x", "x"),
+        (".hidden", "hidden"),
+        ("", "job"),
+        ("é", "job"),
+        ("my-hetjob", "my-het-job"),
+        ("packjob", "pack-job"),
     ],
-)  # fmt: skip
+)
 def test_a_hostile_name_is_refused_and_a_usable_one_proposed(name: str, proposed: str) -> None:
     with pytest.raises(ValueError, match="cannot be a job's name") as refused:
         check_job_name(name)

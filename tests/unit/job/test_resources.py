@@ -1,4 +1,6 @@
-"""CPUs, memory, time, idle and local GPUs: what was asked for, else the profile's, and what directives make of it."""
+"""CPUs, memory, time, idle and local GPUs: what was asked for, else the profile's, and what
+directives make of it.
+"""
 
 from __future__ import annotations
 
@@ -45,35 +47,74 @@ def test_the_profile_s_share_is_never_more_than_a_node_has_and_divides_by_the_ta
     assert plan(cpu_cluster()).cpus_per_node == 1
 
 
-SUM, EACH = ({"gpu": {"type": "a100", "per_node": 4, "directive": form}} for form in ("gpus", "gpus-per-node"))
+SUM, EACH = (
+    {"gpu": {"type": "a100", "per_node": 4, "directive": form}}
+    for form in ("gpus", "gpus-per-node")
+)
 
 
 @pytest.mark.parametrize(
     ("profile", "asked", "message", "hint"),
     [
-        ({}, {"gpus": "4", "cpus": 8, "cpus_per_gpu": 4},
-         "CPUs per node contradict each other: --cpus 8 = 8, but --cpus-per-gpu 4 × 4 GPUs = 16", "use only one"),
-        ({}, {"gpus": "4", "launcher": "srun", "cpus": 10},
-         "10 CPUs per node do not divide by 4 tasks: 10 / 4 = 2.50", "ask for --cpus 8 or 12"),
-        ({}, {"gpus": "0", "cpus_per_gpu": 4}, "--cpus-per-gpu has no effect in a job without GPUs", "use --cpus N"),
+        (
+            {},
+            {"gpus": "4", "cpus": 8, "cpus_per_gpu": 4},
+            "CPUs per node contradict each other: --cpus 8 = 8, but --cpus-per-gpu 4 × 4 GPUs = 16",
+            "use only one",
+        ),
+        (
+            {},
+            {"gpus": "4", "launcher": "srun", "cpus": 10},
+            "10 CPUs per node do not divide by 4 tasks: 10 / 4 = 2.50",
+            "ask for --cpus 8 or 12",
+        ),
+        (
+            {},
+            {"gpus": "0", "cpus_per_gpu": 4},
+            "--cpus-per-gpu has no effect in a job without GPUs",
+            "use --cpus N",
+        ),
         # ranks without their GPUs
-        ({}, {"gpus": "4", "no_sbatch": ["gres"]},
-         "no directive requests the 4 GPUs of each node: 4 ranks would start", "leave out --no-sbatch"),
-        (EACH, {"gpus": "4", "nodes": 2, "no_sbatch": ["gpus-per-node"]}, "no directive requests", "leave out"),
+        (
+            {},
+            {"gpus": "4", "no_sbatch": ["gres"]},
+            "no directive requests the 4 GPUs of each node: 4 ranks would start",
+            "leave out --no-sbatch",
+        ),
+        (
+            EACH,
+            {"gpus": "4", "nodes": 2, "no_sbatch": ["gpus-per-node"]},
+            "no directive requests",
+            "leave out",
+        ),
         (SUM, {"gpus": "4", "no_sbatch": ["gpus"]}, "no directive requests", "leave out"),
-        (SUM, {"gpus": "4", "nodes": 2, "no_sbatch": ["gpus-per-node"]},
-         "--gpus=a100:4 alone lets Slurm divide the GPUs freely among 2 nodes", "leave out --no-sbatch"),
+        (
+            SUM,
+            {"gpus": "4", "nodes": 2, "no_sbatch": ["gpus-per-node"]},
+            "--gpus=a100:4 alone lets Slurm divide the GPUs freely among 2 nodes",
+            "leave out --no-sbatch",
+        ),
         # options that say nothing without another one
         ({}, {"retry_on_failure": True}, "--retry-on-failure", "--requeue N"),
         ({}, {"exclude_bad_nodes": True}, "--exclude-bad-nodes", "--requeue N"),
         ({}, {"retry_on_failure": True, "warn_s": "2m"}, "--retry-on-failure", "--requeue N"),
         ({"gpu": {}}, {"cancel_idle_s": "30m"}, "this job has no GPU that could be idle", ""),
         ({}, {"cancel_idle_s": "30m", "gpus": "0"}, "this job has no GPU that could be idle", ""),
-        ({"sample_use": False}, {"cancel_idle_s": "30m"}, "--cancel-idle needs samples of the GPUs", ""),
-        ({"sample_use": False, "cancel_idle": "2h"}, {}, "cancel_idle needs samples of the GPUs", ""),
+        (
+            {"sample_use": False},
+            {"cancel_idle_s": "30m"},
+            "--cancel-idle needs samples of the GPUs",
+            "",
+        ),
+        (
+            {"sample_use": False, "cancel_idle": "2h"},
+            {},
+            "cancel_idle needs samples of the GPUs",
+            "",
+        ),
         ({}, {"cancel_idle_s": "30"}, "'30' has no unit; write 30m for minutes", ""),
     ],
-)  # fmt: skip
+)
 def test_what_contradicts_itself_or_has_no_effect_is_refused(
     profile: dict[str, Any], asked: dict[str, Any], message: str, hint: str
 ) -> None:
@@ -86,15 +127,32 @@ def test_what_contradicts_itself_or_has_no_effect_is_refused(
 @pytest.mark.parametrize(
     ("asked", "message", "hint"),
     [
-        ({"cpus": 65}, "65 CPUs per node, but a node of profile 'big' has 64", "ask for --cpus 64 or fewer"),
-        ({"memory_mb": "201G"}, "201G of memory, but a node of profile 'big' has 200G", "ask for --mem 200G or less"),
+        (
+            {"cpus": 65},
+            "65 CPUs per node, but a node of profile 'big' has 64",
+            "ask for --cpus 64 or fewer",
+        ),
+        (
+            {"memory_mb": "201G"},
+            "201G of memory, but a node of profile 'big' has 200G",
+            "ask for --mem 200G or less",
+        ),
         ({"sbatch": ["mem=201G"]}, "201G of memory, but a node", "ask for --mem 200G or less"),
-        ({"gpus": "2", "sbatch": ["mem-per-gpu=101G"]}, "202G of memory, but a node", "ask for --mem 200G or less"),
-        ({"walltime_s": "72h"}, "--time 3-00:00:00 is longer than the 2-00:00:00 that profile 'big' allows",
-         "ask for --time 2-00:00:00 or less, or use a profile whose partition allows more"),
+        (
+            {"gpus": "2", "sbatch": ["mem-per-gpu=101G"]},
+            "202G of memory, but a node",
+            "ask for --mem 200G or less",
+        ),
+        (
+            {"walltime_s": "72h"},
+            "--time 3-00:00:00 is longer than the 2-00:00:00 that profile 'big' allows",
+            "ask for --time 2-00:00:00 or less, or use a profile whose partition allows more",
+        ),
     ],
-)  # fmt: skip
-def test_more_than_the_profile_has_is_refused(asked: dict[str, Any], message: str, hint: str) -> None:
+)
+def test_more_than_the_profile_has_is_refused(
+    asked: dict[str, Any], message: str, hint: str
+) -> None:
     limits = {"cpu": {"per_node": 64}, "memory": {"per_node": "200G"}, "time": {"max": "48h"}}
     for scheduler in ("slurm",) if "sbatch" in asked else ("slurm", "local"):
         with pytest.raises(PlanError) as refused:
@@ -106,7 +164,8 @@ def test_more_than_the_profile_has_is_refused(asked: dict[str, Any], message: st
 def test_local_nodes_share_this_machine_s_cpus() -> None:
     assert plan(laptop(), machine=Machine(8), gpus="4", nodes=2).cpus_per_node == 4
     assert plan(laptop(), machine=Machine(8), gpus="1").cpus_per_node == 8
-    assert plan(laptop(), machine=Machine(2), gpus="4", nodes=2).cpus_per_node == 2  # never fewer than ranks
+    # never fewer than ranks
+    assert plan(laptop(), machine=Machine(2), gpus="4", nodes=2).cpus_per_node == 2
     assert plan(laptop(), machine=Machine(8), gpus="4", nodes=2, cpus=3).cpus_per_node == 3
 
 
@@ -121,8 +180,12 @@ def test_local_nodes_share_this_machine_s_cpus() -> None:
         ({"gpus": "0"}, None),
     ],
 )
-def test_memory_of_a_node_follows_from_what_was_said(asked: dict[str, Any], megabytes: int | None) -> None:
-    assert plan(cluster(memory={"per_node": "200G", "per_gpu": "60G"}), **asked).memory_mb == megabytes
+def test_memory_of_a_node_follows_from_what_was_said(
+    asked: dict[str, Any], megabytes: int | None
+) -> None:
+    assert (
+        plan(cluster(memory={"per_node": "200G", "per_gpu": "60G"}), **asked).memory_mb == megabytes
+    )
     assert plan(cluster(memory={"per_node": "200G"}), gpus="4").memory_mb is None
 
 
@@ -160,16 +223,26 @@ def test_local_nodes_never_share_a_gpu(nodes: int, each: int, here: int) -> None
 
 def test_neither_slurm_jobs_nor_cpu_jobs_share_gpus_and_too_few_are_noted() -> None:
     ids = ("0", "1")
-    assert share_gpus(cluster(), decide_shape(request(gpus="2"), cluster()), Machine(8, ids)) == ((), None)
-    assert share_gpus(laptop(), decide_shape(request(gpus="0"), laptop()), Machine(8, ids)) == ((), None)
-    for asked, here, note in (({"gpus": "4", "nodes": 2}, (), "no GPU here for 4 ranks"),
-                              ({"gpus": "2"}, ("0",), "1 GPU here for 2 ranks")):  # fmt: skip
+    assert share_gpus(cluster(), decide_shape(request(gpus="2"), cluster()), Machine(8, ids)) == (
+        (),
+        None,
+    )
+    assert share_gpus(laptop(), decide_shape(request(gpus="0"), laptop()), Machine(8, ids)) == (
+        (),
+        None,
+    )
+    for asked, here, note in (
+        ({"gpus": "4", "nodes": 2}, (), "no GPU here for 4 ranks"),
+        ({"gpus": "2"}, ("0",), "1 GPU here for 2 ranks"),
+    ):
         said = share_gpus(laptop(), decide_shape(request(**asked), laptop()), Machine(8, here))[1]
         assert (said or "").startswith(f"{note}: the ranks run on CPUs")
 
 
 SIZED = cluster(
-    cpu={"per_node": 64, "per_gpu": 16}, memory={"per_node": "500G", "per_gpu": "100G"}, time={"default": "1:00:00"}
+    cpu={"per_node": 64, "per_gpu": 16},
+    memory={"per_node": "500G", "per_gpu": "100G"},
+    time={"default": "1:00:00"},
 )
 
 
@@ -197,7 +270,11 @@ def test_each_number_is_what_the_directives_say(
     asked: dict[str, Any], cpus: int | None, memory_mb: int | None, walltime_s: int | None
 ) -> None:
     decided = plan(SIZED, gpus="4", nodes=2, **asked)
-    assert (decided.cpus_per_node, decided.memory_mb, decided.walltime_s) == (cpus, memory_mb, walltime_s)
+    assert (decided.cpus_per_node, decided.memory_mb, decided.walltime_s) == (
+        cpus,
+        memory_mb,
+        walltime_s,
+    )
     tasks = int(decided.directive("ntasks-per-node") or 0)
     each = decided.directive("cpus-per-task")
     assert decided.cpus_per_node == (None if each is None else int(each) * tasks)
@@ -208,22 +285,39 @@ def test_srun_asks_for_the_cpus_of_the_directives(preflight: str | None) -> None
     given = plan(SIZED, gpus="4", nodes=2, launcher="srun", preflight=preflight)
     words = [word for word in script(given).split() if word.startswith("--cpus-per-task=")]
     whole = [f"--cpus-per-task={given.cpus_per_node}"] if preflight else []
-    assert words == [f"--cpus-per-task={given.directive('cpus-per-task')}", *whole, "--cpus-per-task=16"]
-    left_out = script(plan(SIZED, gpus="4", nodes=2, preflight=preflight, no_sbatch=["cpus-per-task"]))
+    assert words == [
+        f"--cpus-per-task={given.directive('cpus-per-task')}",
+        *whole,
+        "--cpus-per-task=16",
+    ]
+    left_out = script(
+        plan(SIZED, gpus="4", nodes=2, preflight=preflight, no_sbatch=["cpus-per-task"])
+    )
     assert "--cpus-per-task" not in left_out
-    assert "export OMP_NUM_THREADS=$((SLURM_CPUS_ON_NODE < 4 ? 1 : SLURM_CPUS_ON_NODE / 2))\n" in left_out
+    assert (
+        "export OMP_NUM_THREADS=$((SLURM_CPUS_ON_NODE < 4 ? 1 : SLURM_CPUS_ON_NODE / 2))\n"
+        in left_out
+    )
 
 
 def test_gpus_per_node_is_enough_without_their_sum() -> None:
-    assert plan(cluster(**SUM), gpus="4", nodes=2, no_sbatch=["gpus"]).directive("gpus-per-node") == "a100:2"
+    assert (
+        plan(cluster(**SUM), gpus="4", nodes=2, no_sbatch=["gpus"]).directive("gpus-per-node")
+        == "a100:2"
+    )
 
 
-@pytest.mark.parametrize(("key", "value"), [("gpu-bind", "single:1"), ("tres-bind", "gres/gpu:single:1")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("gpu-bind", "single:1"), ("tres-bind", "gres/gpu:single:1")]
+)
 def test_a_binding_that_hides_gpus_from_ranks_is_refused(key: str, value: str) -> None:
-    with pytest.raises(UsageError, match=f"--{key}={value} would show each of the 2 ranks of a node only some"):
+    with pytest.raises(
+        UsageError, match=f"--{key}={value} would show each of the 2 ranks of a node only some"
+    ):
         plan(gpus="2", launcher="srun", sbatch=[f"{key}={value}"])
     assert plan(gpus="2", launcher="srun", sbatch=[f"{key}=none"]).directive(key) == "none"
-    assert plan(gpus="2", sbatch=[f"{key}={value}"]).directive(key) == value  # torchrun is one task, which sees all
+    # torchrun is one task, which sees all
+    assert plan(gpus="2", sbatch=[f"{key}={value}"]).directive(key) == value
     assert plan(cpu_cluster(), gpus="0", cpus=2, sbatch=[f"{key}={value}"]).directive(key) == value
 
 
@@ -245,7 +339,9 @@ def test_an_option_decides_the_requeue_else_the_profile(
     assert decide_requeue(request(**asked), cluster(requeue=of_profile)) == requeue
 
 
-@pytest.mark.parametrize(("warn_s", "grace_s"), [(6, 4), (30, 20), (59, 40), (60, 40), (120, 100), (600, 580)])
+@pytest.mark.parametrize(
+    ("warn_s", "grace_s"), [(6, 4), (30, 20), (59, 40), (60, 40), (120, 100), (600, 580)]
+)
 def test_of_the_warning_a_part_is_kept_for_starting_again(warn_s: int, grace_s: int) -> None:
     assert Requeue(1, warn_s).grace_s == grace_s
 

@@ -11,7 +11,14 @@ from hpcrun.actions.jobs.new_run import _plan_record
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.plan import Plan, build_plan
 from hpcrun.job.profile import Profile
-from hpcrun.job.request import JobRequest, editable_line, option_groups, program_words, read_edited_line, read_request
+from hpcrun.job.request import (
+    JobRequest,
+    editable_line,
+    option_groups,
+    program_words,
+    read_edited_line,
+    read_request,
+)
 from hpcrun.job.resources import Machine
 from hpcrun.job.role_request import read_role
 from hpcrun.job.roles import requests_of
@@ -27,18 +34,29 @@ def typed(line: str, **more: Any) -> JobRequest:
     return read_request({**parse(*words), **more})
 
 
-def planned(line: str, profile: Profile | None = None, cpus: int = 8, gpu_ids: tuple[str, ...] = ()) -> Plan:
+def planned(
+    line: str, profile: Profile | None = None, cpus: int = 8, gpu_ids: tuple[str, ...] = ()
+) -> Plan:
     """The plan of such a line, by default on a cluster without GPUs."""
     profile = profile or cpu_cluster(gpu={"per_node": 0})
-    return build_plan(typed(line), profile, python=PYTHON, machine=Machine(cpus=cpus, gpu_ids=gpu_ids))
+    return build_plan(
+        typed(line), profile, python=PYTHON, machine=Machine(cpus=cpus, gpu_ids=gpu_ids)
+    )
 
 
 def test_a_role_is_a_range_of_ranks_and_of_nodes() -> None:
-    plan = planned(f"--gpus-per-node 2 --role {SERVER} --role trainer:3 train.py --url {{server.url}}", cluster())
+    plan = planned(
+        f"--gpus-per-node 2 --role {SERVER} --role trainer:3 train.py --url {{server.url}}",
+        cluster(),
+    )
     server, trainer = plan.roles
     assert (server.first_rank, server.ranks, server.first_node, server.nodes) == (0, 1, 0, 1)
     assert (trainer.first_rank, trainer.ranks, trainer.first_node, trainer.nodes) == (1, 6, 1, 3)
-    assert (server.launcher, dict(server.env)["NPROC_PER_NODE"], trainer.launcher) == ("command", "2", "torchrun")
+    assert (server.launcher, dict(server.env)["NPROC_PER_NODE"], trainer.launcher) == (
+        "command",
+        "2",
+        "torchrun",
+    )
     assert (server.on_exit, trainer.on_exit) == ("fail", "end")
     assert (server.ready, trainer.ready, trainer.after) == ("tcp:{port}", "", ("server",))
     assert server.command == ("vllm", "serve", "M", "--port", "{port}")
@@ -48,7 +66,9 @@ def test_a_role_is_a_range_of_ranks_and_of_nodes() -> None:
 
 
 def test_the_record_has_the_roles_of_a_job_and_nothing_of_them_for_another_job() -> None:
-    record = json.loads(json.dumps(_plan_record(planned(f"--role {SERVER} --role trainer:2 train.py"), ())))
+    record = json.loads(
+        json.dumps(_plan_record(planned(f"--role {SERVER} --role trainer:2 train.py"), ()))
+    )
     keys = ("name", "first_rank", "ranks", "first_node", "nodes", "on_exit", "launcher")
     assert [[role[key] for key in keys] for role in record["roles"]] == [
         ["server", 0, 1, 0, 1, "fail", "command"],
@@ -78,24 +98,74 @@ def test_roles_share_the_gpus_and_cpus_of_one_node() -> None:
         ("--role server:1 a.py", "there is one", "SCRIPT without it"),
         ("--role server:1 a.py --role t:1", "role t has no program", "--role NAME:NODES"),
         ("--role 1st:1 a.py --role t:1 b.py", "'1st' cannot be a role's name", None),
-        ("--role s:1 a.py --role S:1 b.py", "2 roles have this name in variables: HPCRUN_ROLE_S_PORT", "different"),
-        ("--role s:1,redy=tcp:{port} a.py --role t:1 b.py", "'redy' is not known here", "did you mean 'ready'"),
+        (
+            "--role s:1 a.py --role S:1 b.py",
+            "2 roles have this name in variables: HPCRUN_ROLE_S_PORT",
+            "different",
+        ),
+        (
+            "--role s:1,redy=tcp:{port} a.py --role t:1 b.py",
+            "'redy' is not known here",
+            "did you mean 'ready'",
+        ),
         ("--role s:1,ready=80 a.py --role t:1 b.py", "'80' is not a check; write tcp:{port}", None),
-        ("--role s:1,on-exit=stop a.py --role t:1 b.py", "on_exit: must be 'end', 'fail' or 'ignore'", None),
+        (
+            "--role s:1,on-exit=stop a.py --role t:1 b.py",
+            "on_exit: must be 'end', 'fail' or 'ignore'",
+            None,
+        ),
         ("--role s:1 'a \"b' --role t:1 b.py", "a quote is not closed", None),
-        ("--role s:1 a.py --role t:1 b.py {serve.url}", "no address {serve.url}", "did you mean 's.url'?"),
-        ("--role server:1 a.py --role t:1 b.py {serve.url}", "no address {serve.url}", "did you mean 'server.url'?"),
-        ("--role s:1 a.py --role t:1,after=x b.py", "role t: it cannot wait for 'x'", "the roles are: s, t"),
-        ("--role s:1 a {t.url} --role t:1 b.py {s.url}", "wait for each other: s → t → s", "after= for none"),
+        (
+            "--role s:1 a.py --role t:1 b.py {serve.url}",
+            "no address {serve.url}",
+            "did you mean 's.url'?",
+        ),
+        (
+            "--role server:1 a.py --role t:1 b.py {serve.url}",
+            "no address {serve.url}",
+            "did you mean 'server.url'?",
+        ),
+        (
+            "--role s:1 a.py --role t:1,after=x b.py",
+            "role t: it cannot wait for 'x'",
+            "the roles are: s, t",
+        ),
+        (
+            "--role s:1 a {t.url} --role t:1 b.py {s.url}",
+            "wait for each other: s → t → s",
+            "after= for none",
+        ),
         ("--role s:1 a --role t:1,on-exit=fail b", "no role ends the job", "on-exit=end"),
-        ("--role s:1gpu a --role t:1 b", "share the GPUs of one node: 1gpu + 1", "all sizes in GPUs"),
-        ("--nodes 3 --role s:1 a --role t:1 b", "--nodes 3 contradicts the roles, which have 1 + 1", "leave it out"),
-        ("--gpus 2 --role s:1gpu a --role t:3gpus b", "--gpus 2 contradicts the roles, which have 1gpu + 3gpu", "out"),
-        ("--role s:1 a --role t:1,launcher=srun b", "launcher: must be 'torchrun', 'python' or 'once'", None),
-        ("--sweep port=1,2 --role s:1 a --role t:1 b", "{port} is an address of a role", "another name"),
+        (
+            "--role s:1gpu a --role t:1 b",
+            "share the GPUs of one node: 1gpu + 1",
+            "all sizes in GPUs",
+        ),
+        (
+            "--nodes 3 --role s:1 a --role t:1 b",
+            "--nodes 3 contradicts the roles, which have 1 + 1",
+            "leave it out",
+        ),
+        (
+            "--gpus 2 --role s:1gpu a --role t:3gpus b",
+            "--gpus 2 contradicts the roles, which have 1gpu + 3gpu",
+            "out",
+        ),
+        (
+            "--role s:1 a --role t:1,launcher=srun b",
+            "launcher: must be 'torchrun', 'python' or 'once'",
+            None,
+        ),
+        (
+            "--sweep port=1,2 --role s:1 a --role t:1 b",
+            "{port} is an address of a role",
+            "another name",
+        ),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_to_do(line: str, message: str, hint: str | None) -> None:
+def test_what_cannot_be_is_refused_with_what_to_do(
+    line: str, message: str, hint: str | None
+) -> None:
     with pytest.raises(HpcrunError) as refused:
         planned(line, cluster() if "gpu" in line else None)
     assert message in refused.value.message
@@ -129,7 +199,8 @@ def test_parameters_of_a_sweep_and_addresses_stand_in_one_command() -> None:
 
 def test_the_line_of_a_request_with_roles_is_read_as_the_same_request() -> None:
     request = typed(
-        "--gpus 0 --role 'server:1,ready=http:{port}/x,timeout=90s,on-exit=ignore' 'a b' -m x --role w:2,after= -m m.w "
+        "--gpus 0 --role 'server:1,ready=http:{port}/x,timeout=90s,on-exit=ignore' 'a b' -m x "
+        "--role w:2,after= -m m.w "
         "--role trainer:3,after=server+w train.py --x 1"
     )
     recorded = json.loads(json.dumps(request.model_dump(exclude_defaults=True)))

@@ -16,7 +16,13 @@ from tests.unit.given import cluster, plan, request
 
 TOGETHER = {"SBATCH_REQ_SWITCH", "SBATCH_WAIT4SWITCH"}
 # of "INPUT ENVIRONMENT VARIABLES" those that stand for no directive
-OTHERS = {"SLURM_CONF", "SLURM_DEBUG_FLAGS", "SLURM_EXIT_ERROR", "SLURM_STEP_KILLED_MSG_NODE_ID", "SLURM_UMASK"}
+OTHERS = {
+    "SLURM_CONF",
+    "SLURM_DEBUG_FLAGS",
+    "SLURM_EXIT_ERROR",
+    "SLURM_STEP_KILLED_MSG_NODE_ID",
+    "SLURM_UMASK",
+}
 
 
 def directives(env: dict[str, str], **asked: Any) -> dict[str, str | None]:
@@ -27,7 +33,11 @@ def directives(env: dict[str, str], **asked: Any) -> dict[str, str | None]:
 
 
 def notes(env: dict[str, str]) -> tuple[str, ...]:
-    return tuple(note for note in apply_sbatch_env(request(), env)[1] if not note.startswith("from your shell: "))
+    return tuple(
+        note
+        for note in apply_sbatch_env(request(), env)[1]
+        if not note.startswith("from your shell: ")
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +70,11 @@ def test_one_for_a_directive_of_the_person_s_own_becomes_that(
 
 def test_any_other_is_named_with_what_to_do() -> None:
     for name, value, words in (
-        ("SBATCH_EXPORT", "NONE", "SBATCH_EXPORT=NONE of your shell is ignored: use --env NAME=VALUE"),
+        (
+            "SBATCH_EXPORT",
+            "NONE",
+            "SBATCH_EXPORT=NONE of your shell is ignored: use --env NAME=VALUE",
+        ),
         ("SBATCH_REQUEUE", "", "SBATCH_REQUEUE is ignored: use --requeue N"),
         ("SBATCH_GPUS", "4", "SBATCH_GPUS=4 of your shell is ignored: use --gpus"),
         ("SBATCH_OUTPUT", "x", "use --output-dir"),
@@ -83,7 +97,9 @@ def test_any_other_is_named_with_what_to_do() -> None:
         ({"SBATCH_MEM_PER_NODE": "1G"}, {"sbatch": ["mem-per-gpu=2G"]}, "mem-per-gpu", "2G"),
     ],
 )
-def test_what_was_typed_comes_first(env: dict[str, str], asked: dict[str, object], directive: str, value: str) -> None:
+def test_what_was_typed_comes_first(
+    env: dict[str, str], asked: dict[str, object], directive: str, value: str
+) -> None:
     made = directives(env, **asked)
     assert made[directive] == value
     assert len({"mem", "mem-per-gpu"} & set(made)) == (1 if directive.startswith("mem") else 0)
@@ -97,7 +113,10 @@ def test_each_counts_or_is_named(name: str) -> None:
 
 
 def test_inside_a_job_they_describe_that_job() -> None:
-    for env in ({"SBATCH_EXPORT": "NONE", "SBATCH_PARTITION": "p", "SLURM_JOB_ID": "1"}, {"SLURM_CONF": "x"}):
+    for env in (
+        {"SBATCH_EXPORT": "NONE", "SBATCH_PARTITION": "p", "SLURM_JOB_ID": "1"},
+        {"SLURM_CONF": "x"},
+    ):
         assert apply_sbatch_env(request(), env) == (request(), ())
 
 
@@ -108,14 +127,24 @@ def test_a_value_that_cannot_be_read_is_refused_by_its_variable() -> None:
 
 
 def test_the_table_has_what_sbatch_reads() -> None:
-    """Against the program itself, where there is one: strings that it looks for in its environment."""
+    """Against the program itself, where there is one: strings that it looks for in its
+    environment.
+    """
     program = shutil.which("sbatch")
     known = set(DIRECTIVES) | TOGETHER | OTHERS
-    read = re.findall(rb"\0(SBATCH_[A-Z0-9_]+)(?=\0)", Path(program).read_bytes()) if program else []
+    read = (
+        re.findall(rb"\0(SBATCH_[A-Z0-9_]+)(?=\0)", Path(program).read_bytes()) if program else []
+    )
     assert {name.decode() for name in read} <= known
 
 
 def test_the_variables_that_were_used_are_named() -> None:
-    env = {"SBATCH_PARTITION": "gpu", "SBATCH_EXCLUSIVE": "", "SBATCH_OUTPUT": "x", "SBATCH_ACCOUNT": "b", "HOME": "/"}
+    env = {
+        "SBATCH_PARTITION": "gpu",
+        "SBATCH_EXCLUSIVE": "",
+        "SBATCH_OUTPUT": "x",
+        "SBATCH_ACCOUNT": "b",
+        "HOME": "/",
+    }
     _, notes = apply_sbatch_env(read_request({"script": "a.py", "account": "a"}), env)
     assert notes[0] == "from your shell: SBATCH_EXCLUSIVE SBATCH_PARTITION=gpu"

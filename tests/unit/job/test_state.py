@@ -8,11 +8,37 @@ from hypothesis import strategies as st
 
 from hpcrun.job.state import STATES, base_state, explain_reason, is_silent, is_terminal
 
-OVER = ["COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
-        "OUT_OF_MEMORY", "REVOKED", "NOT_SUBMITTED"]  # fmt: skip
-NOT_OVER = ["PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "RESIZING", "SIGNALING",
-            "STOPPED", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "SUBMITTING",
-            "UNKNOWN"]  # fmt: skip
+OVER = [
+    "COMPLETED",
+    "CANCELLED",
+    "FAILED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "OUT_OF_MEMORY",
+    "REVOKED",
+    "NOT_SUBMITTED",
+]
+NOT_OVER = [
+    "PENDING",
+    "RUNNING",
+    "SUSPENDED",
+    "COMPLETING",
+    "CONFIGURING",
+    "STAGE_OUT",
+    "RESIZING",
+    "SIGNALING",
+    "STOPPED",
+    "REQUEUED",
+    "REQUEUE_FED",
+    "REQUEUE_HOLD",
+    "SPECIAL_EXIT",
+    "RESV_DEL_HOLD",
+    "SUBMITTING",
+    "UNKNOWN",
+]
 
 
 @pytest.mark.parametrize("state", OVER + NOT_OVER)
@@ -22,8 +48,14 @@ def test_a_job_in_this_state_is_over_or_not(state: str) -> None:
 
 
 def test_slurm_s_text_is_reduced_to_the_state() -> None:
-    states = {"CANCELLED by 1000": "CANCELLED", "CANCELLED+": "CANCELLED", "running": "RUNNING", "  ": "UNKNOWN",
-              "+": "UNKNOWN", "TELEPORTING": "TELEPORTING"}  # fmt: skip
+    states = {
+        "CANCELLED by 1000": "CANCELLED",
+        "CANCELLED+": "CANCELLED",
+        "running": "RUNNING",
+        "  ": "UNKNOWN",
+        "+": "UNKNOWN",
+        "TELEPORTING": "TELEPORTING",
+    }
     assert {text: base_state(text) for text in states} == states
     assert not is_terminal("TELEPORTING")  # never seen before: shown as it is, and not the end
 
@@ -39,7 +71,9 @@ def test_a_node_that_does_not_respond_is_silent() -> None:
 
 
 # With these a job never starts as it is.
-NEVER = "PartitionNodeLimit DependencyNeverSatisfied MaxMemPerLimit PartitionTimeLimit QOSMaxGRESPerJob".split()
+NEVER = (
+    "PartitionNodeLimit DependencyNeverSatisfied MaxMemPerLimit PartitionTimeLimit QOSMaxGRESPerJob"
+).split()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +88,10 @@ NEVER = "PartitionNodeLimit DependencyNeverSatisfied MaxMemPerLimit PartitionTim
         ("QOSGrpGRESRunMinutes", "your running jobs have the allowed time reserved"),
         ("AssocGrpBillingMinutes", "the budget of the account or QOS is exhausted"),
         ("AssocGrpCpuLimit", "the jobs of your account have reached its limit"),
-        ("ReqNodeNotAvail, UnavailableNodes:a100-1", "required nodes are down, drained or reserved"),
+        (
+            "ReqNodeNotAvail, UnavailableNodes:a100-1",
+            "required nodes are down, drained or reserved",
+        ),
         ("ReqNodeNotAvail, Reserved for maintenance", "would overlap a maintenance window"),
         ("PartitionTimeLimit", "requests more time than the partition allows"),
         ("Licenses", "all licenses are in use"),

@@ -33,9 +33,18 @@ def test_the_last_parameter_varies_fastest() -> None:
 
 
 def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
-    found = sweep(args=["--epochs", "3", "--out=runs/{lr}-{element}", "{{lr}}", "${lr}", '{"a": 1}'])
+    found = sweep(
+        args=["--epochs", "3", "--out=runs/{lr}-{element}", "{{lr}}", "${lr}", '{"a": 1}']
+    )
     assert found.common == ("--epochs", "3")
-    assert found.arguments[3] == ("--out=runs/1e-4-3", "{lr}", "${lr}", '{"a": 1}', "--model", "large")
+    assert found.arguments[3] == (
+        "--out=runs/1e-4-3",
+        "{lr}",
+        "${lr}",
+        '{"a": 1}',
+        "--model",
+        "large",
+    )
     assert sweep(args=["--x"]).arguments[0] == ("--lr", "1e-3", "--model", "small")
 
 
@@ -44,19 +53,28 @@ def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
     [
         ({"sweep": ["lr"]}, "no '='"),
         ({"sweep": ["lr=1,,2"]}, "empty value"),
-        ({"sweep": ["lr=1e-3:1e-1"]}, "ranges are not supported; write every value, such as lr=1e-3,1e-1"),
+        (
+            {"sweep": ["lr=1e-3:1e-1"]},
+            "ranges are not supported; write every value, such as lr=1e-3,1e-1",
+        ),
         (
             {"sweep": ["a=1", "seed=0..4"]},
             "ranges are not supported; write every value, such as seed=\\$\\(seq -s, 0 4\\)",
         ),
-        ({"sweep": ["seed=0-4"]}, "ranges are not supported; write every value, such as seed=\\$\\(seq -s, 0 4\\)"),
+        (
+            {"sweep": ["seed=0-4"]},
+            "ranges are not supported; write every value, such as seed=\\$\\(seq -s, 0 4\\)",
+        ),
         ({"sweep": ["lr=[1e-3,1e-1]"]}, "write the values without brackets: lr=1e-3,1e-1"),
         ({"sweep": ["lr=logspace(-3,-1,3)"]}, "is split at its commas"),
         ({"sweep": ["lr=1", "lr=2"]}, "given twice"),
         ({"sweep": ["lr=1e-3,1e-3"]}, "'1e-3' twice: both elements would be the same"),
         ({"sweep": ["a b=1"]}, "cannot be a parameter's name"),
         ({"sweep": ["element=1"]}, "is reserved"),
-        ({"sweep": [f"{name}={','.join(map(str, range(110)))}" for name in "ab"]}, f"12100 elements .* {MOST}"),
+        (
+            {"sweep": [f"{name}={','.join(map(str, range(110)))}" for name in "ab"]},
+            f"12100 elements .* {MOST}",
+        ),
         ({"args": ["{modle}"]}, "no such parameter"),
         ({"elements": "4"}, "no element 4"),
         ({"elements": "3-1"}, "end before its start"),
@@ -84,12 +102,16 @@ def test_the_array_is_a_directive_that_nobody_can_take_away() -> None:
 
 @cases(st.lists(TEXT, min_size=1, max_size=4))
 def test_bash_hands_on_every_value_as_it_is(values: list[str]) -> None:
-    request = given.request(args=["{x}"]).model_copy(update={"sweep": tuple((("x", value),) for value in values)})
+    request = given.request(args=["{x}"]).model_copy(
+        update={"sweep": tuple((("x", value),) for value in values)}
+    )
     found = decide_sweep(request)
     assert found is not None
     assert [arguments[0] for arguments in found.arguments] == values
     words = " ".join(quote_bash(arguments[0]) for arguments in found.arguments)
-    done = subprocess.run(["bash", "-c", f"printf '%s\\0' {words}"], capture_output=True, check=True)
+    done = subprocess.run(
+        ["bash", "-c", f"printf '%s\\0' {words}"], capture_output=True, check=True
+    )
     assert done.stdout.decode().split("\0")[:-1] == values
 
 
@@ -120,7 +142,10 @@ def test_a_request_that_was_recorded_can_be_asked_again_for_some_elements() -> N
 
 
 def test_side_by_side_needs_as_many_of_each() -> None:
-    assert side_by_side({"a": ["1", "2"], "b": ["x", "y"]}) == ((("a", "1"), ("b", "x")), (("a", "2"), ("b", "y")))
+    assert side_by_side({"a": ["1", "2"], "b": ["x", "y"]}) == (
+        (("a", "1"), ("b", "x")),
+        (("a", "2"), ("b", "y")),
+    )
     with pytest.raises(ValueError, match="a has 2, b has 1"):
         side_by_side({"a": ["1", "2"], "b": ["x"]})
 

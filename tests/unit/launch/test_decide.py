@@ -1,4 +1,6 @@
-"""Why an attempt ended, whether it is started again, and its status: tables of records and of Slurm's answers."""
+"""Why an attempt ended, whether it is started again, and its status: tables of records and of
+Slurm's answers.
+"""
 
 from __future__ import annotations
 
@@ -59,21 +61,49 @@ def rank(number: int, status: int, ended: float, told: str = "") -> dict[str, An
         (Ended(1, with_returned=True), JobSays(), [], "node_failure"),
         (Ended(3, (rank(0, 3, 1.0),), with_returned=True), JobSays(), [], "failure"),
         (Ended(137, stop=TOLD, with_returned=True), JobSays("RUNNING"), [], "node_failure"),
-        (Ended(137, (rank(0, 3, 1.0),), stop=TOLD, with_returned=True), JobSays("RUNNING"), [], "terminated"),
+        (
+            Ended(137, (rank(0, 3, 1.0),), stop=TOLD, with_returned=True),
+            JobSays("RUNNING"),
+            [],
+            "terminated",
+        ),
         (Ended(0, stop=TOLD, with_returned=True), JobSays("RUNNING"), [], "terminated"),
         (Ended(1, stop=TOLD | WARNED), JobSays("RUNNING"), [], "time_limit"),
-        (Ended(1, stop=TOLD), JobSays("RUNNING", restarts=1), [], "node_failure"),  # it runs elsewhere already
+        # it runs elsewhere already
+        (Ended(1, stop=TOLD), JobSays("RUNNING", restarts=1), [], "node_failure"),
         (Ended(143, signalled=True), JobSays("PENDING", restarts=1), [], "requeued"),
-        (Ended(143, signalled=True, was_preempted=True), JobSays("PENDING", restarts=1), [], "preemption"),
+        (
+            Ended(143, signalled=True, was_preempted=True),
+            JobSays("PENDING", restarts=1),
+            [],
+            "preemption",
+        ),
         (Ended(143, signalled=True), JobSays("PENDING", restarts=1), ["n2"], "node_failure"),
-        (Ended(143, signalled=True, stop=WARNED), JobSays("PENDING", restarts=1), [], "time_limit"),  # Lightning's
-        (Ended(143, signalled=True, requeues=1), JobSays("COMPLETING", restarts=1), [], "cancelled"),
+        # Lightning's
+        (Ended(143, signalled=True, stop=WARNED), JobSays("PENDING", restarts=1), [], "time_limit"),
+        (
+            Ended(143, signalled=True, requeues=1),
+            JobSays("COMPLETING", restarts=1),
+            [],
+            "cancelled",
+        ),
         (Ended(143, stop=TOLD, idle=True), JobSays("RUNNING"), [], "idle"),
         (Ended(0, HEARD, stop=TOLD, idle=True), JobSays("RUNNING"), [], "idle"),
-        (Ended(0, stop=TOLD, idle=True), JobSays("RUNNING"), [], ""),  # its ranks were done before they knew
-        (Ended(143, signalled=True, cancelled=True, idle=True), JobSays("RUNNING"), [], "cancelled"),
+        # its ranks were done before they knew
+        (Ended(0, stop=TOLD, idle=True), JobSays("RUNNING"), [], ""),
+        (
+            Ended(143, signalled=True, cancelled=True, idle=True),
+            JobSays("RUNNING"),
+            [],
+            "cancelled",
+        ),
         (Ended(137, stop=TOLD, silent=True), JobSays("RUNNING"), [], "node_failure"),
-        (Ended(137, signalled=True, cancelled=True, silent=True), JobSays("COMPLETING"), [], "cancelled"),
+        (
+            Ended(137, signalled=True, cancelled=True, silent=True),
+            JobSays("COMPLETING"),
+            [],
+            "cancelled",
+        ),
     ],
 )
 def test_why_it_ended(ended: Ended, says: JobSays, dead: list[str], why: str) -> None:
@@ -125,11 +155,16 @@ def test_a_list_of_nodes() -> None:
 
 def test_scontrols_line_is_read() -> None:
     line = (
-        "JobId=7 JobName=a Reason=b JobState=RUNNING Reason=None Dependency=(null) Requeue=1 Restarts=2 BatchFlag=2 "
+        "JobId=7 JobName=a Reason=b JobState=RUNNING Reason=None Dependency=(null) Requeue=1 "
+        "Restarts=2 BatchFlag=2 "
         "PreemptEligibleTime=2026-11-21T20:00:00 PreemptTime=None ExcNodeList=(null)"
     )
     assert parse_job(line) == JobSays("RUNNING", "None", 2, preempted=False, excluded="")
-    now = parse_job(line.replace("PreemptTime=None", "PreemptTime=2026-11-21T20:10:00").replace("(null)", "a[1-2]"))
+    now = parse_job(
+        line.replace("PreemptTime=None", "PreemptTime=2026-11-21T20:10:00").replace(
+            "(null)", "a[1-2]"
+        )
+    )
     assert (now.preempted, now.excluded) == (True, "a[1-2]")
     assert parse_job("slurm_load_jobs error: Unable to contact slurm controller") == JobSays()
 
@@ -164,8 +199,18 @@ def test_a_job_that_does_not_go_on_says_why() -> None:
     for why, rules, enough, expected in (
         (NODE_FAILURE, Rules(times=2), True, "not requeued: --requeue 2 is used up"),
         (NODE_FAILURE, Rules(restarts=2), True, "not restarted: --restarts 2 is used up"),
-        (NODE_FAILURE, Rules(restarts=2), False, "not restarted: too few nodes are left to restart on"),
-        (NODE_FAILURE, BOTH, True, "not restarted or requeued: --restarts 1 is used up, --requeue 1 is used up"),
+        (
+            NODE_FAILURE,
+            Rules(restarts=2),
+            False,
+            "not restarted: too few nodes are left to restart on",
+        ),
+        (
+            NODE_FAILURE,
+            BOTH,
+            True,
+            "not restarted or requeued: --restarts 1 is used up, --requeue 1 is used up",
+        ),
         (TIME_LIMIT, BOTH, True, "not requeued: --requeue 1 is used up"),
         (TIME_LIMIT, Rules(restarts=1), True, ""),
         ("", BOTH, True, ""),
@@ -187,13 +232,19 @@ def test_a_node_is_silent_only_while_others_are_heard() -> None:
 
 
 def test_a_job_has_lost_its_script_with_the_node_of_it() -> None:
-    line = "JobId=3 JobState=RUNNING Restarts=0 ReqNodeList=(null) ExcNodeList=a-[1-2] NodeList={} BatchHost=n-1"
+    line = (
+        "JobId=3 JobState=RUNNING Restarts=0 ReqNodeList=(null) ExcNodeList=a-[1-2] "
+        "NodeList={} "
+        "BatchHost=n-1"
+    )
     for nodes, lost in (("n-[1-3]", False), ("n-[2-3]", True), ("(null)", False)):
         job = parse_job(line.format(nodes))
         assert (job.excluded, job.lost_its_script) == ("a-[1-2]", lost)
 
 
-def test_the_nodes_that_the_attempt_before_has_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nodes_that_the_attempt_before_has_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def lost(number: int) -> Any:
         (tmp_path / str(number)).mkdir(exist_ok=True)
         monkeypatch.setenv("HPCRUN_ATTEMPT", str(number))
@@ -210,7 +261,9 @@ def test_the_nodes_that_the_attempt_before_has_lost(tmp_path: Path, monkeypatch:
         assert (lost(0), lost(1)) == ([], nodes)
 
 
-def test_the_hour_of_waiting_for_the_controller_begins_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hour_of_waiting_for_the_controller_begins_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It comes back for a moment, and goes away again with each request."""
     monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
     for name, value in (("CONTROLLER_S", 0.5), ("PROMPT_S", -1.0), ("ASK_AGAIN_S", 0.0)):
@@ -229,6 +282,9 @@ def test_a_step_that_ends_well_without_a_rank_has_failed(
 
     one = step.JobStep(None, [], lambda _: None, lambda: False)
     assert (one.run(["true"], []), one.run_other(["true"], [])) == (1, 0)
-    assert capsys.readouterr().err == "hpcrun: srun ended with exit status 0, and no rank has started\n"
+    assert (
+        capsys.readouterr().err
+        == "hpcrun: srun ended with exit status 0, and no rank has started\n"
+    )
     (tmp_path / "node-n1.start").touch()
     assert one.run(["true"], []) == 0

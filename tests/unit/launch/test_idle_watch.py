@@ -1,4 +1,6 @@
-"""When a job's GPUs are idle: from the samples of its nodes; and what is not known never ends a job."""
+"""When a job's GPUs are idle: from the samples of its nodes; and what is not known never ends a
+job.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ HEAD = '{"started": 1000.0, "cpus": 4, "memory_limit": null}\n'
 def samples(busy: Sequence[Sequence[float]]) -> str:
     """A node's file with a sample every ten seconds, each with the busy shares of its GPUs."""
     rows = [
-        line(1010 + 10 * place, 1, 1, 1, None, [(index, share, 1, 1, None) for index, share in enumerate(shares)])
+        line(
+            1010 + 10 * place,
+            1,
+            1,
+            1,
+            None,
+            [(index, share, 1, 1, None) for index, share in enumerate(shares)],
+        )
         for place, shares in enumerate(busy)
     ]
     return HEAD + "".join(rows)
@@ -44,7 +53,8 @@ def test_for_how_long_a_node_is_idle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(1800, "30 min"), (5400, "1 h 30 min"), (7200, "2 h"), (45, "45 s"), (90, "1 min 30 s")]
+    ("seconds", "words"),
+    [(1800, "30 min"), (5400, "1 h 30 min"), (7200, "2 h"), (45, "45 s"), (90, "1 min 30 s")],
 )
 def test_a_time_in_words(seconds: float, words: str) -> None:
     assert span(seconds) == words
@@ -75,7 +85,9 @@ class Site:
         now, busy_at = self.frozen_at.get(node, self.now), self.busy_at[node]
         rows = [(busy_at - 10, 0.9), (busy_at, 0.9), ((busy_at + now) / 2, 0.0), (now, 0.0)]
         known = [(at, busy) for at, busy in rows if at <= busy_at or busy_at < now]
-        found = {at: [] if node in self.without_gpus else [(0, busy, 1, 1, None)] for at, busy in known}
+        found = {
+            at: [] if node in self.without_gpus else [(0, busy, 1, 1, None)] for at, busy in known
+        }
         return HEAD + "".join(line(at, 1, 1, 1, None, gpus) for at, gpus in found.items())
 
 
@@ -101,7 +113,9 @@ def test_a_busy_job_costs_one_read_per_limit(site: Site) -> None:
     assert set(site.reads[64:]) == {"n63"}  # it is asked first from then on
 
 
-def test_it_is_warned_first_and_then_ended(tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_warned_first_and_then_ended(
+    tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
     watch = IdleWatch(1800, 10, ["a", "b"])
     site.busy_at = {"a": site.now, "b": site.now}
     warned_at = ended_at = 0.0
@@ -148,7 +162,9 @@ def test_a_warning_comes_first_even_if_the_limit_has_passed(site: Site) -> None:
 
 
 def test_the_next_look_is_when_the_limit_could_be_near(tmp_path: Path, site: Site) -> None:
-    """The GPU was busy for the first hundred seconds only: so the warning comes a hundred seconds later."""
+    """The GPU was busy for the first hundred seconds only: so the warning comes a hundred seconds
+    later.
+    """
     watch = IdleWatch(1800, 10, ["a"])
     site.busy_at = {"a": site.now + 100}
     while not (tmp_path / "idle").exists():
@@ -187,7 +203,8 @@ def test_a_node_of_which_nothing_is_known_keeps_the_job(
     assert not (tmp_path / "idle").exists()
     assert '"b"' in (tmp_path / "idle-unknown").read_text()
     assert capsys.readouterr().err == (
-        "hpcrun: b reports no use of its GPUs (nvidia-smi): --cancel-idle has no effect until it does\n"
+        "hpcrun: b reports no use of its GPUs (nvidia-smi): --cancel-idle has no effect until it "
+        "does\n"
     )
     site.busy_at, site.frozen_at, site.without_gpus = {"a": site.now, "b": site.now}, {}, set()
     site.now += 1700

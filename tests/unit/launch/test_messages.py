@@ -26,14 +26,17 @@ def senders() -> Iterator[list[int]]:
 
 
 class Job:
-    """A job with messages; its sender writes down when it begins and ends, and the event that it was started for."""
+    """A job with messages; its sender writes down when it begins and ends, and the event that it
+    was started for.
+    """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self._set = folder, monkeypatch.setenv
         self.sender = folder / "python"
         event, log = "${9:-end}", folder / "log"
         self.sender.write_text(
-            f'#!/bin/sh\necho "begins {event}" >>{log}\nsleep 0.1\necho "ends {event}" >>{log}\n', encoding="utf-8"
+            f'#!/bin/sh\necho "begins {event}" >>{log}\nsleep 0.1\necho "ends {event}" >>{log}\n',
+            encoding="utf-8",
         )
         self.sender.chmod(0o700)
         self._set("HPCRUN_RUN_DIR", str(folder))
@@ -42,9 +45,16 @@ class Job:
         monkeypatch.setattr(module, "LOOK_S", 0.0)
 
     def messages(self, *events: str, elements: int = 0) -> module.Messages:
-        record = {"python": str(self.sender), "package": str(self.folder), "elements": elements, "events": events}
+        record = {
+            "python": str(self.sender),
+            "package": str(self.folder),
+            "elements": elements,
+            "events": events,
+        }
         (self.folder / module.FOLDER).mkdir(exist_ok=True)
-        (self.folder / module.FOLDER / module.SENDER).write_text(json.dumps(record), encoding="utf-8")
+        (self.folder / module.FOLDER / module.SENDER).write_text(
+            json.dumps(record), encoding="utf-8"
+        )
         return module.Messages()
 
     def end(self, element: int, *events: str, failed: bool, elements: int) -> list[str]:
@@ -66,7 +76,9 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return Job(tmp_path, monkeypatch)
 
 
-def test_a_sweep_tells_of_its_first_failure_and_of_its_end_also_if_its_last_element_is_good(job: Job) -> None:
+def test_a_sweep_tells_of_its_first_failure_and_of_its_end_also_if_its_last_element_is_good(
+    job: Job,
+) -> None:
     assert job.end(0, module.FAILED, failed=True, elements=4) == ["end"]
     assert job.end(1, module.FAILED, failed=True, elements=4) == ["end"]
     assert job.end(2, module.FAILED, failed=False, elements=4) == ["end"]

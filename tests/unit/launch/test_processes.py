@@ -16,5 +16,8 @@ def test_what_cannot_be_started_is_said_and_stderr_stays_open(
     assert try_start(["no-such-program"], {}) == (0, 127)
     assert try_start([str(tmp_path)], {}, err=str(tmp_path / "err")) == (0, 126)
     print("and on", file=sys.stderr)
-    assert capfd.readouterr().err == "hpcrun: cannot start no-such-program: No such file or directory\nand on\n"
+    assert (
+        capfd.readouterr().err
+        == "hpcrun: cannot start no-such-program: No such file or directory\nand on\n"
+    )
     assert (tmp_path / "err").read_text() == f"hpcrun: cannot start {tmp_path}: Permission denied\n"

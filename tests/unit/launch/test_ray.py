@@ -25,8 +25,12 @@ def on_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, ["--num-cpus=4", "--num-gpus=0"]),  # two nodes of one machine
         ({"SLURM_CPUS_ON_NODE": "6", "SLURM_GPUS_ON_NODE": "2"}, ["--num-cpus=6", "--num-gpus=2"]),
         ({"SLURM_CPUS_PER_TASK": "2", "SLURM_CPUS_ON_NODE": "6"}, ["--num-cpus=2", "--num-gpus=0"]),
-        ({"SLURM_CPUS_ON_NODE": "64"}, ["--num-cpus=8", "--num-gpus=0"]),  # of which this step may use 8
-        ({"SLURM_GPUS_ON_NODE": "4", "CUDA_VISIBLE_DEVICES": "0,GPU-3f"}, ["--num-cpus=4", "--num-gpus=2"]),
+        # of which this step may use 8
+        ({"SLURM_CPUS_ON_NODE": "64"}, ["--num-cpus=8", "--num-gpus=0"]),
+        (
+            {"SLURM_GPUS_ON_NODE": "4", "CUDA_VISIBLE_DEVICES": "0,GPU-3f"},
+            ["--num-cpus=4", "--num-gpus=2"],
+        ),
         ({"SLURM_GPUS_ON_NODE": "4", "CUDA_VISIBLE_DEVICES": ""}, ["--num-cpus=4", "--num-gpus=0"]),
     ],
     ids=str,
@@ -40,9 +44,13 @@ def test_ray_gets_the_share_of_the_job(
     assert ray.resources() == options
 
 
-@pytest.mark.parametrize("env", [{"SLURM_MEM_PER_NODE": "200"}, {"SLURM_MEM_PER_CPU": "50"}], ids=str)
+@pytest.mark.parametrize(
+    "env", [{"SLURM_MEM_PER_NODE": "200"}, {"SLURM_MEM_PER_CPU": "50"}], ids=str
+)
 @pytest.mark.usefixtures("on_node")
-def test_the_object_store_is_a_part_of_the_job_s_memory(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_object_store_is_a_part_of_the_job_s_memory(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     memory, store = (int(option.partition("=")[2]) for option in ray.resources()[2:])

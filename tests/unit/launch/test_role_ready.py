@@ -84,7 +84,9 @@ def test_the_listener_of_another_user_is_not_the_role() -> None:
     os.waitpid(other, 0)
 
 
-def test_a_port_outside_of_a_range_that_others_hold_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_outside_of_a_range_that_others_hold_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with socket.create_server(("", 0)) as taken:
         monkeypatch.setattr(rendezvous, "FIRST", taken.getsockname()[1])
         monkeypatch.setattr(rendezvous, "SPAN", 1)

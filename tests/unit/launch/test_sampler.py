@@ -1,4 +1,6 @@
-"""The sampler of a node: what it reads of the kernel and of nvidia-smi, and how its file stays small."""
+"""The sampler of a node: what it reads of the kernel and of nvidia-smi, and how its file stays
+small.
+"""
 
 from __future__ import annotations
 
@@ -42,16 +44,27 @@ def test_the_cgroup_of_the_job_version_2_or_none(tmp_path: Path) -> None:
 def test_the_cgroup_of_the_job_version_1(tmp_path: Path) -> None:
     path = "slurm/uid_1000/job_12"
     write(tmp_path / "cpu,cpuacct" / path / "cpuacct.usage", "2500000000\n")
-    write(tmp_path / "memory" / path / "memory.stat", "rss 5\ntotal_rss 1000\ntotal_shmem 200\ntotal_cache 9999\n")
+    write(
+        tmp_path / "memory" / path / "memory.stat",
+        "rss 5\ntotal_rss 1000\ntotal_shmem 200\ntotal_cache 9999\n",
+    )
     write(tmp_path / "memory" / path / "memory.limit_in_bytes", f"{(1 << 63) - 4096}\n")
-    text = f"4:cpu,cpuacct:/{path}/step_0/task_0\n3:memory:/{path}/step_0\n1:name=systemd:/\n0::/user.slice\n"
+    text = (
+        f"4:cpu,cpuacct:/{path}/step_0/task_0\n3:memory:/{path}/step_0\n"
+        "1:name=systemd:/\n0::/user.slice\n"
+    )
     found = Cgroup(text, str(tmp_path))
     assert (found.cpu_s(), found.memory_used(), found.memory_limit()) == (2.5, 1200, None)
 
 
-def test_the_processes_below_one_count_with_their_ended_children_and_one_that_is_gone_as_nothing() -> None:
-    text = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'sum(range(20_000_000))'])\n"
-    text += "child = subprocess.Popen([sys.executable, '-c', \"x = b'1' * (64 << 20); print('up', flush=True); "
+def test_descendants_count_with_their_ended_children_and_a_gone_process_as_nothing() -> None:
+    text = (
+        "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'sum(range(20_000_000))'])\n"
+    )
+    text += (
+        "child = subprocess.Popen([sys.executable, '-c', \"x = b'1' * (64 << 20); print('up', "
+        "flush=True); "
+    )
     text += 'input()"], stdin=subprocess.PIPE)\nchild.wait()\n'
     argv, pipe = [sys.executable, "-c", text], subprocess.PIPE
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as process:
@@ -76,7 +89,11 @@ def test_the_network_without_lo_and_with_rdma(tmp_path: Path) -> None:
     write(tmp_path / "proc/self/net/dev", NET)
     assert Traffic(str(tmp_path / "proc"), str(tmp_path / "sys")).read() == (2040, None)
     (tmp_path / "sys/class/net/eth0/device").mkdir(parents=True)  # bond0 stands for it
-    for port, name, value in ((1, "port_rcv_data", "10"), (1, "port_xmit_data", "5"), (2, "port_rcv_data", "N/A")):
+    for port, name, value in (
+        (1, "port_rcv_data", "10"),
+        (1, "port_xmit_data", "5"),
+        (2, "port_rcv_data", "N/A"),
+    ):
         write(tmp_path / f"sys/class/infiniband/mlx5_0/ports/{port}/counters/{name}", f"{value}\n")
     assert Traffic(str(tmp_path / "proc"), str(tmp_path / "sys")).read() == (1020, 60)
     assert Traffic(str(tmp_path / "none"), str(tmp_path / "none")).read() == (0, None)
@@ -119,13 +136,17 @@ def test_a_line_of_nvidia_smi() -> None:
         ({"SLURM_GPUS_ON_NODE": "4", "CUDA_VISIBLE_DEVICES": ""}, None),
     ],
 )
-def test_only_the_gpus_of_the_job(monkeypatch: pytest.MonkeyPatch, env: dict[str, str], chosen: list[str]) -> None:
+def test_only_the_gpus_of_the_job(
+    monkeypatch: pytest.MonkeyPatch, env: dict[str, str], chosen: list[str]
+) -> None:
     for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     command = sample_gpus.query(10)
-    assert command == [] if chosen is None else command[: 1 + len(chosen)] == ["nvidia-smi", *chosen]
+    assert (
+        command == [] if chosen is None else command[: 1 + len(chosen)] == ["nvidia-smi", *chosen]
+    )
     assert chosen is None or command[-1] == "--loop-ms=10000"
 
 
@@ -156,7 +177,9 @@ def has_ended(pid: int) -> bool:
     return False
 
 
-def test_one_nvidia_smi_reports_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_nvidia_smi_reports_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stand_in(tmp_path, "while :; do echo '0, 50, 1, 2, 3'; sleep 0.05; done", monkeypatch)
     gpus = Gpus(60)
     assert first_reading(gpus) == [(0, 0.5, 1 << 20, 2 << 20, 3.0)]
@@ -183,10 +206,14 @@ def test_an_nvidia_smi_that_ends_is_started_again_a_few_times_each_after_a_longe
             started.append(now)
     gpus.end()
     assert started == [0, 60, 180, 360, 600]
-    assert (tmp_path / "starts").read_text().count("start") == len(started) == sample_gpus.MOST_STARTS
+    assert (
+        (tmp_path / "starts").read_text().count("start") == len(started) == sample_gpus.MOST_STARTS
+    )
 
 
-def test_an_nvidia_smi_that_hangs_delays_nothing_and_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_nvidia_smi_that_hangs_delays_nothing_and_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stand_in(tmp_path, f"trap '' TERM INT; echo >{tmp_path}/hangs; exec sleep 600", monkeypatch)
     gpus = Gpus(60)
     while not (tmp_path / "hangs").exists():
@@ -207,7 +234,11 @@ def test_a_file_of_weeks_stays_small_and_keeps_the_means_and_the_peak(tmp_path: 
     for number in range(1, samples + 1):
         memory, busy = 9 if number == 700 else 1, float(number % 2)
         with path.open("a") as file:
-            file.write(sampler.line(1000 + number * 10, number % 4, memory, 5, None, [(0, busy, memory, 9, 100.0)]))
+            file.write(
+                sampler.line(
+                    1000 + number * 10, number % 4, memory, 5, None, [(0, busy, memory, 9, 100.0)]
+                )
+            )
         lines += 1
         if lines > sampler.MOST_LINES:
             lines = sampler.join(str(path))
@@ -219,11 +250,17 @@ def test_a_file_of_weeks_stays_small_and_keeps_the_means_and_the_peak(tmp_path: 
     assert max(use.spans()) < 200
     over_time = sum(span * each.cpus for span, each in zip(use.spans(), use.samples, strict=True))
     assert over_time / (samples * 10) == pytest.approx(1.5, abs=0.02)
-    assert max(each.memory for each in use.samples) == max(each.gpus[0].memory for each in use.samples) == 9
+    assert (
+        max(each.memory for each in use.samples)
+        == max(each.gpus[0].memory for each in use.samples)
+        == 9
+    )
 
 
 def sampled(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, roots: Callable[[], list[int]] = lambda: [os.getpid()]
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    roots: Callable[[], list[int]] = lambda: [os.getpid()],
 ) -> sampler.Sampler:
     monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(folder))
     monkeypatch.setenv("HPCRUN_NODE", "a")
@@ -271,7 +308,10 @@ def test_a_full_disk_is_reported_once_and_loses_the_oldest_samples_only(
     for number in range(401):
         clock["now"] = float(number)
         tick(this, 1)
-    assert capsys.readouterr().err == "hpcrun: cannot record the use of a: [Errno 28] No space left on device\n"
+    assert (
+        capsys.readouterr().err
+        == "hpcrun: cannot record the use of a: [Errno 28] No space left on device\n"
+    )
     path.unlink()
     this.end()
     head, *rest = (json.loads(text) for text in path.read_text().splitlines() if text)
@@ -290,10 +330,14 @@ def test_the_past_of_a_process_that_is_found_late_is_no_use_of_more_cpus_than_th
     roots.append(os.getpid())
     tick(this, 1)
     this.end()
-    assert json.loads((tmp_path / "node-a.use").read_text().splitlines()[1])["cpus"] == os.cpu_count()
+    assert (
+        json.loads((tmp_path / "node-a.use").read_text().splitlines()[1])["cpus"] == os.cpu_count()
+    )
 
 
-def test_another_process_of_the_node_goes_on_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_process_of_the_node_goes_on_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for _ in range(2):
         this = sampled(tmp_path, monkeypatch)
         tick(this, 4)

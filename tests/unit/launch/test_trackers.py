@@ -31,11 +31,21 @@ def env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
     return env
 
 
-def test_an_element_of_a_sweep_has_tags_and_the_sweeps_group_and_a_single_job_none(env: dict[str, str]) -> None:
-    single = {**env, "HPCRUN_JOB_ID": "4711", "HPCRUN_RUN_DIR": f"/work/20260102-030405-{'x' * 100}-0a1b"}
+def test_an_element_of_a_sweep_has_tags_and_the_sweeps_group_and_a_single_job_none(
+    env: dict[str, str],
+) -> None:
+    single = {
+        **env,
+        "HPCRUN_JOB_ID": "4711",
+        "HPCRUN_RUN_DIR": f"/work/20260102-030405-{'x' * 100}-0a1b",
+    }
     trackers.label()
     assert (env["WANDB_TAGS"], env["WANDB_RUN_GROUP"]) == (f"{RUN},job-4711_3", RUN)
-    assert json.loads(env["MLFLOW_RUN_CONTEXT"]) == {"hpcrun.run": RUN, "hpcrun.job": "4711_3", "hpcrun.element": "3"}
+    assert json.loads(env["MLFLOW_RUN_CONTEXT"]) == {
+        "hpcrun.run": RUN,
+        "hpcrun.job": "4711_3",
+        "hpcrun.element": "3",
+    }
     assert not {"WANDB_NAME", "WANDB_RUN_ID", "WANDB_RESUME"} & env.keys()
     env.clear()
     env |= single
@@ -45,7 +55,9 @@ def test_an_element_of_a_sweep_has_tags_and_the_sweeps_group_and_a_single_job_no
     assert max(map(len, env["WANDB_TAGS"].split(","))) == trackers.LONGEST_TAG
 
 
-def test_the_users_own_variable_stays_and_that_of_an_enclosing_job_does_not(env: dict[str, str]) -> None:
+def test_the_users_own_variable_stays_and_that_of_an_enclosing_job_does_not(
+    env: dict[str, str],
+) -> None:
     env |= {"WANDB_TAGS": "mine", "WANDB_RUN_GROUP": "outer", "HPCRUN_PUT_WANDB_RUN_GROUP": "outer"}
     trackers.label()
     assert (env["WANDB_TAGS"], env["WANDB_RUN_GROUP"]) == ("mine", RUN)
@@ -59,7 +71,9 @@ def test_a_folder_with_a_strange_name_gives_no_labels(env: dict[str, str], name:
 
 
 def log(env: dict[str, str], attempt: int, text: str, rank: int = 0) -> None:
-    Path(env["HPCRUN_ATTEMPT_DIR"]).parent.joinpath(str(attempt), f"rank-{rank}.err").write_text(text)
+    Path(env["HPCRUN_ATTEMPT_DIR"]).parent.joinpath(str(attempt), f"rank-{rank}.err").write_text(
+        text
+    )
 
 
 def test_a_requeued_rank_continues_its_own_run(env: dict[str, str]) -> None:
@@ -77,7 +91,8 @@ def test_a_requeued_rank_continues_its_own_run(env: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("said", "more"),
     [
-        (BEGUN.format("", "one") + BEGUN.format("", "two"), {"WANDB_RESUME": "allow"}),  # wandb.init twice
+        # wandb.init twice
+        (BEGUN.format("", "one") + BEGUN.format("", "two"), {"WANDB_RESUME": "allow"}),
         ("no tracker\n", {"WANDB_RESUME": "allow"}),
         (BEGUN.format("", "one"), {}),
         (BEGUN.format("", "one"), {"WANDB_RESUME": "never"}),

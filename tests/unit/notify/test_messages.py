@@ -1,4 +1,6 @@
-"""Messages: each is claimed by one process, never sent twice, and sent to destinations that may not respond."""
+"""Messages: each is claimed by one process, never sent twice, and sent to destinations that may not
+respond.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from hpcrun.features.notify.messages import (
     deliveries,
     delivery_lines,
     unclaimed,
-)  # fmt: skip
+)
 from hpcrun.features.notify.send import Message, send_message, servers_of
 from hpcrun.job.layout import RunFolder
 from tests.receivers import http_server
@@ -53,7 +55,9 @@ def test_what_became_of_each_message_is_kept(folder: Path) -> None:
     MessageClaim(folder, "started", "$A").close(SENT)
     MessageClaim(folder, "finished", "$A").close(FAILED, "error=500")
     MessageClaim(folder, "finished", "$B").close(UNREACHABLE, "no route")
-    assert [(each.event, each.to, each.state, each.reason) for each in deliveries(folder, time.time())] == [
+    assert [
+        (each.event, each.to, each.state, each.reason) for each in deliveries(folder, time.time())
+    ] == [
         ("started", "$A", SENT, ""),
         ("finished", "$A", FAILED, "error=500"),
         ("finished", "$B", UNREACHABLE, "no route"),
@@ -78,7 +82,9 @@ def test_a_run_without_messages_has_none(tmp_path: Path) -> None:
     assert deliveries(tmp_path, 0.0) == []
 
 
-def test_a_message_that_could_not_be_sent_is_shown_until_another_command_sends_it(folder: Path) -> None:
+def test_a_message_that_could_not_be_sent_is_shown_until_another_command_sends_it(
+    folder: Path,
+) -> None:
     for event in ("started", "attempt-0", "attempt-1", "idle-1"):
         MessageClaim(folder, event, "$A").close(UNREACHABLE, "A Connection error occurred")
     assert unclaimed(folder, "started", ["$A"]) == ["$A"]
@@ -87,23 +93,31 @@ def test_a_message_that_could_not_be_sent_is_shown_until_another_command_sends_i
     assert line.endswith(" NOT sent to $A: cannot connect")
     for event in ("started", "attempt-0", "attempt-1", "idle-1"):
         MessageClaim(folder, event, "$A").close(SENT)
-    assert delivery_lines(deliveries(folder, time.time())) == ["started, failed (2), idle sent to $A"]
+    assert delivery_lines(deliveries(folder, time.time())) == [
+        "started, failed (2), idle sent to $A"
+    ]
 
 
 class Clock:
-    """The time module of a sender for which the time of all destinations is over when the first one has responded."""
+    """The time module of a sender for which the time of all destinations is over when the first one
+    has responded.
+    """
 
     def __init__(self) -> None:
         self._asked = 0
 
     def monotonic(self) -> float:
         self._asked += 1
-        return time.monotonic() + (send.ALL_S if self._asked > 2 else 0)  # for the deadline, then for each destination
+        # for the deadline, then for each destination
+        return time.monotonic() + (send.ALL_S if self._asked > 2 else 0)
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")  # apprise imports it
-def test_all_destinations_together_have_one_deadline(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket.socket, "connect", socket.socket.connect)  # send_message replaces both
+def test_all_destinations_together_have_one_deadline(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # send_message replaces both
+    monkeypatch.setattr(socket.socket, "connect", socket.socket.connect)
     monkeypatch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
     before = set(threading.enumerate())
     with http_server() as responds, http_server(hangs_s=2) as hangs:
@@ -111,7 +125,11 @@ def test_all_destinations_together_have_one_deadline(folder: Path, monkeypatch: 
         servers_of(to[0], {})  # loads apprise
         monkeypatch.setattr(send, "time", Clock())
         sent = send_message(
-            Message("title", "body"), [to[0], *(f"{to[1]}/{n}" for n in range(3))], {}, run_folder=folder, event="test"
+            Message("title", "body"),
+            [to[0], *(f"{to[1]}/{n}" for n in range(3))],
+            {},
+            run_folder=folder,
+            event="test",
         )
         states = [each.state for each in sent]
         for thread in set(threading.enumerate()) - before:
@@ -128,7 +146,10 @@ def test_a_destination_that_redirects_is_not_followed(
 ) -> None:
     monkeypatch.setattr(socket.socket, "connect", socket.socket.connect)
     monkeypatch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
-    with http_server() as other, http_server(status, location=f"http://127.0.0.1:{other.port}/") as hook:
+    with (
+        http_server() as other,
+        http_server(status, location=f"http://127.0.0.1:{other.port}/") as hook,
+    ):
         to = f"json://127.0.0.1:{hook.port}/{query}"
         (sent,) = send_message(Message("title", "body"), [to], {}, run_folder=folder, event="test")
         assert (len(hook.messages), other.messages, sent.state) == (1, [], FAILED)

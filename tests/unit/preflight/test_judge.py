@@ -28,10 +28,18 @@ def gpu(tflops: float = 700.0, **said: Any) -> dict[str, Any]:
 
 def cpu(**said: Any) -> dict[str, Any]:
     """What a rank without a GPU finds."""
-    return {"doing": "done", "device": "cpu", "no_gpu": "torch 2.8.0+cpu has no CUDA", "asked": 0, "right": True} | said
+    return {
+        "doing": "done",
+        "device": "cpu",
+        "no_gpu": "torch 2.8.0+cpu has no CUDA",
+        "asked": 0,
+        "right": True,
+    } | said
 
 
-def node(name: str, hosts: list[str], ranks: list[dict[str, Any]] | None = None, **said: Any) -> dict[str, Any]:
+def node(
+    name: str, hosts: list[str], ranks: list[dict[str, Any]] | None = None, **said: Any
+) -> dict[str, Any]:
     """What a node writes where all is well."""
     found: dict[str, Any] = {
         "node": name,
@@ -46,7 +54,9 @@ def node(name: str, hosts: list[str], ranks: list[dict[str, Any]] | None = None,
     return found | said
 
 
-def cluster(count: int = 2, **changed: dict[str, Any]) -> tuple[list[str], dict[str, dict[str, Any]]]:
+def cluster(
+    count: int = 2, **changed: dict[str, Any]
+) -> tuple[list[str], dict[str, dict[str, Any]]]:
     """Nodes n0, n1 ... and their reports, some of them with other findings."""
     hosts = [f"n{number}" for number in range(count)]
     return hosts, {host: node(host, hosts, **changed.get(host, {})) for host in hosts}
@@ -74,7 +84,10 @@ def test_good_nodes_are_fine_and_what_is_not_known_fails_nothing() -> None:
     assert {check["mark"] for row in verdict["nodes"] for check in row["checks"].values()} == {"ok"}
     assert "2 × 700 TFLOPS" in table_lines(verdict)[1]
     ranks = [gpu(30), gpu(31)]
-    assert message(judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}))) == "preflight: all nodes are ok"
+    assert (
+        message(judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks})))
+        == "preflight: all nodes are ok"
+    )
     nothing = {"errors": {"ecc": None, "rows": None, "xids": None}}
     verdict = judge(*cluster(n0=nothing, n1=nothing))
     assert verdict["ok"]
@@ -83,8 +96,9 @@ def test_good_nodes_are_fine_and_what_is_not_known_fails_nothing() -> None:
 
 def test_where_none_answered_only_those_that_slurm_finds_silent_are_bad() -> None:
     for errors, named, problems in (
-        ({"n0": "it is down"}, {"n0": "did not respond: it is down"}, []), ({}, {}, ["no node answered"]),
-    ):  # fmt: skip
+        ({"n0": "it is down"}, {"n0": "did not respond: it is down"}, []),
+        ({}, {}, ["no node answered"]),
+    ):
         verdict = judge(["n0", "n1"], {}, srun_errors=errors)
         assert (verdict["ok"], bad(verdict), verdict["problems"]) == (False, named, problems)
         assert checks(verdict, "n1", "port") == ("-", "")
@@ -108,9 +122,13 @@ def test_the_node_that_explains_the_failed_connections_is_bad() -> None:
         (3, [("n1", "n0"), ("n1", "n2")], "n1", "reaches no other node (timed out)"),
         (4, [("n0", "n3"), ("n1", "n3")], "n3", "n0, n1 cannot reach its port 20001 (timed out)"),
         (5, [("n1", "n3"), ("n1", "n4")], "n1", "does not reach n3, n4 (timed out)"),
-        (4, [("n0", "n3"), ("n1", "n3"), ("n2", "n3"), ("n3", "n0"), ("n3", "n1"), ("n3", "n2")], "n3",
-         "no node reaches its port 20001 (timed out)"),
-    ):  # fmt: skip
+        (
+            4,
+            [("n0", "n3"), ("n1", "n3"), ("n2", "n3"), ("n3", "n0"), ("n3", "n1"), ("n3", "n2")],
+            "n3",
+            "no node reaches its port 20001 (timed out)",
+        ),
+    ):
         hosts, reports = cluster(count)
         cut(reports, *paths)
         verdict = judge(hosts, reports)
@@ -121,7 +139,10 @@ def test_the_node_that_explains_the_failed_connections_is_bad() -> None:
 def test_two_blocked_nodes_are_both_named() -> None:
     for count in (4, 5):
         hosts, reports = cluster(count)
-        cut(reports, *((source, target) for target in ("n1", "n3") for source in hosts if source != target))
+        cut(
+            reports,
+            *((source, target) for target in ("n1", "n3") for source in hosts if source != target),
+        )
         assert bad(judge(hosts, reports)).keys() == {"n1", "n3"}
 
 
@@ -140,25 +161,42 @@ def test_a_blocked_path_between_good_nodes_is_no_bad_node() -> None:
     [
         ({"ranks": [gpu(), gpu(150)]}, "GPU 1: 150 TFLOPS, the others 700"),
         ({"ranks": [gpu(), gpu(right=False)]}, "GPU 1 computes wrong results"),
-        ({"ranks": [gpu(), {"doing": "device", "error": "CUDA error: out of memory"}]},
-         "rank 1: CUDA error: out of memory"),
+        (
+            {"ranks": [gpu(), {"doing": "device", "error": "CUDA error: out of memory"}]},
+            "rank 1: CUDA error: out of memory",
+        ),
         ({"ranks": [gpu(), {"doing": "gemm", "gpu": "H100", "for_s": 9.0}]}, "GPU 1 hangs"),
-        ({"ranks": [gpu(), {"doing": "gemm", "gpu": "H100", "status": -11}]}, "GPU 1 ended with status -11"),
-        ({"ranks": [cpu(expected=True, no_gpu="torch sees 0 of 8 GPUs")] * 2}, "torch sees 0 of 8 GPUs"),
+        (
+            {"ranks": [gpu(), {"doing": "gemm", "gpu": "H100", "status": -11}]},
+            "GPU 1 ended with status -11",
+        ),
+        (
+            {"ranks": [cpu(expected=True, no_gpu="torch sees 0 of 8 GPUs")] * 2},
+            "torch sees 0 of 8 GPUs",
+        ),
         ({"ranks": [gpu(within=90.0), gpu()]}, "intra-node all-reduce: 90 GB/s, the others 300"),
-        ({"ranks": [gpu(doing="within", error="NCCL error", within=None), gpu()]},
-         "intra-node all-reduce: GPU 0: NCCL error"),
+        (
+            {"ranks": [gpu(doing="within", error="NCCL error", within=None), gpu()]},
+            "intra-node all-reduce: GPU 0: NCCL error",
+        ),
         ({"shm": {"free_mb": 64, "total_mb": 64}}, "/dev/shm: 64 MB free"),
-        ({"names": {"n0": "Name or service not known", "n1": ["10.0.0.1"], "n2": ["10.0.0.2"]}}, "cannot resolve n0"),
-        ({"errors": {"ecc": [0], "rows": [["No", "Yes"]], "xids": None}},
-         "errors: a memory row could not be remapped"),
-        ({"errors": {"ecc": None, "rows": None, "xids": [13, 31, 79]}},
-         "errors: Xid 79 (the GPU has fallen off the bus)"),
+        (
+            {"names": {"n0": "Name or service not known", "n1": ["10.0.0.1"], "n2": ["10.0.0.2"]}},
+            "cannot resolve n0",
+        ),
+        (
+            {"errors": {"ecc": [0], "rows": [["No", "Yes"]], "xids": None}},
+            "errors: a memory row could not be remapped",
+        ),
+        (
+            {"errors": {"ecc": None, "rows": None, "xids": [13, 31, 79]}},
+            "errors: Xid 79 (the GPU has fallen off the bus)",
+        ),
         ({"bind": "Address already in use"}, "cannot listen on 20001: Address already in use"),
         ({"failed": 127, "ranks": None}, "its Python ends with status 127"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
-)  # fmt: skip
+)
 def test_what_fails_on_one_node_names_it(said: dict[str, Any], why: str) -> None:
     hosts, reports = cluster(3)
     reports["n1"] |= said
@@ -205,7 +243,9 @@ def test_a_single_node_is_blamed_for_its_gpu_and_not_for_the_job_s_python() -> N
     verdict = judge(*cluster(1, n0={"ranks": ranks}))
     assert (bad(verdict), verdict["exclude"]) == ({}, "")
     assert verdict["problems"] == ["GEMM: rank 0: ModuleNotFoundError: No module named 'torch'"]
-    assert bad(judge(*cluster(1, n0={"ranks": [gpu(right=False)]}))) == {"n0": "GPU 0 computes wrong results"}
+    assert bad(judge(*cluster(1, n0={"ranks": [gpu(right=False)]}))) == {
+        "n0": "GPU 0 computes wrong results"
+    }
 
 
 def test_what_is_slow_everywhere_is_said_and_fails_nothing() -> None:
@@ -225,9 +265,14 @@ def test_what_is_slow_everywhere_is_said_and_fails_nothing() -> None:
 
 
 def test_a_node_that_is_late_under_load_fails_no_job() -> None:
-    waits = [cpu(doing="within", error="DistStoreError: timed out after 12 s"), {"doing": "import torch"}]
+    waits = [
+        cpu(doing="within", error="DistStoreError: timed out after 12 s"),
+        {"doing": "import torch"},
+    ]
     for ranks in ([cpu(doing="gemm", for_s=2.0)], [cpu(doing="within", for_s=2.0)], waits):
-        verdict = judge(*cluster(n0={"ranks": [cpu(doing="waiting")]}, n1={"ranks": ranks, "late": True}))
+        verdict = judge(
+            *cluster(n0={"ranks": [cpu(doing="waiting")]}, n1={"ranks": ranks, "late": True})
+        )
         assert message(verdict) == "preflight: no bad node; slow: n1"
 
 
@@ -248,7 +293,10 @@ def test_an_all_reduce_that_fails_between_good_nodes_is_the_network_s_fault() ->
     del broken["across"]
     verdict = judge(*cluster(n0={"ranks": [broken]}, n1={"ranks": [broken]}))
     assert bad(verdict) == {}
-    assert "their all-reduce failed: GPU 0: NCCL error: unhandled system error" in verdict["problems"][0]
+    assert (
+        "their all-reduce failed: GPU 0: NCCL error: unhandled system error"
+        in verdict["problems"][0]
+    )
 
 
 def test_the_nodes_that_are_excluded_already_stay_so_and_srun_s_words_are_read() -> None:
@@ -259,7 +307,7 @@ def test_the_nodes_that_are_excluded_already_stay_so_and_srun_s_words_are_read()
     text = """srun: error: slurm_receive_msgs: [[a100-2]:6818] failed: Zero Bytes were transmitted or received
 srun: error: Task launch for StepId=112.0 failed on node a100-2: Communication connection failure
 srun: error: Application launch failed: Communication connection failure
-"""
+"""  # noqa: E501
     assert parse_srun(text) == {"a100-2": "Communication connection failure"}
 
 
@@ -279,8 +327,12 @@ def test_the_judge_needs_only_what_lies_beside_it(more: dict[str, str], tmp_path
     before = set(run.path.rglob("*"))
     done = subprocess.run(
         [sys.executable, str(run.programs() / "preflight/judge.py"), "--bf16-tflops=989"],
-        env=env, cwd=other, capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+        env=env,
+        cwd=other,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
     verdict = judge(hosts, reports, rates={"bf16-tflops": 989.0})
     assert (done.returncode, done.stdout) == (0, f"{message(verdict)}\n"), done.stderr
     assert json.loads(attempt.verdict.read_text()) == verdict

@@ -30,12 +30,20 @@ from hpcrun.preflight.node import (
 def nodes(tmp_path: Path) -> Callable[[int], LocalNode]:
     """The nodes of a local job of three, by rank."""
     (tmp_path / "hosts").write_text("local-0\nlocal-1\nlocal-2\n")
-    job = {"HPCRUN_ATTEMPT_DIR": str(tmp_path), "HPCRUN_NODE_ADDR": "127.0.0.1", "HPCRUN_JOB_ID": "L1"}
+    job = {
+        "HPCRUN_ATTEMPT_DIR": str(tmp_path),
+        "HPCRUN_NODE_ADDR": "127.0.0.1",
+        "HPCRUN_JOB_ID": "L1",
+    }
     job["HPCRUN_PORT"] = str(free_port("127.0.0.1"))
-    return lambda rank: LocalNode({**job, "HPCRUN_NODE": f"local-{rank}", "HPCRUN_NODE_RANK": str(rank)})
+    return lambda rank: LocalNode(
+        {**job, "HPCRUN_NODE": f"local-{rank}", "HPCRUN_NODE_RANK": str(rank)}
+    )
 
 
-def test_a_node_is_reached_once_it_listens_and_given_up_where_it_does_not(nodes: Callable[[int], LocalNode]) -> None:
+def test_a_node_is_reached_once_it_listens_and_given_up_where_it_does_not(
+    nodes: Callable[[int], LocalNode],
+) -> None:
     assert reach(nodes(0), 1, time.monotonic() + 0.5) == {"error": "Connection refused"}
     threading.Timer(0.5, lambda: Door(nodes(1))).start()
     answer = reach(nodes(0), 1, time.monotonic() + 5)
@@ -43,8 +51,12 @@ def test_a_node_is_reached_once_it_listens_and_given_up_where_it_does_not(nodes:
     assert abs(answer["clock_s"]) < 1
 
 
-@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.2\r\n", b"null\n", b'{"node": "local-2", "job": "L1"}\n', b""])
-def test_another_program_at_the_port_is_no_node(nodes: Callable[[int], LocalNode], answer: bytes) -> None:
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-OpenSSH_9.2\r\n", b"null\n", b'{"node": "local-2", "job": "L1"}\n', b""]
+)
+def test_another_program_at_the_port_is_no_node(
+    nodes: Callable[[int], LocalNode], answer: bytes
+) -> None:
     node = nodes(0)
     with socket.create_server((node.address(1), node.port)) as server:
 
@@ -64,7 +76,9 @@ def test_the_time_in_a_step_counts_from_its_beginning(
     nodes: Callable[[int], LocalNode], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     step = 'import sys, time\ntime.sleep(1)\nprint(\'{"doing": "gemm"}\', flush=True)\n'
-    (tmp_path / "rank.py").write_text(step + "print('{\"right\": true}', flush=True)\nsys.stdin.read()\n")
+    (tmp_path / "rank.py").write_text(
+        step + "print('{\"right\": true}', flush=True)\nsys.stdin.read()\n"
+    )
     monkeypatch.setattr(program, "__file__", str(tmp_path / "node.py"))
     node = nodes(0)
     node.folder.mkdir()
@@ -85,7 +99,9 @@ def test_what_is_not_a_node_s_question_ends_no_door(nodes: Callable[[int], Local
     assert "ms" in reach(nodes(0), 1, time.monotonic() + 5)
 
 
-def test_of_many_nodes_each_connects_to_some_and_to_the_first(nodes: Callable[[int], LocalNode]) -> None:
+def test_of_many_nodes_each_connects_to_some_and_to_the_first(
+    nodes: Callable[[int], LocalNode],
+) -> None:
     node = nodes(0)
     node.hosts, node.rank = [f"n{number}" for number in range(500)], 100
     assert node.peers() == [0, *range(101, 164)]
@@ -96,12 +112,19 @@ def test_of_many_nodes_each_connects_to_some_and_to_the_first(nodes: Callable[[i
 def test_what_the_resolver_the_driver_and_the_kernel_say() -> None:
     assert resolve("localhost")
     assert isinstance(resolve("no-such-host.invalid"), str)
-    assert parse_ecc("00000000:07:00.0, 0\n00000000:0F:00.0, 3\n00000000:47:00.0, [N/A]\n") == [0, 3]
-    assert parse_rows("00000000:07:00.0, No, No\n00000000:0F:00.0, Yes, No\n") == [["No", "No"], ["Yes", "No"]]
+    assert parse_ecc("00000000:07:00.0, 0\n00000000:0F:00.0, 3\n00000000:47:00.0, [N/A]\n") == [
+        0,
+        3,
+    ]
+    assert parse_rows("00000000:07:00.0, No, No\n00000000:0F:00.0, Yes, No\n") == [
+        ["No", "No"],
+        ["Yes", "No"],
+    ]
     assert parse_ecc("No devices were found\n") == []
     assert parse_rows("No devices were found\n") == []
     log = (
-        "[ 12.3] NVRM: Xid (PCI:0000:10:1c): 63, pid=1896, Row Remapper: New row marked for remapping\n"
+        "[ 12.3] NVRM: Xid (PCI:0000:10:1c): 63, pid=1896, Row Remapper: New row marked for "
+        "remapping\n"
         "kernel: NVRM: Xid (PCI:0000:b4:00): 79, GPU has fallen off the bus.\n"
         "kernel: NVRM: Xid (PCI:0000:b4:00): 79, GPU has fallen off the bus.\n"
     )

@@ -1,4 +1,6 @@
-"""Asking NCCL's RAS, from a server that answers as src/ras/client_support.cc does, and from hostile ones."""
+"""Asking NCCL's RAS, from a server that answers as src/ras/client_support.cc does, and from hostile
+ones.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,12 @@ Address = tuple[str, int]
 Serve = Callable[[socket.socket], None]
 
 
-def ras(connection: socket.socket, report: str = LAG, version: str = "2", heard: list[str] | None = None) -> None:
-    """Answer as rasClientEventLoop does: commands in any case, and the end of the connection after a report."""
+def ras(
+    connection: socket.socket, report: str = LAG, version: str = "2", heard: list[str] | None = None
+) -> None:
+    """Answer as rasClientEventLoop does: commands in any case, and the end of the connection after
+    a report.
+    """
     with connection.makefile("r", encoding="ascii") as file:
         for line in file:
             command = line.rstrip("\n")
@@ -55,7 +61,9 @@ def server(serve: Serve, family: int = socket.AF_INET) -> Iterator[Address]:
         def accept() -> None:
             with suppress(OSError):
                 while True:
-                    threading.Thread(target=serve_one, args=[listening.accept()[0]], daemon=True).start()
+                    threading.Thread(
+                        target=serve_one, args=[listening.accept()[0]], daemon=True
+                    ).start()
 
         threading.Thread(target=accept, daemon=True).start()
         yield listening.getsockname()[:2]
@@ -126,7 +134,9 @@ def test_a_report_is_bounded_in_size_and_time_and_cannot_act_on_a_terminal() -> 
     with server(lambda connection: ras(connection, "x" * (4 * MOST))) as address:
         assert len(ask(address, 20)) == MOST
     begun = time.monotonic()
-    with server(answers(b"SERVER PROTOCOL 2\n", b"OK\n", b"NCCL version 2.27\n", then_s=30)) as address:
+    with server(
+        answers(b"SERVER PROTOCOL 2\n", b"OK\n", b"NCCL version 2.27\n", then_s=30)
+    ) as address:
         assert ask(address, 1.5) == "NCCL version 2.27\n"
     assert time.monotonic() - begun < 4
     with server(lambda connection: ras(connection, "a\x1b]0;t\x07\x00\r\n\tb\x7f\n")) as address:

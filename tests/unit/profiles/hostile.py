@@ -16,14 +16,16 @@ VICTIM, ATTACKER = 65534, 65533
 
 @contextmanager
 def ordinary_user() -> Iterator[Path]:
-    """Be an ordinary user for a while, in a folder of its own, which others can reach as they can a home folder.
+    """Be an ordinary user for a while, in a folder of its own, which others can reach as they can a
+    home folder.
 
     Without root's power one is an ordinary user already.
     """
     folder = Path(tempfile.mkdtemp(prefix="hpcrun-unit-", dir="/tmp"))
     folder.chmod(0o755)
     root = os.geteuid() == 0
-    program_owner()  # asked while it can be: the checkout may lie in a folder that is closed to others
+    # asked while it can be: the checkout may lie in a folder that is closed to others
+    program_owner()
     if root:
         os.chown(folder, VICTIM, VICTIM)
         os.setegid(VICTIM)

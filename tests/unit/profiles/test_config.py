@@ -12,7 +12,9 @@ from hpcrun.profiles.config import KEYS, Config, load_config
 from tests.unit.given import write
 
 
-def test_the_project_is_heard_before_the_user_and_without_a_file_nothing_is_configured(tmp_path: Path) -> None:
+def test_the_project_is_heard_before_the_user_and_without_a_file_nothing_is_configured(
+    tmp_path: Path,
+) -> None:
     project, user = tmp_path / "project", tmp_path / "user"
     assert load_config([project, user]) == Config(None, None)
     write(project / "config.yaml", "profile: a100\nnotify_on: [all]\n")
@@ -20,7 +22,9 @@ def test_the_project_is_heard_before_the_user_and_without_a_file_nothing_is_conf
     assert load_config([project, user]) == Config("a100", Path("/data/runs"), notify_on=EVENTS)
 
 
-def test_a_relative_runs_folder_counts_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_runs_folder_counts_from_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "config.yaml", "runs: ../runs\n")
     assert load_config([tmp_path]).runs == tmp_path / "../runs"
     monkeypatch.setenv("HOME", "/home/me")

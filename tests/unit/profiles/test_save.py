@@ -48,7 +48,9 @@ def test_where_there_is_no_space_the_old_file_stays(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
     try:
-        with pytest.raises(ProfileError, match=r"x\.yaml cannot be saved: File too large; the file is unchanged"):
+        with pytest.raises(
+            ProfileError, match=r"x\.yaml cannot be saved: File too large; the file is unchanged"
+        ):
             replace_text(path, "new" * 100)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -56,10 +58,16 @@ def test_where_there_is_no_space_the_old_file_stays(tmp_path: Path) -> None:
     assert names(tmp_path) == {"x.yaml"}
 
 
-def test_a_lock_that_another_program_holds_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_another_program_holds_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(yaml_file, "WAIT_S", 0.2)
     lock = tmp_path / "profiles" / ".lock"
-    with locked(lock), pytest.raises(ProfileError, match="changed by another program"), locked(lock):
+    with (
+        locked(lock),
+        pytest.raises(ProfileError, match="changed by another program"),
+        locked(lock),
+    ):
         pass
     with locked(lock):
         pass
@@ -79,7 +87,9 @@ for _ in range(20):
 def test_no_update_is_lost_between_programs(tmp_path: Path) -> None:
     path = tmp_path / "count"
     path.write_text("0")
-    programs = [subprocess.Popen([sys.executable, "-c", ADDS, str(path)], cwd=REPO) for _ in range(4)]
+    programs = [
+        subprocess.Popen([sys.executable, "-c", ADDS, str(path)], cwd=REPO) for _ in range(4)
+    ]
     assert [program.wait(60) for program in programs] == [0] * 4
     assert path.read_text() == "80"
     assert names(tmp_path) == {"count", ".lock"}

@@ -18,7 +18,9 @@ PARTS = [path for path in sorted(SHIPPED.rglob("*.yaml")) if path.parent.name !=
 
 
 def allows(schema: dict[str, Any], value: Any, defs: dict[str, Any]) -> bool:
-    """Whether a value, read as our parser does, may stand there; as much of JSON Schema as the schema uses."""
+    """Whether a value, read as our parser does, may stand there; as much of JSON Schema as the
+    schema uses.
+    """
     if "$ref" in schema:
         return allows(defs[schema["$ref"].rpartition("/")[2]], value, defs)
     if "anyOf" in schema:
@@ -31,11 +33,15 @@ def allows(schema: dict[str, Any], value: Any, defs: dict[str, Any]) -> bool:
         rest = schema.get("additionalProperties", True)
         known = schema.get("properties", {})
         return all(
-            allows(known[name], item, defs) if name in known else rest is True or (rest and allows(rest, item, defs))
+            allows(known[name], item, defs)
+            if name in known
+            else rest is True or (rest and allows(rest, item, defs))
             for name, item in value.items()
         )
     if schema.get("type") == "array":
-        return isinstance(value, list) and all(allows(schema.get("items", {}), item, defs) for item in value)
+        return isinstance(value, list) and all(
+            allows(schema.get("items", {}), item, defs) for item in value
+        )
     kinds = {type(None): "null", bool: "boolean", str: "string", list: "array", dict: "object"}
     said = schema.get("type", kinds[type(value)])
     return kinds[type(value)] in ([said] if isinstance(said, str) else said)
@@ -53,12 +59,17 @@ def test_the_shipped_files_fit_it_and_lead_an_editor_to_it(path: Path) -> None:
 def test_it_knows_right_from_wrong() -> None:
     schema = profile_schema()
     right: list[dict[str, Any]] = [
-        {"extends": ["a", "b"], "modules+": ["c"]}, {"partition": None, "gpu": None, "env": {"A": None}},
+        {"extends": ["a", "b"], "modules+": ["c"]},
+        {"partition": None, "gpu": None, "env": {"A": None}},
         {"sbatch": {"exclusive": True}},
-    ]  # fmt: skip
+    ]
     wrong: list[dict[str, Any]] = [
-        {"partitoin": "x"}, {"gpu": {"typ": "x"}}, {"name": "x"}, {"modules": "x"}, {"gpu": {"directive": "tres"}},
-    ]  # fmt: skip
+        {"partitoin": "x"},
+        {"gpu": {"typ": "x"}},
+        {"name": "x"},
+        {"modules": "x"},
+        {"gpu": {"directive": "tres"}},
+    ]
     for data in right + wrong:
         assert allows(schema, data, schema["$defs"]) is (data in right), data
 
@@ -72,13 +83,27 @@ def test_the_shipped_copy_says_the_same_and_is_no_profile() -> None:
 @pytest.mark.parametrize(
     ("key", "kinds"),
     [
-        ("extends", {"list"}), ("modules", {"list"}), ("secrets", {"list"}), ("gpu", {"mapping"}), ("env", {"mapping"}),
-        ("gpu.types", {"mapping"}), ("gpu.types.h100", {"mapping"}), ("gpu.types.h100.card", {"mapping"}),
-        ("sample_use", {"bool"}), ("requeue.expedite", {"bool"}), ("sbatch.exclusive", {"bool"}),
-        ("srun.overlap", {"bool"}), ("env.A", set()), ("partition", set()), ("gpu.types.h100.per_node", set()),
-        ("time.max", set()), ("nothing", set()), ("gpu.nothing", set()), ("name", set()),
+        ("extends", {"list"}),
+        ("modules", {"list"}),
+        ("secrets", {"list"}),
+        ("gpu", {"mapping"}),
+        ("env", {"mapping"}),
+        ("gpu.types", {"mapping"}),
+        ("gpu.types.h100", {"mapping"}),
+        ("gpu.types.h100.card", {"mapping"}),
+        ("sample_use", {"bool"}),
+        ("requeue.expedite", {"bool"}),
+        ("sbatch.exclusive", {"bool"}),
+        ("srun.overlap", {"bool"}),
+        ("env.A", set()),
+        ("partition", set()),
+        ("gpu.types.h100.per_node", set()),
+        ("time.max", set()),
+        ("nothing", set()),
+        ("gpu.nothing", set()),
+        ("name", set()),
     ],
-)  # fmt: skip
+)
 def test_a_key_has_the_kinds_of_its_values(key: str, kinds: set[str]) -> None:
     assert value_kinds(tuple(key.split("."))) == kinds
 
@@ -87,4 +112,8 @@ def test_a_section_has_its_keys_and_env_any() -> None:
     assert {"extends", "gpu", "partition"} <= set(known_keys())
     assert "name" not in known_keys()
     assert set(known_keys(("gpu", "types", "h100", "time"))) == {"default", "max"}
-    assert (known_keys(("env",)), known_keys(("gpu", "types")), known_keys(("nothing",))) == ([], [], [])
+    assert (known_keys(("env",)), known_keys(("gpu", "types")), known_keys(("nothing",))) == (
+        [],
+        [],
+        [],
+    )

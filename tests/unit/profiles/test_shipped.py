@@ -1,4 +1,6 @@
-"""The shipped profiles: composed of parts, complete, and without a variable that is for debugging."""
+"""The shipped profiles: composed of parts, complete, and without a variable that is for
+debugging.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +54,21 @@ def test_the_profiles_are_the_files_at_the_top() -> None:
 
 @pytest.mark.parametrize("name", [*CARDS, *OTHERS])
 def test_a_card_is_what_its_maker_says(name: str) -> None:
-    profile = load(name) if name in CARDS else load_profile(str(SHIPPED / f"gpu/{name}.yaml"), [SHIPPED]).profile
+    profile = (
+        load(name)
+        if name in CARDS
+        else load_profile(str(SHIPPED / f"gpu/{name}.yaml"), [SHIPPED]).profile
+    )
     card, rates = profile.card, profile.card.tflops
-    said = (card.memory_gb, card.memory_bandwidth_gb_s, rates.fp32, rates.tf32, rates.bf16, rates.fp16, rates.fp8)
+    said = (
+        card.memory_gb,
+        card.memory_bandwidth_gb_s,
+        rates.fp32,
+        rates.tf32,
+        rates.bf16,
+        rates.fp16,
+        rates.fp8,
+    )
     more = (card.nvlink_gb_s, card.pcie_generation, card.compute_capability, card.power_w)
     assert said + more == DATASHEETS[name]
     assert card.bf16 is (rates.bf16 is not None)
@@ -62,10 +76,16 @@ def test_a_card_is_what_its_maker_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", CARDS)
 def test_a_whole_node_leaves_memory_to_the_system(name: str) -> None:
-    """A node with MemSpecLimit has less for jobs than its RealMemory, and refuses a job that wants all of it."""
+    """A node with MemSpecLimit has less for jobs than its RealMemory, and refuses a job that wants
+    all of it.
+    """
     profile = load(name)
     memory_mb, cpus = profile.memory.per_node or 0, profile.cpu.per_node or 0
-    assert 0.95 * memory_mb < (plan(profile, gpus=str(profile.gpu.per_node)).memory_mb or 0) < 0.97 * memory_mb
+    assert (
+        0.95 * memory_mb
+        < (plan(profile, gpus=str(profile.gpu.per_node)).memory_mb or 0)
+        < 0.97 * memory_mb
+    )
     assert 0 < profile.gpu.per_node * (profile.cpu.per_gpu or 0) <= cpus
     assert profile.description
     assert 0 < (profile.time.default or 0) <= (profile.time.max or 0)
@@ -120,7 +140,13 @@ def test_a_card_has_a_section_that_names_what_is_set(name: str) -> None:
     common = (REPO / "docs/gpus.md").read_text()
     page = common.partition(f"\n## {name.removesuffix('-40gb').upper()}\n")[2].partition("\n## ")[0]
     card = load(name).card
-    for number in (card.memory_gb, card.memory_bandwidth_gb_s, card.power_w, card.tflops.fp32, card.tflops.fp16):
+    for number in (
+        card.memory_gb,
+        card.memory_bandwidth_gb_s,
+        card.power_w,
+        card.tflops.fp32,
+        card.tflops.fp16,
+    ):
         assert f"{number:g}" in page
     # what every profile sets stands before the sections of the cards
     assert all(f"`{variable}`" in common for variable in load(name).env)
@@ -138,7 +164,10 @@ def test_a_part_resolves_in_every_folder(tmp_path: Path) -> None:
 
 
 def test_an_interface_is_written_as_each_library_spells_it(tmp_path: Path) -> None:
-    text = "extends: a100\nfabric: {interface: ib0, hcas: [mlx5_0, mlx5_1]}\nenv: {GLOO_SOCKET_IFNAME: ib1}\n"
+    text = (
+        "extends: a100\nfabric: {interface: ib0, hcas: [mlx5_0, mlx5_1]}\nenv: "
+        "{GLOO_SOCKET_IFNAME: ib1}\n"
+    )
     write(tmp_path / "mine.yaml", text)
     env = dict(plan(load_profile("mine", [tmp_path, SHIPPED]).profile, gpus="4").env)
     assert env["NCCL_SOCKET_IFNAME"] == "=ib0"

@@ -15,11 +15,27 @@ from tests.unit import given
 @pytest.mark.parametrize(
     ("name", "text", "elements"),
     [
-        ("a.yaml", "product:\n  lr: [1e-3, 1e-4]\n  m: [a]\n", [{"lr": "1e-3", "m": "a"}, {"lr": "1e-4", "m": "a"}]),
-        ("a.yml", "zip: {a: [007, true], b: [null, 1.10]}", [{"a": "007", "b": "null"}, {"a": "true", "b": "1.10"}]),
-        ("a.yaml", "zip: {a: [1, 2]}\nproduct: {b: x}", [{"a": "1", "b": "x"}, {"a": "2", "b": "x"}]),
+        (
+            "a.yaml",
+            "product:\n  lr: [1e-3, 1e-4]\n  m: [a]\n",
+            [{"lr": "1e-3", "m": "a"}, {"lr": "1e-4", "m": "a"}],
+        ),
+        (
+            "a.yml",
+            "zip: {a: [007, true], b: [null, 1.10]}",
+            [{"a": "007", "b": "null"}, {"a": "true", "b": "1.10"}],
+        ),
+        (
+            "a.yaml",
+            "zip: {a: [1, 2]}\nproduct: {b: x}",
+            [{"a": "1", "b": "x"}, {"a": "2", "b": "x"}],
+        ),
         ("a.yaml", "- {lr: 1, x: 'a,b'}\n- {lr: ''}\n", [{"lr": "1", "x": "a,b"}, {"lr": ""}]),
-        ("a.csv", 'lr,text\n1e-3,"a,b"\n\n1e-4,\n', [{"lr": "1e-3", "text": "a,b"}, {"lr": "1e-4", "text": ""}]),
+        (
+            "a.csv",
+            'lr,text\n1e-3,"a,b"\n\n1e-4,\n',
+            [{"lr": "1e-3", "text": "a,b"}, {"lr": "1e-4", "text": ""}],
+        ),
         ("a.csv", '\ufefflr\r\n"two\nlines"\r\n', [{"lr": "two\nlines"}]),
         ("a.tsv", "lr\tm\n1\ta b\n", [{"lr": "1", "m": "a b"}]),
     ],

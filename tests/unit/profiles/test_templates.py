@@ -16,7 +16,9 @@ SHIPPED = shipped_folder("templates")
 def test_the_shipped_templates_are_named_by_their_path() -> None:
     names = set(load_templates([SHIPPED]))
     assert {"job.sh.j2", "allocation/slurm.sh.j2", "allocation/local.sh.j2"} <= names
-    assert {f"launch/{launcher}.sh.j2" for launcher in ("torchrun", "srun", "python", "command", "ray")} <= names
+    assert {
+        f"launch/{launcher}.sh.j2" for launcher in ("torchrun", "srun", "python", "command", "ray")
+    } <= names
 
 
 def test_one_s_own_template_hides_the_shipped_one_and_no_other(tmp_path: Path) -> None:
@@ -24,7 +26,8 @@ def test_one_s_own_template_hides_the_shipped_one_and_no_other(tmp_path: Path) -
     sources = load_templates([tmp_path, SHIPPED])
     assert sources["launch/torchrun.sh.j2"] == ("mine\n", str(mine))
     assert sources["job.sh.j2"][1] == str(SHIPPED / "job.sh.j2")
-    write(tmp_path / "other/README.md", "hello\n")  # other files and missing folders are passed over
+    # other files and missing folders are passed over
+    write(tmp_path / "other/README.md", "hello\n")
     assert load_templates([tmp_path / "other", tmp_path / "none"]) == {}
 
 

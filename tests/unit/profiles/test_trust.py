@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.folders import Layer, Trust, TrustStore, own_layer, project_layer, read_contents
+from hpcrun.profiles.folders import (
+    Layer,
+    Trust,
+    TrustStore,
+    own_layer,
+    project_layer,
+    read_contents,
+)
 from hpcrun.profiles.load import load_profile, profile_names
 from tests.unit.profiles.hostile import give_away, ordinary_user, put
 
@@ -49,7 +56,9 @@ def test_a_project_is_used_when_it_is_trusted(project: Path, store: TrustStore) 
     assert layer.warning is not None
     assert f"{project} is not used: you have not trusted it: {names}" in layer.warning
     assert profile_names([layer.folder.below("profiles")]) == {}
-    with pytest.raises(ProfileError, match=r"profile 'ours' is .*ours\.yaml, and you have not trusted it"):
+    with pytest.raises(
+        ProfileError, match=r"profile 'ours' is .*ours\.yaml, and you have not trusted it"
+    ):
         load_profile("ours", [layer.folder.below("profiles")])
     layer = trusted(project, store)
     assert layer.warning is None
@@ -62,9 +71,15 @@ def test_a_project_is_used_when_it_is_trusted(project: Path, store: TrustStore) 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda folder: put(folder / "profiles/ours.yaml", "setup: [evil]\n"), "profiles/ours.yaml (changed)"),
+        (
+            lambda folder: put(folder / "profiles/ours.yaml", "setup: [evil]\n"),
+            "profiles/ours.yaml (changed)",
+        ),
         (lambda folder: put(folder / "rules.yaml", ""), "rules.yaml (new)"),
-        (lambda folder: put(folder / "profiles/deep/er/x.yaml", ""), "profiles/deep/er/x.yaml (new)"),
+        (
+            lambda folder: put(folder / "profiles/deep/er/x.yaml", ""),
+            "profiles/deep/er/x.yaml (new)",
+        ),
         (lambda folder: (folder / "templates/job.sh.j2").unlink(), "templates/job.sh.j2 (removed)"),
     ],
     ids=["changed", "new", "deep", "removed"],
@@ -86,13 +101,17 @@ def test_what_was_hashed_is_what_is_used(project: Path, store: TrustStore) -> No
     (project / "templates/job.sh.j2").unlink()
     folder = layer.folder.below("profiles")
     assert load_profile("ours", [folder]).profile.setup == ("echo hello",)
-    assert load_profile(str(project / "profiles/ours.yaml"), [folder]).profile.setup == ("echo hello",)
+    assert load_profile(str(project / "profiles/ours.yaml"), [folder]).profile.setup == (
+        "echo hello",
+    )
     assert list(profile_names([folder])) == ["ours"]
     assert layer.folder.below("templates").text("job.sh.j2") == "echo\n"
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o777])
-def test_a_shared_project_is_used_as_it_was_trusted(project: Path, store: TrustStore, mode: int) -> None:
+def test_a_shared_project_is_used_as_it_was_trusted(
+    project: Path, store: TrustStore, mode: int
+) -> None:
     for path in (project, *project.rglob("*")):
         path.chmod(mode)
     assert trusted(project, store).folder.withheld is None
@@ -110,8 +129,12 @@ def test_a_project_that_is_a_link_is_never_used(project: Path, store: TrustStore
     assert layer.folder.contents == {}
 
 
-@pytest.mark.parametrize("name", ["profiles/ours.yaml", "profiles/parts", "templates", "config.yaml"])
-def test_links_in_a_project_are_not_read(home: Path, project: Path, store: TrustStore, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["profiles/ours.yaml", "profiles/parts", "templates", "config.yaml"]
+)
+def test_links_in_a_project_are_not_read(
+    home: Path, project: Path, store: TrustStore, name: str
+) -> None:
     put(home / "secret/x.yaml", "password: x\n")
     place = project / name
     if place.exists():
@@ -127,7 +150,10 @@ def test_links_in_a_project_are_not_read(home: Path, project: Path, store: Trust
 def test_a_pipe_and_a_large_file_are_left_out(project: Path) -> None:
     os.mkfifo(project / "config.yaml")
     put(project / "rules.yaml", "#" * 1_000_001)
-    assert read_contents(project).skipped == ("config.yaml (not an ordinary file)", "rules.yaml (larger than 1000 kB)")
+    assert read_contents(project).skipped == (
+        "config.yaml (not an ordinary file)",
+        "rules.yaml (larger than 1000 kB)",
+    )
 
 
 @pytest.mark.parametrize(("place", "most"), [("profiles/a/b", 498), ("templates", 496)])
@@ -151,7 +177,10 @@ def test_the_walk_of_a_folder_ends_at_the_bound(project: Path) -> None:
             (project / f"profiles/{outer}/{inner}/x").mkdir(parents=True)
     walked: list[object] = []
     scandir = os.scandir
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(ProfileError, match="more than 500"):
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        pytest.raises(ProfileError, match="more than 500"),
+    ):
         patched.setattr(os, "scandir", lambda path: walked.append(path) or scandir(path))  # type: ignore[func-returns-value]
         read_contents(project)
     assert len(walked) <= 500
@@ -172,19 +201,27 @@ def test_never_is_heard_and_nothing_is_said(project: Path, store: TrustStore) ->
     assert (layer.warning, layer.folder.contents, layer.folder.withheld) == (None, {}, None)
 
 
-# --- the folders of a person and of a site ----------------------------------------------------------------------------
+# --- the folders of a person and of a site
+# ----------------------------------------------------------------------------
 
 
 def test_the_own_folder_is_used_as_it_is(home: Path, store: TrustStore) -> None:
     file = put(home / "config/profiles/mine.yaml", "scheduler: local\n")
     layer = own_layer(home / "config", store)
-    assert (layer.warning, list(profile_names([layer.folder.below("profiles")]))) == (None, ["mine"])
+    assert (layer.warning, list(profile_names([layer.folder.below("profiles")]))) == (
+        None,
+        ["mine"],
+    )
     assert own_layer(home / "none", store).warning is None
     (home / "link").symlink_to("config")  # as tools that keep dotfiles make it
-    assert load_profile("mine", [own_layer(home / "link", store).folder.below("profiles")]).path.samefile(file)
+    assert load_profile(
+        "mine", [own_layer(home / "link", store).folder.below("profiles")]
+    ).path.samefile(file)
 
 
-@pytest.mark.parametrize("place", ["", "profiles", "profiles/parts", "profiles/parts/x.yaml", "config.yaml"])
+@pytest.mark.parametrize(
+    "place", ["", "profiles", "profiles/parts", "profiles/parts/x.yaml", "config.yaml"]
+)
 @pytest.mark.parametrize("mode", [0o775, 0o777])
 def test_a_folder_that_others_can_write_is_used_as_it_was_trusted(
     home: Path, store: TrustStore, place: str, mode: int
@@ -210,21 +247,28 @@ def test_a_site_of_another_user_is_not_used(home: Path, store: TrustStore) -> No
 
 
 @needs_root
-def test_root_uses_nothing_of_an_ordinary_user_trusted_or_not(project: Path, store: TrustStore) -> None:
+def test_root_uses_nothing_of_an_ordinary_user_trusted_or_not(
+    project: Path, store: TrustStore
+) -> None:
     trusted(project, store)
     os.seteuid(0)
     layer = project_layer(project, TrustStore(store.root.with_name("roots")))
     assert "root uses only files writable by root alone" in (layer.refused or "")
     assert (layer.folder.names(""), layer.folder.has("profiles/ours.yaml")) == ([], False)
-    with pytest.raises(ProfileError, match=r"profile 'ours' is .* root uses only files writable by root alone"):
+    with pytest.raises(
+        ProfileError, match=r"profile 'ours' is .* root uses only files writable by root alone"
+    ):
         load_profile("ours", [layer.folder.below("profiles")])
 
 
-# --- the store --------------------------------------------------------------------------------------------------------
+# --- the store
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o002])
-def test_what_is_trusted_is_written_for_oneself_alone(project: Path, store: TrustStore, umask: int) -> None:
+def test_what_is_trusted_is_written_for_oneself_alone(
+    project: Path, store: TrustStore, umask: int
+) -> None:
     before = os.umask(umask)
     try:
         trusted(project, store)
@@ -232,7 +276,9 @@ def test_what_is_trusted_is_written_for_oneself_alone(project: Path, store: Trus
         os.umask(before)
     (file,) = store.root.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert {stat.S_IMODE(folder.stat().st_mode) for folder in (store.root, store.root.parent)} == {0o700}
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in (store.root, store.root.parent)} == {
+        0o700
+    }
 
 
 def test_what_others_could_have_written_is_not_believed(project: Path, store: TrustStore) -> None:

@@ -14,9 +14,10 @@ from tests.unit.given import read_yaml, write
 CATALOGUE = load_catalogue()
 # The group of NCCL's guide that costs speed or hangs when left on.
 NCCL_DEBUGGING = """
-    NCCL_P2P_DISABLE NCCL_P2P_LEVEL NCCL_SHM_DISABLE NCCL_BUFFSIZE NCCL_IB_DISABLE NCCL_IB_QPS_PER_CONNECTION
-    NCCL_NET_GDR_LEVEL NCCL_NET_GDR_READ NCCL_ALGO NCCL_PROTO NCCL_NVLS_ENABLE NCCL_IB_PCI_RELAXED_ORDERING
-    NCCL_MIN_CTAS NCCL_MAX_CTAS NCCL_CHECK_MODE""".split()
+    NCCL_P2P_DISABLE NCCL_P2P_LEVEL NCCL_SHM_DISABLE NCCL_BUFFSIZE NCCL_IB_DISABLE
+    NCCL_IB_QPS_PER_CONNECTION NCCL_NET_GDR_LEVEL NCCL_NET_GDR_READ NCCL_ALGO NCCL_PROTO
+    NCCL_NVLS_ENABLE NCCL_IB_PCI_RELAXED_ORDERING NCCL_MIN_CTAS NCCL_MAX_CTAS NCCL_CHECK_MODE
+""".split()
 
 
 def test_reading_piece_by_piece_finds_what_the_whole_file_says() -> None:
@@ -53,7 +54,9 @@ def test_a_variable_is_complete(name: str) -> None:
 def test_every_kind_has_a_variable_and_no_name_stands_twice() -> None:
     assert {variable.kind for variable in CATALOGUE.values()} == set(KINDS)
     assert not CATALOGUE.others & set(CATALOGUE)
-    assert {name for name, one in CATALOGUE.items() if one.kind == "debugging"} >= set(NCCL_DEBUGGING)
+    assert {name for name, one in CATALOGUE.items() if one.kind == "debugging"} >= set(
+        NCCL_DEBUGGING
+    )
 
 
 def test_a_broken_catalogue_says_where(tmp_path: Path) -> None:
@@ -93,8 +96,20 @@ def check(gpu: str = "", **env: str) -> list[Finding]:
         ("NCCL_ALGO", "Ring", "", "for debugging", "leave it"),
         ("CUDA_LAUNCH_BLOCKING", "1", "", "for debugging", "a short run"),
         ("NCCL_CHECK_MODE", "debug_global", "", "for debugging", "a short run"),
-        ("NCCL_MIN_NCHANNELS", "32", "h100", "deprecated since NCCL 2.17 in favour of NCCL_MIN_CTAS", "leave it"),
-        ("NCCL_CHECK_POINTERS", "1", "", "since NCCL 2.29.7 in favour of NCCL_CHECK_MODE", "=DEBUG_LOCAL"),
+        (
+            "NCCL_MIN_NCHANNELS",
+            "32",
+            "h100",
+            "deprecated since NCCL 2.17 in favour of NCCL_MIN_CTAS",
+            "leave it",
+        ),
+        (
+            "NCCL_CHECK_POINTERS",
+            "1",
+            "",
+            "since NCCL 2.29.7 in favour of NCCL_CHECK_MODE",
+            "=DEBUG_LOCAL",
+        ),
         ("NCCL_LAUNCH_MODE", "GROUP", "", "deprecated since NCCL 2.9", "leave it"),
         ("NCCL_IB_HCA", "mlx5_1", "", "mlx5_1 selects mlx5_10", "fabric.hcas"),
         ("NCCL_IB_HCA", "^mlx5_0,mlx5_2:1", "", "is a prefix", "fabric.hcas"),
@@ -102,7 +117,9 @@ def check(gpu: str = "", **env: str) -> list[Finding]:
         ("TORCH_NCCL_DUMP_ON_TIMEOUTS", "1", "", "did you mean TORCH_NCCL_DUMP_ON_TIMEOUT?", ""),
     ],
 )
-def test_what_is_wrong_is_said_with_what_works(name: str, value: str, gpu: str, says: str, instead: str) -> None:
+def test_what_is_wrong_is_said_with_what_works(
+    name: str, value: str, gpu: str, says: str, instead: str
+) -> None:
     (finding,) = check(gpu, **{name: value})
     assert (finding.name, finding.value) == (name, value)
     assert says in finding.problem
@@ -116,8 +133,9 @@ def test_what_is_wrong_is_said_with_what_works(name: str, value: str, gpu: str, 
     NCCL_IB_RETRY_CNT=13 NCCL_IB_RETRY_CNT=-1 NCCL_IB_RETRY_CNT=seven NCCL_IB_TIMEOUT=-1
     NCCL_DEBUG=WARNING NCCL_CROSS_NIC=3 NCCL_SOCKET_FAMILY=ipv4 NCCL_P2P_LEVEL=NVLINK
     NCCL_IB_QPS_PER_CONNECTION=0 NCCL_MIN_CTAS=0 NCCL_CHECK_MODE=1 NCCL_LAUNCH_MODE=SERIAL
-    NCCL_SOCKET_MAGIC=$SLURM_JOB_ID GLOO_SOCKET_IFNAME==ib0 GLOO_SOCKET_IFNAME=^docker CUDA_DEVICE_ORDER=PCI
-    CUDA_DEVICE_MAX_CONNECTIONS=64 OMP_NUM_THREADS=0 OMP_NUM_THREADS=many MASTER_PORT=65536
+    NCCL_SOCKET_MAGIC=$SLURM_JOB_ID GLOO_SOCKET_IFNAME==ib0 GLOO_SOCKET_IFNAME=^docker
+    CUDA_DEVICE_ORDER=PCI CUDA_DEVICE_MAX_CONNECTIONS=64 OMP_NUM_THREADS=0 OMP_NUM_THREADS=many
+    MASTER_PORT=65536
     """.split(),
 )
 def test_a_value_that_cannot_be_is_impossible(assignment: str) -> None:
@@ -129,10 +147,11 @@ def test_a_value_that_cannot_be_is_impossible(assignment: str) -> None:
     "assignment",
     """
     NCCL_SOCKET_IFNAME==eth0 NCCL_SOCKET_IFNAME===eth0 NCCL_SOCKET_IFNAME=^docker,lo
-    NCCL_SOCKET_IFNAME=ib,eth NCCL_IB_HCA=^=mlx5_bond_0 NCCL_IB_HCA==mlx5_0:1,mlx5_1:1 NCCL_IB_HCA=mlx5
-    NCCL_IB_HCA=mlx5_0 NCCL_IB_HCA=mlx5_10,mlx5_11 NCCL_SOCKET_MAGIC=0x2a NCCL_CHECK_POINTERS=0
-    NCCL_CHECK_MODE=default NCCL_LAUNCH_MODE=parallel GLOO_SOCKET_IFNAME=ib0,ib1 NCCL_DEBUG=info NCCL_DEBUG=ATTN
-    NCCL_IB_TIMEOUT=22 NCCL_IB_TIMEOUT=0x16 NCCL_IB_GID_INDEX=-1 NCCL_NVLS_ENABLE=2 NCCL_IB_DISABLE=0
+    NCCL_SOCKET_IFNAME=ib,eth NCCL_IB_HCA=^=mlx5_bond_0 NCCL_IB_HCA==mlx5_0:1,mlx5_1:1
+    NCCL_IB_HCA=mlx5 NCCL_IB_HCA=mlx5_0 NCCL_IB_HCA=mlx5_10,mlx5_11 NCCL_SOCKET_MAGIC=0x2a
+    NCCL_CHECK_POINTERS=0 NCCL_CHECK_MODE=default NCCL_LAUNCH_MODE=parallel
+    GLOO_SOCKET_IFNAME=ib0,ib1 NCCL_DEBUG=info NCCL_DEBUG=ATTN NCCL_IB_TIMEOUT=22
+    NCCL_IB_TIMEOUT=0x16 NCCL_IB_GID_INDEX=-1 NCCL_NVLS_ENABLE=2 NCCL_IB_DISABLE=0
     OMP_NUM_THREADS=8,2 NCCL_ALGO= NCCL_MIN_NRINGS=4 NCCL_IB_MERGE_NICS=0 NCCL_A_PLUGIN_OF_OURS=1
     OMP_PROC_BIND=close CUDA_HOME=/opt/cuda MY_NCCL_DEBGU=1 HF_HOME=/data
     """.split(),
@@ -142,9 +161,12 @@ def test_what_is_right_or_unknown_is_left_alone(assignment: str) -> None:
 
 
 def test_only_what_is_impossible_is_said_to_be() -> None:
-    found = check("l40s", NCCL_TIMEOUT="1", NCCL_P2P_LEVEL="NVL", NCCL_DEBGU="INFO", NCCL_ALGO="Ring")
+    found = check(
+        "l40s", NCCL_TIMEOUT="1", NCCL_P2P_LEVEL="NVL", NCCL_DEBGU="INFO", NCCL_ALGO="Ring"
+    )
     assert [finding.impossible for finding in found] == [False] * 4
-    assert CATALOGUE.check(dict.fromkeys(CATALOGUE.others, "x")) == []  # no known name is another one misspelt
+    # no known name is another one misspelt
+    assert CATALOGUE.check(dict.fromkeys(CATALOGUE.others, "x")) == []
 
 
 def test_the_values_allowed_are_said_in_words() -> None:

@@ -62,7 +62,12 @@ def changed_lines(before: str, after: str) -> tuple[list[str], list[str]]:
         ("gpu.type", "h100", ["  type: a100    # the type"], ["  type: h100    # the type"]),
         ("gpu.directive", "gpus", [], ["  directive: gpus"]),
         ("time.default", "1:00:00", [], ["    default: 1:00:00"]),
-        ("cpu.per_gpu", "8", ["cpu: {per_node: 64, per_gpu: 16}  # flow"], ["cpu: {per_node: 64, per_gpu: 8}  # flow"]),
+        (
+            "cpu.per_gpu",
+            "8",
+            ["cpu: {per_node: 64, per_gpu: 16}  # flow"],
+            ["cpu: {per_node: 64, per_gpu: 8}  # flow"],
+        ),
         ("modules", ["c"], ["modules:   # mine", "- a", "- b"], ["modules: [c]   # mine"]),
         ("setup", ["a: b"], ["setup:"], ['setup: ["a: b"]']),
         ("env.B", "x # y", ["  B: |", "    one", "    two"], ['  B: "x # y"']),
@@ -71,7 +76,9 @@ def changed_lines(before: str, after: str) -> tuple[list[str], list[str]]:
         ("setup.x", "y", ["setup:"], ["setup: {x: y}"]),
     ],
 )
-def test_setting_changes_the_lines_of_that_key_alone(key: str, value: Any, went: list[str], came: list[str]) -> None:
+def test_setting_changes_the_lines_of_that_key_alone(
+    key: str, value: Any, went: list[str], came: list[str]
+) -> None:
     after = set_value(TEXT, tuple(key.split(".")), value, FILE)
     assert changed_lines(TEXT, after) == (went, came)
     if key == "gpu.directive":  # a new key comes before the comment of the next section
@@ -82,7 +89,11 @@ def test_setting_changes_the_lines_of_that_key_alone(key: str, value: Any, went:
     ("key", "went", "came"),
     [
         ("gpu.type", ["  type: a100    # the type"], []),
-        ("cpu.per_gpu", ["cpu: {per_node: 64, per_gpu: 16}  # flow"], ["cpu: {per_node: 64}  # flow"]),
+        (
+            "cpu.per_gpu",
+            ["cpu: {per_node: 64, per_gpu: 16}  # flow"],
+            ["cpu: {per_node: 64}  # flow"],
+        ),
         ("time.max", ["time:", "    max: 2-00:00:00"], []),
         ("modules", ["modules:   # mine", "- a", "- b"], []),
         ("env", ["env:", "  A: 0042", "  B: |", "    one", "    two"], []),
@@ -103,7 +114,18 @@ def test_what_does_not_stand_there_cannot_be_removed() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "# nothing\n", "# nothing", "---\n", "{}", "{a: b}\n", "a: b", "a: b\r\nc: d\r\n", "---\na: b\n", "a: {}\n"],
+    [
+        "",
+        "# nothing\n",
+        "# nothing",
+        "---\n",
+        "{}",
+        "{a: b}\n",
+        "a: b",
+        "a: b\r\nc: d\r\n",
+        "---\na: b\n",
+        "a: {}\n",
+    ],
 )
 def test_any_form_of_file_takes_a_value_and_gives_it_back(text: str) -> None:
     after = set_value(text, ("new", "key"), "value", FILE)
@@ -119,14 +141,19 @@ def test_a_file_of_windows_stays_one() -> None:
 
 
 def test_a_file_in_which_the_value_has_no_place_is_left_alone() -> None:
-    for text, message in (("a: b\na: c\n", r"mine\.yaml:2"), ("? a\n", "without changing other lines")):
+    for text, message in (
+        ("a: b\na: c\n", r"mine\.yaml:2"),
+        ("? a\n", "without changing other lines"),
+    ):
         with pytest.raises(ProfileError, match=message):
             set_value(text, ("a",), "b", FILE)
 
 
 TREES = st.recursive(
     st.text() | st.none() | st.just(True),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -139,7 +166,11 @@ def test_every_value_is_read_as_it_was_meant(value: Any) -> None:
 
 def test_a_mistake_stands_above_its_line_and_one_of_another_file_at_the_top() -> None:
     text = "a: b\nc: d\n"
-    mistakes = [Mistake(FILE, 2, "wrong"), Mistake(Path("base.yaml"), 7, "bad"), Mistake(FILE, 99, "end")]
+    mistakes = [
+        Mistake(FILE, 2, "wrong"),
+        Mistake(Path("base.yaml"), 7, "bad"),
+        Mistake(FILE, 99, "end"),
+    ]
     shown = with_remarks(text, mistakes, FILE)
     assert shown == f"{REMARK}base.yaml:7: bad\na: b\n{REMARK}wrong\nc: d\n{REMARK}end\n"
     assert without_remarks(shown) == text
@@ -152,7 +183,12 @@ def test_remarks_leave_nothing_behind(text: str, lines: list[int]) -> None:
 
 
 def test_the_values_of_a_copy_can_be_uncommented(tmp_path: Path) -> None:
-    data = {"partition": "gpu", "gpu": {"type": "a100"}, "modules": ["a", "b c"], "env": {"A": "x: y"}}
+    data = {
+        "partition": "gpu",
+        "gpu": {"type": "a100"},
+        "modules": ["a", "b c"],
+        "env": {"A": "x: y"},
+    }
     text = copy_text("a100", Path("/shipped/a100.yaml"), data)
     assert parse_yaml(text, FILE).data == {"extends": "a100"}
     below = text.split("extends: a100\n")[1]

@@ -16,11 +16,48 @@ from tests.unit.given import read_yaml, write
 
 FILE = Path("/home/me/site.yaml")
 TOKENS = [
-    *"[]{},:-?&*!|>%@`#'\"", "\n", "\n  ", " ", "\t", "a", "b", "key", ": ", "- ", "? ", "&a ", "*a", "<<", "<<: *a",
-    "!!int ", "!!float ", "!!set ", "!!omap ", "!!binary ", "!!str ", "!x ", "1", "1e3", "0x1f", "1:30", "12.10",
-    "null", "~", "true", "2001-12-14", "2001-99-99", "%YAML 1.1\n", "---", "...", "\n---\n", "\\ud800", "é", "\0",
-    "\x85", "\ufeff",
-]  # fmt: skip
+    *"[]{},:-?&*!|>%@`#'\"",
+    "\n",
+    "\n  ",
+    " ",
+    "\t",
+    "a",
+    "b",
+    "key",
+    ": ",
+    "- ",
+    "? ",
+    "&a ",
+    "*a",
+    "<<",
+    "<<: *a",
+    "!!int ",
+    "!!float ",
+    "!!set ",
+    "!!omap ",
+    "!!binary ",
+    "!!str ",
+    "!x ",
+    "1",
+    "1e3",
+    "0x1f",
+    "1:30",
+    "12.10",
+    "null",
+    "~",
+    "true",
+    "2001-12-14",
+    "2001-99-99",
+    "%YAML 1.1\n",
+    "---",
+    "...",
+    "\n---\n",
+    "\\ud800",
+    "é",
+    "\0",
+    "\x85",
+    "\ufeff",
+]
 
 
 @pytest.mark.parametrize(
@@ -48,9 +85,18 @@ def test_what_looks_like_a_number_or_a_date_is_read_as_it_was_written(tmp_path: 
 
 
 def test_every_value_knows_its_line() -> None:
-    file = parse_yaml("# a remark\npartition: gpu\ngpu:\n  type: a100\n\n  per_node: 4\nmodules:\n  - x\n", FILE)
+    file = parse_yaml(
+        "# a remark\npartition: gpu\ngpu:\n  type: a100\n\n  per_node: 4\nmodules:\n  - x\n", FILE
+    )
     lines = {".".join(key): origin.line for key, origin in file.origins.items()}
-    assert lines == {"partition": 2, "gpu": 3, "gpu.type": 4, "gpu.per_node": 6, "modules": 7, "modules.0": 8}
+    assert lines == {
+        "partition": 2,
+        "gpu": 3,
+        "gpu.type": 4,
+        "gpu.per_node": 6,
+        "modules": 7,
+        "modules.0": 8,
+    }
     assert str(file.origins["gpu", "type"]) == f"{FILE}:4"
 
 
@@ -94,7 +140,10 @@ def test_a_mistake_is_refused_with_file_and_line(text: str, line: int, words: st
         ("a: " + "[[[['[ ]]]] '," * 2000, "nested too deeply"),
         ("a:\n" + "- " * 9000, "nested too deeply"),
         ("".join(" " * depth + "a:\n" for depth in range(900)), "nested too deeply"),
-        ("env:\n" + "".join(f"  V{number}: x\n" for number in range(40_000)), "more than 5000 values"),
+        (
+            "env:\n" + "".join(f"  V{number}: x\n" for number in range(40_000)),
+            "more than 5000 values",
+        ),
         ("a: [" + "x, " * 200_000 + "]", "more than 5000 values"),
     ],
     ids=["lists", "mappings", "decoys", "dashes", "blocks", "keys", "items"],

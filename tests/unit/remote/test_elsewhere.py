@@ -1,4 +1,6 @@
-"""What stands on this machine between a person and a host: the commands it proposes, and what it reads of the host."""
+"""What stands on this machine between a person and a host: the commands it proposes, and what it
+reads of the host.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,20 @@ from hpcrun.features.remote import on_host
 from hpcrun.features.remote.connection import copy_after
 
 
-@pytest.mark.parametrize("text, proposed", [
-    ("hpcrun logs 4711", "hpcrun --on far logs 4711"),
-    ("`hpcrun status` or hpcrun cancel 1", "`hpcrun --on far status` or hpcrun --on far cancel 1"),
-    ("hpcrun --on far status", "hpcrun --on far status"),
-    ("hpcrun login far", "hpcrun login far"),
-    ("this is a bug in hpcrun: it statuses", "this is a bug in hpcrun: it statuses"),
-    ("/opt/hpcrun status, hpcrun-slurm status", "/opt/hpcrun status, hpcrun-slurm status"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, proposed",
+    [
+        ("hpcrun logs 4711", "hpcrun --on far logs 4711"),
+        (
+            "`hpcrun status` or hpcrun cancel 1",
+            "`hpcrun --on far status` or hpcrun --on far cancel 1",
+        ),
+        ("hpcrun --on far status", "hpcrun --on far status"),
+        ("hpcrun login far", "hpcrun login far"),
+        ("this is a bug in hpcrun: it statuses", "this is a bug in hpcrun: it statuses"),
+        ("/opt/hpcrun status, hpcrun-slurm status", "/opt/hpcrun status, hpcrun-slurm status"),
+    ],
+)
 def test_proposed_commands_have_the_host(text: str, proposed: str) -> None:
     assert on_host(text, "far") == proposed
     assert on_host(text, "") == text

@@ -31,7 +31,9 @@ def attempt(run: Path, number: int = 0, *, start: bool = True) -> Path:
     return folder
 
 
-def rank_exit(folder: Path, rank: int, status: int, ended: float, node: str = "node1", **more: Any) -> None:
+def rank_exit(
+    folder: Path, rank: int, status: int, ended: float, node: str = "node1", **more: Any
+) -> None:
     fields = {"rank": rank, "node": node, "status": status, "ended": ended, **more}
     write(folder / f"rank-{rank}.exit", json.dumps(fields))
 
@@ -48,13 +50,20 @@ def first_failed(folder: Path) -> RankExit:
     return first
 
 
-def test_an_attempt_that_runs_has_a_start_no_exit_and_a_sign_of_life_that_is_later(tmp_path: Path) -> None:
+def test_an_attempt_that_runs_has_a_start_no_exit_and_a_sign_of_life_that_is_later(
+    tmp_path: Path,
+) -> None:
     assert last_attempt(tmp_path) is None
     attempt(tmp_path, 1, start=False)
     assert last_attempt(tmp_path) is None
     folder = attempt(tmp_path)
     last = newest(tmp_path)
-    assert (last.folder.path, last.job_id, last.started_s, last.exit) == (folder, "4711", 100.5, None)
+    assert (last.folder.path, last.job_id, last.started_s, last.exit) == (
+        folder,
+        "4711",
+        100.5,
+        None,
+    )
     for text, alive_s in (("", 100.5), ("90", 100.5), ("160", 160.0)):
         write(folder / "heartbeat", text)
         assert newest(tmp_path).alive_s == alive_s
@@ -63,22 +72,44 @@ def test_an_attempt_that_runs_has_a_start_no_exit_and_a_sign_of_life_that_is_lat
 @pytest.mark.parametrize(
     ("text", "record"),
     [
-        (b'{"status": 143, "signal": "TERM", "ended": 200, "message": "no module command"}',
-         ExitRecord(143, "TERM", 200.0, "no module command")),
-        (b'{"status": 124, "signal": "", "ended": 2, "message": "", "reason": "time_limit", "again": true}',
-         ExitRecord(124, "", 2.0, "", "time_limit", True)),
-        (b'{"status": 1, "signal": "", "ended": 2.0, "message": "a\tb\x01\xff"}\n',
-         ExitRecord(1, "", 2.0, "a\tb\x01\ufffd")),
-        (b"", None), (b"{", None), (b"[]", None), (b"\xff", None),
+        (
+            b'{"status": 143, "signal": "TERM", "ended": 200, "message": "no module command"}',
+            ExitRecord(143, "TERM", 200.0, "no module command"),
+        ),
+        (
+            b'{"status": 124, "signal": "", "ended": 2, "message": "", "reason": "time_limit", '
+            b'"again": true}',
+            ExitRecord(124, "", 2.0, "", "time_limit", True),
+        ),
+        (
+            b'{"status": 1, "signal": "", "ended": 2.0, "message": "a\tb\x01\xff"}\n',
+            ExitRecord(1, "", 2.0, "a\tb\x01\ufffd"),
+        ),
+        (b"", None),
+        (b"{", None),
+        (b"[]", None),
+        (b"\xff", None),
     ],
-)  # fmt: skip
-def test_the_exit_record_of_an_attempt(text: bytes, record: ExitRecord | None, tmp_path: Path) -> None:
+)
+def test_the_exit_record_of_an_attempt(
+    text: bytes, record: ExitRecord | None, tmp_path: Path
+) -> None:
     (attempt(tmp_path) / "exit").write_bytes(text)
     assert newest(tmp_path).exit == record
 
 
-def test_ranks_are_those_that_wrote_something_and_attempts_come_newest_first_by_number(tmp_path: Path) -> None:
-    for name in ("rank-10.out", "rank-2.err", "rank-2.out", "rank-0.exit", "rank-x.out", ".rank-7.exit.12", "start"):
+def test_ranks_are_those_that_wrote_something_and_attempts_come_newest_first_by_number(
+    tmp_path: Path,
+) -> None:
+    for name in (
+        "rank-10.out",
+        "rank-2.err",
+        "rank-2.out",
+        "rank-0.exit",
+        "rank-x.out",
+        ".rank-7.exit.12",
+        "start",
+    ):
         write(tmp_path / name, "")
     assert ranks(AttemptFolder(tmp_path)) == [0, 2, 10]
     for number in (0, 2, 10):
@@ -99,7 +130,9 @@ def test_the_rank_that_failed_first_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "told"), [(143, ""), (1, "TERM"), (1, "cleared")])
-def test_a_terminated_rank_is_named_only_where_no_other_failed(status: int, told: str, tmp_path: Path) -> None:
+def test_a_terminated_rank_is_named_only_where_no_other_failed(
+    status: int, told: str, tmp_path: Path
+) -> None:
     rank_exit(tmp_path, 0, status, 1.0, told=told)
     first = first_failed(tmp_path)
     assert (first.rank, first.is_consequence) == (0, True)
@@ -109,8 +142,16 @@ def test_a_terminated_rank_is_named_only_where_no_other_failed(status: int, told
 
 
 def test_an_attempt_whose_start_was_overwritten_hides_no_other(tmp_path: Path) -> None:
-    write(RunFolder(tmp_path).element(0).attempt(0).start, '{"job_id": "1", "host": "a", "started": 5}')
-    for text in ("{}", '{"started": "soon", "job_id": 1, "host": "a"}', '{"started": null}', "\x00\xff"):
+    write(
+        RunFolder(tmp_path).element(0).attempt(0).start,
+        '{"job_id": "1", "host": "a", "started": 5}',
+    )
+    for text in (
+        "{}",
+        '{"started": "soon", "job_id": 1, "host": "a"}',
+        '{"started": null}',
+        "\x00\xff",
+    ):
         write(RunFolder(tmp_path).element(0).attempt(1).start, text)
         assert [attempt.number for attempt in attempts(tmp_path)] == [0]
 
@@ -120,7 +161,10 @@ def test_nodes_in_slurm_s_order_and_the_ranks_of_those_that_have_started(tmp_pat
     assert (hosts(AttemptFolder(folder)), node_ranks(AttemptFolder(folder))) == ([], {})
     write(folder / "hosts", "node2\nnode1\nnode3\n")
     for node, first, count in (("node1", 4, 2), ("node2", 0, 4)):
-        write(folder / f"node-{node}.start", json.dumps({"node": node, "first_rank": first, "ranks": count}))
+        write(
+            folder / f"node-{node}.start",
+            json.dumps({"node": node, "first_rank": first, "ranks": count}),
+        )
     write(folder / "node-node3.start", json.dumps({"node": "node3"}))  # cut off
     write(folder / "node-node4.exit", json.dumps({"node": "node4", "first_rank": 9, "ranks": 1}))
     assert hosts(AttemptFolder(folder)) == ["node2", "node1", "node3"]

@@ -60,9 +60,20 @@ def test_what_was_forgotten_is_not_noted_again_until_it_fails_again(failed: Fail
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"nodes": 3}', '{"nodes": [3, {}, {"node": 1}]}', "\xff", '{"nodes": [' * 9999]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"nodes": 3}',
+        '{"nodes": [3, {}, {"node": 1}]}',
+        "\xff",
+        '{"nodes": [' * 9999,
+    ],
 )
-def test_a_file_that_cannot_be_read_is_no_error_and_is_replaced(failed: FailedNodes, text: str) -> None:
+def test_a_file_that_cannot_be_read_is_no_error_and_is_replaced(
+    failed: FailedNodes, text: str
+) -> None:
     failed.path.parent.mkdir()
     failed.path.write_text(text, "latin-1")
     assert names(failed) == []

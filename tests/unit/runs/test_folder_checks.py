@@ -31,7 +31,14 @@ def test_a_folder_for_runs_alone_is_used_and_one_that_is_not_there_yet(tmp_path:
 
 
 def test_a_repository_and_the_top_of_a_file_system_are_refused(tmp_path: Path) -> None:
-    names = ([".git/HEAD"], [".git"], [".hg/store"], [".svn/entries"], [".jj/repo"], ["HEAD", "objects/x", "refs/x"])
+    names = (
+        [".git/HEAD"],
+        [".git"],
+        [".hg/store"],
+        [".svn/entries"],
+        [".jj/repo"],
+        ["HEAD", "objects/x", "refs/x"],
+    )
     for number, files in enumerate(names):
         folder = tmp_path / str(number)
         for name in files:
@@ -41,7 +48,9 @@ def test_a_repository_and_the_top_of_a_file_system_are_refused(tmp_path: Path) -
     assert other_use(Path("/")) == other_use(Path("/proc")) == "the top of a file system"
 
 
-def test_a_home_is_refused_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_is_refused_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (tmp_path / "link").symlink_to(home)
@@ -70,7 +79,9 @@ def test_another_user_s_link_is_refused(tmp_path: Path) -> None:
 
 def test_no_run_is_made_in_such_a_folder(tmp_path: Path) -> None:
     write(tmp_path / ".git/HEAD", "")
-    with pytest.raises(UnsafeFolderError, match=f"runs are not kept in {tmp_path}: it is a repository") as refused:
+    with pytest.raises(
+        UnsafeFolderError, match=f"runs are not kept in {tmp_path}: it is a repository"
+    ) as refused:
         RunStore(tmp_path).create(run(), "")
     assert f"HPCRUN_RUNS={tmp_path}/hpcrun-runs" in (refused.value.hint or "")
     assert [path.name for path in tmp_path.iterdir()] == [".git"]
@@ -99,7 +110,9 @@ def test_a_folder_is_written_to_and_nothing_is_left(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_not_there_is_not_made_and_one_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_not_made_and_one_that_cannot_be_written_says_so(
+    tmp_path: Path,
+) -> None:
     place = look_at_place(tmp_path / "a/b")
     assert (place.tested, place.exists, place.error) == (tmp_path, False, None)
     assert list(tmp_path.iterdir()) == []

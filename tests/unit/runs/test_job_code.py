@@ -30,13 +30,22 @@ from tests.unit.given import run, write
 MB = 1024 * 1024
 
 
-def test_code_is_every_file_and_link_but_those_of_git_python_and_virtual_environments(tmp_path: Path) -> None:
+def test_code_is_every_file_and_link_but_those_of_git_python_and_virtual_environments(
+    tmp_path: Path,
+) -> None:
     code = ["a.py", "package/b.py", "package/data/c.txt", "package/.hidden"]
-    others = [".git/config", "package/__pycache__/b.pyc", "env/pyvenv.cfg", "env/lib/torch.py", "runs/1/run.json"]
+    others = [
+        ".git/config",
+        "package/__pycache__/b.pyc",
+        "env/pyvenv.cfg",
+        "env/lib/torch.py",
+        "runs/1/run.json",
+    ]
     for path in (*code, *others):
         write(tmp_path / path, "")
     (tmp_path / "linked").symlink_to("package")
-    (tmp_path / "package/venv").symlink_to(tmp_path / "env")  # and so is none of it, whatever it is called
+    # and so is none of it, whatever it is called
+    (tmp_path / "package/venv").symlink_to(tmp_path / "env")
     assert sorted(walk_code(tmp_path, [tmp_path / "runs"])) == sorted([*code, "linked"])
     (tmp_path / "env/pyvenv.cfg").unlink()
     assert "env/lib/torch.py" in walk_code(tmp_path, [])
@@ -55,14 +64,24 @@ def test_what_is_as_large_as_may_be_is_taken_and_what_is_more_is_refused(tmp_pat
     with pytest.raises(PlanError) as refused:
         measure_code(tmp_path, paths, 100)
     first, *largest = refused.value.message.splitlines()
-    assert first.endswith("is 100 MB in 6 files, over the limit of a snapshot (100 MB); the largest:")
-    assert largest == ["  40.0 MB  f", "  20.0 MB  e", "  15.0 MB  d", "  14.0 MB  c", "  8.0 MB  b"]
+    assert first.endswith(
+        "is 100 MB in 6 files, over the limit of a snapshot (100 MB); the largest:"
+    )
+    assert largest == [
+        "  40.0 MB  f",
+        "  20.0 MB  e",
+        "  15.0 MB  d",
+        "  14.0 MB  c",
+        "  8.0 MB  b",
+    ]
     check_count(["a.py"] * MOST_FILES, tmp_path)
     with pytest.raises(PlanError, match=f"there are more than {MOST_FILES} files in {tmp_path}"):
         check_count(["a.py"] * (MOST_FILES + 1), tmp_path)
 
 
-def test_links_within_the_code_lead_to_the_copy_and_those_out_of_it_to_where_they_led(tmp_path: Path) -> None:
+def test_links_within_the_code_lead_to_the_copy_and_those_out_of_it_to_where_they_led(
+    tmp_path: Path,
+) -> None:
     root, outside = tmp_path / "code", write(tmp_path / "data/set.csv", "1,2\n")
     write(root / "package/a.py", "1\n")
     links = {"near": "package/a.py", "absolute": str(root / "package/a.py"), "itself": str(root)}
@@ -72,9 +91,13 @@ def test_links_within_the_code_lead_to_the_copy_and_those_out_of_it_to_where_the
     os.mkfifo(root / "pipe")
     files = measure_code(root, ["package/a.py", *links, "pipe"], 1)
     assert [(file.path, file.link, file.leaves) for file in files] == [
-        ("package/a.py", None, False), ("near", "package/a.py", False), ("absolute", "package/a.py", False),
-        ("itself", ".", False), ("out", str(outside), True), ("beside", f"{root}-other/x", True),
-    ]  # fmt: skip
+        ("package/a.py", None, False),
+        ("near", "package/a.py", False),
+        ("absolute", "package/a.py", False),
+        ("itself", ".", False),
+        ("out", str(outside), True),
+        ("beside", f"{root}-other/x", True),
+    ]
     copy = tmp_path / "copy"
     copy_code(root, files, copy, "package")
     assert (copy / "absolute").resolve() == copy / "package/a.py"
@@ -93,7 +116,11 @@ def test_a_copy_keeps_modes_and_times_and_is_closed_to_others(tmp_path: Path) ->
     assert (copy / "empty/below").is_dir()
 
 
-FILES = {f"{folder}/{name}.py": f"{name} = 1\n".encode() * 100 for folder in ("launch", "runtime") for name in "abcde"}
+FILES = {
+    f"{folder}/{name}.py": f"{name} = 1\n".encode() * 100
+    for folder in ("launch", "runtime")
+    for name in "abcde"
+}
 NEWER = {**FILES, "launch/a.py": b"a = 2\n"}
 
 
@@ -125,7 +152,10 @@ def test_each_run_links_to_its_copy_which_clean_keeps_though_the_run_cannot_be_r
     store, place = RunStore(tmp_path / "runs"), tmp_path / "place"
     folder = store.create(run(), "", place if elsewhere else None, programs=FILES)
     assert whole(RunFolder(folder).programs().resolve(), FILES)
-    assert RunFolder(store.folder(folder.name)).programs().resolve().parent == tmp_path / "runs/.programs"
+    assert (
+        RunFolder(store.folder(folder.name)).programs().resolve().parent
+        == tmp_path / "runs/.programs"
+    )
     if elsewhere:
         place.rename(tmp_path / "unmounted")
     store.remove_leftovers([], time.time() + 1)

@@ -1,4 +1,6 @@
-"""Times at the beginning of lines, lines of many logs in the order of their times, and progress bars."""
+"""Times at the beginning of lines, lines of many logs in the order of their times, and progress
+bars.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,15 @@ def at(*when: int) -> float:
         ("[2026-11-21 23:05:01] a100-1:12:34 [0] NCCL WARN", at(2026, 11, 21, 23, 5, 1)),
         ("2026/11/21 23:05:01 jax", at(2026, 11, 21, 23, 5, 1)),
         ("2026-11-21T23:05:01Z", datetime(2026, 11, 21, 23, 5, 1, tzinfo=timezone.utc).timestamp()),
-        ("2026-11-21T23:05:01+0130", datetime(2026, 11, 21, 21, 35, 1, tzinfo=timezone.utc).timestamp()),
+        (
+            "2026-11-21T23:05:01+0130",
+            datetime(2026, 11, 21, 21, 35, 1, tzinfo=timezone.utc).timestamp(),
+        ),
         ("[E707 23:05:01.5 ProcessGroupNCCL.cpp:2090] [PG ID 2]", at(2026, 7, 7, 23, 5, 1) + 0.5),
-        ("[rank3]:[E1121 23:05:01.500000000 ProcessGroupNCCL.cpp:616]", at(2026, 11, 21, 23, 5, 1) + 0.5),
+        (
+            "[rank3]:[E1121 23:05:01.500000000 ProcessGroupNCCL.cpp:616]",
+            at(2026, 11, 21, 23, 5, 1) + 0.5,
+        ),
         ("I0101 00:00:05.0 the year after", at(2027, 1, 1, 0, 0, 5)),
         ("23:05:01 begins", at(2026, 11, 21, 23, 5, 1)),
         ("[00:05:01] the day after", at(2026, 11, 22, 0, 5, 1)),
@@ -50,13 +58,21 @@ def test_a_time_is_read(line: str, expected: float | None) -> None:
     assert Stamps(STARTED).read(line) == expected
 
 
-def test_days_are_counted_on_and_lines_since_a_time_begin_with_the_first_that_is_not_before_it() -> None:
+def test_days_are_counted_on_and_lines_since_a_time_begin_with_the_first_not_before_it() -> None:
     stamps = Stamps(STARTED)
-    times = [stamps.read(clock) for clock in ("23:30:00", "23:29:59", "11:00:00", "22:00:00", "09:00:00")]
+    times = [
+        stamps.read(clock) for clock in ("23:30:00", "23:29:59", "11:00:00", "22:00:00", "09:00:00")
+    ]
     days = [(21, 23, 30), (21, 23, 29, 59), (22, 11), (22, 22), (23, 9)]
     assert times == [at(2026, 11, *day) for day in days]
-    lines = ["no time", "2026-11-21 23:00:00 before", "  before", "2026-11-21 23:00:05 then", "  and this",
-             "2026-11-21 22:59:00 a clock set back"]  # fmt: skip
+    lines = [
+        "no time",
+        "2026-11-21 23:00:00 before",
+        "  before",
+        "2026-11-21 23:00:05 then",
+        "  and this",
+        "2026-11-21 22:59:00 a clock set back",
+    ]
     begin_s, started_s = at(2026, 11, 21, 23, 0, 5), at(2026, 11, 21, 22, 0)
     assert list(since(iter(lines), begin_s, started_s)) == lines[3:]
     assert list(since(iter(lines), begin_s + 1, started_s)) == []
@@ -64,19 +80,32 @@ def test_days_are_counted_on_and_lines_since_a_time_begin_with_the_first_that_is
 
 @pytest.mark.parametrize(
     ("line", "shown"),
-    [("plain\n", "plain\n"), ("windows\r\n", "windows\n"), ("\r10%\r20%\n", "20%\n"), ("\r10%\r20%", "20%"),
-     ("10%\r", "10%"), ("\r\r\n", "\n"), ("", "")],
-)  # fmt: skip
+    [
+        ("plain\n", "plain\n"),
+        ("windows\r\n", "windows\n"),
+        ("\r10%\r20%\n", "20%\n"),
+        ("\r10%\r20%", "20%"),
+        ("10%\r", "10%"),
+        ("\r\r\n", "\n"),
+        ("", ""),
+    ],
+)
 def test_of_a_bar_its_last_state_is_left(line: str, shown: str) -> None:
     assert fold(line) == shown
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
-    st.lists(st.lists(st.tuples(st.integers(0, 59), st.sampled_from(["x", "a long line of text " * 9])), max_size=12),
-             min_size=1, max_size=4),
+    st.lists(
+        st.lists(
+            st.tuples(st.integers(0, 59), st.sampled_from(["x", "a long line of text " * 9])),
+            max_size=12,
+        ),
+        min_size=1,
+        max_size=4,
+    ),
     st.integers(16, 300),
-)  # fmt: skip
+)
 def test_every_line_comes_once_in_the_order_of_its_file_and_of_times(
     tmp_path: Path, said: list[list[tuple[int, str]]], room: int
 ) -> None:
@@ -91,7 +120,9 @@ def test_every_line_comes_once_in_the_order_of_its_file_and_of_times(
         assert "".join(parts(log.path, room)) == log.path.read_text()
     found = list(merged(logs, started_s=0.0))
     for log in logs:
-        assert [line for item, line in found if item == log] == log.path.read_text().splitlines(keepends=True)
+        assert [line for item, line in found if item == log] == log.path.read_text().splitlines(
+            keepends=True
+        )
     clocks = [line[:8] for _, line in found]
     assert clocks == sorted(clocks)
 
@@ -101,13 +132,20 @@ def test_a_log_that_vanished_is_left_out_and_bytes_that_are_no_text_survive(tmp_
     (tmp_path / "a").write_bytes(data)
     assert "".join(texts(tmp_path / "a")).encode("utf-8", "surrogateescape") == data
     logs = [LogFile(tmp_path / "a", "rank 0"), LogFile(tmp_path / "none", "rank 1")]
-    assert [line.encode("utf-8", "surrogateescape") for _, line in merged(logs, started_s=0.0)] == [data]
+    assert [line.encode("utf-8", "surrogateescape") for _, line in merged(logs, started_s=0.0)] == [
+        data
+    ]
     assert list(merged([], started_s=0.0)) == []
 
 
 def test_times_are_seen_at_the_beginning_and_at_the_end_of_a_log(tmp_path: Path) -> None:
-    for before, line, after in ((0, "23:00:05 x", 1000), (150, "23:00:05 x", 1000), (1000, "23:00:05 x", 150),
-                                (1000, "23:00:05 x", 0), (500, "loss 23:00:05", 0)):  # fmt: skip
+    for before, line, after in (
+        (0, "23:00:05 x", 1000),
+        (150, "23:00:05 x", 1000),
+        (1000, "23:00:05 x", 150),
+        (1000, "23:00:05 x", 0),
+        (500, "loss 23:00:05", 0),
+    ):
         (tmp_path / "a").write_text("no time\n" * before + f"{line}\n" + "no time\n" * after)
         assert has_stamps(tmp_path / "a", 0.0) == (line == "23:00:05 x"), before
 

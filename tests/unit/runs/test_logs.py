@@ -24,7 +24,8 @@ def last_lines(data: bytes, lines: int) -> str:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b"\n\n", b"\xff", "é".encode()]), max_size=30), st.integers(0, 8)
+    st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b"\n\n", b"\xff", "é".encode()]), max_size=30),
+    st.integers(0, 8),
 )
 def test_the_last_lines_are_the_last_lines(tmp_path: Path, pieces: list[bytes], lines: int) -> None:
     path = tmp_path / "log"
@@ -44,7 +45,9 @@ def test_lines_longer_than_a_block_are_whole(length: int, end: bytes, tmp_path: 
         assert tail(path, lines) == last_lines(data, lines)
 
 
-def test_a_log_has_text_or_not_and_a_link_is_followed_only_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_log_has_text_or_not_and_a_link_is_followed_only_where_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
     log = rank_log(AttemptFolder(tmp_path), 3, "err")
     assert (log.path, log.source) == (tmp_path / "rank-3.err", "rank 3")
     assert not has_text(log)
@@ -102,14 +105,21 @@ def append(path: Path, data: bytes) -> None:
         (b"caf\xc3", ["a\udca9\n"], None, ["acaf", "a\u00e9\n"]),
     ],
 )
-def test_logs_are_followed(begin: bytes, steps: list[str], lines: int | None, shown: list[str], tmp_path: Path) -> None:
+def test_logs_are_followed(
+    begin: bytes, steps: list[str], lines: int | None, shown: list[str], tmp_path: Path
+) -> None:
     """Each step, and each text that is shown, begins with the name of its log."""
     append(tmp_path / "a", begin)
-    written = [partial(append, tmp_path / step[0], step[1:].encode("utf-8", "surrogateescape")) for step in steps]
+    written = [
+        partial(append, tmp_path / step[0], step[1:].encode("utf-8", "surrogateescape"))
+        for step in steps
+    ]
     assert ["".join(each) for each in Job(tmp_path, *written).follow(lines)] == shown
 
 
-def test_a_log_that_was_begun_anew_is_shown_from_its_beginning_and_one_that_is_gone_is_not(tmp_path: Path) -> None:
+def test_a_log_that_was_begun_anew_is_shown_from_its_beginning_and_one_that_is_gone_is_not(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a").write_bytes(b"a long first attempt\n")
     job = Job(tmp_path, lambda: (tmp_path / "a").write_bytes(b"second\n"))
     assert list(job.follow()) == [("a", "a long first attempt\n"), ("a", "second\n")]

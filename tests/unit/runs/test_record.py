@@ -25,12 +25,15 @@ from hpcrun.runs.record import (
 from tests.unit.given import run
 
 WAITED = {"run_id": "20260102-030405-train-0a1b", "job_id": "4", "condition": "ok", "over": False}
-# As the system gives it: a byte that is no UTF-8 is a lone surrogate from U+DC80 on (PEP 383); no other comes.
+# As the system gives it: a byte that is no UTF-8 is a lone surrogate from U+DC80 on (PEP 383); no
+# other comes.
 ANY_TEXT = st.binary(max_size=40).map(lambda data: os.fsdecode(data.replace(b"\0", b"")))
 
 
 @given(ANY_TEXT, st.lists(ANY_TEXT, max_size=5), st.none() | st.just("4711"))
-def test_a_record_written_is_read_back_the_same(script: str, args: list[str], job_id: str | None) -> None:
+def test_a_record_written_is_read_back_the_same(
+    script: str, args: list[str], job_id: str | None
+) -> None:
     record = run(job_id=job_id, request={"script": script, "args": args})
     text = run_to_json(record)
     assert text.isascii()
@@ -39,10 +42,25 @@ def test_a_record_written_is_read_back_the_same(script: str, args: list[str], jo
 
 
 def test_a_damaged_record_or_status_is_refused() -> None:
-    for text in ("", "{", "[]", "5", "{}", '{"schema": 1}', '{"schema": 1, "run_id": "x"}', "[" * 200_000):
+    for text in (
+        "",
+        "{",
+        "[]",
+        "5",
+        "{}",
+        '{"schema": 1}',
+        '{"schema": 1, "run_id": "x"}',
+        "[" * 200_000,
+    ):
         with pytest.raises(ValueError, match=r".+"):
             run_from_json(text)
-    for text in ("", "[]", "{}", '{"state": "RUNNING", "asked_s": 1e999}', '{"state": ["x"], "asked_s": 1}'):
+    for text in (
+        "",
+        "[]",
+        "{}",
+        '{"state": "RUNNING", "asked_s": 1e999}',
+        '{"state": ["x"], "asked_s": 1}',
+    ):
         with pytest.raises(ValueError, match=r".+"):
             status_from_json(text)
 
@@ -57,23 +75,45 @@ def test_a_sweep_whose_elements_have_no_parameters_is_damaged() -> None:
 
 
 def test_a_role_has_a_harmless_name_and_its_ranks() -> None:
-    role = {"name": "server", "first_rank": 1, "ranks": 2, "first_node": 0, "nodes": 1, "on_exit": "end", "port": 8000}
+    role = {
+        "name": "server",
+        "first_rank": 1,
+        "ranks": 2,
+        "first_node": 0,
+        "nodes": 1,
+        "on_exit": "end",
+        "port": 8000,
+    }
     (read,) = run_from_json(run_to_json(run(plan={"roles": [role]}))).roles
     assert (read.name, read.first_rank, read.ranks, read.ready) == ("server", 1, 2, "")
-    for change in ({"name": "\x1b[2J"}, {"name": "../x"}, {"ranks": -1}, {"first_rank": "1"}, {"after": "server"}):
+    for change in (
+        {"name": "\x1b[2J"},
+        {"name": "../x"},
+        {"ranks": -1},
+        {"first_rank": "1"},
+        {"after": "server"},
+    ):
         with pytest.raises(RecordError):
             run_from_json(run_to_json(run(plan={"roles": [{**role, **change}]})))
 
 
 def test_records_of_newer_and_older_versions_and_their_unknown_fields() -> None:
-    text = run_to_json(run()).replace(f'"schema": {SCHEMA}', '"schema": 99').replace('"nodes": 2', '"nodes": {}')
+    text = (
+        run_to_json(run())
+        .replace(f'"schema": {SCHEMA}', '"schema": 99')
+        .replace('"nodes": 2', '"nodes": {}')
+    )
     with pytest.raises(NewerRecordError, match="written by a newer hpcrun"):
         run_from_json(text)
     said = json.loads(run_to_json(run()))
     for name in ("request", "plan", "cwd", "after", "chain", "code", "walltime_s", "schema"):
         del said[name]
     assert run_from_json(json.dumps(said)) == run(walltime_s=None)  # of an older version
-    known = json.loads(run_to_json(run(after=[{**WAITED, "since": 4}], chain={"link": 1, "links": 2, "first": "x"})))
+    known = json.loads(
+        run_to_json(
+            run(after=[{**WAITED, "since": 4}], chain={"link": 1, "links": 2, "first": "x"})
+        )
+    )
     known |= {"colour": [{"red": 1}], "plan": {"shade": 3}}
     read = run_from_json(json.dumps(known))
     assert json.loads(run_to_json(replace(read, job_id="5"))) == {**known, "job_id": "5"}
@@ -81,7 +121,9 @@ def test_records_of_newer_and_older_versions_and_their_unknown_fields() -> None:
 
 @pytest.mark.parametrize("name", [item.name for item in fields(Run)])
 @pytest.mark.parametrize(
-    "value", [[], [5], {}, {"sweep": 5}, {"sweep": {"indices": "0-3", "first": 0}}, 1e300, "\0", -1], ids=repr
+    "value",
+    [[], [5], {}, {"sweep": 5}, {"sweep": {"indices": "0-3", "first": 0}}, 1e300, "\0", -1],
+    ids=repr,
 )
 def test_no_field_of_a_record_gets_through_with_a_wrong_type(name: str, value: Any) -> None:
     said = json.loads(run_to_json(run(chain={"link": 1, "links": 2, "first": "x"})))
@@ -95,7 +137,9 @@ def test_no_field_of_a_record_gets_through_with_a_wrong_type(name: str, value: A
 
 
 @given(ANY_TEXT, st.booleans(), st.none() | st.integers(0, 10**6))
-def test_a_status_written_is_read_back_the_same(reason: str, final: bool, elapsed_s: int | None) -> None:
+def test_a_status_written_is_read_back_the_same(
+    reason: str, final: bool, elapsed_s: int | None
+) -> None:
     status = LastStatus("RUNNING", 5.5, final=final, reason=reason, elapsed_s=elapsed_s)
     assert status_from_json(status_to_json(status)) == status
     newer = json.dumps({**json.loads(status_to_json(status)), "colour": 3})

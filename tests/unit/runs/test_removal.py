@@ -36,7 +36,9 @@ def content(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-@pytest.mark.parametrize("name", [f".{RUN_ID}", f".{RUN_ID}.gone", ".20260101-000000-a.b_c+d-e-0000"])
+@pytest.mark.parametrize(
+    "name", [f".{RUN_ID}", f".{RUN_ID}.gone", ".20260101-000000-a.b_c+d-e-0000"]
+)
 def test_what_hpcrun_made_goes_with_all_that_is_in_it(name: str, tmp_path: Path) -> None:
     folder = aside(tmp_path, name)
     write(folder / "elements/0/attempts/0/rank-0.out", "x")
@@ -49,9 +51,20 @@ def test_what_hpcrun_made_goes_with_all_that_is_in_it(name: str, tmp_path: Path)
 
 @pytest.mark.parametrize(
     "name",
-    [".ssh", ".git", ".config", RUN_ID, "runs", f".{RUN_ID}.old", f".{RUN_ID}.gone.gone", ".20260101-000000-a-00", "..",
-     f".{RUN_ID}\n", ".٢٠٢٦0101-000000-a-0000"],
-)  # fmt: skip
+    [
+        ".ssh",
+        ".git",
+        ".config",
+        RUN_ID,
+        "runs",
+        f".{RUN_ID}.old",
+        f".{RUN_ID}.gone.gone",
+        ".20260101-000000-a-00",
+        "..",
+        f".{RUN_ID}\n",
+        ".٢٠٢٦0101-000000-a-0000",
+    ],
+)
 def test_a_name_that_hpcrun_does_not_give_is_left_alone(name: str, tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
@@ -67,7 +80,9 @@ def test_a_name_that_hpcrun_does_not_give_is_left_alone(name: str, tmp_path: Pat
 
 NO_SIGNS: dict[str, Callable[[Path], object]] = {
     "none": lambda folder: None,
-    "record of another": lambda folder: write(folder / "run.json", run_to_json(run("20260101-000000-b-0000"))),
+    "record of another": lambda folder: write(
+        folder / "run.json", run_to_json(run("20260101-000000-b-0000"))
+    ),
     "link": lambda folder: (folder / MARKER).symlink_to(folder / "script.sh"),
     "linked record": lambda folder: (folder / "run.json").symlink_to(
         write(folder / "my.json", run_to_json(run(RUN_ID)))
@@ -90,7 +105,9 @@ def test_a_folder_without_a_sign_of_hpcrun_is_left_alone(sign: str, tmp_path: Pa
     assert content(tmp_path) == before
 
 
-def test_a_damaged_record_is_as_good_as_a_marker_and_an_empty_folder_needs_none(tmp_path: Path) -> None:
+def test_a_damaged_record_is_as_good_as_a_marker_and_an_empty_folder_needs_none(
+    tmp_path: Path,
+) -> None:
     (tmp_path / f".{RUN_ID}").mkdir()
     remove_tree(tmp_path / f".{RUN_ID}")
     folder = aside(tmp_path)
@@ -116,7 +133,12 @@ def test_a_link_in_its_place_is_left_alone(tmp_path: Path) -> None:
 def test_links_fifos_and_strange_names_go_and_what_links_lead_to_stays(tmp_path: Path) -> None:
     folder, kept = aside(tmp_path), precious(tmp_path)
     (folder / "deep").mkdir()
-    for name, target in (("deep/data", kept), ("file", kept / "thesis.tex"), ("root", "/"), ("up", "..")):
+    for name, target in (
+        ("deep/data", kept),
+        ("file", kept / "thesis.tex"),
+        ("root", "/"),
+        ("up", ".."),
+    ):
         (folder / name).symlink_to(target)
     os.link(kept / "thesis.tex", folder / "hard")
     os.mkfifo(folder / "fifo")
@@ -135,7 +157,9 @@ def test_a_tree_that_is_too_deep_remains_and_the_message_says_so(tmp_path: Path)
         above, here = here, os.open("d", os.O_RDONLY, dir_fd=here)
         os.close(above)
     os.close(here)
-    with pytest.raises(NotRemovedError, match=r"was not removed wholly: d: more than 200 folders deep\n"):
+    with pytest.raises(
+        NotRemovedError, match=r"was not removed wholly: d: more than 200 folders deep\n"
+    ):
         remove_tree(folder)
     assert why_not_ours(folder) is None
 
@@ -176,7 +200,9 @@ assert done
 
 @pytest.mark.parametrize("event", ["open", "os.scandir"])
 @pytest.mark.parametrize("into", ["link", "other folder"])
-def test_a_folder_that_is_swapped_while_it_is_deleted_leads_nowhere_else(event: str, into: str, tmp_path: Path) -> None:
+def test_a_folder_that_is_swapped_while_it_is_deleted_leads_nowhere_else(
+    event: str, into: str, tmp_path: Path
+) -> None:
     folder, kept = aside(tmp_path), precious(tmp_path)
     write(folder / "deep" / "below" / "file", "")
     argv = [sys.executable, "-c", SWAPPED, event, str(folder), str(kept), into]
@@ -186,7 +212,9 @@ def test_a_folder_that_is_swapped_while_it_is_deleted_leads_nowhere_else(event: 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_another_user_s_folder_is_left_alone_and_one_within_is_emptied_where_that_can_be(tmp_path: Path) -> None:
+def test_another_user_s_folder_is_left_alone_and_one_within_is_emptied_where_that_can_be(
+    tmp_path: Path,
+) -> None:
     folder = aside(tmp_path)
     os.chown(folder, NOBODY, -1)
     with pytest.raises(NotRemovedError, match="it belongs to another user"):
@@ -263,7 +291,9 @@ def can_mount() -> bool:
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.skipif(not can_mount(), reason="this machine lets nobody mount in a namespace of one's own")
+@pytest.mark.skipif(
+    not can_mount(), reason="this machine lets nobody mount in a namespace of one's own"
+)
 def test_a_mounted_file_system_is_not_emptied(tmp_path: Path) -> None:
     folder = aside(tmp_path)
     (folder / "below" / "mounted").mkdir(parents=True)
@@ -276,4 +306,6 @@ def test_a_mounted_file_system_is_not_emptied(tmp_path: Path) -> None:
 
 def test_nothing_else_in_hpcrun_deletes_a_folder_tree() -> None:
     texts = {path: path.read_text("utf-8") for path in (REPO / "hpcrun").rglob("*.py")}
-    assert [path for path, text in texts.items() if re.search("rmtree|removedirs|rm -r", text)] == []
+    assert [
+        path for path, text in texts.items() if re.search("rmtree|removedirs|rm -r", text)
+    ] == []

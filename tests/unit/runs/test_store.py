@@ -74,7 +74,9 @@ def test_a_new_run_has_a_record_a_script_and_programs_and_is_active(tmp_path: Pa
     assert files(store.root) == [f"{NEW}/preflight/node.py", f"{NEW}/run.json", f"{NEW}/script.sh"]
 
 
-def test_a_run_may_lie_elsewhere_is_found_by_its_link_and_deleted_on_a_full_disk(tmp_path: Path) -> None:
+def test_a_run_may_lie_elsewhere_is_found_by_its_link_and_deleted_on_a_full_disk(
+    tmp_path: Path,
+) -> None:
     store, scratch = RunStore(tmp_path / "runs"), tmp_path / "scratch" / ("x" * 40)
     folder = store.create(run(OLD), "text", scratch)
     assert folder == scratch / OLD
@@ -87,7 +89,9 @@ def test_a_run_may_lie_elsewhere_is_found_by_its_link_and_deleted_on_a_full_disk
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_full_disk_or_a_file_in_its_place_leaves_no_half_made_run(elsewhere: bool, tmp_path: Path) -> None:
+def test_a_full_disk_or_a_file_in_its_place_leaves_no_half_made_run(
+    elsewhere: bool, tmp_path: Path
+) -> None:
     store = RunStore(tmp_path / "runs")
     with full_disk(), pytest.raises(PlanError, match="cannot write to the runs folder") as refused:
         store.create(run(OLD), "x" * 100, tmp_path / "scratch" if elsewhere else None)
@@ -99,7 +103,9 @@ def test_a_full_disk_or_a_file_in_its_place_leaves_no_half_made_run(elsewhere: b
         RunStore(write(tmp_path / "file", "")).create(run(OLD), "")
 
 
-def test_a_record_is_replaced_whole_and_a_full_disk_leaves_it_as_it_was(store: RunStore, tmp_path: Path) -> None:
+def test_a_record_is_replaced_whole_and_a_full_disk_leaves_it_as_it_was(
+    store: RunStore, tmp_path: Path
+) -> None:
     store.save(replace(store.load(OLD), job_id="4711"))
     assert files(store.folder(OLD)) == ["run.json", "script.sh"]
     before = files(tmp_path)
@@ -111,7 +117,9 @@ def test_a_record_is_replaced_whole_and_a_full_disk_leaves_it_as_it_was(store: R
     assert files(tmp_path) == before
 
 
-def test_the_same_id_twice_leaves_the_first_run_and_what_another_process_makes_is_left_alone(tmp_path: Path) -> None:
+def test_the_same_id_twice_leaves_the_first_run_and_what_another_process_makes_is_left_alone(
+    tmp_path: Path,
+) -> None:
     store = RunStore(tmp_path)
     store.create(run(OLD), "first")
     with pytest.raises(RunExistsError):
@@ -130,10 +138,14 @@ def test_the_same_id_twice_leaves_the_first_run_and_what_another_process_makes_i
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_run_and_its_runs_folder_are_closed_to_others_whatever_the_umask(elsewhere: bool, tmp_path: Path) -> None:
+def test_a_run_and_its_runs_folder_are_closed_to_others_whatever_the_umask(
+    elsewhere: bool, tmp_path: Path
+) -> None:
     store, old = RunStore(tmp_path / "runs"), os.umask(0)
     try:
-        folder = store.create(run(OLD, job_id="4711"), "", tmp_path / "scratch" if elsewhere else None)
+        folder = store.create(
+            run(OLD, job_id="4711"), "", tmp_path / "scratch" if elsewhere else None
+        )
         store.note_job(store.load(OLD))
     finally:
         os.umask(old)
@@ -197,8 +209,14 @@ else:
 @pytest.mark.parametrize(
     ("action", "before"),
     [
-        *(("create", before) for before in ("open .made-by-hpcrun", "open script.sh", "os.rename .")),
-        *(("delete", before) for before in ("os.remove script.sh", "os.remove run.json", f"os.rmdir .{OLD}.gone")),
+        *(
+            ("create", before)
+            for before in ("open .made-by-hpcrun", "open script.sh", "os.rename .")
+        ),
+        *(
+            ("delete", before)
+            for before in ("os.remove script.sh", "os.remove run.json", f"os.rmdir .{OLD}.gone")
+        ),
     ],
 )
 def test_what_a_killed_process_leaves_of_a_run_can_be_recognised(
@@ -208,7 +226,16 @@ def test_what_a_killed_process_leaves_of_a_run_can_be_recognised(
     store, scratch = RunStore(tmp_path / "runs"), tmp_path / "scratch" if elsewhere else None
     if action == "delete":
         store.create(run(OLD), "", scratch)
-    argv = [sys.executable, "-c", KILLED, action, str(store.root), str(scratch or ""), OLD, *before.split()]
+    argv = [
+        sys.executable,
+        "-c",
+        KILLED,
+        action,
+        str(store.root),
+        str(scratch or ""),
+        OLD,
+        *before.split(),
+    ]
     done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, timeout=30)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert store.run_ids() == []
@@ -222,7 +249,15 @@ def test_what_a_killed_process_leaves_of_a_run_can_be_recognised(
 
 
 def test_what_others_keep_in_a_runs_folder_is_no_leftover(store: RunStore, tmp_path: Path) -> None:
-    kept = [".ssh/id", ".git/HEAD", ".venv/x", f".{NEW}/thesis.tex", "active/notes.txt", "jobs/4711", "jobs/4711.notes"]
+    kept = [
+        ".ssh/id",
+        ".git/HEAD",
+        ".venv/x",
+        f".{NEW}/thesis.tex",
+        "active/notes.txt",
+        "jobs/4711",
+        "jobs/4711.notes",
+    ]
     for name in kept:
         write(tmp_path / name, "")
     (left,) = store.leftovers(time.time() + 1)

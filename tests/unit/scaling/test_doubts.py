@@ -1,4 +1,6 @@
-"""What makes times unreliable: each is said with the sizes to measure again, and carries no verdict."""
+"""What makes times unreliable: each is said with the sizes to measure again, and carries no
+verdict.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from hpcrun.features.scaling.verdict import Doubt, doubts_of
 
 def run(gpus: int, *times_s: float, **fields: Any) -> Point:
     """A run whose epochs took so long."""
-    return Point(gpus, epochs=tuple(Epoch(n, time_s=time) for n, time in enumerate(times_s, 1)), **fields)
+    return Point(
+        gpus, epochs=tuple(Epoch(n, time_s=time) for n, time in enumerate(times_s, 1)), **fields
+    )
 
 
 def twice(gpus: int, *times_s: float) -> list[Point]:
@@ -51,13 +55,19 @@ def test_a_size_in_doubt_does_not_take_the_verdict_from_the_others() -> None:
     assert found.advice
     assert (found.advice.value.gpus, set(found.advice.doubtful)) == (2, {8})
     assert found.outlook
-    assert [each.gpus for each in found.outlook.predictions] == [4, 8]  # and no forecast begins at it
+    # and no forecast begins at it
+    assert [each.gpus for each in found.outlook.predictions] == [4, 8]
 
 
 def test_a_law_speaks_of_the_largest_size_that_it_was_measured_at() -> None:
-    found = make_report([*twice(1, 9, 20, 20), *twice(2, 9, 11, 11), run(4, 9, 6, 6)], ReportOptions("study"))
+    found = make_report(
+        [*twice(1, 9, 20, 20), *twice(2, 9, 11, 11), run(4, 9, 6, 6)], ReportOptions("study")
+    )
     assert found.parts[0].outlook
-    assert (found.parts[0].outlook.gpus, round(found.parts[0].outlook.with_more_work, 2)) == (2, 1.9)
+    assert (found.parts[0].outlook.gpus, round(found.parts[0].outlook.with_more_work, 2)) == (
+        2,
+        1.9,
+    )
     text = " ".join(" ".join(report_text(found)).split())
     assert "serial 10.0 % of the work on one GPU, by 2 GPUs" in text
     assert "more work 2 GPUs with proportionally more work would reach 1.9×" in text
@@ -65,7 +75,9 @@ def test_a_law_speaks_of_the_largest_size_that_it_was_measured_at() -> None:
 
 def whole(source: Any, *, name: str = "", repeats: tuple[int, ...] = (1, 2)) -> list[Point]:
     """Runs on one and two GPUs of which the whole time is known."""
-    return [Point(n, total_s=60 / n, source=source, repeat=r, run=name) for n in (1, 2) for r in repeats]
+    return [
+        Point(n, total_s=60 / n, source=source, repeat=r, run=name) for n in (1, 2) for r in repeats
+    ]
 
 
 SHORT = [*twice(1, 9, 5, 5), *twice(2, 5, 2.9, 2.9)]
@@ -78,21 +90,66 @@ BUSY = ((2,), (1, 2), "the node was busy", "nothing else runs on the nodes")
     [
         (SHORT, 1, "short epochs", (2,), (1, 2), "with 2 GPUs an epoch takes 2.9 s", ""),
         (whole("elapsed"), 1, "short epochs", (2,), (1, 2), "30 s", ""),
-        ([run(1, 9, 20, 20), run(2, 9, 11, 11)], 1, "no repeats", (1, 2), (1, 2),
-         "each size ran only once, so the error is unknown", ""),
+        (
+            [run(1, 9, 20, 20), run(2, 9, 11, 11)],
+            1,
+            "no repeats",
+            (1, 2),
+            (1, 2),
+            "each size ran only once, so the error is unknown",
+            "",
+        ),
         (LONE, 1, "no repeats", (8,), (1, 2, 8), "8 GPUs ran only once", ""),
         (whole("csv", name="listed", repeats=(1,)), 1, "no repeats", (1, 2), (1, 2), "", ""),
-        ([*twice(1, 50, 20, 20, 20), *twice(2, 30, 11, 11, 11)], 0, "warm-up", (1, 2), (),
-         "with 2 GPUs the first counted epoch took 30.3 s, the later ones 11.1 s", "add --warmup 1 to this command"),
-        ([*twice(1, 90, 50, 40, 20, 20, 20), *twice(2, 30, 11, 11, 11)], 1, "warm-up", (1,), (), "",
-         "add --warmup 3 to this command"),
-        ([*twice(1, 20), *twice(2, 11)], 1, "warm-up", (1, 2), (1, 2), "", "train 3 epochs or more"),
-        ([*twice(1, 9, 20, 20, 20), run(2, 9, 11, 11), run(2, 9, 13, 13, repeat=2)], 1, "noise", *BUSY),
-        ([*twice(1, 9, 20, 20, 20), *(run(2, 9, 11, 11, 16, 11, 17, repeat=n) for n in (1, 2))], 1, "noise", *BUSY),
+        (
+            [*twice(1, 50, 20, 20, 20), *twice(2, 30, 11, 11, 11)],
+            0,
+            "warm-up",
+            (1, 2),
+            (),
+            "with 2 GPUs the first counted epoch took 30.3 s, the later ones 11.1 s",
+            "add --warmup 1 to this command",
+        ),
+        (
+            [*twice(1, 90, 50, 40, 20, 20, 20), *twice(2, 30, 11, 11, 11)],
+            1,
+            "warm-up",
+            (1,),
+            (),
+            "",
+            "add --warmup 3 to this command",
+        ),
+        (
+            [*twice(1, 20), *twice(2, 11)],
+            1,
+            "warm-up",
+            (1, 2),
+            (1, 2),
+            "",
+            "train 3 epochs or more",
+        ),
+        (
+            [*twice(1, 9, 20, 20, 20), run(2, 9, 11, 11), run(2, 9, 13, 13, repeat=2)],
+            1,
+            "noise",
+            *BUSY,
+        ),
+        (
+            [*twice(1, 9, 20, 20, 20), *(run(2, 9, 11, 11, 16, 11, 17, repeat=n) for n in (1, 2))],
+            1,
+            "noise",
+            *BUSY,
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_in_doubt(
-    runs: list[Point], warmup: int, kind: str, gpus: tuple[int, ...], again: tuple[int, ...], evidence: str, remedy: str
+    runs: list[Point],
+    warmup: int,
+    kind: str,
+    gpus: tuple[int, ...],
+    again: tuple[int, ...],
+    evidence: str,
+    remedy: str,
 ) -> None:
     found = doubts(*runs, warmup=warmup)[kind]
     assert (found.gpus, found.again) == (gpus, again)
@@ -105,17 +162,25 @@ def test_what_is_believed() -> None:
     found = part(*GOOD)
     assert found.advice
     assert (found.advice.value.gpus, found.again) == (4, "")
-    assert doubts(*twice(1, 9, 40, 40), *twice(2, 9, 19.5, 19.5)) == {}  # a little more than the ideal is chance
+    # a little more than the ideal is chance
+    assert doubts(*twice(1, 9, 40, 40), *twice(2, 9, 19.5, 19.5)) == {}
     assert "super-linear" in doubts(*twice(1, 50, 40, 40), *twice(2, 50, 30, 30), weak=True)
-    assert doubts(*whole("csv")) == {}  # a table says which time it means, and its row may be a mean
+    # a table says which time it means, and its row may be a mean
+    assert doubts(*whole("csv")) == {}
     assert doubts(*whole("csv", repeats=(1,))) == {}
-    assert "warm-up" not in doubts(*[run(n, 20 / n, source="csv", repeat=r) for n in (1, 2) for r in (1, 2)])
+    assert "warm-up" not in doubts(
+        *[run(n, 20 / n, source="csv", repeat=r) for n in (1, 2) for r in (1, 2)]
+    )
     many = [run(2, 9, 11 + n % 4, 11 + n % 4, repeat=n) for n in range(1, 41)]
-    assert "noise" not in doubts(*twice(1, 9, 24, 24), *many)  # their mean is known though some are far from it
+    # their mean is known though some are far from it
+    assert "noise" not in doubts(*twice(1, 9, 24, 24), *many)
 
 
 def test_a_run_that_has_not_ended_leaves_no_verdict() -> None:
     report = make_report([*GOOD, Point(8, state="RUNNING", ended=False)], ReportOptions("study"))
     assert report.unfinished == "1 running"
     assert report.parts[0].advice is None
-    assert make_report([*GOOD, Point(8, problem="not ended yet")], ReportOptions("study")).unfinished == ""
+    assert (
+        make_report([*GOOD, Point(8, problem="not ended yet")], ReportOptions("study")).unfinished
+        == ""
+    )

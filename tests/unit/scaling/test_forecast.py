@@ -41,10 +41,14 @@ def sized(gpus: int) -> JobSize:
 
 
 def fitted(work: MeasuredTraining, card: CardSection = H100) -> StepModel:
-    return fit_steps(work, half_rows(card), [sized(epoch.gpus).nodes for epoch in work.epochs_measured])
+    return fit_steps(
+        work, half_rows(card), [sized(epoch.gpus).nodes for epoch in work.epochs_measured]
+    )
 
 
-def rows(work: MeasuredTraining, case: Case, *counts: int, card: CardSection = H100) -> list[Forecast]:
+def rows(
+    work: MeasuredTraining, case: Case, *counts: int, card: CardSection = H100
+) -> list[Forecast]:
     return list(forecast(work, [case], [sized(gpus) for gpus in counts], fitted(work, card)))
 
 
@@ -53,7 +57,13 @@ def test_what_two_measurements_say_whatever_the_card() -> None:
     assert half_rows(CardSection()) is None
     assert half_rows(CardSection(memory_bandwidth_gb_s=900)) is None
     work = read_workload(
-        {"samples": "20.48M", "batch_size": "1024", "reference_gpus": "4", "epoch_time": "36m", "also": "4096=17m"}
+        {
+            "samples": "20.48M",
+            "batch_size": "1024",
+            "reference_gpus": "4",
+            "epoch_time": "36m",
+            "also": "4096=17m",
+        }
     )
     steps = fitted(replace(work), CardSection())  # with a large model it could be the all-reduce
     assert steps.half_batch() == pytest.approx(608, rel=0.1)
@@ -61,7 +71,8 @@ def test_what_two_measurements_say_whatever_the_card() -> None:
     one, four = forecast(work, ["fixed"], [sized(1), sized(4)], steps)
     assert four.epoch_s == pytest.approx(36 * 60)
     assert one.efficiency == pytest.approx(1)
-    assert four.concerns == ("little work",)  # four times the GPUs of one, for less than twice the speed
+    # four times the GPUs of one, for less than twice the speed
+    assert four.concerns == ("little work",)
 
 
 def test_1024_over_four_h100s_is_too_little_work() -> None:
@@ -81,7 +92,7 @@ def test_1024_over_four_h100s_is_too_little_work() -> None:
     assert (advice.row, advice.next_row) == (found[1], found[2])
 
 
-def test_a_larger_batch_on_each_of_four_is_the_remedy_with_a_short_warm_up_in_a_short_training() -> None:
+def test_a_larger_batch_on_each_of_four_is_the_remedy_with_a_short_warm_up() -> None:
     one, four = rows(SEED, "fixed", 1, 4)
     better = remedy(SEED, four, [one.size, four.size], fitted(SEED))
     assert better is not None
@@ -109,11 +120,15 @@ def test_overhead_and_tokens_change_the_efficiency() -> None:
 def test_measurements_that_contradict_each_other() -> None:
     for also in (MeasuredEpoch(1, 512, 80.0), MeasuredEpoch(1, 2048, 30.0)):
         with pytest.raises(UsageError, match="the measured epochs contradict each other"):
-            fitted(MeasuredTraining(samples=2048 * 100, batch_size=1024, epoch_s=200.0, also=(also,)))
+            fitted(
+                MeasuredTraining(samples=2048 * 100, batch_size=1024, epoch_s=200.0, also=(also,))
+            )
 
 
 def test_negative_scaling_that_was_measured_on_two_gpus_is_forecast_on_four() -> None:
-    """As AG News: 32 samples on one GPU, 8 on each of four, and more time for a step with each GPU."""
+    """As AG News: 32 samples on one GPU, 8 on each of four, and more time for a step with
+    each GPU.
+    """
     one = MeasuredTraining(120_000, 32, 19.458, tokens_per_sample=128)
     two = replace(one, also=(MeasuredEpoch(2, 32, 32.0),))
     measured = rows(two, "fixed", 1, 2, 4)
@@ -133,7 +148,12 @@ def test_negative_scaling_that_was_measured_on_two_gpus_is_forecast_on_four() ->
             "--batch-size 1024 does not divide by --gpus 3",
             "batch of 1023 or 1026, or --mode scaled",
         ),
-        ("fixed", 2048, "does not divide by --gpus 2048: 0.50 each", "use a global batch of 2048, or"),
+        (
+            "fixed",
+            2048,
+            "does not divide by --gpus 2048: 0.50 each",
+            "use a global batch of 2048, or",
+        ),
         ("scaled", 20_001, "20481024, more than the 20480000 samples", "at most 20000 GPUs"),
     ],
 )
@@ -153,13 +173,23 @@ def test_batches_that_do_not_divide(case: Case, gpus: int, message: str, hint: s
     optimizer=st.sampled_from([None, "sgd", "adam"]),
 )
 def test_no_row_contradicts_its_remark_or_the_answer(
-    batch_per_gpu: int, reference: int, counts: list[int], step_s: float, second: tuple[int, float] | None,
+    batch_per_gpu: int,
+    reference: int,
+    counts: list[int],
+    step_s: float,
+    second: tuple[int, float] | None,
     optimizer: Any,
-) -> None:  # fmt: skip
-    """The efficiency column, what a row is lost to, the answer, the ranges and the learning rates say the same."""
+) -> None:
+    """The efficiency column, what a row is lost to, the answer, the ranges and the learning rates
+    say the same.
+    """
     batch, lr = batch_per_gpu * reference * 64, 0.1
     epoch_s = step_s * steps_per_epoch(10**7, batch)
-    also = () if second is None else (MeasuredEpoch(second[0] * reference, batch, epoch_s * second[1] / second[0]),)
+    also = (
+        ()
+        if second is None
+        else (MeasuredEpoch(second[0] * reference, batch, epoch_s * second[1] / second[0]),)
+    )
     work = MeasuredTraining(10**7, batch, epoch_s, reference, also=also, lr=lr, optimizer=optimizer)
     try:
         steps = fitted(work)
@@ -188,7 +218,11 @@ def test_no_row_contradicts_its_remark_or_the_answer(
             assert row.growth < 1 or rate <= lr * max(LARGE_GROWTH, row.growth**0.5)
         assert (advice.row is None) == (len(steps.losses) == 1)
         assert advice.row is None or advice.step is None or advice.step.added < MIN_EFFICIENCY
-        assert advice.row is None or advice.next_row is None or advice.row.size.gpus < advice.next_row.size.gpus
+        assert (
+            advice.row is None
+            or advice.next_row is None
+            or advice.row.size.gpus < advice.next_row.size.gpus
+        )
         for row in found:
             if "little work" in row.concerns and (better := remedy(work, row, sizes, steps)):
                 assert not better.concerns
@@ -218,11 +252,19 @@ def test_a_workload_that_cannot_be() -> None:
 def test_what_is_missing_is_named_at_once() -> None:
     with pytest.raises(UsageError, match="--samples, --epoch-time are missing"):
         read_workload({"batch_size": "1024"})
-    assert read_workload({"lr": "1e-3"}, {"samples": 1000, "batch_size": 10, "epoch_s": 2.0}).lr == 1e-3
+    assert (
+        read_workload({"lr": "1e-3"}, {"samples": 1000, "batch_size": 10, "epoch_s": 2.0}).lr
+        == 1e-3
+    )
 
 
 def test_measured_epochs_on_other_gpus_and_the_time_of_a_step() -> None:
-    said = {"samples": "10240", "batch_size": "1024", "epoch_time": "0.5s/step", "reference_gpus": "2"}
+    said = {
+        "samples": "10240",
+        "batch_size": "1024",
+        "epoch_time": "0.5s/step",
+        "reference_gpus": "2",
+    }
     work = read_workload({**said, "also": "2048=0.8s/step, 4:1024=3s,16/2:2048=1m"})
     assert work.epochs_measured == (
         MeasuredEpoch(2, 1024, 5.0),
@@ -231,12 +273,19 @@ def test_measured_epochs_on_other_gpus_and_the_time_of_a_step() -> None:
         MeasuredEpoch(16, 2048, 60.0, 2),
     )
     assert work.most_per_gpu == 1024
-    assert read_workload({**said, "reference_gpus": "4/2"}).epochs_measured == (MeasuredEpoch(4, 1024, 5.0, 2),)
+    assert read_workload({**said, "reference_gpus": "4/2"}).epochs_measured == (
+        MeasuredEpoch(4, 1024, 5.0, 2),
+    )
 
 
 def test_the_metrics_of_runs_say_what_was_measured() -> None:
     def point(gpus: int, batch: int | None, *times: float, **more: Any) -> Point:
-        return Point(gpus, batch_size=batch, epochs=tuple(Epoch(i, time_s=t) for i, t in enumerate(times)), **more)
+        return Point(
+            gpus,
+            batch_size=batch,
+            epochs=tuple(Epoch(i, time_s=t) for i, t in enumerate(times)),
+            **more,
+        )
 
     points = [
         point(2, 64, 9, 5, 5, samples=1000),
@@ -251,9 +300,13 @@ def test_the_metrics_of_runs_say_what_was_measured() -> None:
         "epoch_s": 10.0,
         "gpus": 1,
         "nodes": 1,
-        "also": (MeasuredEpoch(2, 64, 6.0, 1),),  # the mean of 5 s, and of 3.5 s for half of the samples
+        # the mean of 5 s, and of 3.5 s for half of the samples
+        "also": (MeasuredEpoch(2, 64, 6.0, 1),),
     }
-    assert read_workload({"also": "4:64=2s"}, known).also == (*known["also"], MeasuredEpoch(4, 64, 2.0))
+    assert read_workload({"also": "4:64=2s"}, known).also == (
+        *known["also"],
+        MeasuredEpoch(4, 64, 2.0),
+    )
     with pytest.raises(UsageError, match="no run has the time of an epoch"):
         workload_of([point(1, 64)], 1)
     with pytest.raises(UsageError, match="the run on 1 GPUs does not say its batch"):

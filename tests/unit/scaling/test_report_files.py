@@ -76,9 +76,12 @@ def test_a_folder_that_the_mark_names_is_no_report_s(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_report_left_is_removed(tmp_path: Path) -> None:
-    write = "import sys, pathlib; sys.path.insert(0, '.'); from hpcrun.features.scaling import command; " \
-        "command.replace_file = lambda *_, **__: os.kill(os.getpid(), 9); import os; " \
-        f"command.save_report(pathlib.Path({str(tmp_path)!r}), {{'report.txt': b'new'}})"  # fmt: skip
+    write = (
+        "import sys, pathlib; sys.path.insert(0, '.'); from hpcrun.features.scaling import "
+        "command; "
+        "command.replace_file = lambda *_, **__: os.kill(os.getpid(), 9); import os; "
+        f"command.save_report(pathlib.Path({str(tmp_path)!r}), {{'report.txt': b'new'}})"
+    )
     assert subprocess.run([sys.executable, "-c", write], check=False).returncode == -signal.SIGKILL
     assert len(list(tmp_path.iterdir())) == 1
     check_folder(tmp_path, force=False)

@@ -12,7 +12,9 @@ from hpcrun.features.scaling.series import Series, build_series
 
 def run(gpus: int, *times_s: float, **fields: Any) -> Point:
     """A run whose epochs took so long."""
-    return Point(gpus, epochs=tuple(Epoch(n, time_s=time) for n, time in enumerate(times_s, 1)), **fields)
+    return Point(
+        gpus, epochs=tuple(Epoch(n, time_s=time) for n, time in enumerate(times_s, 1)), **fields
+    )
 
 
 def one(*points: Point, weak: bool = False, warmup: int = 1) -> Series:
@@ -25,14 +27,18 @@ def test_a_time_of_zero_is_no_time_and_the_last_epoch_always_counts() -> None:
     for warmup, times in ((1, [10, 6, 4]), (0, [70 / 3, 14, 4]), (9, [10, 7, 4])):
         rows = one(*runs, warmup=warmup).rows
         assert [row.time_s and row.time_s.mean for row in rows] == pytest.approx(times)
-    zeros = one(run(1, 0.0, speedup=1.0, total_s=0.0), run(4, 0.0, speedup=2.0, startup_s=1.0, total_s=0.0)).rows
+    zeros = one(
+        run(1, 0.0, speedup=1.0, total_s=0.0), run(4, 0.0, speedup=2.0, startup_s=1.0, total_s=0.0)
+    ).rows
     assert [(row.time_s, row.shares.startup) for row in zeros] == [(None, None)] * 2
 
 
 def test_repeats_make_one_row_with_their_range() -> None:
     series = one(run(1, 10), run(4, 2, repeat=1), run(4, 3, repeat=2), run(4, 4, repeat=3))
     row = series.rows[1]
-    assert [row.speedup.mean, row.speedup.low, row.speedup.high, row.speedup.n] == pytest.approx([10 / 3, 2.5, 5, 3])
+    assert [row.speedup.mean, row.speedup.low, row.speedup.high, row.speedup.n] == pytest.approx(
+        [10 / 3, 2.5, 5, 3]
+    )
     assert row.efficiency == pytest.approx(10 / 12)
     assert row.gpu_hours == pytest.approx(4 * 3 / 3600)
     assert row.speedup.deviation == pytest.approx(1 / 3)
@@ -59,10 +65,17 @@ def test_several_ways_over_nodes_are_rows_of_their_own_and_no_comparison() -> No
 
 
 def test_other_batches_at_one_size_are_no_repeats() -> None:
-    series = build_series([run(4, 36, batch_size=1024), run(4, 17, batch_size=4096), run(1, 36, batch_size=1024)])
+    series = build_series(
+        [run(4, 36, batch_size=1024), run(4, 17, batch_size=4096), run(1, 36, batch_size=1024)]
+    )
     assert [each.name for each in series] == ["batch 1024", "batch 4096"]
-    named = build_series([run(4, 36, batch_size=8, dataset="a"), run(4, 17, batch_size=9, dataset="a")])
-    assert [(each.name, each.dataset) for each in named] == [("a, batch 8", "a"), ("a, batch 9", "a")]
+    named = build_series(
+        [run(4, 36, batch_size=8, dataset="a"), run(4, 17, batch_size=9, dataset="a")]
+    )
+    assert [(each.name, each.dataset) for each in named] == [
+        ("a, batch 8", "a"),
+        ("a, batch 9", "a"),
+    ]
     # a batch that grows with the GPUs is an ordinary study
     assert len(build_series([run(1, 9, batch_size=8), run(2, 5, batch_size=16)])) == 1
 
@@ -75,7 +88,11 @@ def test_a_run_without_metrics_does_not_split_a_study_by_batch(state: str) -> No
 
 
 def test_runs_that_cannot_be_compared_are_left_out_with_their_problem() -> None:
-    series = one(run(1, 10), run(2, 5, state="FAILED", problem="rank 1 ran out of memory"), run(4, 3, state="TIMEOUT"))
+    series = one(
+        run(1, 10),
+        run(2, 5, state="FAILED", problem="rank 1 ran out of memory"),
+        run(4, 3, state="TIMEOUT"),
+    )
     assert [row.gpus for row in series.rows] == [1]
     assert [problem for _, problem in series.left_out] == ["rank 1 ran out of memory", "TIMEOUT"]
     nothing = one(run(1, 10, state="FAILED"))
@@ -83,7 +100,9 @@ def test_runs_that_cannot_be_compared_are_left_out_with_their_problem() -> None:
     silent = Point(4, total_s=100, source="elapsed")
     series = one(run(1, 10, total_s=50), run(4, 3, total_s=30), silent)
     assert series.basis == "epoch"
-    assert series.left_out == ((silent, "it has no time of an epoch, which the other runs are compared by"),)
+    assert series.left_out == (
+        (silent, "it has no time of an epoch, which the other runs are compared by"),
+    )
     silent = Point(4, total_s=25, source="elapsed")  # alone at its size, it sets the measure of all
     series = one(run(1, 10, total_s=50), run(2, 6, total_s=40), silent)
     assert (series.basis, series.sources) == ("run", ("metrics", "elapsed"))
@@ -125,13 +144,23 @@ def test_published_speedups_and_the_times_beside_them() -> None:
         (True, pytest.approx(42.3 * 0.46)),
         (False, 42.3),
     ]
-    assert [row.time_s for row in one(Point(1, speedup=1.0), Point(4, speedup=3.49)).rows] == [None, None]
+    assert [row.time_s for row in one(Point(1, speedup=1.0), Point(4, speedup=3.49)).rows] == [
+        None,
+        None,
+    ]
     lone = one(Point(8, speedup=7.0, source="csv"))
-    assert [(row.gpus, row.speedup.mean, row.efficiency) for row in lone.rows] == [(1, 1, 1), (8, 7.0, 0.875)]
+    assert [(row.gpus, row.speedup.mean, row.efficiency) for row in lone.rows] == [
+        (1, 1, 1),
+        (8, 7.0, 0.875),
+    ]
     timed = one(*(Point(n, total_s=3600 / n, speedup=0.9 * n, source="csv") for n in (2, 4)))
     assert (timed.basis, timed.time_of) == ("published", "run")
     assert [(row.gpus, row.speedup.mean) for row in timed.rows] == [(1, 1), (2, 1.8), (4, 3.6)]
-    assert [row.time_s and row.time_s.mean for row in timed.rows] == [pytest.approx(3240), 1800, 900]
+    assert [row.time_s and row.time_s.mean for row in timed.rows] == [
+        pytest.approx(3240),
+        1800,
+        900,
+    ]
     series = one(*(Point(n, total_s=3600 / n, speedup=n / 2 * 0.99, source="csv") for n in (2, 4)))
     assert (series.basis, [row.gpus for row in series.rows]) == ("run", [2, 4])
     assert [row.published for row in series.rows] == [0.99, 1.98]
@@ -139,13 +168,29 @@ def test_published_speedups_and_the_times_beside_them() -> None:
 
 def test_what_was_said_of_an_epoch() -> None:
     rows = [
-        (2, {"epoch_time": 3, "accuracy": 0.5, "val_accuracy": 0.75, "loss": 1.5, "data_time": 0.25, "sync_time": 0.5}),
+        (
+            2,
+            {
+                "epoch_time": 3,
+                "accuracy": 0.5,
+                "val_accuracy": 0.75,
+                "loss": 1.5,
+                "data_time": 0.25,
+                "sync_time": 0.5,
+            },
+        ),
         (1, {"epoch_time": 4.5, "samples_per_s": 200, "accuracy": 0.5}),
     ]
-    assert epochs_of(rows) == (Epoch(1, 4.5, 200, 0.5), Epoch(2, 3, accuracy=0.75, loss=1.5, data_s=0.25, sync_s=0.5))
-    steps: list[tuple[float | None, dict[str, Any]]] = [(step, {"loss": 1.0, "samples_per_s": 9}) for step in range(9)]
+    assert epochs_of(rows) == (
+        Epoch(1, 4.5, 200, 0.5),
+        Epoch(2, 3, accuracy=0.75, loss=1.5, data_s=0.25, sync_s=0.5),
+    )
+    steps: list[tuple[float | None, dict[str, Any]]] = [
+        (step, {"loss": 1.0, "samples_per_s": 9}) for step in range(9)
+    ]
     assert len(epochs_of(steps)) == 9
-    steps += [(None, {"epoch_time": 2.0}), (None, {"epoch_time": 3.0})]  # rows without a step are counted
+    # rows without a step are counted
+    steps += [(None, {"epoch_time": 2.0}), (None, {"epoch_time": 3.0})]
     assert epochs_of(steps) == (Epoch(1, 2.0), Epoch(2, 3.0))  # steps between epochs are none
     assert (whole([None, 64, 128.0]), whole([0, 1.5, "7", True])) == (128, None)
 

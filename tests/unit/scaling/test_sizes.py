@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hpcrun.errors import UsageError
-from hpcrun.features.scaling.sizes import Size, Workload, in_order, parse_sizes, point_name, read_design
+from hpcrun.features.scaling.sizes import (
+    Size,
+    Workload,
+    in_order,
+    parse_sizes,
+    point_name,
+    read_design,
+)
 
 
 def test_sizes_are_read_with_their_nodes() -> None:
@@ -20,7 +27,10 @@ def test_what_is_no_list_of_sizes_is_refused() -> None:
         ("a100:2", None, "--ranks", "not a list of sizes"),
         ("0,2", None, "--gpus", "not a list of sizes"),
         ("1,2", "1,1,2", "--gpus", "--nodes names 3 numbers, and --gpus 2 sizes"),
-        *(("1,2", nodes, "--gpus", "not a list of numbers of nodes") for nodes in ("0", "one", "a:1")),
+        *(
+            ("1,2", nodes, "--gpus", "not a list of numbers of nodes")
+            for nodes in ("0", "one", "a:1")
+        ),
     ):
         with pytest.raises(UsageError, match=words):
             parse_sizes(text, nodes, option)
@@ -47,7 +57,13 @@ def test_the_order_and_the_names_of_points() -> None:
 
 def test_what_the_script_is_told() -> None:
     work = Workload("strong", 256, "1e-3", "imdb")
-    words = ["{batch_size}", "--own={per_gpu_batch_size}", "{lr}", "{gpus}x{nodes}#{repeat}", "{dataset}"]
+    words = [
+        "{batch_size}",
+        "--own={per_gpu_batch_size}",
+        "{lr}",
+        "{gpus}x{nodes}#{repeat}",
+        "{dataset}",
+    ]
     assert work.arguments(words, 4, 2, 3) == ("256", "--own=64", "1e-3", "4x2#3", "imdb")
     work, words = Workload("weak", 32, "1e-3"), ["{batch_size}", "{per_gpu_batch_size}", "{lr}"]
     assert work.arguments(words, 8, 1, 1) == ("256", "32", "0.008")
@@ -55,14 +71,22 @@ def test_what_the_script_is_told() -> None:
     with pytest.raises(UsageError, match="HOME"):
         Workload().arguments(["{HOME}x"], 1, 1, 1)
     assert Workload().arguments(["${HOME}x"], 1, 1, 1) == ("${HOME}x",)
-    assert Workload().arguments(['{"lr": 1}', "{}", "{{batch_size}}"], 1, 1, 1) == ('{"lr": 1}', "{}", "{batch_size}")
+    assert Workload().arguments(['{"lr": 1}', "{}", "{{batch_size}}"], 1, 1, 1) == (
+        '{"lr": 1}',
+        "{}",
+        "{batch_size}",
+    )
 
 
 def test_a_place_without_a_value_is_an_error() -> None:
     for word, message, hint in (
         ("{bath_size}", "which a study does not know", "did you mean 'batch_size'?"),
         ("{lr}", "--lr is not given", "add --lr VALUE"),
-        ("{zzz}", "which a study does not know", "it knows gpus, nodes, repeat, batch_size; {{zzz}} stands for"),
+        (
+            "{zzz}",
+            "which a study does not know",
+            "it knows gpus, nodes, repeat, batch_size; {{zzz}} stands for",
+        ),
         ("{per_gpu_batch_size}", "100 / 3 = 33.33", "--batch-size 102, or --weak"),
     ):
         with pytest.raises(UsageError) as refused:
@@ -73,7 +97,9 @@ def test_a_place_without_a_value_is_an_error() -> None:
 
 def test_a_value_of_which_the_script_is_not_told_is_an_error() -> None:
     for work, option in ((Workload(batch_size=64), "--batch-size"), (Workload(lr="0.1"), "--lr")):
-        with pytest.raises(UsageError, match=f"{option} is given, but the script does not receive it"):
+        with pytest.raises(
+            UsageError, match=f"{option} is given, but the script does not receive it"
+        ):
             work.arguments(["--epochs", "3", "{{batch_size}}", "{gpus}"], 2, 1, 1)
 
 

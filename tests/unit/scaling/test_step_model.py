@@ -1,4 +1,6 @@
-"""The model of a step, and how good its forecasts are: the back-test against published tables; the serial fraction."""
+"""The model of a step, and how good its forecasts are: the back-test against published tables; the
+serial fraction.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def backtest() -> dict[str, Any]:
     return {**names, "all_points": cache(names["all_points"])}
 
 
-@pytest.mark.parametrize(("given", "error", "inside"), [(1, 0.12, 0.75), (2, 0.10, 0.70), (3, 0.11, 0.70)])
+@pytest.mark.parametrize(
+    ("given", "error", "inside"), [(1, 0.12, 0.75), (2, 0.10, 0.70), (3, 0.11, 0.70)]
+)
 def test_published_tables_are_forecast_from_their_first_points(
     backtest: dict[str, Any], given: int, error: float, inside: float
 ) -> None:
@@ -44,7 +48,9 @@ def test_published_tables_are_forecast_from_their_first_points(
 
 def test_every_table_of_the_back_test_names_its_source(backtest: dict[str, Any]) -> None:
     tables = backtest["load_tables"]()
-    published = {table["source"].split(",")[0] for table in tables if "." in table["source"].split("/")[0]}
+    published = {
+        table["source"].split(",")[0] for table in tables if "." in table["source"].split("/")[0]
+    }
     assert len(published) >= 8
     assert len({table["name"] for table in tables}) == len(tables)
     for table in tables:
@@ -57,8 +63,10 @@ def test_the_back_test_in_the_guide_is_that_of_today(backtest: dict[str, Any]) -
         assert backtest["summary"](backtest["all_points"](given)) in guide.replace("\n", " ")
 
 
-def test_what_was_measured_is_shown_and_one_measurement_loses_the_typical_rate_for_each_doubling() -> None:
-    model = StepModel((FIRST, TimedStep(StepSize(2, 1, 64), 0.13), TimedStep(StepSize(1, 1, 32), 0.07)), 0.2)
+def test_measurements_are_shown_and_one_alone_loses_the_typical_rate_for_each_doubling() -> None:
+    model = StepModel(
+        (FIRST, TimedStep(StepSize(2, 1, 64), 0.13), TimedStep(StepSize(1, 1, 32), 0.07)), 0.2
+    )
     for each in model.timed:
         assert model.step_s(each.size) == each.step_s
         assert model.range_s(each.size) == (each.step_s, each.step_s)
@@ -69,10 +77,12 @@ def test_what_was_measured_is_shown_and_one_measurement_loses_the_typical_rate_f
     assert fastest < model.step_s(StepSize(2, 1, 64)) < slowest
     assert model.range_s(StepSize(2, 2, 64))[1] > slowest  # it leaves the first node
     assert model.range_s(StepSize(8, 1, 64))[1] > slowest
-    two = StepModel((FIRST, TimedStep(StepSize(2, 1, 64), 0.12)), 0.0)  # a second size narrows the range
+    # a second size narrows the range
+    two = StepModel((FIRST, TimedStep(StepSize(2, 1, 64), 0.12)), 0.0)
     one_of, two_of = (each.range_s(StepSize(8, 1, 64)) for each in (model, two))
     assert one_of[1] / one_of[0] > two_of[1] / two_of[0] > 1
-    apart = StepModel((FIRST, TimedStep(StepSize(8, 1, 64), 0.12)), 0.0)  # a range between two sizes, too
+    # a range between two sizes, too
+    apart = StepModel((FIRST, TimedStep(StepSize(8, 1, 64), 0.12)), 0.0)
     for size in (StepSize(2, 1, 64), StepSize(4, 1, 64), StepSize(8, 2, 64)):
         fastest, slowest = apart.range_s(size)
         assert fastest < apart.step_s(size) < slowest
@@ -82,10 +92,16 @@ def test_a_measured_rate_is_pulled_towards_the_typical_one_and_never_a_gain() ->
     measured = TimedStep(StepSize(2, 1, 64), 0.1 * math.exp(0.3))
     assert StepModel((FIRST, measured), 0.0).rate == pytest.approx(0.3 / 3 + TYPICAL_LOSS * 2 / 3)
     assert StepModel((FIRST, TimedStep(StepSize(4, 1, 64), 0.05)), 0.0).rate == 0
-    assert StepModel((FIRST, TimedStep(StepSize(4, 1, 64), 0.2)), 0.0).loss(StepSize(2, 1, 64)) == pytest.approx(
-        math.log(2) / 2
+    assert StepModel((FIRST, TimedStep(StepSize(4, 1, 64), 0.2)), 0.0).loss(
+        StepSize(2, 1, 64)
+    ) == pytest.approx(math.log(2) / 2)
+    timed = (
+        FIRST,
+        *(
+            TimedStep(StepSize(gpus, 1, 64), 0.1 * math.exp(loss))
+            for gpus, loss in ((2, 0.1), (16, 0.4))
+        ),
     )
-    timed = (FIRST, *(TimedStep(StepSize(gpus, 1, 64), 0.1 * math.exp(loss)) for gpus, loss in ((2, 0.1), (16, 0.4))))
     assert StepModel(timed, 0.0).loss(StepSize(4, 1, 64)) == pytest.approx(0.2)
 
 
@@ -97,8 +113,12 @@ def test_two_batches_on_the_same_gpus_say_what_does_not_shrink() -> None:
     assert fixed_share([FIRST], half_batch=64) == pytest.approx((3e-3 + 0.097 / 2) / 0.1)
 
 
-def outlook_of(time_s: Callable[[int], float], sizes: Sequence[int] = (1, 2, 4, 8), *, weak: bool = False) -> Outlook:
-    (series,) = build_series([Point(n, epochs=(Epoch(1, time_s=time_s(n)),)) for n in sizes], weak=weak)
+def outlook_of(
+    time_s: Callable[[int], float], sizes: Sequence[int] = (1, 2, 4, 8), *, weak: bool = False
+) -> Outlook:
+    (series,) = build_series(
+        [Point(n, epochs=(Epoch(1, time_s=time_s(n)),)) for n in sizes], weak=weak
+    )
     return outlook(series)
 
 
@@ -113,13 +133,20 @@ def test_amdahl_is_measured_at_every_size_and_from_every_baseline(sizes: tuple[i
 def test_gustafson_is_measured_in_a_weak_study() -> None:
     # S(N) = N − s(N−1), and the time of an epoch whose work grows with N is N/S(N)
     for sizes in ((1, 2, 4, 8), (2, 8)):
-        assert outlook_of(lambda n: n / (n - 0.2 * (n - 1)), sizes, weak=True).serial == pytest.approx(0.2)
+        assert outlook_of(
+            lambda n: n / (n - 0.2 * (n - 1)), sizes, weak=True
+        ).serial == pytest.approx(0.2)
 
 
-def test_a_fraction_that_grows_is_the_cost_of_more_and_fractions_stay_between_none_and_all() -> None:
+def test_a_fraction_that_grows_is_the_cost_of_more_and_fractions_stay_between_none_and_all() -> (
+    None
+):
     assert outlook_of(lambda n: 5 + 95 / n + 3 * (n - 1)).grows
-    assert not outlook_of(lambda n: 5 + 95 / n + 3 * (n - 1), (1, 8)).grows  # one size shows no growth
-    assert [outlook_of(time).serial for time in (lambda n: 100 / n**1.1, lambda n: 100 * n**0.05)] == [0, 1]
+    # one size shows no growth
+    assert not outlook_of(lambda n: 5 + 95 / n + 3 * (n - 1), (1, 8)).grows
+    assert [
+        outlook_of(time).serial for time in (lambda n: 100 / n**1.1, lambda n: 100 * n**0.05)
+    ] == [0, 1]
     slower: tuple[dict[int, float], ...] = (
         {2: 128, 4: 192},
         {2: 128, 8: 224},
@@ -130,7 +157,9 @@ def test_a_fraction_that_grows_is_the_cost_of_more_and_fractions_stay_between_no
     assert outlook_of(lambda n: 1 + (32 - n) / 992, (32, 64), weak=True).serial == 0
 
 
-def test_the_next_sizes_lose_what_the_measured_doublings_lost_on_the_scale_of_the_baseline() -> None:
+def test_the_next_sizes_lose_what_the_measured_doublings_lost_on_the_scale_of_the_baseline() -> (
+    None
+):
     found = outlook_of(lambda n: 100 / n**0.9, (1, 2, 4, 8, 16, 32, 64))
     near, far = found.predictions
     assert (near.gpus, far.gpus) == (128, 256)

@@ -16,7 +16,13 @@ from tests.unit.given import run
 
 POINT = StudyPoint(4, 2, 1, "20260101-000000-train-g4-r1-aaaa", batch_size=64)
 STUDY = Study(
-    "20260101-000000-train-bbbb", "train", 7.5, "a100", "/home/me", request={"script": "t.py"}, points=(POINT,)
+    "20260101-000000-train-bbbb",
+    "train",
+    7.5,
+    "a100",
+    "/home/me",
+    request={"script": "t.py"},
+    points=(POINT,),
 )
 
 
@@ -36,7 +42,8 @@ def test_what_was_saved_is_loaded_and_is_no_run(store: StudyStore) -> None:
     assert store.load(STUDY.study_id) == changed
     (path,) = store.folder(STUDY.study_id).iterdir()
     assert path.name == "study.json"
-    assert json.loads(path.read_text())["schema"] == 1  # another number, and no older hpcrun shows the study any more
+    # another number, and no older hpcrun shows the study any more
+    assert json.loads(path.read_text())["schema"] == 1
     runs = RunStore(store.runs)
     runs.create(run(), "")
     assert runs.run_ids() == [run().run_id]
@@ -51,7 +58,9 @@ def test_a_record_that_cannot_be_read_is_named(store: StudyStore) -> None:
             store.load(STUDY.study_id)
 
 
-def test_a_copied_folder_and_one_that_others_could_have_written_are_not_used(store: StudyStore) -> None:
+def test_a_copied_folder_and_one_that_others_could_have_written_are_not_used(
+    store: StudyStore,
+) -> None:
     store.save(STUDY)
     copy = store.folder("20260102-000000-train-cccc")
     copy.mkdir(mode=0o700)

@@ -38,7 +38,9 @@ POINTS = (
     StudyPoint(2, 1, 1, TWO, 64, submitted=True),
     StudyPoint(4, 1, 1, FOUR, 64, problem="sbatch refused"),
 )
-STUDY = Study("20260101-000000-train-bbbb", "train", 1000.0, "a100", "/home/me", dataset="imdb", points=POINTS)
+STUDY = Study(
+    "20260101-000000-train-bbbb", "train", 1000.0, "a100", "/home/me", dataset="imdb", points=POINTS
+)
 NEWER = replace(STUDY, study_id="20260102-000000-train-cccc", created_s=2000.0)
 AGAIN, THIRD = "20260103-000000-train-g2-r1-bbbb", "20260104-000000-train-g2-r1-cccc"
 
@@ -70,11 +72,19 @@ def end(store: RunStore, run_id: str, state: str = "COMPLETED", **said: Any) -> 
     """Make a run that is over."""
     values = {"nodes": 1, "world_size": 2, **said}
     folder = store.create(run(run_id, **values), "")
-    store.save_status(run_id, LastStatus(state, 2000.0, final=True, elapsed_s=90, reason="exit status 1"))
+    store.save_status(
+        run_id, LastStatus(state, 2000.0, final=True, elapsed_s=90, reason="exit status 1")
+    )
     return folder
 
 
-def attempt(folder: Path, number: int, started_s: float, ended_s: float | None, notes: Mapping[int, list[Any]]) -> None:
+def attempt(
+    folder: Path,
+    number: int,
+    started_s: float,
+    ended_s: float | None,
+    notes: Mapping[int, list[Any]],
+) -> None:
     """Write down an attempt of a run and what its ranks noted."""
     place = folder / f"elements/0/attempts/{number}"
     place.mkdir(parents=True)
@@ -82,13 +92,18 @@ def attempt(folder: Path, number: int, started_s: float, ended_s: float | None, 
     if ended_s is not None:
         (place / "exit").write_text(json.dumps({"status": 0, "signal": "", "ended": ended_s}))
     for rank, lines in notes.items():
-        (place / f"rank-{rank}.metrics").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (place / f"rank-{rank}.metrics").write_text(
+            "".join(json.dumps(line) + "\n" for line in lines)
+        )
 
 
 def there(store: RunStore, **patterns: str) -> Context:
     """The context of a command where all runs are over, and a profile has these patterns."""
     context = Context({}, store.root)
-    of_profile: dict[str, Any] = {"metric_patterns": lambda profile: (patterns, None), "rules": lambda: ()}
+    of_profile: dict[str, Any] = {
+        "metric_patterns": lambda profile: (patterns, None),
+        "rules": lambda: (),
+    }
     vars(context).update(store=store, ports=ports(store, Ended(), 3000.0), **of_profile)
     return context
 
@@ -97,7 +112,8 @@ def measure(store: RunStore, **patterns: str) -> list[Point]:
     return read_points([STUDY], there(store, **patterns))[0]
 
 
-# --- which one ------------------------------------------------------------------------------------------------
+# --- which one
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_study_is_meant_as_a_run_is_the_newest_of_its_name_and_that_is_said(
@@ -130,7 +146,8 @@ def test_a_forecast_from_a_study_says_which_one_and_what_of_it_was_not_read(
     assert read_measured(TWO, context, "64")[2] == ["profile a100 cannot be read"]
 
 
-# --- what became of it ----------------------------------------------------------------------------------------
+# --- what became of it
+# ----------------------------------------------------------------------------------------
 
 
 def test_a_resubmitted_run_stands_for_its_point(store: RunStore) -> None:
@@ -142,17 +159,23 @@ def test_a_resubmitted_run_stands_for_its_point(store: RunStore) -> None:
     assert look(store).runs[1].run_id == THIRD
 
 
-def test_what_is_missing_was_refused_untried_or_removed_and_a_run_that_was_not_noted_counts(store: RunStore) -> None:
+def test_what_is_missing_was_refused_untried_or_removed_and_a_run_that_was_not_noted_counts(
+    store: RunStore,
+) -> None:
     end(store, ONE, "NOT_SUBMITTED")
     status = look(store)
     assert [(item.state, item.problem) for item in status.runs] == [
-        ("NOT_SUBMITTED", ""), ("UNKNOWN", REMOVED), ("NOT_SUBMITTED", "sbatch refused")
-    ]  # fmt: skip
+        ("NOT_SUBMITTED", ""),
+        ("UNKNOWN", REMOVED),
+        ("NOT_SUBMITTED", "sbatch refused"),
+    ]
     assert status.runs[1].over
     again = with_run_ids(status, lambda name: f"new-{name}")
     assert [(point.run_id, point.submitted, point.problem) for point in again.points] == [
-        ("new-train-g1-r1", False, ""), (TWO, True, ""), ("new-train-g4-r1", False, "")
-    ]  # fmt: skip
+        ("new-train-g1-r1", False, ""),
+        (TWO, True, ""),
+        ("new-train-g4-r1", False, ""),
+    ]
     end(store, TWO)
     unnoted = replace(STUDY, points=(replace(POINTS[1], submitted=False),))
     assert with_run_ids(look(store, unnoted), str).points == POINTS[1:2]
@@ -162,20 +185,40 @@ def look(store: RunStore, study: Study = STUDY) -> StudyStatus:
     return study_status(study, there(store))
 
 
-# --- what it measured -----------------------------------------------------------------------------------------
+# --- what it measured
+# -----------------------------------------------------------------------------------------
 
 
 def test_epochs_of_all_attempts_are_one_training(store: RunStore) -> None:
     folder = end(store, TWO)
     before = [
-        {"time": 125.0, "step": 1, "epoch_time": 20.0, "samples": 30, "batch_size": 32, "parameters": 7},
+        {
+            "time": 125.0,
+            "step": 1,
+            "epoch_time": 20.0,
+            "samples": 30,
+            "batch_size": 32,
+            "parameters": 7,
+        },
         {"time": 145.0, "step": 2, "epoch_time": 19.0},
     ]
     attempt(folder, 0, 100.0, 150.0, {0: before, 1: [{"time": 125.0, "step": 1, "samples": 29}]})
-    attempt(folder, 1, 200.0, 260.5, {0: [{"step": 2, "epoch_time": 18.0}, {"step": 2, "val_accuracy": 0.5}]})
+    attempt(
+        folder,
+        1,
+        200.0,
+        260.5,
+        {0: [{"step": 2, "epoch_time": 18.0}, {"step": 2, "val_accuracy": 0.5}]},
+    )
     point = measure(store)[1]
     assert point.epochs == (Epoch(1, 20.0), Epoch(2, 18.0, accuracy=0.5))
-    assert (point.gpus, point.dataset, point.state, point.source, point.run) == (2, "imdb", "COMPLETED", "metrics", TWO)
+    assert (point.gpus, point.dataset, point.state, point.source, point.run) == (
+        2,
+        "imdb",
+        "COMPLETED",
+        "metrics",
+        TWO,
+    )
     assert (point.total_s, point.startup_s) == (110.5, 5.0)
     assert (point.batch_size, point.parameters) == (32, 7)
     assert (point.samples, point.rank_samples) == (59, (30, 29))
@@ -192,7 +235,9 @@ def test_samples_are_known_only_where_every_rank_said_them(store: RunStore) -> N
 def test_logs_say_what_was_not_noted(store: RunStore) -> None:
     folder = end(store, TWO)
     attempt(folder, 0, 100.0, 150.0, {})
-    (folder / "elements/0/attempts/0/rank-0.out").write_text("epoch 1: 1,200 samples/s\nepoch 2: 1,300 samples/s\n")
+    (folder / "elements/0/attempts/0/rank-0.out").write_text(
+        "epoch 1: 1,200 samples/s\nepoch 2: 1,300 samples/s\n"
+    )
     patterns = {"step": r"epoch (\d+)", "samples_per_s": r"([\d,]+) samples/s"}
     point = measure(store, **patterns)[1]
     assert (point.source, [epoch.samples_per_s for epoch in point.epochs]) == ("log", [1200, 1300])
@@ -205,7 +250,10 @@ def test_logs_say_what_was_not_noted(store: RunStore) -> None:
 
 def test_a_run_whose_end_is_unknown_for_good_is_over() -> None:
     item = RunStatus(run(TWO), Path("/runs"), LastStatus("UNKNOWN", 2000.0), lost=True)
-    assert (StudyRun(POINTS[1], TWO, item).over, StudyRun(POINTS[1], TWO, replace(item, lost=False)).over) == (
+    assert (
+        StudyRun(POINTS[1], TWO, item).over,
+        StudyRun(POINTS[1], TWO, replace(item, lost=False)).over,
+    ) == (
         True,
         False,
     )
@@ -217,8 +265,9 @@ def test_points_that_are_of_no_use_say_why(store: RunStore) -> None:
     # without a record of its end it took as long as the scheduler says
     assert (one.state, one.problem, one.total_s) == ("FAILED", "exit status 1", 90)
     assert [(point.state, point.problem) for point in others] == [
-        ("UNKNOWN", REMOVED), ("NOT_SUBMITTED", "sbatch refused")
-    ]  # fmt: skip
+        ("UNKNOWN", REMOVED),
+        ("NOT_SUBMITTED", "sbatch refused"),
+    ]
     end(store, TWO)
     store.save_status(TWO, LastStatus("RUNNING", 2999.0))
     with pytest.MonkeyPatch.context() as patch:
@@ -227,11 +276,15 @@ def test_points_that_are_of_no_use_say_why(store: RunStore) -> None:
     assert (point.ended, point.problem) == (False, "not ended yet: RUNNING")
 
 
-def test_a_run_that_is_over_is_read_once_and_may_then_be_removed(store: RunStore, studies: StudyStore) -> None:
+def test_a_run_that_is_over_is_read_once_and_may_then_be_removed(
+    store: RunStore, studies: StudyStore
+) -> None:
     attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
     before = measure(store)[1]
     kept = studies.folder(STUDY.study_id) / "points.json"
-    kept.write_text(kept.read_text().replace('"gpus":', '"field of another version": [{}], "gpus":'))
+    kept.write_text(
+        kept.read_text().replace('"gpus":', '"field of another version": [{}], "gpus":')
+    )
     store.delete(TWO)
     assert measure(store)[1] == before
     assert before.epochs == (Epoch(1, 2.0),)
@@ -242,27 +295,50 @@ def test_a_resubmission_takes_the_place_of_what_was_kept_but_a_failed_one_not_of
 ) -> None:
     end(store, TWO, "FAILED")
     assert measure(store)[1].state == "FAILED"
-    attempt(end(store, AGAIN, resubmitted_from=TWO), 0, 100.0, 150.0, {0: [{"step": 3, "epoch_time": 2.0}]})
+    attempt(
+        end(store, AGAIN, resubmitted_from=TWO),
+        0,
+        100.0,
+        150.0,
+        {0: [{"step": 3, "epoch_time": 2.0}]},
+    )
     point = measure(store)[1]
     assert (point.state, point.run, point.epochs) == ("COMPLETED", AGAIN, (Epoch(3, 2.0),))
     for before in (TWO, AGAIN):
         end(store, THIRD, "FAILED", resubmitted_from=before)
-        assert [measure(store)[1].run, look(store).runs[1].run_id, measure(store)[1].run] == [AGAIN] * 3
+        assert [measure(store)[1].run, look(store).runs[1].run_id, measure(store)[1].run] == [
+            AGAIN
+        ] * 3
         store.delete(THIRD)
 
 
-@pytest.mark.parametrize("shape", [{"nodes": 3, "gpus_per_node": 2}, {"gpus_per_node": 0, "world_size": 6}])
-def test_a_resubmission_of_another_size_counts_as_that_size(store: RunStore, shape: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "shape", [{"nodes": 3, "gpus_per_node": 2}, {"gpus_per_node": 0, "world_size": 6}]
+)
+def test_a_resubmission_of_another_size_counts_as_that_size(
+    store: RunStore, shape: dict[str, Any]
+) -> None:
     end(store, TWO, "FAILED")
     end(store, AGAIN, resubmitted_from=TWO, **shape)
     point = measure(store)[1]
     assert (point.gpus, point.nodes) == (6, shape.get("nodes", 1))
 
 
-def test_damage_to_what_was_kept_means_that_it_is_read_again(store: RunStore, studies: StudyStore) -> None:
+def test_damage_to_what_was_kept_means_that_it_is_read_again(
+    store: RunStore, studies: StudyStore
+) -> None:
     attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
-    points = ("[3]", '{"RUN": {"gpus": [2], "run": "RUN"}}', '{"RUN": {"gpus": 0, "run": "RUN"}}',
-              '{"RUN": {"gpus": 2, "run": "RUN", "epochs": [[1, "no"]]}}')  # fmt: skip
-    for text in ("{", "[1]", "{}", *(f'{{"schema": 1, "patterns": {{}}, "points": {each}}}' for each in points)):
+    points = (
+        "[3]",
+        '{"RUN": {"gpus": [2], "run": "RUN"}}',
+        '{"RUN": {"gpus": 0, "run": "RUN"}}',
+        '{"RUN": {"gpus": 2, "run": "RUN", "epochs": [[1, "no"]]}}',
+    )
+    for text in (
+        "{",
+        "[1]",
+        "{}",
+        *(f'{{"schema": 1, "patterns": {{}}, "points": {each}}}' for each in points),
+    ):
         (studies.folder(STUDY.study_id) / "points.json").write_text(text.replace("RUN", TWO))
         assert measure(store)[1].epochs == (Epoch(1, 2.0),), text

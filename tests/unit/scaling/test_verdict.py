@@ -1,4 +1,6 @@
-"""Which sizes are worth their GPUs, on the tables that people argued about, and the verdicts on them."""
+"""Which sizes are worth their GPUs, on the tables that people argued about, and the verdicts on
+them.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,20 @@ def advice(series: Series, least: float = 0.7) -> Advice:
 
 @pytest.mark.parametrize(
     ("speedup", "word"),
-    [(3.4, "good"), (3.1, "good"), (3.08, "diminishing returns"), (2.79, "diminishing returns"), (2.77, "poor"),
-     (1, "poor"), (0.999, "poor"), (0.99, "negative scaling")],
-)  # fmt: skip
-def test_verdicts_have_one_target_for_all_gpus_and_for_the_added_ones(speedup: float, word: str) -> None:
+    [
+        (3.4, "good"),
+        (3.1, "good"),
+        (3.08, "diminishing returns"),
+        (2.79, "diminishing returns"),
+        (2.77, "poor"),
+        (1, "poor"),
+        (0.999, "poor"),
+        (0.99, "negative scaling"),
+    ],
+)
+def test_verdicts_have_one_target_for_all_gpus_and_for_the_added_ones(
+    speedup: float, word: str
+) -> None:
     series = study((1, 1), (4, speedup))
     found = advice(series)
     assert [verdict(row, series, found) for row in series.rows] == ["baseline", word]
@@ -35,7 +47,9 @@ def test_verdicts_have_one_target_for_all_gpus_and_for_the_added_ones(speedup: f
 
 def test_another_target_changes_advice_and_verdicts_alike() -> None:
     series, words = study((1, 1), (4, 2.6)), {0.5: "good", 0.6: "diminishing returns", 0.66: "poor"}
-    assert {target: verdict(series.rows[1], series, advice(series, target)) for target in words} == words
+    assert {
+        target: verdict(series.rows[1], series, advice(series, target)) for target in words
+    } == words
 
 
 def test_a_size_to_request_is_never_poor() -> None:
@@ -49,7 +63,11 @@ def test_doubtful_sizes_carry_no_advice() -> None:
     found = advise(series, 0.7, frozenset({4}))
     assert found
     assert (found.value.gpus, found.fastest.gpus, found.next_step) == (2, 2, None)
-    assert [verdict(row, series, found) for row in series.rows] == ["baseline", "good", "no verdict"]
+    assert [verdict(row, series, found) for row in series.rows] == [
+        "baseline",
+        "good",
+        "no verdict",
+    ]
     assert advise(series, 0.7, frozenset({1})) is None
     assert advise(series, 0.7, frozenset({2, 4})) is None
 
@@ -66,7 +84,9 @@ def test_one_size_no_size_and_the_sizes_that_no_other_beats() -> None:
 
 
 def largest(*speedups: tuple[int, float], target: float = 0.65) -> int:
-    return max((step.gpus for step in steps(speedups, target) if step.taken), default=speedups[0][0])
+    return max(
+        (step.gpus for step in steps(speedups, target) if step.taken), default=speedups[0][0]
+    )
 
 
 def test_which_added_gpus_are_worth_it() -> None:
@@ -78,7 +98,8 @@ def test_which_added_gpus_are_worth_it() -> None:
     assert [step.added for step in steps(table)] == pytest.approx([0.846, 0.791, 0.643], abs=1e-3)
     assert largest(*table, target=0.6) == 8
     assert largest(*table, target=0.8) == 2
-    assert largest((1, 1), (2, 1.68), (4, 3.26), (8, 6.11), target=0.7) == 8  # a small miss hides no larger gain
+    # a small miss hides no larger gain
+    assert largest((1, 1), (2, 1.68), (4, 3.26), (8, 6.11), target=0.7) == 8
     second = steps(((1, 1), (2, 1.6), (4, 3.26), (8, 6.11)))[1]
     assert (second.before, second.gpus, second.taken) == (1, 4, True)
     assert largest((1, 1), (2, 1.865), target=0.87) == 2  # 86.5 % is shown as 87 %

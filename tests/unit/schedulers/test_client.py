@@ -1,4 +1,6 @@
-"""Slurm's client: its version, the controller, and sbatch --test-only, as several versions of Slurm answer."""
+"""Slurm's client: its version, the controller, and sbatch --test-only, as several versions of Slurm
+answer.
+"""
 
 from __future__ import annotations
 
@@ -15,31 +17,60 @@ AT = datetime(2026, 11, 21, 3, 30).timestamp()
 
 def test_the_version() -> None:
     recorded = (RECORDED / "sinfo-version.txt").read_text()
-    versions = {recorded: "22.05.8", "slurm 24.11.0-0rc1\n": "24.11.0-0rc1", "": None, "hello 3\n": None}
+    versions = {
+        recorded: "22.05.8",
+        "slurm 24.11.0-0rc1\n": "24.11.0-0rc1",
+        "": None,
+        "hello 3\n": None,
+    }
     assert {text: client.parse_version(text) for text in versions} == versions
-    assert [client.major_release(version) for version in versions.values() if version] == ["22.05", "24.11"]
+    assert [client.major_release(version) for version in versions.values() if version] == [
+        "22.05",
+        "24.11",
+    ]
 
 
 def test_a_ping_and_the_commands_on_the_caller_s_path(tmp_path: Path) -> None:
-    assert client.parse_ping((RECORDED / "scontrol-ping.txt").read_text()) == (Server("primary", "hpc-login", True),)
+    assert client.parse_ping((RECORDED / "scontrol-ping.txt").read_text()) == (
+        Server("primary", "hpc-login", True),
+    )
     two = "Slurmctld(primary) at head1 is DOWN\nSlurmctld(backup) at head2 is UP\n"
-    assert client.parse_ping(two) == (Server("primary", "head1", False), Server("backup", "head2", True))
+    assert client.parse_ping(two) == (
+        Server("primary", "head1", False),
+        Server("backup", "head2", True),
+    )
     assert client.parse_ping("Slurmctld(primary) is UP\n") == (Server("primary", "?", True),)
     assert client.parse_ping("babble") == ()
     for name in ("sbatch", "sinfo"):
         (tmp_path / name).touch(mode=0o755)
-    assert client.missing_commands({"PATH": str(tmp_path)}) == ("squeue", "scancel", "scontrol", "srun", "sacct")
+    assert client.missing_commands({"PATH": str(tmp_path)}) == (
+        "squeue",
+        "scancel",
+        "scontrol",
+        "srun",
+        "sacct",
+    )
 
 
 def test_sbatch_s_own_words_and_the_recorded_answers() -> None:
-    said = "sbatch: error: invalid partition specified: x\nallocation failure: Invalid partition name specified\n"
-    assert client.refusal_words(said) == "invalid partition specified: x; Invalid partition name specified"
+    said = (
+        "sbatch: error: invalid partition specified: x\nallocation failure: Invalid partition "
+        "name specified\n"
+    )
+    assert (
+        client.refusal_words(said)
+        == "invalid partition specified: x; Invalid partition name specified"
+    )
     assert client.refusal_words("sbatch: error: no\nsbatch: error: no\n") == "no"
     assert client.refusal_words("") == ""
-    accepted = client.read_answer(completed((RECORDED / "sbatch-test-only-accepted.txt").read_text()))
+    accepted = client.read_answer(
+        completed((RECORDED / "sbatch-test-only-accepted.txt").read_text())
+    )
     assert accepted.start is not None
     assert (accepted.start.nodes, accepted.start.partition) == ("h100-1", "gpu")
-    refused = client.read_answer(completed((RECORDED / "sbatch-test-only-refused.txt").read_text(), 1))
+    refused = client.read_answer(
+        completed((RECORDED / "sbatch-test-only-refused.txt").read_text(), 1)
+    )
     assert (refused.start, refused.silent) == (None, False)
     assert refused.message == "allocation failure: Requested node configuration is not available"
 
@@ -53,19 +84,39 @@ WHEN = "sbatch: Job 7 to start at 2026-11-21T03:30:00"
 
 def test_the_start_is_read() -> None:
     for answer, start in (
-        (f"{WHEN} using 32 processors on nodes a100-[1-2] in partition gpu", JobStart(AT, "a100-[1-2]", "gpu")),
+        (
+            f"{WHEN} using 32 processors on nodes a100-[1-2] in partition gpu",
+            JobStart(AT, "a100-[1-2]", "gpu"),
+        ),
         (f"{WHEN} using 32 processors on nodes a100-1", JobStart(AT, "a100-1")),  # before 18.08
         (f"{WHEN} using 32 processors on a100-1", JobStart(AT, "a100-1")),
-        (f"sbatch: this site says hello\n{WHEN} using 1 processors on nodes n1 in partition gpu\n"
-         "sbatch:   Preempts: 12,15", JobStart(AT, "n1", "gpu", ("12", "15"))),
+        (
+            f"sbatch: this site says hello\n{WHEN} using 1 processors on nodes n1 in partition "
+            "gpu\n"
+            "sbatch:   Preempts: 12,15",
+            JobStart(AT, "n1", "gpu", ("12", "15")),
+        ),
         # 24.11, in a federation, and 26.05
-        (f"{WHEN} on cluster b using 2 processors on nodes n1 in partition p", JobStart(AT, "n1", "p")),
-        (f"{WHEN} a using 64 processors on nodes a100-[1-2] in partition gpu", JobStart(AT, "a100-[1-2]", "gpu")),
-        ("sbatch: Job 7 to start at Unknown using 32 processors on nodes n1 in partition gpu", None),
-        ("sbatch: Job 7 to start at tomorr 03:30 using 32 processors on nodes n1 in partition gpu", None),
+        (
+            f"{WHEN} on cluster b using 2 processors on nodes n1 in partition p",
+            JobStart(AT, "n1", "p"),
+        ),
+        (
+            f"{WHEN} a using 64 processors on nodes a100-[1-2] in partition gpu",
+            JobStart(AT, "a100-[1-2]", "gpu"),
+        ),
+        (
+            "sbatch: Job 7 to start at Unknown using 32 processors on nodes n1 in partition gpu",
+            None,
+        ),
+        (
+            "sbatch: Job 7 to start at tomorr 03:30 using 32 processors on nodes n1 in partition "
+            "gpu",
+            None,
+        ),
         ("allocation failure: Requested node configuration is not available", None),
         ("", None),
-    ):  # fmt: skip
+    ):
         assert client.parse_start(answer) == start
 
 
@@ -80,4 +131,8 @@ def test_a_refusal_is_told_from_silence() -> None:
 def test_directives_are_asked_for_as_they_are() -> None:
     directives = (("gres", "gpu:a100:4"), ("comment", "two words"), ("no-requeue", None))
     assert client.estimate_command(directives)[:2] == ["sbatch", "--test-only"]
-    assert set(client.estimate_command(directives)) > {"--gres=gpu:a100:4", "--comment=two words", "--no-requeue"}
+    assert set(client.estimate_command(directives)) > {
+        "--gres=gpu:a100:4",
+        "--comment=two words",
+        "--no-requeue",
+    }

@@ -1,4 +1,6 @@
-"""The facts of a cluster: read from recorded answers and from any text at all, and for how long they are valid."""
+"""The facts of a cluster: read from recorded answers and from any text at all, and for how long
+they are valid.
+"""
 
 from __future__ import annotations
 
@@ -44,42 +46,75 @@ def test_recorded_nodes_partitions_configuration_and_associations() -> None:
     partitions = parse_partitions(recorded("scontrol-partition.txt"), preempts=True)
     by_name = {partition.name: partition for partition in partitions}
     assert list(by_name) == ["gpu", "h100", "preempt", "cpu", "debug"]
-    assert by_name["gpu"] == Partition("gpu", default=True, max_s=172800, default_s=1800, priority=10)
-    assert by_name["preempt"] == Partition("preempt", max_s=86400, priority=1, preempted="REQUEUE", grace_s=10)
+    assert by_name["gpu"] == Partition(
+        "gpu", default=True, max_s=172800, default_s=1800, priority=10
+    )
+    assert by_name["preempt"] == Partition(
+        "preempt", max_s=86400, priority=1, preempted="REQUEUE", grace_s=10
+    )
     config = parse_config(recorded("scontrol-config.txt"))
     assert config["ClusterName"] == "dev"
     assert config["SLURM_VERSION"] == "22.05.8"
     assert config["PreemptType"] == "preempt/partition_prio"
     assert "Epilog" not in config  # (null)
     assert "PowerPlugin" not in config  # nothing at all
-    assert parse_assoc(recorded("sacctmgr-assoc.txt")) == [Association("lab", None, ("normal", "short"), None)]
+    assert parse_assoc(recorded("sacctmgr-assoc.txt")) == [
+        Association("lab", None, ("normal", "short"), None)
+    ]
 
 
 def test_partitions_nodes_and_limits_as_other_sites_have_them() -> None:
-    text = "PartitionName=a AllowGroups=staff,lab AllowAccounts=ALL DenyAccounts=guest RootOnly=YES State=DOWN"
+    text = (
+        "PartitionName=a AllowGroups=staff,lab AllowAccounts=ALL DenyAccounts=guest "
+        "RootOnly=YES State=DOWN"
+    )
     (partition,) = parse_partitions(f"{text} PreemptMode=REQUEUE\n", preempts=False)
-    assert partition == Partition("a", up=False, groups=("staff", "lab"), denied_accounts=("guest",), root_only=True)
+    assert partition == Partition(
+        "a", up=False, groups=("staff", "lab"), denied_accounts=("guest",), root_only=True
+    )
     # what is kept for the system is not offered
-    text = "NodeName=n1 CPUEfctv=60 CPUTot=64 Gres=gpu:4 RealMemory=1000 MemSpecLimit=100 Partitions=a\n"
+    text = (
+        "NodeName=n1 CPUEfctv=60 CPUTot=64 Gres=gpu:4 RealMemory=1000 MemSpecLimit=100 "
+        "Partitions=a\n"
+    )
     assert parse_nodes(text) == [NodeKind("a", 1, 60, 900, ((None, 4),))]
     text = "NodeName=n1 OS=Linux 5.1 #1 SMP Reason=bad disk [root@x] Partitions=a \n"
     assert parse_records(text, "NodeName") == [
-        {"NodeName": "n1", "OS": "Linux 5.1 #1 SMP", "Reason": "bad disk [root@x]", "Partitions": "a"}
+        {
+            "NodeName": "n1",
+            "OS": "Linux 5.1 #1 SMP",
+            "Reason": "bad disk [root@x]",
+            "Partitions": "a",
+        }
     ]
-    short = "short|cpu=64,gres/gpu=8|gres/gpu=4,node=2|gres/gpu:a100=2|00:10:00|DenyOnLimit,OverPartQOS"
+    short = (
+        "short|cpu=64,gres/gpu=8|gres/gpu=4,node=2|gres/gpu:a100=2|00:10:00|DenyOnLimit,OverPartQOS"
+    )
     text = f"normal|||||\n{short}\nodd\n"
-    assert parse_qos(text) == [QosLimits("normal"), QosLimits("short", 8, 4, None, 600, over_partition=True)]
+    assert parse_qos(text) == [
+        QosLimits("normal"),
+        QosLimits("short", 8, 4, None, 600, over_partition=True),
+    ]
     assert command_name(["scontrol", "--oneliner", "show", "node"]) == "scontrol show node"
-    assert command_name(["sacctmgr", "--noheader", "show", "assoc", "user=me", "format=qos"]) == "sacctmgr show assoc"
+    assert (
+        command_name(["sacctmgr", "--noheader", "show", "assoc", "user=me", "format=qos"])
+        == "sacctmgr show assoc"
+    )
 
 
 def test_gres() -> None:
     table: dict[str, list[tuple[str | None, int]]] = {
-        "gpu:a100:4(S:0-1)": [("a100", 4)], "gpu:a100:2(S:0,2),gpu:v100:1(S:1)": [("a100", 2), ("v100", 1)],
-        "gpu:8": [(None, 8)], "gpu": [(None, 1)], "gpu:h100:no_consume:8": [("h100", 8)],
+        "gpu:a100:4(S:0-1)": [("a100", 4)],
+        "gpu:a100:2(S:0,2),gpu:v100:1(S:1)": [("a100", 2), ("v100", 1)],
+        "gpu:8": [(None, 8)],
+        "gpu": [(None, 1)],
+        "gpu:h100:no_consume:8": [("h100", 8)],
         "nvme:1,gpu:nvidia_a100-sxm4-80gb:8": [("nvidia_a100-sxm4-80gb", 8)],
-        "shard:a100:16": [], "gpu:a100:many": [], "(null)": [], "": [],
-    }  # fmt: skip
+        "shard:a100:16": [],
+        "gpu:a100:many": [],
+        "(null)": [],
+        "": [],
+    }
     assert {gres: list(parse_gres(gres)) for gres in table} == table
 
 
@@ -117,7 +152,10 @@ FACTS = ClusterFacts(
 
 def test_what_is_kept_comes_back(tmp_path: Path) -> None:
     cache = FactsCache(tmp_path / "cache", "dev")
-    for facts in (FACTS, replace(FACTS, associations=None, problems={"sacctmgr show assoc": "away"})):
+    for facts in (
+        FACTS,
+        replace(FACTS, associations=None, problems={"sacctmgr show assoc": "away"}),
+    ):
         assert cache.load(NOW) is None
         cache.save(facts, NOW)
         assert cache.load(NOW + 1) == facts
@@ -142,7 +180,9 @@ def test_for_how_long(tmp_path: Path) -> None:
         assert cache.load(NOW - 10) is None  # of a clock that was set back
 
 
-BAD_FACTS = json.dumps({"version": __version__, "asked_s": NOW - 1, "valid_s": 9e9, "facts": {"kinds": 7}})
+BAD_FACTS = json.dumps(
+    {"version": __version__, "asked_s": NOW - 1, "valid_s": 9e9, "facts": {"kinds": 7}}
+)
 
 
 def test_a_damaged_file_is_asked_again(tmp_path: Path) -> None:

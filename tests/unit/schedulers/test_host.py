@@ -1,4 +1,6 @@
-"""A host's hardware from a tree as the kernel has it, its modules, its quota, and real interpreters without torch."""
+"""A host's hardware from a tree as the kernel has it, its modules, its quota, and real interpreters
+without torch.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ from tests.shellcheck import complaints
 from tests.unit.given import write
 
 
-def look(root: Path, **env: str) -> tuple[dict[str, int], dict[str, str], tuple[str, ...], str | None, str | None]:
+def look(
+    root: Path, **env: str
+) -> tuple[dict[str, int], dict[str, str], tuple[str, ...], str | None, str | None]:
     facts = host_facts("n1", {"PATH": f"{root}/bin:/usr/bin:/bin", **env}, timeout_s=10, root=root)
     return facts.gpus, facts.hcas, facts.interfaces, facts.modules, facts.problem
 
@@ -92,11 +96,13 @@ MODULE = """() {
     slow) exec sleep 60 ;;
     *) echo "unknown: $2" >&2; return 1 ;;
   esac
-}"""
+}"""  # noqa: E501
 ENV = {"PATH": "/usr/bin:/bin", "BASH_FUNC_module%%": MODULE}
 
 
-def test_modules_are_loaded_one_after_the_other_by_names_that_are_no_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_are_loaded_one_after_the_other_by_names_that_are_no_shell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert try_modules(["gcc/13", "cuda/12.6"], ENV) == ModuleFacts(True, {})
     unknown = "$(touch /tmp/x); a b"
     cuda = "Lmod has detected the following error: cuda/12.6 is unknown"
@@ -107,7 +113,10 @@ def test_modules_are_loaded_one_after_the_other_by_names_that_are_no_shell(monke
 
 
 def test_a_machine_without_a_module_command() -> None:
-    if any(Path(file).exists() for file in ("/usr/share/lmod", "/usr/share/modules", "/etc/profile.d/modules.sh")):
+    if any(
+        Path(file).exists()
+        for file in ("/usr/share/lmod", "/usr/share/modules", "/etc/profile.d/modules.sh")
+    ):
         pytest.skip("this machine has one")
     assert try_modules(["gcc"], {"PATH": "/usr/bin:/bin"}) == ModuleFacts(False, {})
 
@@ -171,7 +180,10 @@ def torch_in(venv: Path, init: str, *, cuda: str | None = "12.8") -> None:
     (site,) = venv.glob("lib/python*/site-packages")
     write(site / "torch/__init__.py", init)
     write(site / "torch/version.py", f"__version__ = '2.9.1+cu128'\ncuda = {cuda!r}\nhip = None\n")
-    write(site / "torch-2.9.1.dist-info/METADATA", "Metadata-Version: 2.1\nName: torch\nRequires-Python: >=3.10\n")
+    write(
+        site / "torch-2.9.1.dist-info/METADATA",
+        "Metadata-Version: 2.1\nName: torch\nRequires-Python: >=3.10\n",
+    )
 
 
 def asked(venv: Path, *, kernels: bool = True) -> PythonFacts:
@@ -203,11 +215,16 @@ def test_torch_is_read_from_its_files_without_importing_it(
 def test_the_kernels_of_torch_are_asked_for_and_one_that_cannot_answer_says_why(
     venv: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch_in(venv, "class _C:\n    _cuda_getArchFlags = staticmethod(lambda: 'sm_80 sm_90 compute_90')\n")
+    torch_in(
+        venv, "class _C:\n    _cuda_getArchFlags = staticmethod(lambda: 'sm_80 sm_90 compute_90')\n"
+    )
     assert asked(venv).kernels == ("sm_80", "sm_90", "compute_90")
     torch_in(venv, "raise ImportError('libcudnn.so.9: no such file')\n")
     found = asked(venv)
-    assert (found.torch, found.problem) == ("2.9.1+cu128", "ImportError: libcudnn.so.9: no such file")
+    assert (found.torch, found.problem) == (
+        "2.9.1+cu128",
+        "ImportError: libcudnn.so.9: no such file",
+    )
     torch_in(venv, "import time\ntime.sleep(60)\n")
     monkeypatch.setattr("hpcrun.schedulers.host._IMPORT_WITHIN_S", 1)
     found = asked(venv)
@@ -215,8 +232,10 @@ def test_the_kernels_of_torch_are_asked_for_and_one_that_cannot_answer_says_why(
 
 
 def test_what_is_no_python_and_what_a_site_s_start_up_files_print() -> None:
-    for program, says in (("/nowhere/python", "/nowhere/python: No such file or directory"),
-                          ("/bin/false", "it printed nothing")):  # fmt: skip
+    for program, says in (
+        ("/nowhere/python", "/nowhere/python: No such file or directory"),
+        ("/bin/false", "it printed nothing"),
+    ):
         found = ask_python(PythonEnvironment(program, "PATH"), {"PATH": "/bin"}, kernels=False)
         assert (found.version, found.problem) == (None, says)
     text = 'Welcome to Alpha!\n{"version": [3, 9, 1]}\n[]\n7\n{"torch": "2.3.0", "cuda": "12.1"}\n'

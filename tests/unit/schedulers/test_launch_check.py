@@ -22,7 +22,7 @@ for word; do case $word in
 esac; done
 {before}
 echo 'srun: fatal: No command given to execute.' >&2; exit 1
-"""
+"""  # noqa: E501
 
 
 def env(folder: Path, before: str = "") -> dict[str, str]:
@@ -35,12 +35,23 @@ def test_what_srun_knows_is_taken_and_what_not_is_refused_in_its_words(tmp_path:
     assert srun_refusal(["--mpi=pmix_v4", "--overlap"], around) is None
     assert srun_refusal(["--foo=1"], around) == "unrecognized option '--foo=1'"
     assert srun_refusal(["--vers"], around) == "it would print text and exit"
-    assert srun_refusal(["--mpi=mvapich"], around) == "--mpi=mvapich is none of pmix, none, pmix_v4, openmpi"
     assert (
-        srun_refusal(["--overlap"], env(tmp_path / "fails", "echo 'srun: fatal: no configuration' >&2; exit 1")) is None
+        srun_refusal(["--mpi=mvapich"], around)
+        == "--mpi=mvapich is none of pmix, none, pmix_v4, openmpi"
+    )
+    assert (
+        srun_refusal(
+            ["--overlap"],
+            env(tmp_path / "fails", "echo 'srun: fatal: no configuration' >&2; exit 1"),
+        )
+        is None
     )
     assert srun_refusal(["--foo"], {"PATH": str(tmp_path / "none")}) is None
-    assert parse_mpi_list("srun: MPI types are...\nsrun: none\nsrun: pmi2\n") == ("none", "pmi2", "openmpi")
+    assert parse_mpi_list("srun: MPI types are...\nsrun: none\nsrun: pmi2\n") == (
+        "none",
+        "pmi2",
+        "openmpi",
+    )
     assert parse_mpi_list("something else") == ()
 
 
@@ -52,7 +63,8 @@ def test_srun_is_asked_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("default", "types"), [("none", ("pmix",)), ("pmix", ()), ("cray_shasta", ()), (None, ("pmix",))]
+    ("default", "types"),
+    [("none", ("pmix",)), ("pmix", ()), ("cray_shasta", ()), (None, ("pmix",))],
 )
 def test_a_job_needs_an_mpi_type_unless_the_cluster_has_a_default(
     tmp_path: Path, default: str | None, types: tuple[str, ...]
@@ -75,7 +87,10 @@ def test_torchrun_is_asked_by_its_own_parser(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_is_old_is_refused_in_uv_s_words(tmp_path: Path) -> None:
-    uv, around = write(tmp_path / "uv", "#!/bin/sh\nexit 0\n"), {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    uv, around = (
+        write(tmp_path / "uv", "#!/bin/sh\nexit 0\n"),
+        {"PATH": f"{tmp_path}:/usr/bin:/bin"},
+    )
     uv.chmod(0o755)
     assert uv_refusal("/p", {"PATH": "/nowhere"}) is uv_refusal("/p", around) is None
     uv.write_text('#!/bin/sh\necho "Using CPython 3.11\nerror: $* is old" >&2; exit 1\n')

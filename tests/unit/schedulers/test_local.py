@@ -24,7 +24,9 @@ SCRIPT = "grep SigIgn /proc/self/status; while [ ! -e {go} ]; do sleep 0.02; don
 
 @pytest.fixture
 def go(tmp_path: Path) -> Iterator[Path]:
-    """The jobs of a test wait for this file; they have it in the end, whatever becomes of the test."""
+    """The jobs of a test wait for this file; they have it in the end, whatever becomes of the
+    test.
+    """
     path = tmp_path / "go"
     yield path
     path.touch()
@@ -36,7 +38,12 @@ def start(folder: Path, go: Path, *, status: int = 0, elements: tuple[int, ...] 
     (folder / "submit.ready").touch()
     (folder / "script.sh").write_text(SCRIPT.format(go=go, status=status))
     submission = Submission(
-        script="", folder=folder, workdir=folder, env=dict(os.environ), walltime_s=None, elements=elements
+        script="",
+        folder=folder,
+        workdir=folder,
+        env=dict(os.environ),
+        walltime_s=None,
+        elements=elements,
     )
     return LocalScheduler().submit(submission).job_id
 
@@ -46,7 +53,9 @@ def gone(record: dict[str, Any]) -> bool:
 
 
 def look_while(job: JobRef, happens: Callable[[dict[str, Any]], None]) -> JobInfo:
-    """What is read of a job whose supervisor ends just before it is checked: its record was read before."""
+    """What is read of a job whose supervisor ends just before it is checked: its record was read
+    before.
+    """
 
     def alive(record: dict[str, Any]) -> bool:
         assert "state" not in record
@@ -69,7 +78,9 @@ def test_a_supervisor_that_ends_between_two_looks_is_not_taken_for_killed(
     assert not ignored & (1 << signal.SIGINT - 1 | 1 << signal.SIGQUIT - 1)
 
 
-def test_an_element_that_began_and_ended_between_two_looks_is_not_taken_for_cancelled(tmp_path: Path, go: Path) -> None:
+def test_an_element_that_began_and_ended_between_two_looks_is_not_taken_for_cancelled(
+    tmp_path: Path, go: Path
+) -> None:
     folder, looked = tmp_path / "run", list[str]()
     job_id = start(folder, go, elements=(0, 1))
 

@@ -15,21 +15,27 @@ def lines(*rows: str) -> str:
 
 def test_the_place_in_line_is_by_priority_then_age() -> None:
     text = lines(
-        *(f"{job_id}|{partition}|train|me|PENDING|0:00|1:00|1|{reason}|{priority}|{start}|normal|(null)"
-          for job_id, partition, priority, start, reason in [
-              ("9", "gpu", 100, "N/A", "Priority"),
-              ("7", "gpu", 100, "2030-01-02T03:04:05", "Resources"),
-              ("12", "gpu", 900, "2030-01-02T03:04:05", "Resources"),
-              ("3", "gpu", 999, "N/A", "JobHeldUser"),
-              ("2_[4-9%2]", "gpu", 999, "N/A", "JobArrayTaskLimit"),
-              ("20", "cpu", 999, "N/A", "Priority"),
-              ("30_[0-3%2]", "cpu,gpu", 1, "N/A", "Priority"),
-          ]),
+        *(
+            f"{job_id}|{partition}|train|me|PENDING|0:00|1:00|1|{reason}|{priority}|{start}|normal|(null)"
+            for job_id, partition, priority, start, reason in [
+                ("9", "gpu", 100, "N/A", "Priority"),
+                ("7", "gpu", 100, "2030-01-02T03:04:05", "Resources"),
+                ("12", "gpu", 900, "2030-01-02T03:04:05", "Resources"),
+                ("3", "gpu", 999, "N/A", "JobHeldUser"),
+                ("2_[4-9%2]", "gpu", 999, "N/A", "JobArrayTaskLimit"),
+                ("20", "cpu", 999, "N/A", "Priority"),
+                ("30_[0-3%2]", "cpu,gpu", 1, "N/A", "Priority"),
+            ]
+        ),
         "no line of squeue",
-    )  # fmt: skip
+    )
     found = places(parse_jobs(text), ["7", "9", "3", "30", "404"])
     assert {job: (it.partition, it.place, it.of) for job, it in found.items()} == {
-        "7": ("gpu", 2, 4), "9": ("gpu", 3, 4), "3": ("gpu", None, 4), "30": ("cpu", 2, 2)}  # fmt: skip
+        "7": ("gpu", 2, 4),
+        "9": ("gpu", 3, 4),
+        "3": ("gpu", None, 4),
+        "30": ("cpu", 2, 2),
+    }
     assert found["7"].start_s is not None
     assert found["9"].start_s is None
 
@@ -37,10 +43,12 @@ def test_the_place_in_line_is_by_priority_then_age() -> None:
 def test_usage_is_that_of_the_largest_step() -> None:
     # Slurm 22.05.8
     text = lines(
-        "2008|19|00:24.527|64|billing=64,cpu=64,gres/gpu=4,mem=500G,node=2||2||sbatch /r/run/.submission_file_a.sh",
+        "2008|19|00:24.527|64|billing=64,cpu=64,gres/gpu=4,mem=500G,node=2||2||sbatch "
+        "/r/run/.submission_file_a.sh",
         "2008.batch|19|00:00.185|32|cpu=32,gres/gpu=2,mem=250G,node=1|12240K|1|1|srun --label",
         "2008.0|18|00:24.341|64|cpu=64,gres/gpu=4,mem=500G,node=2|1075772K|2|2|srun --label",
-        "1930|1|00:00.906|64|cpu=64,gres/gpu=4,mem=500G,node=2||2||sbatch /r/run/.submission_file_a.sh",
+        "1930|1|00:00.906|64|cpu=64,gres/gpu=4,mem=500G,node=2||2||sbatch "
+        "/r/run/.submission_file_a.sh",
         "1930.0|1|00:00.863|64|cpu=64,gres/gpu=4,mem=500G,node=2|40M|2|4|srun --label",
         "235|0|00:00.070|32|billing=32,cpu=32||2||sbatch /r/run/.submission_file_a.sh",
         "1976|0|00:00:00|0|||0||sbatch /r/run/.submission_file_a.sh",
@@ -49,7 +57,13 @@ def test_usage_is_that_of_the_largest_step() -> None:
     )
     found = parse_usage(text)
     first = found["run", "2008"]
-    assert (first.elapsed_s, first.nodes, first.cpus, first.gpus, first.cpu_s) == (19, 2, 64, 4, 24.0)
+    assert (first.elapsed_s, first.nodes, first.cpus, first.gpus, first.cpu_s) == (
+        19,
+        2,
+        64,
+        4,
+        24.0,
+    )
     assert (first.memory_mb, round(first.used_mb or 0)) == (250 * 1024, 1051)
     assert found["run", "1930"].used_mb == 80  # two tasks on each node
     assert (found["run", "235"].used_mb, found["run", "235"].cpu_s) == (None, None)
@@ -76,7 +90,9 @@ def test_all_times_that_a_job_was_requeued_count_and_none_of_another_job_of_its_
     )
     found = parse_usage(text)
     assert {key: (each.elapsed_s, each.used_mb) for key, each in found.items()} == {
-        ("old", "7"): (10, 10.0), ("new", "7"): (30, None)}  # fmt: skip
+        ("old", "7"): (10, 10.0),
+        ("new", "7"): (30, None),
+    }
 
 
 # Slurm 22.05.8: scontrol show assoc_mgr flags=qos,assoc users=researcher
@@ -123,16 +139,24 @@ ALL = Limit("QOS short", "running jobs", "1", "7", "all its users")
 
 def test_the_limits_of_a_qos_and_of_accounts_are_those_of_all_and_the_users_own() -> None:
     assert parse_limits(ASSOC_MGR, 1001)["short"] == [
-        ALL, Limit("QOS short", "running jobs", "1", "2"), Limit("QOS short", "gres/gpu", "3", "4"),
-    ]  # fmt: skip
-    assert parse_limits(ASSOC_MGR, 0)["short"] == [ALL, Limit("QOS short", "running jobs", "0", "3")]
+        ALL,
+        Limit("QOS short", "running jobs", "1", "2"),
+        Limit("QOS short", "gres/gpu", "3", "4"),
+    ]
+    assert parse_limits(ASSOC_MGR, 0)["short"] == [
+        ALL,
+        Limit("QOS short", "running jobs", "0", "3"),
+    ]
     assert parse_limits(ASSOC_MGR, 42)["short"] == [ALL]
     assert "normal" not in parse_limits(ASSOC_MGR, 1001)
     of_all = [
         Limit("account lab", "gres/gpu", "7", "8", "all its users"),
         Limit("account lab", "gres/gpu minutes", "5990", "6000", "all its users"),
     ]
-    assert parse_limits(ASSOC_MGR, 1001)[ACCOUNTS] == [*of_all, Limit("account lab, you", "running jobs", "2", "3")]
+    assert parse_limits(ASSOC_MGR, 1001)[ACCOUNTS] == [
+        *of_all,
+        Limit("account lab, you", "running jobs", "2", "3"),
+    ]
     assert parse_limits(ASSOC_MGR, 42)[ACCOUNTS] == of_all
     assert parse_limits("scontrol: error", 0) == {}
 
@@ -140,7 +164,11 @@ def test_the_limits_of_a_qos_and_of_accounts_are_those_of_all_and_the_users_own(
 @pytest.mark.parametrize(("version", "used"), [("22.05", "3"), ("24.11", "1"), ("26.05", "1")])
 def test_a_budget_of_gpu_minutes_as_each_version_tells_it(version: str, used: str) -> None:
     text = (REPO / "tests/data" / version / "assoc-mgr.txt").read_text("utf-8")
-    uid = int(next(line for line in text.splitlines() if "UserName=researcher(" in line).split("(")[1].split(")")[0])
+    uid = int(
+        next(line for line in text.splitlines() if "UserName=researcher(" in line)
+        .split("(")[1]
+        .split(")")[0]
+    )
     assert parse_limits(text, uid)[ACCOUNTS] == [
         Limit("account lab", "gres/gpu minutes", used, "6000", "all its users")
     ]

@@ -30,7 +30,12 @@ class Controller:
 
     def ask(self) -> Completed:
         self.asked.append(self.now_s)
-        return Completed("squeue", 0 if self.ok else 1, f"answer {len(self.asked)}\n\udcff", "" if self.ok else "away")
+        return Completed(
+            "squeue",
+            0 if self.ok else 1,
+            f"answer {len(self.asked)}\n\udcff",
+            "" if self.ok else "away",
+        )
 
     def process(self, cluster: str = "alpha") -> QueueCache:
         return QueueCache(self.folder / "cache", cluster, clock=lambda: self.now_s)
@@ -62,12 +67,16 @@ def test_processes_that_ask_at_the_same_moment_ask_once(controller: Controller) 
     assert len(controller.asked) == 1
 
 
-def test_a_plain_status_asks_afresh_and_leaves_its_answer_and_clusters_have_their_own(controller: Controller) -> None:
+def test_a_plain_status_asks_afresh_and_leaves_its_answer_and_clusters_have_their_own(
+    controller: Controller,
+) -> None:
     controller.process().shared(controller.ask)
     assert controller.process().afresh(controller.ask).done.stdout == "answer 2\n\udcff"
     assert controller.process().shared(controller.ask).done.stdout == "answer 2\n\udcff"
     assert controller.process("../beta").shared(controller.ask).done.stdout.startswith("answer 3")
-    assert {path.parent for path in controller.folder.rglob("squeue-*")} == {controller.folder / "cache"}
+    assert {path.parent for path in controller.folder.rglob("squeue-*")} == {
+        controller.folder / "cache"
+    }
 
 
 def test_one_asks_less_and_less_while_the_controller_is_away(controller: Controller) -> None:
@@ -85,7 +94,9 @@ def test_one_asks_less_and_less_while_the_controller_is_away(controller: Control
 
 
 @pytest.mark.parametrize("jump_s", [-5000, 5000])
-def test_a_clock_that_jumps_does_not_keep_an_old_answer(controller: Controller, jump_s: float) -> None:
+def test_a_clock_that_jumps_does_not_keep_an_old_answer(
+    controller: Controller, jump_s: float
+) -> None:
     controller.process().shared(controller.ask)
     controller.now_s += jump_s
     for _ in range(3):
@@ -121,12 +132,16 @@ def test_submissions_and_cancellations_make_nobody_ask_sooner(tmp_path: Path) ->
         (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / name).chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.defpath}", "SLURM_CONF": str(tmp_path / "slurm.conf")}
-    plain, poller = (SlurmScheduler(env, cache=tmp_path / "cache", polls=polls) for polls in (False, True))
+    plain, poller = (
+        SlurmScheduler(env, cache=tmp_path / "cache", polls=polls) for polls in (False, True)
+    )
     job = JobRef(tmp_path / "run", "7")
 
     def states(*words: str) -> None:
         (tmp_path / "answer").write_text(
-            SEPARATOR.join(("7", *words, "None", "0:10", "1:00", "n1", "/r/run/.submission_file_1.sh", "N/A"))
+            SEPARATOR.join(
+                ("7", *words, "None", "0:10", "1:00", "n1", "/r/run/.submission_file_1.sh", "N/A")
+            )
         )
 
     def calls() -> list[str]:
@@ -145,7 +160,10 @@ def test_submissions_and_cancellations_make_nobody_ask_sooner(tmp_path: Path) ->
     }
     assert calls() == ["squeue", "scancel"]
     # whether there is a job of a submission without an answer is decided by answers of now
-    assert poller.poll([job, JobRef(tmp_path / "lost", None, since_s=0.0)])[job.folder].state == "COMPLETED"
+    assert (
+        poller.poll([job, JobRef(tmp_path / "lost", None, since_s=0.0)])[job.folder].state
+        == "COMPLETED"
+    )
     assert calls() == ["squeue", "scancel", "squeue", "sacct"]
     (tmp_path / "answer").unlink()
     for scheduler in (plain, poller):

@@ -1,4 +1,6 @@
-"""Which of the jobs that Slurm lists are a run's: ids are used again, the script in a run's folder is not."""
+"""Which of the jobs that Slurm lists are a run's: ids are used again, the script in a run's folder
+is not.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +47,22 @@ def script(run_id: str) -> str:
     ],
 )
 @pytest.mark.parametrize(
-    ("listed_as", "job"), [("7", JobRef(RUNS / MINE, "7")), ("7_3", JobRef(ELEMENT, "7_3")),
-                           ("7_[1-4%2]", JobRef(ELEMENT, "7_3")), ("7", JobRef(RUNS / MINE, None))]
-)  # fmt: skip
-def test_a_job_is_a_runs_by_its_script(command: str, mine: bool, listed_as: str, job: JobRef) -> None:
+    ("listed_as", "job"),
+    [
+        ("7", JobRef(RUNS / MINE, "7")),
+        ("7_3", JobRef(ELEMENT, "7_3")),
+        ("7_[1-4%2]", JobRef(ELEMENT, "7_3")),
+        ("7", JobRef(RUNS / MINE, None)),
+    ],
+)
+def test_a_job_is_a_runs_by_its_script(
+    command: str, mine: bool, listed_as: str, job: JobRef
+) -> None:
     found = jobs_of_runs(parse_squeue(listed(listed_as, "RUNNING", command)), [job])
     assert (job.folder in found) is mine
-    lines = accounted(listed_as, "FAILED", "2026-01-02T03:04:06", f"sbatch --output=/r/{OTHER}/log {command}")
+    lines = accounted(
+        listed_as, "FAILED", "2026-01-02T03:04:06", f"sbatch --output=/r/{OTHER}/log {command}"
+    )
     assert (job.folder in jobs_of_runs(parse_sacct(lines), [job])) is mine
 
 
@@ -61,14 +72,19 @@ def test_each_run_of_one_job_id_has_its_job_and_the_last_submission_of_a_folder_
     text += accounted("7", "CANCELLED by 1", "2026-06-02T00:00:00", "sbatch --wrap true")
     refs = [JobRef(RUNS / MINE, "7"), JobRef(RUNS / OTHER, "7")]
     found = jobs_of_runs(parse_sacct(text), refs)
-    assert {folder.name: info.state for folder, info in found.items()} == {MINE: "FAILED", OTHER: "COMPLETED"}
+    assert {folder.name: info.state for folder, info in found.items()} == {
+        MINE: "FAILED",
+        OTHER: "COMPLETED",
+    }
     line = f"sbatch {script(MINE)}"
     text = accounted("7", "COMPLETED", "2026-01-02T05:00:00", line)
     text += accounted("7", "PREEMPTED", "2026-01-02T04:00:00", line)
     (info,) = jobs_of_runs(parse_sacct(text), [JobRef(RUNS / MINE, "7")]).values()
     assert info.state == "COMPLETED"
     line = f"sbatch --output=/r/{MINE}/batch.log {script(MINE)}"
-    text = "".join(accounted(f"{number}_1", "FAILED", f"2026-01-0{number}T00:00:00", line) for number in (3, 2))
+    text = "".join(
+        accounted(f"{number}_1", "FAILED", f"2026-01-0{number}T00:00:00", line) for number in (3, 2)
+    )
     (info,) = jobs_of_runs(parse_sacct(text + "noise\n"), [JobRef(RUNS / MINE, None)]).values()
     assert info.job_id == "3"
     assert parse_sacct("sacct: error: Invalid field requested: SubmitLine") == []
@@ -84,7 +100,8 @@ def scheduler(folder: Path, squeue: str, sacct: str) -> SlurmScheduler:
 
 
 def test_the_end_of_a_run_is_learned_though_its_id_is_another_jobs_now(tmp_path: Path) -> None:
-    for state, known in (("FAILED", ["FAILED"]), ("RUNNING", [])):  # RUNNING: the controller lost it before its end
+    # RUNNING: the controller lost it before its end
+    for state, known in (("FAILED", ["FAILED"]), ("RUNNING", [])):
         slurm = scheduler(
             tmp_path,
             listed("7", "RUNNING", script(OTHER)) + listed("8", "RUNNING", "(null)"),

@@ -17,11 +17,17 @@ from tests.unit.given import write
     ("workdir", "claim", "message"),
     [
         ("gone", "submit.ready", "sbatch was not called:\n.*gone"),
-        (".", "submit.revoked", "sbatch was not called:\n.*this run was abandoned before submission"),
+        (
+            ".",
+            "submit.revoked",
+            "sbatch was not called:\n.*this run was abandoned before submission",
+        ),
         (".", "submit.ready", r"sbatch refused the job \(exit status 1\):\nInvalid account"),
     ],
 )
-def test_only_a_called_sbatch_refuses_a_job(workdir: str, claim: str, message: str, tmp_path: Path) -> None:
+def test_only_a_called_sbatch_refuses_a_job(
+    workdir: str, claim: str, message: str, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     write(run / claim, "")
     sbatch = write(tmp_path / "bin" / "sbatch", "#!/bin/sh\necho Invalid account >&2\nexit 1\n")

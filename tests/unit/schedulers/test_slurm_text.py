@@ -27,7 +27,21 @@ from hpcrun.schedulers.slurm_text import (
 )
 
 FIELD = st.text(max_size=12) | st.sampled_from(
-    ["", "RUNNING", "1:00", "1-00:00:00", "UNLIMITED", "NOT_SET", "(null)", "0:0", "0:15", ":", "-1", "²", "4711_[1-3]"]
+    [
+        "",
+        "RUNNING",
+        "1:00",
+        "1-00:00:00",
+        "UNLIMITED",
+        "NOT_SET",
+        "(null)",
+        "0:0",
+        "0:15",
+        ":",
+        "-1",
+        "²",
+        "4711_[1-3]",
+    ]
 )
 
 
@@ -36,8 +50,19 @@ def line(*fields: str) -> str:
 
 
 def test_squeue_s_answer_is_read() -> None:
-    text = line("4711", "RUNNING", "None", "1:05", "2-00:00:00", "node[1-2]", "/runs/a/script.sh", "2026-01-02T09:00")
-    text += line("4712", "PENDING", "Resources", "0:00", "UNLIMITED", "", "/runs/b/script.sh", "N/A")
+    text = line(
+        "4711",
+        "RUNNING",
+        "None",
+        "1:05",
+        "2-00:00:00",
+        "node[1-2]",
+        "/runs/a/script.sh",
+        "2026-01-02T09:00",
+    )
+    text += line(
+        "4712", "PENDING", "Resources", "0:00", "UNLIMITED", "", "/runs/b/script.sh", "N/A"
+    )
     text += line("1", "TELEPORTING", "", "", "", "", "", "")  # a state never seen before
     text += line("4713", "PENDING", "Priority", "0:00", "1:00", "", "(null)", "2026-01-02T09:00:00")
     text += f"\nslurm_load_jobs error: Unable to contact\na b c\n{SEPARATOR}"  # no answer
@@ -50,11 +75,41 @@ def test_squeue_s_answer_is_read() -> None:
 
 
 def test_sacct_s_answer_is_read() -> None:
-    text = line("4712", "CANCELLED by 1000", "0:15", "5", "UNLIMITED", "None assigned", "", "2026-01-02T10:00:00", "")
-    text += line("4711", "FAILED", "3:0", "65", "60", "node[1-2]", "None", "2026-01-02T09:00:00", "sbatch x.sh")
+    text = line(
+        "4712",
+        "CANCELLED by 1000",
+        "0:15",
+        "5",
+        "UNLIMITED",
+        "None assigned",
+        "",
+        "2026-01-02T10:00:00",
+        "",
+    )
+    text += line(
+        "4711",
+        "FAILED",
+        "3:0",
+        "65",
+        "60",
+        "node[1-2]",
+        "None",
+        "2026-01-02T09:00:00",
+        "sbatch x.sh",
+    )
     text += f"\nslurm_load_jobs error: Unable to contact\na b c\n{SEPARATOR}"  # no answer
     assert parse_sacct(text) == [
-        JobInfo("4711", "FAILED", None, 65, 3600, "node[1-2]", exit_status=3, script="sbatch x.sh", archived=True),
+        JobInfo(
+            "4711",
+            "FAILED",
+            None,
+            65,
+            3600,
+            "node[1-2]",
+            exit_status=3,
+            script="sbatch x.sh",
+            archived=True,
+        ),
         JobInfo("4712", "CANCELLED", None, 5, None, None, exit_status=0, signal=15, archived=True),
     ]
 
@@ -67,10 +122,15 @@ def test_the_questions_ask_for_as_many_fields_as_the_answers_have_from_a_minute_
     assert "--user=1000" in squeue_command(1000)
     assert "--jobs=1,2" in sacct_command(["1", "2"])
     (start,) = [word for word in sacct_lines_command(120.0) if word.startswith("--starttime=")]
-    assert datetime.fromisoformat(start.removeprefix("--starttime=")) == datetime.fromtimestamp(60.0)
+    assert datetime.fromisoformat(start.removeprefix("--starttime=")) == datetime.fromtimestamp(
+        60.0
+    )
 
 
-@given(st.text() | st.lists(st.lists(FIELD, min_size=7, max_size=9).map(lambda items: line(*items))).map("".join))
+@given(
+    st.text()
+    | st.lists(st.lists(FIELD, min_size=7, max_size=9).map(lambda items: line(*items))).map("".join)
+)
 def test_any_answer_is_read_without_a_fault(text: str) -> None:
     for job in (*parse_squeue(text), *parse_sacct(text)):
         assert isinstance(job.state, str)
@@ -87,7 +147,7 @@ def test_a_clock_is_read() -> None:
     assert {text: slurm_seconds(text) for text in clocks} == clocks
 
 
-def test_the_job_id_is_found_in_sbatch_s_answer_and_a_failure_that_may_have_submitted_is_known() -> None:
+def test_the_job_id_is_read_from_sbatch_and_a_failure_that_may_have_submitted_is_known() -> None:
     assert parse_submitted("Submitted batch job 4711 on cluster beta\n") == "4711"
     assert parse_submitted("Welcome! Your quota is 80% used.\nSubmitted batch job 4711\n") == "4711"
     assert parse_submitted("sbatch: error: invalid partition\n") is parse_submitted("") is None
@@ -95,7 +155,9 @@ def test_the_job_id_is_found_in_sbatch_s_answer_and_a_failure_that_may_have_subm
     assert submission_is_uncertain(f"{failed} Socket timed out on send/recv operation")
     assert submission_is_uncertain("sbatch: error: Zero Bytes were transmitted or received")
     assert not submission_is_uncertain(f"{failed} Invalid partition name specified")
-    assert not submission_is_uncertain(f"{failed} Unable to contact slurm controller (connect failure)")
+    assert not submission_is_uncertain(
+        f"{failed} Unable to contact slurm controller (connect failure)"
+    )
     assert not submission_is_uncertain("")
 
 
@@ -110,7 +172,9 @@ def test_the_cluster_s_name_is_found() -> None:
 
 
 def test_a_node_has_one_state_however_many_partitions_it_has() -> None:
-    text = "a100-1 completing*\na100-1 completing*\na100-2 idle\n\nslurm_load_node error: no answer\n"
+    text = (
+        "a100-1 completing*\na100-1 completing*\na100-2 idle\n\nslurm_load_node error: no answer\n"
+    )
     assert parse_node_states(text) == {"a100-1": "completing*", "a100-2": "idle"}
     assert node_states_command("a100-[1-2]")[-2:] == ["--nodes=a100-[1-2]", "--format=%N %T"]
 
@@ -119,16 +183,27 @@ def test_advice_for_a_refusal() -> None:
     for stderr, hint in (
         ("sbatch: error: Invalid qos specification", "choose one with --qos"),
         ("sbatch: unrecognized option '--segment=4'", "segments need Slurm 23.11"),
-        ("sbatch: error: Invalid job array specification", "`scontrol show config | grep MaxArraySize`"),
-        ("sbatch: error: Unable to contact slurm controller (connect failure)", "nothing was submitted"),
+        (
+            "sbatch: error: Invalid job array specification",
+            "`scontrol show config | grep MaxArraySize`",
+        ),
+        (
+            "sbatch: error: Unable to contact slurm controller (connect failure)",
+            "nothing was submitted",
+        ),
     ):
         assert hint in (refusal_hint(stderr) or "")
     assert refusal_hint("sbatch: error: something new") is None
 
 
 def test_an_id_stands_for_elements() -> None:
-    elements = {"7": ["7"], "7_4": ["7_4"], "7_[2-4]": ["7_2", "7_3", "7_4"], "7+1": ["7+1"],
-                "7_[0,5,8-9%2]": ["7_0", "7_5", "7_8", "7_9"]}  # fmt: skip
+    elements = {
+        "7": ["7"],
+        "7_4": ["7_4"],
+        "7_[2-4]": ["7_2", "7_3", "7_4"],
+        "7+1": ["7+1"],
+        "7_[0,5,8-9%2]": ["7_0", "7_5", "7_8", "7_9"],
+    }
     assert {job_id: element_ids(job_id) for job_id in elements} == elements
 
 

@@ -48,8 +48,11 @@ def of_another_host() -> str:
 @contextmanager
 def process(*argv: str) -> Iterator[None]:
     """A living process with these arguments."""
-    child = subprocess.Popen([sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", *argv],
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", *argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     with child:
         assert child.stdout is not None
         child.stdout.read(1)
@@ -59,16 +62,24 @@ def process(*argv: str) -> Iterator[None]:
             child.kill()
 
 
-def test_while_the_submitter_lives_it_may_submit_and_an_sbatch_that_is_gone_is_gone(tmp_path: Path) -> None:
+def test_while_the_submitter_lives_it_may_submit_and_an_sbatch_that_is_gone_is_gone(
+    tmp_path: Path,
+) -> None:
     folder = run_folder(tmp_path)
     assert submission_progress(folder, 0.0, 1e9) is Sending.UNDER_WAY
     assert names(folder) == ["submit.ready"]
-    assert submission_progress(run_folder(tmp_path / "gone", "submit.called"), 0.0, time.time()) is Sending.ENDED
+    assert (
+        submission_progress(run_folder(tmp_path / "gone", "submit.called"), 0.0, time.time())
+        is Sending.ENDED
+    )
 
 
 @pytest.mark.parametrize("reused", [False, True])
-def test_a_submitter_that_died_before_sbatch_loses_its_claim_for_good(reused: bool, tmp_path: Path) -> None:
-    another = json.dumps(asdict(replace(this_submitter(), start_ticks=1)))  # its pid is that of another process now
+def test_a_submitter_that_died_before_sbatch_loses_its_claim_for_good(
+    reused: bool, tmp_path: Path
+) -> None:
+    # its pid is that of another process now
+    another = json.dumps(asdict(replace(this_submitter(), start_ticks=1)))
     folder = run_folder(tmp_path, text=another if reused else of_the_dead())
     for _ in range(2):
         assert submission_progress(folder, time.time(), time.time()) is Sending.NEVER
@@ -78,7 +89,10 @@ def test_a_submitter_that_died_before_sbatch_loses_its_claim_for_good(reused: bo
 def test_a_submitter_elsewhere_has_its_time(tmp_path: Path) -> None:
     for number, text in enumerate((of_another_host(), "", "[]", '{"colour": 1}')):
         folder = run_folder(tmp_path / str(number), text=text)
-        assert submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S - 1) is Sending.UNDER_WAY
+        assert (
+            submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S - 1)
+            is Sending.UNDER_WAY
+        )
         assert names(folder) == ["submit.ready"]
         assert submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.NEVER
         assert names(folder) == ["submit.revoked"]
@@ -87,9 +101,11 @@ def test_a_submitter_elsewhere_has_its_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "progress"),
     [
-        (("--output=x", f"/other/spelling/{RUN_ID}/.submission_file_0123.sh"), Sending.UNDER_WAY),  # sbatch itself
+        # sbatch itself
+        (("--output=x", f"/other/spelling/{RUN_ID}/.submission_file_0123.sh"), Sending.UNDER_WAY),
         (("/somewhere/supervisor.py", f"/runs/{RUN_ID}", "60", "0"), Sending.UNDER_WAY),
-        (("tail", "-f", f"/runs/{RUN_ID}/batch.log", f"/runs/{RUN_ID}"), Sending.ENDED),  # only reads it
+        # only reads it
+        (("tail", "-f", f"/runs/{RUN_ID}/batch.log", f"/runs/{RUN_ID}"), Sending.ENDED),
     ],
 )
 def test_a_program_that_outlived_its_parent_may_still_submit(
@@ -101,7 +117,9 @@ def test_a_program_that_outlived_its_parent_may_still_submit(
     assert submission_progress(folder, 0.0, time.time() + 1e6) is Sending.ENDED
 
 
-def test_an_sbatch_of_another_host_and_a_run_without_a_claim_have_their_time(tmp_path: Path) -> None:
+def test_an_sbatch_of_another_host_and_a_run_without_a_claim_have_their_time(
+    tmp_path: Path,
+) -> None:
     folder = run_folder(tmp_path, "submit.called", of_another_host())
     assert submission_progress(folder, 0.0, time.time()) is Sending.UNDER_WAY
     assert submission_progress(folder, 0.0, time.time() + ELSEWHERE_WITHIN_S + 1) is Sending.ENDED

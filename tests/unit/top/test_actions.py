@@ -1,4 +1,6 @@
-"""What is done to runs from hpcrun top: to which, by which commands, what is asked before, and what is said after."""
+"""What is done to runs from hpcrun top: to which, by which commands, what is asked before, and what
+is said after.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.features.top.actions import commands, nothing_to_do, possible, question, run_hpcrun, summary
+from hpcrun.features.top.actions import (
+    commands,
+    nothing_to_do,
+    possible,
+    question,
+    run_hpcrun,
+    summary,
+)
 from hpcrun.features.top.reader import Done
 from hpcrun.features.top.rows import TopRow, run_rows
 from tests.unit.top.test_rows import item
@@ -32,9 +41,14 @@ def test_only_what_a_verb_can_be_done_to_is_chosen() -> None:
 
 
 def test_runs_are_named_by_their_ids_and_elements_of_a_sweep_are_resubmitted_together() -> None:
-    assert commands("cancel", [RUNNING, SWEEP.children[1]]) == [["cancel", RUNNING.key, f"{SWEEP.key}/1"]]
+    assert commands("cancel", [RUNNING, SWEEP.children[1]]) == [
+        ["cancel", RUNNING.key, f"{SWEEP.key}/1"]
+    ]
     failed = possible("resubmit", [OVER, *SWEEP.children])
-    assert commands("resubmit", failed) == [["resubmit", OVER.key], ["resubmit", SWEEP.key, "--elements", "2-3"]]
+    assert commands("resubmit", failed) == [
+        ["resubmit", OVER.key],
+        ["resubmit", SWEEP.key, "--elements", "2-3"],
+    ]
 
 
 def test_the_question_says_what_and_how_many() -> None:
@@ -48,12 +62,20 @@ def test_the_question_says_what_and_how_many() -> None:
 
 
 def test_the_message_is_what_the_command_said() -> None:
-    submitted = Done("hpcrun resubmit x", ("x  1 node", "submitted  job 5, run y", "look  hpcrun status 5"), ok=True)
-    refused = Done("hpcrun resubmit z", ("note", "hpcrun: z is still RUNNING", "hint: ..."), ok=False)
+    submitted = Done(
+        "hpcrun resubmit x",
+        ("x  1 node", "submitted  job 5, run y", "look  hpcrun status 5"),
+        ok=True,
+    )
+    refused = Done(
+        "hpcrun resubmit z", ("note", "hpcrun: z is still RUNNING", "hint: ..."), ok=False
+    )
     assert summary([submitted]) == "submitted  job 5, run y   (2 more lines: m)"
     assert summary([submitted, refused]) == "hpcrun: z is still RUNNING   (5 more lines: m)"
     elements = tuple(f"cancelled  element {n} of job 31, run z" for n in range(3))
-    assert summary([Done("hpcrun cancel", elements, ok=True)]) == f"{elements[0]}   (2 more lines: m)"
+    assert (
+        summary([Done("hpcrun cancel", elements, ok=True)]) == f"{elements[0]}   (2 more lines: m)"
+    )
     assert nothing_to_do("cancel", [OVER]) == "nothing to cancel: c (already ended)"
     assert nothing_to_do("cancel", [OVER, OVER]) == "nothing to cancel: 2 runs (already ended)"
     assert nothing_to_do("cancel", []) == "nothing to cancel: there is no run"

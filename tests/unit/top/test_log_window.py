@@ -1,4 +1,6 @@
-"""A window on a log: what it reads of large files, of files that grow, and of several files together."""
+"""A window on a log: what it reads of large files, of files that grow, and of several files
+together.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from hpcrun.features.top import log_window
-from hpcrun.features.top.log_window import BLOCK, LogView, LogWindow, WindowLine, open_logs, read_stamps
+from hpcrun.features.top.log_window import (
+    BLOCK,
+    LogView,
+    LogWindow,
+    WindowLine,
+    open_logs,
+    read_stamps,
+)
 from hpcrun.job.patterns import compile_pattern
 from hpcrun.runs.logs import LogFile
 
@@ -22,9 +31,14 @@ def _texts(view: LogView | LogWindow) -> list[str]:
     return [line.raw for line in view.lines]
 
 
-def test_the_end_of_a_large_log_is_read_and_going_up_reads_the_blocks_before(tmp_path: Path) -> None:
+def test_the_end_of_a_large_log_is_read_and_going_up_reads_the_blocks_before(
+    tmp_path: Path,
+) -> None:
     count = 60_000
-    log = _log(tmp_path / "a.out", "".join(f"line {number}, and some words more\n" for number in range(count)))
+    log = _log(
+        tmp_path / "a.out",
+        "".join(f"line {number}, and some words more\n" for number in range(count)),
+    )
     window = LogWindow(log, most=2 * BLOCK)
     window.to_end()
     assert window.lines[-1].raw.startswith(f"line {count - 1},")
@@ -95,9 +109,17 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
 
 
 def test_lines_of_two_logs_are_in_the_order_of_their_times(tmp_path: Path) -> None:
-    out = _log(tmp_path / "a.out", "2026-11-20 10:00:00 one\n  more of one\n2026-11-20 10:00:09 four\n")
+    out = _log(
+        tmp_path / "a.out", "2026-11-20 10:00:00 one\n  more of one\n2026-11-20 10:00:09 four\n"
+    )
     err = _log(tmp_path / "a.err", "2026-11-20 10:00:05 two\n2026-11-20 10:00:06 three\n")
-    assert [text.split()[-1] for text in _texts(open_logs([out, err]))] == ["one", "one", "two", "three", "four"]
+    assert [text.split()[-1] for text in _texts(open_logs([out, err]))] == [
+        "one",
+        "one",
+        "two",
+        "three",
+        "four",
+    ]
 
 
 def test_lines_without_times_stand_where_they_were_written(tmp_path: Path) -> None:
@@ -122,10 +144,17 @@ def test_a_search_reads_on_until_it_finds_or_stays_where_it_was(
     monkeypatch.setattr(log_window, "SKIMMED", 100_000)
     hay = "".join(f"hay {number}\n" for number in range(50_000))
     err = _log(tmp_path / "a.err", "on stderr\n")
-    view = LogView([LogWindow(_log(tmp_path / "a.out", f"needle\n{hay}needles\n{hay}end"), most=BLOCK), LogWindow(err)])
+    view = LogView(
+        [
+            LogWindow(_log(tmp_path / "a.out", f"needle\n{hay}needles\n{hay}end"), most=BLOCK),
+            LogWindow(err),
+        ]
+    )
     view.to_end()
 
-    def find(words: str, start: WindowLine | None, *, up: bool, stopped: bool = False) -> WindowLine | None:
+    def find(
+        words: str, start: WindowLine | None, *, up: bool, stopped: bool = False
+    ) -> WindowLine | None:
         match, turned = view.find(compile_pattern(words), start, up=up, is_stopped=lambda: stopped)
         assert not turned or match is None
         return match

@@ -98,18 +98,23 @@ def test_a_match_is_shown_with_some_lines_around_it() -> None:
         ("漢字漢字", 0, 8, "漢字漢字"),
         ("abc", 0, 1, "…"),
         ("abc", 0, 0, ""),
-        ("[bold]\x1b[2J", 0, 14, "[bold]\\x1b[2J "),  # markup is text, and so are control characters
+        # markup is text, and so are control characters
+        ("[bold]\x1b[2J", 0, 14, "[bold]\\x1b[2J "),
     ],
 )
-def test_a_line_is_cut_at_the_side_and_says_so(text: str, left: int, width: int, shown: str) -> None:
+def test_a_line_is_cut_at_the_side_and_says_so(
+    text: str, left: int, width: int, shown: str
+) -> None:
     assert strip_of(text, width, left).text == shown
 
 
 def test_a_part_of_a_line_keeps_its_style() -> None:
     line = Text.assemble("0123456789", ("abc", "bold"))
     assert [(part.text, bool(part.style and part.style.bold)) for part in strip_of(line, 4, 8)] == [
-        ("89", False), ("a", True), ("…", False),
-    ]  # fmt: skip
+        ("89", False),
+        ("a", True),
+        ("…", False),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -133,10 +138,13 @@ def test_a_search_ignores_case_unless_it_has_capitals() -> None:
     assert search_pattern("f(x")[1] == "searched as plain text (no regular expression), "
 
 
-# --- a table -----------------------------------------------------------------------------------------------------
+# --- a table
+# -------------------------------------------------------------------------------------------------
 
 AROUND = 4
-"""Lines of the screen around nine rows: the title, the names of the columns, the message, and the keys."""
+"""Lines of the screen around nine rows: the title, the names of the columns, the message, and the
+keys.
+"""
 
 
 class Shown(TableScreen[str]):
@@ -154,7 +162,9 @@ class Shown(TableScreen[str]):
 
     @property
     def place(self) -> tuple[str | None, int, int | None]:
-        """The key with the cursor, the first row on the screen, and the number of the row with the cursor."""
+        """The key with the cursor, the first row on the screen, and the number of the row with the
+        cursor.
+        """
         return self.key, self.rows.top, self.rows.cursor
 
 

@@ -15,7 +15,20 @@ def squeue(*jobs: str) -> list[QueuedJob]:
     lines = []
     for job in jobs:
         job_id, partitions, user, state, reason, priority, command = job.split()
-        line = [job_id, partitions, "name", user, state, "1:00", "1-00:00:00", "2", reason, priority, "N/A", "normal"]
+        line = [
+            job_id,
+            partitions,
+            "name",
+            user,
+            state,
+            "1:00",
+            "1-00:00:00",
+            "2",
+            reason,
+            priority,
+            "N/A",
+            "normal",
+        ]
         lines.append(SEPARATOR.join([*line, command]))
     return parse_jobs("\n".join([*lines, "slurm_load_jobs error"]))
 
@@ -40,5 +53,9 @@ def test_a_partition_says_how_much_waits_and_where_the_user_stands() -> None:
     cpu, gpu = partition_cells(JOBS, "me", 0.0)
     assert (gpu["running"], gpu["pending"], gpu["yours"]) == ("2", "11", "1 running, 1 pending")
     assert gpu["your first"] == "11 of 11 in the queue: job 8"
-    assert (cpu["partition"], cpu["pending"], cpu["your first"]) == ("cpu", "11", "1 job held or waiting for others")
+    assert (cpu["partition"], cpu["pending"], cpu["your first"]) == (
+        "cpu",
+        "11",
+        "1 job held or waiting for others",
+    )
     assert [row["your first"] for row in partition_cells(JOBS, "they", 0.0)] == ["-", "-"]

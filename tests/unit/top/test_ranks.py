@@ -21,7 +21,9 @@ def _ended(folder: AttemptFolder, rank: int, status: int, ended_s: float, told: 
     write(folder.rank_exit(rank), json.dumps(record))
 
 
-def _read(reader: RanksReader, shown: Sequence[int] = (), *, is_over: bool = False) -> list[RankRow]:
+def _read(
+    reader: RanksReader, shown: Sequence[int] = (), *, is_over: bool = False
+) -> list[RankRow]:
     answer = reader.read(NOW_S, is_over=is_over, shown=shown)
     assert answer is not None
     return answer[1]
@@ -40,7 +42,13 @@ def test_ranks_that_failed_come_first_in_the_order_of_their_failures(tmp_path: P
     _ended(folder, 2, 137, NOW_S - 10)
     _ended(folder, 3, 0, NOW_S - 20)
     rows = _read(RanksReader(tmp_path, 0, 5), is_over=True)
-    states = ["2 failed (137)", "1 failed (1)", "4 no exit status", "0 terminated (143)", "3 completed"]
+    states = [
+        "2 failed (137)",
+        "1 failed (1)",
+        "4 no exit status",
+        "0 terminated (143)",
+        "3 completed",
+    ]
     assert [f"{row.rank} {row.state}" for row in rows] == states
     assert rows[0].line == "line of 2"
     heading = rank_heading(next(attempts(tmp_path, 0)), rows, 5, NOW_S)
@@ -67,7 +75,11 @@ def test_a_rank_that_always_writes_seldom_is_not_silent(tmp_path: Path) -> None:
     wrote(folder, 1, "2027-01-15 07:40:00 epoch\n2027-01-15 07:50:00 epoch\n", 600)
     wrote(folder, 2, "2027-01-15 07:49:58 a\n2027-01-15 07:49:59 b\n", 601)
     rows = _read(RanksReader(tmp_path, 0, 3))
-    assert [(row.rank, row.kind.name) for row in rows] == [(2, "SILENT"), (0, "RUNNING"), (1, "RUNNING")]
+    assert [(row.rank, row.kind.name) for row in rows] == [
+        (2, "SILENT"),
+        (0, "RUNNING"),
+        (1, "RUNNING"),
+    ]
 
 
 def test_last_lines_are_read_again_only_where_a_rank_has_written(tmp_path: Path) -> None:
@@ -84,7 +96,9 @@ def test_last_lines_are_read_again_only_where_a_rank_has_written(tmp_path: Path)
     assert {row.rank: row.line for row in _read(reader)} == {0: "first", 1: "first", 2: "second"}
 
 
-def test_many_ranks_get_their_last_lines_in_rounds_those_on_the_screen_first(tmp_path: Path) -> None:
+def test_many_ranks_get_their_last_lines_in_rounds_those_on_the_screen_first(
+    tmp_path: Path,
+) -> None:
     count = ranks.MOST_LINES + 10
     folder = attempt(tmp_path)
     for rank in range(count):
@@ -96,7 +110,10 @@ def test_many_ranks_get_their_last_lines_in_rounds_those_on_the_screen_first(tmp
 
 
 def test_a_filter_takes_words_of_all_columns() -> None:
-    rows = [RankRow(3, RankState.FAILED, "n1", exit_status=1, line="KeyError"), RankRow(4, RankState.RUNNING, "n1")]
+    rows = [
+        RankRow(3, RankState.FAILED, "n1", exit_status=1, line="KeyError"),
+        RankRow(4, RankState.RUNNING, "n1"),
+    ]
     assert [row.rank for row in matching_rows(rows, "n1")] == [3, 4]
     assert [row.rank for row in matching_rows(rows, "N1 keyerror")] == [3]
     assert [row.rank for row in matching_rows(rows, "rank 4")] == [4]

@@ -14,17 +14,23 @@ from hpcrun.features.top.rows import (
     column_widths,
     keys_to_mark,
     run_rows,
-)  # fmt: skip
+)
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run
 
 
-def item(name: str, state: str = "RUNNING", created_s: float = 1000.0, elements: str = "", **said: object) -> RunStatus:
-    """A run; each letter of ``elements`` is the state of an element: running, pending, completed, failed."""
+def item(
+    name: str, state: str = "RUNNING", created_s: float = 1000.0, elements: str = "", **said: object
+) -> RunStatus:
+    """A run; each letter of ``elements`` is the state of an element: running, pending, completed,
+    failed.
+    """
     final = state not in ("RUNNING", "PENDING")
     words = {"r": "RUNNING", "p": "PENDING", "c": "COMPLETED", "f": "FAILED"}
     parts = tuple(
-        ElementStatus(n, f"7_{n}", (("lr", str(n)),), LastStatus(words[each], 1.0, final=each in "cf"))
+        ElementStatus(
+            n, f"7_{n}", (("lr", str(n)),), LastStatus(words[each], 1.0, final=each in "cf")
+        )
         for n, each in enumerate(elements)
     )
     status = LastStatus(state, 1.0, final=final, **said)  # type: ignore[arg-type]
@@ -55,7 +61,13 @@ def test_the_newest_come_first_and_a_sort_can_be_reversed() -> None:
 
 def test_an_open_sweep_shows_its_elements() -> None:
     opened = frozenset({THREE[2].key})
-    assert names(arranged(THREE, Arrangement(opened=opened))) == ["lr", "  lr/0", "  lr/1", "b", "a"]
+    assert names(arranged(THREE, Arrangement(opened=opened))) == [
+        "lr",
+        "  lr/0",
+        "  lr/1",
+        "b",
+        "a",
+    ]
     by_state = arranged(THREE, Arrangement(opened=opened, sort="state", reverse=True))
     assert names(by_state) == ["a", "b", "lr", "  lr/1", "  lr/0"]
 
@@ -82,9 +94,16 @@ def test_runs_are_grouped_where_the_first_of_them_was() -> None:
     assert names(shown) == ["study sizes", "b"]
     assert shown[0][0].about == "2 runs: 1 running, 1 completed"
     opened = frozenset({f":study:{study}"})
-    assert names(arranged(THREE, Arrangement(opened=opened), studies)) == ["study sizes", "  lr", "  a", "b"]
+    assert names(arranged(THREE, Arrangement(opened=opened), studies)) == [
+        "study sizes",
+        "  lr",
+        "  a",
+        "b",
+    ]
     assert [row.key for row in shown[0][0].runs()] == [THREE[2].key, THREE[0].key]
-    same = run_rows([item("x", created_s=1.0), item("y", created_s=2.0), item("x", created_s=3.0)], {})
+    same = run_rows(
+        [item("x", created_s=1.0), item("y", created_s=2.0), item("x", created_s=3.0)], {}
+    )
     assert names(arranged(same, Arrangement(group="name"))) == ["x", "y"]
     assert names(arranged(same, Arrangement(group="none"))) == ["x", "y", "x"]
 
@@ -117,7 +136,9 @@ def test_a_narrow_terminal_keeps_what_says_most() -> None:
     shown = arranged(THREE, Arrangement())
     assert list(column_widths(shown, 60)) == ["name", "state", "elapsed", "info"]
     assert {"profile", "limit"}.isdisjoint(column_widths(shown, 80))
-    assert list(column_widths(shown, 140)) == "name job profile state size elapsed limit info".split()
+    assert (
+        list(column_widths(shown, 140)) == "name job profile state size elapsed limit info".split()
+    )
     for width in (20, 60, 80, 140):
         assert sum(wide + 2 for wide in column_widths(shown, width).values()) <= max(width + 1, 40)
 

@@ -40,7 +40,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class _Desk:
-    """A reader over one run, whose files are real; ``opens`` holds up all reading until it is set."""
+    """A reader over one run, whose files are real; ``opens`` holds up all reading until it is
+    set.
+    """
 
     item: RunStatus
     gone: str = ""
@@ -73,7 +75,10 @@ class _Desk:
         return time.time()
 
     def in_background(
-        self, call: Callable[[], Any], then: Callable[[Any], object], failed: Callable[[HpcrunError | OSError], object]
+        self,
+        call: Callable[[], Any],
+        then: Callable[[Any], object],
+        failed: Callable[[HpcrunError | OSError], object],
     ) -> None:
         def work() -> None:
             self.opens.wait(20)
@@ -101,7 +106,10 @@ class _App(TopApp):
 
 
 def _screen(app: TopApp) -> str:
-    return "\n".join("".join(part.text for part in strip).rstrip() for strip in app.screen._compositor.render_strips())
+    return "\n".join(
+        "".join(part.text for part in strip).rstrip()
+        for strip in app.screen._compositor.render_strips()
+    )
 
 
 async def _seen(pilot: Pilot[None], text: str) -> str:
@@ -112,7 +120,9 @@ async def _seen(pilot: Pilot[None], text: str) -> str:
     return shown
 
 
-def _watch(desk: _Desk, page: RunPage | LogPage, look: Callable[[Pilot[None]], Coroutine[Any, Any, None]]) -> None:
+def _watch(
+    desk: _Desk, page: RunPage | LogPage, look: Callable[[Pilot[None]], Coroutine[Any, Any, None]]
+) -> None:
     async def watch() -> None:
         async with _App(desk, page).run_test(size=(80, 24)) as pilot:
             await look(pilot)
@@ -120,8 +130,12 @@ def _watch(desk: _Desk, page: RunPage | LogPage, look: Callable[[Pilot[None]], C
     asyncio.run(watch())
 
 
-def _play(desk: _Desk, page: RunPage | LogPage, *steps: tuple[str | Callable[[], object], str]) -> list[str]:
-    """Press some keys, type a search or do something, and wait for a text; return what was shown each time."""
+def _play(
+    desk: _Desk, page: RunPage | LogPage, *steps: tuple[str | Callable[[], object], str]
+) -> list[str]:
+    """Press some keys, type a search or do something, and wait for a text; return what was shown
+    each time.
+    """
     shown = []
 
     async def look(pilot: Pilot[None]) -> None:
@@ -130,7 +144,9 @@ def _play(desk: _Desk, page: RunPage | LogPage, *steps: tuple[str | Callable[[],
                 answer = keys()
                 await (answer if isawaitable(answer) else asyncio.sleep(0))
             elif keys.startswith("/"):
-                await pilot.press("slash", *("space" if key == " " else key for key in keys[1:]), "enter")
+                await pilot.press(
+                    "slash", *("space" if key == " " else key for key in keys[1:]), "enter"
+                )
             else:
                 await pilot.press(*keys.split())
             shown.append(await _seen(pilot, text))
@@ -151,25 +167,44 @@ def _given(path: Path, world_size: int = 4, state: str = "FAILED") -> tuple[_Des
     folder = _attempt(path)
     for rank in range(world_size):
         write(folder.rank_log(rank, "out"), f"rank {rank} [bold]step 9[/bold]\n")
-        end = {"rank": rank, "node": f"n{rank // 8}", "status": 1 if rank == 2 else 143, "ended": time.time() - 9}
+        end = {
+            "rank": rank,
+            "node": f"n{rank // 8}",
+            "status": 1 if rank == 2 else 143,
+            "ended": time.time() - 9,
+        }
         if state == "FAILED":
             write(folder.rank_exit(rank), json.dumps(end))
     write(folder.rank_log(2, "err"), "Traceback (most recent call last):\nKeyError: 'recall'\n")
-    write(folder.rank_metrics(0), "".join(f'{{"step": {n}, "loss": {9 - n}, "acc": {n}}}\n' for n in range(9)))
-    write(RunFolder(path).script, "#!/bin/bash\n#SBATCH --nodes=1\n" + "echo line\n" * 50 + "srun train\n")
+    write(
+        folder.rank_metrics(0),
+        "".join(f'{{"step": {n}, "loss": {9 - n}, "acc": {n}}}\n' for n in range(9)),
+    )
+    write(
+        RunFolder(path).script,
+        "#!/bin/bash\n#SBATCH --nodes=1\n" + "echo line\n" * 50 + "srun train\n",
+    )
     cause = "rank 2 failed first: KeyError"
     status = LastStatus(state, time.time(), final=state == "FAILED", exit_status=1, cause=cause)
-    return _Desk(RunStatus(run(request={"script": "train.py"}, world_size=world_size), path, status)), folder
+    return _Desk(
+        RunStatus(run(request={"script": "train.py"}, world_size=world_size), path, status)
+    ), folder
 
 
 def test_each_number_shows_a_section(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path)
     ranks, *others = _play(
-        desk, RunPage(desk.reader, "r"),
-        ("", "KeyError: 'recall'"), ("2", "1 attempt: ran"), ("3", "loss by step (1 of 2"),
-        ("4", "No use of the hardware"), ("5", "rank 2 on n0 failed"), ("6", "#SBATCH --nodes=1"),
-        ("7", "hpcrun submit"), ("3 m", "acc by step (2 of 2"),
-    )  # fmt: skip
+        desk,
+        RunPage(desk.reader, "r"),
+        ("", "KeyError: 'recall'"),
+        ("2", "1 attempt: ran"),
+        ("3", "loss by step (1 of 2"),
+        ("4", "No use of the hardware"),
+        ("5", "rank 2 on n0 failed"),
+        ("6", "#SBATCH --nodes=1"),
+        ("7", "hpcrun submit"),
+        ("3 m", "acc by step (2 of 2"),
+    )
     lines = ranks.splitlines()
     assert lines[0].startswith("FAILED  train  job 4711")
     assert lines[1].startswith("KeyError (rank 2)")
@@ -188,12 +223,19 @@ def test_ranks_are_filtered_and_their_logs_opened(tmp_path: Path) -> None:
         asked.append(desk.asked)
 
     shown = _play(
-        desk, RunPage(desk.reader, "r"),
-        ("", "KeyError: 'recall'"), ("G", "512 ranks, end"), ("", "rank 511 [bold]step 9[/bold]"),
-        ("slash n 6 3", "8 of 512 ranks shown"), ("enter down enter", "rank 505, out and err"),
-        (note, ""), (lambda: asyncio.sleep(0.2), ""), (note, ""), ("escape", "8 of 512 ranks shown"),
+        desk,
+        RunPage(desk.reader, "r"),
+        ("", "KeyError: 'recall'"),
+        ("G", "512 ranks, end"),
+        ("", "rank 511 [bold]step 9[/bold]"),
+        ("slash n 6 3", "8 of 512 ranks shown"),
+        ("enter down enter", "rank 505, out and err"),
+        (note, ""),
+        (lambda: asyncio.sleep(0.2), ""),
+        (note, ""),
+        ("escape", "8 of 512 ranks shown"),
         ("escape", "1 failed, 511 terminated"),
-    )  # fmt: skip
+    )
     assert "/n63" in shown[3]
     assert asked[0] == asked[1], "the page reads on below the log"
 
@@ -201,34 +243,47 @@ def test_ranks_are_filtered_and_their_logs_opened(tmp_path: Path) -> None:
 def test_lines_are_searched(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path)
     shown = _play(
-        desk, RunPage(desk.reader, "r"),
-        ("6", "53 lines, top"), ("/srun", "/srun: line 53 of 53"), ("n", "/srun: from the top again, line 53 of 53"),
-        ("/line", "/line: from the top again, line 3 of 53"), ("N", "/line: from the end again, line 52 of 53"),
-        ("/[zz", "/[zz: searched as plain text (no regular expression), no match"), ("g R", "#!/bin/bash"),
-    )  # fmt: skip
+        desk,
+        RunPage(desk.reader, "r"),
+        ("6", "53 lines, top"),
+        ("/srun", "/srun: line 53 of 53"),
+        ("n", "/srun: from the top again, line 53 of 53"),
+        ("/line", "/line: from the top again, line 3 of 53"),
+        ("N", "/line: from the end again, line 52 of 53"),
+        ("/[zz", "/[zz: searched as plain text (no regular expression), no match"),
+        ("g R", "#!/bin/bash"),
+    )
     assert "srun train" in shown[1]
 
 
-def test_a_file_system_that_hangs_is_named_and_keys_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_that_hangs_is_named_and_keys_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk, _ = _given(tmp_path)
     desk.opens.clear()
     monkeypatch.setattr(run_page, "LATE_S", 0.0)
 
     _play(
-        desk, RunPage(desk.reader, "r"),
-        ("", "the file system has not responded for 0 s: "), ("6", "reading ..."), (desk.opens.set, "#!/bin/bash"),
-    )  # fmt: skip
+        desk,
+        RunPage(desk.reader, "r"),
+        ("", "the file system has not responded for 0 s: "),
+        ("6", "reading ..."),
+        (desk.opens.set, "#!/bin/bash"),
+    )
 
 
 def test_a_run_that_is_removed_leaves_what_was_read(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path)
 
     shown = _play(
-        desk, RunPage(desk.reader, "r"),
-        ("", "KeyError: 'recall'"), (RunFolder(tmp_path).script.unlink, ""), ("6", "No such file or directory: /"),
+        desk,
+        RunPage(desk.reader, "r"),
+        ("", "KeyError: 'recall'"),
+        (RunFolder(tmp_path).script.unlink, ""),
+        ("6", "No such file or directory: /"),
         (lambda: setattr(desk, "gone", "there is no run 'r' any more"), ""),
         ("1", "there is no run 'r' any more; shown is what was last read"),
-    )  # fmt: skip
+    )
     assert "KeyError: 'recall'" in shown[-1]
 
 
@@ -236,7 +291,9 @@ def test_a_sweep_shows_one_element_and_its_cause(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path)
     cause = "KeyError: 'recall' (rank 2, n0)"
     element = ElementStatus(0, "4711_0", (("lr", "0.1"),), replace(desk.item.status, cause=cause))
-    desk.item = replace(desk.item, elements=(element,), status=replace(desk.item.status, cause="whole"))
+    desk.item = replace(
+        desk.item, elements=(element,), status=replace(desk.item.status, cause="whole")
+    )
     shown, _ = _play(desk, RunPage(desk.reader, "r"), ("", "lr=0.1"), ("", cause))
     assert shown.startswith("FAILED  train/0  job 4711_0")
 
@@ -255,18 +312,30 @@ def test_a_log_is_followed_and_searched(tmp_path: Path, monkeypatch: pytest.Monk
         assert "following (" in await _seen(pilot, "red [b]new[/b]")
 
     _watch(desk, LogPage(desk.reader, desk.item, 0), look)
-    monkeypatch.setattr(log_page, "READ_EVERY_S", 1.0)  # while something is drawn, a test waits longer for its keys
+    # while something is drawn, a test waits longer for its keys
+    monkeypatch.setattr(log_page, "READ_EVERY_S", 1.0)
     shown = _play(
-        desk, LogPage(desk.reader, desk.item, 0),
-        ("", "red [b]new[/b]"), ("/NEEDLE", "/NEEDLE: no match in this log"),
+        desk,
+        LogPage(desk.reader, desk.item, 0),
+        ("", "red [b]new[/b]"),
+        ("/NEEDLE", "/NEEDLE: no match in this log"),
         ("/[b]new[", "/[b]new[: searched as plain text (no regular expression), n next"),
-        ("/needle", "first needle"), ("n", "/needle: from the top again, n next"),
-        ("/line 29999", "/line 29999: n next"), ("/first", "/first: from the top again, n next"),
-        ("/line 29999", "/line 29999: "), ("N", "line 29999"), ("N", "/line 29999: from the end again, n next"),
-        ("G", "red [b]new[/b]"), ("g", "beginning ("), ("o", "rank 0, out, attempt 1"), ("", "line 29999"),
-        ("o", "rank 0, err"), ("", "2026-11-20 10:00:00 on stderr"), ("t", "\n10:00:00 on stderr"),
+        ("/needle", "first needle"),
+        ("n", "/needle: from the top again, n next"),
+        ("/line 29999", "/line 29999: n next"),
+        ("/first", "/first: from the top again, n next"),
+        ("/line 29999", "/line 29999: "),
+        ("N", "line 29999"),
+        ("N", "/line 29999: from the end again, n next"),
+        ("G", "red [b]new[/b]"),
+        ("g", "beginning ("),
+        ("o", "rank 0, out, attempt 1"),
+        ("", "line 29999"),
+        ("o", "rank 0, err"),
+        ("", "2026-11-20 10:00:00 on stderr"),
+        ("t", "\n10:00:00 on stderr"),
         ("right_square_bracket", "rank 1, err"),
-    )  # fmt: skip
+    )
     assert "2026-11-20" not in shown[-2]
 
 
@@ -289,8 +358,11 @@ def test_a_log_goes_on_with_the_next_attempt_and_says_that_its_run_has_ended_aft
         write(_attempt(tmp_path, 1).rank_log(0, "out"), "again\n")
         assert "again" in await _seen(pilot, "rank 0, out and err, attempt 2")
         await _seen(pilot, "attempt 2 began")
-        write(_attempt(tmp_path, 2).rank_log(0, "out"), "last\n")  # it is short: the run ends before it is looked for
-        desk.item = replace(desk.item, status=replace(desk.item.status, state="COMPLETED", final=True))
+        # it is short: the run ends before it is looked for
+        write(_attempt(tmp_path, 2).rank_log(0, "out"), "last\n")
+        desk.item = replace(
+            desk.item, status=replace(desk.item.status, state="COMPLETED", final=True)
+        )
         assert "last" in await _seen(pilot, "rank 0, out and err, attempt 3")
         shown = await _seen(pilot, "end (")
         assert "following" not in shown and "began" not in shown
@@ -323,7 +395,11 @@ def test_an_error_is_shown_with_its_file_if_it_has_one(
 
     monkeypatch.setattr(RanksSection, "read", fails)
     monkeypatch.setattr(log_page, "open_logs", fails)
-    shown = _play(desk, RunPage(desk.reader, "r") if page == "run" else LogPage(desk.reader, desk.item, 0), ("", words))
+    shown = _play(
+        desk,
+        RunPage(desk.reader, "r") if page == "run" else LogPage(desk.reader, desk.item, 0),
+        ("", words),
+    )
     assert words in [line.strip() for line in shown[0].splitlines()]
 
 
@@ -357,11 +433,16 @@ def test_the_log_of_an_earlier_attempt_is_opened(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path, state="RUNNING")
     write(_attempt(tmp_path, 1).rank_log(0, "out"), "again\n")
     shown = _play(
-        desk, RunPage(desk.reader, "r"),
-        ("2", "2 attempts: ran"), ("k enter", "attempt 1"), ("", "end ("),
-        ("left_curly_bracket", "there is no earlier attempt"), ("right_curly_bracket", "following ("),
-        ("left_curly_bracket", "step 9"), ("escape enter", "attempt 1"),
-    )  # fmt: skip
+        desk,
+        RunPage(desk.reader, "r"),
+        ("2", "2 attempts: ran"),
+        ("k enter", "attempt 1"),
+        ("", "end ("),
+        ("left_curly_bracket", "there is no earlier attempt"),
+        ("right_curly_bracket", "following ("),
+        ("left_curly_bracket", "step 9"),
+        ("escape enter", "attempt 1"),
+    )
     assert "rank 0 [bold]step 9[/bold]" in shown[2]
     assert "again" in shown[4]
 
@@ -378,4 +459,8 @@ def test_what_is_read_for_a_page_that_was_left_is_not_shown(tmp_path: Path, page
         await pilot.pause(0.3)
         assert pilot.app._exception is None
 
-    _watch(desk, RunPage(desk.reader, "r") if page == "run" else LogPage(desk.reader, desk.item, 0), look)
+    _watch(
+        desk,
+        RunPage(desk.reader, "r") if page == "run" else LogPage(desk.reader, desk.item, 0),
+        look,
+    )

@@ -1,4 +1,6 @@
-"""The screens of hpcrun top with real run folders and a scheduler that answers, refuses or hangs."""
+"""The screens of hpcrun top with real run folders and a scheduler that answers, refuses or
+hangs.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,10 @@ class Answers(Asked):
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         self.ask()
-        return {job.folder: JobInfo(str(job.job_id), "RUNNING", elapsed_s=61, hosts="node1") for job in jobs}
+        return {
+            job.folder: JobInfo(str(job.job_id), "RUNNING", elapsed_s=61, hosts="node1")
+            for job in jobs
+        }
 
 
 @pytest.fixture
@@ -108,7 +113,10 @@ class Screen:
 
 
 def play(
-    store: RunStore, scheduler: Any, scene: Callable[[Screen], Awaitable[None]], size: tuple[int, int] = (80, 24)
+    store: RunStore,
+    scheduler: Any,
+    scene: Callable[[Screen], Awaitable[None]],
+    size: tuple[int, int] = (80, 24),
 ) -> None:
     """Run the screens with a scheduler, and play a scene on them."""
     reader = Reader(ports(store, scheduler, time.time()), {}, lambda: (), lambda _: {})
@@ -126,14 +134,20 @@ def play(
 def test_runs_are_shown_filtered_marked_and_asked_about_once(store: RunStore) -> None:
     async def scene(screen: Screen) -> None:
         await screen.until(lambda: screen.text.count("RUNNING") == 2)
-        assert [line.split()[0] for line in screen.lines[2:5]] == ["new", "[red]x[/]\\x1b[2J\\u2…", "old"]
+        assert [line.split()[0] for line in screen.lines[2:5]] == [
+            "new",
+            "[red]x[/]\\x1b[2J\\u2…",
+            "old",
+        ]
         assert screen.lines[0] == "hpcrun top  3 runs, newest first: 2 running, 1 completed"
         assert screen.lines[-1].startswith("enter open")
         await screen.press("slash", *"run", "space", *"new")
         assert screen.lines[-2] == "/run new"
         await screen.press("enter", "space")
         assert screen.lines[2].split()[:3] == ["*", "new", "72"]
-        assert screen.lines[0].startswith("hpcrun top  1 marked; filter: run new; 3 runs, newest first: 2 running")
+        assert screen.lines[0].startswith(
+            "hpcrun top  1 marked; filter: run new; 3 runs, newest first: 2 running"
+        )
         await screen.press("c")
         assert "Cancel 1 run?" in screen.text
         assert "new  job 72  RUNNING" in screen.text
@@ -149,7 +163,10 @@ def test_runs_are_shown_filtered_marked_and_asked_about_once(store: RunStore) ->
 
 def test_states_that_ask_for_attention_are_named_first() -> None:
     states = ["RUNNING", "CANCELLED", "TIMEOUT", "TIMEOUT", "FAILED"]
-    assert states_text(states, "by name") == "5 runs, by name: 1 running, 1 failed, 2 timed out, 1 cancelled"
+    assert (
+        states_text(states, "by name")
+        == "5 runs, by name: 1 running, 1 failed, 2 timed out, 1 cancelled"
+    )
     assert states_text([], "newest first") == "0 runs, newest first"
 
 
@@ -170,7 +187,9 @@ def test_keys_work_while_slurm_hangs_and_the_time_of_its_last_answer_is_said(
         scheduler.error = SchedulerError("Slurm does not respond: `squeue`: exit status 1")
         scheduler.free.set()
         await screen.until(lambda: screen.lines[0].endswith("`squeue`: exit status 1"))
-        assert re.fullmatch(r"hpcrun top  Slurm has not responded since \d\d:\d\d; `.*", screen.lines[0])
+        assert re.fullmatch(
+            r"hpcrun top  Slurm has not responded since \d\d:\d\d; `.*", screen.lines[0]
+        )
         scheduler.error = ValueError("x\ny")  # what is not Slurm's is shown without Slurm
         await screen.press("R")
         words = r"hpcrun top  this is a bug in hpcrun: ValueError: x y; last answer at \d\d:\d\d"
@@ -199,7 +218,10 @@ def test_a_run_that_is_damaged_or_deleted_while_it_is_shown(store: RunStore) -> 
 
 
 def test_the_runs_of_a_study_are_one_row_and_a_damaged_study_is_left_out(store: RunStore) -> None:
-    points = tuple(StudyPoint(n, 1, 1, f"2026010{n}-030405-{name}-0a1b") for n, name in ((1, "old"), (3, "new")))
+    points = tuple(
+        StudyPoint(n, 1, 1, f"2026010{n}-030405-{name}-0a1b")
+        for n, name in ((1, "old"), (3, "new"))
+    )
     study = Study("20260101-000000-sizes-0a1b", "sizes", 1000.0, "big", "/", points=points)
     studies = StudyStore(store.root)
     studies.save(replace(study, study_id="20260101-000000-bad-0a1b"))
@@ -207,7 +229,9 @@ def test_the_runs_of_a_study_are_one_row_and_a_damaged_study_is_left_out(store: 
     studies.save(study)
 
     async def scene(screen: Screen) -> None:
-        await screen.until(lambda: "study sizes" in screen.text and "2 runs: 1 running, 1 completed" in screen.text)
+        await screen.until(
+            lambda: "study sizes" in screen.text and "2 runs: 1 running, 1 completed" in screen.text
+        )
         await screen.press("enter")
         assert [line.split()[0] for line in screen.lines[2:5]] == ["-", "new", "old"]
         await screen.press("space", "c")
@@ -293,7 +317,10 @@ def test_the_queue_says_what_is_wrong_and_the_cursor_stays_at_its_job(
             await squeue.again(screen)
             await screen.until(lambda: "away" in screen.lines[0])
             await asyncio.sleep(0.1)
-            assert screen.lines[0] == f"your jobs that hpcrun did not submit  Slurm is away; as of{answered}"
+            assert (
+                screen.lines[0]
+                == f"your jobs that hpcrun did not submit  Slurm is away; as of{answered}"
+            )
             assert screen.lines[2].split()[0] == "8"
         await screen.press("1", "j")
         assert screen.lines[0].startswith("hpcrun top")
@@ -306,7 +333,9 @@ def test_the_causes_of_elements_that_failed_are_worked_out_a_few_at_a_time(
 ) -> None:
     failed = LastStatus("FAILED", 1.0, final=True, exit_status=1)
     known = run("20260104-030405-lr-0a1b", created_s=1003.0, job_id="80")
-    elements = tuple(ElementStatus(n, f"80_{n}", (("lr", str(n)),), failed) for n in range(2 * MOST_AT_ONCE))
+    elements = tuple(
+        ElementStatus(n, f"80_{n}", (("lr", str(n)),), failed) for n in range(2 * MOST_AT_ONCE)
+    )
     whole = replace(failed, cause="20 elements failed")
     sweep = RunStatus(known, store.folder("20260101-030405-old-0a1b"), whole, elements=elements)
     monkeypatch.setattr("hpcrun.features.top.reader.get_status", lambda *_: StatusResult((sweep,)))
@@ -318,8 +347,12 @@ def test_the_causes_of_elements_that_failed_are_worked_out_a_few_at_a_time(
     reader.start()
     reader.go_on()
     wait_for(lambda: reader.reading.answered_s is not None, 10, "an answer")
-    causes = [reader.run_status(f"{known.run_id}/{n}").status.cause for n in range(2 * MOST_AT_ONCE)]
-    assert causes == [f"KeyError: {n}" if n < MOST_AT_ONCE else None for n in range(2 * MOST_AT_ONCE)]
+    causes = [
+        reader.run_status(f"{known.run_id}/{n}").status.cause for n in range(2 * MOST_AT_ONCE)
+    ]
+    assert causes == [
+        f"KeyError: {n}" if n < MOST_AT_ONCE else None for n in range(2 * MOST_AT_ONCE)
+    ]
 
 
 def test_a_failed_run_whose_cause_could_not_be_worked_out_is_asked_again(tmp_path: Path) -> None:

@@ -33,8 +33,12 @@ from tests.unit.top.test_run_page import _Desk
 BEGAN_S = time.mktime((2026, 11, 20, 10, 0, 0, 0, 0, -1))
 
 
-def _attempt(number: int, started_s: float, exit_: ExitRecord | None = None, alive_s: float = 0.0) -> Attempt:
-    return Attempt(AttemptFolder(Path(f"/r/attempts/{number}")), number, "1", "n0", started_s, exit_, alive_s)
+def _attempt(
+    number: int, started_s: float, exit_: ExitRecord | None = None, alive_s: float = 0.0
+) -> Attempt:
+    return Attempt(
+        AttemptFolder(Path(f"/r/attempts/{number}")), number, "1", "n0", started_s, exit_, alive_s
+    )
 
 
 def _item(status: LastStatus, folder: Path = Path("/runs/r"), **record: Any) -> RunStatus:
@@ -42,7 +46,12 @@ def _item(status: LastStatus, folder: Path = Path("/runs/r"), **record: Any) -> 
 
 
 def test_the_head_says_state_size_and_the_time_that_goes_on() -> None:
-    item = _item(LastStatus("RUNNING", 1000.0, elapsed_s=60, limit_s=3600), nodes=2, gpus_per_node=4, world_size=8)
+    item = _item(
+        LastStatus("RUNNING", 1000.0, elapsed_s=60, limit_s=3600),
+        nodes=2,
+        gpus_per_node=4,
+        world_size=8,
+    )
     text = title_text(item, 1030.0).plain
     assert text.startswith("RUNNING  ")
     assert text.endswith("2 nodes × 4 GPUs, 8 ranks  1:30 of 1:00:00")
@@ -50,12 +59,23 @@ def test_the_head_says_state_size_and_the_time_that_goes_on() -> None:
 
 def test_attempts_are_bars_over_real_time_with_the_reason_in_words() -> None:
     attempts = [
-        _attempt(0, BEGAN_S + 600, ExitRecord(143, "TERM", BEGAN_S + 1200, reason="time_limit", again=True)),
-        _attempt(1, BEGAN_S + 1800, ExitRecord(
-            1, "", BEGAN_S + 2100, reason="node_failure", again=True, how=RESTART, nodes=("n1",))),
+        _attempt(
+            0,
+            BEGAN_S + 600,
+            ExitRecord(143, "TERM", BEGAN_S + 1200, reason="time_limit", again=True),
+        ),
+        _attempt(
+            1,
+            BEGAN_S + 1800,
+            ExitRecord(
+                1, "", BEGAN_S + 2100, reason="node_failure", again=True, how=RESTART, nodes=("n1",)
+            ),
+        ),
         _attempt(2, BEGAN_S + 2100),
-    ]  # fmt: skip
-    lines = [line.plain for line in attempt_lines(attempts, BEGAN_S, BEGAN_S + 2400, 80, is_over=False)]
+    ]
+    lines = [
+        line.plain for line in attempt_lines(attempts, BEGAN_S, BEGAN_S + 2400, 80, is_over=False)
+    ]
     assert lines == [
         "    10:00:00                        10:40:00",
         "    ├──────────────────────────────────────┤",
@@ -70,7 +90,9 @@ def test_attempts_are_bars_over_real_time_with_the_reason_in_words() -> None:
 
 def test_an_attempt_that_left_no_word_ends_with_its_last_heartbeat() -> None:
     attempts = [_attempt(0, BEGAN_S, alive_s=BEGAN_S + 60)]
-    lines = [line.plain for line in attempt_lines(attempts, BEGAN_S, BEGAN_S + 9999, 120, is_over=True)]
+    lines = [
+        line.plain for line in attempt_lines(attempts, BEGAN_S, BEGAN_S + 9999, 120, is_over=True)
+    ]
     assert lines[2].endswith("█  1:00, no heartbeat from")
     assert lines[3].endswith("n0: a node failed")
     known = attempt_lines(attempts, BEGAN_S, BEGAN_S, 120, is_over=True, ending="ended as FAILED")
@@ -84,12 +106,17 @@ def test_an_attempt_that_left_no_word_ends_with_its_last_heartbeat() -> None:
 
 def test_ranks_fit_their_columns_and_control_nothing() -> None:
     rows = [
-        RankRow(11, RankState.FAILED, "n\x1b[2J0", 90.0, 1, 95.0, "Key\x1b]0;x\x07Error: [bold]'a'"),
+        RankRow(
+            11, RankState.FAILED, "n\x1b[2J0", 90.0, 1, 95.0, "Key\x1b]0;x\x07Error: [bold]'a'"
+        ),
         RankRow(3, RankState.NOT_STARTED),
     ]
     columns = RankColumns(rows, run())
     assert columns.heading() == "RANK  STATE        NODE         OUTPUT  LAST LINE"
-    assert columns.line(rows[0], 100.0).plain == "  11  failed (1)   n\\x1b[2J0      10 s  KeyError: [bold]'a'"
+    assert (
+        columns.line(rows[0], 100.0).plain
+        == "  11  failed (1)   n\\x1b[2J0      10 s  KeyError: [bold]'a'"
+    )
     assert columns.line(rows[1], 100.0).plain == "   3  not started  -                 -  "
     sizes = {"first_node": 0, "nodes": 1, "on_exit": "end"}
     roles = [
@@ -104,7 +131,9 @@ def test_ranks_fit_their_columns_and_control_nothing() -> None:
 
 def test_one_metric_is_a_curve_and_all_have_their_last_value() -> None:
     values = [{"loss": 100.0 - step, "acc": step / 100} for step in range(100)]
-    rows = (MetricsRow(0, int(step > 50), float(step), None, each) for step, each in enumerate(values))
+    rows = (
+        MetricsRow(0, int(step > 50), float(step), None, each) for step, each in enumerate(values)
+    )
     lines = [line.plain for line in metric_lines(Metrics(("loss", "acc"), tuple(rows)), 3, 80, 19)]
     assert lines[0] == "acc by step (2 of 2: m next, M before); attempt 2 from step 51"
     assert max(map(len, lines)) <= 80
@@ -129,10 +158,20 @@ def test_a_sparkline_is_the_mean_of_what_falls_into_a_column() -> None:
 
 def test_the_use_of_a_node_has_a_row_for_each_kind() -> None:
     samples = tuple(
-        UseSample(BEGAN_S + 10 * n, n / 2, 2**30 * n, 1e6 * n, None, (GpuUse(0, n / 10, 2**33, 2**36, 250.0),))
+        UseSample(
+            BEGAN_S + 10 * n,
+            n / 2,
+            2**30 * n,
+            1e6 * n,
+            None,
+            (GpuUse(0, n / 10, 2**33, 2**36, 250.0),),
+        )
         for n in range(1, 9)
     )
-    lines = [line.plain for line in use_lines([NodeUse("n0", 8, 2**34, samples), NodeUse("n1", None, None, ())], 80)]
+    lines = [
+        line.plain
+        for line in use_lines([NodeUse("n0", 8, 2**34, samples), NodeUse("n1", None, None, ())], 80)
+    ]
     assert lines[0] == "n0: 1:10 until 10:01:20"
     assert [line.split()[0] for line in lines[1:]] == ["GPU", "CPUs", "memory", "network"]
     assert lines[1].endswith("80% busy (mean 45%), 8.0 GB of 64.0 GB, 250 W")
@@ -142,20 +181,33 @@ def test_the_use_of_a_node_has_a_row_for_each_kind() -> None:
 
 def test_the_plan_shows_the_command_and_the_resources_without_secrets() -> None:
     plan = {
-        "scheduler": "slurm", "cpus_per_node": 8, "memory_mb": 65536,
-        "directives": [["partition", "gpu"], ["exclusive", None]], "env": [["A", "1"], ["TOKEN", None]],
+        "scheduler": "slurm",
+        "cpus_per_node": 8,
+        "memory_mb": 65536,
+        "directives": [["partition", "gpu"], ["exclusive", None]],
+        "env": [["A", "1"], ["TOKEN", None]],
         "python": {"variable": "PATH", "executable": "/opt/python", "kind": "conda"},
-        "modules": ["cuda"], "notes": ["a note\x1b[2J"],
-    }  # fmt: skip
+        "modules": ["cuda"],
+        "notes": ["a note\x1b[2J"],
+    }
     item = _item(LastStatus("PENDING", 1.0), plan=plan, nodes=2, gpus_per_node=4, world_size=8)
-    text = "\n".join(line.plain for line in plan_lines(item, "hpcrun submit\n  --gpus 8\n  train.py\n", 80))
+    text = "\n".join(
+        line.plain for line in plan_lines(item, "hpcrun submit\n  --gpus 8\n  train.py\n", 80)
+    )
     assert "hpcrun submit\n  --gpus 8\n  train.py" in text
-    for row in ("size         2 nodes × 4 GPUs, 8 ranks", "memory       64G per node", "time limit   1:00:00",
-                "sbatch       --partition=gpu --exclusive", "variables    A=1\n               TOKEN=***",
-                "notes        a note?[2J"):  # fmt: skip
+    for row in (
+        "size         2 nodes × 4 GPUs, 8 ranks",
+        "memory       64G per node",
+        "time limit   1:00:00",
+        "sbatch       --partition=gpu --exclusive",
+        "variables    A=1\n               TOKEN=***",
+        "notes        a note?[2J",
+    ):
         assert f"  {row}" in text
     assert plan_lines(_item(LastStatus("PENDING", 1.0), plan={}), "", 80)
-    item = _item(LastStatus("PENDING", 1.0), plan={"scheduler": "slurm", "memory_mb": None}, walltime_s=None)
+    item = _item(
+        LastStatus("PENDING", 1.0), plan={"scheduler": "slurm", "memory_mb": None}, walltime_s=None
+    )
     lines = [line.plain for line in plan_lines(item, "", 80)]
     assert "  memory       the site's default" in lines
     assert "  time limit   no time limit requested" in lines
@@ -169,7 +221,9 @@ def test_a_script_is_shown_as_it_is(tmp_path: Path) -> None:
     assert [line.plain for line in lines] == ["#!/bin/bash", "        echo [red]\\x1b[2J"]
 
 
-def test_a_section_is_read_again_when_it_is_due_or_its_run_has_changed_and_later_where_it_takes_long() -> None:
+def test_a_section_is_read_again_when_due_or_its_run_changed_and_later_where_it_takes_long() -> (
+    None
+):
     running = item("a")
     section = AttemptsSection(_Desk(running).reader)
     assert section.is_due(running, 100.0)

@@ -62,7 +62,9 @@ def test_elements_are_kept_apart_where_their_files_are(tmp_path: Path) -> None:
         element = RunFolder(store.folder(of_sweep.run_id)).element(index)
         folder = element.attempt(0).path
         folder.mkdir(parents=True)
-        (folder / "start").write_text(json.dumps({"job_id": "7", "host": "node1", "started": 1_700_000_000}))
+        (folder / "start").write_text(
+            json.dumps({"job_id": "7", "host": "node1", "started": 1_700_000_000})
+        )
     checkpoints = RunFolder(store.folder(of_sweep.run_id)).element(0).checkpoints
     for place in (checkpoints / "tb", tmp_path / "shared"):
         place.mkdir(parents=True)
@@ -71,6 +73,8 @@ def test_elements_are_kept_apart_where_their_files_are(tmp_path: Path) -> None:
     links.update()
     links.update()
     assert links.counts == {"lr-0a1b": 1, "lr-0a1b/0-lr=1": 1}
-    linked = sorted(str(path.parent.relative_to(links.links)) for path in links.links.rglob("events*"))
+    linked = sorted(
+        str(path.parent.relative_to(links.links)) for path in links.links.rglob("events*")
+    )
     assert linked == ["lr-0a1b/0-lr=1/checkpoints/tb", "lr-0a1b/shared"]
     assert [name for *_, name in chosen_runs(of_sweep, 1)] == ["lr-0a1b/1-lr=2"]

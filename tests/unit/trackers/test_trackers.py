@@ -1,4 +1,6 @@
-"""What the logs of ranks and the files in a run's folder tell of wandb, MLflow, Aim and TensorBoard."""
+"""What the logs of ranks and the files in a run's folder tell of wandb, MLflow, Aim and
+TensorBoard.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,19 @@ import pytest
 
 from hpcrun.features.trackers import tensorboard
 from hpcrun.features.trackers.tensorboard import EventFile, is_of, search
-from hpcrun.features.trackers.tracker_files import _of_aim, _of_mlflow, is_local, page_url, parse_log
+from hpcrun.features.trackers.tracker_files import (
+    _of_aim,
+    _of_mlflow,
+    is_local,
+    page_url,
+    parse_log,
+)
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.runs.attempt import Attempt, ExitRecord
 
-ATTEMPT = Attempt(AttemptFolder(Path("/nowhere")), 0, "1", "node1.site", 1000.0, ExitRecord(0, "", 2000.0), 2000.0)
+ATTEMPT = Attempt(
+    AttemptFolder(Path("/nowhere")), 0, "1", "node1.site", 1000.0, ExitRecord(0, "", 2000.0), 2000.0
+)
 
 
 SAVED = "wandb: Run data is saved locally in "
@@ -27,30 +37,44 @@ SAVED = "wandb: Run data is saved locally in "
     ("text", "runs"),
     [
         # wandb 0.31, online; the page is named again at the end
-        (f"{SAVED}/w/wandb/run-20260102_030405-ab12\nwandb: ⭐️ View project at https://wandb.ai/me/p\n"
-         "wandb: 🚀 View run at https://wandb.ai/me/p/runs/ab12\n"
-         "wandb: 🚀 View run swift-sun-1 at: https://wandb.ai/me/p/runs/ab12\n",
-         [("wandb", "ab12", "https://wandb.ai/me/p/runs/ab12", False)]),
-        ("\x1b[34m\x1b[1mwandb\x1b[0m: Run data is saved locally in \x1b[35m/w/run-20260102_030405-c\x1b[0m\n",
-         [("wandb", "c", None, False)]),
+        (
+            f"{SAVED}/w/wandb/run-20260102_030405-ab12\nwandb: ⭐️ View project at "
+            "https://wandb.ai/me/p\n"
+            "wandb: 🚀 View run at https://wandb.ai/me/p/runs/ab12\n"
+            "wandb: 🚀 View run swift-sun-1 at: https://wandb.ai/me/p/runs/ab12\n",
+            [("wandb", "ab12", "https://wandb.ai/me/p/runs/ab12", False)],
+        ),
+        (
+            "\x1b[34m\x1b[1mwandb\x1b[0m: Run data is saved locally in "
+            "\x1b[35m/w/run-20260102_030405-c\x1b[0m\n",
+            [("wandb", "c", None, False)],
+        ),
         (f"{SAVED}/w/offline-run-20260102_030405-a-b\n", [("wandb", "a-b", None, True)]),
-        ("🏃 View run bold-fly-1 at: http://mlflow:5000/#/experiments/0/runs/4295557e\n",
-         [("MLflow", "4295557e", "http://mlflow:5000/#/experiments/0/runs/4295557e", False)]),
+        (
+            "🏃 View run bold-fly-1 at: http://mlflow:5000/#/experiments/0/runs/4295557e\n",
+            [("MLflow", "4295557e", "http://mlflow:5000/#/experiments/0/runs/4295557e", False)],
+        ),
         ("wandb: 🚀 View run at javascript:alert(1)\nView run x at: ftp://host/runs/1\n", []),
         ("wandb: 🚀 View run at https://me:secret@wandb.ai/runs/1\n", []),
         (f"{SAVED}/w/\x1b]0;x\x07/run-20260102_030405-ab12\n", []),
         (f"{SAVED}/etc/passwd\n", []),
-        (f"{SAVED}/{'x' * 300}/offline-run-20260102_030405-a\n"  # no such path can be
-         f"{SAVED}/w/offline-run-20260102_030405-b\n",
-         [("wandb", "a", None, True), ("wandb", "b", None, True)]),
+        (
+            f"{SAVED}/{'x' * 300}/offline-run-20260102_030405-a\n"  # no such path can be
+            f"{SAVED}/w/offline-run-20260102_030405-b\n",
+            [("wandb", "a", None, True), ("wandb", "b", None, True)],
+        ),
     ],
-)  # fmt: skip
-def test_a_log_names_the_trackers_runs(text: str, runs: list[tuple[str, str, str | None, bool]]) -> None:
+)
+def test_a_log_names_the_trackers_runs(
+    text: str, runs: list[tuple[str, str, str | None, bool]]
+) -> None:
     found = parse_log(text.encode(), 0, 0)
     assert [(each.tracker, each.id, each.url, each.offline) for each in found] == runs
 
 
-@pytest.mark.parametrize("text", ["https://wandb.ai/me/p", "http://127.0.0.1:5000/#/experiments/0", "http://[::1]:8/x"])
+@pytest.mark.parametrize(
+    "text", ["https://wandb.ai/me/p", "http://127.0.0.1:5000/#/experiments/0", "http://[::1]:8/x"]
+)
 def test_a_plain_web_address_is_opened(text: str) -> None:
     assert page_url(text) == text
 
@@ -59,7 +83,10 @@ def test_a_plain_web_address_is_opened(text: str) -> None:
     "text",
     [
         *("file:///etc/passwd", "https://", "https://a@b/", "https://[::1", "http://h:99999/"),
-        *(f"https://host/{path}" for path in ("\u202eevil", "a b", "\x1b[2J", '"$(reboot)"', "x" * 2000)),
+        *(
+            f"https://host/{path}"
+            for path in ("\u202eevil", "a b", "\x1b[2J", '"$(reboot)"', "x" * 2000)
+        ),
     ],
 )
 def test_nothing_else_is_opened(text: str) -> None:
@@ -67,7 +94,9 @@ def test_nothing_else_is_opened(text: str) -> None:
 
 
 def test_only_an_address_of_this_machine_needs_a_tunnel() -> None:
-    assert [is_local(url) for url in ("http://localhost:1/", "http://127.1.2.3/", "http://[::1]/")] == [True] * 3
+    assert [
+        is_local(url) for url in ("http://localhost:1/", "http://127.1.2.3/", "http://[::1]/")
+    ] == [True] * 3
     assert not is_local("https://localhost.example.org/")
 
 
@@ -115,15 +144,21 @@ def test_aim_runs_are_those_that_began_during_an_attempt(tmp_path: Path) -> None
         (2100, "node1.4711.0", False),
     ],
 )
-def test_an_event_file_is_of_the_run_by_time_and_host(began_s: float, host: str, expected: bool) -> None:
+def test_an_event_file_is_of_the_run_by_time_and_host(
+    began_s: float, host: str, expected: bool
+) -> None:
     assert is_of(EventFile(Path("x"), Path(), began_s, host), [ATTEMPT]) == expected
 
 
 def test_an_attempt_that_still_runs_has_no_end() -> None:
-    assert is_of(EventFile(Path("x"), Path(), time.time(), "node1.1.0"), [replace(ATTEMPT, exit=None)])
+    assert is_of(
+        EventFile(Path("x"), Path(), time.time(), "node1.1.0"), [replace(ATTEMPT, exit=None)]
+    )
 
 
-def test_a_search_follows_no_links_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_follows_no_links_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = "events.out.tfevents.0000001500.node1.1.0"
     for folder in ("logs/a", "node_modules", "env/logs", "outside"):
         (tmp_path / "root" / folder).mkdir(parents=True)

@@ -1,4 +1,6 @@
-"""The history as a table, CSV and JSON: numbers rounded for people, exact for programs; nothing that a name does."""
+"""The history as a table, CSV and JSON: numbers rounded for people, exact for programs; nothing
+that a name does.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,25 @@ EVIL = "=cmd()\x1b[2J\u202e,\n"
 
 def history(*rows: HistoryRow, by: str = "week", causes: tuple[CauseCount, ...] = ()) -> History:
     total = HistoryRow(
-        "total", gpu_hours=sum(row.gpu_hours for row in rows), lost_gpu_hours=sum(row.lost_gpu_hours for row in rows)
+        "total",
+        gpu_hours=sum(row.gpu_hours for row in rows),
+        lost_gpu_hours=sum(row.lost_gpu_hours for row in rows),
     )
     total.cpu_hours = sum(row.cpu_hours for row in rows)
     return History(
-        by=by, since_s=1_800_000_000.0, until_s=1_801_000_000.0, rows=rows, total=total, causes=causes, runs=1200,
-        jobs=5, others=0, running=2, unknown=1, local=3,
-    )  # fmt: skip
+        by=by,
+        since_s=1_800_000_000.0,
+        until_s=1_801_000_000.0,
+        rows=rows,
+        total=total,
+        causes=causes,
+        runs=1200,
+        jobs=5,
+        others=0,
+        running=2,
+        unknown=1,
+        local=3,
+    )
 
 
 def week(**said: float) -> HistoryRow:
@@ -61,7 +75,10 @@ def test_a_figure_of_one_week_shows_its_legend_beside_the_bar() -> None:
     figure = history_figure(history(week(gpu_hours=0.39, lost_gpu_hours=0.22)))
     figure.draw_without_rendering()
     upper, (legend,) = figure.axes[0], figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["not lost", "lost in failed attempts"]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "not lost",
+        "lost in failed attempts",
+    ]
     assert upper.get_ylabel() == "GPU-hours"
     assert legend.get_window_extent().y0 > upper.bbox.y1
     bar: Any = upper.patches[0]
@@ -81,7 +98,9 @@ def test_a_name_can_do_nothing_in_a_table_or_a_spreadsheet() -> None:
     assert not any(char in shown(evil) for char in "\x1b\u202e")
     (row,) = csv.DictReader(io.StringIO(history_csv(evil)))
     assert row["group"] == r"'=cmd()\x1b[2J\u202e,\n"
-    lines = list(summary_lines(evil, [Budget(EVIL, "gres/gpu", "you", 1, 2)], EVIL, "no accounting"))
+    lines = list(
+        summary_lines(evil, [Budget(EVIL, "gres/gpu", "you", 1, 2)], EVIL, "no accounting")
+    )
     assert all(line.isprintable() for line in lines)
 
 
@@ -89,8 +108,15 @@ def test_programs_get_exact_numbers() -> None:
     shown = history(week(gpu_hours=1.0, lost_gpu_hours=0.5))
     (row,) = csv.DictReader(io.StringIO(history_csv(shown)))
     assert float(row["gpu_hours"]) == 1
-    assert (row["completed"], row["failed"], row["cancelled"], row["week_start"]) == ("2", "1", "4", "2026-11-16")
-    document = json.loads(json.dumps(history_json(shown, [Budget("account lab", "gres/gpu", "you", 0.1, 100)])))
+    assert (row["completed"], row["failed"], row["cancelled"], row["week_start"]) == (
+        "2",
+        "1",
+        "4",
+        "2026-11-16",
+    )
+    document = json.loads(
+        json.dumps(history_json(shown, [Budget("account lab", "gres/gpu", "you", 0.1, 100)]))
+    )
     assert document["rows"][0]["success"] == 2 / 3
     assert document["rows"][0]["wait_90_percent_s"] == 7300.0
     assert document["budgets"][0]["allowed_hours"] == 100
@@ -98,7 +124,11 @@ def test_programs_get_exact_numbers() -> None:
 
 def test_the_last_lines_say_what_was_lost_and_what_the_numbers_rest_on() -> None:
     budget = Budget("account lab", "gres/gpu:a100", "all its users", 8420.4, 10_000)
-    assert list(summary_lines(history(week(gpu_hours=40, lost_gpu_hours=1)), [budget], "/runs", "no accounting")) == [
+    assert list(
+        summary_lines(
+            history(week(gpu_hours=40, lost_gpu_hours=1)), [budget], "/runs", "no accounting"
+        )
+    ) == [
         "lost     1.0 GPU-hours (2 %) in attempts that failed",
         "budget   account lab: 8,420 of 10,000 GPU-hours of a100 used (84 %), by all its users",
         "counted  1,200 runs in /runs since 2027-01-15",

@@ -26,9 +26,18 @@ from hpcrun.views.metrics import (
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "-"), (3, "3"), (3.0, "3"), (1 / 3, "0.333333"), (1e-8, "1e-08"), (math.nan, "nan"), (math.inf, "inf"),
-     (1e300, "1e+300"), ("a\x1b[2J", "a?[2J")],
-)  # fmt: skip
+    [
+        (None, "-"),
+        (3, "3"),
+        (3.0, "3"),
+        (1 / 3, "0.333333"),
+        (1e-8, "1e-08"),
+        (math.nan, "nan"),
+        (math.inf, "inf"),
+        (1e300, "1e+300"),
+        ("a\x1b[2J", "a?[2J"),
+    ],
+)
 def test_numbers_are_short(value: float | str | None, shown: str) -> None:
     assert value_text(value) == shown
 
@@ -45,7 +54,9 @@ def test_csv_json_and_a_table_that_counts_attempts_from_1_as_status_does() -> No
     assert metrics_csv({None: METRICS}) == (
         'rank,attempt,step,time,loss,note\n0,0,1,5.5,0.5,"a,""b"""\n0,1,2,,nan,\n0,1,,,-inf,\n'
     )
-    attempts, steps, *_ = ([str(cell) for cell in column.cells] for column in metrics_table({None: METRICS}).columns)
+    attempts, steps, *_ = (
+        [str(cell) for cell in column.cells] for column in metrics_table({None: METRICS}).columns
+    )
     assert (attempts, steps) == (["1", "2", "2"], ["1", "2", "-"])
     text = json.dumps(metrics_json({None: METRICS}, "run"), allow_nan=False)
     rows = json.loads(text)["rows"]
@@ -68,7 +79,9 @@ def test_any_numbers_have_a_picture_and_a_curve_goes_from_corner_to_corner() -> 
     assert plot_lines(METRICS, 40)[0] == "loss by step"
     for points in ([(1, 1)], [(1, 5), (2, 5)], [(0, -1e308), (1, 1e308)], [(3, 1), (3, 2)]):
         for width in (1, 20, 80, 400):
-            assert any("\u2801" <= char <= "\u28ff" for char in "".join(braille_plot([points], width)))
+            assert any(
+                "\u2801" <= char <= "\u28ff" for char in "".join(braille_plot([points], width))
+            )
     assert plot_lines(METRICS, 40)[-2:] == ["note", "no values"]
 
 

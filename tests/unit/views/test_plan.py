@@ -13,7 +13,7 @@ from hpcrun.views.plan import plan_lines, submitted_lines
 from tests.unit import given
 
 
-def test_what_was_submitted_stands_in_the_columns_of_the_plan_and_messages_about_idle_gpus_need_a_limit() -> None:
+def test_submissions_stand_in_the_columns_of_the_plan_and_idle_messages_need_a_limit() -> None:
     plan = given.plan(gpus="4")
     result = SubmitResult(cast("Prepared", None), given.run(), Path("/runs/it"))
     lines = [*plan_lines(plan), *submitted_lines(result)]
@@ -21,8 +21,13 @@ def test_what_was_submitted_stands_in_the_columns_of_the_plan_and_messages_about
     assert all(line[11] != " " for line in lines)
     plan = replace(plan, notify=Notify(("$A",), ("failed", "idle")))
     assert "to $A: failed" in [line.split("  ")[-1].strip() for line in plan_lines(plan)]
-    assert any("to $A: failed, idle" in line for line in plan_lines(replace(plan, cancel_idle_s=1800)))
-    assert any("none without" in line for line in plan_lines(replace(plan, notify=Notify(("$A",), ("idle",)))))
+    assert any(
+        "to $A: failed, idle" in line for line in plan_lines(replace(plan, cancel_idle_s=1800))
+    )
+    assert any(
+        "none without" in line
+        for line in plan_lines(replace(plan, notify=Notify(("$A",), ("idle",))))
+    )
 
 
 def test_ray_runs_one_program_and_sets_the_threads_of_its_tasks_itself() -> None:

@@ -14,7 +14,7 @@ H100 = {"per_node": 8, "memory": {"per_gpu": "64G"}, "time": {"max": "12h"}}
 MIXED = Profile(name="site", gpu={"types": {"h100": H100, "l40s": {"per_node": 4}}})
 
 
-def test_the_values_of_gpu_types_are_shown_as_written_every_type_is_listed_and_places_by_layer() -> None:
+def test_values_of_gpu_types_are_shown_as_written_types_listed_and_places_by_layer() -> None:
     values = profile_values(MIXED.model_dump(exclude_defaults=True))
     h100 = values["gpu"]["types"]["h100"]
     assert h100 == {"per_node": 8, "memory": {"per_gpu": "64G"}, "time": {"max": "12:00:00"}}
@@ -22,9 +22,16 @@ def test_the_values_of_gpu_types_are_shown_as_written_every_type_is_listed_and_p
     row = ProfileRow("site", Path("/x/site.yaml"), False, MIXED)
     table, _, folders = profiles_tables([row], {"mine": Path("/x")})
     _, *cells, source = (str(cell) for column in table.columns for cell in column.cells)
-    assert (cells[:3], source, folders) == (["site", "h100, l40s", "4, 8"], "mine", ["mine:     /x"])
+    assert (cells[:3], source, folders) == (
+        ["site", "h100, l40s", "4, 8"],
+        "mine",
+        ["mine:     /x"],
+    )
     layers = {"mine": Path("/x"), "shipped": Path("/opt/shipped")}
-    assert place_text(Origin(Path("/opt/shipped/base/slurm.yaml"), 8), layers) == "shipped: base/slurm.yaml:8"
+    assert (
+        place_text(Origin(Path("/opt/shipped/base/slurm.yaml"), 8), layers)
+        == "shipped: base/slurm.yaml:8"
+    )
     assert place_text(Origin(Path("/elsewhere/my.yaml"), 3), layers) == "/elsewhere/my.yaml:3"
 
 
@@ -50,6 +57,13 @@ def test_the_own_profiles_come_first_and_those_of_other_machines_last() -> None:
     assert others is not None
     assert list(map(str, others.columns[1].cells)) == ["b"]
     assert profiles_tables(rows[2:], {})[1] is None
-    many = Profile(name="dev", gpu={"types": {f"h{number}00": H100 for number in range(9)}}, partition="gpu-long")
-    shown = drawn(profiles_tables([ProfileRow("a100-40gb", shipped, False, many)], {"shipped": shipped})[0], 80)
+    many = Profile(
+        name="dev",
+        gpu={"types": {f"h{number}00": H100 for number in range(9)}},
+        partition="gpu-long",
+    )
+    shown = drawn(
+        profiles_tables([ProfileRow("a100-40gb", shipped, False, many)], {"shipped": shipped})[0],
+        80,
+    )
     assert (shown[1].split()[-1], "…" in "".join(shown)) == ("shipped", False)

@@ -1,4 +1,6 @@
-"""What a cluster leaves open for a job: what is taken, what is asked, and the flags that an error names."""
+"""What a cluster leaves open for a job: what is taken, what is asked, and the flags that an error
+names.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.request import GpuCount
 from hpcrun.profiles.folders import Folder, shipped
 from hpcrun.profiles.load import load_profile
-from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, NodeKind, Partition, QosLimits
+from hpcrun.schedulers.cluster_facts import (
+    Association,
+    ClusterFacts,
+    NodeKind,
+    Partition,
+    QosLimits,
+)
 from tests.unit.given import cluster, request, surroundings, write
 
 A100, H100 = (("a100", 4),), (("h100", 8),)
@@ -27,7 +35,13 @@ ENFORCED = {"ClusterName": "dev", "AccountingStorageEnforce": "associations,limi
 
 def facts(*partitions: Partition, kinds: list[NodeKind] | None = None, **said: Any) -> ClusterFacts:
     """A cluster with two nodes of four A100s in each partition, unless it says otherwise."""
-    values: dict[str, Any] = {"user": "me", "groups": (), "config": ENFORCED, "associations": [LAB], "accounting": True}
+    values: dict[str, Any] = {
+        "user": "me",
+        "groups": (),
+        "config": ENFORCED,
+        "associations": [LAB],
+        "accounting": True,
+    }
     kinds = kinds or [NodeKind(part.name, 2, 64, 512000, A100) for part in partitions]
     return ClusterFacts(**{**values, "kinds": kinds, "partitions": list(partitions), **said})
 
@@ -40,12 +54,16 @@ def settled(
     profile: str = "detected",
     **asked: Any,
 ) -> Settled:
-    """What becomes of a request on a cluster that was detected; ``own`` is a person's copy of the profile."""
+    """What becomes of a request on a cluster that was detected; ``own`` is a person's copy of the
+    profile.
+    """
     detected = DetectedProfile(folder / "cache", lambda: facts, [shipped("cluster_profiles")])
     layers: tuple[Folder | Path, ...] = (detected.folder, shipped("cluster_profiles"))
     if own is not None:
         layers = (write(folder / f"own/profiles/{profile}.yaml", own).parent, *layers)
-    around = replace(surroundings(folder, {}), profile_folders=layers, detected=detected, choose=choose)
+    around = replace(
+        surroundings(folder, {}), profile_folders=layers, detected=detected, choose=choose
+    )
     return settle(request(**asked), load_profile(profile, layers), around)
 
 
@@ -56,22 +74,37 @@ def open_flags(folder: Path, facts: ClusterFacts, **asked: Any) -> str:
     return refused.value.message
 
 
-def test_one_gpu_type_one_account_and_a_default_partition_leave_nothing_open(tmp_path: Path) -> None:
+def test_one_gpu_type_one_account_and_a_default_partition_leave_nothing_open(
+    tmp_path: Path,
+) -> None:
     found = settled(tmp_path, facts(GPU), gpus="4", nodes=2)
     assert found.request == request(gpus="4", nodes=2)
     profile = found.loaded.profile
-    assert (profile.partition, profile.account, profile.gpu.type, profile.gpu.nodes) == ("gpu", "lab", "a100", 2)
+    assert (profile.partition, profile.account, profile.gpu.type, profile.gpu.nodes) == (
+        "gpu",
+        "lab",
+        "a100",
+        2,
+    )
     assert profile.card.model == "NVIDIA A100 80 GB SXM4"
-    words = "detected the cluster dev: partition gpu (the default), account lab; keep or change it with hpcrun init"
+    words = (
+        "detected the cluster dev: partition gpu (the default), account lab; keep or change "
+        "it "
+        "with hpcrun init"
+    )
     assert found.notes == (words,)
 
 
-MIXED = facts(GPU, kinds=[NodeKind("gpu", 2, 64, 512000, A100), NodeKind("gpu", 4, 64, 512000, H100)])
+MIXED = facts(
+    GPU, kinds=[NodeKind("gpu", 2, 64, 512000, A100), NodeKind("gpu", 4, 64, 512000, H100)]
+)
 TWO_ACCOUNTS = [LAB, replace(LAB, account="thesis")]
 
 
 def test_of_several_gpu_types_without_a_terminal_the_flags_are_named(tmp_path: Path) -> None:
-    assert open_flags(tmp_path, MIXED, gpus="4") == "choose a GPU type: --gpus a100:4, --gpus h100:4"
+    assert (
+        open_flags(tmp_path, MIXED, gpus="4") == "choose a GPU type: --gpus a100:4, --gpus h100:4"
+    )
     message = open_flags(tmp_path, MIXED, gpus_per_node="2", nodes=2)
     assert message == "choose a GPU type: --gpus-per-node a100:2, --gpus-per-node h100:2"
     assert open_flags(tmp_path, MIXED) == "choose a GPU type: --gpus a100:1, --gpus h100:1"
@@ -86,9 +119,21 @@ def test_a_gpu_type_that_alone_has_as_many_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "message", "hint"),
     [
-        ({"gpus": "64"}, r"has 64 GPUs; .* at most: a100 2 × 4, h100 4 × 8", "request less: --gpus h100:32 --nodes 4"),
-        ({"gpus": "24", "nodes": 2}, "24 GPUs on 2 nodes", "name a type and the nodes: --gpus h100:24 --nodes 3"),
-        ({"gpus_per_node": "12", "nodes": 2}, "2 × 12 GPUs", "name a type and the nodes: --gpus h100:24 --nodes 3"),
+        (
+            {"gpus": "64"},
+            r"has 64 GPUs; .* at most: a100 2 × 4, h100 4 × 8",
+            "request less: --gpus h100:32 --nodes 4",
+        ),
+        (
+            {"gpus": "24", "nodes": 2},
+            "24 GPUs on 2 nodes",
+            "name a type and the nodes: --gpus h100:24 --nodes 3",
+        ),
+        (
+            {"gpus_per_node": "12", "nodes": 2},
+            "2 × 12 GPUs",
+            "name a type and the nodes: --gpus h100:24 --nodes 3",
+        ),
     ],
 )
 def test_what_no_gpu_type_has_is_refused_with_what_there_is(
@@ -112,7 +157,10 @@ def test_a_person_is_asked_and_told_how_to_keep_the_answer(tmp_path: Path) -> No
     (choice,) = asked
     assert (choice.what, choice.key, first_option(choice)) == ("GPU type", "gpu.type", "h100")
     about = [option.about for option in choice.options]
-    assert about == ["2 nodes × 4, 80 GB each, partition gpu", "4 nodes × 8, 80 GB each, partition gpu"]
+    assert about == [
+        "2 nodes × 4, 80 GB each, partition gpu",
+        "4 nodes × 8, 80 GB each, partition gpu",
+    ]
     # what a person has written is neither asked nor noted
     own = "extends: detected\ngpu: {type: a100}\naccount: thesis\n"
     written = settled(tmp_path, replace(MIXED, associations=TWO_ACCOUNTS), own=own, gpus="4")
@@ -146,7 +194,12 @@ def test_the_limits_are_those_of_the_partition_that_is_taken(tmp_path: Path) -> 
     found = settled(tmp_path, facts(GPU, LONG), gpus="4", walltime_s="3-0").loaded.profile
     assert (found.partition, found.time.max) == ("long", 7 * 86400)
     mine = "extends: detected\ntime: {max: 1h}\n"
-    assert settled(tmp_path, facts(GPU, LONG), own=mine, gpus="4", partition="long").loaded.profile.time.max == 3600
+    assert (
+        settled(
+            tmp_path, facts(GPU, LONG), own=mine, gpus="4", partition="long"
+        ).loaded.profile.time.max
+        == 3600
+    )
 
 
 def test_several_partitions_without_a_default_are_a_choice(tmp_path: Path) -> None:
@@ -155,41 +208,73 @@ def test_several_partitions_without_a_default_are_a_choice(tmp_path: Path) -> No
     found = settled(tmp_path, facts(LONG, SHORT), lambda _: "short", gpus="4", walltime_s="30m")
     assert (found.request.partition, found.loaded.profile.time.max) == ("short", 3600)
     own = "extends: detected\npartition: short\n"
-    assert settled(tmp_path, facts(LONG, SHORT), own=own, gpus="4").loaded.profile.partition == "short"
+    assert (
+        settled(tmp_path, facts(LONG, SHORT), own=own, gpus="4").loaded.profile.partition == "short"
+    )
 
 
 def test_jobs_without_gpus_keep_no_gpu_idle(tmp_path: Path) -> None:
     kinds = [NodeKind("gpu", 2, 64, 512000, A100), NodeKind("cpu", 3, 48, 128000, ())]
-    found = settled(tmp_path, facts(GPU, Partition("cpu", max_s=None), kinds=kinds), gpus="0").loaded.profile
-    assert (found.partition, found.cpu.per_node, found.gpu.per_node, found.time.max) == ("cpu", 48, 0, None)
-    large = settled(tmp_path, facts(GPU, Partition("cpu"), kinds=kinds), gpus="0", cpus=60).loaded.profile
+    found = settled(
+        tmp_path, facts(GPU, Partition("cpu", max_s=None), kinds=kinds), gpus="0"
+    ).loaded.profile
+    assert (found.partition, found.cpu.per_node, found.gpu.per_node, found.time.max) == (
+        "cpu",
+        48,
+        0,
+        None,
+    )
+    large = settled(
+        tmp_path, facts(GPU, Partition("cpu"), kinds=kinds), gpus="0", cpus=60
+    ).loaded.profile
     assert large.partition == "gpu"
 
 
-def test_they_keep_none_idle_with_a_shipped_profile_and_stay_where_a_person_sends_them(tmp_path: Path) -> None:
-    kinds = [NodeKind("gpu", 2, 64, 512000, A100), *(NodeKind(name, 2, 32, 64000, ()) for name in ("cpu", "thin"))]
+def test_they_keep_none_idle_with_a_shipped_profile_and_stay_where_a_person_sends_them(
+    tmp_path: Path,
+) -> None:
+    kinds = [
+        NodeKind("gpu", 2, 64, 512000, A100),
+        *(NodeKind(name, 2, 32, 64000, ()) for name in ("cpu", "thin")),
+    ]
     found = facts(GPU, Partition("thin", max_s=None), Partition("cpu", max_s=3600), kinds=kinds)
 
     def partition(profile: str, own: str | None = None, **asked: Any) -> str | None:
         made = settled(tmp_path, found, own=own, profile=profile, **asked)
         return made.request.partition or made.loaded.profile.partition
 
-    assert [partition(name, gpus="0") for name in ("detected", "a100", "cpu")] == ["thin", "thin", "cpu"]
+    assert [partition(name, gpus="0") for name in ("detected", "a100", "cpu")] == [
+        "thin",
+        "thin",
+        "cpu",
+    ]
     assert partition("a100", gpus="4") == "gpu"
     assert partition("a100", gpus="0", partition="gpu") == "gpu"
     assert partition("own", "extends: a100\npartition: mine\n", gpus="0") == "mine"
 
 
 @pytest.mark.parametrize(
-    "own", [None, "extends: detected\npartition: cpu\n", "extends: a100\npartition: cpu\naccount: lab\n"]
+    "own",
+    [None, "extends: detected\npartition: cpu\n", "extends: a100\npartition: cpu\naccount: lab\n"],
 )
-def test_more_nodes_than_the_partition_has_are_refused_with_one_that_has_them(tmp_path: Path, own: str | None) -> None:
+def test_more_nodes_than_the_partition_has_are_refused_with_one_that_has_them(
+    tmp_path: Path, own: str | None
+) -> None:
     kinds = [NodeKind("gpu", 2, 64, 512000, A100), NodeKind("cpu", 1, 48, 128000, ())]
     found = facts(GPU, Partition("cpu"), kinds=kinds)
     asked: dict[str, Any] = {"gpus": "0", **({} if own else {"partition": "cpu"})}
     for nodes, hint in ((2, "use --partition gpu: up to 2"), (3, "use --nodes 1")):
-        with pytest.raises(PlanError, match=f"{nodes} nodes are more than the 1 that partition cpu gives a") as refused:
-            settled(tmp_path, found, own=own, profile="mine" if own else "detected", **asked, nodes=nodes)
+        with pytest.raises(
+            PlanError, match=f"{nodes} nodes are more than the 1 that partition cpu gives a"
+        ) as refused:
+            settled(
+                tmp_path,
+                found,
+                own=own,
+                profile="mine" if own else "detected",
+                **asked,
+                nodes=nodes,
+            )
         assert refused.value.hint == hint
 
 
@@ -202,7 +287,10 @@ def test_several_accounts_are_a_choice_where_they_are_charged(tmp_path: Path) ->
     assert ", account thesis (your default in Slurm); " in default.notes[0]
     closed = facts(replace(GPU, accounts=("lab",)), associations=two, default_account="thesis")
     assert settled(tmp_path, closed, gpus="4").request.account == "lab"
-    assert settled(tmp_path, facts(GPU, associations=two), gpus="4", account="lab").request.account == "lab"
+    assert (
+        settled(tmp_path, facts(GPU, associations=two), gpus="4", account="lab").request.account
+        == "lab"
+    )
     free = facts(GPU, associations=two, config={"ClusterName": "dev"})
     assert settled(tmp_path, free, gpus="4").request.account is None
     one_fits = facts(replace(GPU, accounts=("thesis",)), associations=two)
@@ -219,11 +307,16 @@ def test_several_accounts_are_a_choice_where_they_are_charged(tmp_path: Path) ->
     ],
 )
 def test_a_qos_is_named_only_if_the_default_one_cannot_be_used(
-    mine: tuple[str, ...], default: str | None, allowed: tuple[str, ...], taken: str | None, tmp_path: Path
+    mine: tuple[str, ...],
+    default: str | None,
+    allowed: tuple[str, ...],
+    taken: str | None,
+    tmp_path: Path,
 ) -> None:
     found = facts(replace(GPU, qos=allowed), associations=[Association("lab", None, mine, default)])
     made = settled(tmp_path, found, gpus="4")
-    assert (made.request.qos or made.loaded.profile.qos) == taken  # the only one stands in the detected profile
+    # the only one stands in the detected profile
+    assert (made.request.qos or made.loaded.profile.qos) == taken
 
 
 def test_all_that_is_open_stands_in_one_message(tmp_path: Path) -> None:
@@ -236,7 +329,10 @@ def test_all_that_is_open_stands_in_one_message(tmp_path: Path) -> None:
 
 
 def test_a_profile_that_a_person_wrote_is_asked_only_for_its_gpu_types(tmp_path: Path) -> None:
-    write(tmp_path / "own/profiles/mine.yaml", "gpu: {types: {a100: {per_node: 4}, h100: {per_node: 8}}}\n")
+    write(
+        tmp_path / "own/profiles/mine.yaml",
+        "gpu: {types: {a100: {per_node: 4}, h100: {per_node: 8}}}\n",
+    )
     around = surroundings(tmp_path, {}, own=(tmp_path / "own",))
     loaded = load_profile("mine", around.profile_folders)
     with pytest.raises(UsageError, match="choose a GPU type: --gpus a100:4, --gpus h100:4"):
@@ -248,17 +344,32 @@ def test_a_profile_that_a_person_wrote_is_asked_only_for_its_gpu_types(tmp_path:
     assert settle_gpu_type(cluster(), "1,2", around) is None
 
 
-NORMAL, SMALL = QosLimits("normal", gpus_per_user=4, max_s=7200), QosLimits("small", gpus_per_job=2, gpus_in_all=100)
+NORMAL, SMALL = (
+    QosLimits("normal", gpus_per_user=4, max_s=7200),
+    QosLimits("small", gpus_per_job=2, gpus_in_all=100),
+)
 
 
 @pytest.mark.parametrize(
     ("partition", "asked", "says"),
     [
         (GPU, {"gpus": "4", "walltime_s": "2h"}, None),
-        (GPU, {"gpus": "8"}, "8 GPUs are more than the 4 that QOS normal allows one user at the same time"),
-        (GPU, {"walltime_s": "3h"}, "--time 03:00:00 is longer than the 02:00:00 that QOS normal allows"),
+        (
+            GPU,
+            {"gpus": "8"},
+            "8 GPUs are more than the 4 that QOS normal allows one user at the same time",
+        ),
+        (
+            GPU,
+            {"walltime_s": "3h"},
+            "--time 03:00:00 is longer than the 02:00:00 that QOS normal allows",
+        ),
         (GPU, {"gpus": "8", "qos": "large"}, None),
-        (replace(GPU, own_qos="small"), {"gpus": "3"}, "3 GPUs are more than the 2 that QOS small allows one job"),
+        (
+            replace(GPU, own_qos="small"),
+            {"gpus": "3"},
+            "3 GPUs are more than the 2 that QOS small allows one job",
+        ),
         (replace(GPU, own_qos="small"), {"gpus": "3", "qos": "over"}, None),
     ],
 )

@@ -28,7 +28,10 @@ def prepared(
     write(folder / "train.py", "")
     own = folder / "own"
     if not (own / "profiles/site.yaml").exists():
-        write(own / "profiles/site.yaml", "partition: theirs\ntime: {default: 1h}\ngpu: {type: a100, per_node: 4}\n")
+        write(
+            own / "profiles/site.yaml",
+            "partition: theirs\ntime: {default: 1h}\ngpu: {type: a100, per_node: 4}\n",
+        )
     around = surroundings(folder, {"PATH": "/usr/bin:/bin", **(env or {})}, own=(own,))
     asked |= {"env": env_} if env_ else {}
     return prepare(request(**asked), profile, around, lambda: Machine(cpus=4))
@@ -39,13 +42,22 @@ def prepared(
     [
         ({"SBATCH_PARTITION": "debug"}, {}, "debug", "01:00:00"),
         ({"SBATCH_TIMELIMIT": "1-00:00:00"}, {}, "theirs", "1-00:00:00"),
-        ({"SBATCH_PARTITION": "env", "SBATCH_TIMELIMIT": "30"}, {"partition": "flag", "walltime_s": "2h"},
-         "flag", "02:00:00"),
+        (
+            {"SBATCH_PARTITION": "env", "SBATCH_TIMELIMIT": "30"},
+            {"partition": "flag", "walltime_s": "2h"},
+            "flag",
+            "02:00:00",
+        ),
         ({"SBATCH_PARTITION": ""}, {}, "theirs", "01:00:00"),
         # those of an enclosing job are passed over
-        ({"SBATCH_PARTITION": "env", "SBATCH_EXPORT": "NONE", "SLURM_JOB_ID": "1"}, {}, "theirs", "01:00:00"),
+        (
+            {"SBATCH_PARTITION": "env", "SBATCH_EXPORT": "NONE", "SLURM_JOB_ID": "1"},
+            {},
+            "theirs",
+            "01:00:00",
+        ),
     ],
-)  # fmt: skip
+)
 def test_sbatch_s_variables_come_after_the_flags_and_before_the_profile(
     env: dict[str, str], asked: dict[str, Any], partition: str, time: str, tmp_path: Path
 ) -> None:
@@ -74,9 +86,17 @@ def test_a_time_limit_that_cannot_be_read_is_refused_by_its_variable(tmp_path: P
     ],
 )
 def test_the_profile_is_the_first_that_is_named(
-    asked: str | None, env: dict[str, str], config: str | None, no_slurm: str | None, chosen: str, tmp_path: Path
+    asked: str | None,
+    env: dict[str, str],
+    config: str | None,
+    no_slurm: str | None,
+    chosen: str,
+    tmp_path: Path,
 ) -> None:
-    assert choose_profile(asked, surroundings(tmp_path, env, config=Config(config)), lambda: no_slurm) == chosen
+    assert (
+        choose_profile(asked, surroundings(tmp_path, env, config=Config(config)), lambda: no_slurm)
+        == chosen
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,14 +111,22 @@ def test_the_profile_is_the_first_that_is_named(
         ({"sbatch": ["comment=a\nb"]}, 2),
     ],
 )
-def test_bad_input_has_the_exit_code_of_its_kind(asked: dict[str, Any], exit_code: int, tmp_path: Path) -> None:
+def test_bad_input_has_the_exit_code_of_its_kind(
+    asked: dict[str, Any], exit_code: int, tmp_path: Path
+) -> None:
     with pytest.raises(HpcrunError) as refused:
         prepared(tmp_path, **asked)
     assert refused.value.exit_code == exit_code
 
 
 @pytest.mark.parametrize(
-    "text", ["sbatch: {output: /x}\n", "sbatch: {a b: c}\n", 'sbatch: {comment: "a\\nb"}\n', 'setup: ["a\\0b"]\n']
+    "text",
+    [
+        "sbatch: {output: /x}\n",
+        "sbatch: {a b: c}\n",
+        'sbatch: {comment: "a\\nb"}\n',
+        'setup: ["a\\0b"]\n',
+    ],
 )
 def test_a_mistake_of_the_profile_s_own_is_a_profile_error(text: str, tmp_path: Path) -> None:
     write(tmp_path / "own/profiles/site.yaml", text)
@@ -121,7 +149,9 @@ def test_the_gpus_of_the_job_decide_what_is_harmful(tmp_path: Path) -> None:
     assert prepared(tmp_path, env_=secrets).plan.notes == ()
 
 
-def test_an_impossible_value_is_refused_at_its_file_and_line_or_by_its_option(tmp_path: Path) -> None:
+def test_an_impossible_value_is_refused_at_its_file_and_line_or_by_its_option(
+    tmp_path: Path,
+) -> None:
     base = write(tmp_path / "own/profiles/base.yaml", "env:\n  A: x\n  NCCL_IB_RETRY_CNT: 13\n")
     write(tmp_path / "own/profiles/site.yaml", "extends: base\n")
     with pytest.raises(ProfileError, match="0 to 7") as refused:
@@ -140,34 +170,59 @@ def test_one_s_own_template_is_used(tmp_path: Path) -> None:
 
 
 NO_EFFECT = " of --env or the profile has no effect: hpcrun sets it to "
-OF_GPUS = "a job without GPUs on partition theirs, whose nodes have 4 GPUs; choose another with -p PARTITION"
+OF_GPUS = (
+    "a job without GPUs on partition theirs, whose nodes have 4 GPUs; choose another with "
+    "-p "
+    "PARTITION"
+)
 
 
 @pytest.mark.parametrize(
     ("env", "env_", "asked", "note"),
     [
-        ({"OMP_NUM_THREADS": "9"}, None, {},
-         "OMP_NUM_THREADS=9 of your shell is ignored: the job sets 1; to keep yours: --env OMP_NUM_THREADS=9"),
-        ({}, ["OMP_NUM_THREADS=9"], {}, "OMP_NUM_THREADS=9 is set by --env or the profile, but a rank has 1 CPUs"),
+        (
+            {"OMP_NUM_THREADS": "9"},
+            None,
+            {},
+            "OMP_NUM_THREADS=9 of your shell is ignored: the job sets 1; to keep yours: --env "
+            "OMP_NUM_THREADS=9",
+        ),
+        (
+            {},
+            ["OMP_NUM_THREADS=9"],
+            {},
+            "OMP_NUM_THREADS=9 is set by --env or the profile, but a rank has 1 CPUs",
+        ),
         ({"OMP_NUM_THREADS": "1"}, None, {}, None),
         ({}, ["OMP_NUM_THREADS=1"], {}, None),
         ({"OMP_NUM_THREADS": "9", "SLURM_JOB_ID": "1"}, None, {}, None),
         # every launcher sets both for its ranks: launch/node.py, launch/rank.py, torchrun
-        ({}, ["MASTER_PORT=29511"], {}, f"MASTER_PORT=29511{NO_EFFECT}a free port, another one for each job"),
+        (
+            {},
+            ["MASTER_PORT=29511"],
+            {},
+            f"MASTER_PORT=29511{NO_EFFECT}a free port, another one for each job",
+        ),
         ({}, ["MASTER_ADDR=localhost"], {}, f"MASTER_ADDR=localhost{NO_EFFECT}the first node"),
         ({}, None, {"gpus": "0"}, OF_GPUS),
         ({}, None, {"gpus": "0", "partition": "cpu"}, None),
     ],
-)  # fmt: skip
+)
 def test_what_has_no_effect_or_is_probably_not_meant_is_noted(
-    env: dict[str, str], env_: list[str] | None, asked: dict[str, Any], note: str | None, tmp_path: Path
+    env: dict[str, str],
+    env_: list[str] | None,
+    asked: dict[str, Any],
+    note: str | None,
+    tmp_path: Path,
 ) -> None:
     assert prepared(tmp_path, env=env, env_=env_, **asked).plan.notes == ((note,) if note else ())
 
 
 def test_a_script_that_waits_for_local_rank_in_an_option_is_noted(tmp_path: Path) -> None:
     write(tmp_path / "old.py", "parser.add_argument('--local_rank', type=int)\n")
-    export, local = prepared(tmp_path, env={"SBATCH_EXPORT": "NONE"}, script="old.py", gpus="2").plan.notes
+    export, local = prepared(
+        tmp_path, env={"SBATCH_EXPORT": "NONE"}, script="old.py", gpus="2"
+    ).plan.notes
     assert local.startswith("old.py has an option --local_rank, which torchrun does not give it")
     assert export.startswith("SBATCH_EXPORT=NONE of your shell is ignored")
 
@@ -187,7 +242,8 @@ def test_a_sweep_s_file_is_looked_for_from_where_hpcrun_was_called(
 
     def rows(path: str) -> list[dict[str, str]]:
         found = prepared(tmp_path, sweep_file=path)
-        assert found.request.sweep_file is None  # a resubmission takes the rows, whatever the file says by then
+        # a resubmission takes the rows, whatever the file says by then
+        assert found.request.sweep_file is None
         assert found.plan.sweep is not None
         return [dict(row) for row in found.plan.sweep.elements]
 
@@ -198,7 +254,9 @@ def test_a_sweep_s_file_is_looked_for_from_where_hpcrun_was_called(
         prepared(tmp_path, sweep=["lr=1,2"], sweep_file="rows.yaml")
 
 
-def test_the_image_of_a_container_is_looked_for_from_here_and_may_alone_have_the_program(tmp_path: Path) -> None:
+def test_the_image_of_a_container_is_looked_for_from_here_and_may_alone_have_the_program(
+    tmp_path: Path,
+) -> None:
     write(tmp_path / "torch.sif", "")
     decided = prepared(tmp_path, gpus="4", container="torch.sif")
     assert decided.request.container == str(tmp_path / "torch.sif")
@@ -211,18 +269,27 @@ def test_the_image_of_a_container_is_looked_for_from_here_and_may_alone_have_the
 
 
 def test_an_image_that_is_not_there_is_refused_before_the_job_waits(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"there is no container image {tmp_path}/torch.sif\n") as refused:
+    with pytest.raises(
+        UsageError, match=f"there is no container image {tmp_path}/torch.sif\n"
+    ) as refused:
         prepared(tmp_path, gpus="4", container="torch.sif")
     hint = "pull it: apptainer pull torch.sif docker://...; or use another image: --container IMAGE"
     assert refused.value.hint == hint
     write(tmp_path / "own/profiles/boxed.yaml", "extends: site\ncontainer: {image: /no/such.sif}\n")
-    with pytest.raises(UsageError, match=r"there is no container image /no/such.sif, which profile 'boxed' names"):
+    with pytest.raises(
+        UsageError, match=r"there is no container image /no/such.sif, which profile 'boxed' names"
+    ):
         prepared(tmp_path, "boxed", gpus="4")
     assert prepared(tmp_path, "boxed", gpus="4", container="none").plan.container is None
 
 
-def test_a_runtime_that_this_machine_lacks_is_said_before_a_job_of_this_machine(tmp_path: Path) -> None:
-    write(tmp_path / "own/profiles/here.yaml", "scheduler: local\ncontainer: {runtime: podman, image: docker.io/x}\n")
+def test_a_runtime_that_this_machine_lacks_is_said_before_a_job_of_this_machine(
+    tmp_path: Path,
+) -> None:
+    write(
+        tmp_path / "own/profiles/here.yaml",
+        "scheduler: local\ncontainer: {runtime: podman, image: docker.io/x}\n",
+    )
     with pytest.raises(PlanError, match="podman is not on PATH here"):
         prepared(tmp_path, "here", {"PATH": str(tmp_path)}, gpus="0")
 
@@ -236,10 +303,16 @@ def test_a_runtime_that_this_machine_lacks_is_said_before_a_job_of_this_machine(
         ({"exclude_bad_nodes": False}, None),
     ],
 )
-def test_a_submission_leaves_out_the_failed_nodes(asked: dict[str, Any], excluded: str | None, tmp_path: Path) -> None:
+def test_a_submission_leaves_out_the_failed_nodes(
+    asked: dict[str, Any], excluded: str | None, tmp_path: Path
+) -> None:
     write(tmp_path / "train.py", "")
     caller = replace(surroundings(tmp_path), failed_nodes=lambda: ("a-1", "a-2"))
-    typed = request(**{"gpus": "1", "exclude_bad_nodes": True, "requeue": 1, "walltime_s": "1h", **asked})
+    typed = request(
+        **{"gpus": "1", "exclude_bad_nodes": True, "requeue": 1, "walltime_s": "1h", **asked}
+    )
     plan = prepare(typed, "a100", caller, lambda: Machine(cpus=1)).plan
     assert plan.directive("exclude") == excluded
-    assert any("excludes a-1, a-2, which failed in the last 24 hours" in note for note in plan.notes) == bool(excluded)
+    assert any(
+        "excludes a-1, a-2, which failed in the last 24 hours" in note for note in plan.notes
+    ) == bool(excluded)

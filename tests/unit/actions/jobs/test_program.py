@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.jobs.program import check_program, find_batch_script, find_python, missing_packages
+from hpcrun.actions.jobs.program import (
+    check_program,
+    find_batch_script,
+    find_python,
+    missing_packages,
+)
 from hpcrun.errors import UsageError
 from hpcrun.job.plan import PythonEnvironment
 from tests.unit.given import cluster, request, surroundings, write
@@ -45,7 +50,8 @@ def test_a_program_that_is_there_is_called_as_the_job_finds_it(tmp_path: Path) -
     assert check(tmp_path, "pkg.train", module=True) == "pkg.train"  # the job's Python looks for it
     there = request("train.py", workdir=str(tmp_path / "sub"))
     assert check_program(there, surroundings(tmp_path), path_may_change=False).script == "train.py"
-    assert check(tmp_path, "gmx", path_may_change=True) == "gmx"  # modules may bring a program, and no script
+    # modules may bring a program, and no script
+    assert check(tmp_path, "gmx", path_may_change=True) == "gmx"
     with pytest.raises(UsageError):
         check(tmp_path, "train.py", path_may_change=True)
 
@@ -59,13 +65,28 @@ def test_a_program_that_is_there_is_called_as_the_job_finds_it(tmp_path: Path) -
         (["9" * 300 + ".py"], f"there is no script {'9' * 300}.py", ""),
         (["sub"], "sub is a folder", "hpcrun submit ... sub/train.py"),
         (["notes.txt"], "notes.txt is not executable", "chmod +x notes.txt"),
-        (["python train.py --lr 1"], "", "leave out the quotes: hpcrun submit ... python train.py --lr 1"),
-        (["python", "train.py", "--lr", "1"], "", "uses the job's own Python: hpcrun submit ... train.py --lr 1"),
-        (["accelerate", "launch", "train.py", "a b"], "",
-         "starts the ranks itself: hpcrun submit ... train.py 'a b'; or"),
-        (["mpirun", "-np", "4", "./solver"], "", "submit ... train.py; or activate the environment that has mpirun"),
+        (
+            ["python train.py --lr 1"],
+            "",
+            "leave out the quotes: hpcrun submit ... python train.py --lr 1",
+        ),
+        (
+            ["python", "train.py", "--lr", "1"],
+            "",
+            "uses the job's own Python: hpcrun submit ... train.py --lr 1",
+        ),
+        (
+            ["accelerate", "launch", "train.py", "a b"],
+            "",
+            "starts the ranks itself: hpcrun submit ... train.py 'a b'; or",
+        ),
+        (
+            ["mpirun", "-np", "4", "./solver"],
+            "",
+            "submit ... train.py; or activate the environment that has mpirun",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_program_that_cannot_run_is_refused_with_what_to_do(
     words: list[str], message: str, hint: str, tmp_path: Path
 ) -> None:
@@ -93,7 +114,9 @@ def test_a_program_that_cannot_run_is_refused_with_what_to_do(
         ("bash on-path.sh", None),
     ],
 )
-def test_a_script_that_an_interpreter_runs_is_looked_for_too(line: str, missing: str | None, tmp_path: Path) -> None:
+def test_a_script_that_an_interpreter_runs_is_looked_for_too(
+    line: str, missing: str | None, tmp_path: Path
+) -> None:
     write(tmp_path / "run.sh", "")
     program(tmp_path / "bin/on-path.sh", "")
     around = surroundings(tmp_path, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
@@ -132,26 +155,68 @@ def prefix(cwd: Path, **env: str) -> str | None:
 @pytest.mark.parametrize(
     ("asked", "profile", "env", "own", "executable", "kind", "variable"),
     [
-        ({"python": "/my/python"}, "/site", {"VIRTUAL_ENV": "env"}, None, "/my/python", "--python", None),
-        ({}, "/site", {"VIRTUAL_ENV": "env"}, None, "env/bin/python", "virtual environment", "VIRTUAL_ENV"),
-        ({}, "/site", {"CONDA_PREFIX": "env"}, None, "env/bin/python", "conda environment", "CONDA_PREFIX"),
+        (
+            {"python": "/my/python"},
+            "/site",
+            {"VIRTUAL_ENV": "env"},
+            None,
+            "/my/python",
+            "--python",
+            None,
+        ),
+        (
+            {},
+            "/site",
+            {"VIRTUAL_ENV": "env"},
+            None,
+            "env/bin/python",
+            "virtual environment",
+            "VIRTUAL_ENV",
+        ),
+        (
+            {},
+            "/site",
+            {"CONDA_PREFIX": "env"},
+            None,
+            "env/bin/python",
+            "conda environment",
+            "CONDA_PREFIX",
+        ),
         # a virtual environment inside a conda environment is the one that is meant
-        ({}, None, {"VIRTUAL_ENV": "env", "CONDA_PREFIX": "conda"}, None, "env/bin/python", "virtual environment",
-         "VIRTUAL_ENV"),
+        (
+            {},
+            None,
+            {"VIRTUAL_ENV": "env", "CONDA_PREFIX": "conda"},
+            None,
+            "env/bin/python",
+            "virtual environment",
+            "VIRTUAL_ENV",
+        ),
         ({}, "/site", {"VIRTUAL_ENV": "gone"}, "/own", "/site", "profile big", None),
-        ({}, "/site", {"VIRTUAL_ENV": "x" * 300}, "/own", "/site", "profile big", None),  # stat fails otherwise
+        # stat fails otherwise
+        ({}, "/site", {"VIRTUAL_ENV": "x" * 300}, "/own", "/site", "profile big", None),
         ({}, None, {}, "/own", "/own", "hpcrun's Python, which has torch", None),
         ({}, None, {}, None, "python3", "the first on the job's PATH", None),
     ],
-)  # fmt: skip
+)
 def test_the_python_of_a_job_is_the_first_of_these(
-    asked: dict[str, str], profile: str | None, env: dict[str, str], own: str | None,
-    executable: str, kind: str, variable: str | None, tmp_path: Path,
-) -> None:  # fmt: skip
+    asked: dict[str, str],
+    profile: str | None,
+    env: dict[str, str],
+    own: str | None,
+    executable: str,
+    kind: str,
+    variable: str | None,
+    tmp_path: Path,
+) -> None:
     for name in ("env", "conda"):
         environment(tmp_path, name)
-    around = surroundings(tmp_path, {key: f"{tmp_path}/{name}" for key, name in env.items()}, own_python=own)
-    python = find_python(request(**asked), cluster(**({"python": profile} if profile else {})), around)
+    around = surroundings(
+        tmp_path, {key: f"{tmp_path}/{name}" for key, name in env.items()}, own_python=own
+    )
+    python = find_python(
+        request(**asked), cluster(**({"python": profile} if profile else {})), around
+    )
     expected = f"{tmp_path}/{executable}" if variable else executable
     assert (python.executable, python.kind) == (expected, kind)
     assert python.prefix == (f"{tmp_path}/env" if variable else None)
@@ -160,9 +225,12 @@ def test_the_python_of_a_job_is_the_first_of_these(
 
 @pytest.mark.parametrize(
     ("name", "variable", "kind"),
-    [(".venv", "VIRTUAL_ENV", ".venv of the project"), ("venv", "VIRTUAL_ENV", "venv of the project"),
-     (".pixi/envs/default", "CONDA_PREFIX", ".pixi of the project")],
-)  # fmt: skip
+    [
+        (".venv", "VIRTUAL_ENV", ".venv of the project"),
+        ("venv", "VIRTUAL_ENV", "venv of the project"),
+        (".pixi/envs/default", "CONDA_PREFIX", ".pixi of the project"),
+    ],
+)
 def test_the_project_s_environment_is_used_if_none_is_active(
     name: str, variable: str, kind: str, tmp_path: Path
 ) -> None:
@@ -171,14 +239,20 @@ def test_the_project_s_environment_is_used_if_none_is_active(
     below = write(tmp_path / "src/deep/x", "").parent
     for asked, cwd in ((request(), below), (request(workdir=str(below)), Path("/"))):
         found = find_python(asked, cluster(python="/site/python"), surroundings(cwd, {}))
-        assert (found.executable, found.prefix, found.variable) == (f"{made}/bin/python", made, variable)
+        assert (found.executable, found.prefix, found.variable) == (
+            f"{made}/bin/python",
+            made,
+            variable,
+        )
         assert (found.kind, found.of_project) == (f"{kind}, since no environment is active", True)
     active = environment(tmp_path, "other")
     assert prefix(below, VIRTUAL_ENV=active) == active
     assert find_python(request(python="/x"), cluster(), surroundings(below, {})).executable == "/x"
 
 
-def test_neither_a_link_nor_a_mark_in_a_folder_that_all_can_write_is_of_a_project(tmp_path: Path) -> None:
+def test_neither_a_link_nor_a_mark_in_a_folder_that_all_can_write_is_of_a_project(
+    tmp_path: Path,
+) -> None:
     everybodys, mine = tmp_path / "tmp", tmp_path / "tmp/me/work"
     mine.mkdir(parents=True)
     everybodys.chmod(0o1777)
@@ -186,7 +260,8 @@ def test_neither_a_link_nor_a_mark_in_a_folder_that_all_can_write_is_of_a_projec
     environment(everybodys, ".venv")
     assert prefix(mine) is None
     (mine / ".git").mkdir()
-    (mine / ".venv").symlink_to(everybodys)  # as a repository may have it: what it leads to anybody can change
+    # as a repository may have it: what it leads to anybody can change
+    (mine / ".venv").symlink_to(everybodys)
     python = everybodys / "bin/python"
     python.parent.mkdir()
     python.symlink_to(everybodys / ".venv/bin/python")
@@ -223,7 +298,9 @@ def test_uv_lock_is_installed_on_each_node(tmp_path: Path) -> None:
     assert first.executable == f"{first.prefix}/bin/python"
     assert str(first.prefix).startswith(f"/tmp/hpcrun-uv-{os.getuid()}/")
     write(tmp_path / "uv.lock", "b")
-    other = find_python(request(uv=True), cluster(), surroundings(below, {**env, "HPCRUN_UV_DIR": "/scratch/uv"}))
+    other = find_python(
+        request(uv=True), cluster(), surroundings(below, {**env, "HPCRUN_UV_DIR": "/scratch/uv"})
+    )
     assert str(other.prefix).startswith("/scratch/uv/")
     assert Path(str(other.prefix)).name != Path(str(first.prefix)).name
 
@@ -233,7 +310,11 @@ def test_uv_needs_its_lock_and_its_program(tmp_path: Path) -> None:
 
     def check(words: str, path: str = "bin", **asked: str) -> None:
         with pytest.raises(UsageError, match=words):
-            find_python(request(uv=True, **asked), cluster(), surroundings(tmp_path, {"PATH": f"{tmp_path}/{path}"}))
+            find_python(
+                request(uv=True, **asked),
+                cluster(),
+                surroundings(tmp_path, {"PATH": f"{tmp_path}/{path}"}),
+            )
 
     check("no uv.lock")
     write(tmp_path / "uv.lock", "")
@@ -251,26 +332,49 @@ SITE = ".venv/lib/python3.11/site-packages"
         ([f"{SITE}/numpy/__init__.py"], {}, True),
         ([f"{SITE}/torch/__init__.py"], {}, False),
         ([f"{SITE}/torch.py"], {}, True),  # a file of the program is no torch
-        ([f"{SITE}/numpy/__init__.py", "more/torch/__init__.py"], {"PYTHONPATH": "/none:more"}, False),
+        (
+            [f"{SITE}/numpy/__init__.py", "more/torch/__init__.py"],
+            {"PYTHONPATH": "/none:more"},
+            False,
+        ),
         ([f"{SITE}/link.pth=../../../../more", "more/torch/__init__.py"], {}, False),
         ([f"{SITE}/__editable__.torch-2.9.pth=import __editable___torch_finder"], {}, False),
         ([f"{SITE}/x.py", ".venv/pyvenv.cfg=include-system-site-packages = true"], {}, False),
-        ([f"{SITE}/x.py", ".local/lib/python3.11/site-packages/torch/x"], {}, False),  # conda's also has the user's own
-        ([f"{SITE}/x.py", ".venv/pyvenv.cfg=version = 3", ".local/lib/python3.11/site-packages/torch/x"], {}, True),
+        # conda's also has the user's own
+        ([f"{SITE}/x.py", ".local/lib/python3.11/site-packages/torch/x"], {}, False),
+        (
+            [
+                f"{SITE}/x.py",
+                ".venv/pyvenv.cfg=version = 3",
+                ".local/lib/python3.11/site-packages/torch/x",
+            ],
+            {},
+            True,
+        ),
         ([".venv/bin/python"], {}, False),  # not certain
     ],
     ids=str,
 )
 def test_an_environment_without_torch_is_known_by_its_files(
-    files: list[str], env: dict[str, str], lacks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: list[str],
+    env: dict[str, str],
+    lacks: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for file in files:
         name, _, text = file.partition("=")
         write(tmp_path / name, text)
-    python = PythonEnvironment(f"{tmp_path}/.venv/bin/python", ".venv of the project", f"{tmp_path}/.venv")
+    python = PythonEnvironment(
+        f"{tmp_path}/.venv/bin/python", ".venv of the project", f"{tmp_path}/.venv"
+    )
     notes = [*missing_packages({"torchrun"}, python, {"HOME": str(tmp_path), **env})]
     words = f"{tmp_path}/.venv (.venv of the project) has no torch, and torchrun needs it: "
     assert [note.startswith(words) for note in notes] == [True] * lacks
-    assert [*missing_packages({"torchrun"}, PythonEnvironment("python3", "the first on the job's PATH"), env)] == []
+    assert [
+        *missing_packages(
+            {"torchrun"}, PythonEnvironment("python3", "the first on the job's PATH"), env
+        )
+    ] == []
     assert [*missing_packages({"python"}, python, env)] == []

@@ -12,7 +12,9 @@ from hpcrun.job.request import read_request
 from tests.unit.given import run
 
 
-def again(request: dict[str, Any], here: dict[str, str] | None = None, /, **asked: Any) -> dict[str, Any]:
+def again(
+    request: dict[str, Any], here: dict[str, str] | None = None, /, **asked: Any
+) -> dict[str, Any]:
     said = repeated(run(request={"script": "train.py", **request}), asked, here or {})
     return read_request(said).model_dump(exclude_defaults=True)
 
@@ -38,13 +40,21 @@ def test_nothing_is_changed_that_was_not_said() -> None:
         ({"load": ["cuda/12"]}, {"load": ["cuda/13"]}, {"load": ("cuda/13",)}),
         ({"args": ["x"]}, {"args": []}, {}),
         # the arguments of the script that an interpreter runs, and not those of the interpreter
-        ({"script": "python", "args": ["-u", "train.py", "--lr", "1"]}, {"args": ["--lr", "2"]},
-         {"script": "python", "args": ("-u", "train.py", "--lr", "2")}),
-        ({"script": "env", "args": ["A=1", "python", "-m", "train", "x"]}, {"args": []},
-         {"script": "env", "args": ("A=1", "python", "-m", "train")}),
+        (
+            {"script": "python", "args": ["-u", "train.py", "--lr", "1"]},
+            {"args": ["--lr", "2"]},
+            {"script": "python", "args": ("-u", "train.py", "--lr", "2")},
+        ),
+        (
+            {"script": "env", "args": ["A=1", "python", "-m", "train", "x"]},
+            {"args": []},
+            {"script": "env", "args": ("A=1", "python", "-m", "train")},
+        ),
     ],
-)  # fmt: skip
-def test_what_is_said_counts(before: dict[str, Any], asked: dict[str, Any], after: dict[str, Any]) -> None:
+)
+def test_what_is_said_counts(
+    before: dict[str, Any], asked: dict[str, Any], after: dict[str, Any]
+) -> None:
     assert again(before, **asked) == {"script": "train.py", "name": "train", **after}
 
 

@@ -33,7 +33,9 @@ BEFORE = Lineage(after=(Dependency("20260101-000000-data-aaaa", "77", "ok"),))
 
 
 class Chain:
-    """A chain of three jobs, submitted to a scheduler that does with some of them what it is told."""
+    """A chain of three jobs, submitted to a scheduler that does with some of them what it is
+    told.
+    """
 
     def __init__(self, folder: Path, text: str = "3", **ends: BaseException) -> None:
         write(folder / "train.py", "")
@@ -52,18 +54,31 @@ class Chain:
         return refused.value
 
 
-@pytest.mark.parametrize(("text", "third"), [("3", "afternotok:1,afternotok:2"), ("3:any", "afterany:2")])
-def test_each_link_waits_for_those_before_it_and_goes_on_from_the_first(tmp_path: Path, text: str, third: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "third"), [("3", "afternotok:1,afternotok:2"), ("3:any", "afterany:2")]
+)
+def test_each_link_waits_for_those_before_it_and_goes_on_from_the_first(
+    tmp_path: Path, text: str, third: str
+) -> None:
     chain = Chain(tmp_path, text)
     results = chain.submit()
     first = next(results)
-    assert (first.run.job_id, len(chain.scheduler.taken)) == ("1", 1)  # it is known before the next is submitted
+    # it is known before the next is submitted
+    assert (first.run.job_id, len(chain.scheduler.taken)) == ("1", 1)
     second, last = results
-    assert [run_name(job.folder.name) for job in chain.scheduler.taken] == ["train", "train-2", "train-3"]
+    assert [run_name(job.folder.name) for job in chain.scheduler.taken] == [
+        "train",
+        "train-2",
+        "train-3",
+    ]
     of_second = third.split(",")[0].replace(":2", ":1")
     waits = ["afterok:77", f"afterok:77,{of_second}", f"afterok:77,{third}"]
     assert [job.dependency for job in chain.scheduler.taken] == waits
-    assert [item.run.checkpoints_of for item in (first, second, last)] == [None, first.run.run_id, first.run.run_id]
+    assert [item.run.checkpoints_of for item in (first, second, last)] == [
+        None,
+        first.run.run_id,
+        first.run.run_id,
+    ]
     chains = [{"link": number, "links": 3, "first": first.run.run_id} for number in (1, 2, 3)]
     assert [item.run.chain for item in (first, second, last)] == chains
 
@@ -72,16 +87,23 @@ def test_each_link_waits_for_those_before_it_and_goes_on_from_the_first(tmp_path
     ("ends", "message", "hint"),
     [
         ({"train": SchedulerError("no", hint="look")}, "no", "look"),
-        ({"train_2": SchedulerError("no")}, "link 2 of 3 was not submitted; the job before it stays submitted:\nno",
-         "hpcrun cancel 1 cancels the submitted jobs"),
-        ({"train_3": SchedulerError("no", hint="look")},
-         "link 3 of 3 was not submitted; the 2 jobs before it stay submitted:\nno",
-         "hpcrun cancel 1 2 cancels the submitted jobs; look"),
-        ({"train_2": SubmissionUncertainError("no answer")},
-         "link 2 of 3 may not be submitted; the job before it stays submitted:\nno answer",
-         "hpcrun cancel 1 cancels the submitted jobs"),
+        (
+            {"train_2": SchedulerError("no")},
+            "link 2 of 3 was not submitted; the job before it stays submitted:\nno",
+            "hpcrun cancel 1 cancels the submitted jobs",
+        ),
+        (
+            {"train_3": SchedulerError("no", hint="look")},
+            "link 3 of 3 was not submitted; the 2 jobs before it stay submitted:\nno",
+            "hpcrun cancel 1 2 cancels the submitted jobs; look",
+        ),
+        (
+            {"train_2": SubmissionUncertainError("no answer")},
+            "link 2 of 3 may not be submitted; the job before it stays submitted:\nno answer",
+            "hpcrun cancel 1 cancels the submitted jobs",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_first_refusal_ends_it_and_says_what_stays(
     tmp_path: Path, ends: dict[str, BaseException], message: str, hint: str
 ) -> None:
@@ -97,7 +119,9 @@ def test_the_first_refusal_ends_it_and_says_what_stays(
 def test_an_interruption_says_what_stays(tmp_path: Path) -> None:
     refused = Chain(tmp_path, train_2=KeyboardInterrupt()).refused()
     assert isinstance(refused, InterruptedByUser)
-    assert refused.message.startswith("link 2 of 3 may not be submitted; the job before it stays submitted:\ninterrupt")
+    assert refused.message.startswith(
+        "link 2 of 3 may not be submitted; the job before it stays submitted:\ninterrupt"
+    )
     assert refused.hint == "hpcrun cancel 1 cancels the submitted jobs; check with hpcrun status"
 
 
@@ -115,8 +139,13 @@ def made(folder: Path, run_id: str) -> tuple[Run, Path]:
     write(folder / "train.py", "")
     around = surroundings(folder)
     prepared = prepare(request(), "local", around, lambda: Machine(cpus=4))
-    port, files = ports(RunStore(folder / "runs"), LocalScheduler(), 1000.0), {"notes/why": "because"}
-    run, path, _ = new_run(prepared, port, around, run_id, output_dir=None, files=files, lineage=Lineage())
+    port, files = (
+        ports(RunStore(folder / "runs"), LocalScheduler(), 1000.0),
+        {"notes/why": "because"},
+    )
+    run, path, _ = new_run(
+        prepared, port, around, run_id, output_dir=None, files=files, lineage=Lineage()
+    )
     return run, path
 
 
@@ -132,7 +161,12 @@ def test_submissions_that_draw_the_same_id_are_runs_of_their_own(tmp_path: Path)
 def test_a_new_run_is_whole_when_it_is_seen(tmp_path: Path) -> None:
     new, path = made(tmp_path, "20260101-000000-train-aaaa")
     loaded = RunStore(tmp_path / "runs").load(new.run_id)
-    assert (loaded.name, loaded.profile, loaded.host, loaded.created_s) == ("train", "local", "here", 1000.0)
+    assert (loaded.name, loaded.profile, loaded.host, loaded.created_s) == (
+        "train",
+        "local",
+        "here",
+        1000.0,
+    )
     assert (path / "notes/why").read_text() == "because"
     assert (path / "script.sh").read_text().startswith("#!")
     assert new.cwd == str(tmp_path)
@@ -143,7 +177,9 @@ def test_a_new_run_is_whole_when_it_is_seen(tmp_path: Path) -> None:
 
 
 def parts(folder: Path, config: str = "", **asked: Any) -> tuple[Prepared, list[Prepared]]:
-    """A sweep as it was prepared, and as it is submitted where `scontrol show config` prints ``config``."""
+    """A sweep as it was prepared, and as it is submitted where `scontrol show config` prints
+    ``config``.
+    """
     write(folder / "train.py", "")
     own = folder / "own"
     write(own / "profiles/site.yaml", "time: {default: 1h}\ngpu: {type: a100, per_node: 4}\n")
@@ -165,7 +201,9 @@ def test_no_sweep_or_one_that_fits_or_whose_limit_is_not_known_is_one_run(tmp_pa
     assert found == [prepared]
 
 
-def test_a_sweep_over_the_limit_is_several_runs_whose_elements_are_numbered_on(tmp_path: Path) -> None:
+def test_a_sweep_over_the_limit_is_several_runs_whose_elements_are_numbered_on(
+    tmp_path: Path,
+) -> None:
     _, found = parts(tmp_path, limits(2), sweep=["n=a,b,c,d,e"], name="grid", max_parallel=4)
     assert [part.plan.name for part in found] == ["grid-1", "grid-2", "grid-3"]
     assert [part.plan.directive("job-name") for part in found] == ["grid-1", "grid-2", "grid-3"]
@@ -176,12 +214,18 @@ def test_a_sweep_over_the_limit_is_several_runs_whose_elements_are_numbered_on(t
         assert f"#SBATCH --job-name={part.plan.name}\n" in part.script
         assert f"#SBATCH --array={part.plan.directive('array')}\n" in part.script
     _, (part,) = parts(tmp_path, limits(2), sweep=["n=a,b,c,d,e"], name="grid", elements=[4])
-    assert (part.plan.name, part.plan.directive("array"), part.request.elements) == ("grid", "0", (4,))
+    assert (part.plan.name, part.plan.directive("array"), part.request.elements) == (
+        "grid",
+        "0",
+        (4,),
+    )
     _, found = parts(tmp_path, limits(3), sweep=["n=a,b,c,d,e"], name="x" * 100)
     assert [part.plan.name for part in found] == ["x" * 98 + "-1", "x" * 98 + "-2"]
 
 
-def test_more_elements_than_the_cluster_takes_jobs_are_refused_with_what_fits(tmp_path: Path) -> None:
+def test_more_elements_than_the_cluster_takes_jobs_are_refused_with_what_fits(
+    tmp_path: Path,
+) -> None:
     assert len(parts(tmp_path, limits(1001, 5), sweep=["n=a,b,c,d,e"])[1]) == 1
     words = r"5 elements are more than the jobs this cluster takes \(MaxJobCount 4\)"
     with pytest.raises(PlanError, match=words) as said:

@@ -36,7 +36,14 @@ LAB = Association("lab", None, ("normal",), None)
 
 
 def facts(kinds: list[NodeKind], partitions: list[Partition], **said: Any) -> ClusterFacts:
-    values = {"user": "me", "groups": ("lab",), "config": {}, "associations": [LAB], "accounting": True, **said}
+    values = {
+        "user": "me",
+        "groups": ("lab",),
+        "config": {},
+        "associations": [LAB],
+        "accounting": True,
+        **said,
+    }
     return ClusterFacts(kinds=kinds, partitions=partitions, **values)
 
 
@@ -53,11 +60,26 @@ def test_the_development_cluster_as_it_was_recorded() -> None:
     assert (profile.partition, profile.account, profile.gpu.type) == ("cpu", "lab", None)
     assert list(profile.gpu.types) == ["a100", "a40", "h100", "h200", "l40s", "v100"]
     h100 = profile.gpu.types["h100"]
-    assert (h100.per_node, h100.partition, h100.cpu.per_gpu, h100.memory.per_gpu) == (8, "gpu", 8, 64000)
+    assert (h100.per_node, h100.partition, h100.cpu.per_gpu, h100.memory.per_gpu) == (
+        8,
+        "gpu",
+        8,
+        64000,
+    )
     assert (h100.time.default, h100.time.max, profile.time.max) == (1800, 172800, 4 * 86400)
-    assert '        default: "00:30:00"         # scontrol show partition: gpu, for jobs without --time\n' in text
-    assert (h100.nodes, h100.card.memory_gb, profile.gpu.types["l40s"].card.nvlink_gb_s) == (2, 80, 0)
-    assert "#   preempt: to 1-00:00:00; a100:4 h100:8; jobs may be displaced (REQUEUE) after 10 s" in text
+    assert (
+        '        default: "00:30:00"         # scontrol show partition: gpu, for jobs without '
+        "--time\n" in text
+    )
+    assert (h100.nodes, h100.card.memory_gb, profile.gpu.types["l40s"].card.nvlink_gb_s) == (
+        2,
+        80,
+        0,
+    )
+    assert (
+        "#   preempt: to 1-00:00:00; a100:4 h100:8; jobs may be displaced (REQUEUE) after 10 s"
+        in text
+    )
     assert "partition: gpu                # also in partition h100, preempt" in text
     assert "per_gpu: 8                  # 64 CPUs / 8 GPUs" in text
 
@@ -89,11 +111,16 @@ def test_nodes_that_differ_limit_by_the_most_and_share_by_the_least() -> None:
 @pytest.mark.parametrize(
     "worse",
     [
-        {"preempted": "REQUEUE"}, {"up": False}, {"root_only": True}, {"groups": ("others",)},
-        {"accounts": ("others",)}, {"denied_accounts": ("lab",)}, {"max_s": 60},
+        {"preempted": "REQUEUE"},
+        {"up": False},
+        {"root_only": True},
+        {"groups": ("others",)},
+        {"accounts": ("others",)},
+        {"denied_accounts": ("lab",)},
+        {"max_s": 60},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_the_partition_of_a_type_is_one_to_use(worse: dict[str, Any]) -> None:
     kinds = [replace(A100, partition="a"), replace(A100, partition="b")]
     partitions = [Partition("a", **{"max_s": 10**6, **worse}), Partition("b", max_s=7200)]
@@ -110,8 +137,13 @@ def test_the_partition_of_a_type_is_one_to_use(worse: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_gpu_types_have_their_own_times_and_inherit_the_default_one(times: Any, top: Any, each: Any) -> None:
-    cpu, *others = (Partition(name, default_s=time[0], max_s=time[1]) for name, time in zip("cab", times, strict=True))
+def test_gpu_types_have_their_own_times_and_inherit_the_default_one(
+    times: Any, top: Any, each: Any
+) -> None:
+    cpu, *others = (
+        Partition(name, default_s=time[0], max_s=time[1])
+        for name, time in zip("cab", times, strict=True)
+    )
     kinds = [replace(A100, partition="c", gpus=()), replace(A100, partition="a")]
     kinds.append(replace(A100, partition="b", gpus=(("h100", 4),)))
     text, profile = made(kinds, [cpu, *others])
@@ -126,12 +158,16 @@ def test_a_short_limit_lowers_the_default_time() -> None:
 
 
 def test_what_could_not_be_found_is_a_comment_with_the_reason() -> None:
-    problems = {"sacctmgr show assoc": "timed out after 10 s", "scontrol show config": "exit status 1"}
+    problems = {
+        "sacctmgr show assoc": "timed out after 10 s",
+        "scontrol show config": "exit status 1",
+    }
     text, profile = made([A100], [GPU], associations=None, accounting=False, problems=problems)
     assert "# No response: scontrol show config: exit status 1" in text
     assert "# account:                          # sacctmgr show assoc: timed out after 10 s" in text
     assert profile.account is None
-    both = [Association(name, None, (), None) for name in ("b", "a")]  # for the person to choose from
+    # for the person to choose from
+    both = [Association(name, None, (), None) for name in ("b", "a")]
     text, _ = made([A100], [GPU], associations=both)
     assert "# account:                          # sacctmgr show assoc: a, b;" in text
 
@@ -158,22 +194,45 @@ def test_a_qos_is_written_where_slurm_would_take_one_that_the_person_may_not_use
 WORD = st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=6) | st.sampled_from(
     ["null", "a: b", "#", "'", '"', "1", "\udcff", "\x85", "\ufeff"]
 )
-AMOUNT, COUNT, TIMES = st.none() | st.integers(0, 10**6), st.integers(1, 16), st.none() | st.integers(1, 10**7)
-GPUS = st.lists(st.tuples(st.none() | st.sampled_from(["x", "1g.10gb", "null"]) | WORD, COUNT), max_size=2).map(tuple)
-KINDS = st.lists(st.builds(NodeKind, st.sampled_from(["a", "b", "c"]), COUNT, AMOUNT, AMOUNT, GPUS), max_size=4)
+AMOUNT, COUNT, TIMES = (
+    st.none() | st.integers(0, 10**6),
+    st.integers(1, 16),
+    st.none() | st.integers(1, 10**7),
+)
+GPUS = st.lists(
+    st.tuples(st.none() | st.sampled_from(["x", "1g.10gb", "null"]) | WORD, COUNT), max_size=2
+).map(tuple)
+KINDS = st.lists(
+    st.builds(NodeKind, st.sampled_from(["a", "b", "c"]), COUNT, AMOUNT, AMOUNT, GPUS), max_size=4
+)
 PARTITIONS = st.lists(
-    st.builds(Partition, st.sampled_from(["a", "b"]) | WORD, st.booleans(), st.booleans(), TIMES, TIMES), max_size=3
+    st.builds(
+        Partition, st.sampled_from(["a", "b"]) | WORD, st.booleans(), st.booleans(), TIMES, TIMES
+    ),
+    max_size=3,
 )
 
 
-@given(KINDS, PARTITIONS, st.none() | st.lists(st.builds(Association, WORD, st.none(), st.just(()), st.none())), WORD)
+@given(
+    KINDS,
+    PARTITIONS,
+    st.none() | st.lists(st.builds(Association, WORD, st.none(), st.just(()), st.none())),
+    WORD,
+)
 def test_whatever_a_cluster_says_the_profile_loads(
-    kinds: list[NodeKind], partitions: list[Partition], associations: list[Association] | None, word: str
+    kinds: list[NodeKind],
+    partitions: list[Partition],
+    associations: list[Association] | None,
+    word: str,
 ) -> None:
     said = {"config": {"ClusterName": word}, "problems": {"x": word}}
     text, profile = made(kinds, partitions, associations=associations, **said)
     text.encode("utf-8")
-    assert profile.time.default is None or profile.time.max is None or profile.time.default <= profile.time.max
+    assert (
+        profile.time.default is None
+        or profile.time.max is None
+        or profile.time.default <= profile.time.max
+    )
 
 
 def test_the_card_is_known_by_slurms_name_of_its_type() -> None:
@@ -187,11 +246,13 @@ def test_the_card_is_known_by_slurms_name_of_its_type() -> None:
         nvidia_l40s | l40s
         mi300x amd_instinct_mi300x | mi300x
         nvidia_a100_80gb_pcie a100_3g.20gb nvidia_a100_1g.5gb a100l v100s h100_nvl l40 gtx1080ti h100_64gb |
-        """.strip().splitlines():
+        """.strip().splitlines():  # noqa: E501
         types, _, part = line.partition(" |")
         for type_ in types.split():
             assert card_part(type_) == (f"gpu/{part.strip()}" if part else None), type_
-        assert not part or (shipped_folder("cluster_profiles") / f"gpu/{part.strip()}.yaml").is_file()
+        assert (
+            not part or (shipped_folder("cluster_profiles") / f"gpu/{part.strip()}.yaml").is_file()
+        )
 
 
 def test_the_nodes_of_a_job_are_no_more_than_the_partition_allows() -> None:

@@ -40,7 +40,9 @@ def offered(choice: Choice | None) -> tuple[list[str], str]:
     return values, values[choice.default]
 
 
-def test_what_is_offered_is_what_the_profile_has_else_the_default_or_what_there_is_most_of() -> None:
+def test_what_is_offered_is_what_the_profile_has_else_the_default_or_what_there_is_most_of() -> (
+    None
+):
     found = facts([A100, replace(H100, nodes=2)], [GPU], associations=TWO, default_account="thesis")
     assert offered(init.gpu_choice(found, None, None)) == (["a100", "h100", "none"], "h100")
     assert offered(init.account_choice(found, None)) == (["lab", "thesis"], "thesis")
@@ -50,7 +52,12 @@ def test_what_is_offered_is_what_the_profile_has_else_the_default_or_what_there_
 
 
 def test_the_profile_has_the_name_of_the_cluster() -> None:
-    for name, becomes in (("dev", "dev"), ("a100", "a100-cluster"), ("../../x;y", "x-y"), ("…", "cluster")):
+    for name, becomes in (
+        ("dev", "dev"),
+        ("a100", "a100-cluster"),
+        ("../../x;y", "x-y"),
+        ("…", "cluster"),
+    ):
         assert init.default_name(facts([], [], config={"ClusterName": name}), {"a100"}) == becomes
 
 
@@ -87,7 +94,11 @@ def write(folder: Path, profile: FileChange, *, anew: bool = False) -> Path | No
 
 @pytest.mark.parametrize(
     ("planned_for", "now"),
-    [("description: old\n", "description: edited\n"), ("description: old\n", None), (None, "description: edited\n")],
+    [
+        ("description: old\n", "description: edited\n"),
+        ("description: old\n", None),
+        (None, "description: edited\n"),
+    ],
     ids=["edited", "deleted", "made"],
 )
 @pytest.mark.parametrize("anew", [False, True])
@@ -100,7 +111,9 @@ def test_a_file_that_was_changed_meanwhile_is_not_overwritten(
     with pytest.raises(ProfileError, match=r"dev\.yaml was changed by another program") as caught:
         write(tmp_path, FileChange(path, planned_for, "description: new\n"), anew=anew)
     assert caught.value.hint == "run hpcrun init again"
-    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == ({} if now is None else {"dev.yaml": now})
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == (
+        {} if now is None else {"dev.yaml": now}
+    )
 
 
 def test_a_replaced_profile_is_kept_beside_the_new_one(tmp_path: Path) -> None:
@@ -108,5 +121,9 @@ def test_a_replaced_profile_is_kept_beside_the_new_one(tmp_path: Path) -> None:
     path.write_text("description: old\n")
     change = FileChange(path, "description: old\n", "description: new\n")
     assert write(tmp_path, change, anew=True) == tmp_path / "dev.old-1"
-    left = {"dev.yaml": "description: new\n", "dev.old-1": "description: old\n", "config.yaml": "profile: dev\n"}
+    left = {
+        "dev.yaml": "description: new\n",
+        "dev.old-1": "description: old\n",
+        "config.yaml": "profile: dev\n",
+    }
     assert {each.name: each.read_text() for each in tmp_path.iterdir()} == left

@@ -10,7 +10,10 @@ import pytest
 from hpcrun.actions.profiles.profiles import ProfileRow, _is_elsewhere
 from hpcrun.job.profile import Profile
 
-CLUSTER = Profile(name="detected", gpu={"types": {"nvidia_h100_80gb_hbm3": {"per_node": 8}, "own": {"per_node": 1}}})
+CLUSTER = Profile(
+    name="detected",
+    gpu={"types": {"nvidia_h100_80gb_hbm3": {"per_node": 8}, "own": {"per_node": 1}}},
+)
 
 
 def row(*, default: bool = False, shipped: bool = True, **values: Any) -> ProfileRow:
@@ -32,5 +35,7 @@ def row(*, default: bool = False, shipped: bool = True, **values: Any) -> Profil
         (ProfileRow("a", Path("a"), False, None, "broken", shipped=True), CLUSTER, False),
     ],
 )
-def test_a_shipped_profile_is_of_another_machine(listed: ProfileRow, cluster: Profile | None, expected: bool) -> None:
+def test_a_shipped_profile_is_of_another_machine(
+    listed: ProfileRow, cluster: Profile | None, expected: bool
+) -> None:
     assert _is_elsewhere(listed, cluster) is expected

@@ -17,7 +17,12 @@ from tests.unit.given import run
 
 def sweep(*states: str) -> RunStatus:
     elements = tuple(
-        ElementStatus(index, f"4711_{index}", (("n", str(index)),), LastStatus(state, 1.0, state == "COMPLETED"))
+        ElementStatus(
+            index,
+            f"4711_{index}",
+            (("n", str(index)),),
+            LastStatus(state, 1.0, state == "COMPLETED"),
+        )
         for index, state in enumerate(states)
     )
     return RunStatus(run(), Path("/r"), LastStatus("RUNNING", 1.0), elements=elements)
@@ -52,21 +57,37 @@ def test_a_shell_has_the_environment_of_the_job(tmp_path: Path) -> None:
     (tmp_path / ".profile").write_text("module() { echo module $*; }\n")
     env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     argv = job_shell(PLAN, is_terminal=False)
-    done = subprocess.run(argv, env=env, input=SHOW, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(
+        argv, env=env, input=SHOW, capture_output=True, text=True, check=True, timeout=30
+    )
     assert done.stdout.splitlines() == ["module load cuda/12", SHOWN]
     plan = {"python": {"executable": "/p y/bin/python3.12"}}
     for path in ("/usr/bin:/bin", "/usr/bin:/p y/bin:/bin"):
         (tmp_path / ".profile").write_text(f"PATH='{path}'\n")
-        done = subprocess.run(job_shell(plan, is_terminal=False), env=env, input="echo $PATH",
-                              capture_output=True, text=True, check=True, timeout=30)  # fmt: skip
+        done = subprocess.run(
+            job_shell(plan, is_terminal=False),
+            env=env,
+            input="echo $PATH",
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+        )
         assert done.stdout.strip() == (path if "/p y" in path else f"/p y/bin:{path}")
 
 
 def test_on_a_terminal_it_comes_after_what_bashrc_sets(tmp_path: Path) -> None:
-    (tmp_path / ".bashrc").write_text("PATH=/conda/bin:/usr/bin:/bin; module() { :; }; PS1='ready> '\n")
+    (tmp_path / ".bashrc").write_text(
+        "PATH=/conda/bin:/usr/bin:/bin; module() { :; }; PS1='ready> '\n"
+    )
     program, *rest = job_shell(PLAN, is_terminal=True)
-    terminal = pexpect.spawn(program, rest, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "TERM": "dumb"},
-                             encoding="utf-8", timeout=30)  # fmt: skip
+    terminal = pexpect.spawn(
+        program,
+        rest,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "TERM": "dumb"},
+        encoding="utf-8",
+        timeout=30,
+    )
     terminal.expect("ready> ")
     terminal.sendline(SHOW.strip())
     terminal.expect("\n(/p.*)\r\n")

@@ -39,11 +39,14 @@ def store(tmp_path: Path) -> RunStore:
         (DIGITS, "L77 2024 1234"),
     ],
 )
-def test_a_run_is_meant_by_its_id_or_job_id_or_name_or_a_part(run_id: str, words: str, store: RunStore) -> None:
+def test_a_run_is_meant_by_its_id_or_job_id_or_name_or_a_part(
+    run_id: str, words: str, store: RunStore
+) -> None:
     store.create(run(DIGITS, job_id="L77", scheduler="local"), "")
     store.create(run("20251231-000000-bad-1111", job_id="99"), "")
     (store.root / "notes").mkdir()
-    for path in ("jobs", "README.md", "20251231-000000-bad-1111/run.json"):  # none of it hides a run
+    # none of it hides a run
+    for path in ("jobs", "README.md", "20251231-000000-bad-1111/run.json"):
         write(store.root / path, "{")
     for word in words.split():
         found = find_run(word, store)
@@ -56,11 +59,16 @@ def test_an_ambiguous_word_lists_its_candidates(store: RunStore) -> None:
     assert [run_id in refused.value.message for run_id in (NEW, OTHER, OLD)] == [True, True, False]
 
 
-def test_of_several_runs_of_a_name_or_a_job_id_the_newest_is_meant_and_that_is_said(store: RunStore) -> None:
+def test_of_several_runs_of_a_name_or_a_job_id_the_newest_is_meant_and_that_is_said(
+    store: RunStore,
+) -> None:
     again = run("20260103-000000-again-dddd", job_id="100", created_s=time.time())
     store.create(again, "")
     found = find_run("train", store)
-    assert (found.run.run_id, found.note) == (NEW, f"train: the newest of 2 runs of that name, {NEW}")
+    assert (found.run.run_id, found.note) == (
+        NEW,
+        f"train: the newest of 2 runs of that name, {NEW}",
+    )
     found = find_run("100", store)
     words = f"100: the newest of 2 runs of that job id, {again.run_id}"
     assert (found.run.run_id, found.note) == (again.run_id, words)
@@ -79,8 +87,18 @@ def test_a_job_id_that_was_looked_for_once_is_noted(store: RunStore) -> None:
 
 
 def test_an_entry_is_never_trusted(store: RunStore) -> None:
-    wrong = (f"101.{OLD}", f"999.{OLD}", f"100.{NEW}", "100.20260105-000000-gone-eeee", "100.", "100.../x",
-             f"100.{OLD}.more", f"..{OLD}", ".hidden", "100")  # fmt: skip
+    wrong = (
+        f"101.{OLD}",
+        f"999.{OLD}",
+        f"100.{NEW}",
+        "100.20260105-000000-gone-eeee",
+        "100.",
+        "100.../x",
+        f"100.{OLD}.more",
+        f"..{OLD}",
+        ".hidden",
+        "100",
+    )
     for name in wrong:
         write(store.root / "jobs" / name.replace("/", "∕"), "")
     (store.root / "jobs" / "102.20260106-000000-link-ffff").symlink_to("/etc/passwd")
@@ -97,14 +115,21 @@ def test_of_two_runs_with_a_job_id_both_are_found_when_one_alone_is_noted(store:
     store.create(run("20260103-000000-far-dddd", job_id="100", cluster="beta"), "")
     with pytest.raises(UsageError, match="job id 100 belongs to 2 runs") as refused:
         find_run("100", store)
-    assert {f"  {OLD}  alpha", "  20260103-000000-far-dddd  beta"} < set(refused.value.message.splitlines())
+    assert {f"  {OLD}  alpha", "  20260103-000000-far-dddd  beta"} < set(
+        refused.value.message.splitlines()
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "hint"),
-    [("trian", "did you mean 'train'?"), ("zzz 999 19 2 2026 19_3", "hpcrun status --all lists them")],
+    [
+        ("trian", "did you mean 'train'?"),
+        ("zzz 999 19 2 2026 19_3", "hpcrun status --all lists them"),
+    ],
 )
-def test_what_is_no_run_is_not_found_and_the_nearest_name_is_shown(words: str, hint: str, store: RunStore) -> None:
+def test_what_is_no_run_is_not_found_and_the_nearest_name_is_shown(
+    words: str, hint: str, store: RunStore
+) -> None:
     for word in words.split():
         with pytest.raises(NotFoundError, match=word) as refused:
             find_run(word, store)
@@ -123,7 +148,9 @@ def test_a_run_s_name_is_read_from_its_id() -> None:
     assert {run_id: run_name(run_id) for run_id in names} == names
 
 
-def test_of_two_runs_of_one_second_the_one_that_was_created_later_is_the_newest(tmp_path: Path) -> None:
+def test_of_two_runs_of_one_second_the_one_that_was_created_later_is_the_newest(
+    tmp_path: Path,
+) -> None:
     store = RunStore(tmp_path)
     for suffix, created_s in (("zzzz", 10.2), ("aaaa", 10.7)):
         store.create(replace(run(f"20260101-000000-twice-{suffix}"), created_s=created_s), "")

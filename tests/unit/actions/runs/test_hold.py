@@ -44,16 +44,24 @@ def held(
     tmp_path: Path, queue: Queue, *chosen: tuple[int, int | None], release: bool = False
 ) -> tuple[Sequence[RunStatus], Sequence[RunStatus]]:
     store = RunStore(tmp_path)
-    sweep = {"plan": {"sweep": {"indices": "0-1", "first": 0}}, "request": {"sweep": [[["lr", "1"]], [["lr", "2"]]]}}
-    runs = [run(run_id, job_id=str(70 + n), **(sweep if n == 2 else {})) for n, run_id in enumerate(IDS)]
+    sweep = {
+        "plan": {"sweep": {"indices": "0-1", "first": 0}},
+        "request": {"sweep": [[["lr", "1"]], [["lr", "2"]]]},
+    }
+    runs = [
+        run(run_id, job_id=str(70 + n), **(sweep if n == 2 else {})) for n, run_id in enumerate(IDS)
+    ]
     for each in runs:
         store.create(each, "")
-    return hold_runs([(IDS[n], index) for n, index in chosen], ports(store, queue, 2000.0), release=release)
+    return hold_runs(
+        [(IDS[n], index) for n, index in chosen], ports(store, queue, 2000.0), release=release
+    )
 
 
 def test_pending_jobs_are_held_once_and_others_are_named(tmp_path: Path) -> None:
     queue = Queue()
-    chosen = [(number, None) for number in (0, 1, 2, 0, 1)]  # two are named by their job ids and by their names
+    # two are named by their job ids and by their names
+    chosen = [(number, None) for number in (0, 1, 2, 0, 1)]
     changed, others = held(tmp_path, queue, *chosen)
     assert queue.said == [("hold", ["70", "72"])]  # of the sweep what has not started
     assert (len(changed), [item.run.job_id for item in others]) == (2, ["71"])
@@ -73,8 +81,12 @@ def test_nothing_is_held_while_the_scheduler_does_not_respond(tmp_path: Path) ->
     assert queue.said == []
 
 
-def test_of_the_runs_that_depend_on_a_cancelled_one_those_that_may_start_are_named(tmp_path: Path) -> None:
+def test_of_the_runs_that_depend_on_a_cancelled_one_those_that_may_start_are_named(
+    tmp_path: Path,
+) -> None:
     store = RunStore(tmp_path)
     for run_id, condition in zip(IDS, ("ok", "any", "fail"), strict=True):
-        store.create(run(run_id, after=[{"run_id": "x", "job_id": "1", "condition": condition}]), "")
+        store.create(
+            run(run_id, after=[{"run_id": "x", "job_id": "1", "condition": condition}]), ""
+        )
     assert {each.run_id for each in left_waiting({"x"}, store)} == set(IDS[1:])

@@ -21,7 +21,8 @@ def begin(run: Path, number: int, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("0", (0,)), ("0-3,7", (0, 1, 2, 3, 7)), ("7, 1-2,2", (1, 2, 7)), ("7-7", (7,))]
+    ("text", "expected"),
+    [("0", (0,)), ("0-3,7", (0, 1, 2, 3, 7)), ("7, 1-2,2", (1, 2, 7)), ("7-7", (7,))],
 )
 def test_lists_of_ranks(text: str, expected: tuple[int, ...]) -> None:
     assert parse_ranks(text, 8) == expected
@@ -38,10 +39,15 @@ def test_what_is_no_list_of_its_ranks_is_refused() -> None:
 
 def test_whose_a_line_is_must_be_said_where_several_ranks_may_speak() -> None:
     assert not any(choice.several for choice in (LogChoice(), LogChoice(ranks=(3,))))
-    assert all(choice.several for choice in (LogChoice(ranks=(0, 3)), LogChoice(all_ranks=True), LogChoice(node="n")))
+    assert all(
+        choice.several
+        for choice in (LogChoice(ranks=(0, 3)), LogChoice(all_ranks=True), LogChoice(node="n"))
+    )
 
 
-def test_a_job_that_failed_before_its_ranks_began_shows_the_batch_script_s_words(tmp_path: Path) -> None:
+def test_a_job_that_failed_before_its_ranks_began_shows_the_batch_script_s_words(
+    tmp_path: Path,
+) -> None:
     write(tmp_path / LogChoice().batch_log, "no module cuda\n")
     assert [item.source for item in finished_logs(tmp_path, LogChoice())] == ["batch"]
     assert finished_logs(tmp_path, LogChoice(attempt=0)) == []
@@ -54,7 +60,10 @@ def test_a_job_that_failed_before_its_ranks_began_shows_the_batch_script_s_words
 @pytest.mark.parametrize(
     ("first", "shown"),
     [
-        (("zero\n", "one\n"), [(1, "one\n"), (1, "its last words\n"), (2, "two\n"), (3, "three\n")]),
+        (
+            ("zero\n", "one\n"),
+            [(1, "one\n"), (1, "its last words\n"), (2, "two\n"), (3, "three\n")],
+        ),
         ((), [(0, "two\n"), (1, "three\n")]),  # it waits for the job, and misses no attempt
     ],
 )

@@ -15,12 +15,16 @@ def test_an_empty_folder_and_one_that_is_gone_hold_nothing(tmp_path: Path) -> No
 
 def test_checkpoints_are_counted_in_the_whole_and_by_themselves(tmp_path: Path) -> None:
     run, other = tmp_path / "run", write(tmp_path / "other/large", "x" * 1_000_000)
-    logs = [write(run / "batch.log", "x" * 5000), write(run / "elements/0/attempts/0/rank-0.out", "x")]
+    logs = [
+        write(run / "batch.log", "x" * 5000),
+        write(run / "elements/0/attempts/0/rank-0.out", "x"),
+    ]
     kept = [
         write(run / f"elements/{element}/checkpoints/step/model.pt", "x" * 100_000 * (element + 1))
         for element in (0, 1)
     ]
-    logs.append(write(run / "elements/0/attempts/checkpoints/model.pt", "x"))  # named so by somebody
+    # named so by somebody
+    logs.append(write(run / "elements/0/attempts/checkpoints/model.pt", "x"))
     (run / "elements/0/checkpoints/last").symlink_to(other)
 
     def blocks(paths: list[Path]) -> int:

@@ -22,10 +22,14 @@ NOW = 1_800_000_000.0
 RUN_ID = "20260102-030405-train-0a1b"
 
 
-def a_run(folder: Path, *, age_d: float, last: LastStatus | None, alive_d: float | None = None) -> RunStore:
+def a_run(
+    folder: Path, *, age_d: float, last: LastStatus | None, alive_d: float | None = None
+) -> RunStore:
     """A run that was made so many days ago, and whose script gave its last sign of life then."""
     store = RunStore(folder)
-    store.create(run(RUN_ID, scheduler="local", cluster=None, host="here", created_s=NOW - age_d * DAY), "")
+    store.create(
+        run(RUN_ID, scheduler="local", cluster=None, host="here", created_s=NOW - age_d * DAY), ""
+    )
     if last:
         store.save_status(RUN_ID, last)
     if alive_d is not None:
@@ -45,8 +49,15 @@ def status(store: RunStore, now_s: float = NOW, host: str = "here") -> RunStatus
     return item
 
 
-def test_a_run_that_is_found_unknown_is_shown_for_a_day_and_lost_until_it_is_heard_of_again(tmp_path: Path) -> None:
-    store = a_run(tmp_path, age_d=9, last=LastStatus("RUNNING", NOW - 5 * DAY, missed_s=NOW - 5 * DAY), alive_d=5)
+def test_a_run_that_is_found_unknown_is_shown_for_a_day_and_lost_until_it_is_heard_of_again(
+    tmp_path: Path,
+) -> None:
+    store = a_run(
+        tmp_path,
+        age_d=9,
+        last=LastStatus("RUNNING", NOW - 5 * DAY, missed_s=NOW - 5 * DAY),
+        alive_d=5,
+    )
     for days, lost in ((0.0, False), (0.5, False), (0.99, False), (1.01, True), (30.0, True)):
         item = status(store, NOW + days * DAY)
         assert (item.status.state, item.lost, item.stale) == ("UNKNOWN", lost, False)
@@ -88,7 +99,11 @@ def test_lost_runs_count_as_unknown_and_can_be_left_out(tmp_path: Path) -> None:
     store = a_run(tmp_path, age_d=9, last=LastStatus("RUNNING", NOW - 2 * DAY), alive_d=2)
     result = result_on("there", store)
     (item,) = result.runs
-    assert (is_in(item, {"UNKNOWN"}), is_in(item, {"RUNNING"}), is_in(item, {"FAILED"})) == (True, True, False)
+    assert (is_in(item, {"UNKNOWN"}), is_in(item, {"RUNNING"}), is_in(item, {"FAILED"})) == (
+        True,
+        True,
+        False,
+    )
     assert without_lost(result)[1] == 1
     assert without_lost(result)[0].runs == ()
 

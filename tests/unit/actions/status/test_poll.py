@@ -1,4 +1,6 @@
-"""A plain run and an element of a sweep are treated alike: what is asked, said, noted and written."""
+"""A plain run and an element of a sweep are treated alike: what is asked, said, noted and
+written.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,16 @@ class Site:
     def store(self) -> RunStore:
         return RunStore(self.folder / "runs", FailedNodes(self.folder / "failed-nodes.json"))
 
-    def has(self, indices: str | None = None, *, job_id: str | None = "4711", after: str | None = None) -> None:
+    def has(
+        self, indices: str | None = None, *, job_id: str | None = "4711", after: str | None = None
+    ) -> None:
         """Give it a run: a sweep of these elements, or a plain one."""
         rows = [list(map(list, row)) for row in parse_assignments(["n=a,b,c,d"])]
-        sweep = {"request": {"sweep": rows}, "plan": {"sweep": {"indices": indices, "first": 0}}} if indices else {}
+        sweep = (
+            {"request": {"sweep": rows}, "plan": {"sweep": {"indices": indices, "first": 0}}}
+            if indices
+            else {}
+        )
         waits = [{"run_id": after, "job_id": "12", "condition": "ok"}] if after else []
         self.store.create(run(RUN_ID, job_id=job_id, after=waits, **sweep), "")
         self.says({})
@@ -51,12 +59,16 @@ class Site:
         self.answers("exit 1")
 
     def answers(self, program: str) -> None:
-        write(self.folder / "bin/squeue", f"#!/bin/sh\necho asked >>{self.folder}/asked\n{program}\n").chmod(0o755)
+        write(
+            self.folder / "bin/squeue", f"#!/bin/sh\necho asked >>{self.folder}/asked\n{program}\n"
+        ).chmod(0o755)
 
     def starts(self, element: int = 0, attempt: int = 0, **exit_: object) -> None:
         folder = self.store.folder(RUN_ID) / f"elements/{element}/attempts/{attempt}"
         job_id = f"4711_{element}" if self.store.load(RUN_ID).plan.get("sweep") else "4711"
-        write(folder / "start", json.dumps({"job_id": job_id, "host": "node1", "started": NOW - 100}))
+        write(
+            folder / "start", json.dumps({"job_id": job_id, "host": "node1", "started": NOW - 100})
+        )
         write(folder / "heartbeat", str(NOW))
         if exit_:
             write(folder / "exit", json.dumps({"signal": "", "ended": NOW - 10, **exit_}))
@@ -68,7 +80,9 @@ class Site:
         self.status()
 
     def status(self, now_s: float = NOW) -> RunStatus:
-        scheduler = SlurmScheduler({"PATH": f"{self.folder}/bin:/usr/bin:/bin"}, _known={"cluster": "alpha"})
+        scheduler = SlurmScheduler(
+            {"PATH": f"{self.folder}/bin:/usr/bin:/bin"}, _known={"cluster": "alpha"}
+        )
         (item,) = get_status([RUN_ID], ports(self.store, scheduler, now_s)).runs
         return item
 
@@ -101,10 +115,19 @@ def test_with_slurm_away_and_where_an_answer_leaves_it_out_a_run_is_as_last_know
     site.runs(indices)
     site.is_away()
     item = site.status(NOW + 500)
-    assert (item.status.state, item.status.asked_s, item.stale, item.live) == ("RUNNING", NOW, True, False)
+    assert (item.status.state, item.status.asked_s, item.stale, item.live) == (
+        "RUNNING",
+        NOW,
+        True,
+        False,
+    )
     site.says({})
     item = site.status(NOW + 505)
-    assert (item.status.state, item.status.asked_s, item.status.missed_s) == ("RUNNING", NOW, NOW + 505)
+    assert (item.status.state, item.status.asked_s, item.status.missed_s) == (
+        "RUNNING",
+        NOW,
+        NOW + 505,
+    )
     assert item.stale
 
 
@@ -144,7 +167,12 @@ def test_a_sweep_whose_job_id_squeue_tells_costs_a_second_question(site: Site) -
     site.says({"4711_0": "RUNNING", "4711_[1-3]": "PENDING"})
     item = site.status()
     assert item.run.job_id == "4711"
-    assert [each.status.state for each in item.elements] == ["RUNNING", "PENDING", "PENDING", "PENDING"]
+    assert [each.status.state for each in item.elements] == [
+        "RUNNING",
+        "PENDING",
+        "PENDING",
+        "PENDING",
+    ]
     assert (site.folder / "asked").read_text().split() == ["asked"] * 2
 
 
@@ -156,10 +184,16 @@ def test_a_run_of_which_no_job_came_is_known_again_when_it_starts_after_all(
     assert site.status().status.state == "NOT_SUBMITTED"
     assert site.store.active_ids() == []
     site.starts(element)
-    site.says({"4711": "RUNNING"} if indices is None else {f"4711_{element}": "RUNNING", "4711_[0]": "PENDING"})
+    site.says(
+        {"4711": "RUNNING"}
+        if indices is None
+        else {f"4711_{element}": "RUNNING", "4711_[0]": "PENDING"}
+    )
     item = site.status(NOW + 1)
     assert (item.status.state, item.run.job_id, item.live) == ("RUNNING", "4711", True)
-    assert [each.status.state for each in item.elements] == ([] if indices is None else ["PENDING", "RUNNING"])
+    assert [each.status.state for each in item.elements] == (
+        [] if indices is None else ["PENDING", "RUNNING"]
+    )
     assert site.store.active_ids() == [RUN_ID]
 
 
@@ -168,7 +202,9 @@ def test_the_node_that_failed_is_noted(site: Site, indices: str | None, element:
     site.has(indices)
     site.starts(element, status=1, reason="node_failure", nodes=["node7"], again=True)
     site.status()
-    assert [entry.node for entry in FailedNodes(site.folder / "failed-nodes.json").known(NOW)] == ["node7"]
+    assert [entry.node for entry in FailedNodes(site.folder / "failed-nodes.json").known(NOW)] == [
+        "node7"
+    ]
 
 
 def test_what_a_folder_alone_says_of_a_sweep_is_what_its_elements_do(site: Site) -> None:
@@ -176,19 +212,30 @@ def test_what_a_folder_alone_says_of_a_sweep_is_what_its_elements_do(site: Site)
     site.starts(0, status=0)
     site.starts(2)
     (item,) = last_known([RUN_ID], store=site.store, now_s=NOW).runs
-    assert [each.status.state for each in item.elements] == ["COMPLETED", "PENDING", "RUNNING", "PENDING"]
+    assert [each.status.state for each in item.elements] == [
+        "COMPLETED",
+        "PENDING",
+        "RUNNING",
+        "PENDING",
+    ]
     assert (item.status.state, item.stale, item.status.attempt) == ("RUNNING", True, 0)
     assert not (item.folder / "elements.json").exists()
 
 
 @pytest.mark.parametrize("indices", [None, "1-2"])
-def test_a_run_that_could_never_start_was_cancelled_with_its_elements(site: Site, indices: str | None) -> None:
+def test_a_run_that_could_never_start_was_cancelled_with_its_elements(
+    site: Site, indices: str | None
+) -> None:
     first = "20260102-030400-first-0a1b"
     site.has(indices, after=first)
     site.store.create(run(first, job_id="12"), "")
     site.store.save_status(first, LastStatus("FAILED", 1.0, final=True))
     item = site.status()
-    assert (item.status.state, item.status.final, item.status.reason) == ("CANCELLED", True, "DependencyNeverSatisfied")
+    assert (item.status.state, item.status.final, item.status.reason) == (
+        "CANCELLED",
+        True,
+        "DependencyNeverSatisfied",
+    )
     assert {each.status.state for each in item.elements} <= {"CANCELLED"}
     assert {status.state for status in load_statuses(item.folder).values()} <= {"CANCELLED"}
 
@@ -202,7 +249,9 @@ def test_a_sweep_of_which_an_element_has_started_waits_for_nobody(site: Site) ->
 
 
 def test_a_second_question_without_an_answer_loses_nothing(site: Site) -> None:
-    """The controller goes away between the two questions about a sweep whose job id the first one told."""
+    """The controller goes away between the two questions about a sweep whose job id the first one
+    told.
+    """
     site.has("0-1", job_id=None)
     site.says({"4711_[0-1]": "RUNNING"})
     with (site.folder / "bin/squeue").open("a") as program:
@@ -218,7 +267,11 @@ def test_any_number_of_runs_costs_one_squeue_and_one_sacct(site: Site) -> None:
     for number, run_id in enumerate(ids):
         site.store.create(run(run_id, job_id=str(number)), "")
     site.says({"4711": "RUNNING"})
-    write(site.folder / "bin/sacct", f"#!/bin/sh\necho accounted >>{site.folder}/asked\n").chmod(0o755)
-    scheduler = SlurmScheduler({"PATH": f"{site.folder}/bin:/usr/bin:/bin"}, _known={"cluster": "alpha"})
+    write(site.folder / "bin/sacct", f"#!/bin/sh\necho accounted >>{site.folder}/asked\n").chmod(
+        0o755
+    )
+    scheduler = SlurmScheduler(
+        {"PATH": f"{site.folder}/bin:/usr/bin:/bin"}, _known={"cluster": "alpha"}
+    )
     assert len(get_status([*ids, RUN_ID], ports(site.store, scheduler, NOW)).runs) == 5
     assert (site.folder / "asked").read_text().split() == ["asked", "accounted"]

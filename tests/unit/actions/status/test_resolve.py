@@ -58,38 +58,94 @@ REQUEUED = ExitRecord(124, "", NOW - 5, "", "time_limit", True)
 IDLE = ExitRecord(143, "", NOW, "cancelled: its GPUs were idle for 30 min", "idle")
 PENDING, RUNNING = LastStatus("PENDING", 500.0, reason="Resources"), LastStatus("RUNNING", 500.0)
 LOST = replace(RUNNING, missed_s=NOW - MISSED_FOR_S)
-BY_SIGTERM = "terminated by SIGTERM (cancelled, preempted or time limit); Slurm no longer has the record"
-FAILED, CANCELLED = JobInfo("4711", "FAILED", "NonZeroExitCode"), JobInfo("4711", "CANCELLED", "Resources", elapsed_s=0)
-KILLED, PREEMPTED = JobInfo("L1", "NODE_FAIL", "the job's supervisor was killed"), JobInfo("4711", "PREEMPTED")
+BY_SIGTERM = (
+    "terminated by SIGTERM (cancelled, preempted or time limit); Slurm no longer has the record"
+)
+FAILED, CANCELLED = (
+    JobInfo("4711", "FAILED", "NonZeroExitCode"),
+    JobInfo("4711", "CANCELLED", "Resources", elapsed_s=0),
+)
+KILLED, PREEMPTED = (
+    JobInfo("L1", "NODE_FAIL", "the job's supervisor was killed"),
+    JobInfo("4711", "PREEMPTED"),
+)
 OVER = {"elapsed_s": 500, "hosts": "node[1-2]", "limit_s": 3600, "final": True}
 
 
 @pytest.mark.parametrize(
     ("known", "exit_", "expected"),
     [
-        # the scheduler's word comes first; of a job that ended, squeue keeps the last reason for which it waited
-        *(({"info": JobInfo("4711", state, "Resources", 5, 60, "node1")}, WELL,
-           {"state": state, "final": final, "asked_s": NOW, "reason": reason, "elapsed_s": 5, "limit_s": 60,
-            "hosts": "node1"})
-          for state, final, reason in (
-            ("PENDING", False, "Resources"), ("TELEPORTING", False, "Resources"), ("COMPLETED", True, None),
-            ("CANCELLED", True, None), ("OUT_OF_MEMORY", True, "Resources"))),
-        # Slurm 24.11 says PREEMPTED|0:0 of a job that was preempted once and whose last attempt ended well
-        ({"info": replace(PREEMPTED, elapsed_s=77)}, WELL, {"state": "COMPLETED", "exit_status": 0, "elapsed_s": 77}),
-        *(({"info": PREEMPTED}, exit_, {"state": state, "final": True, "exit_status": exit_ and exit_.status})
-          for exit_, state in (
-            (stopped("failure", again=False, status=3), "FAILED"), (stopped("failure", again=True), "PREEMPTED"),
-            (stopped("preemption", again=False), "PREEMPTED"), (TOLD, "PREEMPTED"), (None, "PREEMPTED"))),
+        # the scheduler's word comes first; of a job that ended, squeue keeps the last reason for
+        # which it waited
+        *(
+            (
+                {"info": JobInfo("4711", state, "Resources", 5, 60, "node1")},
+                WELL,
+                {
+                    "state": state,
+                    "final": final,
+                    "asked_s": NOW,
+                    "reason": reason,
+                    "elapsed_s": 5,
+                    "limit_s": 60,
+                    "hosts": "node1",
+                },
+            )
+            for state, final, reason in (
+                ("PENDING", False, "Resources"),
+                ("TELEPORTING", False, "Resources"),
+                ("COMPLETED", True, None),
+                ("CANCELLED", True, None),
+                ("OUT_OF_MEMORY", True, "Resources"),
+            )
+        ),
+        # Slurm 24.11 says PREEMPTED|0:0 of a job that was preempted once and whose last attempt
+        # ended well
+        (
+            {"info": replace(PREEMPTED, elapsed_s=77)},
+            WELL,
+            {"state": "COMPLETED", "exit_status": 0, "elapsed_s": 77},
+        ),
+        *(
+            (
+                {"info": PREEMPTED},
+                exit_,
+                {"state": state, "final": True, "exit_status": exit_ and exit_.status},
+            )
+            for exit_, state in (
+                (stopped("failure", again=False, status=3), "FAILED"),
+                (stopped("failure", again=True), "PREEMPTED"),
+                (stopped("preemption", again=False), "PREEMPTED"),
+                (TOLD, "PREEMPTED"),
+                (None, "PREEMPTED"),
+            )
+        ),
         # the reason of a job that is over
-        ({"info": FAILED}, ExitRecord(1, "", 9_500.0, "no module"), {"reason": "no module", "exit_status": 1}),
+        (
+            {"info": FAILED},
+            ExitRecord(1, "", 9_500.0, "no module"),
+            {"reason": "no module", "exit_status": 1},
+        ),
         ({"info": replace(FAILED, exit_status=3, signal=9)}, None, {"exit_status": 3, "signal": 9}),
-        ({"info": CANCELLED}, None, {"reason": "cancelled before it started"}),  # not why it was pending
-        ({"info": CANCELLED}, ExitRecord(143, "TERM", 9_500.0, reason="preemption", again=True), {"reason": None}),
-        ({"info": replace(CANCELLED, reason="DependencyNeverSatisfied")}, None, {"reason": "DependencyNeverSatisfied"}),
+        # not why it was pending
+        ({"info": CANCELLED}, None, {"reason": "cancelled before it started"}),
+        (
+            {"info": CANCELLED},
+            ExitRecord(143, "TERM", 9_500.0, reason="preemption", again=True),
+            {"reason": None},
+        ),
+        (
+            {"info": replace(CANCELLED, reason="DependencyNeverSatisfied")},
+            None,
+            {"reason": "DependencyNeverSatisfied"},
+        ),
         # the script's reason at the last attempt, where the scheduler's state says no more
         *(
-            ({"info": info}, stopped(reason, again=False, message="not requeued"),
-             {"state": state, "final": True, "reason": text})
+            (
+                {"info": info},
+                stopped(reason, again=False, message="not requeued"),
+                {"state": state, "final": True, "reason": text},
+            )
             for reason, state, text in (
                 ("time_limit", "TIMEOUT", "time limit, not requeued"),
                 ("preemption", "PREEMPTED", "preempted, not requeued"),
@@ -98,47 +154,93 @@ OVER = {"elapsed_s": 500, "hosts": "node[1-2]", "limit_s": 3600, "final": True}
             )
             for info in (FAILED, None)
         ),
-        *(({"info": JobInfo("4711", state)}, stopped("preemption", again=False), {"state": state})
-          for state in ("CANCELLED", "TIMEOUT", "OUT_OF_MEMORY")),
-        *(({"info": info}, IDLE, {"state": "CANCELLED", "reason": IDLE.message, "final": True})
-          for info in (FAILED, None)),
+        *(
+            ({"info": JobInfo("4711", state)}, stopped("preemption", again=False), {"state": state})
+            for state in ("CANCELLED", "TIMEOUT", "OUT_OF_MEMORY")
+        ),
+        *(
+            ({"info": info}, IDLE, {"state": "CANCELLED", "reason": IDLE.message, "final": True})
+            for info in (FAILED, None)
+        ),
         # a local supervisor that was killed after its job had ended
         ({"info": KILLED, "of": run(scheduler="local")}, WELL, {"state": "COMPLETED"}),
         ({"info": KILLED, "of": run(scheduler="local")}, None, {"state": "NODE_FAIL"}),
         ({"info": KILLED}, WELL, {"state": "NODE_FAIL"}),
         # the scheduler has no record of a job that was told to end
         ({"cancelled": True}, TOLD, {"state": "CANCELLED"}),
-        ({"cancelled": True}, None, {"state": "CANCELLED", "final": True, "reason": "cancelled before it started"}),
+        (
+            {"cancelled": True},
+            None,
+            {"state": "CANCELLED", "final": True, "reason": "cancelled before it started"},
+        ),
         ({}, replace(TOLD, ended_s=STARTED + 3600), {"state": "TIMEOUT"}),
         ({"of": run(walltime_s=None)}, replace(TOLD, ended_s=STARTED + 3600), {"state": "UNKNOWN"}),
         ({}, TOLD, {"state": "UNKNOWN", "reason": BY_SIGTERM}),
         ({"last": RUNNING}, TOLD, {"state": "RUNNING"}),  # the next answer may say who ended it
         ({"last": LOST}, TOLD, {"state": "UNKNOWN"}),
         # it has forgotten a job, or is away
-        *(({"answered": answered}, ExitRecord(status, "", 9_500.0), {"state": state, "exit_status": status, **OVER})
-          for status, state in ((0, "COMPLETED"), (137, "FAILED")) for answered in (True, False)),
+        *(
+            (
+                {"answered": answered},
+                ExitRecord(status, "", 9_500.0),
+                {"state": state, "exit_status": status, **OVER},
+            )
+            for status, state in ((0, "COMPLETED"), (137, "FAILED"))
+            for answered in (True, False)
+        ),
         ({"answered": False}, TOLD, {"final": False, "reason": None}),
-        ({"answered": False, "last": PENDING}, None, {"state": "PENDING", "asked_s": 500.0, "reason": "Resources"}),
+        (
+            {"answered": False, "last": PENDING},
+            None,
+            {"state": "PENDING", "asked_s": 500.0, "reason": "Resources"},
+        ),
         ({"answered": False}, None, {"state": "PENDING", "final": False, "asked_s": 1000.0}),
         ({"answered": False, "of": run(job_id=None)}, None, {"state": "SUBMITTING"}),
         # of a run without a job: the scheduler may know one, and has to say that it does not
-        *(({"of": run(job_id=None), "sending": sending, "answered": answered}, None,
-           {"state": state, "final": state == "NOT_SUBMITTED"})
-          for sending, answered, state in (
-            (Sending.UNDER_WAY, True, "SUBMITTING"), (Sending.UNDER_WAY, False, "SUBMITTING"),
-            (Sending.ENDED, True, "NOT_SUBMITTED"), (Sending.ENDED, False, "SUBMITTING"),
-            (Sending.NEVER, True, "NOT_SUBMITTED"), (Sending.NEVER, False, "NOT_SUBMITTED"))),
+        *(
+            (
+                {"of": run(job_id=None), "sending": sending, "answered": answered},
+                None,
+                {"state": state, "final": state == "NOT_SUBMITTED"},
+            )
+            for sending, answered, state in (
+                (Sending.UNDER_WAY, True, "SUBMITTING"),
+                (Sending.UNDER_WAY, False, "SUBMITTING"),
+                (Sending.ENDED, True, "NOT_SUBMITTED"),
+                (Sending.ENDED, False, "SUBMITTING"),
+                (Sending.NEVER, True, "NOT_SUBMITTED"),
+                (Sending.NEVER, False, "NOT_SUBMITTED"),
+            )
+        ),
         # it leaves out a job
-        ({"of": run(created_s=NOW - 1)}, None, {"state": "PENDING", "final": False, "missed_s": NOW}),
-        ({"info": JobInfo("4711", "RUNNING"), "last": replace(RUNNING, missed_s=NOW, reason="not listed")}, None,
-         {"state": "RUNNING", "missed_s": None, "reason": None}),
+        (
+            {"of": run(created_s=NOW - 1)},
+            None,
+            {"state": "PENDING", "final": False, "missed_s": NOW},
+        ),
+        (
+            {
+                "info": JobInfo("4711", "RUNNING"),
+                "last": replace(RUNNING, missed_s=NOW, reason="not listed"),
+            },
+            None,
+            {"state": "RUNNING", "missed_s": None, "reason": None},
+        ),
         # between two attempts
         ({}, REQUEUED, {"state": "PENDING", "final": False, "reason": "to be requeued"}),
-        ({"answered": False}, REQUEUED, {"state": "PENDING", "final": False, "reason": "to be requeued"}),
-        ({}, replace(REQUEUED, ended_s=NOW - ALIVE_WITHIN_S - 1), {"state": "UNKNOWN", "final": False}),
+        (
+            {"answered": False},
+            REQUEUED,
+            {"state": "PENDING", "final": False, "reason": "to be requeued"},
+        ),
+        (
+            {},
+            replace(REQUEUED, ended_s=NOW - ALIVE_WITHIN_S - 1),
+            {"state": "UNKNOWN", "final": False},
+        ),
         ({"cancelled": True}, REQUEUED, {"state": "CANCELLED", "final": True}),
     ],
-)  # fmt: skip
+)
 def test_the_status_by_all_that_is_known(
     known: dict[str, Any], exit_: ExitRecord | None, expected: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -148,7 +250,12 @@ def test_the_status_by_all_that_is_known(
 
 def test_with_the_scheduler_away_and_nothing_known_the_folder_speaks(tmp_path: Path) -> None:
     status = decide(None, attempt(tmp_path), answered=False)
-    assert (status.state, status.final, status.elapsed_s, status.hosts) == ("RUNNING", False, 1000, "node[1-2]")
+    assert (status.state, status.final, status.elapsed_s, status.hosts) == (
+        "RUNNING",
+        False,
+        1000,
+        "node[1-2]",
+    )
 
 
 def test_slurm_has_a_moment_after_sbatch_is_gone() -> None:
@@ -164,7 +271,9 @@ def test_slurm_has_a_moment_after_sbatch_is_gone() -> None:
     assert (found.state, found.missed_s) == ("PENDING", None)
 
 
-def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(tmp_path: Path) -> None:
+def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(
+    tmp_path: Path,
+) -> None:
     status = decide(None, attempt(tmp_path), LOST)
     assert (status.state, status.final) == ("UNKNOWN", False)
     assert status.reason is not None
@@ -173,9 +282,15 @@ def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(tm
 
 
 def test_one_answer_that_leaves_a_job_out_changes_nothing_and_a_later_one_does() -> None:
-    assert MISSED_FOR_S >= LONGEST_PAUSE_S  # two polls of a slow controller may read the same answer
+    # two polls of a slow controller may read the same answer
+    assert MISSED_FOR_S >= LONGEST_PAUSE_S
     first = decide(last=LastStatus("RUNNING", 500.0, elapsed_s=5))
-    assert (first.state, first.elapsed_s, first.asked_s, first.missed_s) == ("RUNNING", 5, 500.0, NOW)
+    assert (first.state, first.elapsed_s, first.asked_s, first.missed_s) == (
+        "RUNNING",
+        5,
+        500.0,
+        NOW,
+    )
     assert first.reason == "Slurm does not list this job"
     assert decide(last=first, now_s=NOW + MISSED_FOR_S - 1) == first
     assert decide(last=first, now_s=NOW + MISSED_FOR_S).state == "UNKNOWN"
@@ -183,27 +298,36 @@ def test_one_answer_that_leaves_a_job_out_changes_nothing_and_a_later_one_does()
 
 @pytest.mark.parametrize("last", [PENDING, RUNNING])
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_cancelled_job_that_is_left_out_is_cancelled_at_once(last: LastStatus, begun: bool, tmp_path: Path) -> None:
+def test_a_cancelled_job_that_is_left_out_is_cancelled_at_once(
+    last: LastStatus, begun: bool, tmp_path: Path
+) -> None:
     record = attempt(tmp_path) if begun else None
     assert decide(None, record, last, cancelled=True).state == "CANCELLED"
     assert decide(None, record, last, cancelled=True, answered=False).state == last.state
 
 
-def test_a_job_that_gives_signs_of_life_runs_whatever_the_scheduler_leaves_out(tmp_path: Path) -> None:
+def test_a_job_that_gives_signs_of_life_runs_whatever_the_scheduler_leaves_out(
+    tmp_path: Path,
+) -> None:
     alive = Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, None, NOW - 40)
     assert decide(None, alive, LOST).state == "RUNNING"
 
 
 def test_hosts_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
-    status = decide(attempt=Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, WELL, STARTED))
+    status = decide(
+        attempt=Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, WELL, STARTED)
+    )
     assert (status.state, status.hosts) == ("COMPLETED", None)
 
 
-# --- being started again --------------------------------------------------------------------------------------
+# --- being started again
+# --------------------------------------------------------------------------------------
 
 
 def numbered(number: int, exit_: ExitRecord | None = None) -> Attempt:
-    return Attempt(AttemptFolder(Path("/nowhere")), number, "4711", "node1", STARTED, exit_, STARTED)
+    return Attempt(
+        AttemptFolder(Path("/nowhere")), number, "4711", "node1", STARTED, exit_, STARTED
+    )
 
 
 @pytest.mark.parametrize(
@@ -256,29 +380,45 @@ def test_what_the_script_wrote_since_slurm_was_asked_is_newer(
     info = JobInfo("4711", "RUNNING", asked_s=NOW)
     status = decide(info, attempt(tmp_path, exit_), cancelled=cancelled, now_s=NOW + 9)
     assert (status.state, status.final) == expected
-    ended = decide(replace(info, state="TIMEOUT"), attempt(tmp_path, exit_), cancelled=cancelled, now_s=NOW + 9)
+    ended = decide(
+        replace(info, state="TIMEOUT"), attempt(tmp_path, exit_), cancelled=cancelled, now_s=NOW + 9
+    )
     assert (ended.state, ended.final) == ("TIMEOUT", True)
 
 
 def test_a_job_that_started_since_slurm_was_asked_runs(tmp_path: Path) -> None:
     waits = JobInfo("4711", "PENDING", "Priority", asked_s=STARTED - 5)
     status = decide(waits, attempt(tmp_path), now_s=STARTED + 5)
-    assert (status.state, status.reason, status.elapsed_s, status.hosts) == ("RUNNING", None, 5, "node[1-2]")
-    assert decide(replace(waits, asked_s=STARTED + 5), attempt(tmp_path)).state == "PENDING"  # requeued
-    runs = replace(waits, state="RUNNING", hosts="node[1-2]")  # its script may not have written them yet
+    assert (status.state, status.reason, status.elapsed_s, status.hosts) == (
+        "RUNNING",
+        None,
+        5,
+        "node[1-2]",
+    )
+    # requeued
+    assert decide(replace(waits, asked_s=STARTED + 5), attempt(tmp_path)).state == "PENDING"
+    # its script may not have written them yet
+    runs = replace(waits, state="RUNNING", hosts="node[1-2]")
     assert decide(runs, attempt(tmp_path)).hosts == "node[1-2]"
 
 
 def test_the_time_of_a_run_is_that_of_all_its_attempts(tmp_path: Path) -> None:
     def started(number: int, started_s: float, exit_: ExitRecord | None) -> Attempt:
-        return Attempt(AttemptFolder(tmp_path), number, "4711", "node1", started_s, exit_, started_s + 30)
+        return Attempt(
+            AttemptFolder(tmp_path), number, "4711", "node1", started_s, exit_, started_s + 30
+        )
 
-    requeued = started(0, 1000.0, ExitRecord(124, "", 1100.0, reason="time_limit", again=True, how="requeue"))
+    requeued = started(
+        0, 1000.0, ExitRecord(124, "", 1100.0, reason="time_limit", again=True, how="requeue")
+    )
     lost = started(1, 2000.0, None)  # until its last heartbeat
-    restarted = started(2, 3000.0, ExitRecord(3, "", 3050.0, reason="failure", again=True, how="restart"))
+    restarted = started(
+        2, 3000.0, ExitRecord(3, "", 3050.0, reason="failure", again=True, how="restart")
+    )
     runs = started(3, 3060.0, None)
     newest = (runs, restarted, lost, requeued)
-    status = LastStatus("RUNNING", NOW, elapsed_s=500)  # Slurm's, since the allocation of the last two began
+    # Slurm's, since the allocation of the last two began
+    status = LastStatus("RUNNING", NOW, elapsed_s=500)
     assert attempt_times(newest, status) == [(1000, 1100), (2000, 2030), (3000, 3060), (3060, 3500)]
     told = with_attempts(status, newest)
     assert (told.total_elapsed_s, told.elapsed_s, told.ran_s) == (100 + 30 + 500, 500, 630)

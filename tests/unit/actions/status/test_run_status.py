@@ -31,7 +31,9 @@ from tests.unit.given import run
 
 
 def statuses(*words: str) -> list[LastStatus]:
-    return [LastStatus(word, 1.0, final=word not in ("PENDING", "RUNNING", "UNKNOWN")) for word in words]
+    return [
+        LastStatus(word, 1.0, final=word not in ("PENDING", "RUNNING", "UNKNOWN")) for word in words
+    ]
 
 
 def sweep_run(indices: str = "0-3", first: int = 0, **said: Any) -> Run:
@@ -58,26 +60,40 @@ def test_one_state_for_many(words: tuple[str, ...], state: str, final: bool) -> 
 
 def test_the_counts_add_up() -> None:
     words = ["RUNNING"] * 12 + ["COMPLETED"] * 30 + ["FAILED"] + ["PENDING"] * 957
-    assert combine(statuses(*words), 60).reason == "1000 elements: 12 running, 957 pending, 30 completed, 1 failed"
+    assert (
+        combine(statuses(*words), 60).reason
+        == "1000 elements: 12 running, 957 pending, 30 completed, 1 failed"
+    )
 
 
 def test_failed_elements_can_be_submitted_again() -> None:
     words = ("COMPLETED", "FAILED", "RUNNING", "TIMEOUT", "CANCELLED")
-    elements = [ElementStatus(number, None, (), status) for number, status in enumerate(statuses(*words))]
+    elements = [
+        ElementStatus(number, None, (), status) for number, status in enumerate(statuses(*words))
+    ]
     assert failed_elements(elements) == [1, 3, 4]
     assert interesting_element(elements) == 1
     assert interesting_element(elements[2:3]) == 2
     assert interesting_element([ElementStatus(4, None, (), statuses("PENDING")[0])]) == 4
 
 
-def test_elements_survive_being_written_and_read_and_what_another_version_has_noted_stays(tmp_path: Path) -> None:
-    known = {0: LastStatus("COMPLETED", 2.0, True, elapsed_s=0, exit_status=0), 7: LastStatus("PENDING", 2.0)}
+def test_elements_survive_being_written_and_read_and_what_another_version_has_noted_stays(
+    tmp_path: Path,
+) -> None:
+    known = {
+        0: LastStatus("COMPLETED", 2.0, True, elapsed_s=0, exit_status=0),
+        7: LastStatus("PENDING", 2.0),
+    }
     save_statuses(tmp_path, known)
     assert load_statuses(tmp_path) == known
     record = tmp_path / "elements.json"
     record.write_text("{")
     assert load_statuses(tmp_path) == {}
-    noted = {"schema": 7, "0": {"state": "RUNNING", "asked_s": 1.0, "power": 3}, "1": {"state": "PENDING"}}
+    noted = {
+        "schema": 7,
+        "0": {"state": "RUNNING", "asked_s": 1.0, "power": 3},
+        "1": {"state": "PENDING"},
+    }
     record.write_text(json.dumps(noted))  # another version's
     assert load_statuses(tmp_path)[0] == LastStatus("RUNNING", 1.0)
 
@@ -87,13 +103,24 @@ def test_an_element_is_found_by_run_and_by_job(tmp_path: Path) -> None:
     run = sweep_run("2-3", first=2, job_id="4711")
     store.create(run, "")
     assert run_from_json(run_to_json(run)) == run
-    for word, element in (("train/3", 3), ("last/2", 2), ("4711_1", 3), ("4711/3", 3), ("4711", None), ("train", None)):
+    for word, element in (
+        ("train/3", 3),
+        ("last/2", 2),
+        ("4711_1", 3),
+        ("4711/3", 3),
+        ("4711", None),
+        ("train", None),
+    ):
         assert find_element(word, store).element == element
     elements = elements_of(run)
     assert elements is not None
     assert elements.job_id(run, 3) == "4711_1"
     store.create(given.run("20260102-030405-plain-0a1b", job_id="12"), "")
-    for word, wrong in (("train/1", "has no element"), ("4711_2", "has no element"), ("plain/0", "is no array")):
+    for word, wrong in (
+        ("train/1", "has no element"),
+        ("4711_2", "has no element"),
+        ("plain/0", "is no array"),
+    ):
         with pytest.raises(NotFoundError, match=wrong):
             find_element(word, store)
     assert elements_of(given.run()) is None
@@ -132,18 +159,22 @@ AFTER = [
 
 
 def judged(state: str, final: bool, **states: str | None) -> tuple[list[str], LastStatus]:
-    """The runs that one waits for, each in a state, which is not final with a star; and its status after all."""
+    """The runs that one waits for, each in a state, which is not final with a star; and its status
+    after all.
+    """
 
     def status_of(run_id: str) -> LastStatus | None:
         word = states[run_id.split("-")[2]]
-        return None if word is None else LastStatus(word.rstrip("*"), 0, final=not word.endswith("*"))
+        return (
+            None if word is None else LastStatus(word.rstrip("*"), 0, final=not word.endswith("*"))
+        )
 
     status = LastStatus(state, 0, final=final)
     waits = waits_of(run(after=AFTER[: len(states)]), status, status_of)
     return [f"{wait.name} {wait.state}" for wait in waits], never_started(status, waits)
 
 
-def test_a_waiting_run_waits_for_what_is_not_fulfilled_and_a_cancelled_one_names_what_it_could_not_wait_for() -> None:
+def test_a_waiting_run_names_what_is_not_fulfilled_and_a_cancelled_one_what_never_will_be() -> None:
     for state, final, first, last, names in (
         ("PENDING", False, "RUNNING*", None, ["first RUNNING", "last UNKNOWN"]),
         ("PENDING", False, "COMPLETED", "RUNNING*", ["last RUNNING"]),

@@ -74,14 +74,27 @@ def test_what_was_last_known_is_said_without_asking(tmp_path: Path) -> None:
 
 
 def test_a_local_run_of_another_host_is_not_asked_about_here(tmp_path: Path) -> None:
-    """A home that two machines share: the supervisor's process id means nothing on the other one."""
+    """A home that two machines share: the supervisor's process id means nothing on the other
+    one.
+    """
     store = RunStore(tmp_path)
     store.create(run(RUN_ID, scheduler="local", host="there", cluster=None, job_id="L1"), "")
-    record = {"job_id": "L1", "pid": 4194305, "start_ticks": 1, "boot_id": "of there", "host": "there", "started": 1.0,
-              "limit_s": 0}  # fmt: skip
+    record = {
+        "job_id": "L1",
+        "pid": 4194305,
+        "start_ticks": 1,
+        "boot_id": "of there",
+        "host": "there",
+        "started": 1.0,
+        "limit_s": 0,
+    }
     write(store.folder(RUN_ID) / "supervisor.json", json.dumps(record))
     found = status(store, 5000.0)
-    assert (found.status.state, found.status.reason, found.stale) == ("UNKNOWN", "ask on host there", True)
+    assert (found.status.state, found.status.reason, found.stale) == (
+        "UNKNOWN",
+        "ask on host there",
+        True,
+    )
     assert not found.status.final
     assert store.last_status(RUN_ID) is None
     (there,) = get_status([RUN_ID], ports(store, LocalScheduler(), 5000.0, "there")).runs
@@ -89,11 +102,17 @@ def test_a_local_run_of_another_host_is_not_asked_about_here(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("later_s", "written"), [(59.0, False), (60.0, True)])
-def test_a_status_that_says_nothing_new_is_written_once_a_minute(tmp_path: Path, later_s: float, written: bool) -> None:
-    """Its time tells how old the last answer is where nobody can be asked; more often it would only be disk writes."""
+def test_a_status_that_says_nothing_new_is_written_once_a_minute(
+    tmp_path: Path, later_s: float, written: bool
+) -> None:
+    """Its time tells how old the last answer is where nobody can be asked; more often it would only
+    be disk writes.
+    """
     squeue = tmp_path / "bin/squeue"
     script = f"/r/{RUN_ID}/.submission_file_ab.sh"
-    answer = "\x1f".join(("4711", "PENDING", "Priority", "0:00", "1:00:00", "", script, "2027-01-02T03:04:05"))
+    answer = "\x1f".join(
+        ("4711", "PENDING", "Priority", "0:00", "1:00:00", "", script, "2027-01-02T03:04:05")
+    )
     write(squeue, f"#!/bin/sh\necho '{answer}'\n")
     squeue.chmod(0o755)
     store = RunStore(tmp_path / "runs")
@@ -103,24 +122,39 @@ def test_a_status_that_says_nothing_new_is_written_once_a_minute(tmp_path: Path,
         (found,) = get_status([RUN_ID], ports(store, scheduler, now_s)).runs
         assert (found.status.state, found.status.asked_s) == ("PENDING", now_s)
         assert found.status.start_s
-        squeue.write_text(squeue.read_text().replace("04:05", "05:00"))  # Slurm's estimate changes all the time
+        # Slurm's estimate changes all the time
+        squeue.write_text(squeue.read_text().replace("04:05", "05:00"))
     last = store.last_status(RUN_ID)
     assert last is not None
     assert last.asked_s == (5000.0 + later_s if written else 5000.0)
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_accounting_is_asked_for_the_job_of_a_submission_that_ended_without_word(tmp_path: Path, ended: bool) -> None:
+def test_accounting_is_asked_for_the_job_of_a_submission_that_ended_without_word(
+    tmp_path: Path, ended: bool
+) -> None:
     """While its sbatch goes on, squeue knows best."""
-    line = f"4711 COMPLETED 0:0 90 60 node1 None 2026-01-01T00:00:00 sbatch_/r/{RUN_ID}/.submission_file_9.sh"
+    line = (
+        "4711 COMPLETED 0:0 90 60 node1 None 2026-01-01T00:00:00 "
+        f"sbatch_/r/{RUN_ID}/.submission_file_9.sh"
+    )
     answer = line.replace(" ", "\x1f").replace("_/", " /")
-    for name, says in (("squeue", "true"), ("sacct", f"echo asked >>{tmp_path}/asked; echo '{answer}'")):
+    for name, says in (
+        ("squeue", "true"),
+        ("sacct", f"echo asked >>{tmp_path}/asked; echo '{answer}'"),
+    ):
         write(tmp_path / "bin" / name, f"#!/bin/sh\n{says}\n").chmod(0o755)
     store = RunStore(tmp_path / "runs")
-    store.create(run(RUN_ID, job_id=None), "", files={} if ended else {str(WITHIN.submit_claim()): claim_text()})
+    store.create(
+        run(RUN_ID, job_id=None),
+        "",
+        files={} if ended else {str(WITHIN.submit_claim()): claim_text()},
+    )
     scheduler = SlurmScheduler({"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
     (found,) = get_status([RUN_ID], ports(store, scheduler, 5000.0)).runs
-    assert (found.run.job_id, found.status.state) == (("4711", "COMPLETED") if ended else (None, "SUBMITTING"))
+    assert (found.run.job_id, found.status.state) == (
+        ("4711", "COMPLETED") if ended else (None, "SUBMITTING")
+    )
     assert (tmp_path / "asked").exists() == ended
 
 
@@ -158,7 +192,9 @@ def store(tmp_path: Path) -> RunStore:
     return made
 
 
-def test_what_the_script_the_last_status_and_the_index_of_jobs_say_is_put_together(store: RunStore) -> None:
+def test_what_the_script_the_last_status_and_the_index_of_jobs_say_is_put_together(
+    store: RunStore,
+) -> None:
     assert words(store, "")[1] == "run train"
     store.save_status(RUN.run_id, LastStatus("RUNNING", 1000.0))
     wrong, known = words(store, "{")
@@ -176,15 +212,24 @@ def test_what_the_script_the_last_status_and_the_index_of_jobs_say_is_put_togeth
 
 
 def attempt(number: int, exit_: ExitRecord | None = None) -> Attempt:
-    return Attempt(AttemptFolder(Path("/runs/r")), number, "4711", f"head-{number}", 100.0, exit_, 150.0)
+    return Attempt(
+        AttemptFolder(Path("/runs/r")), number, "4711", f"head-{number}", 100.0, exit_, 150.0
+    )
 
 
-def test_the_nodes_of_a_node_failure_failed_and_those_of_an_attempt_without_word_once_another_has_started() -> None:
-    dead = ExitRecord(137, "", 200.0, reason="node_failure", again=True, how="restart", nodes=("a-1", "a-2"))
+def test_nodes_of_a_node_failure_failed_and_those_of_a_silent_attempt_once_another_started() -> (
+    None
+):
+    dead = ExitRecord(
+        137, "", 200.0, reason="node_failure", again=True, how="restart", nodes=("a-1", "a-2")
+    )
     wrong = ExitRecord(3, "", 300.0, reason="failure", again=True, how="restart", nodes=("a-3",))
     run = given.run(cluster="big")
     failed = failures_of(run, [attempt(2), attempt(1, wrong), attempt(0, dead)])
-    assert [(one.node, one.cluster, one.failed_s) for one in failed] == [("a-1", "big", 200.0), ("a-2", "big", 200.0)]
+    assert [(one.node, one.cluster, one.failed_s) for one in failed] == [
+        ("a-1", "big", 200.0),
+        ("a-2", "big", 200.0),
+    ]
     assert list(failures_of(run, [attempt(0)])) == []
     assert [one.node for one in failures_of(run, [attempt(1), attempt(0)])] == ["head-0"]
 
@@ -202,7 +247,9 @@ def silence(path: Path, state: str = "RUNNING", elapsed_s: int = 36_000) -> floa
 def wrote(path: Path, rank: int, text: str, ago_s: float, kind: str = "out") -> None:
     folder = RunFolder(path).element(0).attempt(0)
     write(folder.start, json.dumps({"job_id": "4711", "host": "n0", "started": STARTED_S}))
-    file = write(folder.rank_metrics(rank) if kind == "metrics" else folder.rank_log(rank, kind), text)
+    file = write(
+        folder.rank_metrics(rank) if kind == "metrics" else folder.rank_log(rank, kind), text
+    )
     os.utime(file, (NOW_S - ago_s,) * 2)
 
 
@@ -213,7 +260,14 @@ def metrics(pause_s: float, ago_s: float) -> str:
 
 @pytest.mark.parametrize(
     ("pause_s", "ago_s", "expected"),
-    [(1, 590, None), (1, 720, 720), (600, 1700, None), (600, 1900, 1900), (None, 1700, None), (None, 1900, 1900)],
+    [
+        (1, 590, None),
+        (1, 720, 720),
+        (600, 1700, None),
+        (600, 1900, 1900),
+        (None, 1700, None),
+        (None, 1900, 1900),
+    ],
 )
 def test_a_silence_is_long_by_the_usual_pause_of_the_run(
     tmp_path: Path, pause_s: float | None, ago_s: float, expected: float | None
@@ -236,14 +290,18 @@ def test_a_silence_is_long_by_the_usual_pause_of_the_run(
     ],
     ids=["with times", "few lines", "lines", "many lines"],
 )
-def test_the_lines_of_any_rank_show_the_pace(text: str, ago_s: float, expected: float | None, tmp_path: Path) -> None:
+def test_the_lines_of_any_rank_show_the_pace(
+    text: str, ago_s: float, expected: float | None, tmp_path: Path
+) -> None:
     wrote(tmp_path, 0, text, ago_s)
     assert silence(tmp_path) == expected
     wrote(tmp_path, 3, "step\n" * 9, 30, "err")
     assert silence(tmp_path) is None
 
 
-def test_a_run_that_prints_nothing_has_just_started_or_does_not_run_is_not_silent(tmp_path: Path) -> None:
+def test_a_run_that_prints_nothing_has_just_started_or_does_not_run_is_not_silent(
+    tmp_path: Path,
+) -> None:
     assert silence(tmp_path) is None
     wrote(tmp_path, 0, "", 7200)
     assert silence(tmp_path) is None
@@ -257,7 +315,10 @@ def test_a_run_that_prints_nothing_has_just_started_or_does_not_run_is_not_silen
 
 
 def test_the_hint_is_for_the_run_that_has_been_silent_for_the_longest_time() -> None:
-    items = [RunStatus(run(), Path(), LastStatus("RUNNING", NOW_S), silent_s=age) for age in (None, 700.0, 900.0)]
+    items = [
+        RunStatus(run(), Path(), LastStatus("RUNNING", NOW_S), silent_s=age)
+        for age in (None, 700.0, 900.0)
+    ]
     assert first_silent(items) is items[2]
     assert first_silent(items[:1]) is None
 
@@ -274,7 +335,10 @@ class RunningTask:
 
 def test_an_element_of_a_pack_may_end_before_its_task(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
-    plan, request = {"sweep": {"indices": "0-4", "first": 0, "pack": 5}}, {"sweep": [[["n", "1"]]] * 5}
+    plan, request = (
+        {"sweep": {"indices": "0-4", "first": 0, "pack": 5}},
+        {"sweep": [[["n", "1"]]] * 5},
+    )
     folder = store.create(run(RUN_ID, plan=plan, request=request), "")
     again = {"again": True, "how": "requeue"}
     ends: list[dict[str, Any] | None] = [{"status": 0}, {"status": 7}, {"status": 7, **again}, None]
@@ -285,6 +349,12 @@ def test_an_element_of_a_pack_may_end_before_its_task(tmp_path: Path) -> None:
             write(attempt.exit, json.dumps({"signal": "", "ended": 3000, **end}))
     write(RunFolder(folder).element(4).cancelled, "")
     (item,) = get_status([RUN_ID], ports(store, RunningTask(), 5000.0)).runs
-    assert [each.status.state for each in item.elements] == ["COMPLETED", "FAILED", "PENDING", "RUNNING", "CANCELLED"]
+    assert [each.status.state for each in item.elements] == [
+        "COMPLETED",
+        "FAILED",
+        "PENDING",
+        "RUNNING",
+        "CANCELLED",
+    ]
     assert [each.job_id for each in item.elements] == ["4711_0"] * 5
     assert element_row(item, item.elements[3]).label == "4711/3"

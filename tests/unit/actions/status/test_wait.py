@@ -26,12 +26,23 @@ def ended(folder: Path, attempt: int = 0, *, signal: str = "", again: bool = Fal
     """An attempt that has ended."""
     start = {"job_id": "4711", "host": "node1", "started": 1000.0}
     write(folder / ATTEMPTS / str(attempt) / "start", json.dumps(start))
-    record = {"status": 0, "signal": signal, "ended": 1500.0, "message": "", "reason": "", "again": again}
+    record = {
+        "status": 0,
+        "signal": signal,
+        "ended": 1500.0,
+        "message": "",
+        "reason": "",
+        "again": again,
+    }
     write(folder / ATTEMPTS / str(attempt) / "exit", json.dumps(record))
 
 
-def waiter(folder: Path, state: str = "RUNNING", **tell: Any) -> tuple[Callable[[], bool], list[str]]:
-    """Whether a run is over, by a scheduler that says the same at any time, and the answers of that."""
+def waiter(
+    folder: Path, state: str = "RUNNING", **tell: Any
+) -> tuple[Callable[[], bool], list[str]]:
+    """Whether a run is over, by a scheduler that says the same at any time, and the answers of
+    that.
+    """
     asked: list[str] = []
 
     def ask() -> RunStatus:
@@ -61,7 +72,9 @@ def test_an_attempt_that_is_started_again_or_was_signalled_is_not_the_end(
 
 
 @pytest.mark.parametrize("mark", ["cancelled", "elements/0/cancelled"])
-def test_a_cancelled_script_that_says_that_it_was_signalled_has_ended(tmp_path: Path, mark: str) -> None:
+def test_a_cancelled_script_that_says_that_it_was_signalled_has_ended(
+    tmp_path: Path, mark: str
+) -> None:
     is_over, _ = waiter(tmp_path)
     ended(tmp_path, signal="TERM")
     assert not is_over()
@@ -74,11 +87,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, in the list's only place; nothing is left to chance."""
     now = [1000.0]
     monkeypatch.setattr("hpcrun.actions.status.wait.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("hpcrun.actions.status.wait.random.uniform", lambda low, high: (low + high) / 2)
+    monkeypatch.setattr(
+        "hpcrun.actions.status.wait.random.uniform", lambda low, high: (low + high) / 2
+    )
     return now
 
 
-def test_the_scheduler_is_asked_about_a_job_that_left_no_word(tmp_path: Path, clock: list[float]) -> None:
+def test_the_scheduler_is_asked_about_a_job_that_left_no_word(
+    tmp_path: Path, clock: list[float]
+) -> None:
     is_over, asked = waiter(tmp_path, "CANCELLED")
     clock[0] += wait.ASK_FIRST_S - 0.1
     assert not is_over()
@@ -88,7 +105,9 @@ def test_the_scheduler_is_asked_about_a_job_that_left_no_word(tmp_path: Path, cl
     assert asked == ["CANCELLED"]
 
 
-def test_the_scheduler_is_asked_soon_at_first_and_then_twice_a_minute(tmp_path: Path, clock: list[float]) -> None:
+def test_the_scheduler_is_asked_soon_at_first_and_then_twice_a_minute(
+    tmp_path: Path, clock: list[float]
+) -> None:
     is_over, asked = waiter(tmp_path)
     counts = []
     for _ in range(10):
@@ -100,7 +119,9 @@ def test_the_scheduler_is_asked_soon_at_first_and_then_twice_a_minute(tmp_path: 
     assert counts[-1] - counts[0] == 18
 
 
-def test_it_is_asked_at_once_where_the_records_have_changed(tmp_path: Path, clock: list[float]) -> None:
+def test_it_is_asked_at_once_where_the_records_have_changed(
+    tmp_path: Path, clock: list[float]
+) -> None:
     is_over, asked = waiter(tmp_path)
     clock[0] += 600
     assert not is_over()
