@@ -43,7 +43,8 @@ def main() -> None:
     os.environ["SUBMITIT_FOLDER"] = str(folder)
     paths = job_environment.JobEnvironment().paths
     _prepare(folder, paths)
-    setattr(job_environment.JobEnvironment, "_handle_signals", _checkpoint_when_told)  # noqa: B010 - mypy
+    environment = job_environment.JobEnvironment
+    setattr(environment, "_handle_signals", _checkpoint_when_told)  # noqa: B010 - mypy
     try:
         submission.process_job(folder)
     except Exception:

@@ -195,7 +195,8 @@ def register_stacks() -> None:
 
     number = signal.SIGRTMIN + _STACKS_SIGNAL
     try:
-        file = open(Path(folder, f"stacks-{os.getpid()}.{number}"), "ab", buffering=0)  # noqa: SIM115 - stays open
+        path = Path(folder, f"stacks-{os.getpid()}.{number}")
+        file = open(path, "ab", buffering=0)  # noqa: SIM115 - stays open
     except OSError as error:
         _complain(error)
         return

@@ -120,7 +120,7 @@ class FunctionJob(Job[R]):
         """The state that ``hpcrun status`` shows, at most ten seconds old."""
         return self._status().state
 
-    def get_info(self, mode: str = "force") -> dict[str, str]:  # noqa: ARG002 - submitit's signature
+    def get_info(self, mode: str = "force") -> dict[str, str]:  # noqa: ARG002 - submitit's
         """Return the status under sacct's names."""
         status = self._status()
         shown = {"State": status.state, "Reason": status.reason, "NodeList": status.hosts}

@@ -64,9 +64,12 @@ _SERVICES = {
     ("wandb", "login"),
 }
 _HELPER = re.compile(
-    r"(?:^|[^a-z])(?:pre_?process|prepare|prep|download|convert|conversion|tokeni[sz]e|setup|install|split|merge|"
-    r"export|upload|plot|visuali[sz]e|eval|evaluate|evaluation|test|infer|inference|predict|generate|summari[sz]e|check|clean|"
-    r"stats|average|report|get|find|make|create|build|cache|update|copy|push|benchmark)(?:[^a-z]|$)",
+    r"(?:^|[^a-z])(?:pre_?process|prepare|prep|download|convert|conversion|tokeni[sz]e|setup"
+    r"|install|split|merge|"
+    r"export|upload|plot|visuali[sz]e|eval|evaluate|evaluation|test|infer|inference|predict"
+    r"|generate|summari[sz]e|check|clean|"
+    r"stats|average|report|get|find|make|create|build|cache|update|copy|push|benchmark)(?:[^a-z]"
+    r"|$)",
     re.IGNORECASE,
 )
 """Names of programs that are not the training of a script, if another program is."""

@@ -123,31 +123,36 @@ _AROUND = (
     (
         "a URL with a token",
         "://",
-        rf"(?i)(?<![A-Z0-9+.-])(?P<front>(?:git\+)?https?://)(?P<secret>{_HIDDEN}{_USER}[^\s/?#:'\"]+)@",
+        rf"(?i)(?<![A-Z0-9+.-])(?P<front>(?:git\+)?https?://)"
+        rf"(?P<secret>{_HIDDEN}{_USER}[^\s/?#:'\"]+)@",
     ),
     (
         "a URL with a signature or key",
         "=",
-        r"(?i)(?P<front>[?&;](?:sig|token|access_token|auth_token|api_?key|password|secret|X-Amz-Signature|"
+        r"(?i)(?P<front>[?&;](?:sig|token|access_token|auth_token|api_?key|password|secret"
+        r"|X-Amz-Signature|"
         rf"X-Goog-Signature)=)(?P<secret>{_HIDDEN}[^\s&;'\"]{{6,}})",
     ),
     (
         "a connection string with a password",
         "=",
-        r"(?i)(?P<front>(?:^|[\s;=])(?:password|pwd|AccountKey|SharedAccessKey|SharedAccessSignature)=)"
+        r"(?i)(?P<front>(?:^|[\s;=])(?:password|pwd|AccountKey|SharedAccessKey"
+        r"|SharedAccessSignature)=)"
         rf"(?P<secret>{_HIDDEN}[^\s;'\"]+)",
     ),
     ("a URL with a password", "//", rf"(?<![^\s'\"=,;(])(?P<front>//[^\s/?#@:'\"]*:){_URL_END}"),
     (
         "a URL with a password",
         "@",
-        rf"(?<![^\s'\"=,;(])(?P<front>[A-Za-z_][\w.+-]*:)(?P<secret>{_HIDDEN}(?![\d.]{{1,5}}@)[^\s/?#:'\"]{{1,999}})@(?!sha\d+:)"
+        rf"(?<![^\s'\"=,;(])(?P<front>[A-Za-z_][\w.+-]*:)(?P<secret>{_HIDDEN}"
+        rf"(?![\d.]{{1,5}}@)[^\s/?#:'\"]{{1,999}})@(?!sha\d+:)"
         r"(?=[\w.-]+:\d{2,5}\b|\d{1,3}(?:\.\d{1,3}){3}\b|(?:[\w-]+\.)+[A-Za-z]{2,}/)",
     ),
     (
         "a header with a token",
         "bearer basic private-token x-api-key x-auth-token",
-        r"(?i)(?P<front>\b(?:(?:Bearer|Basic)(?=\s+\S*(?:\d|=|[a-z](?-i:[A-Z])))|PRIVATE-TOKEN:|X-API-Key:|X-Auth-Token:)\s+)(?P<secret>[A-Z0-9._~+/=-]{12,})",
+        r"(?i)(?P<front>\b(?:(?:Bearer|Basic)(?=\s+\S*(?:\d|=|[a-z](?-i:[A-Z])))|PRIVATE-TOKEN:"
+        r"|X-API-Key:|X-Auth-Token:)\s+)(?P<secret>[A-Z0-9._~+/=-]{12,})",
     ),
     (
         "a header with a token",
@@ -158,7 +163,8 @@ _AROUND = (
     (
         "a cookie",
         "cookie",
-        r"(?i)(?P<front>\b(?:Set-)?Cookie\\?['\"]?\s*:\s*\\?['\"]?)(?P<secret>(?=[\w.-]+=)[^'\"\\\r\n]{4,})",
+        r"(?i)(?P<front>\b(?:Set-)?Cookie\\?['\"]?\s*:\s*\\?['\"]?)(?P<secret>"
+        r"(?=[\w.-]+=)[^'\"\\\r\n]{4,})",
     ),
     (
         "JSON with a secret",
@@ -170,20 +176,24 @@ _AROUND = (
     (
         "a webhook",
         "hooks.slack.com webhook api.telegram.org",
-        r"(?P<front>)(?P<secret>https://(?:hooks\.slack\.com/(?:services|workflows|triggers)/[\w/+-]{12,}|"
+        r"(?P<front>)(?P<secret>https://(?:hooks\.slack\.com/(?:services|workflows"
+        r"|triggers)/[\w/+-]{12,}|"
         r"(?:\w+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/[\w/-]{12,}|"
-        r"[\w-]+\.webhook\.office\.com/webhookb2/[\w@/-]{12,}|api\.telegram\.org/(?:file/)?bot\d+:[\w/-]{12,}))",
+        r"[\w-]+\.webhook\.office\.com/webhookb2/[\w@/-]{12,}|api\.telegram\.org/"
+        r"(?:file/)?bot\d+:[\w/-]{12,}))",
     ),
     ("the token of a Telegram bot", ":aa", r"(?<!\w)(?P<front>)(?P<secret>\d{8,10}:AA[\w-]{32,})"),
     (
         "the URL of a message service",
         "://",
-        rf"(?P<front>(?<![\w+.-])(?=[a-z0-9]{{2,16}}://)(?:{'|'.join(sorted(SERVICES))})s?://)(?P<secret>(?!\*\*\*)[^\s'\"<>${{]{{6,}}(?=[\s'\"<>]|\Z))",
+        rf"(?P<front>(?<![\w+.-])(?=[a-z0-9]{{2,16}}://)(?:{'|'.join(sorted(SERVICES))})s?://)"
+        rf"(?P<secret>(?!\*\*\*)[^\s'\"<>${{]{{6,}}(?=[\s'\"<>]|\Z))",
     ),
     (
         "the password of a machine",
         "machine",  # netrc(5)
-        r"(?P<front>\bmachine\s{1,9}\S{1,200}\s{1,9}login\s{1,9}\S{1,200}\s{1,9}password\s{1,9})(?P<secret>\S+)",
+        r"(?P<front>\bmachine\s{1,9}\S{1,200}\s{1,9}login\s{1,9}\S{1,200}\s{1,9}password\s{1,9})"
+        r"(?P<secret>\S+)",
     ),
     (
         "an API key",
@@ -277,14 +287,17 @@ _FEW = re.compile(r"\d{1,3}")
 _SHELL_VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s;&|()'\"]+)"
 _ASSIGNMENTS = (
     re.compile(
-        rf"(?<![\w$.-])(?P<front>(?:(?:export|declare\s+-x)\s+)?)(?P<name>[A-Za-z_]\w*)={_SHELL_VALUE}"
+        rf"(?<![\w$.-])(?P<front>(?:(?:export|declare\s+-x)\s+)?)"
+        rf"(?P<name>[A-Za-z_]\w*)={_SHELL_VALUE}"
     ),
     re.compile(rf"(?<![\w$.-])(?P<front>setenv\s+)(?P<name>[A-Za-z_]\w*)\s+{_SHELL_VALUE}"),
 )
 # Each program has its own options: use only words that mean a secret in every program.
 _STRONG = re.compile(
-    r"(?:.*[-_])?(?:(?:api|access|private|secret|wandb)[-_]?keys?|(?:access|api|auth|bearer|bot|hf|refresh)[-_]?token"
-    r"|creds|(?:db|database|smtp|mail|ftp|mysql|mariadb|pg|postgres|redis|mongo|ldap|admin|root|login|sudo|proxy)"
+    r"(?:.*[-_])?(?:(?:api|access|private|secret|wandb)[-_]?keys?|(?:access|api|auth|bearer|bot|hf"
+    r"|refresh)[-_]?token"
+    r"|creds|(?:db|database|smtp|mail|ftp|mysql|mariadb|pg|postgres|redis|mongo|ldap|admin|root"
+    r"|login|sudo|proxy)"
     r"[-_]?(?:pass|pwd))|.*(?:password|passwd|passphrase|secret)",
     re.IGNORECASE,
 )

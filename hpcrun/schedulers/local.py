@@ -94,7 +94,7 @@ class LocalScheduler(Scheduler):
                 with suppress(ProcessLookupError):  # it has ended since
                     os.kill(record["pid"], signal.SIGTERM)
 
-    def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:  # noqa: ARG002 - the protocol's
+    def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:  # noqa: ARG002
         """Refuse it: a job of this machine starts at once."""
         raise SchedulerError(
             "jobs on this machine start at once: they cannot be held", hint="hpcrun cancel RUN"

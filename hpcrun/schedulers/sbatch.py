@@ -41,7 +41,8 @@ class ScriptExecutor(submitit.SlurmExecutor):
         self._submission = submission
         self.sbatch_called = False
 
-    def _make_submission_file_text(self, command: str, uid: str) -> str:  # noqa: ARG002 - submitit's signature
+    # submitit's signature
+    def _make_submission_file_text(self, command: str, uid: str) -> str:  # noqa: ARG002
         return self._submission.script
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:

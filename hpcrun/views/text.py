@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 # stay: Persian, Hindi, Korean and emoji need them. All else that UNSEEN finds changes the direction
 # of text (Unicode UAX 9), breaks lines, or is invisible: with it a line could look like another.
 _STAYS = re.compile(
-    "\x1b\\[[0-9;:]*m|[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u200c\u200d\u3164\ufe00-\ufe0f\uffa0]"
+    "\x1b\\[[0-9;:]*m"
+    "|[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u200c\u200d\u3164\ufe00-\ufe0f\uffa0]"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 

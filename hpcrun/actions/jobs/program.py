@@ -283,7 +283,8 @@ def find_python(
     ):
         prefix = env.get(variable)
         if prefix and os.path.exists(f"{prefix}/bin/python"):
-            return PythonEnvironment(f"{prefix}/bin/python", kind, prefix, variable)  # type: ignore[arg-type]
+            executable = f"{prefix}/bin/python"
+            return PythonEnvironment(executable, kind, prefix, variable)  # type: ignore[arg-type]
     if python := _project_python(project):
         return python
     if profile.python:

@@ -255,7 +255,8 @@ def changed_job(
 ) -> Prepared:
     """Return a prepared job with other directives and fields of its plan, and the new script."""
     changed = {**dict(prepared.plan.directives), **directives}
-    plan = replace(prepared.plan, directives=tuple(changed.items()), **fields)  # type: ignore[arg-type]
+    directives = tuple(changed.items())
+    plan = replace(prepared.plan, directives=directives, **fields)  # type: ignore[arg-type]
     return replace(
         prepared,
         plan=plan,

@@ -94,11 +94,13 @@ _RANK = re.compile(
 # what starts the ranks of one node: torchrun, torch.distributed.launch, accelerate, deepspeed,
 # composer, mp.spawn
 _STARTS_RANKS = re.compile(
-    r"torch/distributed/(?:run|launch)\.py|torch/distributed/launcher/|torch\.distributed\.(?:run|launch)\b"
+    r"torch/distributed/(?:run|launch)\.py|torch/distributed/launcher/|torch\.distributed\.(?:run"
+    r"|launch)\b"
     r"|ChildFailedError|failed \(exitcode: -?\d+\) local_rank|"
     + re.escape(_ROOT[:-1])
     + r"|distributed/elastic/agent"
-    r"|accelerate/commands/launch\.py|\[launch\.py:\d|deepspeed/launcher/launch\.py|composer\.cli\.launcher"
+    r"|accelerate/commands/launch\.py|\[launch\.py:\d|deepspeed/launcher/launch\.py"
+    r"|composer\.cli\.launcher"
     r"|torch/multiprocessing/spawn\.py|^-- Process \d+ terminated with the following error"
 )
 _SEVERAL = re.compile(

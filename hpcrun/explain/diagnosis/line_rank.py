@@ -48,7 +48,8 @@ _INITIALIZED = re.compile(r"\binitialized host (?P<host>\S+) as rank (?P<rank>\d
 _RANK = r"(?<![\w-])(?<!ocal )(?<!to )(?<!rom )(?<!ith )(?<!by )[Rr](?:ank|ANK)[ :=#]{1,2}"
 _FAILED = "(?:[Ee]xception|[Ee]rror|[Ff]ailed|[Cc]rashed)"
 _HERALD = re.compile(
-    rf"{_RANK}(?P<before>\d{{1,7}})\b.{{0,60}}{_FAILED}|{_FAILED}.{{0,60}}{_RANK}(?P<after>\d{{1,7}})\b"
+    rf"{_RANK}(?P<before>\d{{1,7}})\b.{{0,60}}{_FAILED}|{_FAILED}.{{0,60}}{_RANK}"
+    rf"(?P<after>\d{{1,7}})\b"
 )
 """What a program may say directly above an exception: ``Rank 3 failed with an exception:``."""
 _OF_SGLANG = re.compile(r"TP(?P<rank>\d{1,4})\] ")

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from hpcrun.job.units import count, joined
 
 _ROW = re.compile(
-    r"\s*(\d{1,9})\s+\d{1,9}\s+\d{1,9}\s+[\d-]{1,20}\s+(?P<size>\d{1,9})\s+\d{1,9}\s+[A-Z]+\s+[A-Z,]+\s*"
+    r"\s*(\d{1,9})\s+\d{1,9}\s+\d{1,9}\s+[\d-]{1,20}\s+"
+    r"(?P<size>\d{1,9})\s+\d{1,9}\s+[A-Z]+\s+[A-Z,]+\s*"
 )
 """A row of the table of communicators: the number of the group, and how many ranks each of them
 has.

@@ -28,8 +28,10 @@ traceback of the failure.
 _FURTHER = re.compile(r"^[ |]*\+-+ (?:[2-9]|\d\d+) -+$")
 """Lines before the second and further exceptions of a group."""
 _REPORTERS = re.compile(
-    r"torch\.distributed\.elastic\.multiprocessing\.(?:errors\.ChildFailedError|api\.SignalException)|ChildFailedError"
-    r"|torch\.multiprocessing\.spawn\.Process(?:Raised|Exited)Exception|(?:subprocess\.)?CalledProcessError"
+    r"torch\.distributed\.elastic\.multiprocessing\.(?:errors\.ChildFailedError"
+    r"|api\.SignalException)|ChildFailedError"
+    r"|torch\.multiprocessing\.spawn\.Process(?:Raised|Exited)Exception|"
+    r"(?:subprocess\.)?CalledProcessError"
     r"|(?:\w*Error|Exception): .*(?:[Ss]ee (?:the )?(?:stack trace|root cause|inner exception)"
     r"|(?:[Ss]ee|[Cc]heck) .*\babove\b)"
     r"|submitit\.core\.utils\.\w+|ray\.exceptions\.\w+|RuntimeError: Training "

@@ -18,7 +18,8 @@ _PLACE = re.compile(
     r'^(?:> | *)File "(?P<file>[^"]+)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?$'
 )
 _EXCEPTION = re.compile(
-    r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Iteration|Warning|Failure|Timeout)\w*(?::|$)"
+    r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Iteration|Warning|Failure|Timeout)\w*(?::"
+    r"|$)"
 )
 _ANY_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:[A-Z_]\w*|(?<=\.)\w+)(?::|$)")
 _NOT_OWN = (

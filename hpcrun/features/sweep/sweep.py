@@ -28,7 +28,8 @@ _DIRECTIONS = ("min", "max")
 # Metrics of which more is better, by a word of their name; of all others, and of losses and errors,
 # less is better.
 _MORE_IS_BETTER = re.compile(
-    r"(^|[^a-z])(acc|accuracy|auc|auroc|auprc|ap|map|mrr|f1|precision|recall|ndcg|hit|hits|hr|bleu|rouge|r2|reward|return|"
+    r"(^|[^a-z])(acc|accuracy|auc|auroc|auprc|ap|map|mrr|f1|precision|recall|ndcg|hit|hits|hr|bleu"
+    r"|rouge|r2|reward|return|"
     r"score|iou|miou|dice|psnr|ssim|top1|top5|throughput|samples_per_s|tokens_per_s)(?![a-z])",
     re.IGNORECASE,
 )

@@ -103,7 +103,7 @@ class Section(ABC):
         """Return the line that the cursor is on at first; None where no line is chosen."""
         return None
 
-    def log_at(self, number: int) -> tuple[int, int | None]:  # noqa: ARG002 - most sections are about the run
+    def log_at(self, number: int) -> tuple[int, int | None]:  # noqa: ARG002
         """Return the rank and the attempt whose log a line is about; None for the newest
         attempt.
         """
