@@ -45,8 +45,7 @@ include =
 """
 
 
-# --- the plugin: loaded with -p dev.covering, in every worker
-# -----------------------------------------------------
+# --- the plugin: loaded with -p dev.covering, in every worker ------------------------------------
 
 
 def pytest_configure() -> None:
@@ -92,8 +91,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         Path(os.environ[_REPORTS]).write_text(json.dumps(reports))
 
 
-# --- the record
-# -------------------------------------------------------------------------------------------------
+# --- the record ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -347,8 +347,7 @@ def control_sequences(argv: tuple[bytes, ...]) -> list[bytes]:
     return [one for one in _CONTROL if any(one in argument for argument in argv)]
 
 
-# --- the folders
-# ------------------------------------------------------------------------------------------------
+# --- the folders ---------------------------------------------------------------------------------
 
 
 def make_folders(root: Path) -> None:

@@ -122,8 +122,7 @@ def record_of_checkout(tests: Sequence[str]) -> Path:
     return REPO / ".mutants" / f"{digest.hexdigest()[:16]}.json"
 
 
-# --- the mutants
-# --------------------------------------------------------------------------------------------------
+# --- the mutants ---------------------------------------------------------------------------------
 
 
 def all_mutants(only: str) -> dict[tuple[str, int, int], list[Mutant]]:
@@ -167,8 +166,7 @@ def changed_source(mutant: Mutant) -> str:
     return str(mutate_code(source, get_operator(mutant.operator)(), mutant.occurrence))
 
 
-# --- trying them
-# --------------------------------------------------------------------------------------------------
+# --- trying them ---------------------------------------------------------------------------------
 
 
 def covering_of_checkout(record: Path, tests: Sequence[str], workers: int) -> Covering:

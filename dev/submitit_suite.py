@@ -105,8 +105,7 @@ def _run(mode: str, profile: str, words: list[str]) -> dict[str, str]:
         return {row["test"]: row["outcome"] for row in map(json.loads, lines)}
 
 
-# --- in pytest: this module is its plug-in
-# -------------------------------------------------------------------------
+# --- in pytest: this module is its plug-in -------------------------------------------------------
 
 
 def pytest_configure() -> None:

@@ -55,8 +55,7 @@ def set_up() -> torch.device:
     return torch.device("cuda", local_rank) if own_gpu else torch.device("cpu")
 
 
-# --- the data: 1,500 digits to train on, each shifted and made noisy by chance
-# ------------------------------------
+# --- the data: 1,500 digits to train on, each shifted and made noisy by chance -------------------
 
 
 class Digits(Dataset[tuple[torch.Tensor, int]]):
@@ -91,8 +90,7 @@ class Sampler(DistributedSampler[Any]):
         return islice(super().__iter__(), self.done, None)
 
 
-# --- the checkpoint
-# ---------------------------------------------------------------------------------------------
+# --- the checkpoint ------------------------------------------------------------------------------
 
 
 def random_state() -> dict[str, Any]:

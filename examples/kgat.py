@@ -62,8 +62,7 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-# --- the data: nodes are people, then films, then what the facts speak of
-# --------------------------------------------
+# --- the data: nodes are people, then films, then what the facts speak of ------------------------
 
 
 def read_movielens(min_facts: int) -> Graph:
@@ -122,8 +121,7 @@ class OwnShuffle(RankSampler):
         return islice((order * self.num_replicas + self.rank).tolist(), self.done, None)
 
 
-# --- the model
-# -------------------------------------------------------------------------------------------------
+# --- the model -----------------------------------------------------------------------------------
 
 
 class KGAT(nn.Module):

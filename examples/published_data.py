@@ -44,8 +44,7 @@ def need(folder: Path, name: str, page: str) -> Path:
     return path
 
 
-# --- texts
-# -------------------------------------------------------------------------------------------------
+# --- texts ---------------------------------------------------------------------------------------
 
 
 def read_imdb(folder: Path, part: str) -> list[Text]:
@@ -112,8 +111,7 @@ def text_set(folder: Path, name: str | None) -> TextSet:
     return TEXT_SETS[names[0]]
 
 
-# --- KGAT's graphs: amazon-book, last-fm, yelp2018
-# ------------------------------------------------------------------
+# --- KGAT's graphs: amazon-book, last-fm, yelp2018 -----------------------------------------------
 
 
 class Graph(NamedTuple):
@@ -205,8 +203,7 @@ def read_graph(folder: Path) -> Graph:
     )
 
 
-# --- histories: ml-1m
-# ---------------------------------------------------------------------------------------------
+# --- histories: ml-1m ----------------------------------------------------------------------------
 
 FEWEST_ITEMS = 3
 """Of a history: the last two are for the test and the validation, and one has to come before them.

@@ -72,8 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, batch_size: int, lr: float
     add_argument(parser)
 
 
-# --- the ranks
-# -------------------------------------------------------------------------------------------------
+# --- the ranks -----------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Ranks:
     """This rank among all."""
@@ -134,8 +133,7 @@ def sum_over_ranks(device: torch.device, *values: float | torch.Tensor) -> list[
     return [float(value) for value in total]
 
 
-# --- the data
-# -------------------------------------------------------------------------------------------------
+# --- the data ------------------------------------------------------------------------------------
 
 
 class RankSampler(DistributedSampler[Any]):
@@ -174,8 +172,7 @@ def make_loader(
     return loader
 
 
-# --- the training
-# -------------------------------------------------------------------------------------------------
+# --- the training --------------------------------------------------------------------------------
 
 
 def save(path: Path, state: dict[str, Any]) -> None:

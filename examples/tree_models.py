@@ -49,8 +49,7 @@ def threads() -> int:
     return int(given) if given else len(os.sched_getaffinity(0))
 
 
-# --- the data
-# -------------------------------------------------------------------------------------------------
+# --- the data ------------------------------------------------------------------------------------
 
 
 def known_of_people_and_films() -> tuple[list[list[float]], list[list[float]]]:
@@ -87,8 +86,7 @@ def load_data() -> tuple[Array, Array]:
     return np.array(features, dtype=np.float32), np.array(stars, dtype=np.float32)
 
 
-# --- the models: each trains, writes itself to a file and returns its guesses
-# -----------------------------------------
+# --- the models: each trains, writes itself to a file and returns its guesses --------------------
 
 
 def train_xgboost(

@@ -43,8 +43,7 @@ SKIPPED: list[tuple[str, str]] = []
 """What each test that was skipped needs, and why it was skipped."""
 
 
-# --- the cluster
-# ----------------------------------------------------------------------------------------------
+# --- the cluster ---------------------------------------------------------------------------------
 
 
 def slurm_is_required() -> bool:
@@ -107,8 +106,7 @@ def _cluster_for_slurm_tests(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("cluster")
 
 
-# --- the program
-# ----------------------------------------------------------------------------------------------
+# --- the program ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -145,8 +143,7 @@ def as_researcher(
     return new_researcher(_researchers_folders, cluster, _shown_checkout)
 
 
-# --- pytest itself
-# --------------------------------------------------------------------------------------------
+# --- pytest itself -------------------------------------------------------------------------------
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -219,8 +216,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
 
 
-# --- a cluster for each worker
-# --------------------------------------------------------------------------------
+# --- a cluster for each worker -------------------------------------------------------------------
 
 NAMESPACES: Namespaces | None = None
 """Those of this process where it is one of several workers; the cluster of a lone process is the

@@ -103,8 +103,7 @@ def answered(line: str, *answers: tuple[str, str]) -> Step:
     return step
 
 
-# --- what happens in between
-# ------------------------------------------------------------------------------------
+# --- what happens in between ---------------------------------------------------------------------
 
 
 def bring_history(desk: Desk) -> None:

@@ -74,8 +74,7 @@ def test_a_launcher_that_is_killed_takes_its_ranks_along(tmp_path: Path) -> None
         assert [running.rank(rank)["told"] for rank in (0, 1)] == ["cleared"] * 2
 
 
-# --- tasks of srun, which no process of hpcrun has started
-# ------------------------------------------------------
+# --- tasks of srun, which no process of hpcrun has started ---------------------------------------
 
 
 @contextmanager

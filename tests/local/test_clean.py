@@ -254,8 +254,7 @@ def test_a_runs_folder_that_is_something_else_is_refused_and_its_runs_are_seen(
     assert (home.returncode, "it is a home folder" in home.stderr) == (4, True)
 
 
-# --- cancel --state
-# -------------------------------------------------------------------------------------------
+# --- cancel --state ------------------------------------------------------------------------------
 
 
 def running_are(person: Hpcrun, number: int) -> bool:

@@ -52,8 +52,7 @@ def red(checks: dict[str, dict[str, Any]]) -> list[str]:
     return [name for name, check in checks.items() if check["level"] == "red"]
 
 
-# --- this machine
-# ---------------------------------------------------------------------------------------------
+# --- this machine --------------------------------------------------------------------------------
 
 
 def test_a_machine_without_slurm_is_checked_for_its_own_jobs(hpcrun: Hpcrun) -> None:
@@ -99,8 +98,7 @@ def test_a_full_disk(hpcrun: Hpcrun, tmp_path: Path) -> None:
         assert [path.name for path in disk.iterdir()] == ["filler"]
 
 
-# --- Slurm
-# -------------------------------------------------------------------------------------------------
+# --- Slurm ---------------------------------------------------------------------------------------
 
 
 def test_without_a_profile_the_detected_one_is_checked(site: Site) -> None:

@@ -27,8 +27,7 @@ def seen(hpcrun: Hpcrun, *args: str, begun: tuple[str, Path] | None = None, **mo
     return at_end(terminal)[1].replace("\r\n", "\n")
 
 
-# --- which
-# -------------------------------------------------------------------------------------------------
+# --- which ---------------------------------------------------------------------------------------
 
 
 def test_ranks_nodes_attempts_and_lines_are_chosen(hpcrun: Hpcrun) -> None:
@@ -119,8 +118,7 @@ def test_ranks_merged_by_time(hpcrun: Hpcrun) -> None:
     assert (len(clocks), clocks) == (100, sorted(clocks))
 
 
-# --- how
-# -------------------------------------------------------------------------------------------------
+# --- how -----------------------------------------------------------------------------------------
 
 
 def test_a_pipe_gets_every_byte(hpcrun: Hpcrun) -> None:
@@ -164,8 +162,7 @@ def test_a_line_without_an_end_takes_no_memory(hpcrun: Hpcrun) -> None:
     assert measured.stdout.strip() == str(400 << 20)
 
 
-# --- while it is written
-# -------------------------------------------------------------------------------------
+# --- while it is written -------------------------------------------------------------------------
 
 
 def test_a_bar_is_drawn_again_in_its_place_and_ctrl_c_leaves_the_job_alone(hpcrun: Hpcrun) -> None:
@@ -190,8 +187,7 @@ echo"""
     assert shown.endswith("\r\x1b[K3 of 3 steps are done\n")
 
 
-# --- folders that are not in order
-# ---------------------------------------------------------------------------
+# --- folders that are not in order ---------------------------------------------------------------
 
 
 def test_half_a_record_leaves_the_logs(hpcrun: Hpcrun) -> None:

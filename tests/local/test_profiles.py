@@ -41,8 +41,7 @@ def leftovers(hpcrun: Hpcrun) -> list[str]:
     )
 
 
-# --- layers
-# -------------------------------------------------------------------------------------------------
+# --- layers --------------------------------------------------------------------------------------
 
 
 def test_each_layer_lies_over_the_one_below(hpcrun: Hpcrun) -> None:
@@ -147,8 +146,7 @@ def test_every_value_with_its_file_and_line(hpcrun: Hpcrun) -> None:
     assert any(re.search(r"shipped: \S+\.yaml:\d+$", line.rstrip()) for line in table)
 
 
-# --- set and unset
-# --------------------------------------------------------------------------------------------
+# --- set and unset -------------------------------------------------------------------------------
 
 
 def test_set_makes_a_copy_that_extends_and_keeps_what_is_written_in_it(hpcrun: Hpcrun) -> None:
@@ -307,8 +305,7 @@ def test_a_profile_only_another_user_may_read(hpcrun: Hpcrun) -> None:
     ), done.stderr
 
 
-# --- validate and diff
-# ----------------------------------------------------------------------------------------
+# --- validate and diff ---------------------------------------------------------------------------
 
 
 def test_validate_tells_all_mistakes_of_all_and_remarks_on_doubtful_variables(
@@ -359,8 +356,7 @@ def test_diff_shows_what_differs_once_read(hpcrun: Hpcrun) -> None:
     assert "have the same values" in hpcrun("profile", "diff", "a100", "a100", check=True).stderr
 
 
-# --- new
-# -------------------------------------------------------------------------------------------------
+# --- new -----------------------------------------------------------------------------------------
 
 
 def test_new_takes_values_without_a_terminal(hpcrun: Hpcrun) -> None:
@@ -420,8 +416,7 @@ def test_new_asks_on_a_terminal(hpcrun: Hpcrun) -> None:
     assert "account" not in found
 
 
-# --- edit
-# -------------------------------------------------------------------------------------------------
+# --- edit ----------------------------------------------------------------------------------------
 
 
 def editor(hpcrun: Hpcrun, text: str) -> str:
@@ -532,8 +527,7 @@ def test_a_real_editor_of_the_whole_screen(hpcrun: Hpcrun) -> None:
     assert path.read_text() == "extends: a100\npartition: vi\n"
 
 
-# --- completion
-# -----------------------------------------------------------------------------------------------
+# --- completion ----------------------------------------------------------------------------------
 
 
 def test_completion(hpcrun: Hpcrun) -> None:
@@ -570,8 +564,7 @@ def test_completion(hpcrun: Hpcrun) -> None:
         )
 
 
-# --- GPU types
-# ------------------------------------------------------------------------------------------------
+# --- GPU types -----------------------------------------------------------------------------------
 
 
 MIXED = (

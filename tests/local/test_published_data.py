@@ -314,8 +314,7 @@ def test_padding_does_not_change_what_a_text_is_taken_for(
     assert torch.allclose(model(longer), whole, atol=1e-6)
 
 
-# --- on more ranks the same model: batches and losses do not depend on the number of ranks
-# ---------------------------
+# --- on more ranks the same model: batches and losses do not depend on the number of ranks -------
 
 ARGS = argparse.Namespace(
     seq_len=6, d_model=8, layers=1, heads=2, dropout=0.0, time_aware=True, mhc=True

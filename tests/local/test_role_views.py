@@ -233,8 +233,7 @@ def test_explain_of_a_role_that_was_not_ready(hpcrun: Hpcrun) -> None:
     assert "role         trainer: not started, on n[2-4]" in shown, shown
 
 
-# --- of a job that runs
-# -----------------------------------------------------------------------------------------
+# --- of a job that runs --------------------------------------------------------------------------
 
 
 def running(hpcrun: Hpcrun, *silent_s: float, ready: bool = True) -> Path:

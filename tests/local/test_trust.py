@@ -152,8 +152,7 @@ def test_a_profile_named_by_its_path_is_one_s_own_word_where_it_is_one_s_own(
     assert "hint: check its contents, then: chmod go-w" in refused.stderr
 
 
-# --- the current folder
-# -----------------------------------------------------------------------------------------------
+# --- the current folder --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", [True, False], ids=["python -m hpcrun", "hpcrun"])
@@ -172,8 +171,7 @@ def test_no_module_of_the_current_folder_is_imported(hpcrun: Hpcrun, module: boo
     assert not (hpcrun.folder / EVIL).exists()
 
 
-# --- umask 000
-# -------------------------------------------------------------------------------------------------
+# --- umask 000 -----------------------------------------------------------------------------------
 
 
 def test_whatever_the_umask_nobody_else_can_write(hpcrun: Hpcrun, clone: Path) -> None:

@@ -75,8 +75,7 @@ time.sleep(600)
 }
 
 
-# --- the processes of a job
-# -------------------------------------------------------------------------------------
+# --- the processes of a job ----------------------------------------------------------------------
 
 
 def tasks(folder: Path) -> list[int]:
@@ -104,8 +103,7 @@ def parent(pid: int) -> int:
         return 0
 
 
-# --- the scenarios: each runs in a thread of its own
-# ----------------------------------------------------------
+# --- the scenarios: each runs in a thread of its own ---------------------------------------------
 
 
 def gone(lab: Lab, folder: Path) -> Ended:

@@ -56,8 +56,7 @@ sys.exit(3)
 }
 
 
-# --- the scenarios: each runs in a thread of its own
-# ----------------------------------------------------------
+# --- the scenarios: each runs in a thread of its own ---------------------------------------------
 
 
 def time_limit(lab: Lab) -> Ended:

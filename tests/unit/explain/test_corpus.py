@@ -124,8 +124,7 @@ def test_no_cause_is_claimed_for_what_healthy_programs_say(
     assert not claimed
 
 
-# --- how much of it is shown
-# ----------------------------------------------------------------------------------
+# --- how much of it is shown ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -337,8 +337,7 @@ def test_what_hpcrun_itself_says_of_a_node_is_the_answer(
     assert shown.fix.startswith(fix)
 
 
-# --- a job that wrote nothing for a long time before it was stopped
-# ------------------------------------------------
+# --- a job that wrote nothing for a long time before it was stopped ------------------------------
 
 
 def stopped(folder: Path, state: str, wrote: dict[int, float], batch: str = "") -> Path:

@@ -105,8 +105,7 @@ def test_a_quick_look_sees_the_end_of_a_large_log_and_says_so(tmp_path: Path) ->
     assert said.first_tail_line is None
 
 
-# --- rules
-# -------------------------------------------------------------------------------------------------
+# --- rules ---------------------------------------------------------------------------------------
 
 
 def test_what_a_line_did_not_say_falls_out_of_the_sentence() -> None:

@@ -201,8 +201,7 @@ def test_a_secret_s_value_is_neither_in_the_plan_nor_in_the_script() -> None:
         assert part in text
 
 
-# --- nothing that is kept or shown holds the value of a secret variable
-# -----------------------------------------
+# --- nothing that is kept or shown holds the value of a secret variable --------------------------
 
 _names = st.sampled_from(
     """

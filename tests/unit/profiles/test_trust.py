@@ -201,8 +201,7 @@ def test_never_is_heard_and_nothing_is_said(project: Path, store: TrustStore) ->
     assert (layer.warning, layer.folder.contents, layer.folder.withheld) == (None, {}, None)
 
 
-# --- the folders of a person and of a site
-# ----------------------------------------------------------------------------
+# --- the folders of a person and of a site -------------------------------------------------------
 
 
 def test_the_own_folder_is_used_as_it_is(home: Path, store: TrustStore) -> None:
@@ -261,8 +260,7 @@ def test_root_uses_nothing_of_an_ordinary_user_trusted_or_not(
         load_profile("ours", [layer.folder.below("profiles")])
 
 
-# --- the store
-# -------------------------------------------------------------------------------------------------
+# --- the store -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o002])

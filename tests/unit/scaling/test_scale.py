@@ -79,8 +79,7 @@ def test_ranks_are_on_one_node_and_with_one_process_per_node_on_as_many() -> Non
         begun(profile=cpu_cluster())
 
 
-# --- submitting
-# -----------------------------------------------------------------------------------------------
+# --- submitting ----------------------------------------------------------------------------------
 
 
 class Submits:

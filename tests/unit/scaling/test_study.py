@@ -112,8 +112,7 @@ def measure(store: RunStore, **patterns: str) -> list[Point]:
     return read_points([STUDY], there(store, **patterns))[0]
 
 
-# --- which one
-# ------------------------------------------------------------------------------------------------
+# --- which one -----------------------------------------------------------------------------------
 
 
 def test_a_study_is_meant_as_a_run_is_the_newest_of_its_name_and_that_is_said(
@@ -146,8 +145,7 @@ def test_a_forecast_from_a_study_says_which_one_and_what_of_it_was_not_read(
     assert read_measured(TWO, context, "64")[2] == ["profile a100 cannot be read"]
 
 
-# --- what became of it
-# ----------------------------------------------------------------------------------------
+# --- what became of it ---------------------------------------------------------------------------
 
 
 def test_a_resubmitted_run_stands_for_its_point(store: RunStore) -> None:
@@ -185,8 +183,7 @@ def look(store: RunStore, study: Study = STUDY) -> StudyStatus:
     return study_status(study, there(store))
 
 
-# --- what it measured
-# -----------------------------------------------------------------------------------------
+# --- what it measured ----------------------------------------------------------------------------
 
 
 def test_epochs_of_all_attempts_are_one_training(store: RunStore) -> None:

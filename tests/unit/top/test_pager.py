@@ -138,8 +138,7 @@ def test_a_search_ignores_case_unless_it_has_capitals() -> None:
     assert search_pattern("f(x")[1] == "searched as plain text (no regular expression), "
 
 
-# --- a table
-# -------------------------------------------------------------------------------------------------
+# --- a table -------------------------------------------------------------------------------------
 
 AROUND = 4
 """Lines of the screen around nine rows: the title, the names of the columns, the message, and the

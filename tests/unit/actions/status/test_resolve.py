@@ -320,8 +320,7 @@ def test_hosts_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     assert (status.state, status.hosts) == ("COMPLETED", None)
 
 
-# --- being started again
-# --------------------------------------------------------------------------------------
+# --- being started again -------------------------------------------------------------------------
 
 
 def numbered(number: int, exit_: ExitRecord | None = None) -> Attempt:
