@@ -60,7 +60,9 @@ def settle(
     request = _with_gpu_type(request, loaded.profile, picker, sizes)
     if detected is None or not detected.shaped(loaded):
         _check_made(picker, loaded.profile.name)
-        return _without_gpus(request, loaded, detected) if detected else Settled(request, loaded)
+        if detected:
+            return _without_gpus(request, loaded, detected)
+        return Settled(request, loaded)
     from hpcrun.actions.jobs.cluster_choices import (
         ClusterJob,
         check_nodes,
@@ -76,7 +78,10 @@ def settle(
     _check_made(picker, loaded.profile.name)
     check_nodes(job)
     check_qos_limits(job)
-    notes = (detected_note(job),) if loaded.path == detected.path else ()
+    if loaded.path == detected.path:
+        notes: tuple[str, ...] = (detected_note(job),)
+    else:
+        notes = ()
     return Settled(job.request, replace(loaded, profile=profile), notes)
 
 
@@ -121,15 +126,17 @@ def _check_made(picker: Picker, profile: str) -> None:
     """Raise one error for all choices that were not made."""
     if picker.unmade:
         values = [f"{made.key}={first_option(made)}" for made in picker.unmade]
-        command = ("init",) if profile == DETECTED else ("profile", "set", profile, *values)
+        if profile == DETECTED:
+            command: tuple[str, ...] = ("init",)
+        else:
+            command = ("profile", "set", profile, *values)
         raise UsageError(
             "\n".join(made.flags for made in picker.unmade),
             hint=f"for all your jobs: hpcrun {shlex.join(command)}",
         )
 
 
-# --- the GPU type
-# -----------------------------------------------------------------------------------------------
+# --- the GPU type --------------------------------------------------------------------------------
 
 
 def _with_gpu_type(
@@ -194,10 +201,16 @@ def _fits_on(type_: str, request: JobRequest, profile: Profile) -> bool:
 def _room(request: JobRequest, profile: Profile) -> str:
     """Return the hint for too many GPUs of a type: another type, more nodes, or fewer GPUs."""
     each = request.gpus_per_node
-    total = each.count * (request.nodes or 1) if each else request.gpus.count if request.gpus else 1
+    if each:
+        total = each.count * (request.nodes or 1)
+    elif request.gpus:
+        total = request.gpus.count
+    else:
+        total = 1
     if request.roles:  # their sizes are the nodes
         return "write smaller sizes behind --role, or choose another partition"
-    if options := types_with_room(profile, total):
+    options = types_with_room(profile, total)
+    if options:
         return f"name a type and the nodes: {options[0]}"
     total, type_ = max(
         (_total(entry, profile), type_) for type_, entry in profile.gpu.types.items()
@@ -213,12 +226,20 @@ def _asked(request: JobRequest) -> str:
     if request.gpus_per_node:
         return f"{request.nodes or 1} × {request.gpus_per_node.count} GPUs"
     gpus = count(request.gpus.count if request.gpus else 1, "GPU")
-    return f"{gpus} on {request.nodes} nodes" if request.nodes and request.nodes > 1 else gpus
+    if request.nodes and request.nodes > 1:
+        return f"{gpus} on {request.nodes} nodes"
+    return gpus
 
 
 def _about_type(entry: GpuTypeSection, profile: Profile) -> str:
     per_node = entry.per_node or profile.gpu.per_node
-    nodes = f"{count(entry.nodes, 'node')} × {per_node}" if entry.nodes else f"{per_node} per node"
+    if entry.nodes:
+        nodes = f"{count(entry.nodes, 'node')} × {per_node}"
+    else:
+        nodes = f"{per_node} per node"
     partition = entry.partition or profile.partition
-    memory = f"{entry.card.memory_gb} GB each" if entry.card.memory_gb else ""
+    if entry.card.memory_gb:
+        memory = f"{entry.card.memory_gb} GB each"
+    else:
+        memory = ""
     return ", ".join(filter(None, (nodes, memory, f"partition {partition}" if partition else "")))

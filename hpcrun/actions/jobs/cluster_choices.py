@@ -44,8 +44,14 @@ def with_partition(
     facts, typed = detected.facts, for_gpu_type(loaded.profile, request)
     shape = decide_shape(request, typed)
     name = request.partition
-    entry = typed.gpu.types.get(shape.gpu_type or "") if shape.gpus_per_node else None
-    of_type = ("gpu", "types", shape.gpu_type or "") if entry and entry.partition else ()
+    if shape.gpus_per_node:
+        entry = typed.gpu.types.get(shape.gpu_type or "")
+    else:
+        entry = None
+    if entry and entry.partition:
+        of_type: tuple[str, ...] = ("gpu", "types", shape.gpu_type or "")
+    else:
+        of_type = ()
     if name is None and _is_detected(loaded, (*of_type, "partition"), detected.path):
         fitting = _fitting_partitions(request, typed, shape, facts)
         default = [part for part in fitting if part.default]
@@ -110,11 +116,10 @@ def _partition_choice(fitting: Sequence[Partition], typed: Profile) -> Choice:
         )
         for part in fitting
     ]
-    key = (
-        f"gpu.types.{typed.gpu.type}.partition"
-        if typed.gpu.type in typed.gpu.types
-        else "partition"
-    )
+    if typed.gpu.type in typed.gpu.types:
+        key = f"gpu.types.{typed.gpu.type}.partition"
+    else:
+        key = "partition"
     return Choice(
         "partition",
         key,
@@ -179,8 +184,7 @@ def _in_partition(
     return profile.model_copy(update={**changed, "gpu": profile.gpu.model_copy(update=gpu)})
 
 
-# --- account and QOS
-# --------------------------------------------------------------------------------------------
+# --- account and QOS -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +239,10 @@ class ClusterJob:
         picks.
         """
         options = tuple(Option(value, f"--{option} {value}") for value in values)
-        value = (
-            values[0] if len(values) == 1 else picker.pick(Choice(what, option, reason, options))
-        )
+        if len(values) == 1:
+            value = values[0]
+        else:
+            value = picker.pick(Choice(what, option, reason, options))
         return replace(self, request=self.request.model_copy(update={option: value}))
 
 
@@ -247,7 +252,8 @@ def with_account(job: ClusterJob, picker: Picker) -> ClusterJob:
     """
     if job.account or not job.enforced:
         return job
-    partition, default = job.known_partition, job.facts.default_account
+    partition = job.known_partition
+    default = job.facts.default_account
     accounts = sorted({each.account for each in job.associations(None)})
     fitting = [
         one
@@ -266,10 +272,8 @@ def with_qos(job: ClusterJob, picker: Picker) -> ClusterJob:
     """
     if job.request.qos or job.typed.qos or not {"qos", "all"} & job.enforced:
         return job
-    mine, partition = (
-        job.associations(job.account or job.facts.default_account),
-        job.known_partition,
-    )
+    mine = job.associations(job.account or job.facts.default_account)
+    partition = job.known_partition
     allowed = sorted({qos for each in mine for qos in each.qos})
     if partition is not None:
         allowed = [qos for qos in allowed if not partition.qos or qos in partition.qos]

@@ -151,7 +151,10 @@ def _fill_repository(folder: Path, index: Path, attributes: Path, object_format:
     for name in ("refs", "info", "objects"):
         (folder / name).mkdir()
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
-    extensions = "[extensions]\n\tobjectFormat = sha256\n" if object_format == "sha256" else ""
+    if object_format == "sha256":
+        extensions = "[extensions]\n\tobjectFormat = sha256\n"
+    else:
+        extensions = ""
     (folder / "config").write_text(f"[core]\n\trepositoryFormatVersion = 1\n{extensions}")
     # git-update-index(1), "Split index": git looks for the shared part in its own folder
     for shared in index.parent.glob("sharedindex.*"):

@@ -43,7 +43,10 @@ class Lineage:
     def record(self, run_id: str) -> dict[str, Any]:
         """Return these relations as fields of the run's record."""
         link, links = self.chain or (0, 0)
-        first = self.checkpoints.name if self.checkpoints and link > 1 else run_id
+        if self.checkpoints and link > 1:
+            first = self.checkpoints.name
+        else:
+            first = run_id
         return {
             "after": [asdict(item) for item in self.after],
             "chain": {"link": link, "links": links, "first": first} if link else None,
@@ -152,7 +155,9 @@ def profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | Non
     find it.
     """
     named = profile_names(surroundings.profile_folders).get(loaded.profile.name)
-    return None if named == loaded.path else str((surroundings.cwd / loaded.path).resolve())
+    if named == loaded.path:
+        return None
+    return str((surroundings.cwd / loaded.path).resolve())
 
 
 def job_programs() -> dict[str, bytes]:
@@ -200,7 +205,8 @@ def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str
         known = {*named, *request.secrets}
         masked = {name for name, value in record["env"] if is_secret(name, value, known)}
         record["env"] = [[name, MASK if name in masked else value] for name, value in record["env"]]
-        if noted := sorted({*request.secrets, *(name for name in masked if not is_secret(name))}):
+        noted = sorted({*request.secrets, *(name for name in masked if not is_secret(name))})
+        if noted:
             record["secrets"] = noted
     return record
 

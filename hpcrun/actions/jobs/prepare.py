@@ -109,23 +109,28 @@ def prepare(
         request, {**env, **profile.env, **dict(request.env)}, {*profile.secrets, *request.secrets}
     )
     notes = [*surroundings.typed.notes]
-    script = None if request.roles else find_batch_script(request, surroundings)
+    if request.roles:
+        script = None
+    else:
+        script = find_batch_script(request, surroundings)
     if profile.scheduler == "slurm":
         request, shell_notes = apply_sbatch_env(request, env)
         notes += shell_notes
         # the lines of a batch script decide instead of the configuration
-        request = request if script else _with_config(request, surroundings.config, profile)
+        if script:
+            request = request
+        else:
+            request = _with_config(request, surroundings.config, profile)
     if script:
         request = _as_script_asks(request, script, surroundings)
         python = find_python(request, profile, surroundings)
         kind = "for hpcrun's programs; the script has its own"
         python = replace(python, kind=kind, prefix=None, of_project=False)
     else:
-        ranks = (
-            {"nproc_per_node": request.nproc_per_node, "launcher": request.launcher}
-            if request.roles
-            else {}
-        )
+        if request.roles:
+            ranks = {"nproc_per_node": request.nproc_per_node, "launcher": request.launcher}
+        else:
+            ranks = {}
         # of roles, ranks and launcher hold only for some
         settled = settle(request.model_copy(update=dict.fromkeys(ranks)), loaded, surroundings)
         request = settled.request.model_copy(update=ranks)
@@ -232,7 +237,8 @@ def _with_programs(
     """Return the request with its program, or those of its roles, as the job calls them, and notes
     on the launchers.
     """
-    done, notes = list[JobRequest](), list[str]()
+    done = list[JobRequest]()
+    notes = list[str]()
     for number, one in enumerate(requests_of(request) or [request]):
         if request.roles and find_batch_script(one, surroundings):
             raise UsageError(
@@ -302,7 +308,10 @@ def _messages(
     """Return the messages that hpcrun sends, the directives for mail from Slurm, and notes."""
     config = surroundings.config
     # a check of nodes sends no messages: its user waits for it
-    known = () if request.preflight == "only" else (*config.notify, *profile.notify)
+    if request.preflight == "only":
+        known: tuple[str, ...] = ()
+    else:
+        known = (*config.notify, *profile.notify)
     if not (request.notify or known):
         if request.notify_on:
             raise UsageError(
@@ -316,7 +325,8 @@ def _messages(
     notify, address = decide_notify(request.notify, known, events, waiting_s)
     notes = []
     for to in notify.to if notify else ():
-        if missing := [name for name in variables_in(to) if not surroundings.env.get(name)]:
+        missing = [name for name in variables_in(to) if not surroundings.env.get(name)]
+        if missing:
             if to in request.notify:
                 raise UsageError(
                     f"--notify: {missing[0]} is not set",
@@ -378,8 +388,14 @@ def _refusal(
     program: Program, reason: str, options: Options, profile: str, *, is_typed: bool
 ) -> UsageError:
     name = next((name for name, _ in options if f"--{name}" in reason), None)
-    close = similar_option(program, name) if name and "unrecogni" in reason else None
-    where = f"--{program}" if is_typed else f"{program}: of profile {profile!r}"
+    if name and "unrecogni" in reason:
+        close = similar_option(program, name)
+    else:
+        close = None
+    if is_typed:
+        where = f"--{program}"
+    else:
+        where = f"{program}: of profile {profile!r}"
     return UsageError(
         f"{where}: {program} refuses it: {reason}",
         hint=f"did you mean {close}?"

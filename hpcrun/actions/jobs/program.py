@@ -78,20 +78,15 @@ def check_program(
                 hint=f"chmod +x {script}, or name its interpreter: hpcrun submit ... bash {script}",
             )
         # as sbatch takes it: a program in this folder needs no ./
-        return request if "/" in script else request.model_copy(update={"script": f"./{script}"})
+        if "/" in script:
+            return request
+        return request.model_copy(update={"script": f"./{script}"})
     if in_container and script.startswith("/"):
         return request
     if script.endswith(".py") or "/" in script:
         if os.path.lexists(path):
-            kind = (
-                "a FIFO"
-                if path.is_fifo()
-                else "a socket or a device"
-                if os.path.exists(path)
-                else "a link to nothing"
-            )
             raise UsageError(
-                f"{script} is {kind}, not a script",
+                f"{script} is {_kind_of_file(path)}, not a script",
                 hint="give a script: hpcrun submit ... train.py",
             )
         raise _no_script(script, path, surroundings)
@@ -99,6 +94,15 @@ def check_program(
         hint = _close_script(path) or _other_words(request)
         raise UsageError(f"{script} is neither a file here nor a program on PATH", hint=hint)
     return request
+
+
+def _kind_of_file(path: Path) -> str:
+    """Return what an existing path is that is neither a file nor a folder."""
+    if path.is_fifo():
+        return "a FIFO"
+    if os.path.exists(path):
+        return "a socket or a device"
+    return "a link to nothing"
 
 
 def _check_interpreted(
@@ -121,9 +125,10 @@ def _check_interpreted(
 
 
 def _no_script(script: str, path: Path, surroundings: Surroundings) -> UsageError:
-    where = (
-        "" if path.is_absolute() and path.parent == surroundings.cwd else f" (looked for {path})"
-    )
+    if path.is_absolute() and path.parent == surroundings.cwd:
+        where = ""
+    else:
+        where = f" (looked for {path})"
     return UsageError(f"there is no script {script}{where}", hint=_close_script(path))
 
 
@@ -150,7 +155,10 @@ def _other_words(request: JobRequest) -> str | None:
             (number for number, argument in enumerate(request.args) if argument.endswith(SCRIPTS)),
             None,
         )
-        program = "train.py" if script is None else shlex.join(request.args[script:])
+        if script is None:
+            program = "train.py"
+        else:
+            program = shlex.join(request.args[script:])
         return (
             f"hpcrun starts the ranks itself: hpcrun submit ... {program}; or activate the "
             f"environment that has {name}"
@@ -219,8 +227,14 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
         return request
     path = Path(os.path.abspath(surroundings.cwd / os.path.expanduser(image)))
     if not os.path.exists(path):
-        whose = "" if request.container else f", which profile {profile.name!r} names"
-        pull = "import it: enroot import -o" if runtime == "pyxis" else f"pull it: {runtime} pull"
+        if request.container:
+            whose = ""
+        else:
+            whose = f", which profile {profile.name!r} names"
+        if runtime == "pyxis":
+            pull = "import it: enroot import -o"
+        else:
+            pull = f"pull it: {runtime} pull"
         raise UsageError(
             f"there is no container image {path}{whose}",
             hint=f"{pull} {path.name} docker://...; or use another image: --container IMAGE",
@@ -228,8 +242,7 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
     return request.model_copy(update={"container": str(path)})
 
 
-# --- submit train.sbatch: a person's batch script as it is
-# -------------------------------------------------------
+# --- submit train.sbatch: a person's batch script as it is ---------------------------------------
 
 
 def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchScript | None:
@@ -244,7 +257,9 @@ def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchS
         or not os.path.isfile(path)
     ):
         return None
-    return read_script(path, request.args) if _DIRECTIVE.search(file_text(path)) else None
+    if _DIRECTIVE.search(file_text(path)):
+        return read_script(path, request.args)
+    return None
 
 
 def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
@@ -285,7 +300,8 @@ def find_python(
         if prefix and os.path.exists(f"{prefix}/bin/python"):
             executable = f"{prefix}/bin/python"
             return PythonEnvironment(executable, kind, prefix, variable)  # type: ignore[arg-type]
-    if python := _project_python(project):
+    python = _project_python(project)
+    if python:
         return python
     if profile.python:
         return PythonEnvironment(profile.python, f"profile {profile.name}")

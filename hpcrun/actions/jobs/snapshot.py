@@ -45,8 +45,7 @@ _LARGEST = 100_000  # of a file that names folders, in bytes
 _UNTRACKED = "?"  # git-ls-files(1), -t
 
 
-# --- the folder that is copied
-# --------------------------------------------------------------------------------
+# --- the folder that is copied -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +163,7 @@ def _lines_of(files: Iterator[Path]) -> Iterator[str]:
             continue
 
 
-# --- its files, and those that look like secrets
-# --------------------------------------------------------------
+# --- its files, and those that look like secrets -------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +186,8 @@ class Listing:
         for pattern in self.include:
             if not any(is_included(path, [pattern]) for path in self.secrets):
                 yield f"--snapshot-include {pattern}: no such file that looks like a secret"
-        if left_out := self.left_out:
+        left_out = self.left_out
+        if left_out:
             words = f"not copied, since they look like secrets: {listed(left_out, MOST_NAMED)}"
             yield f"{words}; to copy them: --snapshot-include PATTERN"
 
@@ -261,8 +260,7 @@ def _is_secret(root: Path, path: str) -> bool:
         return is_named_key(path)  # it was deleted, or cannot be read
 
 
-# --- the copy
-# -------------------------------------------------------------------------------------------------
+# --- the copy ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,11 +346,18 @@ def code_to_copy(
         )
     files = measure_code(tree.root, paths, LIMIT_MB if limit_mb is None else limit_mb)
     leaving = [f"{file.path} -> {file.link}" for file in files if file.leaves]
-    outside = (
-        [f"symbolic links that point outside the snapshot: {listed(leaving)}"] if leaving else []
-    )
-    commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD")) if tree.git else None
-    changes = _first_line(tree.diff("--shortstat", commit, "--")) if commit else None
+    if leaving:
+        outside = [f"symbolic links that point outside the snapshot: {listed(leaving)}"]
+    else:
+        outside = []
+    if tree.git:
+        commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD"))
+    else:
+        commit = None
+    if commit:
+        changes = _first_line(tree.diff("--shortstat", commit, "--"))
+    else:
+        changes = None
     unknown = sum(tagged[path] == _UNTRACKED for path in paths)
     described = ", ".join(filter(None, (changes, f"{unknown} untracked" if unknown else None)))
     return Code(listing, files, commit, described, (*listing.notes, *outside))

@@ -17,7 +17,9 @@ def find_data(texts: Iterable[str], folder: Path) -> tuple[tuple[str, str, int |
     """
     data: dict[str, str] = {}
     for text in texts:
-        source, colon, name = text, "", ""
+        source = text
+        colon = ""
+        name = ""
         # a file's own name may have a colon
         if not os.path.lexists(folder / os.path.expanduser(text)):
             source, colon, name = text.rpartition(":")

@@ -149,7 +149,8 @@ def submit(
 
 def check_available(plan: Plan, scheduler: Scheduler) -> None:
     """Refuse a job whose scheduler this machine does not have."""
-    if reason := scheduler.unavailable():
+    reason = scheduler.unavailable()
+    if reason:
         raise PlanError(
             f"profile {plan.profile!r} cannot run here: {reason}",
             hint="run on this machine with --profile local, or see the script with --dry-run",
@@ -197,7 +198,10 @@ def submit_all(
                 f"{noun} {len(done) + 1} of {len(jobs)} "
                 f"{'may not be' if is_unsure else 'was not'} submitted"
             )
-            others = f"{len(done)} jobs before it stay" if len(done) > 1 else "job before it stays"
+            if len(done) > 1:
+                others = f"{len(done)} jobs before it stay"
+            else:
+                others = "job before it stays"
             cancel = (
                 f"hpcrun cancel {' '.join(str(item.run.job_id) for item in done)} cancels "
                 "the "
@@ -255,8 +259,8 @@ def changed_job(
 ) -> Prepared:
     """Return a prepared job with other directives and fields of its plan, and the new script."""
     changed = {**dict(prepared.plan.directives), **directives}
-    directives = tuple(changed.items())
-    plan = replace(prepared.plan, directives=directives, **fields)  # type: ignore[arg-type]
+    rows = tuple(changed.items())
+    plan = replace(prepared.plan, directives=rows, **fields)  # type: ignore[arg-type]
     return replace(
         prepared,
         plan=plan,

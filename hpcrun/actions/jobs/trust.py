@@ -92,7 +92,10 @@ def folder_to_trust(typed: Path | None, layers: Sequence[Layer]) -> Path:
             "nothing to trust here", hint="hpcrun profile trust FOLDER names a project"
         )
     inner = typed / ".hpcrun"
-    path = inner if os.path.lexists(inner) and typed.name != ".hpcrun" else typed
+    if os.path.lexists(inner) and typed.name != ".hpcrun":
+        path = inner
+    else:
+        path = typed
     if not os.path.lexists(path):
         raise NotFoundError(f"{path}: no such folder", hint="name a project, or its .hpcrun")
     return path
@@ -108,7 +111,10 @@ def look_into(path: Path, store: TrustStore) -> Question:
         )
     if not layer.contents.files:
         raise NotFoundError(f"{path} has no files for hpcrun")
-    trust = layer.trust if layer.trust and not layer.trust.never else None
+    if layer.trust and not layer.trust.never:
+        trust = layer.trust
+    else:
+        trust = None
     differences = changes(trust, layer.contents)
     names = sorted({*layer.contents.files, *differences})
     files = tuple(
@@ -170,7 +176,9 @@ def _state(trust: Trust) -> Literal["trusted", "changed", "never", "gone"]:
     if trust.never:
         return "never"
     try:
-        return "changed" if changes(trust, read_contents(trust.path)) else "trusted"
+        if changes(trust, read_contents(trust.path)):
+            return "changed"
+        return "trusted"
     except (ProfileError, OSError):
         return "changed"
 

@@ -42,7 +42,8 @@ if TYPE_CHECKING:  # most submissions read the facts of an earlier command
 _COMMENT_COLUMN = 34
 _USUAL_DEFAULT_S = 3600
 """The time of a job that requests none, from the base profile."""
-_NODES, _PARTITIONS = "scontrol show node", "scontrol show partition"
+_NODES = "scontrol show node"
+_PARTITIONS = "scontrol show partition"
 _Row = tuple[Key, str | None, str]
 """A key, the YAML of its value, and the source; without a value the reason why there is none."""
 
@@ -122,8 +123,7 @@ def check_loads(text: str, folders: Sequence[Source]) -> Profile:
         ) from None
 
 
-# --- its text
-# -------------------------------------------------------------------------------------------------
+# --- its text ------------------------------------------------------------------------------------
 
 
 def profile_text(
@@ -176,11 +176,12 @@ def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[_Row]:
     offers = gpu_offers(facts, choices.account)
     only = offers[0] if len(offers) == 1 else None
     # the only type's partition is the profile's own
-    partition = only.partition if only else partition_without_gpus(facts, choices.account)
-    name, version = (
-        facts.config.get("ClusterName", "unknown"),
-        facts.config.get("SLURM_VERSION", "of unknown version"),
-    )
+    if only:
+        partition: Partition | None = only.partition
+    else:
+        partition = partition_without_gpus(facts, choices.account)
+    name = facts.config.get("ClusterName", "unknown")
+    version = facts.config.get("SLURM_VERSION", "of unknown version")
     yield ("extends",), "base/slurm", ""  # the values for every Slurm cluster
     yield ("description",), flow(f"{name}, Slurm {version}"), "scontrol show config"
     yield ("scheduler",), "slurm", ""
@@ -195,7 +196,10 @@ def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[_Row]:
         )
         yield from _offer_rows((), only, _USUAL_DEFAULT_S)
         return
-    top_s = _USUAL_DEFAULT_S if partition is None else _default_s(partition, _USUAL_DEFAULT_S)
+    if partition is None:
+        top_s = _USUAL_DEFAULT_S
+    else:
+        top_s = _default_s(partition, _USUAL_DEFAULT_S)
     if not offers:
         yield ("gpu",), None, f"{_NODES}: no node has a GPU that a job can request"
     elif choices.gpu_type:
@@ -229,7 +233,8 @@ def _partition_row(facts: ClusterFacts, chosen: Partition | None) -> _Row:
 
 
 def _account_rows(facts: ClusterFacts, chosen: str | None) -> Iterator[_Row]:
-    source, accounts = "sacctmgr show assoc", accounts_of(facts)
+    source = "sacctmgr show assoc"
+    accounts = accounts_of(facts)
     charged = chosen or (accounts[0] if len(accounts) == 1 else None)
     if facts.associations is None:
         known = facts.problems.get(source, "no response")
@@ -271,23 +276,25 @@ def _offer_rows(prefix: Key, offer: GpuOffer, top_s: int) -> Iterator[_Row]:
     """Yield the values for a GPU type, in an entry of ``gpu.types`` or, for the only one, in the
     profile itself.
     """
-    gpu, most = prefix or ("gpu",), offer.partition.max_nodes
-    differ = (
-        f": some nodes have {', '.join(map(str, offer.counts[:-1]))}"
-        if len(offer.counts) > 1
-        else ""
-    )
+    gpu = prefix or ("gpu",)
+    most = offer.partition.max_nodes
+    if len(offer.counts) > 1:
+        differ = f": some nodes have {', '.join(map(str, offer.counts[:-1]))}"
+    else:
+        differ = ""
     yield (*gpu, "per_node"), str(offer.per_node), _NODES + differ
     if offer.nodes:
         limited = offer.nodes == most
-        why = (
-            f"MaxNodes={most} of partition {offer.partition.name}"
-            if limited
-            else "a job cannot have more"
-        )
+        if limited:
+            why = f"MaxNodes={most} of partition {offer.partition.name}"
+        else:
+            why = "a job cannot have more"
         yield (*gpu, "nodes"), str(offer.nodes), f"{_NODES}: {why}"
     if prefix:
-        also = f"also in partition {', '.join(offer.also_in)}" if offer.also_in else _PARTITIONS
+        if offer.also_in:
+            also = f"also in partition {', '.join(offer.also_in)}"
+        else:
+            also = _PARTITIONS
         yield (*prefix, "partition"), flow(offer.partition.name), also
     yield from _share_rows((*prefix, "cpu"), offer.cpus)
     yield from _share_rows((*prefix, "memory"), offer.memory_mb)
@@ -322,7 +329,8 @@ def _time_rows(
         inherited_s: the default time, unless the partition has its own.
         limited: the longest time is written here.
     """
-    default_s, most = _default_s(partition, inherited_s), partition.max_s
+    default_s = _default_s(partition, inherited_s)
+    most = partition.max_s
     source = f"{_PARTITIONS}: {partition.name}"
     if most is None:
         yield (*prefix, "time.max"), None, f"{source} has no limit"
@@ -343,8 +351,7 @@ def _time_rows(
         yield (*prefix, "time", "max"), json.dumps(format_time(most)), source
 
 
-# --- its comments
-# ---------------------------------------------------------------------------------------------
+# --- its comments --------------------------------------------------------------------------------
 
 
 def _heading(facts: ClusterFacts, host: HostFacts | None) -> Iterator[str]:
@@ -390,14 +397,16 @@ def _table(facts: ClusterFacts, account: str | None) -> Iterator[str]:
 
 
 def _host_lines(host: HostFacts, *, in_job: bool) -> Iterator[str]:
-    where = "a compute node" if in_job else "not inside a job: run it in one to see a compute node"
+    if in_job:
+        where = "a compute node"
+    else:
+        where = "not inside a job: run it in one to see a compute node"
     gpus = ", ".join(f"{count} × {model}" for model, count in host.gpus.items())
     hcas = ", ".join(f"{name} ({link})" if link else name for name, link in host.hcas.items())
-    modules = (
-        f"{host.modules}; `module avail` lists what modules: [...] may load"
-        if host.modules
-        else "none"
-    )
+    if host.modules:
+        modules = f"{host.modules}; `module avail` lists what modules: [...] may load"
+    else:
+        modules = "none"
     yield f"Seen on {host.name} ({where}):"
     yield f"  GPUs (nvidia-smi): {host.problem or gpus or 'none'}"
     yield f"  InfiniBand and RoCE (/sys/class/infiniband): {hcas or 'none'}"

@@ -107,9 +107,9 @@ def partition_without_gpus(facts: ClusterFacts, account: str | None = None) -> P
     """
     free = partitions_without_gpus(facts)
     best = best_partition(facts, free, account) if free else None
-    return (
-        best if best and may_use(best, facts, account) else best_partition(facts, account=account)
-    )
+    if best and may_use(best, facts, account):
+        return best
+    return best_partition(facts, account=account)
 
 
 def partitions_without_gpus(facts: ClusterFacts) -> set[str]:
@@ -141,9 +141,10 @@ def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = 
         return "it is for root alone"
     if partition.groups and not set(partition.groups) & set(facts.groups):
         return f"it is for members of {', '.join(partition.groups)}"
-    mine = (
-        {account} if account else {association.account for association in facts.associations or ()}
-    )
+    if account:
+        mine = {account}
+    else:
+        mine = {association.account for association in facts.associations or ()}
     if mine and partition.accounts and not mine & set(partition.accounts):
         return f"it is for the accounts {', '.join(partition.accounts)}"
     if mine and not mine - set(partition.denied_accounts):
@@ -161,7 +162,8 @@ def gpu_offers(facts: ClusterFacts, account: str | None = None) -> list[GpuOffer
     offers = []
     for type_ in named or unnamed:
         holding = {kind.partition for kind in facts.kinds if type_ in dict(kind.gpus)}
-        if partition := best_partition(facts, holding, account):
+        partition = best_partition(facts, holding, account)
+        if partition:
             offers.append(offer_in(partition, type_, facts))
     return offers
 

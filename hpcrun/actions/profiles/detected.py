@@ -62,7 +62,8 @@ class DetectedProfile(Mapping[str, bytes]):
         from hpcrun.actions.profiles.detect import check_loads, profile_text
         from hpcrun.profiles.yaml_file import replace_text
 
-        text, before = profile_text(self.facts), ""
+        text = profile_text(self.facts)
+        before = ""
         with suppress(OSError):
             before = self.path.read_text("utf-8", errors="replace")
         if text != before:

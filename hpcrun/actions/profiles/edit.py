@@ -228,7 +228,10 @@ def _edited(
     draft: Path, copy: FileChange, place: Place, run_editor: RunEditor, again: AskAgain
 ) -> str:
     """Return the edited draft once it is valid, or unchanged."""
-    as_it_was = f"{copy.path} is unchanged" if copy.before is not None else "nothing was saved"
+    if copy.before is not None:
+        as_it_was = f"{copy.path} is unchanged"
+    else:
+        as_it_was = "nothing was saved"
     while True:
         status = run_editor(draft)
         if status != 0:
@@ -255,8 +258,7 @@ def _mistakes(text: str, path: Path, place: Place) -> tuple[tuple[Mistake, ...],
     return (), None
 
 
-# --- which file
-# -----------------------------------------------------------------------------------------------
+# --- which file ----------------------------------------------------------------------------------
 
 
 def check_name(name: str) -> str:
@@ -285,18 +287,20 @@ def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:
 
 def _open_copy(name: str, place: Place, *, commented: bool = False) -> FileChange:
     """Return the user's copy of a profile, or the text with which a new copy begins."""
-    path = (
-        find_profile(name, place.folders).absolute()
-        if is_path(name)
-        else place.user / f"{name}{SUFFIX}"
-    )
+    if is_path(name):
+        path = find_profile(name, place.folders).absolute()
+    else:
+        path = place.user / f"{name}{SUFFIX}"
     if is_path(name) or os.path.lexists(path):
         text = read_text(path)
         return FileChange(path, text, text)
     used = find_profile(name, place.folders)
     folders = folders_of(place.folders)
     paths = [folder.path for folder in folders]
-    below = folders[paths.index(place.user) + 1 :] if place.user in paths else folders
+    if place.user in paths:
+        below = folders[paths.index(place.user) + 1 :]
+    else:
+        below = folders
     if used.parent not in [folder.path for folder in below] and name not in profile_names(below):
         raise ProfileError(
             f"profile {name!r} is the project's own: {used}",
@@ -349,8 +353,7 @@ def _changed(name: str, path: Path, place: Place, *, made: bool, changed: bool =
     return Changed(path, made, changed, None if used == path else used)
 
 
-# --- KEY=VALUE
-# ------------------------------------------------------------------------------------------------
+# --- KEY=VALUE -----------------------------------------------------------------------------------
 
 
 def _parse_assignment(assignment: str) -> tuple[Key, Any]:

@@ -34,8 +34,7 @@ _GPU_TYPE: Key = ("gpu", "type")
 _NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-# --- what is left to a person
-# ---------------------------------------------------------------------------------
+# --- what is left to a person --------------------------------------------------------------------
 
 
 def account_choice(facts: ClusterFacts, profile: Profile | None) -> Choice | None:
@@ -45,7 +44,10 @@ def account_choice(facts: ClusterFacts, profile: Profile | None) -> Choice | Non
     accounts = accounts_of(facts)
     if len(accounts) < 2:
         return None
-    now = profile.account if profile and profile.account in accounts else facts.default_account
+    if profile and profile.account in accounts:
+        now: str | None = profile.account
+    else:
+        now = facts.default_account
     options = tuple(
         Option(
             name,
@@ -106,18 +108,22 @@ def check_choices(choices: Choices, facts: ClusterFacts) -> None:
         if answer is None or not known or answer in known:
             continue
         close = nearest(answer, known)
-        hint = f"did you mean {flag} {close}?" if close else f"there are: {', '.join(known)}"
+        if close:
+            hint = f"did you mean {flag} {close}?"
+        else:
+            hint = f"there are: {', '.join(known)}"
         raise UsageError(f"{flag} {answer}: the cluster does not have it for you", hint=hint)
 
 
 def default_name(facts: ClusterFacts, taken: set[str]) -> str:
     """Return a name for the profile: the cluster's name, unless it would hide a shipped profile."""
     name = _NAME_CHARS.sub("-", facts.config.get("ClusterName", "")).strip("-_")[:60] or "cluster"
-    return f"{name}-cluster" if name in taken or name == DETECTED else name
+    if name in taken or name == DETECTED:
+        return f"{name}-cluster"
+    return name
 
 
-# --- the files
-# ------------------------------------------------------------------------------------------------
+# --- the files -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,9 @@ class Setup:
     @property
     def files(self) -> tuple[FileChange, ...]:
         """Return the changes, the profile first: a default profile must exist."""
-        return (self.profile, self.config) if self.profile else (self.config,)
+        if self.profile:
+            return (self.profile, self.config)
+        return (self.config,)
 
 
 def existing_profile(name: str, place: Place, *, anew: bool) -> Profile | None:
@@ -147,7 +155,8 @@ def existing_profile(name: str, place: Place, *, anew: bool) -> Profile | None:
     replaced (``anew``).
     """
     path = new_profile_path(name, place.user, force=True)
-    if (text := text_at(path)) is None:
+    text = text_at(path)
+    if text is None:
         return None
     try:
         return load_text(text, path, place.folders).profile
@@ -177,7 +186,8 @@ def plan_setup(
         anew: replace an existing profile by the detected one.
     """
     path = new_profile_path(name, place.user, force=True)
-    before, after = text_at(path), detected.text
+    before = text_at(path)
+    after = detected.text
     outdated: tuple[str, ...] = ()
     if before is not None and not anew:
         after = _with_choices(before, choices, path, place)
@@ -207,11 +217,10 @@ def write_setup(setup: Setup, place: Place) -> Path | None:
     replaced.
     """
     profile = setup.profile
-    kept = (
-        _free_name(profile.path)
-        if profile and profile.changed and setup.anew and profile.before
-        else None
-    )
+    if profile and profile.changed and setup.anew and profile.before:
+        kept = _free_name(profile.path)
+    else:
+        kept = None
     # the profile first: a default profile must exist
     for change in filter(None, (profile, setup.config)):
         if change.changed:
@@ -230,9 +239,10 @@ def _with_choices(text: str, choices: Choices, path: Path, place: Place) -> str:
         text = set_value(text, ("account",), choices.account, path)
     if choices.gpu_type == NONE and now.gpu.type:
         type_ = (parse_yaml(text, path).data.get("gpu") or {}).get("type")
-        text = (
-            unset_value(text, _GPU_TYPE, path) if type_ else set_value(text, _GPU_TYPE, None, path)
-        )
+        if type_:
+            text = unset_value(text, _GPU_TYPE, path)
+        else:
+            text = set_value(text, _GPU_TYPE, None, path)
     elif choices.gpu_type not in (None, NONE, now.gpu.type):
         text = set_value(text, _GPU_TYPE, choices.gpu_type, path)
     return text
@@ -248,8 +258,7 @@ def _free_name(path: Path) -> Path:
     return kept
 
 
-# --- what comes after
-# ---------------------------------------------------------------------------------------
+# --- what comes after ----------------------------------------------------------------------------
 
 
 def next_commands(setup: Setup, gpu_type: str | None) -> tuple[tuple[str, str], ...]:
@@ -261,13 +270,18 @@ def next_commands(setup: Setup, gpu_type: str | None) -> tuple[tuple[str, str], 
         (offer for offer in offers if offer.type == gpu_type), offers[0] if offers else None
     )
     if setup.detected and offer is None:
-        size, what = "--gpus 0 --cpus 4", "your script on 4 CPUs"
+        size = "--gpus 0 --cpus 4"
+        what = "your script on 4 CPUs"
     else:
         of_nodes, per_node = (offer.nodes, offer.per_node) if offer else (2, 2)
-        job = TrialJob(2, min(2, per_node)) if of_nodes > 1 else TrialJob(1, min(4, per_node))
-        named = (
-            f"{offer.type}:" if offer and offer.type and len(offers) > 1 and not gpu_type else ""
-        )
+        if of_nodes > 1:
+            job = TrialJob(2, min(2, per_node))
+        else:
+            job = TrialJob(1, min(4, per_node))
+        if offer and offer.type and len(offers) > 1 and not gpu_type:
+            named = f"{offer.type}:"
+        else:
+            named = ""
         size = f"--gpus {named}{job.nodes * job.gpus_per_node}" + (
             f" --nodes {job.nodes}" if job.nodes > 1 else ""
         )
@@ -286,7 +300,9 @@ def runs_problem(folder: Path) -> str | None:
     there = next(part for part in (folder, *folder.parents) if os.path.lexists(part))
     if not there.is_dir():
         return f"{there} is not a folder"
-    return None if os.access(there, os.W_OK | os.X_OK) else f"you cannot write to {there}"
+    if os.access(there, os.W_OK | os.X_OK):
+        return None
+    return f"you cannot write to {there}"
 
 
 TRIAL_TIME = "5m"
@@ -324,7 +340,10 @@ def trial_size(detected: Detected | None, gpu_type: str | None) -> TrialJob:
     if not offers:
         return TrialJob(1, 0)
     offer = next((offer for offer in offers if offer.type == gpu_type), offers[0])
-    nodes = 2 if offer.nodes > 1 and offer.partition.max_nodes != 1 else 1
+    if offer.nodes > 1 and offer.partition.max_nodes != 1:
+        nodes = 2
+    else:
+        nodes = 1
     several = len(offers) > 1 or detected.profile.gpu.type is None
     return TrialJob(
         nodes, 1 if nodes > 1 else min(2, offer.per_node), offer.type if several else None

@@ -90,7 +90,10 @@ def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[
     folders = surroundings.profile_folders
     verdicts = []
     # hpcrun has written it
-    detected = surroundings.detected.path if surroundings.detected else None
+    if surroundings.detected:
+        detected = surroundings.detected.path
+    else:
+        detected = None
     for name in names or sorted(
         name for name, path in profile_names(folders).items() if path != detected
     ):

@@ -100,7 +100,10 @@ def check_job_env(
     for finding in findings:
         if finding.impossible:
             hint = f"hpcrun profile env {finding.name} explains it"
-            origin = None if finding.name in dict(request.env) else _origin(finding.name, loaded)
+            if finding.name in dict(request.env):
+                origin = None
+            else:
+                origin = _origin(finding.name, loaded)
             if origin is None:
                 raise UsageError(f"--env {finding.text}", hint=hint)
             raise ProfileError(f"{origin}: env.{finding.text}", hint=hint)
@@ -131,7 +134,10 @@ def _findings(env: Mapping[str, str], profile: Profile, gpu_type: str | None) ->
         return ()
     catalogue = load_catalogue()
     entry = profile.gpu.types.get(gpu_type or "")
-    card = profile.card.model if gpu_type in (None, profile.gpu.type) else None
+    if gpu_type in (None, profile.gpu.type):
+        card = profile.card.model
+    else:
+        card = None
     gpu = f"{gpu_type or ''} {(entry.card.model if entry else None) or card or ''}"
     return catalogue.check(env, gpu)
 

@@ -129,7 +129,10 @@ def open_shell(
     """
     check_running(item, "hpcrun shell")
     workdir = item.run.plan.get("workdir") or item.run.cwd
-    workdir = str(workdir) if workdir and Path(str(workdir)).is_dir() else None
+    if workdir and Path(str(workdir)).is_dir():
+        workdir = str(workdir)
+    else:
+        workdir = None
     shell = job_shell(item.run.plan, is_terminal=is_terminal)
     try:
         if item.run.scheduler == "local":

@@ -42,7 +42,8 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
     over = tuple(item for item in runs if item.status.final)
     unlisted = tuple(item for item in runs if not item.status.final and not item.live)
     cancelled = tuple(item for item in runs if not item.status.final and item.live)
-    if nameless := next((item for item in unlisted if item.run.job_id is None), None):
+    nameless = next((item for item in unlisted if item.run.job_id is None), None)
+    if nameless:
         raise SchedulerError(
             f"{nameless.run.run_id} has no job id yet: sbatch has not answered",
             hint="run hpcrun status until it has a job id",
@@ -128,9 +129,10 @@ def hold_runs(
 
 def _has_pending(item: RunStatus) -> bool:
     """Whether the scheduler lists a job of a run, or of one of its elements, as pending."""
-    statuses = (
-        [each.status for each in item.elements if each.live] if item.elements else [item.status]
-    )
+    if item.elements:
+        statuses = [each.status for each in item.elements if each.live]
+    else:
+        statuses = [item.status]
     return (
         item.live
         and item.run.job_id is not None
@@ -150,11 +152,10 @@ def _by_scheduler(items: Sequence[RunStatus]) -> Iterator[tuple[str, list[JobRef
     refs: dict[str, list[JobRef]] = {}
     named = Counter(item.run.job_id for item in items)
     for item in items:
-        folder = (
-            item.folder
-            if item.element is None
-            else RunFolder(item.folder).element(item.element).path
-        )
+        if item.element is None:
+            folder = item.folder
+        else:
+            folder = RunFolder(item.folder).element(item.element).path
         shares = named[item.run.job_id] < _elements_of_task(item)
         refs.setdefault(item.run.scheduler, []).append(
             JobRef(folder, item.run.job_id, shares=shares)

@@ -96,7 +96,10 @@ def plan_clean(
     if choice.keep:
         chosen = chosen[: -choice.keep]
     candidates = [_candidate(item, choice, store, now_s) for item in chosen]
-    leftovers = [] if choice.named else store.leftovers(now_s - LOST_AFTER_S)
+    if choice.named:
+        leftovers = []
+    else:
+        leftovers = store.leftovers(now_s - LOST_AFTER_S)
     return CleanPlan(
         tuple(candidate for candidate in candidates if candidate.kept is None),
         tuple(candidate for candidate in candidates if candidate.kept is not None),
@@ -112,7 +115,8 @@ def remove_runs(
     """Remove the runs of a plan, and markers without runs; return the removed runs and the
     failures.
     """
-    gone, errors = [], []
+    gone = []
+    errors = []
     for candidate in plan.going:
         try:
             store.delete(candidate.item.run.run_id)
@@ -137,15 +141,15 @@ def _is_chosen(item: RunStatus, choice: CleanChoice, now_s: float) -> bool:
 
 
 def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: float) -> Candidate:
-    ended_s, size = last_sign_s(item.run, item.folder, item.status), run_size(item.folder)
+    ended_s = last_sign_s(item.run, item.folder, item.status)
+    size = run_size(item.folder)
     kept = _lives(item, ended_s, now_s)
     if kept is None and not store.is_own_folder(item.run.run_id):
         link = item.folder.is_symlink()
-        kept = (
-            "its folder is a symbolic link to a folder outside this run"
-            if link
-            else "it belongs to another user"
-        )
+        if link:
+            kept = "its folder is a symbolic link to a folder outside this run"
+        else:
+            kept = "it belongs to another user"
     if kept is None and size.checkpoints and not choice.checkpoints:
         kept = HAS_CHECKPOINTS
     return Candidate(item, ended_s, size, kept)
@@ -170,7 +174,9 @@ def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
         return f"it is {item.status.state}"
     if item.run.scheduler == "slurm" and item.run.cluster is None:
         return None if surely_over else "its cluster is unknown"
-    return None if now_s - ended_s > LOST_AFTER_S else "it may still be running"
+    if now_s - ended_s > LOST_AFTER_S:
+        return None
+    return "it may still be running"
 
 
 def run_size(folder: Path) -> DiskUsage:

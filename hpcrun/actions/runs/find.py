@@ -59,12 +59,14 @@ def find_element(label: str, store: RunStore) -> FoundRun:
     """Find a run as :func:`find_run` does, or an element of an array: ``RUN/3``, or ``_3`` behind a
     job id.
     """
-    if match := _ELEMENT.fullmatch(label):
+    match = _ELEMENT.fullmatch(label)
+    if match:
         named = find_run(match["run"], store)
         return replace(
             named, element=_checked_index(named.run, elements_of(named.run), int(match["index"]))
         )
-    if match := _TASK.fullmatch(label):
+    match = _TASK.fullmatch(label)
+    if match:
         try:
             run = find_run(match["run"], store).run
         except NotFoundError:
@@ -180,11 +182,10 @@ def choose_id(
     noun, plural = nouns
     named = [item for item in ids if run_name(item) == label]
     if named:
-        note = (
-            f"{label}: the newest of {len(named)} {plural} of that name, {named[-1]}"
-            if len(named) > 1
-            else None
-        )
+        if len(named) > 1:
+            note = f"{label}: the newest of {len(named)} {plural} of that name, {named[-1]}"
+        else:
+            note = None
         return named[-1], note
     begun = [item for item in ids if item.startswith(label) or item.endswith(f"-{label}")]
     if len(begun) == 1:
@@ -230,10 +231,10 @@ def _by_job_id(job_id: str, ids: Sequence[str], store: RunStore) -> FoundRun | N
     if not matches:
         return None
     # where one cluster has used an id again, its older jobs are over
-    newest, several = matches[0], len(matches) > 1
-    note = (
-        f"{job_id}: the newest of {len(matches)} runs of that job id, {newest.run_id}"
-        if several
-        else None
-    )
+    newest = matches[0]
+    several = len(matches) > 1
+    if several:
+        note = f"{job_id}: the newest of {len(matches)} runs of that job id, {newest.run_id}"
+    else:
+        note = None
     return FoundRun(newest, note=note)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from pathlib import Path
@@ -17,7 +17,9 @@ from hpcrun.runs.record import Run
 
 _ANY_RANK = 10_000_000
 READ_EVERY_S = 0.5
-MANY_READ_EVERY_S, MANY_LIST_EVERY_S, MANY_OVER_EVERY_S = 1.0, 5.0, 2.0
+MANY_READ_EVERY_S = 1.0
+MANY_LIST_EVERY_S = 5.0
+MANY_OVER_EVERY_S = 2.0
 """The same of more than 16 ranks: how often some are read, all are listed, and the run's end is
 looked for. Each look is a question to the file server; ``hpcrun/runs/logs.py`` says how many files
 are looked at each time."""
@@ -50,11 +52,10 @@ def role_named(run: Run, name: str | None) -> RoleRanks | None:
     """Return the role of a run with this name; None for None."""
     roles = {role.name: role for role in run.roles}
     if name is not None and name not in roles:
-        hint = (
-            did_you_mean(name, roles, f"its roles: {', '.join(roles)}")
-            if roles
-            else "it is a job of one program"
-        )
+        if roles:
+            hint = did_you_mean(name, roles, f"its roles: {', '.join(roles)}")
+        else:
+            hint = "it is a job of one program"
         raise NotFoundError(f"{run.name} has no role {name!r}", hint=hint)
     return roles[name] if name is not None else None
 
@@ -78,10 +79,13 @@ def chosen_ranks(run: Run | None, text: str | None, role_name: str | None) -> tu
     """
     role = role_named(run, role_name) if run else None
     if role is None:
-        return () if text is None else parse_ranks(text, run.world_size if run else _ANY_RANK)
-    counted = (
-        range(role.ranks) if text is None else parse_ranks(text, role.ranks, f"role {role.name}")
-    )
+        if text is None:
+            return ()
+        return parse_ranks(text, run.world_size if run else _ANY_RANK)
+    if text is None:
+        counted: Sequence[int] = range(role.ranks)
+    else:
+        counted = parse_ranks(text, role.ranks, f"role {role.name}")
     return tuple(role.first_rank + rank for rank in counted)
 
 
@@ -95,11 +99,10 @@ def check_choice(folder: Path, choice: LogChoice) -> None:
     """Raise an error for an attempt or a node that the run does not have."""
     there = sorted(item.number for item in attempts(folder, choice.element))
     if choice.attempt is not None and choice.attempt not in there:
-        hint = (
-            f"its attempts: {index_ranges(number + 1 for number in there)}"
-            if there
-            else "the job has not started yet"
-        )
+        if there:
+            hint = f"its attempts: {index_ranges(number + 1 for number in there)}"
+        else:
+            hint = "the job has not started yet"
         raise NotFoundError(f"{folder.name} has no attempt {choice.attempt + 1}", hint=hint)
     attempt = chosen_attempt(folder, choice)
     if choice.node is None or attempt is None:
@@ -124,7 +127,10 @@ def _logs_of(attempt: Attempt, choice: LogChoice) -> list[LogFile]:
     if choice.node is not None:
         wanted = list(node_ranks(attempt.folder).get(choice.node, ()))
     else:
-        wanted = ranks(attempt.folder) if choice.all_ranks else list(choice.ranks)
+        if choice.all_ranks:
+            wanted = ranks(attempt.folder)
+        else:
+            wanted = list(choice.ranks)
     streams = ("err",) if choice.err else ("out", "err")
     folders = [replace(attempt.folder, role=role) for role in choice.roles or (None,)]
     counted = [(folder, rank) for folder in folders for rank in folder.role_ranks(wanted)]
@@ -166,7 +172,8 @@ def follow_logs(
     def over() -> bool:
         nonlocal ended, over_at
         if not is_many() or time.monotonic() - over_at >= MANY_OVER_EVERY_S:
-            ended, over_at = is_over(), time.monotonic()
+            ended = is_over()
+            over_at = time.monotonic()
         return ended
 
     def logs() -> list[LogFile]:

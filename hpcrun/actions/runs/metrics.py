@@ -85,7 +85,8 @@ def read_metrics(
     elif chosen is None:
         chosen = [rank for attempt in begun for rank in metric_ranks(attempt.folder)] or [0]
         chosen = [min(chosen)]
-    bad, rows = Unreadable(), []
+    bad = Unreadable()
+    rows = []
     for rank in chosen:
         notes = [row for attempt in begun for row in noted(attempt, rank, bad)]
         recorded = {name for row in notes for name in row.values}
@@ -95,11 +96,10 @@ def read_metrics(
             if name not in recorded
         }
         finder = LogMetrics(missing, usual=patterns is not None and not patterns and not notes)
-        logged = (
-            [row for attempt in begun for row in finder.rows(attempt, rank)]
-            if missing or finder.usual
-            else []
-        )
+        if missing or finder.usual:
+            logged = [row for attempt in begun for row in finder.rows(attempt, rank)]
+        else:
+            logged = []
         rows += join([*count_steps(logged), *notes])
     # a metric of progress, not of quality, comes last
     names = sorted(
@@ -160,8 +160,6 @@ def choose_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
 def last_rows(metrics: Metrics, number: int | None) -> Metrics:
     """Return the last rows, all for None."""
     rows = metrics.rows
-    return (
-        metrics
-        if number is None
-        else replace(metrics, rows=rows[max(0, len(rows) - max(0, number)) :])
-    )
+    if number is None:
+        return metrics
+    return replace(metrics, rows=rows[max(0, len(rows) - max(0, number)) :])

@@ -31,11 +31,14 @@ ENOUGH_S = 180.0
 _MOST_ATTEMPTS = 20
 _GB = 1 << 30
 _MARGIN = 1.3
-_WORTH_GB, _WORTH_CPUS = 8, 4
+_WORTH_GB = 8
+_WORTH_CPUS = 4
 """A request of at most so much would start no sooner if it were smaller."""
-_FAR_OFF, _NEARLY_ALL = 0.5, 0.92
+_FAR_OFF = 0.5
+_NEARLY_ALL = 0.92
 _OFTEN_IDLE = 0.25
-_ALL_BUSY, _ONE_BUSY = 0.85, 0.7
+_ALL_BUSY = 0.85
+_ONE_BUSY = 0.7
 
 
 def all_samples(folder: Path, element: int = 0) -> list[NodeUse]:
@@ -61,11 +64,9 @@ def use_advice(use: UseSummary, *, completed: bool) -> list[str]:
     if use.seconds < ENOUGH_S:
         return []
     advice = [*_idle_gpus(use), *_memory(use, completed=completed)]
-    return (
-        advice
-        if advice and use.gpus and _is_idle(use)
-        else [*advice, *_cpus(use, completed=completed)]
-    )
+    if advice and use.gpus and _is_idle(use):
+        return advice
+    return [*advice, *_cpus(use, completed=completed)]
 
 
 def _is_idle(use: UseSummary) -> bool:
@@ -148,7 +149,9 @@ def _cpus(use: UseSummary, *, completed: bool) -> list[str]:
     if use.gpus:
         each = max(1, math.ceil(use.gpus / use.nodes))
         wanted = math.ceil(use.cpus_peak * _MARGIN / each)
-        return [f"{fact}: --cpus-per-gpu {wanted} is enough"] if wanted * each < requested else []
+        if wanted * each < requested:
+            return [f"{fact}: --cpus-per-gpu {wanted} is enough"]
+        return []
     return [f"{fact}: --cpus {math.ceil(use.cpus_peak * _MARGIN)} is enough"]
 
 
@@ -157,28 +160,35 @@ def use_rows(use: UseSummary) -> list[tuple[str, str]]:
     nodes = " per node" if use.nodes > 1 else ""
     rows = []
     if use.gpus and use.gpu_busy is not None:
-        full = f", memory {use.gpu_memory:.0%} full at most" if use.gpu_memory is not None else ""
+        if use.gpu_memory is not None:
+            full = f", memory {use.gpu_memory:.0%} full at most"
+        else:
+            full = ""
         watts = f", {use.watts:.0f} W" if use.watts is not None else ""
-        idle = f", idle {use.gpu_idle:.0%} of the time" if use.gpu_idle else ""
+        if use.gpu_idle:
+            idle = f", idle {use.gpu_idle:.0%} of the time"
+        else:
+            idle = ""
         rows.append(
             ("GPUs", f"{count(use.gpus, 'GPU')}, {use.gpu_busy:.0%} busy{idle}{full}{watts}")
         )
     requested = f" of {use.cpus_asked}" if use.cpus_asked else ""
     rows.append(("CPUs", f"{use.cpus:.1f}{requested} busy{nodes}, {use.cpus_peak:.1f} at most"))
-    part = (
-        f" of {format_size(use.memory_asked)} ({use.memory_peak / use.memory_asked:.0%})"
-        if use.memory_asked
-        else ""
-    )
+    if use.memory_asked:
+        part = f" of {format_size(use.memory_asked)} ({use.memory_peak / use.memory_asked:.0%})"
+    else:
+        part = ""
     rows.append(("memory", f"{format_size(use.memory_peak)}{part}{nodes} at most"))
-    rdma = f", RDMA {format_rate(use.rdma)}" if use.rdma is not None else ""
+    if use.rdma is not None:
+        rdma = f", RDMA {format_rate(use.rdma)}"
+    else:
+        rdma = ""
     if use.network >= 1e3 or rdma:
         rows.append(("network", f"{format_rate(use.network)}{rdma}{nodes}"))
     return rows
 
 
-# --- its GPUs
-# -------------------------------------------------------------------------------------------------
+# --- its GPUs ------------------------------------------------------------------------------------
 
 _GIVEN_UP = 124  # by timeout(1)
 
@@ -241,7 +251,10 @@ def record_instead(item: RunStatus, result: GpuResult) -> RecordedUse | None:
 
     The program may be on the PATH of the job's own environment only.
     """
-    use = None if result.rows or item.elements else _recorded_use(item, item.element)
+    if result.rows or item.elements:
+        use = None
+    else:
+        use = _recorded_use(item, item.element)
     return use if use and use.gpus else None
 
 

@@ -83,7 +83,10 @@ def last_metrics(item: RunStatus) -> dict[str, Any]:
     """
     attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
     try:
-        lines = tail(attempt.folder.rank_metrics(0), 2).splitlines() if attempt else []
+        if attempt:
+            lines = tail(attempt.folder.rank_metrics(0), 2).splitlines()
+        else:
+            lines = []
     except OSError:
         return {}
     for line in reversed(lines):  # the last line may be incomplete

@@ -105,9 +105,13 @@ def judge(
     if cancelled:
         reason = None if attempt else BEFORE_START
         return LastStatus(state.CANCELLED, now_s, final=True, reason=reason, limit_s=run.walltime_s)
-    if missed := _missed(run, last, now_s):
+    missed = _missed(run, last, now_s)
+    if missed:
         return missed
-    seen = f"; last seen {last.state}" if last and last.state != state.UNKNOWN else ""
+    if last and last.state != state.UNKNOWN:
+        seen = f"; last seen {last.state}"
+    else:
+        seen = ""
     before = last if last and last.state == state.UNKNOWN else None
     return before or LastStatus(
         state.UNKNOWN,
@@ -134,7 +138,9 @@ def _from_newer_record(
     ):
         return None
     if exit_ is None or (exit_.again and exit_.how == RESTART):
-        return None if info.state == state.RUNNING else _from_start(run, attempt, now_s)
+        if info.state == state.RUNNING:
+            return None
+        return _from_start(run, attempt, now_s)
     if exit_.again:
         return _from_again(run, exit_, answered=False, cancelled=records.cancelled, now_s=now_s)
     if exit_.signal and not records.cancelled:
@@ -190,7 +196,10 @@ def _without_job(
         return last or _from_start(run, None, now_s)
     if sending is Sending.UNDER_WAY:
         return LastStatus(state.SUBMITTING, now_s, reason="sbatch has not answered yet")
-    since_s = last.missed_s if last and last.missed_s is not None else now_s
+    if last and last.missed_s is not None:
+        since_s = last.missed_s
+    else:
+        since_s = now_s
     if now_s - since_s < UNSENT_FOR_S and now_s - run.created_s < SUBMITTED_WITHIN_S:
         reason = "sbatch did not respond, and Slurm lists no job yet; check again in 30 s"
         return LastStatus(state.SUBMITTING, now_s, reason=reason, missed_s=since_s)
@@ -204,7 +213,10 @@ def _missed(run: Run, last: LastStatus | None, now_s: float) -> LastStatus | Non
     else None.
     """
     if last is None:
-        last = _from_start(run, None, now_s) if now_s - run.created_s < MISSED_FOR_S else None
+        if now_s - run.created_s < MISSED_FOR_S:
+            last = _from_start(run, None, now_s)
+        else:
+            last = None
     if last is None or last.final or last.state == state.UNKNOWN:
         return None
     since_s = now_s if last.missed_s is None else last.missed_s
@@ -228,9 +240,10 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
         # launch/guard.py has ended a job whose script was lost
         if stopped or (shown == state.CANCELLED and mapped == state.NODE_FAIL):
             shown = mapped
-        reason = (
-            exit_.message if not exit_.reason else ", ".join(filter(None, (text, exit_.message)))
-        )
+        if not exit_.reason:
+            reason = exit_.message
+        else:
+            reason = ", ".join(filter(None, (text, exit_.message)))
         reason = reason or info.reason
     if shown in (state.COMPLETED, state.CANCELLED) and reason == info.reason:
         known = explain_reason(reason) if reason else None
@@ -238,13 +251,12 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
         reason = reason if known and known.is_final else None
     if shown == state.CANCELLED and attempt is None and not info.elapsed_s:
         reason = reason or BEFORE_START
-    status = (
-        info.exit_status
-        if info.exit_status is not None
-        else exit_.status
-        if final and exit_
-        else None
-    )
+    if info.exit_status is not None:
+        status = info.exit_status
+    elif final and exit_:
+        status = exit_.status
+    else:
+        status = None
     return LastStatus(
         shown,
         now_s,
@@ -267,7 +279,8 @@ def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> 
     reason = exit_.message or None
     mapped, text = _ENDED_BY.get(exit_.reason, (state.UNKNOWN, ""))
     if mapped != state.UNKNOWN:
-        shown, reason = mapped, ", ".join(filter(None, (text, exit_.message))) or None
+        shown = mapped
+        reason = ", ".join(filter(None, (text, exit_.message))) or None
     elif not exit_.signal:
         shown = state.COMPLETED if exit_.status == 0 else state.FAILED
     elif cancelled:
@@ -317,11 +330,14 @@ def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
     """
     if not newest:
         return status
-    here, waits = (
-        newest[0],
-        not status.final and newest[0].exit is not None and newest[0].exit.again,
-    )
-    before = here if waits else newest[1] if len(newest) > 1 else None
+    here = newest[0]
+    waits = not status.final and newest[0].exit is not None and newest[0].exit.again
+    if waits:
+        before = here
+    elif len(newest) > 1:
+        before = newest[1]
+    else:
+        before = None
     status = replace(status, attempt=here.number + waits)
     if before is None:
         return status
@@ -340,7 +356,8 @@ def attempt_times(newest: Sequence[Attempt], status: LastStatus) -> list[tuple[f
         newest: the attempts that have started, the newest first.
     """
     times: list[tuple[float, float]] = []
-    allocated_s, is_restart = 0.0, False
+    allocated_s = 0.0
+    is_restart = False
     for attempt in reversed(newest):
         if is_restart:
             times[-1] = (times[-1][0], max(times[-1][1], attempt.started_s))
@@ -366,7 +383,10 @@ def ended_text(attempt: Attempt) -> str:
         return f"no heartbeat from {attempt.host}: a node failed"
     reason = attempt.exit.reason
     is_failure = reason == "failure" or reason not in _ENDED_BY
-    text = f"exit status {attempt.exit.status}" if is_failure else _ENDED_BY[reason][1]
+    if is_failure:
+        text = f"exit status {attempt.exit.status}"
+    else:
+        text = _ENDED_BY[reason][1]
     return text + (", restarted in place" if attempt.exit.how == RESTART else "")
 
 

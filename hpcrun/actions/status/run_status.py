@@ -108,8 +108,7 @@ def without_lost(result: StatusResult) -> tuple[StatusResult, int]:
     return replace(result, runs=kept), len(result.runs) - len(kept)
 
 
-# --- the elements of a sweep
-# ----------------------------------------------------------------------------------
+# --- the elements of a sweep ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +150,8 @@ def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatu
     Its time is that of the newest of them. It counts as missed only if every unfinished element is
     missed.
     """
-    states, going = (
-        [status.state for status in statuses],
-        [status for status in statuses if not status.final],
-    )
+    states = [status.state for status in statuses]
+    going = [status for status in statuses if not status.final]
     if not going:
         shown = next((worst for worst in _WORST if worst in states), states[0])
     elif all(status.state == state.UNKNOWN for status in going):
@@ -215,8 +212,7 @@ def interesting_element(elements: Iterable[ElementStatus]) -> int:
     return next((item.index for test in tests for item in listed if test(item)), listed[0].index)
 
 
-# --- the runs that a run waits for
-# ----------------------------------------------------------------------------
+# --- the runs that a run waits for ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +237,8 @@ def waits_of(
         return ()
     waits = []
     for after in run.after:
-        run_id, other = after["run_id"], status_of(after["run_id"])
+        run_id = after["run_id"]
+        other = status_of(after["run_id"])
         shown, over = (other.state, other.final) if other else (state.UNKNOWN, False)
         wait = Wait(run_id, run_name(run_id), after["job_id"], after["condition"], shown, over)
         is_met = over and fulfils(shown, wait.condition)

@@ -11,7 +11,8 @@ from hpcrun.job import state
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.silence import MUCH_LONGER, last_write_s, last_writes, usual_pause_s
 
-SILENT_S, SILENT_WITHOUT_PACE_S = 600.0, 1800.0
+SILENT_S = 600.0
+SILENT_WITHOUT_PACE_S = 1800.0
 """The shortest silence that is shown, and that of a run with too few lines to know its pace."""
 
 
@@ -54,7 +55,10 @@ def _silent_s(item: RunStatus, now_s: float) -> float | None:
     if latest is None or (silent_s := now_s - written[latest]) < SILENT_S:
         return None
     usual_s = usual_pause_s(attempt, latest)
-    least_s = SILENT_WITHOUT_PACE_S if usual_s is None else MUCH_LONGER * usual_s
+    if usual_s is None:
+        least_s = SILENT_WITHOUT_PACE_S
+    else:
+        least_s = MUCH_LONGER * usual_s
     return silent_s if silent_s >= least_s else None
 
 

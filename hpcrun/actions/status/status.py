@@ -76,7 +76,10 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     store, now_s = ports.store, ports.now_s()
     runs, damaged = _load(run_ids, store)
     # one query also includes the runs for which these may wait
-    active = set(store.active_ids()) if any(run.after for run in runs) else set()
+    if any(run.after for run in runs):
+        active = set(store.active_ids())
+    else:
+        active = set()
     awaited = {after["run_id"] for run in runs if run.run_id in active for after in run.after}
     others, _ = _load(sorted(awaited - {run.run_id for run in runs}), store)
     items: dict[str, RunStatus] = {}
@@ -107,7 +110,9 @@ def one_status(run_id: str, ports: Ports) -> StatusResult:
 
 def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore) -> RunStatus:
     def status_of(run_id: str) -> LastStatus | None:
-        return items[run_id].status if run_id in items else store.last_status(run_id)
+        if run_id in items:
+            return items[run_id].status
+        return store.last_status(run_id)
 
     if not item.run.after or has_started(item.folder):
         return item
@@ -138,7 +143,8 @@ def last_known(run_ids: Sequence[str], *, store: RunStore, now_s: float) -> Stat
 
 
 def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]]:
-    runs, damaged = [], []
+    runs = []
+    damaged = []
     for run_id in dict.fromkeys(run_ids):
         try:
             runs.append(store.load(run_id))
@@ -156,7 +162,8 @@ def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
     if isinstance(error, UnsafeRunError):
         return error.message
     folder = store.folder(run_id)
-    attempt, last = last_attempt(folder), store.last_status(run_id)
+    attempt = last_attempt(folder)
+    last = store.last_status(run_id)
     job_ids = sorted(store.noted_jobs().get(run_id, ())) or ([attempt.job_id] if attempt else [])
     known = [
         f"run {run_name(run_id)}",
@@ -164,15 +171,17 @@ def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
         *([f"last known {last.state}"] if last else []),
         *([f"exit status {attempt.exit.status}"] if attempt and attempt.exit else []),
     ]
-    how = "needs a newer hpcrun" if isinstance(error, NewerRunError) else "is damaged"
+    if isinstance(error, NewerRunError):
+        how = "needs a newer hpcrun"
+    else:
+        how = "is damaged"
     return (
         f"{run_id} {how}: {error.message}; what can be read: {', '.join(known)}; its logs are "
         f"in {folder}"
     )
 
 
-# --- one query about all runs, and one decision for each element
-# --------------------------------------------------
+# --- one query about all runs, and one decision for each element ---------------------------------
 
 Answers = Mapping[Path, JobInfo]
 """Folder of a job → what the scheduler says of it."""
@@ -235,17 +244,20 @@ def _known_run(run: Run, store: RunStore) -> KnownRun:
     if last is not None and last.state == state.NOT_SUBMITTED and has_started(folder):
         # an sbatch that hung has submitted it after all
         return KnownRun(run, folder, elements, None, {})
-    known = load_statuses(folder) if elements.are_array else {0: last} if last else {}
+    if elements.are_array:
+        known = load_statuses(folder)
+    elif last:
+        known = {0: last}
+    else:
+        known = {}
     return KnownRun(run, folder, elements, last, known)
 
 
 def _belongs_here(run: Run, cluster: str | None, host: str) -> bool:
     """Whether a run belongs to this cluster or host, so that its job ids are valid here."""
-    return (
-        run.host == host
-        if run.scheduler == "local"
-        else cluster is None or run.cluster in (None, cluster)
-    )
+    if run.scheduler == "local":
+        return run.host == host
+    return cluster is None or run.cluster in (None, cluster)
 
 
 def _ask(
@@ -287,9 +299,15 @@ def _with_job(one: KnownRun, answers: Answers, store: RunStore) -> KnownRun:
     """Return a run with its missing job id, from the scheduler or from a record of its script."""
     if one.run.job_id is not None:
         return one
-    info, attempt = answers.get(one.folder), next(last_attempts(one.folder), None)
+    info = answers.get(one.folder)
+    attempt = next(last_attempts(one.folder), None)
     # the script of an array's task has written 123_4
-    job_id = info.job_id if info else attempt.job_id.partition("_")[0] if attempt else None
+    if info:
+        job_id = info.job_id
+    elif attempt:
+        job_id = attempt.job_id.partition("_")[0]
+    else:
+        job_id = None
     if job_id is None:
         return one
     run = replace(one.run, job_id=job_id)
@@ -307,11 +325,15 @@ def _judge_element(
         records: None if its last known status stays.
         answers: None if the scheduler did not answer, or was not queried about it.
     """
-    last, info = one.known.get(index), None
+    last = one.known.get(index)
+    info = None
     status = last or LastStatus(state.UNKNOWN, one.run.created_s)
     answered = records is not None and answers is not None
     if records is not None:
-        info = answers.get(one.ref(index).folder) if answers is not None else None
+        if answers is not None:
+            info = answers.get(one.ref(index).folder)
+        else:
+            info = None
         info = _in_pack(info, records) if one.elements.packed else info
         status = judge(
             one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending
@@ -398,7 +420,10 @@ def run_status(
         status = one.last or ask_there
     else:
         statuses = [each.status for each in elements]
-        status = combine(statuses, one.run.walltime_s) if one.elements.are_array else statuses[0]
+        if one.elements.are_array:
+            status = combine(statuses, one.run.walltime_s)
+        else:
+            status = statuses[0]
         status = _with_refusal(status, one.folder)
     return RunStatus(
         one.run,
@@ -446,11 +471,9 @@ def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
         refusal = read_text(RunFolder(folder).sbatch_stderr).strip()
     except OSError:
         return status
-    return (
-        replace(status, reason=f"{status.reason}; sbatch said: {refusal.splitlines()[-1]}")
-        if refusal
-        else status
-    )
+    if refusal:
+        return replace(status, reason=f"{status.reason}; sbatch said: {refusal.splitlines()[-1]}")
+    return status
 
 
 def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:

@@ -66,10 +66,8 @@ class Waiter:
         was killed before it could write one.
         """
         # the first one last: each check reads one element's folder
-        running, mark = (
-            list(reversed(self.elements)) if self.element is None else [self.element],
-            None,
-        )
+        running = list(reversed(self.elements)) if self.element is None else [self.element]
+        mark = None
         pauses = Pauses()
 
         def is_over() -> bool:
@@ -132,7 +130,10 @@ class Pauses:
         """Begin the pause before the next query."""
         now = time.monotonic()
         age_s = now - self._began
-        pause_s = ASK_EVERY_S if age_s >= FIRST_S else max(ASK_FIRST_S, age_s / 2)
+        if age_s >= FIRST_S:
+            pause_s = ASK_EVERY_S
+        else:
+            pause_s = max(ASK_FIRST_S, age_s / 2)
         self._next = now + pause_s * random.uniform(0.75, 1.25)
 
 
@@ -179,9 +180,10 @@ class Changes:
     def wait(self) -> bool:
         """Wait until it is time to check again; return whether the user wants it."""
         now = time.monotonic()
-        pause_s = (
-            self.interval_s if now - self._began < FIRST_S else max(self.interval_s, ASK_EVERY_S)
-        )
+        if now - self._began < FIRST_S:
+            pause_s = self.interval_s
+        else:
+            pause_s = max(self.interval_s, ASK_EVERY_S)
         until = now + pause_s * random.uniform(0.9, 1.1)
         while time.monotonic() < until and not self._have_come():
             if self.pause(2 * LOOK_EVERY_S):
