@@ -104,7 +104,8 @@ class Executor(core.Executor):
         check_names(values)
         together = {**self.parameters, **values}
         _read_request(_fields(together))
-        at_once, merged = together.get("array_parallelism"), together.get("stderr_to_stdout")
+        at_once = together.get("array_parallelism")
+        merged = together.get("stderr_to_stdout")
         if at_once is not None and (type(at_once) is not int or at_once < 1):
             raise UsageError(
                 f"array_parallelism={at_once!r}: is not a number of elements; write 1 or more"
@@ -125,7 +126,8 @@ class Executor(core.Executor):
         self, delayed_submissions: Sequence[DelayedSubmission]
     ) -> list[core.Job[Any]]:
         context = make_context(announce=None)
-        name, number = _name(delayed_submissions[0].function), len(delayed_submissions)
+        name = _name(delayed_submissions[0].function)
+        number = len(delayed_submissions)
         prepared = self._prepare(context, name, number)
         if self._requeues_checkpoints(prepared.plan, delayed_submissions):
             with suppress(UsageError):  # the time limit is too short for Slurm's warning
@@ -243,8 +245,7 @@ def _pickled(delayed: DelayedSubmission) -> bytes:
         ) from error
 
 
-# --- parameters
-# -----------------------------------------------------------------------------------------------
+# --- parameters ----------------------------------------------------------------------------------
 
 
 def _names() -> list[str]:
@@ -303,7 +304,10 @@ def _read_request(fields: Mapping[str, Any]) -> JobRequest:
         field = str(first["loc"][0])
         detail = first["msg"].removeprefix("Value error, ")
         # these may be secrets
-        given = "..." if field in ("env", "notify") else repr(fields.get(field))
+        if field in ("env", "notify"):
+            given = "..."
+        else:
+            given = repr(fields.get(field))
         learn_secrets({**fields})
         raise UsageError(
             HIDER.hide(f"{_SPELLED.get(field, field)}={given}: {detail[0].lower()}{detail[1:]}"),

@@ -192,8 +192,7 @@ class FunctionJob(Job[R]):
         if getattr(self, "_cancel_at_deletion", False) and not self.done():
             self.cancel(check=False)
 
-    # --- what submitit's own methods call
-    # ---------------------------------------------------------------------
+    # --- what submitit's own methods call --------------------------------------------------------
 
     def _register_in_watcher(self) -> None:
         """Do nothing: submitit's watcher would call sacct for every job, and hpcrun polls only on
@@ -219,8 +218,7 @@ class FunctionJob(Job[R]):
         except FileNotFoundError:
             return None
 
-    # --- ours
-    # ---------------------------------------------------------------------------------------------
+    # --- ours ------------------------------------------------------------------------------------
 
     @property
     def run_folder(self) -> RunFolder:
@@ -265,6 +263,7 @@ class FunctionJob(Job[R]):
         logs = {"stderr": self.paths.stderr, "stdout": self.paths.stdout, "batch log": batch_log}
         for name, path in logs.items():
             with suppress(OSError):
-                if text := tail(path, LOG_LINES, links=True).strip():
+                text = tail(path, LOG_LINES, links=True).strip()
+                if text:
                     return f"{message}\nthe end of its {name}, {path}:\n{text}"
         return f"{message}\nthe job has {'written no log' if attempt else 'not started'}"

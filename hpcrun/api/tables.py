@@ -67,8 +67,12 @@ def read_metrics(
     named = find_element(run, context.store)
     patterns, _ = context.metric_patterns(named.run.profile)
     folder, role = context.store.folder(named.run.run_id), named.run.deciding_role
-    wanted = None if ranks in (None, "all") else [int(rank) for rank in ranks or ()]
-    elements, all_ranks = elements_of(named.run), ranks == "all"
+    if ranks in (None, "all"):
+        wanted = None
+    else:
+        wanted = [int(rank) for rank in ranks or ()]
+    elements = elements_of(named.run)
+    all_ranks = ranks == "all"
     if elements is None or named.element is not None:
         one = metrics_of(
             folder,
