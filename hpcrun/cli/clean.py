@@ -69,11 +69,10 @@ def clean(
     by_default = older_than is None and not (everything or runs or wanted or keep is not None)
     age_s = DEFAULT_AGE_S if by_default else None
     if older_than is not None:
-        age_s = (
-            0
-            if _ANY_AGE.fullmatch(older_than.strip())
-            else read_duration("--older-than", older_than)
-        )
+        if _ANY_AGE.fullmatch(older_than.strip()):
+            age_s = 0
+        else:
+            age_s = read_duration("--older-than", older_than)
     context = make_context()
     context.store.check_dedicated()
     choice = CleanChoice(age_s, wanted, keep or 0, named=bool(runs), checkpoints=checkpoints)
@@ -87,7 +86,10 @@ def clean(
             ["hpcrun: the scheduler does not respond; runs that may still be running are kept"]
         )
     plan = plan_clean(result.runs, choice, store=context.store, now_s=now_s)
-    younger = sum(item.status.final for item in result.runs) - len(plan.going) if by_default else 0
+    if by_default:
+        younger = sum(item.status.final for item in result.runs) - len(plan.going)
+    else:
+        younger = 0
     yield Outcome(lambda: _text(plan, context.store, now_s, younger))
     if not (as_json or plan.going or plan.going_leftovers):
         return
@@ -154,11 +156,9 @@ def _summary(plan: CleanPlan) -> str:
         f"{' and '.join(count(number, noun) for number, noun in numbers if number)}, "
         f"{bytes_text(plan.total)}"
     )
-    return (
-        f"{text}, of which {bytes_text(plan.checkpoints)} are checkpoints"
-        if plan.checkpoints
-        else text
-    )
+    if plan.checkpoints:
+        return f"{text}, of which {bytes_text(plan.checkpoints)} are checkpoints"
+    return text
 
 
 def _end(plan: CleanPlan, gone: int, *, agreed: bool, failed: bool) -> TextPart:

@@ -73,7 +73,8 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Options) ->
     """Return the context with the command line that requests SCRIPT, and a note on options of
     hpcrun behind SCRIPT.
     """
-    script, args = values["script"], tuple(values.get("args") or ())
+    script = values["script"]
+    args = tuple(values.get("args") or ())
     words = tuple(sys.argv[1:])
     if words[len(words) - 1 - len(args) :] != (script, *args):  # called by a program
         return context
@@ -107,7 +108,8 @@ def _program_text(values: Mapping[str, Any], context: Context) -> str:
     """Return the text of SCRIPT, and of a script among its arguments: ``python train.py``."""
     from hpcrun.actions.jobs.program import file_text
 
-    script, folder = values["script"], context.cwd / os.path.expanduser(values.get("workdir") or "")
+    script = values["script"]
+    folder = context.cwd / os.path.expanduser(values.get("workdir") or "")
     if values.get("module"):
         path = script.replace(".", "/")
         names = [f"{path}.py", f"{path}/__main__.py"]
@@ -146,16 +148,16 @@ def option_names(command: Any) -> dict[str, int]:
     names: dict[str, int] = {}
     for parameter in inspect.signature(command).parameters.values():
         type_ = str(parameter.annotation)
-        values = (
-            MANY
-            if "list[" in type_
-            else int(parameter.annotation is not bool and "[bool," not in type_)
-        )
+        if "list[" in type_:
+            values = MANY
+        else:
+            values = int(parameter.annotation is not bool and "[bool," not in type_)
         for info in (parameter.default, *get_args(parameter.annotation)):
             # in an annotation typer takes its first name for the default
-            texts = (
-                (info.default, *(info.param_decls or ())) if isinstance(info, OptionInfo) else ()
-            )
+            if isinstance(info, OptionInfo):
+                texts = (info.default, *(info.param_decls or ()))
+            else:
+                texts = ()
             for name in (
                 part for text in texts if isinstance(text, str) for part in text.split("/")
             ):
@@ -192,7 +194,8 @@ def unknown_options(
 
     With ``script_last``, what follows the first word that is no option belongs to the script.
     """
-    unknown, rest = list[tuple[str, str | None]](), list(words)
+    unknown = list[tuple[str, str | None]]()
+    rest = list(words)
     while rest and (token := rest.pop(0)) != "--":
         name, equals, value = token.partition("=")
         short = token[:2] if not token.startswith("--") else ""
@@ -203,7 +206,9 @@ def unknown_options(
             del rest[: 1 if options[name] and not equals else 0]
         elif short not in options:
             if short and f"-{name}" not in options and name != "-np":  # -n4, and not -gpus 4
-                name, equals, value = short, token[2:], token[2:].removeprefix("=")
+                name = short
+                equals = token[2:]
+                value = token[2:].removeprefix("=")
             unknown.append((name, value if equals else None))
             # the next word may be its value; a script would have a suffix, or be the last word
             has_value = (
@@ -238,9 +243,13 @@ def usage_error(
         return _unknown_options(error, names, words, own_help)
     if message.startswith("No such command") and not names:
         return _unknown_command(message, words, commands)
-    if number := _wrong_number(error, own_help):
+    number = _wrong_number(error, own_help)
+    if number:
         return number
-    examples = EXAMPLES.get(" ".join(names)) if message.startswith("Missing") else None
+    if message.startswith("Missing"):
+        examples = EXAMPLES.get(" ".join(names))
+    else:
+        examples = None
     if not examples:
         return UsageError(message, hint=own_help)
     return UsageError(
@@ -261,7 +270,8 @@ def _wrong_number(error: typer.TyperException, own_help: str) -> UsageError | No
     detail = details()[0]
     if not detail["type"].startswith(("int_", "float_", "greater_", "less_")):
         return None
-    option, value = max(options, key=len), str(detail["input"])
+    option = max(options, key=len)
+    value = str(detail["input"])
     words = error_words(detail).replace("must be a ", "is not a ")
     return UsageError(f"{option}: {value!r} {words}", hint=own_help)
 

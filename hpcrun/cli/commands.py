@@ -236,12 +236,12 @@ def help_of(name: str, command: Command) -> str:
     longer than the help.
     """
     spec = find_spec(command.module)
-    code = cast(Any, spec).loader.get_code(command.module) if spec else None
+    if spec:
+        code = cast(Any, spec).loader.get_code(command.module)
+    else:
+        code = None
     function_name = command.function or name
-    functions = (
-        (const for const in code.co_consts if getattr(const, "co_name", None) == function_name)
-        if code
-        else ()
-    )
-    function = next(iter(functions), None)
-    return str(function.co_consts[0] or "") if function else ""
+    for const in code.co_consts if code else ():
+        if getattr(const, "co_name", None) == function_name:
+            return str(const.co_consts[0] or "")
+    return ""

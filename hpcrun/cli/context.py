@@ -66,7 +66,10 @@ class Context:
     def judged_layers(self) -> dict[str, Layer]:
         """The same folders, each with whether it is used, and why not."""
         project = _project_folder(self.cwd)
-        layers = {} if project is None else {"project": project_layer(project, self.trust)}
+        if project is None:
+            layers = {}
+        else:
+            layers = {"project": project_layer(project, self.trust)}
         # HPCRUN_SITE: for a cluster whose software lies on a shared file system and not in /etc
         site = Path(self.env.get("HPCRUN_SITE") or SITE_FOLDER)
         layers |= {
@@ -96,7 +99,10 @@ class Context:
     def profile_layers(self) -> dict[str, Folder]:
         """The folders of profiles by layer, most important first."""
         layers = {name: folder.below("profiles") for name, folder in self.layers.items()}
-        detected = {} if self.detected is None else {"detected": self.detected.folder}
+        if self.detected is None:
+            detected = {}
+        else:
+            detected = {"detected": self.detected.folder}
         return {**layers, **detected, "shipped": shipped("cluster_profiles")}
 
     @cached_property
@@ -181,11 +187,10 @@ class Context:
     def runs(self) -> Path:
         """The runs folder: HPCRUN_RUNS, the configured one, or the user's data folder."""
         variable = self.env.get("HPCRUN_RUNS")
-        root = (
-            Path(os.path.expanduser(variable))
-            if variable
-            else self.config.runs or user_folder("data") / "runs"
-        )
+        if variable:
+            root = Path(os.path.expanduser(variable))
+        else:
+            root = self.config.runs or user_folder("data") / "runs"
         return self.cwd / root
 
     @cached_property
@@ -293,7 +298,8 @@ def user_folder(kind: Literal["cache", "config", "data", "state"]) -> Path:
 
 def _send_late_messages(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
     """Send the messages that jobs could not send themselves."""
-    if with_messages := [item for item in items if item.run.plan.get("notify")]:
+    with_messages = [item for item in items if item.run.plan.get("notify")]
+    if with_messages:
         hooks_of("notify").on_status(with_messages, runs, now_s)
 
 

@@ -131,9 +131,10 @@ def shell(
     is_terminal = sys.stdin.isatty()
     if is_terminal and item.status.state == "RUNNING":
         place = node or next(iter(nodes_of(item)), "the first node")
-        where = (
-            "this machine" if named.run.scheduler == "local" else f"{place} (job {item.run.job_id})"
-        )
+        if named.run.scheduler == "local":
+            where = "this machine"
+        else:
+            where = f"{place} (job {item.run.job_id})"
         yield note([f"Shell on {where}. Type exit to leave."])
     status = open_shell(item, node, context.env, is_terminal=is_terminal)
     yield Outcome(status=status if status >= 0 else 128 - status)

@@ -48,8 +48,14 @@ def edited_job(
     profile = request.pop("profile")
     typed = read_request(request)
     record = request_record(typed)
-    kept = {"sweep": typed.sweep} if typed.sweep and sweep_options(typed.sweep) is None else {}
-    checkpoints = "without checkpoints" if fresh else f"from the checkpoints of {run.run_id}"
+    if typed.sweep and sweep_options(typed.sweep) is None:
+        kept = {"sweep": typed.sweep}
+    else:
+        kept = {}
+    if fresh:
+        checkpoints = "without checkpoints"
+    else:
+        checkpoints = f"from the checkpoints of {run.run_id}"
     head = [
         "Edit the command, save and leave the editor: it is submitted. Lines that begin with # are "
         "left out.",
@@ -105,7 +111,8 @@ def _edit(
     while True:
         try:
             path.write_bytes(os.fsencode(text))
-            if status := run():
+            status = run()
+            if status:
                 raise EditAbortedError(
                     f"the editor ended with exit status {status}; nothing was done"
                 )

@@ -129,7 +129,8 @@ def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
         yield _shown(now)
         return
     explanation = explain_run(item, rules)
-    requested, answered = named.element, explanation.item.element
+    requested = named.element
+    answered = explanation.item.element
     if requested != answered:
         yield note([f"{name} is a sweep; showing its first failed element, {answered}"])
     yield _shown(explanation)

@@ -81,7 +81,8 @@ def init(
         chosen = _Chosen(
             Choices(account, gpu_type), runs, name, asks=asks, suggested=yes, anew=force
         )
-        if reason := context.scheduler("slurm").unavailable():
+        reason = context.scheduler("slurm").unavailable()
+        if reason:
             yield note([f"hpcrun: {reason}: jobs will run on this machine, with the profile local"])
             setup = _without_slurm(chosen, context)
         else:
@@ -128,7 +129,8 @@ def _without_slurm(chosen: _Chosen, context: Context) -> action.Setup:
 
 def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, action.Setup]:
     """Detect the cluster, ask for open choices, and return the files to write."""
-    site, place = SlurmSite(context.env), own_place(context)
+    site = SlurmSite(context.env)
+    place = own_place(context)
     facts = ask_cluster(site)
     shipped = set(profile_names([context.profile_layers["shipped"]]))
     name = chosen.name or action.default_name(facts, shipped)
@@ -139,7 +141,10 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, a
     runs = _runs(chosen, context)
     folders = context.surroundings.profile_folders
     # then it has no line
-    typed = replace(choices, gpu_type=None) if choices.gpu_type == action.NONE else choices
+    if choices.gpu_type == action.NONE:
+        typed = replace(choices, gpu_type=None)
+    else:
+        typed = choices
     detected = detected_profile(facts, site, context.host, folders, typed)
     yield note(f"hpcrun: {warning}" for warning in detected.warnings)
     return action.plan_setup(
@@ -149,7 +154,10 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, a
 
 def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> Choices:
     """Ask for the account and the GPU type, if the cluster leaves a choice and none was typed."""
-    ask_person = partial(choose, interrupted=_NOTHING_WRITTEN.message) if chosen.asks else None
+    if chosen.asks:
+        ask_person = partial(choose, interrupted=_NOTHING_WRITTEN.message)
+    else:
+        ask_person = None
     picker = Picker(ask_person or (first_option if chosen.suggested else None))
     account, gpu_type = chosen.typed.account, chosen.typed.gpu_type
     if existing is not None and not chosen.asks:
@@ -189,7 +197,8 @@ def _runs(chosen: _Chosen, context: Context) -> str | None:
                 hint="name a folder on a file system that all nodes see",
             )
         tell([problem])
-    if number := len(context.store.run_ids()):
+    number = len(context.store.run_ids())
+    if number:
         old = shlex.quote(current)
         tell([f"note: {number} runs stay in {old}; HPCRUN_RUNS={old} hpcrun status shows them"])
     return folder
@@ -270,10 +279,8 @@ def _try(
 
 def _cluster_lines(facts: ClusterFacts) -> list[str]:
     """Return what a cluster is, in a few lines."""
-    name, version = (
-        facts.config.get("ClusterName", "unknown"),
-        facts.config.get("SLURM_VERSION", "of unknown version"),
-    )
+    name = facts.config.get("ClusterName", "unknown")
+    version = facts.config.get("SLURM_VERSION", "of unknown version")
     gpus = [
         f"{offer.type or 'GPU'} ({offer.nodes} × {offer.per_node})" for offer in gpu_offers(facts)
     ]
@@ -288,17 +295,19 @@ def _setup_lines(setup: action.Setup, kept: Path | None) -> list[str]:
     """Return what has been written, and where the old text of the profile is kept."""
     lines = []
     if setup.profile:
-        label = (
-            "unchanged"
-            if not setup.profile.changed
-            else "changed"
-            if setup.profile.before
-            else "written"
-        )
+        if not setup.profile.changed:
+            label = "unchanged"
+        elif setup.profile.before:
+            label = "changed"
+        else:
+            label = "written"
         lines.append(f"{label:<9}  {setup.profile.path}")
     if kept:
         lines.append(f"kept       {kept}, the profile until now")
-    instead = f" instead of {setup.instead_of}" if setup.instead_of else ""
+    if setup.instead_of:
+        instead = f" instead of {setup.instead_of}"
+    else:
+        instead = ""
     lines.append(f"default    {setup.name}{instead}, in {setup.config.path}")
     if setup.runs:
         lines.append(f"runs       {setup.runs}")

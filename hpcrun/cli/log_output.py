@@ -45,7 +45,9 @@ class Lines:
         is_terminal = sys.stdout.isatty()
         if prefixes or self.pattern:
             return _LinePrinter(prefixes, self.pattern, self.colours if is_terminal else None)
-        return _TerminalPrinter(self.colours, width()) if is_terminal else _BytePrinter()
+        if is_terminal:
+            return _TerminalPrinter(self.colours, width())
+        return _BytePrinter()
 
 
 def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) -> bool:
@@ -86,7 +88,8 @@ def _merged(logs: Sequence[LogFile], lines: Lines) -> Iterable[tuple[LogFile, st
     marked: Iterable[tuple[LogFile, str]] = merged(
         logs, lines.started_s, lines.since_s, whole=whole
     )
-    if pattern := lines.pattern:
+    pattern = lines.pattern
+    if pattern:
         marked = ((log, text) for log, text in marked if pattern.is_in(fold(text)))
     return marked if lines.last is None else deque(marked, lines.last)
 
@@ -103,8 +106,13 @@ def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
             chosen = since(chosen, lines.since_s, lines.started_s)
         else:
             _tell_all_is_shown(log)
-    chosen = chosen if lines.pattern is None else matching(chosen, lines.pattern)
-    return chosen if lines.last is None else iter(deque(chosen, lines.last))
+    if lines.pattern is None:
+        chosen = chosen
+    else:
+        chosen = matching(chosen, lines.pattern)
+    if lines.last is None:
+        return chosen
+    return iter(deque(chosen, lines.last))
 
 
 def _tell_all_is_shown(log: LogFile) -> None:
@@ -170,9 +178,10 @@ class _LinePrinter:
     def _print(self, log: LogFile, lines: list[str]) -> None:
         front = f"[{label(log)}] " if self.prefixes else ""
         folded = (fold(line) for line in lines)
-        kept = (
-            folded if self.pattern is None else self.pattern.filter((line, line) for line in folded)
-        )
+        if self.pattern is None:
+            kept: Iterable[str] = folded
+        else:
+            kept = self.pattern.filter((line, line) for line in folded)
         if self.colours is None:
             write_bytes(
                 "".join(f"{front}{line}\n" for line in kept).encode("utf-8", "surrogateescape")
@@ -216,7 +225,9 @@ class _TerminalPrinter:
         """
         text = terminal_text(line, colours=self.colours)
         shown, self._shown = self._shown, ""
-        return text[len(shown) :] if text.startswith(shown) else _ERASE_LINE + text
+        if text.startswith(shown):
+            return text[len(shown) :]
+        return _ERASE_LINE + text
 
     def _begun(self) -> str:
         """Return the beginning of an incomplete line: at most one row, so that it can be drawn
@@ -224,7 +235,9 @@ class _TerminalPrinter:
         """
         text = terminal_text(self._rest, colours=False)[: max(1, self.width - 1)]
         shown, self._shown = self._shown, text
-        return text[len(shown) :] if text.startswith(shown) else _ERASE_LINE + text
+        if text.startswith(shown):
+            return text[len(shown) :]
+        return _ERASE_LINE + text
 
 
 def terminal_text(line: str, *, colours: bool) -> str:
@@ -246,7 +259,9 @@ def terminal_text(line: str, *, colours: bool) -> str:
 
 def label(log: LogFile) -> str:
     """Return the source of a line: ``rank 3``, ``rank 3 err``, ``batch``."""
-    return f"{log.source} err" if log.path.suffix == ".err" else log.source
+    if log.path.suffix == ".err":
+        return f"{log.source} err"
+    return log.source
 
 
 def heading(log: LogFile) -> str:

@@ -79,10 +79,8 @@ def logs(
     check_least("-n", lines, 0)
     check_least("--attempt", attempt, 1)
     context = make_context()
-    pattern, since_s = (
-        _pattern(grep),
-        None if since is None else context.now_s() - read_duration("--since", since),
-    )
+    pattern = _pattern(grep)
+    since_s = None if since is None else context.now_s() - read_duration("--since", since)
     place = yield from _find(run, context)
     choice = replace(
         place.choice,

@@ -249,7 +249,10 @@ def main() -> NoReturn:
     import_lean()
     words = [token for token in sys.argv[1:] if token not in ("-v", "--verbose")]
     typed = [name for name in (" ".join(words[:1]), " ".join(words[:2])) if name in COMMANDS]
-    app = build_app(typed) if typed or words[:1] == ["--version"] else list_app()
+    if typed or words[:1] == ["--version"]:
+        app = build_app(typed)
+    else:
+        app = list_app()
     exit_at_interrupt()
     try:
         status = app(standalone_mode=False) or 0
@@ -267,9 +270,10 @@ def main() -> NoReturn:
         if isinstance(error, NotFoundError) and error.job_id:
             from hpcrun.explain.any_job_or_log import is_own_live_job
 
-            error.hint = (
-                error.if_listed if is_own_live_job(error.job_id, os.environ) else error.hint
-            )
+            if is_own_live_job(error.job_id, os.environ):
+                error.hint = error.if_listed
+            else:
+                error.hint = error.hint
         fail(error)
     except OSError as error:
         if error.filename is not None or error.errno not in _CANNOT_PRINT:

@@ -77,11 +77,10 @@ def metrics(
     context = make_context()
     [named] = yield from context.named([run])
     part = role_named(named.run, role) or named.run.deciding_role
-    wanted = (
-        parse_ranks(rank, part.ranks if part else named.run.world_size)
-        if rank is not None
-        else None
-    )
+    if rank is not None:
+        wanted = parse_ranks(rank, part.ranks if part else named.run.world_size)
+    else:
+        wanted = None
     patterns, remark = context.metric_patterns(named.run.profile)
     yield note([remark])
     folder = context.store.folder(named.run.run_id)
@@ -113,8 +112,10 @@ def metrics(
             element=named.element or 0,
             role=part,
         )
-        elements, each = None, {None: choose_metrics(one, names or ())}
-    if unreadable := sum(result.unreadable for result in each.values()):
+        elements = None
+        each = {None: choose_metrics(one, names or ())}
+    unreadable = sum(result.unreadable for result in each.values())
+    if unreadable:
         yield note([f"hpcrun: left out {count(unreadable, 'line')} that cannot be read as metrics"])
     chosen = {index: last_rows(result, lines) for index, result in each.items()}
     if png is not None and chosen[None].rows:
@@ -138,7 +139,12 @@ def _text(
     """Show the metrics of a run or of a sweep: the last rows at a terminal, all of them to a
     program.
     """
-    most = lines if lines is not None else 1 if parameters else SHOWN
+    if lines is not None:
+        most = lines
+    elif parameters:
+        most = 1
+    else:
+        most = SHOWN
     if as_csv:
         yield verbatim(metrics_csv(each))
     elif not any(result.rows for result in each.values()):
@@ -154,9 +160,8 @@ def _text(
             )
         )
         if any(len(result.rows) > most for result in each.values()):
-            shown = (
-                f"{count(most, 'row')} of each element"
-                if parameters
-                else f"{most} of {len(each[None].rows)} rows"
-            )
+            if parameters:
+                shown = f"{count(most, 'row')} of each element"
+            else:
+                shown = f"{most} of {len(each[None].rows)} rows"
             yield stderr([f"hpcrun: the last {shown}; for more: -n, --csv or --json"])

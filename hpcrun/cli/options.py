@@ -86,7 +86,8 @@ def options_in(
     flag. A name before an option is its parameter's: ``memory_mb: --mem SIZE``. The mark ``~``
     leaves it out of ``-h``.
     """
-    panel, declared = HelpPanel(None), dict[str, inspect.Parameter]()
+    panel = HelpPanel(None)
+    declared = dict[str, inspect.Parameter]()
     for match in _LINE.finditer(re.sub(r"\n +", " ", declarations)):
         if match["panel"]:
             panel = HelpPanel(match["panel"])
@@ -94,12 +95,11 @@ def options_in(
         names, metavar, text = match.group("names", "metavar", "help")
         name = match["name"] or names.split()[0].removeprefix("--").replace("-", "_")
         kind: Any = list[str] if "Repeatable" in text else number if metavar == "N" else str
-        annotation, default = (
-            kind | None,
-            panel.option(f"{names} {metavar}", text, complete=completions.get(name)),
-        )
+        annotation = kind | None
+        default = panel.option(f"{names} {metavar}", text, complete=completions.get(name))
         if not metavar:
-            annotation, default = bool, panel.flag(names, text)
+            annotation = bool
+            default = panel.flag(names, text)
         declared[name] = inspect.Parameter(
             name, _KEYWORD_ONLY, default=default, annotation=annotation
         )
@@ -127,7 +127,10 @@ def takes_options(
 
         parameters = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
         others = [parameter.replace(kind=_KEYWORD_ONLY) for parameter in parameters]
-        joined = [*others, *declared.values()] if own_first else [*declared.values(), *others]
+        if own_first:
+            joined = [*others, *declared.values()]
+        else:
+            joined = [*declared.values(), *others]
         # which typer reads
         wrapped.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in joined}

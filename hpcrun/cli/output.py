@@ -198,7 +198,9 @@ def tell(lines: Iterable[str]) -> None:
 
 def width() -> int:
     """Return how many columns there are: the terminal's, or enough for anything in a pipe."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    return _PIPE_WIDTH
 
 
 def write(text: str) -> None:

@@ -138,11 +138,10 @@ def detect(
         raise UsageError("--force has no effect without --write", hint="add --write NAME")
     context = make_context()
     # a name that cannot be is refused before a cluster is asked
-    path = (
-        new_profile_path(write, context.user_folder / "profiles", force=force)
-        if write is not None
-        else None
-    )
+    if write is not None:
+        path = new_profile_path(write, context.user_folder / "profiles", force=force)
+    else:
+        path = None
     detected = detect_profile(
         SlurmSite(context.env), context.host, tuple(context.profile_layers.values()), path
     )

@@ -105,8 +105,12 @@ def _ask(place: Place) -> tuple[str, list[str]]:
             now = getattr(now, step, None)
         # a time is shown as it was written by profile show; here the question is only whether to
         # change it
-        shown = f" [{now}]" if isinstance(now, str | int) and now and key[0] != "time" else ""
-        if text := ask(f"{'.'.join(key)}, {why}{shown}", default="", show_default=False).strip():
+        if isinstance(now, str | int) and now and key[0] != "time":
+            shown = f" [{now}]"
+        else:
+            shown = ""
+        text = ask(f"{'.'.join(key)}, {why}{shown}", default="", show_default=False).strip()
+        if text:
             answers.append(f"{'.'.join(key)}={text}")
     return base, answers
 
@@ -182,11 +186,10 @@ def overruled(name: str) -> Outcome:
     after = make_context(announce=None)
     chosen = after.env.get("HPCRUN_PROFILE") or after.config.profile
     if chosen not in (name, os.path.abspath(name)):
-        whose = (
-            "HPCRUN_PROFILE"
-            if after.env.get("HPCRUN_PROFILE")
-            else f"{PROJECT_FOLDER}/{FILE_NAME} of this project"
-        )
+        if after.env.get("HPCRUN_PROFILE"):
+            whose = "HPCRUN_PROFILE"
+        else:
+            whose = f"{PROJECT_FOLDER}/{FILE_NAME} of this project"
         return note([f"hpcrun: {whose} sets the profile {chosen} here, and takes precedence"])
     return note([])
 
@@ -199,7 +202,12 @@ def own_place(context: Context) -> Place:
 def _report(result: Changed, context: Context) -> Outcomes:
     """Report the change of a file; in a trusted folder the new file is trusted, too."""
     trust_action.keep_trust(result.path, list(context.judged_layers.values()), context.trust)
-    label = "written" if result.made else "changed" if result.changed else "unchanged"
+    if result.made:
+        label = "written"
+    elif result.changed:
+        label = "changed"
+    else:
+        label = "unchanged"
     yield printed([f"{label}  {result.path}"])
     yield note(
         f"hpcrun: {key} now applies to GPU types {', '.join(types)} too, which had their own"
@@ -263,7 +271,10 @@ def trust(
 
 def _ask_trust(path: Path, context: Context) -> Outcomes:
     question = trust_action.look_into(path, context.trust)
-    below = [f"{path} is already trusted"] if question.trusted else _question_lines(question)
+    if question.trusted:
+        below = [f"{path} is already trusted"]
+    else:
+        below = _question_lines(question)
     head = stdout([str(path), "", *_content_lines(question)])
     yield Outcome(lambda: [head, table(_question_table(question)), stdout(["", *below])])
     if question.trusted:

@@ -92,7 +92,8 @@ def status(
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show the newest runs and all that have not ended, newest last."""
-    wanted, shown_columns = parse_states(states or []), check_columns(columns or [])
+    wanted = parse_states(states or [])
+    shown_columns = check_columns(columns or [])
     check_one_of(watch=watch, csv=as_csv, json=as_json)
     check_one_of(columns=columns, json=as_json)
     not_of_gpus = {
@@ -153,7 +154,9 @@ class _Request:
 
     @property
     def ports(self) -> Ports:
-        return self.context.ports.for_polling() if self.watch else self.context.ports
+        if self.watch:
+            return self.context.ports.for_polling()
+        return self.context.ports
 
 
 def _gpus(request: _Request) -> Outcomes:
@@ -214,7 +217,8 @@ def _show(request: _Request) -> Outcomes:
         )
 
     is_for_program = request.json or request.csv or not sys.stdout.isatty()
-    was_late, away = False, None
+    was_late = False
+    away = None
     for result in [ask()] if is_for_program else answers_of(ask, PATIENCE_S):
         if result is None:
             was_late = True
@@ -281,11 +285,10 @@ def _shown(
         closer = with_element_rows(
             result, [run_id for run_id, indices in named.items() if indices]
         ).runs
-        insight = (
-            look_closer(closer, context.queue(), context.env, inside=bool(named))
-            if asks
-            else Insight()
-        )
+        if asks:
+            insight = look_closer(closer, context.queue(), context.env, inside=bool(named))
+        else:
+            insight = Insight()
         shown = () if request.json else closer
         details = [line for item in shown for line in verbose_lines(item, insight, width(), now_s)]
         more = partial(insight_json, insight=insight)
@@ -312,5 +315,6 @@ def _shown(
 def _hints(runs: Sequence[RunStatus]) -> Iterator[str]:
     """Yield what to do about a job that never starts, and about one that is silent."""
     yield from next(filter(None, map(never_starts_lines, runs)), [])
-    if silent := first_silent(runs):
+    silent = first_silent(runs)
+    if silent:
         yield f"hint: hpcrun explain {silent.label} --stacks shows where its ranks are"

@@ -30,11 +30,9 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     """
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
 
-    start, output_dir, roles = (
-        read_start(options),
-        options.pop("output_dir"),
-        options.pop("roles_file"),
-    )
+    start = read_start(options)
+    output_dir = options.pop("output_dir")
+    roles = options.pop("roles_file")
     context = make_context()
     check_one_of(roles=roles, role=options["roles"])
     if roles and not options["script"]:
@@ -49,7 +47,10 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
         )
     context = with_typed(context, options, option_names(submit))
     prepared = prepare_job(options, context)
-    folder = None if output_dir is None else context.cwd / os.path.expanduser(output_dir)
+    if output_dir is None:
+        folder = None
+    else:
+        folder = context.cwd / os.path.expanduser(output_dir)
     done = yield from submit_job(prepared, context, start, output_dir=folder)
     yield from wait_for_end(done, context, start)
 

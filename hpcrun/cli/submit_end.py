@@ -135,7 +135,10 @@ def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
 
 def _advice(item: RunStatus) -> Iterator[TextPart]:
     """Yield advice for the next request from the use of this run."""
-    use = None if item.elements else run_use(item.folder, item.element or 0)
+    if item.elements:
+        use = None
+    else:
+        use = run_use(item.folder, item.element or 0)
     yield stderr(
         f"hint: {text}"
         for text in (use_advice(use, completed=item.status.state == COMPLETED) if use else ())
@@ -145,6 +148,10 @@ def _advice(item: RunStatus) -> Iterator[TextPart]:
 def _how_it_ended(item: RunStatus) -> str:
     status = item.status
     by_status = status.reason == "NonZeroExitCode" and status.exit_status
-    reason = f"exit status {status.exit_status}" if by_status else status.reason
-    reason = f" ({reason})" if reason else ""
+    if by_status:
+        reason = f" (exit status {status.exit_status})"
+    elif status.reason:
+        reason = f" ({status.reason})"
+    else:
+        reason = ""
     return one_line(f"job {item.run.job_id} {status.state}{reason} after {time_text(status.ran_s)}")

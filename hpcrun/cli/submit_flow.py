@@ -5,7 +5,7 @@ and show each.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,10 @@ def read_start(options: dict[str, Any]) -> Start:
     check_one_of(chain=chain, follow=follow)
     check_one_of(chain=chain, wait=wait)
     runs = tuple(map(parse_after, after or ()))
-    links = None if chain is None else replace(parse_chain(chain), anyway=anyway)
+    if chain is None:
+        links = None
+    else:
+        links = replace(parse_chain(chain), anyway=anyway)
     return Start(runs, links, dry_run, follow, wait)
 
 
@@ -114,11 +117,10 @@ def submit_job(
             hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
         )
     parts = yield from _arrays(prepared, context, start)
-    more = (
-        [("again", view.again_text(lineage, prepared.plan.workdir or context.cwd))]
-        if lineage
-        else []
-    )
+    if lineage:
+        more = [("again", view.again_text(lineage, prepared.plan.workdir or context.cwd))]
+    else:
+        more = []
     more += _waits(prepared, start)
     if start.dry_run:
         yield dry_run_outcome(prepared, parts, more)
@@ -134,16 +136,21 @@ def submit_job(
         yield note(notes)
         lineage = replace(lineage, after=resolved)
     yield printed(plan_lines(prepared.plan, more))
-    noun, of_next, lines, document = (
-        "array",
-        (lambda _: lineage),
-        view.submitted_lines,
-        view.submissions_json,
-    )
+    noun = "array"
+
+    def same(_: Sequence[SubmitResult]) -> Lineage:
+        return lineage
+
+    of_next: Callable[[Sequence[SubmitResult]], Lineage] = same
+
+    lines = view.submitted_lines
+    document = view.submissions_json
     if start.chain:
         from hpcrun.actions.jobs.after_and_chain import chain_links, note_link
 
-        noun, lines, document = "link", view.link_line, view.chain_json
+        noun = "link"
+        lines = view.link_line
+        document = view.chain_json
         parts, of_next = chain_links(prepared, start.chain, lineage, context.surroundings)
     done: list[SubmitResult] = []
     for result in submit_all(
