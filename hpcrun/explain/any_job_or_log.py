@@ -116,7 +116,8 @@ def parse_shown(text: str) -> AnyJob | None:
     fields = dict(zip(parts[::2], (value.strip() for value in parts[1::2]), strict=True))
     if "JobState" not in fields:
         return None
-    array, task = fields.get("ArrayJobId"), fields.get("ArrayTaskId", "")
+    array = fields.get("ArrayJobId")
+    task = fields.get("ArrayTaskId", "")
     if array and task.isdigit():
         fields["JobId"] = f"{array}_{task}"
     return _job(*(fields.get(name, "") for name in _SCONTROL_FIELDS))
@@ -129,7 +130,9 @@ def parse_listed(text: str) -> AnyJob | None:
         return None
     job = _job(*rows[-1])
     default = job.item.folder / f"slurm-{job.item.run.job_id}.out"
-    return job if job.outputs or not default.exists() else replace(job, outputs=(default,))
+    if job.outputs or not default.exists():
+        return job
+    return replace(job, outputs=(default,))
 
 
 def _job(
@@ -178,11 +181,10 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
             f"cannot read {unread[0]}", hint="give the job's output files, or - for a pipe"
         )
     item = _item(", ".join(names), LastStatus(FAILED, 0.0, final=True))
-    state = (
-        TIMEOUT
-        if any(TIMEOUT in hit.rule.states for log in logs for hit in log.scan.hits)
-        else FAILED
-    )
+    if any(TIMEOUT in hit.rule.states for log in logs for hit in log.scan.hits):
+        state = TIMEOUT
+    else:
+        state = FAILED
     explanation = explained(
         item, Facts(state, logs=_apart(logs), shared="log"), rules, unread=tuple(unread)
     )
@@ -193,7 +195,8 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
     """Explain a job of Slurm's that hpcrun did not submit, by its state and its output."""
     item, state, job_id = job.item, job.item.status.state, job.item.run.job_id
     command = _look(map(str, job.outputs)) or f"scontrol show job {job_id}"
-    if (well := nothing_failed(item)) is not None:
+    well = nothing_failed(item)
+    if well is not None:
         waits = state == PENDING  # there is no output yet
         return Explanation(
             item,
@@ -213,7 +216,9 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
 
 def _read(names: Iterable[str], rules: Sequence[Rule]) -> tuple[list[Log], list[str]]:
     """Return the logs in some files, and which files, or parts of them, were not read."""
-    scanner, logs, unread = Scanner.of(rules), list[Log](), list[str]()
+    scanner = Scanner.of(rules)
+    logs = list[Log]()
+    unread = list[str]()
     for name in names:
         try:
             with _opened(name) as file:
@@ -241,7 +246,9 @@ def _last_written(job: AnyJob, now_s: float) -> str:
     for path in _with_siblings(job.outputs) if job.item.status.state == RUNNING else ():
         with suppress(OSError):
             times.append(path.stat().st_mtime)
-    return f"; it last wrote {format_span(max(0.0, now_s - max(times)))} ago" if times else ""
+    if times:
+        return f"; it last wrote {format_span(max(0.0, now_s - max(times)))} ago"
+    return ""
 
 
 def _item(
@@ -285,7 +292,8 @@ def _with_siblings(outputs: Sequence[Path]) -> Iterator[Path]:
     """
     for path in outputs:
         yield path
-        if match := _SUBMITIT.fullmatch(path.name):
+        match = _SUBMITIT.fullmatch(path.name)
+        if match:
             beside = path.parent.glob(f"{match['job']}_[1-9]*_log.{match['kind']}")
             yield from sorted(beside)[:_MOST_BESIDE]
 

@@ -109,13 +109,13 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
         )
     label = item.label
     before = _attempts_before(item)
-    use = (
-        run_use(item.folder, item.element or 0)
-        if item.run.run_id and not item.elements and not quick
-        else None
-    )
+    if item.run.run_id and not item.elements and not quick:
+        use = run_use(item.folder, item.element or 0)
+    else:
+        use = None
     attempt = in_failed_role(last_attempt(item.folder, item.element or 0), item.run)
-    if (well := nothing_failed(item)) is not None:
+    well = nothing_failed(item)
+    if well is not None:
         between = not (item.elements or item.status.final or item.status.state in _RUNS)
         if between and attempt and (attempt.exit or item.status.state == state.PENDING):
             return _between(item, attempt, well, rules, quick=quick)
@@ -153,7 +153,8 @@ def _between(
     item: RunStatus, attempt: Attempt, now: str, rules: Sequence[Rule], *, quick: bool
 ) -> Explanation:
     """Explain why the last attempt of a job ended that waits again, or that Slurm is ending."""
-    sentence, exit_ = f"{now}; attempt {attempt.number + 1} ended: ", attempt.exit
+    sentence = f"{now}; attempt {attempt.number + 1} ended: "
+    exit_ = attempt.exit
     before = _attempts_before(item)
     if exit_ is None or not exit_.status or exit_.reason not in ("", "failure"):
         command = f"hpcrun logs {item.label}"
@@ -232,12 +233,19 @@ def explained(
     diagnosis = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
     diagnosis = with_silence(diagnosis, facts, attempt)
     ended_itself = _role_end(facts, attempt) or _ended_before_ranks(diagnosis, attempt)
-    if summary := ended_itself or _killed_job(item, diagnosis, attempt):
+    summary = ended_itself or _killed_job(item, diagnosis, attempt)
+    if summary:
         diagnosis = Diagnosis(None, Culprit(None, alike=tuple(facts.ends)))
-    end = facts.ends.get(diagnosis.first) if diagnosis.first is not None else None
+    if diagnosis.first is not None:
+        end = facts.ends.get(diagnosis.first)
+    else:
+        end = None
     cause = diagnosis.cause
     cut = dict.fromkeys(log.name for log in facts.logs if not log.scan.whole)
-    starts = (Evidence("torchrun", None, (facts.start,)),) if facts.start else ()
+    if facts.start:
+        starts: tuple[Evidence, ...] = (Evidence("torchrun", None, (facts.start,)),)
+    else:
+        starts = ()
     return Explanation(
         item,
         summary or answer(item, facts, diagnosis, attempt),
@@ -266,7 +274,10 @@ def _role_end(facts: Facts, attempt: Attempt | None) -> str:
     has_failed = any(end.status and not end.signalled for end in ends)
     if has_failed or facts.role is None or exit_ is None or exit_.reason not in ("", "failure"):
         return ""
-    left = [end.rank for end in ends if not end.signalled] if facts.role.on_exit == "fail" else []
+    if facts.role.on_exit == "fail":
+        left = [end.rank for end in ends if not end.signalled]
+    else:
+        left = []
     if left:
         return f"{facts.name(left[0])} ended with exit status 0, but the job needs it to its end"
     return exit_.message + (
@@ -300,9 +311,14 @@ def advice(item: RunStatus, diagnosis: Diagnosis) -> str:
 
     Requeues that are used up are not advised again.
     """
-    fix = fill(diagnosis.cause.rule.fix, _values(item, diagnosis)) if diagnosis.cause else ""
+    if diagnosis.cause:
+        fix = fill(diagnosis.cause.rule.fix, _values(item, diagnosis))
+    else:
+        fix = ""
     used_up = _REQUEUES_USED_UP.search(item.status.reason or "")
-    return fix.replace("--requeue", f"more than --requeue {used_up[1]}") if used_up else fix
+    if used_up:
+        return fix.replace("--requeue", f"more than --requeue {used_up[1]}")
+    return fix
 
 
 def _values(item: RunStatus, diagnosis: Diagnosis) -> dict[str, str | None]:
@@ -327,7 +343,10 @@ def _next_command(item: RunStatus, facts: Facts, diagnosis: Diagnosis) -> str:
     cause = diagnosis.cause
     if cause is not None and cause.rule.next:
         return fill(cause.rule.next, _values(item, diagnosis))
-    rank = diagnosis.first if cause is None or cause.log is None else cause.log.rank
+    if cause is None or cause.log is None:
+        rank = diagnosis.first
+    else:
+        rank = cause.log.rank
     if rank is None and facts.role and facts.ends:
         return f"hpcrun logs {item.label} --role {facts.role.name}"
     if rank is None:
@@ -354,8 +373,13 @@ def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:
         f"attempt{'s' if numbers[1:] else ''} {index_ranges(numbers)}: {text}"
         for text, numbers in groups
     ]
-    where = str(begun[-1].folder.path.parent.relative_to(item.folder)) if begun else None
-    return (Evidence("attempts", where, tuple(lines)),) if lines else ()
+    if begun:
+        where = str(begun[-1].folder.path.parent.relative_to(item.folder))
+    else:
+        where = None
+    if lines:
+        return (Evidence("attempts", where, tuple(lines)),)
+    return ()
 
 
 def _stragglers(item: RunStatus, attempt: Attempt) -> tuple[Evidence, ...]:
@@ -365,7 +389,8 @@ def _stragglers(item: RunStatus, attempt: Attempt) -> tuple[Evidence, ...]:
         stragglers_of,  # most failures are of another kind
     )
 
-    if (slow := stragglers_of(attempt)) is None:
+    slow = stragglers_of(attempt)
+    if slow is None:
         return ()
     where = str(attempt.folder.path.relative_to(item.folder))
     return (Evidence("steps", where, (straggler_sentence(*slow),)),)
@@ -373,7 +398,10 @@ def _stragglers(item: RunStatus, attempt: Attempt) -> tuple[Evidence, ...]:
 
 def _what_made_the_next(attempt: Attempt) -> str:
     exit_ = attempt.exit
-    nodes = f" ({', '.join(exit_.nodes)})" if exit_ and exit_.nodes else ""
+    if exit_ and exit_.nodes:
+        nodes = f" ({', '.join(exit_.nodes)})"
+    else:
+        nodes = ""
     text, place, _ = ended_text(attempt).partition(", restarted in place")
     return f"{text}{nodes}{place or ', requeued'}"
 
@@ -394,9 +422,10 @@ def nothing_failed(item: RunStatus) -> str | None:
         return f"the state of the job is unknown{reason}"
     if status.state not in _NOT_RUNNING:
         return f"the job is {status.state.lower().replace('_', ' ')}{reason}: it has not ended"
-    known = (
-        explain_reason(status.reason) if status.reason and status.state == state.PENDING else None
-    )
+    if status.reason and status.state == state.PENDING:
+        known = explain_reason(status.reason)
+    else:
+        known = None
     now = "waits again" if status.attempt else "has not started"
     return f"the job {now}: {known.short if known else status.state}{reason}"
 
@@ -409,4 +438,6 @@ def _never_started(item: RunStatus) -> str | None:
         return f"the job was not needed: it was to run only if {condition}, which is {other.state}"
     if item.run.chain and (item.status.reason or "").startswith("because "):
         return f"the job was {BEFORE_START}, {item.status.reason}"
-    return f"the job was {BEFORE_START}" if item.status.reason == BEFORE_START else None
+    if item.status.reason == BEFORE_START:
+        return f"the job was {BEFORE_START}"
+    return None

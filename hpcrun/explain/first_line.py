@@ -129,7 +129,10 @@ def ending(item: RunStatus, rules: Rules) -> Ending:
     with suppress(OSError):
         text = tail(rank_log(attempt.folder, rank, "err").path, _LAST_LINES)
         before, restart, last = text.rpartition(RESTART_BEGINS)
-        text = last.partition("\n")[2] if restart and before[-1:] in ("", "\n") else text
+        if restart and before[-1:] in ("", "\n"):
+            text = last.partition("\n")[2]
+        else:
+            text = text
         return Ending(_line(explanation), rank, role, status, text.strip("\n"))
     return Ending(_line(explanation), rank, role, status)
 

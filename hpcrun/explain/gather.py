@@ -29,7 +29,8 @@ from hpcrun.runs.attempt import RESTART_BEGINS, Attempt, names_in, rank_exits, r
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.logs import rank_log
 
-_QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
+_QUICK_RANKS = 8
+_QUICK_RANKS_MOST = 64
 """Ranks whose logs a quick explanation reads; the second number if the logs of the first ranks
 blame other ranks.
 """
@@ -41,7 +42,8 @@ _RESTARTED = "hpcrun: torchrun starts the ranks of "
 """The first words of each restart of torchrun in the batch log."""
 _DUMP_NAME = re.compile(r"\D*(?P<rank>0|[1-9]\d{0,6})(?:\.(?:json|pickle|pkl|bin))?")
 """launch/environment.py has torch write ``rank_3``; a program may name it so too."""
-_MOST_READ, _MOST_READ_QUICKLY = 512 << 20, 4 << 20
+_MOST_READ = 512 << 20
+_MOST_READ_QUICKLY = 4 << 20
 """Bytes of all dumps: those of 512 ranks have 200 MB or more, and take some seconds."""
 
 _MOST_REMARKS = 8
@@ -60,15 +62,17 @@ def gather(
         attempt.folder.role if attempt else None,
     )
     ends = _ends(attempt, 0) if attempt is not None else {}
-    logs = _rank_logs(reader, attempt, ends) if attempt is not None else []
+    if attempt is not None:
+        logs = _rank_logs(reader, attempt, ends)
+    else:
+        logs = []
     shared = reader.read(all_elements(item.run).batch_log(item.folder, item.element or 0), None)
     if attempt is not None and attempt.number:
         shared = [parts(_ATTEMPT_BEGINS, log)[-1] for log in shared]
-    flight = (
-        read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick)
-        if attempt
-        else None
-    )
+    if attempt:
+        flight = read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick)
+    else:
+        flight = None
     if attempt is None or not any(log.restart for log in logs):
         shape = item.run.plan.get("shape")  # another version's record may have anything there
         starts_ranks = (
@@ -137,11 +141,9 @@ class _LogReader:
             for log in self.read(rank_log(attempt.folder, rank, name).path, rank)
         )
         logs_of_starts = [part for log in logs for part in parts(RESTART_BEGINS, log)]
-        return (
-            logs_of_starts
-            if any(log.restart for log in logs_of_starts)
-            else with_other_log(logs_of_starts)
-        )
+        if any(log.restart for log in logs_of_starts):
+            return logs_of_starts
+        return with_other_log(logs_of_starts)
 
 
 def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]) -> list[Log]:
@@ -151,7 +153,10 @@ def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]
     # one that ended well: what its log says of errors did not matter
     wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
     # a server may have ended too early
-    wanted = wanted or ranks(attempt.folder) if attempt.folder.role else wanted
+    if attempt.folder.role:
+        wanted = wanted or ranks(attempt.folder)
+    else:
+        wanted = wanted
     wanted.sort(
         key=lambda rank: (
             (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0)
@@ -164,7 +169,8 @@ def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]
             break
         mine = reader.read_rank(attempt, rank)
         logs += mine
-        end, subject = ends.get(rank), speech_of(mine[-2:], ends.get(rank))
+        end = ends.get(rank)
+        subject = speech_of(mine[-2:], ends.get(rank))
         has_own_words = (
             has_own_words
             or subject is Speech.OWN
@@ -176,7 +182,10 @@ def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]
 
 def _signalled_s(attempt: Attempt) -> float | None:
     """Return when the script or a rank first received a signal to end; None if none did."""
-    heard = [attempt.exit.ended_s] if attempt.exit and attempt.exit.signal else []
+    if attempt.exit and attempt.exit.signal:
+        heard = [attempt.exit.ended_s]
+    else:
+        heard = []
     for path in attempt.folder.stop.glob("*"):  # launch/records.py: the host and the time
         with suppress(OSError, ValueError, IndexError):
             heard.append(float(read_text(path, _LONGEST_STOP).split()[1]))
@@ -203,8 +212,10 @@ def read_flight(
         quick and sum(_size(folder.flight / name) for name in files.values()) > _MOST_READ_QUICKLY
     ):
         return None
-    reader, dumps = DumpReader(), dict[int, Dump]()
-    left, bad = _MOST_READ, list[str]()
+    reader = DumpReader()
+    dumps = dict[int, Dump]()
+    left = _MOST_READ
+    bad = list[str]()
     for rank, name in sorted(files.items()):
         path = folder.flight / name
         shown = path.relative_to(folder.run)

@@ -29,7 +29,8 @@ from hpcrun.runs.use import idle_unknown
 
 _MOST_ROWS = 8
 """Ranks whose last lines are read and shown."""
-_LAST_LINES, _LAST_ROWS = 20, 2
+_LAST_LINES = 20
+_LAST_ROWS = 2
 """Lines at the end of a log that are searched for metrics; of those that a rank noted, the last may
 be cut off.
 """
@@ -89,11 +90,9 @@ class Running:
     def of_role(self, sentence: str) -> str:
         """Return a sentence about the ranks, which begins with the name of their role."""
         role = self.attempt.folder.role
-        return (
-            f"{role.name}: {sentence}"
-            if role and sentence and not sentence.startswith(role.name)
-            else sentence
-        )
+        if role and sentence and not sentence.startswith(role.name):
+            return f"{role.name}: {sentence}"
+        return sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +117,8 @@ class Remark:
 
 def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> Running | None:
     """Return what the files of a running job say; None if no attempt has started yet."""
-    roles, main = (
-        list(role_states(item.run, item.folder, item.element or 0)),
-        item.run.deciding_role,
-    )
+    roles = list(role_states(item.run, item.folder, item.element or 0))
+    main = item.run.deciding_role
     # the deciding role; while it waits, the one that starts
     role = min(
         roles,
@@ -139,7 +136,10 @@ def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> 
         key=lambda rank: writes.ranks[rank] or 0,
         default=None,
     )
-    usual_s = usual_pause_s(attempt, latest) if latest is not None else None
+    if latest is not None:
+        usual_s = usual_pause_s(attempt, latest)
+    else:
+        usual_s = None
     return Running(item, attempt, now_s, writes, node_of, ends, usual_s, patterns, roles)
 
 
@@ -150,9 +150,10 @@ def most_silent(item: RunStatus, now_s: float) -> int | None:
     silent = {}
     for element in item.elements:
         is_running = element.status.state == state.RUNNING
-        attempt = (
-            last_attempt(item.folder, element.index, item.run.deciding_role) if is_running else None
-        )
+        if is_running:
+            attempt = last_attempt(item.folder, element.index, item.run.deciding_role)
+        else:
+            attempt = None
         if attempt is not None:
             last = last_writes(attempt.folder).ranks.values()
             silent[element.index] = now_s - max(filter(None, last), default=attempt.started_s)
@@ -163,7 +164,8 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
     """Explain a job that runs, from what is known of it, the most important first, and from the
     stacks of its ranks.
     """
-    beats, silence = _heartbeats(running), _silence(running)
+    beats = _heartbeats(running)
+    silence = _silence(running)
     known = (
         stacks,
         beats if beats.stuck else None,
@@ -181,12 +183,14 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
     elif stacks in chosen:  # they have how long no rank has written
         chosen = [remark for remark in chosen if remark is not silence]
     label, role = running.item.label, running.attempt.folder.role
-    other = f" --role {role.name}" if role and role != running.item.run.deciding_role else ""
-    look_on = (
-        f"hpcrun explain {label} --stacks"
-        if stuck and stacks is None
-        else f"hpcrun logs -f {label}{other}"
-    )
+    if role and role != running.item.run.deciding_role:
+        other = f" --role {role.name}"
+    else:
+        other = ""
+    if stuck and stacks is None:
+        look_on = f"hpcrun explain {label} --stacks"
+    else:
+        look_on = f"hpcrun logs -f {label}{other}"
     rank = next((remark.rank for remark in remarks if remark.rank is not None), None)
     return Explanation(
         running.item,
@@ -207,7 +211,10 @@ def _ended(running: Running) -> Remark | None:
     if not ended or not silent:
         return None
     first = min(ended, key=lambda end: (end.ended_s, end.rank))
-    more = f" (and {len(ended) - 1} more later)" if len(ended) > 1 else ""
+    if len(ended) > 1:
+        more = f" (and {len(ended) - 1} more later)"
+    else:
+        more = ""
     others = f"{count(len(silent), 'other rank')} {'runs' if len(silent) == 1 else 'run'}"
     age = format_span(running.now_s - first.ended_s)
     who = running.name(first.rank)
@@ -223,11 +230,15 @@ def _heartbeats(running: Running) -> Remark:
     attempt, now_s = running.attempt, running.now_s
     job_s = max(0.0, now_s - attempt.alive_s)
     # without --requeue and --warn a node has no heartbeat: its record is as old as the node
-    beats = running.writes.nodes if running.item.run.plan.get("requeue") else {}
+    if running.item.run.plan.get("requeue"):
+        beats = running.writes.nodes
+    else:
+        beats = {}
     ages = {node: max(0.0, now_s - at_s) for node, at_s in beats.items()}
     lines = [f"job on {attempt.host}: {format_span(job_s)} ago"]
     if ages:
-        least, most = format_span(min(ages.values())), format_span(max(ages.values()))
+        least = format_span(min(ages.values()))
+        most = format_span(max(ages.values()))
         lines.append(f"nodes ({len(ages)}): {least if least == most else f'{least} to {most}'} ago")
     late = sorted(
         (node for node in ages if ages[node] - min(ages.values()) > _LATE_S),
@@ -244,11 +255,12 @@ def _heartbeats(running: Running) -> Remark:
 def _silence(running: Running) -> Remark:
     """Return how long since the ranks last wrote, and what."""
     silent = running.silent_s
-    of_roles = (
-        (Evidence("roles", None, tuple(role.line for role in running.roles)),)
-        if running.roles
-        else ()
-    )
+    if running.roles:
+        of_roles: tuple[Evidence, ...] = (
+            Evidence("roles", None, tuple(role.line for role in running.roles)),
+        )
+    else:
+        of_roles = ()
     if running.ends and not silent:
         return Remark(
             running.of_role("each rank has ended, and the job is about to end"),
@@ -260,7 +272,10 @@ def _silence(running: Running) -> Remark:
     about = about_run(running.item)[1]
     chosen = shown_ranks(silent)
     lines = tuple(_row(running, rank, silent[rank]) for rank in chosen)
-    note = f"{len(chosen)} of {len(silent)}" if len(chosen) < len(silent) else ""
+    if len(chosen) < len(silent):
+        note = f"{len(chosen)} of {len(silent)}"
+    else:
+        note = ""
     where = str(running.attempt.folder.path.relative_to(running.item.folder))
     evidence = (Evidence("ranks", where, lines, note),) if lines else ()
     stuck = not about and running.newest_s > silence_limit_s(running.usual_s)
@@ -301,7 +316,10 @@ def _row(running: Running, rank: int, silent_s: float | None) -> str:
     """Return what a rank last did: ``rank 3 on node-1: 12 min ago, step 480, loss 0.31: last
     line``.
     """
-    wrote = "nothing yet" if silent_s is None else f"{format_span(silent_s)} ago"
+    if silent_s is None:
+        wrote = "nothing yet"
+    else:
+        wrote = f"{format_span(silent_s)} ago"
     numbers = (
         f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in _last_metrics(running, rank).items()
@@ -322,8 +340,6 @@ def _last_metrics(running: Running, rank: int) -> dict[str, Value]:
             {name: compile_pattern(text) for name, text in running.patterns.items()}
         )
         rows = [*finder.rows(running.attempt, rank, _LAST_LINES)]
-    return (
-        {}
-        if not rows
-        else {**({} if rows[-1].step is None else {STEP: rows[-1].step}), **rows[-1].values}
-    )
+    if not rows:
+        return {}
+    return {**({} if rows[-1].step is None else {STEP: rows[-1].step}), **rows[-1].values}

@@ -63,11 +63,14 @@ _FIXES = {
 """Two of the reasons for a missing stack, in the words of probe/rank_processes.py and
 probe/py_spy.py → what to do.
 """
-_MOST_GROUPS, _MOST_FRAMES = 6, 6
+_MOST_GROUPS = 6
+_MOST_FRAMES = 6
 _MOST_NCCL = 6
 _MOST_NODES = 5
 _MOST_SOURCE = 4 << 20
-_MOST_ANSWER, _MOST_INFLATED, _MOST_ANSWERS = 9 << 20, 1 << 28, 1 << 16
+_MOST_ANSWER = 9 << 20
+_MOST_INFLATED = 1 << 28
+_MOST_ANSWERS = 1 << 16
 """The bytes of an answer (probe/__main__.py prints at most 8 MB) and of all together; how many
 answers are read.
 """
@@ -158,8 +161,12 @@ def _pythons(plan: Mapping[str, Any]) -> Iterator[str]:
     """Yield the Pythons that may be on the nodes: in a container's plan ``python`` is that of its
     image.
     """
-    container, python = plan.get("container") or {}, plan.get("python") or {}
-    named = container.get("host_python") if container else python.get("executable")
+    container = plan.get("container") or {}
+    python = plan.get("python") or {}
+    if container:
+        named = container.get("host_python")
+    else:
+        named = python.get("executable")
     yield from dict.fromkeys(str(each) for each in (named, sys.executable, "python3") if each)
 
 
@@ -168,7 +175,10 @@ def read_answers(answer: Completed, role_ranks: Callable[[list[int]], list[int]]
 
     Strange answers are left out.
     """
-    ranks, nodes, ras, pids = [], set(), [], []
+    ranks = []
+    nodes = set()
+    ras = []
+    pids = []
     left = _MOST_INFLATED
     for packed in _whole_answers(answer.stdout):
         if left <= 0:
@@ -234,7 +244,10 @@ def rank_stack(fields: Mapping[str, Any]) -> RankStack:
     how, stack, lacks = (fields.get(name, "") for name in ("how", "stack", "lacks"))
     frames: tuple[Frame, ...] = ()
     try:
-        frames = parse_py_spy(stack) if how == "py-spy" else parse_faulthandler(stack)
+        if how == "py-spy":
+            frames = parse_py_spy(stack)
+        else:
+            frames = parse_faulthandler(stack)
     except ValueError as error:
         lacks = str(error)
     worker: tuple[Frame, ...] = ()
@@ -258,7 +271,10 @@ def rank_stack(fields: Mapping[str, Any]) -> RankStack:
 def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> Remark:
     """Return the verdict from the stacks, with the groups of ranks as evidence."""
     is_local = running.item.run.scheduler == "local"
-    silent = [] if is_local else [node for node in nodes if node not in answers.nodes]
+    if is_local:
+        silent = []
+    else:
+        silent = [node for node in nodes if node not in answers.nodes]
     silent_s = running.newest_s
     is_quiet = silent_s > silence_limit_s(running.usual_s)
     code = source_lines(answers.ranks, running.attempt.started_s)
@@ -266,16 +282,18 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     sentence = running.of_role(
         verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code)
     )
-    no_response = (
-        f"no response from {listed(silent, _MOST_NODES)} within {WITHIN_S} s" if silent else ""
-    )
+    if silent:
+        no_response = f"no response from {listed(silent, _MOST_NODES)} within {WITHIN_S} s"
+    else:
+        no_response = ""
     sentence = "; ".join(filter(None, (sentence, no_response, _missing(running, answers, silent))))
     sentence = (
         sentence
         or "no process of a rank was found: "
         f"{answers.words or 'its ranks may be starting or ending'}"
     )
-    odd, nccl = odd_ranks(answers.ranks), ras_remarks(answers.ras, answers.rank_of)
+    odd = odd_ranks(answers.ranks)
+    nccl = ras_remarks(answers.ras, answers.rank_of)
     if nccl and is_quiet and not odd:
         sentence = f"{sentence}; {nccl[0]}"
     named_rank = odd[0].rank if odd else None
@@ -318,8 +336,14 @@ def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator
     for group in grouped(ranks)[:_MOST_GROUPS]:
         first = group.ranks[0]
         numbers = [each.rank for each in group.ranks]
-        who = rank_text(first.rank, first.node) if len(numbers) == 1 else ranks_text(numbers)
-        busy = f", busy {first.busy:.0%}" if first.busy is not None and len(numbers) == 1 else ""
+        if len(numbers) == 1:
+            who = rank_text(first.rank, first.node)
+        else:
+            who = ranks_text(numbers)
+        if first.busy is not None and len(numbers) == 1:
+            busy = f", busy {first.busy:.0%}"
+        else:
+            busy = ""
         note = ", ".join(filter(None, (f"state {first.state}{busy}", first.how)))
         lines = [_frame_text(frame, code) for frame in _shown(first.frames)]
         lines += [
@@ -336,7 +360,10 @@ def _shown(frames: Sequence[Frame]) -> list[Frame]:
 
 def _frame_text(frame: Frame, code: Mapping[Frame, str]) -> str:
     line = f": {code[frame]}" if frame in code else ""
-    file = frame.file if frame.in_user_code else frame.short.rpartition(":")[0]
+    if frame.in_user_code:
+        file = frame.file
+    else:
+        file = frame.short.rpartition(":")[0]
     return f"{file}:{frame.line} in {frame.function}{line}"
 
 
@@ -347,7 +374,8 @@ def source_lines(ranks: Iterable[RankStack], before_s: float) -> dict[Frame, str
     wanted: dict[str, set[Frame]] = {}
     for stack in ranks:
         shown = {*_shown(stack.frames), *_shown(stack.worker)}
-        if (user := position_of(stack).user) is not None:
+        user = position_of(stack).user
+        if user is not None:
             shown.add(user)
         for frame in shown:
             if frame.in_user_code:

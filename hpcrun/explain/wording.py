@@ -23,7 +23,8 @@ from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.units import count, cut_at_word, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt
 
-_LONGEST, _LONGEST_MESSAGE = 300, 120
+_LONGEST = 300
+_LONGEST_MESSAGE = 120
 _LAST_LINES = 6
 _COMPLAINT_LINES = 2
 """Lines at the end of a log of which one may say why its program returned an exit status."""
@@ -60,7 +61,10 @@ class Evidence:
 
     def __post_init__(self) -> None:
         """Hide secrets, also one of several lines."""
-        lines = HIDER.hide("\n".join(self.lines)).split("\n") if self.lines else ()
+        if self.lines:
+            lines: Sequence[str] = HIDER.hide("\n".join(self.lines)).split("\n")
+        else:
+            lines = ()
         object.__setattr__(self, "lines", tuple(lines))
         object.__setattr__(self, "note", HIDER.hide(self.note))
 
@@ -73,9 +77,9 @@ def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt
     message = attempt.exit.message if attempt and attempt.exit else ""
     # the end of no one rank
     if cause is not None and ((cause.rule.states and not facts.ends) or diagnosis.by_places):
-        return (
-            f"{facts.role.name}: {cause.text}" if facts.role and diagnosis.by_places else cause.text
-        )
+        if facts.role and diagnosis.by_places:
+            return f"{facts.role.name}: {cause.text}"
+        return cause.text
     if diagnosis.first is not None and diagnosis.culprit.left:
         text = _left(diagnosis.first, facts)
         return f"{text}; {cause.text}" if cause else text
@@ -86,24 +90,41 @@ def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt
         return f"{ranks}{_how(diagnosis.culprit.alike[0], diagnosis, facts)}"
     if cause is not None or message:
         return cause.text if cause else message
-    log = _log_of(None, facts)
-    log = log if log and log.traceback else _first_ranks_log(diagnosis, facts)
-    raised = _exception_at(log.traceback, whole=True) if log and log.traceback else ""
-    if not raised and diagnosis.consequences and not facts.ends:
-        raised = _lost(diagnosis.consequences[0])
+    raised = _raised_anywhere(facts, diagnosis)
     if not item.run.scheduler:
         return raised or "no failure is recognized in this log"
+    text = f"the job ended as {status.state}"
     if raised:
-        return f"the job ended as {status.state}: {raised}"
-    code = f" with exit status {status.exit_status}" if status.exit_status else ""
-    reason = f" ({status.reason})" if status.reason and status.reason not in _NOT_A_REASON else ""
-    return f"the job ended as {status.state}{code}{reason}"
+        return f"{text}: {raised}"
+    if status.exit_status:
+        text += f" with exit status {status.exit_status}"
+    if status.reason and status.reason not in _NOT_A_REASON:
+        text += f" ({status.reason})"
+    return text
+
+
+def _raised_anywhere(facts: Facts, diagnosis: Diagnosis) -> str:
+    """Return an exception of a job of which no rank is known to have failed; empty if none."""
+    log = _log_of(None, facts)
+    if not (log and log.traceback):
+        log = _first_ranks_log(diagnosis, facts)
+    if log and log.traceback:
+        return _exception_at(log.traceback, whole=True)
+    if diagnosis.consequences and not facts.ends:
+        return _lost(diagnosis.consequences[0])
+    return ""
 
 
 def _lost(consequence: Cause) -> str:
     """Return the message of the first of the ranks that have all lost another one."""
-    raised = consequence.log.traceback if consequence.log is not None else None
-    line = consequence.hit.line.strip() if consequence.hit is not None else ""
+    if consequence.log is not None:
+        raised = consequence.log.traceback
+    else:
+        raised = None
+    if consequence.hit is not None:
+        line = consequence.hit.line.strip()
+    else:
+        line = ""
     return (
         f"{consequence.text}: "
         f"{_exception_at(raised, whole=True) if raised else cut_at_word(line, _LONGEST_MESSAGE)}"
@@ -114,7 +135,10 @@ def _how(rank: int, diagnosis: Diagnosis, facts: Facts) -> str:
     """Return how the rank that failed first ended: ``: KeyError: 'lr' at train.py:9``."""
     cause, raised = diagnosis.cause, _raised(rank, facts)
     if cause is not None and diagnosis.caught:
-        survived = "" if cause.rule.level == "caught" else ", which the program caught"
+        if cause.rule.level == "caught":
+            survived = ""
+        else:
+            survived = ", which the program caught"
         return f": {cause.text}{survived}; other ranks then waited for it until their timeout"
     if cause is not None and diagnosis.culprit.missing:
         return f" did not join the other ranks: {cause.text}"
@@ -122,18 +146,20 @@ def _how(rank: int, diagnosis: Diagnosis, facts: Facts) -> str:
         text = f": {cause.text}" + (
             f" ({_exception_at(raised, whole=cause.rule.level != 'cause')})" if raised else ""
         )
-        silent = _without_timeout(facts) if cause.rule.level == "wait" else ""
+        if cause.rule.level == "wait":
+            silent = _without_timeout(facts)
+        else:
+            silent = ""
         return f"{text}; {silent} reported no timeout" if silent else text
     if raised is not None:
         return f": {_exception_at(raised, whole=True)}"
-    end, root = facts.ends.get(rank), root_of(facts)
+    end = facts.ends.get(rank)
+    root = root_of(facts)
     if end is not None:
         complaint = cut_at_word(_last_complaint(rank, facts), _LONGEST_MESSAGE)
-        return (
-            f" with exit status {end.status}" + (f": {complaint}" if complaint else "")
-            if end.by_itself
-            else ""
-        )
+        if end.by_itself:
+            return f" with exit status {end.status}" + (f": {complaint}" if complaint else "")
+        return ""
     if root is not None:
         return f" with exit status {root.exitcode}"
     ends = (how_it_ended(log.scan.tail) for log in facts.logs)
@@ -161,7 +187,9 @@ def _without_timeout(facts: Facts) -> str:
     ]
     if not silent or len(silent) > max(1, len(waited) - 1):
         return ""
-    return ranks_text(silent, facts.role) if silent[1:] else facts.name(silent[0])
+    if silent[1:]:
+        return ranks_text(silent, facts.role)
+    return facts.name(silent[0])
 
 
 def _left(rank: int, facts: Facts) -> str:
@@ -178,7 +206,10 @@ def _left(rank: int, facts: Facts) -> str:
         return text
     then = min(failed, key=lambda end: (end.ended_s, end.rank))
     raised = _raised(then.rank, facts)
-    how = f": {_exception_at(raised, whole=True)}" if raised else f" with exit status {then.status}"
+    if raised:
+        how = f": {_exception_at(raised, whole=True)}"
+    else:
+        how = f" with exit status {then.status}"
     return f"{text}; {facts.name(then.rank)} then failed{how}"
 
 
@@ -200,11 +231,9 @@ def _exception_at(raised: Traceback, *, whole: bool) -> str:
     text = _exception(raised, whole=whole)
     if raised.origin is not None:
         return f"{text}, raised from {_exception(raised.origin, whole=True)}"
-    return (
-        text
-        if raised.aftermath is None
-        else f"{text}; then {_exception(raised.aftermath, whole=True)}"
-    )
+    if raised.aftermath is None:
+        return text
+    return f"{text}; then {_exception(raised.aftermath, whole=True)}"
 
 
 def _exception(raised: Traceback, *, whole: bool) -> str:
@@ -216,15 +245,20 @@ def _exception(raised: Traceback, *, whole: bool) -> str:
         name = name.rpartition(".")[2]
         message = cut_at_word(_SOURCE_PLACE.sub("", message.strip()), _LONGEST_MESSAGE)
         text = f"{name}: {message}" if whole and message else name
-    return f"{text} at {raised.user_frame.short}" if raised.user_frame else text
+    if raised.user_frame:
+        return f"{text} at {raised.user_frame.short}"
+    return text
 
 
 def _who(rank: int, facts: Facts, diagnosis: Diagnosis) -> str:
     """Return ``rank 5 on node7 failed first``, as much of it as is known."""
-    end, root = facts.ends.get(rank), root_of(facts)
+    end = facts.ends.get(rank)
+    root = root_of(facts)
     if root is not None and root.rank == rank and not facts.ends:
         return f"{rank_text(rank, root.host, facts.role)} failed first"
-    return f"{facts.name(rank)} failed first" if diagnosis.failed_first(end) else facts.name(rank)
+    if diagnosis.failed_first(end):
+        return f"{facts.name(rank)} failed first"
+    return facts.name(rank)
 
 
 def evidence_of(
@@ -237,12 +271,16 @@ def evidence_of(
     if cause is not None and cause.hit is not None and cause.log is not None:
         line, raised = cause.hit.line.strip(), cause.log.traceback
         of_exception = raised is not None and line == raised.exception
-        above = () if of_exception else (_around(line, cause.rule.contains),)
+        if of_exception:
+            above: tuple[str, ...] = ()
+        else:
+            above = (_around(line, cause.rule.contains),)
         lines = tuple(dict.fromkeys((*above, *_exception_lines(cause.log))))
         yield Evidence(_name(cause.log, facts), _at(cause.log, cause.hit.number), lines)
     if facts.flight is not None and facts.flight.meetings:
         yield _of_flight(facts.flight, facts, diagnosis, attempt)
-    log, shown = _first_ranks_log(diagnosis, facts), None
+    log = _first_ranks_log(diagnosis, facts)
+    shown = None
     if log is not None and (
         cause is None
         or cause.hit is None
@@ -268,7 +306,10 @@ def evidence_of(
 def of_scheduler(item: RunStatus) -> Evidence:
     """Return the state that the scheduler, or the run's records, give the run."""
     status = item.status
-    code = f", exit status {status.exit_status}" if status.exit_status else ""
+    if status.exit_status:
+        code = f", exit status {status.exit_status}"
+    else:
+        code = ""
     signal = f", signal {status.signal}" if status.signal else ""
     hosts = f", on {status.hosts}" if status.hosts else ""
     reason = f", {status.reason}" if status.reason else ""
@@ -285,7 +326,10 @@ def _of_leaver(rank: int, facts: Facts, attempt: Attempt | None) -> Evidence:
     line = "exit status 0" + (
         f", {ahead_s:.1f} s before another rank failed or was terminated" if ahead_s > 0 else ""
     )
-    where = str(attempt.folder.rank_exit(rank).relative_to(attempt.folder.run)) if attempt else None
+    if attempt:
+        where = str(attempt.folder.rank_exit(rank).relative_to(attempt.folder.run))
+    else:
+        where = None
     return Evidence(facts.name(rank), where, (line,))
 
 
@@ -295,11 +339,20 @@ def _of_flight(
     """Return where the ranks stood, by the flight recorder; and the sentence about it, if it is not
     the answer.
     """
-    sentence = () if diagnosis.by_places else (flight_sentence(flight, facts.nodes),)
+    if diagnosis.by_places:
+        sentence: tuple[str, ...] = ()
+    else:
+        sentence = (flight_sentence(flight, facts.nodes),)
     lines = dict.fromkeys(_short(line) for line in (*sentence, *stand_lines(flight)))
-    where = str(attempt.folder.flight.relative_to(attempt.folder.run)) if attempt else None
+    if attempt:
+        where = str(attempt.folder.flight.relative_to(attempt.folder.run))
+    else:
+        where = None
     count = len(flight.dumps)
-    without = f"; none of {ranks_text(flight.unknown)}" if flight.unknown else ""
+    if flight.unknown:
+        without = f"; none of {ranks_text(flight.unknown)}"
+    else:
+        without = ""
     note = f"{count} dump{'s' if count > 1 else ''}{without}"
     return Evidence("flight recorder", where, tuple(lines)[:_MOST_STANDS], note)
 
@@ -315,7 +368,10 @@ def _of_end(log: Log, facts: Facts) -> Evidence:
     complaint, note = log.complaint, "its last lines"
     if complaint is not None and (line := _short(log.scan.tail[complaint])) not in lines:
         lines, note = (line, *lines), "its first complaint and its last lines"
-    place = complaint if complaint is not None else len(log.scan.tail) - 1
+    if complaint is not None:
+        place = complaint
+    else:
+        place = len(log.scan.tail) - 1
     return Evidence(_name(log, facts), _at(log, log.scan.number(place)), lines, note)
 
 
@@ -360,14 +416,18 @@ def _of_others(facts: Facts, diagnosis: Diagnosis) -> Iterator[Evidence]:
         groups.setdefault((other.rule.name, other.rank is None), []).append(other)
     for first, *more in groups.values():
         texts = {one.text for one in (first, *more)}
-        text = first.text if len(texts) == 1 else fill(first.rule.cause, {})
+        if len(texts) == 1:
+            text = first.text
+        else:
+            text = fill(first.rule.cause, {})
         who = ranks_text([one.rank for one in (first, *more) if one.rank is not None], facts.role)
         if more and diagnosis.cause and first.rule is diagnosis.cause.rule:
             yield Evidence(who, None, ("the same" if texts == {diagnosis.cause.text} else text,))
         elif more and first.rule.level == "consequence":
             yield Evidence(who, None, (text,))
         elif first.log is not None and first.hit is not None:
-            where, lines = _at(first.log, first.hit.number), (_short(first.hit.line.strip()),)
+            where = _at(first.log, first.hit.number)
+            lines = (_short(first.hit.line.strip()),)
             yield Evidence(who if more else _name(first.log, facts), where, lines, text)
 
 
@@ -378,11 +438,10 @@ def _first_ranks_log(diagnosis: Diagnosis, facts: Facts) -> Log | None:
     Else the first part of a shared log with a complaint, and else any log of no rank, if no other
     line explains the end.
     """
-    first = (
-        diagnosis.first
-        if diagnosis.first is not None or not diagnosis.culprit.alike
-        else diagnosis.culprit.alike[0]
-    )
+    if diagnosis.first is not None or not diagnosis.culprit.alike:
+        first = diagnosis.first
+    else:
+        first = diagnosis.culprit.alike[0]
     if first is not None and (mine := _log_of(first, facts)) is not None:
         return mine
     for log in (*facts.logs_of(None), *(log for log in facts.logs if log.part)):

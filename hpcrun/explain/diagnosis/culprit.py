@@ -46,7 +46,8 @@ def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culpr
     by_itself = [end for end in failed if not _speech(end, speech).of_others]
     # a rank may fail and end slowly: then it is terminated like the other ranks
     by_itself = [end for end in by_itself if not end.signalled] or by_itself
-    if (aborter := _aborter(ends, by_itself, speech)) is not None:
+    aborter = _aborter(ends, by_itself, speech)
+    if aborter is not None:
         return Culprit(aborter)
     if by_itself:
         last_s = min(end.ended_s for end in by_itself) + SAME_MOMENT_S
@@ -57,7 +58,8 @@ def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culpr
     leaver = first_leaver(ends, within_s=SAME_MOMENT_S if of_others else 0.0)
     if leaver is not None:
         return Culprit(leaver.rank, left=True)
-    if (missing := _missing(ends, speech)) is not None:
+    missing = _missing(ends, speech)
+    if missing is not None:
         return Culprit(missing, missing=True)
     if of_others:
         return Culprit(
@@ -95,7 +97,9 @@ def _missing(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> int | Non
         return None
     (one,) = rest
     silent = _speech(one, speech) is Speech.NOTHING and one.status in (EXIT_TERMINATED, EXIT_KILLED)
-    return one.rank if silent or (one.by_itself and _speech(one, speech) is Speech.GONE) else None
+    if silent or (one.by_itself and _speech(one, speech) is Speech.GONE):
+        return one.rank
+    return None
 
 
 def before_signal(ends: Iterable[RankEnd], signalled_s: float) -> list[RankEnd]:
@@ -116,7 +120,9 @@ def first_leaver(ends: Iterable[RankEnd], within_s: float = 0.0) -> RankEnd | No
     known = sorted(ends, key=lambda end: (end.ended_s, end.rank))
     badly = [end for end in known if end.status != 0]
     well = [end for end in known if end.status == 0]
-    return well[0] if well and badly and well[0].ended_s <= badly[0].ended_s + within_s else None
+    if well and badly and well[0].ended_s <= badly[0].ended_s + within_s:
+        return well[0]
+    return None
 
 
 def failure_order(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[int]:
@@ -220,7 +226,10 @@ def rank_without_records(
     Args:
         places: rank → its place among those that failed.
     """
-    hit_of = (cause.log, cause.hit) if cause is not None else (None, None)
+    if cause is not None:
+        hit_of = (cause.log, cause.hit)
+    else:
+        hit_of = (None, None)
     alike = _alike(facts, speech, places, cause)
     if cause is not None and cause.rule.level == "wait":
         absent = missing_rank(facts.logs)
@@ -234,8 +243,13 @@ def rank_without_records(
     )
     seen = seen_by_launcher(facts, several=several)
     if len(alike) > 1:
-        return Culprit(seen) if seen in alike else Culprit(None, alike=alike)
-    alone = cause.rank if cause is not None else next(iter(places), None)
+        if seen in alike:
+            return Culprit(seen)
+        return Culprit(None, alike=alike)
+    if cause is not None:
+        alone = cause.rank
+    else:
+        alone = next(iter(places), None)
     if alone is None and cause is None and _is_of_others(facts, speech):
         # those that lost a rank did not fail first
         return Culprit(seen if speech and seen not in speech else None)
@@ -287,8 +301,11 @@ def seen_by_launcher(facts: Facts, *, several: bool = False) -> int | None:
         several: the log shows the same failure of several processes: then torchrun's choice among
             those that failed in one second proves nothing.
     """
-    if (root := root_of(facts)) is not None:
-        return None if several and len(_seen_together(facts)) > 1 else root.rank
+    root = root_of(facts)
+    if root is not None:
+        if several and len(_seen_together(facts)) > 1:
+            return None
+        return root.rank
     shared = (log for log in facts.logs if log.rank is None)
     return _first_known(
         *(

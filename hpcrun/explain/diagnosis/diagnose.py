@@ -81,7 +81,10 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
             item for item in candidates if item.rule.level == "wait" and item.rank != caught.rank
         ]
     evidence += [item for item, late in matches if late]
-    leaver = first_leaver(counted_ends(facts)) if job.culprit and not first.left else None
+    if job.culprit and not first.left:
+        leaver = first_leaver(counted_ends(facts))
+    else:
+        leaver = None
     return Diagnosis(
         cause,
         first,
@@ -129,7 +132,9 @@ class _Job:
     @property
     def speech_of_culprit(self) -> Speech:
         rank = self.culprit.rank if self.culprit else None
-        return Speech.NOTHING if rank is None else self.speech.get(rank, Speech.NOTHING)
+        if rank is None:
+            return Speech.NOTHING
+        return self.speech.get(rank, Speech.NOTHING)
 
     @property
     def has_failed_by_itself(self) -> bool:
@@ -241,9 +246,10 @@ class _Job:
             for log, hit in hits
             if hit.rule.level == "caught" or _was_caught(hit, log, self.facts)
         ]
-        of_others = (
-            ("wait", "consequence") if self.culprit is not None and self.culprit.left else ("wait",)
-        )
+        if self.culprit is not None and self.culprit.left:
+            of_others: tuple[str, ...] = ("wait", "consequence")
+        else:
+            of_others = ("wait",)
         lines = [line_of(log, hit) for log, hit in caught]
         which = caught_before_waits(
             lines, [(log, hit) for log, hit in hits if hit.rule.level in of_others]
@@ -260,7 +266,10 @@ class _Job:
             of_own_log = of_cause is not None and (caught or culprit.own_words)
             return replace(culprit, rank=of_cause) if of_own_log else culprit
         if self.facts.ends:
-            of_place = next(iter(self.places), None) if self.facts.state in OF_THE_JOB else None
+            if self.facts.state in OF_THE_JOB:
+                of_place = next(iter(self.places), None)
+            else:
+                of_place = None
             return Culprit(of_cause if of_cause is not None else of_place)
         return rank_without_records(self.facts, self.speech, self.places, cause)
 

@@ -207,11 +207,10 @@ def make_kind(
     elif name in _EQUAL_OUTPUTS and outputs[1]:
         must_equal = (_elements(outputs[1]), *out_types)
     count, sizes = inputs if inputs[1] else outputs
-    shown = (
-        [f"{count} tensors" if count > 1 else str(list(sizes[0])), *(types or out_types)]
-        if sizes
-        else []
-    )
+    if sizes:
+        shown = [f"{count} tensors" if count > 1 else str(list(sizes[0])), *(types or out_types)]
+    else:
+        shown = []
     return Kind(name, " ".join(shown), must_equal, states=backend != "gloo")
 
 

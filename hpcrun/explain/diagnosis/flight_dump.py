@@ -43,7 +43,8 @@ _MOST_PAIRS = 50_000
 still fit there.
 """
 _PROTOCOL = b"\x80\x02"
-_TEXT, _TEXT_HEADER = b"X", 5
+_TEXT = b"X"
+_TEXT_HEADER = 5
 _MEMO = rb"q.|r..[\x00-\x1f]\x00"
 """Python allocates the memo up to the largest index in it: here up to 2 million."""
 _OPCODES = (
@@ -70,11 +71,15 @@ _MOST_KEPT = 200
 """Calls that are kept, per rank and group: a rank may be this far ahead of another one, and its
 line is still known.
 """
-_MOST_ENTRIES, _MOST_FRAMES, _MOST_GROUPS = 50_000, 200, 256
-_LONGEST_TEXT, _LONGEST_CALLED = 4096, 200
+_MOST_ENTRIES = 50_000
+_MOST_FRAMES = 200
+_MOST_GROUPS = 256
+_LONGEST_TEXT = 4096
+_LONGEST_CALLED = 200
 """Characters of a text, and of the name of a collective or a type, that are read."""
 _ABOVE_RANKS = 10_000_000
-_MOST_MEMBERS, _MOST_OF_ALL_GROUPS = 200_000, 8 << 20
+_MOST_MEMBERS = 200_000
+_MOST_OF_ALL_GROUPS = 8 << 20
 """No job has more ranks than the first; the members of all groups of all dumps that are kept."""
 _MOST_NESTED = 16
 """Tensors and dimensions of a collective that are read."""
@@ -179,8 +184,10 @@ class _EntryReader:
             group, its_calls = groups[names]
             written = self._text(entry["profiling_name"], _LONGEST_CALLED)
             what = written.rpartition(":")[2]
-            place, done = self._own_place(entry.get("frames")), entry.get("state") == _COMPLETED
-            if p2p := _P2P.fullmatch(what):
+            place = self._own_place(entry.get("frames"))
+            done = entry.get("state") == _COMPLETED
+            p2p = _P2P.fullmatch(what)
+            if p2p:
                 if not done:
                     transfer = Transfer(group, p2p["what"], int(p2p["peer"]), place)
                     transfers.setdefault((names, _number(entry, "p2p_seq_id")), []).append(transfer)
@@ -191,7 +198,8 @@ class _EntryReader:
                 number = _whole(
                     entry["collective_seq_id"] if "collective_seq_id" in entry else entry["seq_id"]
                 )
-                created_s, timeout_s = _created_s(entry), _whole(entry.get("timeout_ms") or 0) / 1e3
+                created_s = _created_s(entry)
+                timeout_s = _whole(entry.get("timeout_ms") or 0) / 1e3
                 its_calls.add(
                     CollectiveCall(
                         number, self._kind(written, entry), place, created_s, timeout_s, done
@@ -218,7 +226,10 @@ class _EntryReader:
 
     def _group(self, name: str, description: str) -> ProcessGroup:
         configured = self._config.get(name)
-        listed = configured.get("ranks") if isinstance(configured, dict) else None
+        if isinstance(configured, dict):
+            listed = configured.get("ranks")
+        else:
+            listed = None
         if id(listed) not in self._members:  # several groups may name the same list
             self._members[id(listed)] = self._shared.members(listed)
         described = "" if description in _NOT_NAMED else self._text(description)
@@ -242,7 +253,8 @@ class _EntryReader:
         for frame in islice(frames or (), _MOST_FRAMES):
             if id(frame) not in self._places:
                 self._places[id(frame)] = self._own_frame(frame)
-            if (place := self._places[id(frame)]) is not None:
+            place = self._places[id(frame)]
+            if place is not None:
                 return place
         return None
 
@@ -340,9 +352,11 @@ def _check_opcodes(data: bytes) -> None:
     if not data.startswith(_PROTOCOL):
         raise DumpError("is no pickle of protocol 2")
     opcodes, memo = _compiled()
-    place, size = len(_PROTOCOL), len(data)
+    place = len(_PROTOCOL)
+    size = len(data)
     while place < size:
-        if run := opcodes.match(data, place):
+        run = opcodes.match(data, place)
+        if run:
             place = run.end()
         opcode = data[place : place + 1]
         if opcode == pickle.STOP:

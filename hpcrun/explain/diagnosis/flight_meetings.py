@@ -165,9 +165,11 @@ def _meeting(
     )
     if not reached:
         return None
-    if differ := _different(group, calls):
+    differ = _different(group, calls)
+    if differ:
         return differ
-    least, most = min(reached.values()), max(reached.values())
+    least = min(reached.values())
+    most = max(reached.values())
     if least < most:
         number = least + 1
         came = [rank for rank, last in reached.items() if last >= number and rank in calls]
@@ -193,7 +195,9 @@ def _meeting(
             tuple(absent),
         )
     is_known = all(rank in reached for rank in present)
-    return _all_came(group, calls, dumps, unknown) if most and is_known else None
+    if most and is_known:
+        return _all_came(group, calls, dumps, unknown)
+    return None
 
 
 def _without_calls(
@@ -233,7 +237,8 @@ def _all_came(
         (last := dumps[rank].last) and not _is_of(last, group, number) for rank in known
     ):
         return None  # they went on after it
-    name, stands = _name(number, list(known), calls), _stands(number, list(known), group, calls)
+    name = _name(number, list(known), calls)
+    stands = _stands(number, list(known), group, calls)
     first = min(known.values(), key=lambda call: call.created_s)
     late = [
         rank
@@ -277,7 +282,8 @@ def _different(group: ProcessGroup, calls: Mapping[int, Calls]) -> Meeting | Non
     model = calls[ranks[0]]
     numbers = set()
     for rank in ranks[1:]:
-        if (number := _first_difference(model, calls[rank], first, last)) is not None:
+        number = _first_difference(model, calls[rank], first, last)
+        if number is not None:
             numbers.add(number)
             last = number
     if not numbers:
@@ -293,11 +299,10 @@ def _different(group: ProcessGroup, calls: Mapping[int, Calls]) -> Meeting | Non
         for rank, call in at.items()
     }
     (usual, count), *others = Counter(compared.values()).most_common()
-    odd = (
-        tuple(rank for rank in at if compared[rank] != usual)
-        if not others or count > others[0][1]
-        else ()
-    )
+    if not others or count > others[0][1]:
+        odd = tuple(rank for rank in at if compared[rank] != usual)
+    else:
+        odd = ()
     stands = _stands(number, list(at), group, calls)
     return Meeting(finding, group, names.most_common(1)[0][0], number, stands, culprits=odd)
 
@@ -386,7 +391,8 @@ def _causes_first(meetings: Sequence[Meeting]) -> tuple[list[Meeting], bool]:
 
     def order(one: Meeting) -> tuple[bool, bool, int, int, list[int]]:
         certain = one.finding in _CERTAIN or not all(rank in waiting for rank in one.culprits)
-        kind, came = list(Trouble).index(one.finding), sorted(one.came_ranks)
+        kind = list(Trouble).index(one.finding)
+        came = sorted(one.came_ranks)
         return one.finding is Trouble.STUCK, not certain, kind, -len(came), came
 
     ordered = sorted(meetings, key=order)

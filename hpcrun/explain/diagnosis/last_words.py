@@ -108,7 +108,9 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
     deepest = raised.frames[-1] if raised.frames else None
     by_program = deepest is not None and deepest.in_user_code and deepest.code.startswith("raise ")
     if _CONNECTION.search(raised.exception) and not by_program:
-        return waited_or_gone if deepest and _COLLECTIVES in deepest.file else Speech.NETWORK
+        if deepest and _COLLECTIVES in deepest.file:
+            return waited_or_gone
+        return Speech.NETWORK
     return Speech.OWN
 
 
@@ -142,7 +144,9 @@ def _may_end(log: Log, raised: Traceback, end: RankEnd | None) -> bool:
 
 def raised_in(log: Log) -> Traceback | None:
     """Return the uncaught exception of a log whose rank left no record."""
-    return None if log.traceback is None or log.traceback.stated else uncaught([log], None)
+    if log.traceback is None or log.traceback.stated:
+        return None
+    return uncaught([log], None)
 
 
 def is_in_chain(hit: Hit, log: Log) -> bool:
@@ -270,9 +274,9 @@ def _place_of(hit: Hit, log: Log) -> int | None:
     went on.
     """
     place = log.scan.position(hit.number)
-    return (
-        None if place is None or hit.rule.level == "caught" or hit.rule.states else max(-1, place)
-    )
+    if place is None or hit.rule.level == "caught" or hit.rule.states:
+        return None
+    return max(-1, place)
 
 
 def _went_on(tail: Sequence[str], place: int | None) -> bool:

@@ -174,7 +174,10 @@ def without_lead(line: str) -> tuple[str, Speaker | None]:
         if match is None:
             break
         kind = match.lastgroup or ""
-        numbers = [match["ray"], match["vllm"], match["worker"]] if kind == "actor" else []
+        if kind == "actor":
+            numbers = [match["ray"], match["vllm"], match["worker"]]
+        else:
+            numbers = []
         name = next(filter(None, numbers), match[kind])
         speaker, line = Speaker(kind, name), line[match.end() :]
     return line, speaker
@@ -232,7 +235,8 @@ def of_several_nodes(lines: Iterable[str]) -> bool:
     """Whether the lines show that the ranks of a job are on several nodes."""
     hosts: set[str] = set()
     for text in _with(_WORDS_OF_NODES, lines):
-        if match := _TASK.search(text):
+        match = _TASK.search(text)
+        if match:
             hosts.add(match["node"])
         place = _PLACE.match(text)
         if len(hosts) > 1 or (place and place["rank"] != place["local"]) or _SEVERAL.search(text):
@@ -294,19 +298,27 @@ def failed_task(
     for line in _with(_WORDS_OF_RANKS, lines):
         if tasks_are_ranks and (match := _failed_task(line)):
             return int(match["tasks"]) if match["tasks"].isdigit() else None
-        if match := _RANK.search(line):
+        match = _RANK.search(line)
+        if match:
             named = {
                 one[match.lastgroup or 0]
                 for text in lines
                 if (one := _RANK.search(text[:_LONGEST]))
             }
-            return int(next(filter(None, match.groups()))) if len(named) == 1 else None
-        if match := _LOCAL.search(line):
-            return None if several_nodes else int(next(filter(None, match.groups())))
+            if len(named) == 1:
+                return int(next(filter(None, match.groups())))
+            return None
+        match = _LOCAL.search(line)
+        if match:
+            if several_nodes:
+                return None
+            return int(next(filter(None, match.groups())))
     agents = {
         match["local"] for line in _with(_WORDS_OF_RANKS, lines) if (match := _AGENT.search(line))
     }
-    return int(agents.pop()) if len(agents) == 1 and not (several_nodes or several) else None
+    if len(agents) == 1 and not (several_nodes or several):
+        return int(agents.pop())
+    return None
 
 
 def _passed_on(lines: Sequence[str]) -> bool:
@@ -329,14 +341,17 @@ def how_it_ended(lines: Sequence[str]) -> str:
 
     Empty if nothing tells, or if the agent saw several.
     """
-    if (task := first_task(lines)) is not None:
+    task = first_task(lines)
+    if task is not None:
         return f": {task[2].partition('srun: error: ')[2]}"
     codes = {
         match["code"]
         for line in _with(_WORDS_OF_LAUNCHERS, lines)
         if (match := _AGENT.search(line))
     }
-    return f" with exit status {codes.pop()}" if len(codes) == 1 else ""
+    if len(codes) == 1:
+        return f" with exit status {codes.pop()}"
+    return ""
 
 
 def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:
@@ -349,4 +364,6 @@ def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:
 
 def _failed_task(line: str) -> re.Match[str] | None:
     match = _TASK.search(line)
-    return None if match is None or match["how"].endswith(_TERMINATED) else match
+    if match is None or match["how"].endswith(_TERMINATED):
+        return None
+    return match

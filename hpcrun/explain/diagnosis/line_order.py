@@ -61,7 +61,8 @@ class LogLine:
         around them: clocks of two nodes differ by some seconds, and torchrun --tee copies what one
         rank says seconds after another's.
         """
-        mine, theirs = second_of_year(self.line), second_of_year(other.line)
+        mine = second_of_year(self.line)
+        theirs = second_of_year(other.line)
         not_before = mine if mine is not None else self.near(-1)
         not_after = theirs if theirs is not None else other.near(1)
         if not_before is None or not_after is None:
@@ -83,7 +84,10 @@ class LogLine:
 
 def line_of(log: Log, hit: Hit) -> LogLine:
     """Return the line of a match."""
-    named = _NAMED.search(hit.line[:_LOOKED_AT]) if log.rank is None else None
+    if log.rank is None:
+        named = _NAMED.search(hit.line[:_LOOKED_AT])
+    else:
+        named = None
     return LogLine(log, hit.number, hit.stamp + hit.line, int(named["rank"]) if named else log.rank)
 
 
@@ -149,26 +153,26 @@ def caught_before_waits(caught: Sequence[LogLine], waits: Sequence[tuple[Log, Hi
     others = [(log, hit) for log, hit in waits if log.rank is not None and log.rank not in ranks]
     if len(ranks) != 1 or None in ranks or not others:
         return None
-    return (
-        len(caught) - 1
-        if all(_led_to(caught[-1], log, hit) for log, hit in others[:_MOST_WAITS])
-        else None
-    )
+    if all(_led_to(caught[-1], log, hit) for log, hit in others[:_MOST_WAITS]):
+        return len(caught) - 1
+    return None
 
 
 def _led_to(line: LogLine, log: Log, wait: Hit) -> bool:
     """Whether a rank caught a failure shortly before another rank began to wait, by their times or
     the lines behind.
     """
-    own_s, timeout_s = second_of_year(line.line), second_of_year(wait.line)
+    own_s = second_of_year(line.line)
+    timeout_s = second_of_year(wait.line)
     caught_s = line.near(-1) if own_s is None else own_s
     if caught_s is None or timeout_s is None:
         place, other = line.place, line_of(log, wait)
         same = log.name == line.log.name
         above = line.number is not None and other.number is not None and line.number < other.number
-        behind = (
-            () if place is None else line.log.scan.tail[place + 1 : other.place if same else None]
-        )
+        if place is None:
+            behind: Sequence[str] = ()
+        else:
+            behind = line.log.scan.tail[place + 1 : other.place if same else None]
         few = place is not None and sum(bool(text.strip()) for text in behind) <= _LAST_LINES
         return few and (above or not same)  # a timeout takes longer than the copying of a line
     waited_s = float(wait.values.get("ms") or wait.values.get("gloo") or 0) / 1000
@@ -182,7 +186,8 @@ def was_cleared_away(log: Log, hit: Hit) -> bool:
     place = log.scan.position(hit.number)
     if place is None or hit.rule.level != "symptom":
         return False
-    root, entries = first_failure(log.scan.tail), failures(log.scan.tail)
+    root = first_failure(log.scan.tail)
+    entries = failures(log.scan.tail)
     mine = next(
         (one for one in reversed(entries) if 0 < place - one.position <= _ENTRY_LINES), None
     )

@@ -71,7 +71,9 @@ def named_rank(logs: Sequence[Log], log: Log | None, hit: Hit | None) -> int | N
     """
     if log is not None and hit is not None:
         failed = NODE_FAILED.search(hit.line[:_LONGEST])
-        return _rank_on(failed["node"], logs) if failed else _named_by(log, hit)
+        if failed:
+            return _rank_on(failed["node"], logs)
+        return _named_by(log, hit)
     raised = ((one, raised_in(one)) for one in logs if one.rank is None)
     return next(
         (rank_of_exception(one, exception) for one, exception in raised if exception is not None),
@@ -86,7 +88,8 @@ def inferred_rank(logs: Sequence[Log]) -> int | None:
     for one in (one for one in logs if one.rank is None):
         if one.traceback is not None and not one.traceback.stated:
             return _inferred_of_exception(one, one.traceback)
-        if (place := one.complaint) is not None:
+        place = one.complaint
+        if place is not None:
             return _of_process(one, one.scan.tail[place])
     return None
 
@@ -96,7 +99,9 @@ def rank_of_hit(log: Log, hit: Hit) -> int | None:
     unknown.
     """
     named = _named_by(log, hit)
-    return _of_process(log, hit.line) if named is None and _NCCL.match(hit.line) else named
+    if named is None and _NCCL.match(hit.line):
+        return _of_process(log, hit.line)
+    return named
 
 
 def _named_by(log: Log, hit: Hit) -> int | None:
@@ -115,27 +120,30 @@ def rank_of_exception(log: Log, raised: Traceback) -> int | None:
     None.
     """
     tail = log.scan.tail
-    if (rank := _of_itself(raised.exception)) is not None:
+    rank = _of_itself(raised.exception)
+    if rank is not None:
         return rank
     for line in reversed(tail[max(0, raised.begins - _HERALD_LINES) : raised.ends]):
-        if match := _SPAWNED.match(line):
+        match = _SPAWNED.match(line)
+        if match:
             return None if log.several_nodes else int(match["rank"])
-        if match := _SNIPPET.match(line):
+        match = _SNIPPET.match(line)
+        if match:
             return int(match["rank"])
-    if match := next(
+    match = next(
         filter(None, map(_OF_SGLANG.match, tail[max(0, raised.begins - 1) : raised.begins + 1])),
         None,
-    ):
-        return int(match["rank"])
-    above, below = (
-        tail[max(0, raised.begins - _HERALD_LINES) : raised.begins],
-        tail[raised.ends + 1 : raised.ends + 2],
     )
+    if match:
+        return int(match["rank"])
+    above = tail[max(0, raised.begins - _HERALD_LINES) : raised.begins]
+    below = tail[raised.ends + 1 : raised.ends + 2]
     beside = [
         *(_HERALD.search(line[:_LONGEST]) for line in above),
         *map(_WITHOUT_GRADIENT.match, below),
     ]
-    if (match := next(filter(None, beside), None)) is not None:
+    match = next(filter(None, beside), None)
+    if match is not None:
         return int(next(filter(None, match.groups())))
     message = raised.exception.partition(": ")[2][:_LONGEST]
     reports = tail[raised.last + 1 : raised.last + 1 + _REPORTED_WITHIN]
@@ -182,7 +190,9 @@ def missing_rank(logs: Iterable[Log]) -> int | None:
             if (match := _TIMED_OUT.search(line[:_LONGEST]))
         }
     missing = set(range(max(waited, default=0))).union(others) - waited
-    return missing.pop() if len(missing) == 1 and len(waited) > 1 else None
+    if len(missing) == 1 and len(waited) > 1:
+        return missing.pop()
+    return None
 
 
 def _of_itself(line: str) -> int | None:
@@ -226,18 +236,23 @@ def _of_process(log: Log, line: str) -> int | None:
     ranks: dict[tuple[str, str], int] = {}
     devices: dict[str, set[str]] = {}
     for other in log.scan.tail:
-        if match := _TESTED.match(other[:_LONGEST]):
+        match = _TESTED.match(other[:_LONGEST])
+        if match:
             ranks[match["host"], f"[{match['device']}]"] = int(match["rank"])
         elif match := _NCCL.match(other[:_LONGEST]):
             devices.setdefault(match["host"], set()).add(match["device"])
-            if comm := _IN_COMM.search(match["said"]):
+            comm = _IN_COMM.search(match["said"])
+            if comm:
                 ranks.setdefault((match["host"], match["pid"]), int(comm["rank"]))
     for key in (mine["pid"], f"[{mine['device']}]"):
-        if (rank := ranks.get((mine["host"], key))) is not None:
+        rank = ranks.get((mine["host"], key))
+        if rank is not None:
             return rank
     alone = len(devices) == 1 and len(devices.get(mine["host"], ())) > 1
     ranks_known = [
         one.rank for one in log.scan.speakers if one is not None and one.rank is not None
     ]
     alone = alone and max(ranks_known, default=0) <= max(map(int, devices[mine["host"]]))
-    return int(mine["device"]) if alone and not log.several_nodes else None
+    if alone and not log.several_nodes:
+        return int(mine["device"])
+    return None

@@ -28,7 +28,8 @@ from hpcrun.explain.diagnosis.traceback import Traceback, is_exception_line
 
 _MOST_SPEAKERS = 64
 """Processes of a shared log whose failures are compared."""
-_HERALD_LINES, _MOST_HERALDS = 6, 2
+_HERALD_LINES = 6
+_MOST_HERALDS = 2
 """Lines above an exception in which the program may have logged the same error in its own words."""
 _GLOBAL = re.compile(r"\bGLOBAL_RANK: (\d{1,7})\b")  # Lightning
 _LATER_S = 1.0
@@ -110,7 +111,9 @@ class Log:
         """Position of the first line near its end that complains, where it has no exception; None
         where none does.
         """
-        return first_complaint(self.scan.tail) if self.traceback is None else None
+        if self.traceback is None:
+            return first_complaint(self.scan.tail)
+        return None
 
 
 def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) -> Log:
@@ -271,7 +274,8 @@ def reached(lines: Sequence[str]) -> Mapping[Shape, Counter]:
             (name, int(number or other))
             for name, number, _, other in _COUNT.findall(line[:_LONGEST])
         ]
-        shape, counter = tuple(name for name, _ in counts), tuple(number for _, number in counts)
+        shape = tuple(name for name, _ in counts)
+        counter = tuple(number for _, number in counts)
         greatest[shape] = max(counter, greatest.get(shape, ()))
     return greatest
 

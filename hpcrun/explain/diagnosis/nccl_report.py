@@ -26,7 +26,8 @@ _COMMUNICATOR = re.compile(r"#(?P<group>\d{1,9})-\d{1,9} \((?P<hash>[0-9a-f]{1,1
 _MEMBER = re.compile(r"  Rank (?P<rank>\d{1,9})(?: (?P<what>\D.{0,200}?))? -- (?:GPU |\[process)")
 _PROCESS = re.compile(r"\b[Pp]rocess (?P<pid>\d{1,10}) on node (?P<node>\S+)")
 _GROUP = re.compile(r"  (?P<number>\d{1,9}) ranks (?P<what>have .{1,200}|reported .{1,200})")
-_STATUS, _ERROR = "status", "error"
+_STATUS = "status"
+_ERROR = "error"
 _HEADING = re.compile(
     r"  (?:Communicator ranks have different (?:(?P<operation>\w{1,80}) operation "
     r"counts|(?P<status>status))$"
@@ -57,7 +58,8 @@ class RankGroup:
     @property
     def count(self) -> int | None:
         """The last collective that they have launched; None if this is no count."""
-        if (launched := _LAUNCHED.match(self.what)) is not None:
+        launched = _LAUNCHED.match(self.what)
+        if launched is not None:
             return int(launched["count"])
         return 0 if _NOT_LAUNCHED.match(self.what) else None
 
@@ -86,16 +88,19 @@ def parse_ras(text: str, rank_of: Mapping[int, int]) -> RasReport:
     Args:
         rank_of: process id → rank in the job, of ids that only one rank has.
     """
-    report, sizes = RasReport(), dict[str, int]()
+    report = RasReport()
+    sizes = dict[str, int]()
     parts: dict[str, list[RankGroup]] | None = None
     groups: list[RankGroup] | None = None
     away: RankGroup | None = None
     for line in map(str.rstrip, text.rpartition("\n")[0].split("\n")[:_MOST_LINES]):
-        if row := _ROW.fullmatch(line):
+        row = _ROW.fullmatch(line)
+        if row:
             sizes[row[1]] = int(row["size"])
         elif line and not line.startswith("  "):  # a part may go on after an empty line
             parts = groups = away = None
-            if match := _COMMUNICATOR.match(line):
+            match = _COMMUNICATOR.match(line)
+            if match:
                 parts = report.communicators.setdefault(match["hash"], {})
                 report.sizes.setdefault(match["hash"], sizes.get(match["group"]))
             elif line in _AWAY:
@@ -113,7 +118,8 @@ def parse_ras(text: str, rank_of: Mapping[int, int]) -> RasReport:
 
 def _add_to(groups: list[RankGroup], line: str, rank_of: Mapping[int, int]) -> None:
     """Add a group of ranks, or a rank: to the group above it, or as a group of its own."""
-    if group := _GROUP.fullmatch(line):
+    group = _GROUP.fullmatch(line)
+    if group:
         groups.append(RankGroup(int(group["number"]), group["what"]))
     elif match := _MEMBER.match(line):
         if match["what"]:
@@ -129,7 +135,10 @@ def _name(line: str, rank: str | None, rank_of: Mapping[int, int]) -> str:
     match = _PROCESS.search(line)
     if match and int(match["pid"]) in rank_of:
         return f"rank {rank_of[int(match['pid'])]}"
-    process = f"process {match['pid']} on {match['node']}" if match else "a process"
+    if match:
+        process = f"process {match['pid']} on {match['node']}"
+    else:
+        process = "a process"
     if rank is None:
         return process
     return f"rank {rank} of its communicator" + (f" ({process})" if match else "")
@@ -154,7 +163,10 @@ def ras_remarks(texts: Sequence[str], rank_of: Mapping[int, int]) -> list[str]:
     ]
     for name, parts in last.communicators.items():
         remarks += [f"{_who(group)} {group.what}" for group in parts.get(_ERROR, ())]
-        before = reports[0].communicators.get(name, {}) if len(reports) > 1 else {}
+        if len(reports) > 1:
+            before = reports[0].communicators.get(name, {})
+        else:
+            before = {}
         of = f"NCCL communicator {name}" + (
             f" of {last.sizes[name]} ranks" if last.sizes[name] else ""
         )
@@ -177,7 +189,8 @@ def _stuck(
         )
         yield f"{_who(few)} {_status(few)}, {rest}"
     for operation, groups in now.items():
-        lowest, earlier = _lowest(groups), _lowest(before.get(operation, ()))
+        lowest = _lowest(groups)
+        earlier = _lowest(before.get(operation, ()))
         if lowest and earlier and (lowest.count, lowest.number) == (earlier.count, earlier.number):
             yield _lag(operation, lowest, groups)
 
@@ -204,7 +217,10 @@ def _lag(operation: str, few: RankGroup, groups: Sequence[RankGroup]) -> str:
     }
     span = " to ".join(dict.fromkeys(str(each(others)) for each in (min, max)))
     has = "has" if few.number == 1 else "have"
-    done = f"launched {operation} {few.count} last" if few.count else f"launched no {operation}"
+    if few.count:
+        done = f"launched {operation} {few.count} last"
+    else:
+        done = f"launched no {operation}"
     return (
         f"{_who(few)} {has} {done}, {count(sum(others.values()), 'other rank')} {operation} {span}"
     )

@@ -165,7 +165,10 @@ def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
             for one in torn
             if one.ends < chosen.begins and _THREAD.match(lines[max(0, one.begins - 1)])
         ]
-        chosen = replace(threads[-1], followed_by=chosen.followed_by) if threads else chosen
+        if threads:
+            chosen = replace(threads[-1], followed_by=chosen.followed_by)
+        else:
+            chosen = chosen
     if chosen is not None and chosen.followed_by <= AFTER_MOST:
         return chosen
     statement = last_statement(lines, mixed=mixed)
@@ -196,7 +199,8 @@ def _times_raised(raised: Traceback, lines: Sequence[str]) -> int:
     """Return how many processes raised an exception, by its line: their tracebacks may be mixed
     with one another.
     """
-    name, text = raised.exception.partition(":")[0], without_values(raised.exception)
+    name = raised.exception.partition(":")[0]
+    text = without_values(raised.exception)
     near = lines[max(0, raised.begins - AFTER_MOST) : raised.last + AFTER_MOST]
     return sum(line.startswith(name) and without_values(line.strip()) == text for line in near)
 
@@ -305,7 +309,10 @@ def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
     match = _STATEMENTS[kind].match(lines[place][:_LONGEST])
     assert match is not None
     parts = match.groupdict()
-    frames = (Frame(parts["file"], int(parts["line"]), ""),) if parts.get("line") else ()
+    if parts.get("line"):
+        frames: tuple[Frame, ...] = (Frame(parts["file"], int(parts["line"]), ""),)
+    else:
+        frames = ()
     message = parts["message"].strip()
     if message.startswith("Abort(") and (why := _why(lines, place)) is not None:
         call = message[message.lower().index("fatal error in") :].partition(":")[0]
@@ -360,14 +367,15 @@ def complains(line: str) -> bool:
 
 
 def _with_next(message: str, lines: Sequence[str], position: int) -> str:
-    following = lines[position + 1].strip() if position + 1 < len(lines) else ""
+    if position + 1 < len(lines):
+        following = lines[position + 1].strip()
+    else:
+        following = ""
     if message.startswith("terminate called") and following.startswith("what():"):
         return f"{message} {following}"
-    return (
-        f"{message} {following}"
-        if message.startswith("Lmod") and message.endswith(":")
-        else message
-    )
+    if message.startswith("Lmod") and message.endswith(":"):
+        return f"{message} {following}"
+    return message
 
 
 def _why(lines: Sequence[str], abort: int) -> tuple[int, str] | None:

@@ -100,7 +100,9 @@ def fill(sentence: str, values: Mapping[str, str | None]) -> str:
 
     def part(match: re.Match[str]) -> str:
         inner = match[1]
-        return inner if all(values.get(name) for name in _NAME.findall(inner)) else ""
+        if all(values.get(name) for name in _NAME.findall(inner)):
+            return inner
+        return ""
 
     text = _PART.sub(part, sentence) if "{" in sentence else sentence
     return _NAME.sub(lambda match: (values.get(match[1]) or "?")[:_LONGEST_VALUE], text)
@@ -131,7 +133,8 @@ def _rule(name: str, data: Any) -> Rule:
         if key not in KEYS:
             raise RuleMistake(name, key, f"unknown key {key!r}")
     words = _texts(name, "contains", data)
-    states, exits = _texts(name, "state", data), _texts(name, "exit", data)
+    states = _texts(name, "state", data)
+    exits = _texts(name, "exit", data)
     if not (words or states or exits):
         raise RuleMistake(name, None, "a rule needs contains, state or exit: what it goes by")
     level = str(data.get("level", "cause"))
@@ -256,11 +259,15 @@ def _read(folder: Folder) -> list[Rule]:
     try:
         return parse_rules(file.data)
     except RuleMistake as mistake:
-        key = (mistake.rule,) if mistake.key is None else (mistake.rule, mistake.key)
+        if mistake.key is None:
+            key: tuple[str, ...] = (mistake.rule,)
+        else:
+            key = (mistake.rule, mistake.key)
         origin = file.origins.get(key) or file.origins[(mistake.rule,)]
-        close = (
-            nearest(mistake.key, list(KEYS)) if mistake.key and mistake.key not in KEYS else None
-        )
+        if mistake.key and mistake.key not in KEYS:
+            close = nearest(mistake.key, list(KEYS))
+        else:
+            close = None
         raise MistakesError(
             [Mistake(path, origin.line, f"rule {mistake.rule}: {mistake.text}", key)],
             hint=f"did you mean {close!r}?" if close else "docs/explain.md has the keys of a rule",

@@ -30,7 +30,8 @@ _MOST_CANDIDATES = 50_000
 _MOST_BYTES = 1 << 30
 """The middle of a larger log is skipped."""
 _QUICK_BYTES = _BLOCK
-_KEPT_PER_RULE, _MOST_KEPT = 4, 512
+_KEPT_PER_RULE = 4
+_MOST_KEPT = 512
 _LAST = 1 << 60
 """Added to the order of lines below a skipped middle."""
 _COLOUR = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07]{0,200}\x07|\(B)")
@@ -82,23 +83,25 @@ class LogScan:
         another process.
         """
         line = self.tail[position]
-        return self.stamps[position] + line if line and self.stamps else line
+        if line and self.stamps:
+            return self.stamps[position] + line
+        return line
 
     def number(self, position: int) -> int | None:
         """Return the number of a line of ``tail`` in the log; None if the lines were not
         counted.
         """
-        return None if self.first_tail_line is None else self.first_tail_line + position
+        if self.first_tail_line is None:
+            return None
+        return self.first_tail_line + position
 
     def position(self, number: int | None) -> int | None:
         """Return the position of a line in ``tail``, negative for a line above it; None if it is
         unknown.
         """
-        return (
-            None
-            if self.first_tail_line is None or number is None
-            else number - self.first_tail_line
-        )
+        if self.first_tail_line is None or number is None:
+            return None
+        return number - self.first_tail_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +142,20 @@ class Scanner:
             OSError: it cannot be read.
         """
         kept: _Found = {}
-        candidates, lines, whole, counted = 0, 0, True, True
+        candidates = 0
+        lines = 0
+        whole = True
+        counted = True
         for skipped, block in _blocks(file, _QUICK_BYTES if quick else _MOST_BYTES):
             counted = counted and not skipped
             if candidates < _MOST_CANDIDATES:
                 candidates += self._look(block, lines, kept)
             whole = whole and counted and candidates < _MOST_CANDIDATES
             lines += block.count(b"\n")
-        rules = self.at_end if candidates < _MOST_CANDIDATES else (*self.at_end, *self.everywhere)
+        if candidates < _MOST_CANDIDATES:
+            rules = self.at_end
+        else:
+            rules = (*self.at_end, *self.everywhere)
         return self._finish(file, kept, rules, lines if counted else None, whole)
 
     def _look(self, block: bytes, lines: int, kept: _Found) -> int:
@@ -192,7 +201,10 @@ class Scanner:
         ended = tail[-1] == b""
         if ended:
             tail.pop()
-        first = None if lines is None else lines + (0 if ended else 1) - len(tail) + 1
+        if lines is None:
+            first = None
+        else:
+            first = lines + (0 if ended else 1) - len(tail) + 1
         for position in range(max(0, len(tail) - END_LINES), len(tail)):
             number = None if first is None else first + position
             _match(
@@ -218,7 +230,9 @@ def _last_line(file: BinaryIO, end: int) -> bytes:
     file.seek(max(0, end - _BLOCK))
     raw = file.read(_BLOCK) or b""
     begins = raw.rfind(b"\n", 0, len(raw) - 1) + 1
-    return raw[begins : begins + _LONGEST_LINE] if begins else raw[-_LONGEST_LINE:]
+    if begins:
+        return raw[begins : begins + _LONGEST_LINE]
+    return raw[-_LONGEST_LINE:]
 
 
 def _match(rules: Iterable[Rule], raw: bytes, place: int, number: int | None, kept: _Found) -> None:
@@ -227,7 +241,8 @@ def _match(rules: Iterable[Rule], raw: bytes, place: int, number: int | None, ke
     """
     line, speaker, stamp = plain(raw)
     for rule in rules:
-        if (values := rule.match(raw, line)) is None:
+        values = rule.match(raw, line)
+        if values is None:
             continue
         key = rule.name, speaker
         if key not in kept and len(kept) >= _MOST_KEPT:  # of thousands of processes
@@ -255,7 +270,9 @@ def plain(raw: bytes) -> tuple[str, Speaker | None, str]:
 def _blocks(file: BinaryIO, most: int) -> Iterator[tuple[bool, bytes]]:
     """Yield complete lines in blocks, and whether a part before them was skipped."""
     size = os.fstat(file.fileno()).st_size
-    rest, read, skipped = b"", 0, False
+    rest = b""
+    read = 0
+    skipped = False
     while data := file.read(_BLOCK):
         read += len(data)
         if size > most and not skipped and read > most // 4:

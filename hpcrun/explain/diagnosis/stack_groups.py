@@ -15,7 +15,10 @@ from dataclasses import dataclass, field, replace
 from hpcrun.explain.diagnosis.traceback import Frame, ThreadStack, read_stack_line
 from hpcrun.job.units import format_span, joined, rank_text
 
-STOPPED, TRACED, BLOCKED, RUNNING = "T", "t", "D", "R"
+STOPPED = "T"
+TRACED = "t"
+BLOCKED = "D"
+RUNNING = "R"
 """States of a process by proc(5)."""
 _STATES = {
     STOPPED: "stopped by a signal (state T)",
@@ -35,7 +38,9 @@ _WORKER = "_worker_loop"
 forked from.
 """
 _MOST_NAMED = 3
-_MOST_FRAMES, _LONGEST_NAME, _MOST_LINES = 10_000, 4096, 10**9
+_MOST_FRAMES = 10_000
+_LONGEST_NAME = 4096
+_MOST_LINES = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +132,9 @@ def _text(value: object) -> str:
 
 def _line(value: object) -> int:
     """Return the number of a line; 0 if it is none."""
-    return value if isinstance(value, int) and 0 <= value < _MOST_LINES else 0
+    if isinstance(value, int) and 0 <= value < _MOST_LINES:
+        return value
+    return 0
 
 
 def _plain(name: str) -> str:
@@ -149,7 +156,12 @@ def parse_faulthandler(text: str) -> tuple[Frame, ...]:
     current = next(
         (thread for thread in reversed(threads) if thread.current and thread.frames), None
     )
-    chosen = current if is_cut and current else threads[-1] if threads else None
+    if is_cut and current:
+        chosen = current
+    elif threads:
+        chosen = threads[-1]
+    else:
+        chosen = None
     return tuple(
         replace(frame, function=_plain(frame.function))
         for frame in reversed(chosen.frames if chosen else [])
@@ -161,8 +173,13 @@ def own_work(frames: Sequence[Frame]) -> tuple[Frame, ...]:
     work.
     """
     place = next((place for place, frame in enumerate(frames) if frame.function == _WORKER), None)
-    inside = tuple(frames[place + 1 :]) if place is not None else tuple(frames)
-    return inside if any(frame.in_user_code for frame in inside) else ()
+    if place is not None:
+        inside = tuple(frames[place + 1 :])
+    else:
+        inside = tuple(frames)
+    if any(frame.in_user_code for frame in inside):
+        return inside
+    return ()
 
 
 def waits_for_worker(frames: Sequence[Frame]) -> bool:
@@ -210,12 +227,14 @@ def grouped(stacks: Sequence[RankStack]) -> list[Group]:
         position = position_of(stack)
         at = position.user or position.inner
         # ranks that compute are in one function, and at any of its lines
-        line = (
-            at.line
-            if at and (position.call or position.user is None or not _is_busy(stack))
-            else None
-        )
-        key = (at.file, at.function, line, position.call, position.state) if at else (stack.state,)
+        if at and (position.call or position.user is None or not _is_busy(stack)):
+            line = at.line
+        else:
+            line = None
+        if at:
+            key: tuple[object, ...] = (at.file, at.function, line, position.call, position.state)
+        else:
+            key = (stack.state,)
         groups.setdefault(key, []).append(stack)
         positions.setdefault(key, position)
     made = [Group(positions[key], tuple(ranks)) for key, ranks in groups.items()]
@@ -283,7 +302,10 @@ def _crowd(group: Group, world: int, code: Mapping[Frame, str]) -> str:
         return f"the rank {_doing(group, 1, code)}"
     if number == 1:
         return _odd(group, code)
-    who = f"all {number} ranks" if number == world else f"{number} of {world} ranks"
+    if number == world:
+        who = f"all {number} ranks"
+    else:
+        who = f"{number} of {world} ranks"
     return f"{who} {_doing(group, number, code)}"
 
 
@@ -300,7 +322,10 @@ def _doing(group: Group, number: int, code: Mapping[Frame, str]) -> str:
     be = "is" if number == 1 else "are"
     busy = all(map(_is_busy, group.ranks)) and not position.call
     at = place_text(position, {} if busy else code)
-    waits_in = f", in {first.waits_in}" if first.waits_in not in ("", "0") else ""
+    if first.waits_in not in ("", "0"):
+        waits_in = f", in {first.waits_in}"
+    else:
+        waits_in = ""
     if position.state:
         return f"{be} {_STATES[position.state].format(waits_in)}{at}"
     if position.waits:
@@ -309,23 +334,31 @@ def _doing(group: Group, number: int, code: Mapping[Frame, str]) -> str:
         return f"{be} computing or polling (state R)"
     if not at:
         return f"{be} waiting (state {first.state or '?'}{waits_in})"
-    text = f"{'computes' if number == 1 else 'compute'}{at}" if busy else f"{be}{at}"
+    if busy:
+        text = f"{'computes' if number == 1 else 'compute'}{at}"
+    else:
+        text = f"{be}{at}"
     inner = next((frame for frame in reversed(first.worker) if frame.in_user_code), None)
-    return (
-        f"{text}, whose DataLoader worker is in {inner.function} ({inner.short})" if inner else text
-    )
+    if inner:
+        return f"{text}, whose DataLoader worker is in {inner.function} ({inner.short})"
+    return text
 
 
 def place_text(position: Position, code: Mapping[Frame, str]) -> str:
     """Return `` in all_reduce (train.py:88)``; empty if the stack is unknown."""
     user = position.user
     if user is None:
-        return f" in {position.inner.function} ({position.inner.short})" if position.inner else ""
+        if position.inner:
+            return f" in {position.inner.function} ({position.inner.short})"
+        return ""
     line = code.get(user, "")
     if position.waits:
         return f" in {position.call} ({user.short})"
     if line:
         return f" in `{line}` ({user.short})"
-    name = position.call if position.call and not position.call.startswith("__") else user.function
+    if position.call and not position.call.startswith("__"):
+        name = position.call
+    else:
+        name = user.function
     name = "next" if position.call == "__next__" else name
     return f" in {name} ({user.short})"

@@ -31,9 +31,11 @@ healthy nodes.
 """
 _MOST_SLOWER = 1000
 """More is no slow rank: what was read is not the time of the same thing."""
-_SHORTEST, _LONGEST = 1e-15, 1e15
+_SHORTEST = 1e-15
+_LONGEST = 1e15
 """A number outside of these is no pace of a program, and could not be computed with."""
-_LEAST, _LAST = 5, 50
+_LEAST = 5
+_LAST = 50
 """A rank with fewer values is left out; of more values, the last ones count."""
 _NAMED = 3
 
@@ -107,7 +109,10 @@ def find_stragglers(paces: Mapping[int, Paces], node_of: Mapping[int, str]) -> S
         )
         if slow is not None:
             ranks, theirs, others = slow
-            shown = (theirs, others) if kind == STEP_TIME else (1 / theirs, 1 / others)
+            if kind == STEP_TIME:
+                shown = (theirs, others)
+            else:
+                shown = (1 / theirs, 1 / others)
             return Stragglers(ranks, _whole_nodes(ranks, times, node_of), kind, *shown)
     return None
 
@@ -193,15 +198,21 @@ def _kind_of(name: str, value: float) -> tuple[str, float]:
     """Return the kind of pace that a metric is, and its value in the unit of this kind; an empty
     kind if it is none.
     """
-    if (time := _TIME_NAME.fullmatch(name)) is not None:
+    time = _TIME_NAME.fullmatch(name)
+    if time is not None:
         return STEP_TIME, value / 1000 if (time["unit"] or "").lower().startswith("m") else value
-    if (rate := _RATE_NAME.fullmatch(name)) is not None:
-        return (STEP_TIME, 1 / value) if rate[2] else (f"{rate[1].lower()}/s", value)
+    rate = _RATE_NAME.fullmatch(name)
+    if rate is not None:
+        if rate[2]:
+            return (STEP_TIME, 1 / value)
+        return (f"{rate[1].lower()}/s", value)
     return "", value
 
 
 def _span(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"
+    if seconds >= 0.1:
+        return f"{seconds:.3g} s"
+    return f"{1000 * seconds:.3g} ms"
 
 
 def stragglers_of(attempt: Attempt) -> tuple[Stragglers, dict[int, str]] | None:

@@ -61,8 +61,14 @@ class Frame:
     @property
     def short(self) -> str:
         """Its file and line: ``train.py:88``, ``models/__init__.py:3``."""
-        path = PureWindowsPath(self.file) if "\\" in self.file else PurePath(self.file)
-        parts = path.parts[-2:] if path.stem in ("__init__", "__main__") else path.parts[-1:]
+        if "\\" in self.file:
+            path: PurePath = PureWindowsPath(self.file)
+        else:
+            path = PurePath(self.file)
+        if path.stem in ("__init__", "__main__"):
+            parts = path.parts[-2:]
+        else:
+            parts = path.parts[-1:]
         return f"{'/'.join(parts)}:{self.line}"
 
 
@@ -110,7 +116,8 @@ def is_exception_line(line: str) -> bool:
 
 def tracebacks(lines: Sequence[str]) -> Iterator[Traceback]:
     """Yield the tracebacks in some lines, in their order; one without its end is left out."""
-    if (cut := _read_cut(lines)) is not None:
+    cut = _read_cut(lines)
+    if cut is not None:
         yield cut
     position = 0
     while position < len(lines):
@@ -152,7 +159,10 @@ def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
     if ends is None or not _ANY_EXCEPTION.match(_without(lead, lines[ends])[:_LONGEST_NAME]):
         return None
     text = _without(lead, lines[ends]).strip()
-    following = _without(lead, lines[ends + 1]).strip() if ends + 1 < len(lines) else ""
+    if ends + 1 < len(lines):
+        following = _without(lead, lines[ends + 1]).strip()
+    else:
+        following = ""
     if text.endswith(":"):  # the message begins on the next line
         text = f"{text} {following}".rstrip()
     elif following.startswith(": "):  # srun --label cut the line
@@ -171,7 +181,8 @@ def _read_frames(
     frames: list[Frame] = []
     for position in range(first, len(lines)):
         line = _without(lead, lines[position])
-        if match := _PLACE.match(line):
+        match = _PLACE.match(line)
+        if match:
             frames.append(Frame(match["file"], int(match["line"]), match["function"] or ""))
         elif line.startswith("    ") and frames and not frames[-1].code:
             frames[-1] = replace(frames[-1], code=line.strip())
@@ -234,7 +245,8 @@ def _read_rich(lines: Sequence[str], bottom: int) -> Traceback | None:
     frames: list[Frame] = []
     inside = [line[lead + 1 :].rstrip().rstrip("│|").strip() for line in lines[first:bottom]]
     for inner in inside:
-        if match := _BOX_PLACE.match(inner):
+        match = _BOX_PLACE.match(inner)
+        if match:
             frames.append(Frame(match["file"], int(match["line"]), match["function"]))
         elif (match := _BOX_CODE.match(inner)) and frames and not frames[-1].code:
             frames[-1] = replace(frames[-1], code=match["code"].lstrip("│ ").strip())
@@ -242,14 +254,13 @@ def _read_rich(lines: Sequence[str], bottom: int) -> Traceback | None:
     ends = next((place for place in range(bottom + 1, len(lines)) if lines[place].strip()), None)
     text = "" if ends is None else lines[ends].strip()
     has_top = _HEADER in lines[begins]
-    known = (
-        _ANY_EXCEPTION.match(text)
-        if has_top
-        else is_exception_line(text) and any(map(_BOX_CODE.match, inside))
-    )
-    return (
-        Traceback(begins, ends, tuple(frames), text, ends) if known and ends is not None else None
-    )
+    if has_top:
+        known = _ANY_EXCEPTION.match(text) is not None
+    else:
+        known = is_exception_line(text) and any(map(_BOX_CODE.match, inside))
+    if known and ends is not None:
+        return Traceback(begins, ends, tuple(frames), text, ends)
+    return None
 
 
 _CELL_TOP = re.compile(r"^(?P<name>[A-Za-z_][\w.]*) {2,}" + re.escape(_HEADER) + "$")
@@ -270,7 +281,8 @@ def _read_ipython(lines: Sequence[str], header: int) -> Traceback | None:
     place = ""
     for position in range(header + 1, min(len(lines), header + 1 + _MOST_LINES)):
         line = lines[position]
-        if match := _CELL_CODE.match(line):
+        match = _CELL_CODE.match(line)
+        if match:
             frames.append(Frame(place, int(match["line"]), "", match["code"].strip()))
         elif line.startswith(top["name"]):
             return Traceback(max(0, header - 1), position, tuple(frames), line.strip(), position)
@@ -301,7 +313,8 @@ class ThreadStack:
 
 def read_stack_line(line: str, threads: list[ThreadStack]) -> bool:
     """Add a line of faulthandler's to the stacks above it; return whether it is one."""
-    if match := _STACK.match(line):
+    match = _STACK.match(line)
+    if match:
         threads.append(ThreadStack(match["current"].startswith("Current")))
     elif (match := _STACK_FRAME.match(line)) and threads:
         number = int(match["line"]) if match["line"].isdigit() else 0

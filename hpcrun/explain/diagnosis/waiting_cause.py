@@ -21,7 +21,8 @@ from hpcrun.job.state import EXIT_ABORTED
 from hpcrun.job.units import format_span, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt, ranks
 
-_MOST_PLACES, _MOST_MEETINGS = 3, 4
+_MOST_PLACES = 3
+_MOST_MEETINGS = 4
 _FIX_OF_CIRCLE = "let all ranks use the process groups in the same order"
 _RULES = {
     Trouble.DIFFERENT: (
@@ -123,7 +124,10 @@ def with_tracebacks(before: Diagnosis, facts: Facts) -> Diagnosis:
     if len(calls) < 2 or not all(group.position.waits for group in groups):
         return before
     few = [group for group in groups if len(group.ranks) == 1]
-    odd = few[0].ranks[0].rank if len(few) == 1 and len(groups) == 2 else None
+    if len(few) == 1 and len(groups) == 2:
+        odd = few[0].ranks[0].rank
+    else:
+        odd = None
     text = f"the ranks timed out in different collectives: {'; '.join(map(_calls_text, groups))}"
     rule = _rule(
         _RULES[Trouble.DIFFERENT][0], text, _RULES[Trouble.DIFFERENT][1], cause.rule.source
@@ -152,7 +156,10 @@ def _failed_by_itself(before: Diagnosis, facts: Facts) -> bool:
         cause is None or cause.rule.level == "wait" or _was_aborted(cause, facts)
     ):
         return True
-    end = facts.ends.get(before.first) if before.first is not None else None
+    if before.first is not None:
+        end = facts.ends.get(before.first)
+    else:
+        end = None
     if end is not None and not end.by_itself:
         return False
     if end is None:
@@ -172,7 +179,10 @@ def _was_aborted(cause: Cause, facts: Facts) -> bool:
     """Whether only the exit status of a rank is known, and torch's watchdog may have aborted it
     after a timeout.
     """
-    end = facts.ends.get(cause.rank) if cause.rank is not None else None
+    if cause.rank is not None:
+        end = facts.ends.get(cause.rank)
+    else:
+        end = None
     return cause.hit is None and end is not None and end.status == EXIT_ABORTED
 
 
@@ -208,11 +218,9 @@ def silence_s(facts: Facts, attempt: Attempt) -> float | None:
     if end_s is None or not written:
         return None
     silent_s = end_s - max(written)
-    return (
-        silent_s
-        if silent_s >= max(_LEAST_SILENCE_S, _MOST_OF_IT * (end_s - attempt.started_s))
-        else None
-    )
+    if silent_s >= max(_LEAST_SILENCE_S, _MOST_OF_IT * (end_s - attempt.started_s)):
+        return silent_s
+    return None
 
 
 def group_text(group: ProcessGroup) -> str:
@@ -234,11 +242,10 @@ def flight_sentence(flight: Flight, nodes: Mapping[int, str]) -> str:
         {rank for one in others for rank in one.came_ranks if one.finding is not Trouble.STUCK}
         - named
     )
-    more = (
-        f"; {ranks_text(waiting)} {'wait' if len(waiting) > 1 else 'waits'} in other groups"
-        if waiting
-        else ""
-    )
+    if waiting:
+        more = f"; {ranks_text(waiting)} {'wait' if len(waiting) > 1 else 'waits'} in other groups"
+    else:
+        more = ""
     return meeting_sentence(first, nodes) + more
 
 
@@ -297,10 +304,14 @@ def _not_there(one: Meeting, nodes: Mapping[int, str]) -> Iterator[str]:
         if stand.call is None or stand.group is None:
             yield f"{who} did not come, and called no collective"
             continue
-        group = "" if stand.group == one.group else f" of {group_text(stand.group)}"
+        if stand.group == one.group:
+            group = ""
+        else:
+            group = f" of {group_text(stand.group)}"
         last = f"{stand.call.kind.name} #{stand.call.number}{group}{_at([stand])}"
         yield f"{who} did not come: {'their' if several else 'its'} last was {last}"
-    if rest := [rank for stand in one.absent[_MOST_PLACES:] for rank in stand.ranks]:
+    rest = [rank for stand in one.absent[_MOST_PLACES:] for rank in stand.ranks]
+    if rest:
         yield f"{ranks_text(rest)} did not come either"
     if one.unknown:
         yield f"{_who(one.unknown, nodes)} left no dump"
@@ -313,7 +324,9 @@ def _collective(one: Meeting) -> str:
 
 
 def _who(ranks: Sequence[int], nodes: Mapping[int, str]) -> str:
-    return rank_text(ranks[0], nodes.get(ranks[0])) if len(ranks) == 1 else ranks_text(ranks)
+    if len(ranks) == 1:
+        return rank_text(ranks[0], nodes.get(ranks[0]))
+    return ranks_text(ranks)
 
 
 def _at(stands: Sequence[Stand]) -> str:
