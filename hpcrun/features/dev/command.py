@@ -99,12 +99,12 @@ def dev(
     without use. Without --jupyter, --code or --ssh it opens a shell.
     """
     check_one_of(jupyter=jupyter, code=code, ssh=ssh)
-    way = "jupyter" if jupyter else "code" if code else "ssh" if ssh or key else "shell"
+    way = _way(jupyter=jupyter, code=code, ssh=ssh or key is not None)
     if key and not (wants_json() and PUBLIC_KEY.fullmatch(key)):
         raise UsageError("--key takes an ed25519 public key, with --json")
     if wants_json() and not key and way in ("shell", "jupyter"):
         raise _NOT_JSON
-    idle_s = None if idle is None else 0 if idle == "0" else read_duration("--idle", idle)
+    idle_s = _idle_seconds(idle)
     context = make_context()
     if run is None:
         dev_run = yield from _submit(options, context, idle or _IDLE, idle_s)
@@ -120,7 +120,10 @@ def dev(
         dev_run = DevRun(context, named.run.run_id, item.element or 0)
         if idle_s is not None:
             dev_run.change_idle(idle_s)
-            end = f"ends after {idle} without use" if idle_s else "does not end without use"
+            if idle_s:
+                end = f"ends after {idle} without use"
+            else:
+                end = "does not end without use"
             yield printed([f"idle       job {item.run.job_id} {end}"])
             if way == "shell":
                 return
@@ -142,6 +145,21 @@ def dev(
         lost = f"job {door.job} cannot be reached: `hpcrun status {door.job}` says whether it runs"
         config = write_config(door, path, door.relay, lost)
     yield _connect(door, config, way, document, yes=yes)
+
+
+def _way(*, jupyter: bool, code: bool, ssh: bool) -> str:
+    """Return how a person works on the node."""
+    if jupyter:
+        return "jupyter"
+    if code:
+        return "code"
+    return "ssh" if ssh else "shell"
+
+
+def _idle_seconds(idle: str | None) -> int | None:
+    if idle is None:
+        return None
+    return 0 if idle == "0" else read_duration("--idle", idle)
 
 
 def _shell(dev_run: DevRun, item: RunStatus) -> Outcomes:
@@ -197,8 +215,7 @@ def _submit(
     return dev_run
 
 
-# --- on the machine of the person
-# -----------------------------------------------------------------------------------
+# --- on the machine of the person ----------------------------------------------------------------
 
 
 class DevHooks(Hooks):
@@ -324,7 +341,8 @@ def _forward_jupyter(door: Address, config: Path) -> int:
 
     def show_address(source: int) -> None:
         with os.fdopen(source, "rb", closefd=False) as answer:
-            if line := answer.readline(200):
+            line = answer.readline(200)
+            if line:
                 if not (match := _TOKEN_LINE.fullmatch(line)):
                     raise SchedulerError(f"{door.node} did not answer with a token of Jupyter")
                 started.append(match[1].decode())

@@ -56,7 +56,9 @@ class DevRun:
     def status(self) -> RunStatus:
         """Return its status, as the scheduler reports it now."""
         item = one_status(self.run_id, self.context.ports).runs[0]
-        return one_element(item, self.element)[0] if item.elements else item
+        if item.elements:
+            return one_element(item, self.element)[0]
+        return item
 
     def door(self) -> dict[str, Any]:
         """Return what the listener of the newest attempt has written; empty as long as there is
@@ -64,11 +66,9 @@ class DevRun:
         """
         attempt = last_attempt(self.run_folder, self.element)
         door = _read(self.folder / "door")
-        return (
-            door
-            if attempt and Path(str(door.get("attempt", ""))).name == str(attempt.number)
-            else {}
-        )
+        if attempt and Path(str(door.get("attempt", ""))).name == str(attempt.number):
+            return door
+        return {}
 
     def wait_until_ready(self) -> None:
         """Wait until the job runs and its listener listens, with the reason why it does not start.

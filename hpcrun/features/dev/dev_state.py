@@ -18,17 +18,17 @@ class DevRunHooks(Hooks):
 
     def about_run(self, item: RunStatus) -> tuple[str, str]:
         """Return what it is, for a table, and how it stands or why it has ended, as a sentence."""
-        attempt, now = last_attempt(item.folder, item.element or 0), item.status.state
+        attempt = last_attempt(item.folder, item.element or 0)
+        now = item.status.state
         warning = idle_warning(attempt.folder) if attempt else None
         if warning and now == "COMPLETED":
             unused = f"unused for {format_span(warning.ends - warning.since)}"
             return unused, f"the job ended because it was {unused} (--idle)"
         if now == "RUNNING":
-            end = (
-                f"unused, ends at {time.strftime('%H:%M', time.localtime(warning.ends))}"
-                if warning
-                else ""
-            )
+            if warning:
+                end = f"unused, ends at {time.strftime('%H:%M', time.localtime(warning.ends))}"
+            else:
+                end = ""
             return ", ".join(
                 filter(None, ("dev", end))
             ), f"a job of hpcrun dev{end and f': {end} unless it is used'}"

@@ -43,7 +43,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-DOOR, KEYS, HOST_KEY, ENDED = "door", "authorized_keys", "host_key", "dev-ended"
+DOOR = "door"
+KEYS = "authorized_keys"
+HOST_KEY = "host_key"
+ENDED = "dev-ended"
 """Files in FOLDER: where the listener is, and the keys of ssh."""
 PREFIX = "hpcrun-dev-"
 PLACES = ("/tmp", "/dev/shm")
@@ -92,8 +95,7 @@ def main(command: str, *arguments: str) -> int:
     )
 
 
-# --- the listener
-# -------------------------------------------------------------------------------------------------
+# --- the listener --------------------------------------------------------------------------------
 
 
 def serve(idle_s: float) -> int:
@@ -261,7 +263,8 @@ class Listener:
         uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[
             1
         ]
-        request, descriptors = b"", list[int]()
+        request = b""
+        descriptors = list[int]()
         if uid == os.getuid():  # nobody else can enter the folder: a second lock
             connection.settimeout(5.0)
             with suppress(OSError):
@@ -301,8 +304,10 @@ class Listener:
             return
         run = os.path.join(self._local, "jupyter")
         os.makedirs(run, exist_ok=True)
-        sock, config = os.path.join(run, "socket"), os.path.join(run, "config.py")
-        is_up, runs = os.path.exists(sock), self._has_jupyter()
+        sock = os.path.join(run, "socket")
+        config = os.path.join(run, "config.py")
+        is_up = os.path.exists(sock)
+        runs = self._has_jupyter()
         if runs and not is_up:
             return  # it starts, with a token that is new
         write_json(os.path.join(run, "token"), {"token": secrets.token_hex(24)})
@@ -325,7 +330,8 @@ class Listener:
             "--KernelManager.transport=ipc",
             f"--ServerApp.root_dir={os.getcwd()}",
         ]
-        env, home = {**os.environ, "JUPYTER_RUNTIME_DIR": run}, os.path.expanduser("~")
+        env = {**os.environ, "JUPYTER_RUNTIME_DIR": run}
+        home = os.path.expanduser("~")
         with open(os.path.join(run, "log"), "ab") as log:
             # in the home: -m, and jupyter_core before 4.11.2, run files of the current folder, a
             # project of anybody
@@ -347,8 +353,7 @@ class Listener:
         remove(self._local)
 
 
-# --- at the other end of a connection
-# -------------------------------------------------------------------------------
+# --- at the other end of a connection ------------------------------------------------------------
 
 
 def connect(folder: str, request: bytes) -> socket.socket:
@@ -395,7 +400,10 @@ def session(folder: str) -> NoReturn:
     if command is None:
         os.chdir(door["cwd"])
         is_bash = os.path.basename(shell) == "bash"
-        rc = ["--rcfile", os.path.join(door["local"], "rc")] if is_bash else []
+        if is_bash:
+            rc = ["--rcfile", os.path.join(door["local"], "rc")]
+        else:
+            rc = []
         os.execve(shell, [os.path.basename(shell), *rc, "-i"], env)
     home = env.get("HOME", "/")
     os.chdir(home if os.path.isdir(home) else "/")

@@ -25,7 +25,8 @@ TIME_NOTICES = (900, 300)
 """Seconds before the time limit at which its users are warned."""
 ASK_S = (60.0, 300.0)
 """Seconds between two questions to Slurm for the time limit: near it, and far from it."""
-BUSY_CPU, BUSY_GPU = 0.05, 0.01
+BUSY_CPU = 0.05
+BUSY_GPU = 0.01
 """A larger share of one CPU, or of the time of a GPU, counts as use; the second as in
 launch/idle_watch.py.
 """
@@ -92,9 +93,9 @@ class Watch:
     def _limit_s(self) -> float:
         """Return the limit, which ``hpcrun dev RUN --idle TIME`` may have changed."""
         limit_s = read_json(os.path.join(self._folder, LIMIT)).get("seconds", self._idle_s)
-        return (
-            float(limit_s) if isinstance(limit_s, (int, float)) and self._idle_s else self._idle_s
-        )
+        if isinstance(limit_s, (int, float)) and self._idle_s:
+            return float(limit_s)
+        return self._idle_s
 
     def _judge(self, idle_s: float, limit_s: float, processes: dict[int, bytes]) -> bool:
         # as launch/idle_watch.py writes it
@@ -105,7 +106,8 @@ class Watch:
                 self._warned = False
                 os.unlink(record)
             return False
-        now, left_s = time.time(), limit_s - idle_s
+        now = time.time()
+        left_s = limit_s - idle_s
         if not self._warned:
             self._warned = True
             left_s = max(left_s, notice_s)
@@ -125,7 +127,8 @@ class Watch:
 
     def _is_used(self, now: float, processes: dict[int, bytes]) -> bool:
         """Whether a process of its users uses a CPU, or a step of the job has a terminal."""
-        used, has_terminal = 0.0, False
+        used = 0.0
+        has_terminal = False
         cpu: dict[int, float] = {}
         for pid, environ in processes.items():
             if pid in self._own:
@@ -213,7 +216,8 @@ def gpu_used_at() -> float:
     """Return when the job last used a GPU of any node, by the samples of hpcrun/launch; 0 if there
     is no such time.
     """
-    folder, used_at = os.environ["HPCRUN_ATTEMPT_DIR"], 0.0
+    folder = os.environ["HPCRUN_ATTEMPT_DIR"]
+    used_at = 0.0
     for name in os.listdir(folder):
         if not (name.startswith("node-") and name.endswith(".use")):
             continue
@@ -238,7 +242,9 @@ def time_left() -> float | None:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return parse_time_left(done.stdout.strip()) if "SLURM_JOB_ID" in os.environ else None
+    if "SLURM_JOB_ID" in os.environ:
+        return parse_time_left(done.stdout.strip())
+    return None
 
 
 def parse_time_left(text: str) -> float | None:
@@ -255,4 +261,6 @@ def parse_time_left(text: str) -> float | None:
 
 def minutes(seconds: float) -> str:
     """Return a time in words."""
-    return f"{round(seconds / 60)} min" if seconds >= 60 else f"{round(seconds)} s"
+    if seconds >= 60:
+        return f"{round(seconds / 60)} min"
+    return f"{round(seconds)} s"

@@ -207,7 +207,10 @@ def is_included(name: str, *, yes: bool) -> bool:
     line = f"Include {folder}/*.conf"
     path = (folder.parent / "config").resolve()  # often a link into a repository of such files
     try:
-        text = path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
+        if path.exists():
+            text = path.read_bytes().decode("utf-8", "surrogateescape")
+        else:
+            text = ""
         if any(
             words.split() == line.split()
             for words in _BLOCK.split(text, maxsplit=1)[0].splitlines()

@@ -20,7 +20,10 @@ from hpcrun.job.shape import for_gpu_type
 from hpcrun.schedulers.cluster_facts import ClusterFacts, NodeKind
 
 Level = Literal["green", "yellow", "red"]
-SLURM, PROFILE, RUNS, PYTHON = "Slurm", "Profile", "Runs folder", "Python"
+SLURM = "Slurm"
+PROFILE = "Profile"
+RUNS = "Runs folder"
+PYTHON = "Python"
 _NO_PYTHON = PythonEnvironment("python3", "not checked")
 
 
@@ -100,9 +103,9 @@ class Target:
             return "SBATCH_PARTITION, or `sbatch:` in the profile, sets it"
         holding = {kind.partition for kind in facts.kinds if self.has(kind)}
         best = best_partition(facts, {close} if close in holding else holding)
-        return (
-            self.set_("partition", best.name) if best and why_closed(best, facts) is None else None
-        )
+        if best and why_closed(best, facts) is None:
+            return self.set_("partition", best.name)
+        return None
 
 
 def targets_of(
@@ -113,7 +116,8 @@ def targets_of(
     """
     # what --gpus 4 means comes first: sbatch judges that one
     types: list[str | None] = sorted(profile.gpu.types, key=lambda type_: type_ != profile.gpu.type)
-    targets, wrong = [], []
+    targets = []
+    wrong = []
     for type_ in types or [None]:
         try:
             targets.append(_target(named, type_, profile, surroundings))

@@ -144,7 +144,10 @@ def _on_cluster(targets: list[Target], answers: SlurmAnswers) -> list[Check]:
 def _check_runs(root: Path, env: Mapping[str, str], *, on_slurm: bool) -> list[Check]:
     place = look_at_place(root)
     mount = place.mount
-    quota = ask_quota(place.tested, (mount.source, mount.point), mount.kind, env) if mount else None
+    if mount:
+        quota = ask_quota(place.tested, (mount.source, mount.point), mount.kind, env)
+    else:
+        quota = None
     return judge_runs(root, place, quota, on_slurm=on_slurm)
 
 
@@ -211,6 +214,7 @@ def _try(site: SlurmSite, target: Target) -> tuple[Trial, ...]:
 
 def _form(plan: Plan) -> str:
     for key in ("gres", "gpus-per-node", "gpus"):
-        if value := plan.directive(key):
+        value = plan.directive(key)
+        if value:
             return f"--{key}={value}"
     return "a job without GPUs"

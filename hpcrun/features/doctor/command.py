@@ -80,7 +80,10 @@ def checkup_text(checkup: Checkup, width: int, *, brief: bool = False) -> Text:
     indent = 2 + _LEVEL_WIDTH + 2 + column + 2
     width = max(width, indent + _ROOM_LEAST)
     for group in dict.fromkeys(check.group for check in shown):
-        about = f" {checkup.profile}" if group == "Profile" and checkup.profile else ""
+        if group == "Profile" and checkup.profile:
+            about = f" {checkup.profile}"
+        else:
+            about = ""
         text.append(one_line(f"{group}{about}") + "\n", style="bold")
         for check in (check for check in shown if check.group == group):
             text.append(f"  {_LABELS[check.level]:<{_LEVEL_WIDTH}}", style=check.level)

@@ -65,7 +65,8 @@ def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition
                 fix,
             )
         ]
-    here, checks = [], []
+    here = []
+    checks = []
     for name in names:
         partition = known.get(name)
         if partition is None:
@@ -76,7 +77,10 @@ def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition
             )
             continue
         account = target.plan.directive("account")
-        why = None if facts.user == "root" else why_closed(partition, facts, account)
+        if facts.user == "root":
+            why = None
+        else:
+            why = why_closed(partition, facts, account)
         if why:
             fix = target.set_partition(facts) or "ask the site for access"
             checks.append(
@@ -84,10 +88,14 @@ def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition
             )
             continue
         here.append(partition)
-        limit = format_time(partition.max_s) if partition.max_s else "no time limit"
-        preempted = (
-            f"; jobs in it can be preempted ({partition.preempted})" if partition.preempted else ""
-        )
+        if partition.max_s:
+            limit = format_time(partition.max_s)
+        else:
+            limit = "no time limit"
+        if partition.preempted:
+            preempted = f"; jobs in it can be preempted ({partition.preempted})"
+        else:
+            preempted = ""
         checks.append(
             Check(PROFILE, f"partition {name}", "green", f"up, open to you, {limit}{preempted}")
         )
@@ -104,7 +112,8 @@ def judge_trials(
         mine: the person's accounts and qualities of service.
         others: what is red already, and may be why it refuses the job.
     """
-    first, last = trials[0], trials[-1]
+    first = trials[0]
+    last = trials[-1]
     name = "sbatch"
     if first.accepted:
         return Check(PROFILE, name, "green", f"--test-only accepts {first.form}")
@@ -132,7 +141,8 @@ def _yours(key: str, target: Target, mine: Sequence[Association]) -> list[str]:
     """Return the other accounts of a person, or the other qualities of service of the job's
     account.
     """
-    account, value = target.plan.directive("account"), target.plan.directive(key)
+    account = target.plan.directive("account")
+    value = target.plan.directive(key)
     names = [one.account for one in mine]
     if key == "qos":
         names = [qos for one in mine if account in (None, one.account) for qos in one.qos]
@@ -169,8 +179,14 @@ def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
     if is_image_file(runtime, image):
         path = Path(os.path.expanduser(image))
         there = os.path.exists(path)
-        fix = None if there else "hpcrun profile set NAME container.image=/path/of/the.sif"
-        seen = f"{path}" if there else f"{path} does not exist: submit refuses such jobs"
+        if there:
+            fix = None
+        else:
+            fix = "hpcrun profile set NAME container.image=/path/of/the.sif"
+        if there:
+            seen = f"{path}"
+        else:
+            seen = f"{path} does not exist: submit refuses such jobs"
         checks.append(Check(PROFILE, "image", "green" if there else "red", seen, fix))
     else:
         checks.append(
@@ -183,7 +199,10 @@ def _container_runtime(runtime: str, path: str | None, program: str, *, sure: bo
     if path:
         return Check(PROFILE, "container", "green", f"{runtime}: {path}")
     level: Level = "red" if sure else "yellow"
-    elsewhere = "" if sure else "; it may be on the compute nodes or in a module"
+    if sure:
+        elsewhere = ""
+    else:
+        elsewhere = "; it may be on the compute nodes or in a module"
     fix = "check it with a short job: hpcrun submit --wait --time 1m /bin/true"
     return Check(
         PROFILE, "container", level, f"{program} is not on this machine's PATH{elsewhere}", fix
@@ -208,7 +227,9 @@ def judge_variables(loaded: LoadedProfile) -> list[Check]:
         return checks
     profile = loaded.profile
     names = {**profile.fabric.env(), **profile.env}
-    return [Check(PROFILE, "variables", "green", " ".join(names))] if names else []
+    if names:
+        return [Check(PROFILE, "variables", "green", " ".join(names))]
+    return []
 
 
 def judge_modules(names: Sequence[str], facts: ModuleFacts | None) -> Check:
@@ -339,11 +360,10 @@ def _judge_amount(
     """
     (key, amount, of), (limit_key, allowed) = requested, limit
     if most and amount and amount > most:
-        share = (
-            max(1, most // max(1, target.plan.shape.gpus_per_node))
-            if key.endswith(".per_gpu")
-            else most
-        )
+        if key.endswith(".per_gpu"):
+            share = max(1, most // max(1, target.plan.shape.gpus_per_node))
+        else:
+            share = most
         seen = f"{text(amount)} {of}, but {have} {text(most)}"
         yield Check(PROFILE, f"{target.label}{name}", "red", seen, target.set_(key, text(share)))
     elif most and allowed and allowed > most:
@@ -367,7 +387,10 @@ def _fits(target: Target, kinds: Sequence[NodeKind], holding: Sequence[NodeKind]
         for name, known in (("CPUs", kinds[0].cpus), ("memory", kinds[0].memory_mb))
         if known is None
     ]
-    unsaid = f"; Slurm does not say their {' and '.join(unknown)}" if unknown else ""
+    if unknown:
+        unsaid = f"; Slurm does not say their {' and '.join(unknown)}"
+    else:
+        unsaid = ""
     return (
         f"{', '.join(parts)}: fits {'its 1 node' if nodes == 1 else f'its {nodes} nodes'}{unsaid}"
     )
@@ -406,5 +429,8 @@ def _other_gpus(target: Target, there: Sequence[str], facts: ClusterFacts) -> st
         # for those without a name none must be asked for
         return target.set_("gpu.type", close or "null")
     elsewhere = sorted({name for kind in facts.kinds for name, _ in kind.gpus if name})
-    has = f"the cluster has {', '.join(elsewhere)}; " if elsewhere else ""
+    if elsewhere:
+        has = f"the cluster has {', '.join(elsewhere)}; "
+    else:
+        has = ""
     return f"{has}write a profile for them: hpcrun profile detect"

@@ -44,13 +44,19 @@ def wanted_by(profile: Profile | None, driver: DriverFacts | None) -> Wanted:
         return Wanted()
     brought = bool(profile.modules or profile.setup)
     if profile.scheduler == "local":
-        capability = min(driver.capabilities, key=capability_of, default=None) if driver else None
+        if driver:
+            capability = min(driver.capabilities, key=capability_of, default=None)
+        else:
+            capability = None
         return Wanted(
             bool(capability), True, capability, "this machine's card", brought, on_slurm=False
         )
     gpus = bool(profile.gpu.per_node or profile.gpu.types)
     entry = profile.gpu.types.get(profile.gpu.type or "")
-    card = entry.card if entry and entry.card.model_fields_set else profile.card
+    if entry and entry.card.model_fields_set:
+        card = entry.card
+    else:
+        card = profile.card
     name = card.model or profile.gpu.type or "the profile's card"
     return Wanted(
         gpus, gpus or profile.launcher == "torchrun", card.compute_capability, name, brought
@@ -111,15 +117,19 @@ def judge_torch(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -
         return [_judge_missing(python, facts, wanted)]
     if facts.problem:
         level: Level = "yellow" if wanted.brought or not wanted.torch else "red"
-        fix = (
-            "load the profile's modules, and run `hpcrun doctor` again"
-            if wanted.brought
-            else _ANOTHER
-        )
+        if wanted.brought:
+            fix = "load the profile's modules, and run `hpcrun doctor` again"
+        else:
+            fix = _ANOTHER
         return [
             Check(PYTHON, "torch", level, f"{facts.torch} cannot be imported: {facts.problem}", fix)
         ]
-    build = f"CUDA {facts.cuda}" if facts.cuda else f"ROCm {facts.hip}" if facts.hip else "no CUDA"
+    if facts.cuda:
+        build = f"CUDA {facts.cuda}"
+    elif facts.hip:
+        build = f"ROCm {facts.hip}"
+    else:
+        build = "no CUDA"
     seen = f"{facts.torch}, built with {build}"
     if facts.hip:
         return [Check(PYTHON, "torch", "green", seen)]
@@ -180,7 +190,8 @@ def runs_on(kernels: Sequence[str], capability: str) -> bool:
     """
     card = capability_of(capability)
     for kernel in kernels:
-        if match := re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", kernel):
+        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", kernel)
+        if match:
             built = (int(match[2]), int(match[3]))
             is_later = built <= card and (match[1] == "compute" or built[0] == card[0])
             if built == card if match[4] else is_later:
@@ -199,11 +210,10 @@ def judge_driver(driver: DriverFacts, facts: PythonFacts | None, wanted: Wanted)
     counts.
     """
     if driver.version is None:
-        where = (
-            "no GPU here; hpcrun preflight checks the nodes"
-            if wanted.on_slurm and wanted.gpus
-            else "no GPU here"
-        )
+        if wanted.on_slurm and wanted.gpus:
+            where = "no GPU here; hpcrun preflight checks the nodes"
+        else:
+            where = "no GPU here"
         return Check(PYTHON, "driver", "green", where)
     newest = ".".join(map(str, driver.cuda)) if driver.cuda else "?"
     seen = f"{driver.version} here, for CUDA up to {newest}"

@@ -58,7 +58,8 @@ def judge_slurm(answers: SlurmAnswers) -> list[Check]:
     checks.append(judge_controller(answers.ping))
     if answers.facts is None:
         return checks
-    if mismatch := judge_versions(answers.version, answers.facts.config.get("SLURM_VERSION")):
+    mismatch = judge_versions(answers.version, answers.facts.config.get("SLURM_VERSION"))
+    if mismatch:
         checks.append(mismatch)
     silent = [
         Check(
@@ -74,11 +75,10 @@ def judge_commands(missing: tuple[str, ...], version: str | None) -> Check:
     """Judge which of Slurm's commands are on PATH."""
     if missing:
         level: Level = "red" if _NEEDED & set(missing) else "yellow"
-        some = (
-            "none of Slurm's commands is"
-            if len(missing) == len(COMMANDS)
-            else f"{', '.join(missing)} not"
-        )
+        if len(missing) == len(COMMANDS):
+            some = "none of Slurm's commands is"
+        else:
+            some = f"{', '.join(missing)} not"
         fix = (
             "on a laptop: hpcrun login HOST; or load the site's slurm module; without Slurm use "
             "--profile local"
@@ -116,12 +116,16 @@ def judge_controller(ping: Ping) -> Check:
     up = [server for server in ping.servers if server.up]
     down = [f"{server.host} ({server.role})" for server in ping.servers if not server.up]
     if not up:
-        seen = f"{', '.join(down)} does not respond" if down else ping.words
+        if down:
+            seen = f"{', '.join(down)} does not respond"
+        else:
+            seen = ping.words
         fix = "`scontrol ping` shows when it is back; else ask the administrators"
         return Check(SLURM, "controller", "red", seen, fix)
-    duration = (
-        f"{ping.took_s:.1f} s" if ping.took_s >= 1 else f"{max(1, round(ping.took_s * 1000))} ms"
-    )
+    if ping.took_s >= 1:
+        duration = f"{ping.took_s:.1f} s"
+    else:
+        duration = f"{max(1, round(ping.took_s * 1000))} ms"
     took = f"{up[0].host} answers within {duration}"
     if down:
         return Check(
@@ -170,7 +174,10 @@ def judge_write(root: Path, place: RunsFolderFacts) -> Check:
     """Judge whether a file could be written and renamed."""
     error = place.error
     if error is None:
-        seen = f"{root}" if place.exists else f"{root} will be created; {place.tested} is writable"
+        if place.exists:
+            seen = f"{root}"
+        else:
+            seen = f"{root} will be created; {place.tested} is writable"
         return Check(RUNS, "writable", "green", seen)
     fix = _ELSEWHERE
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -201,7 +208,10 @@ def judge_file_system(mount: Mount, *, on_slurm: bool) -> Check:
 
 def judge_space(place: RunsFolderFacts) -> Check:
     """Judge what is left for an ordinary user."""
-    files = "" if place.free_files is None else f" and {place.free_files:,} files"
+    if place.free_files is None:
+        files = ""
+    else:
+        files = f" and {place.free_files:,} files"
     seen = f"{_size(place.free_bytes)}{files} left"
     if place.free_bytes == 0 or place.free_files == 0:
         return Check(RUNS, "space", "red", seen, f"free some space there; {_ELSEWHERE}")
@@ -223,11 +233,10 @@ def judge_quota(quota: Quota) -> list[Check]:
         if most:
             seen = f"{text(use.used)} of {text(most)} used"
             level = _level(use, most)
-            fix = (
-                None
-                if level == "green"
-                else f"remove old runs (hpcrun status --all lists them); {_ELSEWHERE}"
-            )
+            if level == "green":
+                fix = None
+            else:
+                fix = f"remove old runs (hpcrun status --all lists them); {_ELSEWHERE}"
             checks.append(Check(RUNS, name, level, seen, fix))
     return checks
 
@@ -236,10 +245,14 @@ def _level(use: Use, most: int) -> Level:
     if use.limit and use.used >= use.limit:
         return "red"
     over_soft = bool(use.quota) and use.used >= use.quota
-    return "yellow" if over_soft or use.used >= most * _NEARLY else "green"
+    if over_soft or use.used >= most * _NEARLY:
+        return "yellow"
+    return "green"
 
 
 def _size(size_bytes: int) -> str:
     if size_bytes >= _GB:
         return f"{size_bytes / _GB:.{0 if size_bytes >= 10 * _GB else 1}f} GB"
-    return f"{size_bytes // 10**6} MB" if size_bytes >= 10**6 else f"{size_bytes // 1000} kB"
+    if size_bytes >= 10**6:
+        return f"{size_bytes // 10**6} MB"
+    return f"{size_bytes // 1000} kB"

@@ -53,7 +53,8 @@ FIELDS = (
 end.
 """
 _WITHOUT_ACCOUNTING = "without removed runs and other jobs: --all-jobs adds them"
-_MOST_CAUSES, _MOST_BARS = 10, 20
+_MOST_CAUSES = 10
+_MOST_BARS = 20
 _LEAST_BARS = 5
 """A figure of fewer bars has room for so many, so that none is as wide as the figure."""
 
@@ -104,7 +105,10 @@ def history(
         save_history_figure(result, plot)
         yield printed([one_line(f"written  {plot}")])
         return
-    budgets = [] if as_csv or no_slurm else budgets_of(context.queue().limits(), result.qos)
+    if as_csv or no_slurm:
+        budgets = []
+    else:
+        budgets = budgets_of(context.queue().limits(), result.qos)
     if all_jobs and result.others:
         accounting = (
             f"{result.others:,} more {'job' if result.others == 1 else 'jobs'} from "
@@ -177,10 +181,8 @@ def history_tables(history: History) -> RenderableType:
 
 def _history_table(history: History) -> Table:
     """Return the rows for a terminal, and their total; the CPU-hours only if there are any."""
-    has_cpus, has_gpus = (
-        history.total.cpu_hours > 0,
-        history.total.gpu_hours > 0 or history.total.cpu_hours == 0,
-    )
+    has_cpus = history.total.cpu_hours > 0
+    has_gpus = history.total.gpu_hours > 0 or history.total.cpu_hours == 0
     key = "WEEK FROM" if history.by == "week" else history.by.upper()
     rows = [*history.rows, *([history.total] if len(history.rows) > 1 else [])]
     numbers: dict[str, Callable[[HistoryRow], str]] = {
@@ -198,7 +200,8 @@ def _history_table(history: History) -> Table:
 
 def _causes_table(history: History) -> Table:
     """Return the most frequent causes of failure for a terminal."""
-    shown, others = list(history.causes[:_MOST_CAUSES]), history.causes[_MOST_CAUSES:]
+    shown = list(history.causes[:_MOST_CAUSES])
+    others = history.causes[_MOST_CAUSES:]
     if others:
         _, jobs, gpu_hours = zip(*others, strict=True)
         shown.append((f"others, {count(len(others), 'cause')}", sum(jobs), sum(gpu_hours)))
@@ -274,7 +277,11 @@ def hours_text(hours: float) -> str:
     """Return hours as people need them: one digit behind the point below ten, none above."""
     if hours == 0:
         return "0"
-    return "< 0.1" if hours < 0.05 else f"{hours:.1f}" if hours < 9.95 else f"{hours:,.0f}"
+    if hours < 0.05:
+        return "< 0.1"
+    if hours < 9.95:
+        return f"{hours:.1f}"
+    return f"{hours:,.0f}"
 
 
 def percent_text(share: float | None) -> str:
@@ -311,7 +318,10 @@ def save_history_figure(history: History, path: Path) -> None:
 
 def history_figure(history: History) -> Figure:
     """Return the figure of a history that has rows."""
-    groups = history.rows[-_MOST_BARS:] if history.by == "week" else history.rows[:_MOST_BARS]
+    if history.by == "week":
+        groups = history.rows[-_MOST_BARS:]
+    else:
+        groups = history.rows[:_MOST_BARS]
     figure = new_figure(PAGE, 4.6)
     colours = [style_of(number)["color"] for number in range(2)]
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
@@ -333,7 +343,8 @@ def history_figure(history: History) -> Figure:
     else:
         upper.bar(places, [group.cpu_hours for group in groups], color=colours[0])
     upper.set_ylabel("GPU-hours" if history.total.gpu_hours else "CPU-hours")
-    middle, half = (len(groups) - 1) / 2, max(len(groups), _LEAST_BARS) / 2
+    middle = (len(groups) - 1) / 2
+    half = max(len(groups), _LEAST_BARS) / 2
     upper.set_xlim(middle - half, middle + half)
     rated = [
         (place, 100 * group.success)
@@ -355,5 +366,8 @@ def history_figure(history: History) -> Figure:
 
 def _label(group: HistoryRow) -> str:
     """Return the name of a bar."""
-    text = f"{group.week:%d %b}" if group.week else one_line(_key_text(group))
+    if group.week:
+        text = f"{group.week:%d %b}"
+    else:
+        text = one_line(_key_text(group))
     return text if len(text) <= 24 else f"…{text[-23:]}"

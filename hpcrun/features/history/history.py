@@ -72,9 +72,9 @@ class HistoryRow:
     @property
     def wait_90_percent_s(self) -> float | None:
         """The time within which 90 % of the jobs started, None if no job started."""
-        return (
-            sorted(self.waits_s)[math.ceil(0.9 * len(self.waits_s)) - 1] if self.waits_s else None
-        )
+        if self.waits_s:
+            return sorted(self.waits_s)[math.ceil(0.9 * len(self.waits_s)) - 1]
+        return None
 
 
 CauseCount = tuple[str, int, float]
@@ -127,7 +127,9 @@ class Budget:
     @property
     def share(self) -> float | None:
         """The part that is used, None of nothing."""
-        return self.used_hours / self.allowed_hours if self.allowed_hours else None
+        if self.allowed_hours:
+            return self.used_hours / self.allowed_hours
+        return None
 
 
 def budgets_of(limits: Mapping[str, Sequence[Limit]], qos: Collection[str]) -> list[Budget]:
@@ -194,10 +196,8 @@ def runs_since(store: RunStore, since_s: float) -> list[str]:
     """Return the runs that may have been active since a time, by their ids, marks and status files;
     read none.
     """
-    active, day = (
-        set(store.active_ids()),
-        f"{datetime.fromtimestamp(max(0.0, since_s)):%Y%m%d-%H%M%S}",
-    )
+    active = set(store.active_ids())
+    day = f"{datetime.fromtimestamp(max(0.0, since_s)):%Y%m%d-%H%M%S}"
 
     def has_changed(run_id: str) -> bool:
         try:
@@ -222,7 +222,8 @@ def examined(result: StatusResult, store: RunStore, rules: Rules) -> Sequence[Ru
     """Return the runs, those that failed with their cause, as many as the time allows; what is
     found is kept.
     """
-    before, until = None, time.monotonic() + EXAMINE_WITHIN_S
+    before = None
+    until = time.monotonic() + EXAMINE_WITHIN_S
     while result != before and time.monotonic() < until:
         before, result = result, with_first_lines(result, store, rules)
         runs = (
@@ -282,15 +283,20 @@ def _events(
     """Yield what counts of a job: when, and what adds it to a row."""
     for part in (part for span in job.times for part in _weeks(span, since_s, now_s)):
         yield part.start_s, partial(HistoryRow.add_time, job=job, time=part)
-    if (end := job.end) is not None:
+    end = job.end
+    if end is not None:
         yield job.ended_s, lambda row: row.ends.update([end])
-    if (wait_s := job.wait_s) is not None:
+    wait_s = job.wait_s
+    if wait_s is not None:
         yield job.times[0].start_s, lambda row: row.waits_s.append(wait_s)
 
 
 def _with_all_weeks(known: Mapping[date, HistoryRow]) -> list[HistoryRow]:
     """Return the weeks in the order of time, with those between in which nothing happened."""
-    after_days = range(0, (max(known) - min(known)).days + 1, 7) if known else ()
+    if known:
+        after_days: Sequence[int] = range(0, (max(known) - min(known)).days + 1, 7)
+    else:
+        after_days = ()
     days = (min(known) + timedelta(days=after) for after in after_days)
     return [known.get(day) or HistoryRow(week_name(day), day) for day in days]
 

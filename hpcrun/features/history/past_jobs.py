@@ -116,7 +116,10 @@ def jobs_of_run(item: RunStatus) -> list[PastJob]:
     """Return a run as one job, a sweep as a job for each element; none of what was never
     submitted.
     """
-    rows = [element_row(item, element) for element in item.elements] if item.elements else [item]
+    if item.elements:
+        rows = [element_row(item, element) for element in item.elements]
+    else:
+        rows = [item]
     rows = [row for row in rows if row.status.state not in (state.NOT_SUBMITTED, state.SUBMITTING)]
     started = set(names_in(RunFolder(item.folder).elements))
     jobs = [
@@ -147,7 +150,8 @@ def _counted_once(jobs: Sequence[PastJob], tasks: Sequence[str]) -> list[PastJob
         for number, time in enumerate(job.times)
     ]
     for start_s, negative_end_s, place, number in sorted(order):
-        until_s, end_s = counted_s[tasks[place]], -negative_end_s
+        until_s = counted_s[tasks[place]]
+        end_s = -negative_end_s
         times[place][number] = replace(
             times[place][number], start_s=min(max(start_s, until_s), end_s)
         )
@@ -191,13 +195,11 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
 
 def end_of(final: str) -> End:
     """Return how a job ended that is in a final state."""
-    return (
-        "completed"
-        if final == state.COMPLETED
-        else "cancelled"
-        if final == state.CANCELLED
-        else "failed"
-    )
+    if final == state.COMPLETED:
+        return "completed"
+    if final == state.CANCELLED:
+        return "cancelled"
+    return "failed"
 
 
 def _times(row: RunStatus, newest: list[Attempt], end: End | None) -> Iterator[JobTime]:
@@ -224,7 +226,9 @@ def cause_of(status: LastStatus) -> str:
         return match[1]
     if status.rule is None:
         return NOT_EXAMINED
-    return f"exit status {status.exit_status}" if status.exit_status else UNKNOWN_CAUSE
+    if status.exit_status:
+        return f"exit status {status.exit_status}"
+    return UNKNOWN_CAUSE
 
 
 @cache
@@ -246,7 +250,9 @@ def project_of(cwd: str | None) -> str:
 def _spares(plan: Mapping[str, Any]) -> int:
     """Return the spare nodes of an allocation."""
     spares = (plan.get("requeue") or {}).get("spares")
-    return spares if isinstance(spares, int) and 0 < spares < 10_000 else 0
+    if isinstance(spares, int) and 0 < spares < 10_000:
+        return spares
+    return 0
 
 
 def accounted_jobs(
@@ -322,7 +328,8 @@ def _accounted_time(fields: Mapping[str, str], now_s: float, *, is_last: bool) -
     """Return one start of a job; one without an end has perhaps been lost, and counts until now
     only if it runs.
     """
-    at, start_s = state.base_state(fields["State"]), float(fields["Start"])
+    at = state.base_state(fields["State"])
+    start_s = float(fields["Start"])
     end_s = _time_s(fields["End"]) or (now_s if at == state.RUNNING else start_s)
     failed = state.is_terminal(at) and end_of(at) == "failed" and (is_last or at in _FAILED)
     return JobTime(start_s, max(start_s, end_s), failed)
@@ -330,4 +337,6 @@ def _accounted_time(fields: Mapping[str, str], now_s: float, *, is_last: bool) -
 
 def _time_s(text: str) -> float | None:
     """Return a time of sacct; None of ``Unknown``, ``None`` and 0, for what has not happened."""
-    return float(text) if text.isascii() and text.isdigit() and text != "0" else None
+    if text.isascii() and text.isdigit() and text != "0":
+        return float(text)
+    return None

@@ -39,11 +39,10 @@ def import_(
     changed = list(changed_lines(batch))
     failure = None
     if not batch.is_complete:
-        how = (
-            f"sbatch {quote_bash(str(script))}"
-            if batch.options.problems
-            else "its ranks have no logs of their own"
-        )
+        if batch.options.problems:
+            how = f"sbatch {quote_bash(str(script))}"
+        else:
+            how = "its ranks have no logs of their own"
         failure = PlanError(f"{script.name}: not complete", hint=how)
     return Outcome(
         lambda: [stdout(_lines(batch, command, changed))],
@@ -88,5 +87,8 @@ def _document(
 def _size(script: BatchScript) -> str:
     gpus = count(script.sizes.gpus, f"{script.sizes.gpu_type or ''} GPU".strip())
     launcher, per_node = script.ranks(script.sizes)
-    ranks = f", {count(per_node, 'rank')} by {launcher} on each" if not script.missing else ""
+    if not script.missing:
+        ranks = f", {count(per_node, 'rank')} by {launcher} on each"
+    else:
+        ranks = ""
     return f"{count(script.sizes.nodes, 'node')} × {gpus}{ranks}"

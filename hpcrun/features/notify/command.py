@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from hpcrun.runs.record import Run
 
 _LOG_END = 200
-_LONGEST_LINE, _MOST_METRICS = 400, 12
+_LONGEST_LINE = 400
+_MOST_METRICS = 12
 _MARKUP = re.compile(r"(?<![\w*])@(?=\w)|<(?=[!@#]|[A-Za-z][\w+.-]*:)|\](?=\()")
 """What a chat takes for a mention or a link with another text: ``@everyone``, ``<http://host|ok>``,
 ``[ok](...)``.
@@ -73,7 +74,9 @@ _ENDS = {
     "OUT_OF_MEMORY": "ran out of memory",
 }
 _QUEUED_LONG_S = 60
-_AGAIN_S, _RECORDED_WITHIN_S = 0.3, 5.0  # a job may start before submit has recorded its id
+# a job may start before submit has recorded its id
+_AGAIN_S = 0.3
+_RECORDED_WITHIN_S = 5.0
 
 
 def notify(
@@ -98,7 +101,10 @@ def notify(
     Destinations are URLs of apprise: mail, Slack, Discord, Teams, ntfy, webhooks.
     Configure them with `notify:` in config.yaml or a profile, or submit --notify.
     """
-    context = make_context(announce=None) if of or known else make_context()
+    if of or known:
+        context = make_context(announce=None)
+    else:
+        context = make_context()
     if test:
         yield _test(words or [], context)
         return
@@ -107,11 +113,10 @@ def notify(
         yield _sent_outcome(_send_due(item, context, event), item, quiet=True)
         return
     ids = [element.run.run_id for element in (yield from context.named(words or ["last"]))]
-    result = (
-        last_known(ids, store=context.store, now_s=context.now_s())
-        if known
-        else get_status(ids, context.ports)
-    )
+    if known:
+        result = last_known(ids, store=context.store, now_s=context.now_s())
+    else:
+        result = get_status(ids, context.ports)
     sent: list[Delivery] = []
     for item in result.runs:
         sent += (results := _send_due(item, context, None))
@@ -183,11 +188,10 @@ def _sent_outcome(results: list[Delivery], item: RunStatus, *, quiet: bool) -> O
     """Return the results of messages; in the background only failures, for the log."""
     if quiet:
         return Outcome(lambda: [stdout(_lines(each for each in results if each.state != SENT))])
-    none = (
-        "no message is due"
-        if notify_of(item.run)
-        else "was submitted without messages (notify:, --notify)"
-    )
+    if notify_of(item.run):
+        none = "no message is due"
+    else:
+        none = "was submitted without messages (notify:, --notify)"
     lines = [stdout(_lines(results) or [f"{one_line(item.run.name)}: {none}"])]
     return Outcome(lambda: lines, lambda: _document(results, item.run.run_id))
 
@@ -227,11 +231,9 @@ def _lines(sent: Iterable[Delivery]) -> list[str]:
 def _failure(sent: Sequence[Delivery]) -> PlanError | None:
     """Return the failure of messages that did not arrive, None if all did."""
     failed, to = {each.to for each in sent if each.state != SENT}, {each.to for each in sent}
-    return (
-        PlanError(f"{len(failed)} of {len(to)} destinations did not accept the message")
-        if failed
-        else None
-    )
+    if failed:
+        return PlanError(f"{len(failed)} of {len(to)} destinations did not accept the message")
+    return None
 
 
 def _configured(context: Context) -> list[str]:
@@ -250,8 +252,7 @@ def _document(results: list[Delivery], run_id: str | None) -> dict[str, Any]:
     return {"kind": "messages", "run_id": run_id, "messages": [each.as_json() for each in results]}
 
 
-# --- the text of the messages
-# --------------------------------------------------------------------------------------
+# --- the text of the messages --------------------------------------------------------------------
 
 
 def message_of(
@@ -270,15 +271,17 @@ def message_of(
     """
     name = item.run.name
     # the newest first
-    begun = [] if item.elements else list(attempts(item.folder, 0, item.run.deciding_role))
-    attempt = next(
-        (each for each in begun if event == f"{ATTEMPT}-{each.number}"), begun[0] if begun else None
-    )
-    queue_s = (
-        0.0 if item.elements else (begun[-1].started_s if begun else now_s) - item.run.created_s
-    )
+    begun: list[Attempt] = []
+    queue_s = 0.0
+    if not item.elements:
+        begun = list(attempts(item.folder, 0, item.run.deciding_role))
+        queue_s = (begun[-1].started_s if begun else now_s) - item.run.created_s
+    newest = begun[0] if begun else None
+    attempt = next((each for each in begun if event == f"{ATTEMPT}-{each.number}"), newest)
     if event == STARTED:
-        queued = f" after {format_span(queue_s)} in the queue" if queue_s >= _QUEUED_LONG_S else ""
+        queued = ""
+        if queue_s >= _QUEUED_LONG_S:
+            queued = f" after {format_span(queue_s)} in the queue"
         return _message(f"{name} started{queued}", [], item)
     if event == FIRST_STEP:
         metrics = _metrics(item, attempt, patterns())
@@ -306,13 +309,12 @@ def message_of(
         metrics = "" if item.elements else _metrics(item, attempt, patterns())
         return _end(item, _why(item, explain), metrics)
     how = attempt.exit.how if attempt.exit else ""
-    then = (
-        "restarted in the same allocation"
-        if how == RESTART
-        else "requeued"
-        if how
-        else "the next attempt follows"
-    )
+    if how == RESTART:
+        then = "restarted in the same allocation"
+    elif how:
+        then = "requeued"
+    else:
+        then = "the next attempt follows"
     title = (
         f"{name}: attempt {attempt.number + 1} {_ENDS.get(ended_state(attempt), 'ended')}, {then}"
     )
@@ -324,18 +326,21 @@ def message_of(
 def _end(item: RunStatus, why: str, metrics: str) -> Message:
     status, run = item.status, item.run
     how = _ENDS.get(status.state, f"ended as {status.state}")
-    after = f" after {format_span(status.ran_s)}" if status.ran_s is not None else ""
+    if status.ran_s is not None:
+        after = f" after {format_span(status.ran_s)}"
+    else:
+        after = ""
     counts = status.reason if item.elements else None
     is_good = status.state == state.COMPLETED
     if counts and not is_good:
         done = sum(each.status.state == state.COMPLETED for each in item.elements)
-        how, after = f"ended: {done} of {len(item.elements)} elements completed", ""
+        how = f"ended: {done} of {len(item.elements)} elements completed"
+        after = ""
     why = why or (status.reason if not is_good and not counts else "") or ""
-    hint = (
-        ""
-        if is_good or status.state == state.CANCELLED
-        else f"hpcrun explain {run.job_id or run.run_id}"
-    )
+    if is_good or status.state == state.CANCELLED:
+        hint = ""
+    else:
+        hint = f"hpcrun explain {run.job_id or run.run_id}"
     lines = [counts or "", why, metrics, hint]
     return _message(f"{run.name} {how}{after}", lines, item, "success" if is_good else "failure")
 
@@ -343,17 +348,22 @@ def _end(item: RunStatus, why: str, metrics: str) -> Message:
 def _why(item: RunStatus, explain: Callable[[RunStatus], str]) -> str:
     """Return why a run that is over did not complete; of a sweep, why its first element failed."""
     if not item.elements:
-        return "" if item.status.state in (state.COMPLETED, state.CANCELLED) else explain(item)
+        if item.status.state in (state.COMPLETED, state.CANCELLED):
+            return ""
+        return explain(item)
     failed = [element_of(item, index) for index in failed_elements(item.elements)]
     first = next((row for row in failed if row.status.state != state.CANCELLED), None)
-    return f"{first.run.name}: {explain(first) or first.status.state}" if first else ""
+    if first:
+        return f"{first.run.name}: {explain(first) or first.status.state}"
+    return ""
 
 
 def _why_ended(
     item: RunStatus, attempt: Attempt, explain: Callable[[RunStatus], str], *, is_newest: bool
 ) -> str:
     """Return why an attempt ended that another one follows."""
-    why, exit_ = ended_text(attempt), attempt.exit
+    why = ended_text(attempt)
+    exit_ = attempt.exit
     if not is_newest or exit_ is None or exit_.reason not in ("", "failure"):
         nodes = ", ".join(exit_.nodes) if exit_ else ""
         return f"{why} ({nodes})" if nodes else why
@@ -365,7 +375,10 @@ def _why_ended(
 
 def _message(title: str, lines: Iterable[str], item: RunStatus, kind: Any = "info") -> Message:
     where = f" on {item.status.hosts}" if item.status.hosts else ""
-    cluster = f", cluster {item.run.cluster}" if item.run.cluster else f", {item.run.host}"
+    if item.run.cluster:
+        cluster = f", cluster {item.run.cluster}"
+    else:
+        cluster = f", {item.run.host}"
     last = f"job {item.run.job_id or '-'}{where}{cluster}, run {item.run.run_id}"
     return Message(
         clean_line(title), "\n".join(clean_line(line) for line in [*lines, last] if line), kind
@@ -379,7 +392,9 @@ def clean_line(text: str) -> str:
     line = " ".join(without_colours(harmless(HIDER.hide(text))).split())
     line = "".join(char for char in line if char.isprintable())
     line = _MARKUP.sub(lambda match: f"{match[0]} ", line)
-    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
+    if len(line) <= _LONGEST_LINE:
+        return line
+    return f"{line[: _LONGEST_LINE - 1]}…"
 
 
 def _metrics(item: RunStatus, attempt: Attempt | None, patterns: Mapping[str, Any]) -> str:
@@ -387,7 +402,8 @@ def _metrics(item: RunStatus, attempt: Attempt | None, patterns: Mapping[str, An
     metrics = {name: value for name, value in last_metrics(item).items() if name != "time"}
     missing = {name: pattern for name, pattern in patterns.items() if name not in metrics}
     if missing and attempt is not None:
-        finder, logged = LogMetrics(missing), {}
+        finder = LogMetrics(missing)
+        logged = {}
         for stream in ("out", "err"):
             with suppress(OSError):
                 for line in tail(rank_log(attempt.folder, 0, stream).path, _LOG_END).splitlines():
@@ -407,8 +423,6 @@ def _idle(attempt: Attempt | None) -> str:
     warning = idle_warning(attempt.folder) if attempt else None
     if warning is None:
         return "hpcrun status --gpus shows their load"
-    idle, left = (
-        format_span(warning.warned - warning.since),
-        format_span(warning.ends - warning.warned),
-    )
+    idle = format_span(warning.warned - warning.since)
+    left = format_span(warning.ends - warning.warned)
     return f"all of its GPUs have been idle for {idle}; the job ends in {left} if they stay idle"

@@ -37,7 +37,8 @@ from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.schedulers.process import leave_running
 
-END_IS_NEWS_S, IS_NEWS_S = 86400.0, 3600.0
+END_IS_NEWS_S = 86400.0
+IS_NEWS_S = 3600.0
 """How long after its time a message about an end is still sent, and any other one."""
 _LAST_ATTEMPTS = 3
 # after an attempt to send the messages of a run, no other one begins for so long
@@ -52,13 +53,14 @@ def notify_of(run: Run) -> Notify | None:
     if not isinstance(record, dict) or not isinstance(record.get("to"), list):
         return None
     to = tuple(text for text in record["to"] if isinstance(text, str))
-    events, waiting_s = record.get("events"), record.get("waiting_s")
+    events = record.get("events")
+    waiting_s = record.get("waiting_s")
     named = tuple(event for event in EVENTS if isinstance(events, list) and event in events)
-    return (
-        Notify(to, named, waiting_s if isinstance(waiting_s, int) and waiting_s > 0 else WAITING_S)
-        if to
-        else None
-    )
+    if to:
+        return Notify(
+            to, named, waiting_s if isinstance(waiting_s, int) and waiting_s > 0 else WAITING_S
+        )
+    return None
 
 
 def status_in_job(run: Run, folder: Path, now_s: float) -> RunStatus:
@@ -89,15 +91,17 @@ def due_events(
 
 def _events(item: RunStatus, notify: Notify, now_s: float) -> list[str]:
     status = item.status
-    newest = (
-        []
-        if item.elements
-        else list(islice(attempts(item.folder, 0, item.run.deciding_role), _LAST_ATTEMPTS))
-    )
+    if item.elements:
+        newest = []
+    else:
+        newest = list(islice(attempts(item.folder, 0, item.run.deciding_role), _LAST_ATTEMPTS))
     if status.final:
         if status.state in (state.CANCELLED, state.NOT_SUBMITTED) and not has_started(item.folder):
             return []  # the person who cancelled it knows
-        ended_s = newest[0].exit.ended_s if newest and newest[0].exit else status.asked_s
+        if newest and newest[0].exit:
+            ended_s = newest[0].exit.ended_s
+        else:
+            ended_s = status.asked_s
         return [FINISHED] if now_s - ended_s < END_IS_NEWS_S else []
     if item.elements:
         under_way = status.state == state.RUNNING

@@ -28,8 +28,12 @@ from hpcrun.reading import Kind, one_of, read_fields, read_object, text, time_s
 from hpcrun.runs.attempt import names_in
 from hpcrun.writing import replace_file
 
-SENT, FAILED, UNSURE, CLAIMED = "sent", "failed", "unsure", "claimed"
-UNREACHABLE, UNKNOWN = "unreachable", "unknown"
+SENT = "sent"
+FAILED = "failed"
+UNSURE = "unsure"
+CLAIMED = "claimed"
+UNREACHABLE = "unreachable"
+UNKNOWN = "unknown"
 """The message has not left its host, and the next command sends it: no connection, or no such
 destination there.
 """
@@ -89,7 +93,10 @@ class MessageClaim:
         again.
         """
         is_unsent = state in (UNREACHABLE, UNKNOWN)
-        path = self._path.with_name(self._path.name + _UNSENT) if is_unsent else self._path
+        if is_unsent:
+            path = self._path.with_name(self._path.name + _UNSENT)
+        else:
+            path = self._path
         with suppress(OSError):  # it stays claimed: it is not sent again
             replace_file(path, _text(self._to, state, reason), durable=False)
         if is_unsent:
@@ -119,7 +126,8 @@ def unclaimed(run_folder: Path, event: str, destinations: Collection[str]) -> li
 def deliveries(run_folder: Path, now_s: float) -> list[Delivery]:
     """Return what became of the messages about a run, the oldest first."""
     folder = RunFolder(run_folder).messages()
-    results, names = [], set(names_in(folder))
+    results = []
+    names = set(names_in(folder))
     for name in names:
         was_claimed = name.removesuffix(_UNSENT) != name and name.removesuffix(_UNSENT) in names
         if not was_claimed and (match := _NAME.fullmatch(name)):
@@ -156,7 +164,12 @@ def delivery_lines(deliveries: Iterable[Delivery]) -> list[str]:
     events: dict[tuple[str, str, str], list[str]] = {}
     for each in deliveries:
         is_good = each.state in (SENT, CLAIMED)
-        reason = "cannot connect" if each.state == UNREACHABLE else "" if is_good else each.reason
+        if each.state == UNREACHABLE:
+            reason = "cannot connect"
+        elif is_good:
+            reason = ""
+        else:
+            reason = each.reason
         to = each.to or ("" if is_good else "its destination")
         if to:
             events.setdefault((_OUTCOMES[each.state], to, reason), []).append(

@@ -32,7 +32,9 @@ from hpcrun.ownership import read_open
 if TYPE_CHECKING:
     from apprise import AppriseAsset
 
-CONNECT_S, READ_S = 3.0, 4.0  # a destination has so long to accept a connection, and to answer
+# a destination has so long to accept a connection, and to answer
+CONNECT_S = 3.0
+READ_S = 4.0
 ALL_S = 20.0  # all destinations together; a thread that takes longer is left behind
 _MOST_FILE = 1 << 20
 Kind = Literal["info", "success", "warning", "failure"]
@@ -64,7 +66,8 @@ def send_message(
         to: BackgroundCall(partial(_send_one, message, to, env, run_folder, event))
         for to in destinations
     }
-    until, sent = time.monotonic() + ALL_S, list[Delivery]()
+    until = time.monotonic() + ALL_S
+    sent = list[Delivery]()
     for to, call in calls.items():
         results = call.answer(until - time.monotonic())
         late = Delivery(event, to, UNSURE, f"no response within {ALL_S:g} s")
@@ -77,9 +80,12 @@ def _send_one(
 ) -> list[Delivery]:
     """Return the result of a message; empty if another process sends it, or has sent it."""
     try:
-        servers, problem = servers_of(to, env), ""  # apprise is imported before anything is claimed
+        # apprise is imported before anything is claimed
+        servers = servers_of(to, env)
+        problem = ""
     except UsageError as error:
-        servers, problem = [], error.message.removeprefix(f"{to}: ")
+        servers = []
+        problem = error.message.removeprefix(f"{to}: ")
     try:
         claim = MessageClaim(run_folder, event, to)
     except OSError:
@@ -120,9 +126,11 @@ def servers_of(to: str, env: Mapping[str, str]) -> list[Any]:
     """
     from apprise import Apprise, AppriseConfig
 
-    asset, path = _asset(), file_of(to)
+    asset = _asset()
+    path = file_of(to)
     if path is not None:
-        everything, config = Apprise(asset=asset), AppriseConfig(asset=asset)
+        everything = Apprise(asset=asset)
+        config = AppriseConfig(asset=asset)
         config.add_config(
             _private_text(to, path, env),
             format="yaml" if path.endswith((".yml", ".yaml")) else "text",
@@ -213,7 +221,8 @@ class _Connections(threading.local):
 
 
 _connections = _Connections()
-_connect, _getaddrinfo = socket.socket.connect, socket.getaddrinfo
+_connect = socket.socket.connect
+_getaddrinfo = socket.getaddrinfo
 
 
 def _count_connections() -> None:

@@ -49,7 +49,8 @@ _HEADINGS = (
     "INTER-NODE\nALL-REDUCE",
     "ERRORS",
 )
-_ROOMY, _SHORT = 120, 10
+_ROOMY = 120
+_SHORT = 10
 """From this width on all texts are shown; on a narrower terminal only texts of up to this many
 characters.
 """
@@ -197,7 +198,10 @@ def _forget(named: Sequence[str], failed: FailedNodes, now_s: float) -> Outcome:
         failure = NotFoundError(
             f"not in the list of failed nodes: {', '.join(missing)}", hint="hpcrun nodes lists them"
         )
-    lines = [f"forgotten  {one_line(', '.join(forgotten))}"] if forgotten else []
+    if forgotten:
+        lines = [f"forgotten  {one_line(', '.join(forgotten))}"]
+    else:
+        lines = []
     return Outcome(lambda: [stdout(lines)], lambda: _document(failed.known(now_s)), failure=failure)
 
 

@@ -62,11 +62,13 @@ class PreflightWatch:
             SchedulerError: the scheduler is away.
         """
         item = self._ask()
-        runs_since, ended_at = None, None
+        runs_since = None
+        ended_at = None
         asked_at = time.monotonic()
         while True:
             attempt = last_attempt(self._folder)
-            if verdict := _verdict(attempt):
+            verdict = _verdict(attempt)
+            if verdict:
                 return item, verdict
             if item.status.final or (attempt is not None and attempt.exit is not None):
                 ended_at = ended_at or time.monotonic()
@@ -102,9 +104,12 @@ class PreflightWatch:
     def _ask(self) -> RunStatus:
         item = self._get()
         status = item.status
-        where = (
-            f"on {status.hosts}" if status.hosts else f"({status.reason})" if status.reason else ""
-        )
+        if status.hosts:
+            where = f"on {status.hosts}"
+        elif status.reason:
+            where = f"({status.reason})"
+        else:
+            where = ""
         state_text = f"{status.state} {where}".strip()
         if state_text != self._last_state:
             self._last_state = state_text
@@ -113,7 +118,9 @@ class PreflightWatch:
 
     def _states(self, item: RunStatus) -> dict[str, str]:
         hosts = item.status.hosts
-        return self._ports.schedulers(item.run.scheduler).node_states(hosts) if hosts else {}
+        if hosts:
+            return self._ports.schedulers(item.run.scheduler).node_states(hosts)
+        return {}
 
     def _is_stuck(self, item: RunStatus, attempt: Attempt | None, running_s: float) -> bool:
         """Whether nothing more will come: the node of the script is gone.
@@ -140,7 +147,10 @@ class PreflightWatch:
             for node, words in states.items()
             if is_silent(words)
         }
-        reports = read_reports(attempt.folder.preflight, list(states)) if attempt else {}
+        if attempt:
+            reports = read_reports(attempt.folder.preflight, list(states))
+        else:
+            reports = {}
         status = item.status
         if silent or (status.state == state.NODE_FAIL and reports):
             return item, judge(list(states), reports, srun_errors=silent)

@@ -57,7 +57,8 @@ def _documents(
 
 
 def _merged_status(hosts: Sequence[str], words: Sequence[str]) -> Outcome:
-    if wrong := [option for option in words if option in _NOT_MERGED]:
+    wrong = [option for option in words if option in _NOT_MERGED]
+    if wrong:
         raise UsageError(f"status {wrong[0]} takes one --on HOST")
     documents = _documents(
         hosts, [argument for argument in ("status", *words) if argument != "--json"]
@@ -94,7 +95,8 @@ def _merged_status(hosts: Sequence[str], words: Sequence[str]) -> Outcome:
 
 def _row(run: Mapping[str, Any]) -> list[str]:
     why = run.get("cause") or run.get("reason") or ""
-    nodes, gpus = int(_number(run.get("nodes"))), int(_number(run.get("gpus_per_node")))
+    nodes = int(_number(run.get("nodes")))
+    gpus = int(_number(run.get("gpus_per_node")))
     return [
         str(run["on"]),
         str(run.get("name")),
@@ -112,7 +114,9 @@ def _list(value: object) -> list[Any]:
 
 
 def _number(value: object) -> float:
-    return value if isinstance(value, (int, float)) and 0 <= value < 1e11 else 0
+    if isinstance(value, (int, float)) and 0 <= value < 1e11:
+        return value
+    return 0
 
 
 def _first_to_start(hosts: Sequence[str], words: Sequence[str]) -> str:

@@ -30,7 +30,8 @@ from hpcrun.runs.job_code import check_count, measure_code
 from hpcrun.schedulers.process import run_command
 from hpcrun.views.text import one_line
 
-_KEPT, _KEPT_MIN = 3, 60
+_KEPT = 3
+_KEPT_MIN = 60
 """Copies that stay: so many, and all that are younger than so many minutes."""
 _SILENT_S = 600
 """How long rsync may move nothing."""
@@ -129,11 +130,10 @@ def _project_name(root: Path) -> str:
 
 def _end(connection: Connection, folder: str, name: str, inner: str) -> None:
     """Give a complete copy its name, and remove old copies and the rest of incomplete ones."""
-    latest = (
-        f"ln -sfn {name} .latest-{name} && mv -T .latest-{name} latest"
-        if name.startswith("2")
-        else ":"
-    )
+    if name.startswith("2"):
+        latest = f"ln -sfn {name} .latest-{name} && mv -T .latest-{name} latest"
+    else:
+        latest = ":"
     done = connection.run(
         f"cd -- {shlex.quote(folder)} && mkdir -p -- {shlex.quote(f'{name}.part/{inner}')} && mv "
         f"{name}.part {name} && "

@@ -209,7 +209,8 @@ def own_control(host: str, *, make: bool = False) -> str:
     Raises:
         PlanError: the folder cannot be made, or other users can enter it.
     """
-    runtime, home = os.environ.get("XDG_RUNTIME_DIR"), os.path.expanduser("~")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    home = os.path.expanduser("~")
     folders = [
         *([f"{runtime}/hpcrun"] if runtime else []),
         f"{home}/.ssh/hpcrun",
@@ -248,9 +249,9 @@ def known(host: str) -> Remote | None:
     try:
         with open(_record(host), encoding="utf-8") as file:
             fields = json.load(file)
-        return (
-            Remote(**fields) if all(isinstance(value, str) for value in fields.values()) else None
-        )
+        if all(isinstance(value, str) for value in fields.values()):
+            return Remote(**fields)
+        return None
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 
@@ -311,7 +312,8 @@ def copy_after(mark: bytes, source: int, take: Callable[[bytes], object]) -> Non
     """Pass a pipe on from behind a mark: what a login shell's start-up files print comes
     before it.
     """
-    before, room = b"", MOST_BYTES
+    before = b""
+    room = MOST_BYTES
     while mark not in before:
         if not (chunk := os.read(source, _CHUNK)):
             return

@@ -84,7 +84,9 @@ def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
     Raises:
         UsageError: a host is missing.
     """
-    hosts, rest, verbs = [], [], 0
+    hosts = []
+    rest = []
+    verbs = 0
     queue = list(words)
     while queue:
         name, has_value, value = queue[0].partition("=")

@@ -14,7 +14,9 @@ def split_options(verb: str, words: Sequence[str]) -> tuple[list[list[str]], lis
     """Return the options of a command, each with its value, and the words from the first that is no
     option.
     """
-    known, queue, options = options_of(verb), list(words), list[list[str]]()
+    known = options_of(verb)
+    queue = list(words)
+    options = list[list[str]]()
     while queue and queue[0].startswith("-"):
         option = queue.pop(0)
         name, equals, _ = option.partition("=")

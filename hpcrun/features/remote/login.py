@@ -67,9 +67,10 @@ def login(
     if close:
         shared = connection.control != own_control(host)
         closed = not shared and connection.close()
-        words = (
-            f"closed the connection to {host}" if closed else f"there was no connection to {host}"
-        )
+        if closed:
+            words = f"closed the connection to {host}"
+        else:
+            words = f"there was no connection to {host}"
         if shared:
             words = (
                 "left open: your own ssh configuration shares this connection; ssh -O exit "
@@ -84,12 +85,14 @@ def login(
     if install:
         install_hpcrun(connection, remote.path)
         remote, warning = find_hpcrun(connection)
-    where = f"hpcrun {remote.version}: {remote.hpcrun}" if remote.hpcrun else "no hpcrun there"
-    next_line = (
-        f"next       hpcrun --on {host} status"
-        if remote.hpcrun
-        else f"next       hpcrun login {host} --install"
-    )
+    if remote.hpcrun:
+        where = f"hpcrun {remote.version}: {remote.hpcrun}"
+    else:
+        where = "no hpcrun there"
+    if remote.hpcrun:
+        next_line = f"next       hpcrun --on {host} status"
+    else:
+        next_line = f"next       hpcrun login {host} --install"
     yield note([warning])
     yield Outcome(
         lambda: [stdout([f"connected  {host}", f"there      {where}", next_line])],
@@ -150,7 +153,9 @@ def _shared_by_user(host: str) -> Connection | None:
     answer = run_command(["ssh", "-G", "--", check_host(host)], timeout_s=5)
     settings = dict(line.split(" ", 1) for line in answer.stdout.splitlines() if " " in line)
     path = settings.get("controlpath", "none")
-    return None if path == "none" or not path.startswith("/") else Connection(host, path)
+    if path == "none" or not path.startswith("/"):
+        return None
+    return Connection(host, path)
 
 
 def find_hpcrun(connection: Connection) -> tuple[Remote, str | None]:
@@ -177,7 +182,10 @@ def find_hpcrun(connection: Connection) -> tuple[Remote, str | None]:
     version = _VERSION.fullmatch(fields.get("version", "").strip())
     program = fields.get("hpcrun", "")
     has_program = program.startswith("/") and version is not None
-    shared = connection.control if connection.control != own_control(connection.host) else ""
+    if connection.control != own_control(connection.host):
+        shared = connection.control
+    else:
+        shared = ""
     remote = Remote(
         hpcrun=program if has_program else "",
         version=version[1] if has_program and version else "",
@@ -213,11 +221,15 @@ def check_logins() -> list[tuple[str, str, Level, str, str | None]]:
     """Return the checks for ``hpcrun doctor``: each host that ``hpcrun login`` knows, and rsync."""
     rows: list[tuple[str, str, Level, str, str | None]] = []
     for host in known_hosts():
-        remote, again = known(host), f"hpcrun login {shlex.quote(host)}"
+        remote = known(host)
+        again = f"hpcrun login {shlex.quote(host)}"
         if not connection_to(host, remote).is_alive():
             rows.append((_GROUP, host, "yellow", "no connection", again))
         elif remote is None or remote.version != __version__:
-            there = f"hpcrun {remote.version}" if remote and remote.hpcrun else "no hpcrun"
+            if remote and remote.hpcrun:
+                there = f"hpcrun {remote.version}"
+            else:
+                there = "no hpcrun"
             rows.append(
                 (
                     _GROUP,
@@ -233,7 +245,10 @@ def check_logins() -> list[tuple[str, str, Level, str, str | None]]:
         answer = run_command(["rsync", "--version"], timeout_s=5)
         version = _RSYNC.match(answer.stdout)
         fine = version is not None and int(version[1]) >= 3
-        seen = version[0] if version else "no rsync of rsync.samba.org on PATH"
+        if version:
+            seen = version[0]
+        else:
+            seen = "no rsync of rsync.samba.org on PATH"
         rows.append(
             (_GROUP, "rsync", "green" if fine else "red", seen, None if fine else "install rsync 3")
         )

@@ -56,7 +56,8 @@ def run_on_one(host: str, words: list[str]) -> int:
         lambda line: _document(connection, script_of(remote, line, folder), folder),
         lambda argv: _argv(connection, remote, argv),
     )
-    if (status := hooks_of(verb).run_partly_here(words, there)) is not None:
+    status = hooks_of(verb).run_partly_here(words, there)
+    if status is not None:
         return status
     status = connection.session(
         script_of(remote, words, folder), on_terminal=os.isatty(0) and os.isatty(1)
@@ -87,7 +88,10 @@ def script_of(remote: Remote, words: Sequence[str], folder: str = "") -> str:
     """Return the script of sh that runs a command line of hpcrun in a folder there, by default the
     home.
     """
-    go = f"cd -- {shlex.quote(folder)} || exit {NO_FOLDER}" if folder else "cd"
+    if folder:
+        go = f"cd -- {shlex.quote(folder)} || exit {NO_FOLDER}"
+    else:
+        go = "cd"
     if folder:  # a repository around it, such as a home under git, is not the project
         ceiling = folder.partition(f"/{FOLDER}/")[0] + f"/{FOLDER}"
         go += f"\nexport GIT_CEILING_DIRECTORIES={shlex.quote(ceiling)}"
@@ -128,7 +132,10 @@ def document_of(host: str, stdout: str, stderr: str = "") -> dict[str, Any]:
             f"{host}: {on_host(str(error.get('message')), host)}", hint=hint or None
         )
         code = error.get("exit_code")
-        failure.exit_code = code if isinstance(code, int) and 0 < code < 256 else failure.exit_code
+        if isinstance(code, int) and 0 < code < 256:
+            failure.exit_code = code
+        else:
+            failure.exit_code = failure.exit_code
         raise failure
     return document
 
@@ -159,7 +166,8 @@ def _checked(connection: Connection, status: int, folder: str) -> int:
 
 def _verb_of(words: Sequence[str]) -> str:
     plain = [text for text in words if text not in ("-v", "--verbose")]
-    first, two = " ".join(plain[:1]), " ".join(plain[:2])
+    first = " ".join(plain[:1])
+    two = " ".join(plain[:2])
     return two if two in _WITH_CODE else first
 
 

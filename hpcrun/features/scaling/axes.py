@@ -89,7 +89,12 @@ def draw_panels(shown: Shown, draw: Callable[[Axes, Panel], None]) -> Figure:
     range.
     """
     number = len(shown.panels)
-    across = number if number <= 3 else 2 if number == 4 else 3
+    if number <= 3:
+        across = number
+    elif number == 4:
+        across = 2
+    else:
+        across = 3
     down = math.ceil(number / across)
     figure = new_figure(COLUMN if across == 1 else PAGE, 2.6 if across == 1 else 2.4 * down)
     every = list(figure.subplots(down, across, squeeze=False).flat)
@@ -133,7 +138,10 @@ def draw_legend(
     if not entries:
         return
     cells = int(17 * figure.get_figwidth())  # letters of its size in a line; a handle takes eight
-    most = min(3, len(entries)) if figure.get_figwidth() > COLUMN else 1
+    if figure.get_figwidth() > COLUMN:
+        most = min(3, len(entries))
+    else:
+        most = 1
     texts = [shortened(label, cells // most - 8) for label, _ in entries]
     columns = max(1, min(len(texts), cells // (max(map(len, texts)) + 8)))
     figure.set_figheight(figure.get_figheight() + 0.17 * -(-len(texts) // columns))
@@ -149,9 +157,8 @@ def draw_curve(axes: Axes, panel: Panel, numbers: Sequence[tuple[Row, Spread]]) 
     at, style = [row.gpus for row, _ in numbers], panel.style
     (curve,) = axes.plot(at, [value.mean for _, value in numbers], zorder=4, **style)
     whiskers(axes, at, [value for _, value in numbers], style["color"])
-    if doubtful := [
-        (row.gpus, value.mean) for row, value in numbers if is_doubtful(row, panel.part)
-    ]:
+    doubtful = [(row.gpus, value.mean) for row, value in numbers if is_doubtful(row, panel.part)]
+    if doubtful:
         axes.plot(
             *zip(*doubtful, strict=True),
             **{**style, "linestyle": "", "markerfacecolor": "white"},
@@ -177,7 +184,9 @@ def shortened(title: str, cells: int) -> str:
     """Return a title of at most so many cells: letters of East Asia take two."""
     from rich.cells import cell_len, set_cell_size
 
-    return title if cell_len(title) <= cells else f"{set_cell_size(title, cells - 1)}…"
+    if cell_len(title) <= cells:
+        return title
+    return f"{set_cell_size(title, cells - 1)}…"
 
 
 def brief(value: float) -> str:
@@ -202,7 +211,8 @@ def size_axis(axes: Axes, gpus: Iterable[int], unit: Unit, *, logarithmic: bool)
         axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(each) for each in sizes])
     axes.set_xticks([], minor=True)
-    low, high = sizes[0], sizes[-1]
+    low = sizes[0]
+    high = sizes[-1]
     if logarithmic or low == high:
         axes.set_xlim(low / 1.2, high * 1.2)
     else:
@@ -212,7 +222,8 @@ def size_axis(axes: Axes, gpus: Iterable[int], unit: Unit, *, logarithmic: bool)
 def log_axis(axis: Axis, values: Iterable[float]) -> None:
     """Make an axis logarithmic, with room around the values and plain numbers at its ticks."""
     listed = [value for value in values if value > 0]
-    low, high = min(listed), max(listed)
+    low = min(listed)
+    high = max(listed)
     pad = (high / low) ** 0.08 * 1.12
     axis.axes.set(**{"xscale" if axis is axis.axes.xaxis else "yscale": "log"})
     _log_range(axis, low / pad, high * pad)
@@ -293,7 +304,8 @@ def settle(figure: Figure) -> None:
         if axes.get_title():
             taken.append(axes.title.get_window_extent(renderer))
     for axes in shown:
-        marks, curves = _marks(axes), _curves(axes)
+        marks = _marks(axes)
+        curves = _curves(axes)
         for text in axes.texts:
             if _placed(text, [*taken, *marks], curves, axes.bbox, renderer):
                 taken.append(text.get_window_extent(renderer))

@@ -46,11 +46,9 @@ MARK = ".hpcrun-report"
 replaced.
 """
 _FRESH = f"{MARK}."  # begins the name of the folder in which a report is written first
-_MEASUREMENT, _FORECAST, _TRAINING = (
-    HelpPanel("Measurement"),
-    HelpPanel("Forecast"),
-    HelpPanel("Training"),
-)
+_MEASUREMENT = HelpPanel("Measurement")
+_FORECAST = HelpPanel("Forecast")
+_TRAINING = HelpPanel("Training")
 _STUDY = HelpPanel("Study")
 
 
@@ -123,7 +121,8 @@ def forecast(
     from hpcrun.features.scaling.plan import make_forecast, read_measured
 
     typed = {name: text for name, text in options.items() if text is not None}
-    if also := typed.pop("also", None):
+    also = typed.pop("also", None)
+    if also:
         typed["also"] = ",".join(also)
     context = make_context()
     known: dict[str, Any] = {}
@@ -349,7 +348,8 @@ def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
                 # only its owner may write to it
                 replace_file(Path(fresh, name), content, durable=False, mode=0o644)
             others = _others(folder)
-            if kept := ", ".join(name for name in others if name in marked):
+            kept = ", ".join(name for name in others if name in marked)
+            if kept:
                 raise PlanError(
                     f"{folder}: no report wrote {kept}", hint="choose another folder with --out DIR"
                 )

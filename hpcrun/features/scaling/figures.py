@@ -150,7 +150,8 @@ def _speedup_efficiency(shown: Shown) -> Figure:
     gpus, alone = shown.gpus, len(shown.panels) == 1
     figure = new_figure(PAGE, 3.0)
     speed, efficiency = figure.subplots(1, 2)
-    highest, speeds = 100.0, [1.0]
+    highest = 100.0
+    speeds = [1.0]
     entries: list[tuple[str, Any]] = []
     for panel in shown.panels:
         rows, smallest = panel.series.sizes, panel.series.rows[0].gpus
@@ -188,7 +189,10 @@ def _speedup_efficiency(shown: Shown) -> Figure:
         zorder=2,
     )
     bases = {panel.series.rows[0].gpus for panel in shown.panels}
-    over = units_text(min(bases), shown.options.unit) if len(bases) == 1 else "the smallest size"
+    if len(bases) == 1:
+        over = units_text(min(bases), shown.options.unit)
+    else:
+        over = "the smallest size"
     logarithmic = spans(gpus)
     for axes, words in ((speed, f"speed-up over {over}"), (efficiency, "efficiency (%)")):
         size_axis(axes, gpus, shown.options.unit, logarithmic=logarithmic)
@@ -237,20 +241,20 @@ def _by_epoch(
 
     def draw(axes: Axes, panel: Panel) -> None:
         seen: list[float] = []
-        first, longest = 1, 1
+        first = 1
+        longest = 1
         for row in panel.series.sizes:
             curve = _epochs(row, value)
             if curve:
-                at, style = list(curve), styles[row.gpus]
+                at = list(curve)
+                style = styles[row.gpus]
                 (curves[row.gpus],) = axes.plot(
                     at,
                     [each.mean for each in curve.values()],
                     **{**style, **({} if len(curve) < 30 else {"marker": ""})},
                 )
-                lows, highs = (
-                    [each.low for each in curve.values()],
-                    [each.high for each in curve.values()],
-                )
+                lows = [each.low for each in curve.values()]
+                highs = [each.high for each in curve.values()]
                 axes.fill_between(at, lows, highs, color=style["color"], alpha=0.2, linewidth=0)
                 seen += [*lows, *highs]
                 first, longest = min(first, *at), max(longest, *at)
@@ -299,7 +303,8 @@ def _cost(shown: Shown) -> Figure:
         axes.plot(*_costs(others, unit), "x", color=DARK, zorder=3)
         times = [row.time_s.scaled(1 / unit.seconds) for row in rows if row.time_s]
         whiskers(axes, _costs(rows, unit)[0], times, panel.style["color"])
-        if doubtful := [row for row in front if is_doubtful(row, panel.part)]:
+        doubtful = [row for row in front if is_doubtful(row, panel.part)]
+        if doubtful:
             hollow = {**panel.style, "linestyle": "", "markerfacecolor": "white"}
             axes.plot(*_costs(doubtful, unit), **hollow, zorder=4)
         for row, x, y in zip([*front, *others], *_costs([*front, *others], unit), strict=True):
@@ -340,10 +345,13 @@ def _epoch_by_epoch(value: Callable[[Epoch], float | None]) -> Callable[[Series]
 
 
 def _time(row: Row, series: Series) -> Spread | None:
-    return row.time_s.scaled(1 / time_unit(series).seconds) if row.time_s else None
+    if row.time_s:
+        return row.time_s.scaled(1 / time_unit(series).seconds)
+    return None
 
 
-_time_of, _accuracy_of = attrgetter("time_s"), attrgetter("accuracy")
+_time_of = attrgetter("time_s")
+_accuracy_of = attrgetter("accuracy")
 _FIGURES: dict[str, tuple[Callable[[Shown], Figure], Callable[[Series], bool], str]] = {
     "speedup_efficiency": (
         _speedup_efficiency,

@@ -99,7 +99,9 @@ class MeasuredTraining:
         """
         if self.warmup_epochs is not None:
             return self.warmup_epochs
-        return min(WARMUP_EPOCHS, self.epochs / 2) if self.epochs > 1 else WARMUP_EPOCHS
+        if self.epochs > 1:
+            return min(WARMUP_EPOCHS, self.epochs / 2)
+        return WARMUP_EPOCHS
 
 
 def steps_per_epoch(samples: int, batch_size: int) -> int:
@@ -233,7 +235,9 @@ def advised_lr(work: MeasuredTraining, row: Forecast) -> float | None:
     """Return the learning rate to begin with: the square-root rule's, the linear one's for SGD and
     a small growth.
     """
-    return row.lr_linear if work.optimizer == "sgd" and row.growth < LARGE_GROWTH else row.lr_sqrt
+    if work.optimizer == "sgd" and row.growth < LARGE_GROWTH:
+        return row.lr_linear
+    return row.lr_sqrt
 
 
 def _forecast(
@@ -277,7 +281,9 @@ def _concerns(
         return ()
     work = at.batch_per_gpu / model.work_s(at) * model.work_s(base) / base.batch_per_gpu
     cause: Concern = "little work" if work < efficiency / work else "communication"
-    return (cause, "slower") if efficiency * at.gpus < base.gpus else (cause,)
+    if efficiency * at.gpus < base.gpus:
+        return (cause, "slower")
+    return (cause,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,8 @@ FIELDS = (
 the end.
 """
 
-_PROSE, _INDENT = 100, 9
+_PROSE = 100
+_INDENT = 9
 _MOST_SHOWN = 5  # measured epochs besides the first
 # On a narrow terminal the first of these goes first: each follows from others.
 _DROPPED = ("STEP", "STEPS", "NODES", "RANGE", "SPEED-UP", "LOST TO")
@@ -84,13 +85,15 @@ def forecast_text(result: ForecastResult, width: int) -> Iterator[TextPart]:
     for case in result.advice:
         yield stdout(["", _TITLE[case].format(fixed=work.batch_size, scaled=work.batch_per_gpu)])
         yield table(case_table(result, case, width))
-    if rates := rates_table(result):
+    rates = rates_table(result)
+    if rates:
         column = {"sgd": "; SGD: linear", "adam": "; Adam: square root", None: ""}[work.optimizer]
         yield stdout(
             ["", f"learning rate ({_rate(work.lr)} at global batch {work.batch_size}){column}"]
         )
         yield table(rates)
-    if advice := advice_lines(result, width):
+    advice = advice_lines(result, width)
+    if advice:
         yield stdout(["", *advice])
 
 
@@ -101,11 +104,10 @@ def _answer(result: ForecastResult, case: Case) -> str:
     if case == "scaled":
         batch = f"the global batch grows with the GPUs, {work.batch_per_gpu} on each"
     if row is None:
-        first = (
-            f"measure {count(after.size.gpus, 'GPU')} first, forecast {_speed(after)}"
-            if after
-            else ""
-        )
+        if after:
+            first = f"measure {count(after.size.gpus, 'GPU')} first, forecast {_speed(after)}"
+        else:
+            first = ""
         return f"If {batch}: {first or 'measure more GPUs'}. One measured size decides nothing."
     answer = f"ask for {count(row.size.gpus, 'GPU')}"
     if (round(row.speedup, 2), round(row.efficiency, 2)) != (1, 1):
@@ -126,7 +128,8 @@ def _speed(row: Forecast) -> str:
 
 
 def _range(row: Forecast, to: str) -> str:
-    low, high = f"{row.speedup_low:.2f}", f"{row.speedup_high:.2f}"
+    low = f"{row.speedup_low:.2f}"
+    high = f"{row.speedup_high:.2f}"
     return f"{low}{to}{high}" if low != high else ""
 
 
@@ -134,7 +137,10 @@ def heading_lines(result: ForecastResult) -> list[str]:
     """Return the measurements, and the machine of the forecast."""
     work = result.work
     first, *others = work.epochs_measured
-    epochs = f", {count(work.epochs, 'epoch')}" if work.epochs > 1 else ""
+    if work.epochs > 1:
+        epochs = f", {count(work.epochs, 'epoch')}"
+    else:
+        epochs = ""
     where = result.profile.card.model or "no GPU model in the profile"
     return [
         one_line(f"measured  {work.samples} samples in {_measured_text(first)}{epochs}"),
@@ -146,7 +152,10 @@ def heading_lines(result: ForecastResult) -> list[str]:
 
 def _measured_text(epoch: MeasuredEpoch) -> str:
     nodes = f" of {epoch.nodes} nodes" if (epoch.nodes or 1) > 1 else ""
-    on = f" on {count(epoch.gpus, 'GPU')}{nodes}" if epoch.gpus > 1 or nodes else ""
+    if epoch.gpus > 1 or nodes:
+        on = f" on {count(epoch.gpus, 'GPU')}{nodes}"
+    else:
+        on = ""
     return f"{span_text(epoch.epoch_s)}, global batch {epoch.batch_size}{on}"
 
 
@@ -213,11 +222,13 @@ def advice_lines(result: ForecastResult, width: int) -> list[str]:
     """
     width = min(width, _PROSE)
     measure = measure_command(result)
-    lines = (
-        [f"measure  {measure}", "         and forecast again: hpcrun scale plan --from STUDY"]
-        if measure
-        else []
-    )
+    if measure:
+        lines = [
+            f"measure  {measure}",
+            "         and forecast again: hpcrun scale plan --from STUDY",
+        ]
+    else:
+        lines = []
     lines += [
         line
         for text in _warnings(result)
@@ -253,7 +264,10 @@ def measure_command(result: ForecastResult) -> str:
     sizes = ",".join(str(gpus) for gpus in (work.gpus, advice.next_row.size.gpus))
     gpus = f"{result.gpu_type}:{sizes}" if result.gpu_type else sizes
     batch = str(work.batch_size) if case == "fixed" else "{batch_size}"
-    weak = [] if case == "fixed" else ["--weak", "--batch-size", str(work.batch_per_gpu)]
+    if case == "fixed":
+        weak = []
+    else:
+        weak = ["--weak", "--batch-size", str(work.batch_per_gpu)]
     options = shlex.join(["-P", result.profile_name, "--gpus", gpus, *weak])
     return one_line(f"hpcrun scale run {options} SCRIPT --batch-size {batch}")
 
@@ -262,17 +276,19 @@ def _warnings(result: ForecastResult) -> list[str]:
     warnings = []
     for concern, why in _WHY.items():
         rows = (row for row in result.rows if row.concerns[:1] == (concern,))
-        if sizes := dict.fromkeys(
+        sizes = dict.fromkeys(
             f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})" for row in rows
-        ):
+        )
+        if sizes:
             reason = why.format(fills=f"{max(1.0, result.fills_gpu):.0f}")
             warnings.append(f"{', '.join(sizes)}: most of the lost time is {reason}")
     # no rule can be trusted with the learning rate of batches that have grown so much
     row = max((*result.rows, *result.remedies), key=lambda row: row.growth)
     if row.growth >= LARGE_GROWTH:
-        rate = (
-            "" if row.lr_linear is None else f"; do not start with {_rate(row.lr_linear)} at once"
-        )
+        if row.lr_linear is None:
+            rate = ""
+        else:
+            rate = f"; do not start with {_rate(row.lr_linear)} at once"
         warnings.append(
             f"a global batch {row.growth:.0f} times the measured one trains differently: raise the "
             "learning rate over "
@@ -286,11 +302,17 @@ def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
     its options.
     """
     work, size = result.work, remedy.size
-    gpus = f"{result.gpu_type}:{size.gpus}" if result.gpu_type else str(size.gpus)
+    if result.gpu_type:
+        gpus = f"{result.gpu_type}:{size.gpus}"
+    else:
+        gpus = str(size.gpus)
     words = ["hpcrun", "submit", "-P", result.profile_name, "--gpus", gpus]
     words += ["--nodes", str(size.nodes)] if size.nodes > 1 else []
     rate = advised_lr(work, remedy)
-    warm_up = ["--warmup-steps", str(remedy.warmup_steps)] if remedy.warmup_steps else []
+    if remedy.warmup_steps:
+        warm_up = ["--warmup-steps", str(remedy.warmup_steps)]
+    else:
+        warm_up = []
     rest = ["SCRIPT", "--batch-size", str(remedy.batch_size)]
     rest += ["--lr", _rate(rate), *warm_up] if rate is not None else []
     return one_line(shlex.join([*words, *rest]))

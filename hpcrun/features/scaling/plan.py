@@ -94,7 +94,10 @@ def make_forecast(
         raise UsageError(f"--gpus: {len(numbers)} numbers are more than {MOST_SIZES}")
     cases = read_option("mode", options.get("mode", "both"), lambda text: one_of(text, CASES))
     price = options.get("price_per_gpu_hour")
-    price_h = None if price is None else read_option("price_per_gpu_hour", price, parse_positive)
+    if price is None:
+        price_h = None
+    else:
+        price_h = read_option("price_per_gpu_hour", price, parse_positive)
 
     profile = load_profile(profile_name, surroundings.profile_folders).profile
     gpu_type = gpu_type or settle_gpu_type(
@@ -165,7 +168,10 @@ def read_measured(
         the fields for ``read_workload``, the profile of the runs by name or path, and what a reader
         must know of them.
     """
-    batch = None if batch_size is None else read_option("batch_size", batch_size, parse_count)
+    if batch_size is None:
+        batch = None
+    else:
+        batch = read_option("batch_size", batch_size, parse_count)
     try:
         study, note = find_study(label, StudyStore(context.store.root))
     except NotFoundError:
@@ -201,10 +207,12 @@ def _assumed(
         )
     if len({epoch.batch_size // epoch.gpus for epoch in work.epochs_measured}) > 1:
         return
-    tokens, full = work.tokens_per_sample, half_rows(profile.card)
-    sample = (
-        "a sample is one row (--tokens-per-sample)" if tokens == 1 else f"a sample is {tokens} rows"
-    )
+    tokens = work.tokens_per_sample
+    full = half_rows(profile.card)
+    if tokens == 1:
+        sample = "a sample is one row (--tokens-per-sample)"
+    else:
+        sample = f"a sample is {tokens} rows"
     if full is None:
         yield f"profile {profile.name!r} has no GPU model: how many samples fill its GPU is unknown"
     else:
@@ -223,7 +231,8 @@ def _remarks(work: MeasuredTraining, fitted: StepModel, rows: Sequence[Forecast]
         for each in fitted.timed
         if each.size.batch_per_gpu <= first.size.batch_per_gpu and each.size.gpus > first.size.gpus
     )
-    if (most := max(rates, default=0.0)) > SUPER_LINEAR:
+    most = max(rates, default=0.0)
+    if most > SUPER_LINEAR:
         yield (
             f"a measured size has {100 * most:.0f} % of the ideal speed: measure the smallest "
             "one again"
@@ -238,7 +247,8 @@ def _remarks(work: MeasuredTraining, fitted: StepModel, rows: Sequence[Forecast]
             f"no forecast reproduces all measured epochs; it is off for {', '.join(off)}: "
             "measure again"
         )
-    if rest := work.samples % work.batch_size:
+    rest = work.samples % work.batch_size
+    if rest:
         yield f"the last step of an epoch has only {rest} samples; it is counted as a full step"
     larger = [row for row in rows if row.growth > 1 and work.lr is not None]
     if larger and work.optimizer is None:
@@ -267,7 +277,8 @@ def read_workload(
         for name, text in options.items()
         if name in _READERS
     }
-    if where := typed.pop("reference_gpus", None):
+    where = typed.pop("reference_gpus", None)
+    if where:
         typed["gpus"], typed["nodes"] = where
     values = {**(known or {}), **typed}
     # option → field
@@ -286,12 +297,15 @@ def read_workload(
             else "give --samples, --batch-size and --epoch-time, or read them from metrics: --from "
             "RUN or STUDY",
         )
-    samples, batch_size = values["samples"], values["batch_size"]
-    if (text := options.get("epoch_time")) is not None:
+    samples = values["samples"]
+    batch_size = values["batch_size"]
+    text = options.get("epoch_time")
+    if text is not None:
         values["epoch_s"] = read_option(
             "epoch_time", text, lambda text: _epoch_s(text, samples, batch_size)
         )
-    if (text := options.get("also")) is not None:
+    text = options.get("also")
+    if text is not None:
         more = read_option(
             "also", text, lambda text: [_epoch(part, values) for part in text.split(",")]
         )
@@ -326,7 +340,10 @@ def workload_of(
                 "hpcrun_runtime.log_metrics(batch_size=...)",
             )
         # an epoch of fewer samples, as in part
-        whole = samples / point.samples if samples and point.samples else 1.0
+        if samples and point.samples:
+            whole = samples / point.samples
+        else:
+            whole = 1.0
         sizes.setdefault((point.gpus, point.nodes, batch), []).append(epoch_s * whole)
     epochs = [
         MeasuredEpoch(gpus, batch, fmean(times), nodes)
@@ -349,7 +366,9 @@ def _timed(point: Point, warmup: int) -> tuple[Point, float] | None:
         samples = round(rate * epoch_s)
     if rate and samples and not epoch_s:
         epoch_s = samples / rate
-    return (replace(point, samples=samples), epoch_s) if epoch_s else None
+    if epoch_s:
+        return (replace(point, samples=samples), epoch_s)
+    return None
 
 
 def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
@@ -426,7 +445,8 @@ def _check(work: MeasuredTraining) -> None:
                 hint=f"give the global batch: {multiples_around(epoch.batch_size, epoch.gpus)}",
             )
     sizes = [(epoch.gpus, epoch.nodes, epoch.batch_size) for epoch in work.epochs_measured]
-    if twice := next((size for size in sizes if sizes.count(size) > 1), None):
+    twice = next((size for size in sizes if sizes.count(size) > 1), None)
+    if twice:
         gpus, _, batch_size = twice
         raise UsageError(
             f"--also {gpus}:{batch_size} is measured twice",

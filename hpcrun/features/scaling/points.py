@@ -104,7 +104,10 @@ def epochs_of(rows: Iterable[tuple[float | None, Mapping[str, Any]]]) -> tuple[E
     for step, values in listed:
         if not positive(number(values.get(timed))):
             continue
-        at = max(epochs, default=0) + 1 if step is None or not math.isfinite(step) else int(step)
+        if step is None or not math.isfinite(step):
+            at = max(epochs, default=0) + 1
+        else:
+            at = int(step)
         numbers = {field: _first(names, values) for field, names in _METRICS.items()}
         numbers |= {field: positive(numbers[field]) for field in ("time_s", "samples_per_s")}
         epochs[at] = Epoch(at, **numbers)
@@ -132,7 +135,9 @@ def positive(value: float | None) -> float | None:
     """Return a number by which one can divide, else None: a metric may be NaN, or a clock may run
     backwards.
     """
-    return value if value is not None and 0 < value < math.inf else None
+    if value is not None and 0 < value < math.inf:
+        return value
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +189,8 @@ def measure(point: Point, warmup: int) -> RunMeasurement:
     """Return the means of a run over its epochs, without the first ``warmup``; the last epoch
     always counts.
     """
-    epochs, most = point.counted(warmup), max(point.rank_samples, default=0)
+    epochs = point.counted(warmup)
+    most = max(point.rank_samples, default=0)
     epoch_s = mean(positive(epoch.time_s) for epoch in epochs)
     rate = mean(positive(epoch.samples_per_s) for epoch in epochs)
     if rate is None and epoch_s and point.samples:
@@ -216,7 +222,10 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     if not numbers:
         return None
     middle = fmean(numbers)
-    deviation = stdev(numbers) / middle if len(numbers) > 1 and middle else 0.0
+    if len(numbers) > 1 and middle:
+        deviation = stdev(numbers) / middle
+    else:
+        deviation = 0.0
     return Spread(middle, min(numbers), max(numbers), len(numbers), deviation)
 
 
@@ -230,10 +239,8 @@ def read_points(studies: Sequence[Study], context: Context) -> tuple[list[Point]
     """
     points: list[Point] = []
     remarks: list[str | None] = []
-    again, place = (
-        resubmissions(studies, context.store) if studies else {},
-        StudyStore(context.store.root),
-    )
+    again = resubmissions(studies, context.store) if studies else {}
+    place = StudyStore(context.store.root)
     for study in studies:
         wanted, remark = context.metric_patterns(study.profile)
         known = _known(place.load_measured(study.study_id), wanted, context.store)
@@ -275,7 +282,9 @@ def _known(
         points = {
             run_id: point for run_id, point in points.items() if not store.folder(run_id).exists()
         }
-    return points if all(point.gpus > 0 and point.nodes > 0 for point in points.values()) else {}
+    if all(point.gpus > 0 and point.nodes > 0 for point in points.values()):
+        return points
+    return {}
 
 
 def _point(item: StudyRun, patterns: Mapping[str, str]) -> Point:
@@ -292,16 +301,16 @@ def _point(item: StudyRun, patterns: Mapping[str, str]) -> Point:
     if item.status is None:
         return point
     status = item.status.status
-    problem = (
-        (status.cause or status.reason or status.state)
-        if item.over
-        else f"not ended yet: {status.state}"
-    )
+    if item.over:
+        problem = status.cause or status.reason or status.state
+    else:
+        problem = f"not ended yet: {status.state}"
     problem = "" if status.state == state.COMPLETED else problem
     run = item.status.run
-    gpus = (
-        size.gpus if item.run_id == size.run_id else run.nodes * run.gpus_per_node or run.world_size
-    )
+    if item.run_id == size.run_id:
+        gpus = size.gpus
+    else:
+        gpus = run.nodes * run.gpus_per_node or run.world_size
     point = replace(
         point, gpus=gpus, nodes=run.nodes, ended=item.over or not problem, problem=problem
     )
@@ -315,9 +324,10 @@ def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]
     begun = list(reversed(list(attempts(item.folder))))
     of_ranks = read_metrics(item.folder, None, all_ranks=True)
     first_rank = tuple(row for row in of_ranks.rows if row.rank == of_ranks.ranks[0])
-    metrics = (
-        read_metrics(item.folder, patterns) if patterns else replace(of_ranks, rows=first_rank)
-    )
+    if patterns:
+        metrics = read_metrics(item.folder, patterns)
+    else:
+        metrics = replace(of_ranks, rows=first_rank)
     epochs = epochs_of((row.step, row.values) for row in metrics.rows)
     in_metrics: Source = "metrics" if any(name in of_ranks.names for name in TIMED) else "log"
     samples = _samples(of_ranks, item.run.world_size)
@@ -351,7 +361,9 @@ def _samples(metrics: Metrics, world_size: int) -> tuple[int, ...]:
     for row in metrics.rows:
         rows.setdefault(row.rank, []).append(row)
     counts = [_whole(rows.get(rank, ()), "samples") for rank in range(world_size)]
-    return tuple(samples for samples in counts if samples is not None) if None not in counts else ()
+    if None not in counts:
+        return tuple(samples for samples in counts if samples is not None)
+    return ()
 
 
 def _total_s(begun: Sequence[Attempt], item: RunStatus) -> float | None:
@@ -374,4 +386,6 @@ def _startup_s(
     started = next(
         (attempt.started_s for attempt in begun if attempt.number == first.attempt), None
     )
-    return None if started is None else max(0.0, first.time_s - epochs[0].time_s - started)
+    if started is None:
+        return None
+    return max(0.0, first.time_s - epochs[0].time_s - started)

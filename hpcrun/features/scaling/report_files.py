@@ -94,7 +94,10 @@ Efficiency and shares are from 0 to 1, ``low`` and ``high`` the extremes of the 
 
 def summaries(part: Part) -> list[dict[str, Any]]:
     """Return the numbers of each row by name; the only size of a series has no speed-up."""
-    none = {} if part.series.compared else dict.fromkeys(("speedup", "speedup_low", "speedup_high"))
+    if part.series.compared:
+        none = {}
+    else:
+        none = dict.fromkeys(("speedup", "speedup_low", "speedup_high"))
     return [
         {**{name: value(row, part) for name, value in SUMMARY.items()}, **none}
         for row in part.series.rows
@@ -327,7 +330,10 @@ def _aligned(columns: Sequence[Column]) -> list[str]:
 def _wrapped(line: Line) -> list[str]:
     # a number and its % stay on one line
     text = line.text.replace(" %", "\u00a0%")
-    lines = labelled(line.label, text, _LABEL, WIDTH) if line.label else textwrap.wrap(text, WIDTH)
+    if line.label:
+        lines = labelled(line.label, text, _LABEL, WIDTH)
+    else:
+        lines = textwrap.wrap(text, WIDTH)
     texts = [text.replace("\u00a0", " ") for text in lines]
     return [*texts, *([f"{' ' * _LABEL}{line.command}"] if line.command else [])]
 
@@ -361,7 +367,9 @@ def _rendered(
     from markupsafe import Markup
 
     def finalize(value: object) -> object:
-        return escape(str(value)) if escape and not isinstance(value, Markup) else value
+        if escape and not isinstance(value, Markup):
+            return escape(str(value))
+        return value
 
     environment = Environment(
         autoescape=escape is None,

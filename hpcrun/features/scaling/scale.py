@@ -242,7 +242,8 @@ def submitted_lines(
     study: Study, point: StudyPoint, result: SubmitResult | HpcrunError
 ) -> list[str]:
     """Return the result of the submission of one run."""
-    name, size = run_name(point.run_id), point_text(study, point)
+    name = run_name(point.run_id)
+    size = point_text(study, point)
     if isinstance(result, HpcrunError):
         label = "uncertain" if point.submitted else "refused"
         return [one_line(f"{label:<10} {name}  {size}: {' '.join(result.message.split())}")]
@@ -266,7 +267,10 @@ def new_study(
     ``new_id`` makes an id of a name; the other fields of the study are given.
     """
     unit, name = design.unit, name_of(template)
-    template = _on_ranks(template, cluster) if unit == "ranks" else template
+    if unit == "ranks":
+        template = _on_ranks(template, cluster)
+    else:
+        template = template
     sizes = _placed(template, design, cluster)
     times = Counter(size.gpus for size in sizes)
 
@@ -318,7 +322,8 @@ def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size
     for size in design.sizes:
         request = _sized(template, size, design.unit, design.gpu_type)
         sizes.append(Size(size.gpus, decide_shape(request, for_gpu_type(profile, request)).nodes))
-    if twice := [size for size in sizes if sizes.count(size) > 1]:
+    twice = [size for size in sizes if sizes.count(size) > 1]
+    if twice:
         raise UsageError(
             f"{twice[0].gpus} {design.unit} are given twice",
             hint="--repeat N runs each size N times",
@@ -352,7 +357,10 @@ def settle_design(
     if loaded.profile.scheduler != "slurm":
         return template, design
     largest = max(design.sizes, key=lambda size: size.gpus)
-    of_unit = template if design.unit == "GPUs" else _on_ranks(template, loaded.profile)
+    if design.unit == "GPUs":
+        of_unit = template
+    else:
+        of_unit = _on_ranks(template, loaded.profile)
     sized = _sized(of_unit, largest, design.unit, design.gpu_type)
     before = with_defaults(sized, loaded.profile, surroundings)
     sizes = ",".join(str(size.gpus) for size in design.sizes)

@@ -50,11 +50,10 @@ def caption(series: Series) -> str:
     kind = "weak scaling" if series.weak else "strong scaling"
     sources = ", ".join(SOURCES[source] for source in series.sources)
     of = "the run" if series.time_of == "run" else "one epoch"
-    times = (
-        f"; time and {hours_name(series.unit)} of {of}"
-        if any(row.time_s for row in series.rows)
-        else ""
-    )
+    if any(row.time_s for row in series.rows):
+        times = f"; time and {hours_name(series.unit)} of {of}"
+    else:
+        times = ""
     return f"{kind}, {BASIS_WORDS[series.basis]}{f', source: {sources}' if sources else ''}{times}"
 
 
@@ -79,7 +78,10 @@ def answer_lines(report: Report) -> list[Line]:
         lines.append(Line("", f"{name}{_answer(part)}"))
         lines += [Line(doubt.kind, f"{doubt.evidence}; {doubt.remedy}") for doubt in part.doubts]
         if part.again:
-            alone = ", one run after the other" if "--chain" in part.again else ""
+            if "--chain" in part.again:
+                alone = ", one run after the other"
+            else:
+                alone = ""
             lines.append(Line("measure again", f"three runs of each size{alone}:", part.again))
     return _clean(lines)
 
@@ -111,21 +113,24 @@ def _answer(part: Part) -> str:
 
 def _recommended(advice: Advice) -> str:
     """Return ``2 GPUs: 1.74× at 87 %; 4 would be 46 %.``"""
-    row, following = advice.value, advice.next_step
+    row = advice.value
+    following = advice.next_step
     speed = f"{_full(row)}; " if advice.step else ""
     if following is None or advice.next_row is None:
-        rest = (
-            "the larger sizes are uncertain"
-            if any(gpus > row.gpus for gpus in advice.doubtful)
-            else ""
-        )
+        if any(gpus > row.gpus for gpus in advice.doubtful):
+            rest = "the larger sizes are uncertain"
+        else:
+            rest = ""
         return f"{size_text(row)}: {speed}{rest or 'no larger size was measured'}."
     other = advice.next_row
     if other.speedup.mean < _NO_FASTER * row.speedup.mean:
         slower = other.speedup.mean < row.speedup.mean / _NO_FASTER
         would = f"{'slower' if slower else 'no faster'}, {times_text(other.speedup.mean)}"
     elif not reaches(other.efficiency, advice.min_efficiency):
-        would = f"{whole_percent(other.efficiency)}" if advice.step else _full(other)
+        if advice.step:
+            would = f"{whole_percent(other.efficiency)}"
+        else:
+            would = _full(other)
     else:
         added = units_text(other.gpus - row.gpus, row.unit)
         would = (
@@ -161,7 +166,10 @@ def part_lines(part: Part) -> list[Line]:
 def _first(label: str, texts: Iterable[str]) -> list[Line]:
     """Return the first lines of one kind, and how many more there are."""
     listed = list(texts)
-    more = [Line(label, f"{len(listed) - _MOST} more (see --json)")] if len(listed) > _MOST else []
+    if len(listed) > _MOST:
+        more = [Line(label, f"{len(listed) - _MOST} more (see --json)")]
+    else:
+        more = []
     return [*(Line(label, text) for text in listed[:_MOST]), *more]
 
 
@@ -177,11 +185,10 @@ def report_lines(report: Report) -> list[Line]:
         len(p.epochs) > 1 for part in report.parts for row in part.series.rows for p in row.points
     )
     if several and (number := report.options.warmup):
-        first = (
-            "the first epoch of each run is"
-            if number == 1
-            else f"the first {number} epochs of each run are"
-        )
+        if number == 1:
+            first = "the first epoch of each run is"
+        else:
+            first = f"the first {number} epochs of each run are"
         notes.append(f"{first} left out as warm-up")
     changes = [Line("batch", _change(change)) for change in report.changes]
     return _clean(
@@ -204,7 +211,10 @@ def _verdicts(part: Part) -> Iterator[Line]:
     ):
         rows = [row for _, row in group]
         last = rows[-1]
-        upto = f"{rows[0].gpus} to {size_text(last)}" if len(rows) > 1 else size_text(last)
+        if len(rows) > 1:
+            upto = f"{rows[0].gpus} to {size_text(last)}"
+        else:
+            upto = size_text(last)
         yield Line(
             label, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}"
         )
@@ -215,13 +225,13 @@ def _advice(advice: Advice, series: Series) -> Iterator[Line]:
     yield Line(f"fewest {hours_name(series.unit)}", _priced(advice.cheapest, series))
     yield Line("best value", _priced(advice.value, series))
     target, unit = f"{100 * advice.min_efficiency:g} %", advice.value.unit
-    last = (
-        f"{whole_percent(advice.step.added)} up to {units_text(advice.step.gpus, unit)}"
-        if advice.step
-        else ""
-    )
+    if advice.step:
+        last = f"{whole_percent(advice.step.added)} up to {units_text(advice.step.gpus, unit)}"
+    else:
+        last = ""
     why = f"Marginal efficiency reaches the {target} target: {last}."
-    if after := advice.next_step:
+    after = advice.next_step
+    if after:
         marginal = f"{whole_percent(after.added)} marginal efficiency, below the {target} target"
         step = f"from {after.before} to {units_text(after.gpus, unit)}"
         why = f"Going {step} runs at {marginal}: use {units_text(advice.value.gpus, unit)}."
@@ -237,13 +247,16 @@ def _priced(row: Row, series: Series) -> str:
 
 def _outlook(outlook: Outlook, series: Series) -> Iterator[Line]:
     low, high = (two_digits(100 * share) for share in outlook.serial_range)
-    over = f" ({low} to {high} % over the sizes)" if low != high else ""
-    grows = (
-        f": it grows with the {series.unit}, so it is their overhead, not serial work"
-        if outlook.grows
-        else ""
-    )
-    one, largest = series.unit.removesuffix("s"), units_text(outlook.gpus, series.unit)
+    if low != high:
+        over = f" ({low} to {high} % over the sizes)"
+    else:
+        over = ""
+    if outlook.grows:
+        grows = f": it grows with the {series.unit}, so it is their overhead, not serial work"
+    else:
+        grows = ""
+    one = series.unit.removesuffix("s")
+    largest = units_text(outlook.gpus, series.unit)
     if outlook.serial < 1:  # else nothing became faster, as the table says
         yield Line(
             "serial",
@@ -274,14 +287,19 @@ def _causes(diagnosis: ScalingDiagnosis) -> Iterator[Line]:
 
 def _change(change: BatchChange) -> str:
     dataset, before, after = change
-    steps = (
-        f", {before.steps} to {after.steps} steps per epoch" if before.steps and after.steps else ""
-    )
-    at = f"{dataset}, {size_text(after)}" if dataset else size_text(after)
+    if before.steps and after.steps:
+        steps = f", {before.steps} to {after.steps} steps per epoch"
+    else:
+        steps = ""
+    if dataset:
+        at = f"{dataset}, {size_text(after)}"
+    else:
+        at = size_text(after)
     batches = f"global batch {after.batch_size} instead of {before.batch_size}"
     assert before.time_s is not None  # batch_changes takes rows that have one
     assert after.time_s is not None
-    old_s, new_s = before.time_s.mean, after.time_s.mean
+    old_s = before.time_s.mean
+    new_s = after.time_s.mean
     times = f"{_time_text(old_s, _unit_for(old_s))} to {_time_text(new_s, _unit_for(new_s))}"
     return f"{at}, {batches}: {times} ({old_s / new_s:.2f}× as fast){steps}"
 
@@ -349,10 +367,8 @@ def whole_percent(share: float) -> str:
 
 def two_digits(value: float) -> str:
     """Return at least two significant digits: 0.0062, 4.6, 13.0, 210."""
-    return (
-        f"{value:.1f}"
-        if 1 <= abs(value) < 100
-        else f"{value:.0f}"
-        if abs(value) >= 100
-        else f"{value:.2g}"
-    )
+    if 1 <= abs(value) < 100:
+        return f"{value:.1f}"
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.2g}"

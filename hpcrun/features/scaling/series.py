@@ -63,7 +63,9 @@ class Row:
     @property
     def gpu_hours(self) -> float | None:
         """GPU-hours of ``time_s``."""
-        return None if self.time_s is None else self.gpus * self.time_s.mean / 3600
+        if self.time_s is None:
+            return None
+        return self.gpus * self.time_s.mean / 3600
 
     @property
     def batch_size(self) -> int | None:
@@ -175,7 +177,10 @@ def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
     groups: dict[str, list[Point]] = {}
     for dataset, group in datasets.items():
         for point in group:
-            batch = f"batch {point.batch_size or 'unknown'}" if dataset in mixed else ""
+            if dataset in mixed:
+                batch = f"batch {point.batch_size or 'unknown'}"
+            else:
+                batch = ""
             groups.setdefault(", ".join(filter(None, (dataset, batch))), []).append(point)
     return groups
 
@@ -281,7 +286,8 @@ def _with_derived_times(rows: tuple[Row, ...], basis: Basis) -> tuple[Row, ...]:
 def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
     if not rows:
         return
-    smallest, units = rows[0].gpus, rows[0].unit
+    smallest = rows[0].gpus
+    units = rows[0].unit
     one = units.removesuffix("s")
     if smallest != 1 and rows[-1].gpus != smallest:
         baseline = f"the baseline of speed-up and efficiency is that size, not 1 {one}"

@@ -122,17 +122,19 @@ class Workload:
                 hint="--weak keeps the per-GPU batch instead",
             )
         uneven = [number for number in gpus if self.batch_size % number]
-        return (
-            f"a batch of {self.batch_size} does not divide by {' or '.join(map(str, uneven))}"
-            if uneven
-            else None
-        )
+        if uneven:
+            return (
+                f"a batch of {self.batch_size} does not divide by {' or '.join(map(str, uneven))}"
+            )
+        return None
 
     def global_batch(self, gpus: int) -> int | None:
         """Return the global batch, None if none was given."""
         if self.batch_size is None:
             return None
-        return self.batch_size * gpus if self.scaling == "weak" else self.batch_size
+        if self.scaling == "weak":
+            return self.batch_size * gpus
+        return self.batch_size
 
     def values(self, gpus: int, nodes: int, repeat: int) -> dict[str, str]:
         """Return the values of the placeholders in the script's arguments; a batch that does not
@@ -160,11 +162,10 @@ class Workload:
         placed, used = fill_places(
             tuple(words), values, lambda name: self._unknown(name, gpus, values)
         )
-        unused = (
-            []
-            if self.batch_size is None or used & {"batch_size", "per_gpu_batch_size"}
-            else ["batch_size"]
-        )
+        if self.batch_size is None or used & {"batch_size", "per_gpu_batch_size"}:
+            unused = []
+        else:
+            unused = ["batch_size"]
         unused += [] if self.lr is None or "lr" in used else ["lr"]
         for name in unused:
             option = _OPTION_OF[name]
@@ -270,7 +271,10 @@ class ScaleCommand:
         listed = list(sizes)
         batch, options, args = self.batch_size, dict(options), dict(args)
         if batch_size is not None:
-            batch = max(1, batch_size // listed[-1].gpus) if self.weak else batch_size
+            if self.weak:
+                batch = max(1, batch_size // listed[-1].gpus)
+            else:
+                batch = batch_size
         if batch is not None and any(place in self.script for place in BATCH_PLACES):
             options["--batch-size"] = str(batch)
         elif batch_size is not None:
@@ -285,8 +289,14 @@ class ScaleCommand:
             ",".join(str(size.gpus) for size in listed),
             ",".join(str(size.nodes or 1) for size in listed),
         )
-        typed = shlex.quote(f"{self.gpu_type}:{gpus}") if self.gpu_type else gpus
-        spread = f"--nodes {nodes}" if any((size.nodes or 1) > 1 for size in listed) else ""
+        if self.gpu_type:
+            typed = shlex.quote(f"{self.gpu_type}:{gpus}")
+        else:
+            typed = gpus
+        if any((size.nodes or 1) > 1 for size in listed):
+            spread = f"--nodes {nodes}"
+        else:
+            spread = ""
         study_options, script = with_options(self.options, options), with_options(self.script, args)
         return " ".join(
             filter(
@@ -322,11 +332,9 @@ class ScaleCommand:
         GPUs.
         """
         given = re.search(r"(?<!\S)--cpus(-per-task)?(?!\S)", self.options)
-        return (
-            self.more(given[0] if given else "--cpus-per-gpu", least)
-            if given or self.sizes == "--gpus"
-            else {}
-        )
+        if given or self.sizes == "--gpus":
+            return self.more(given[0] if given else "--cpus-per-gpu", least)
+        return {}
 
     def preflight(self, gpus: int, nodes: int) -> str:
         """Return the command that checks the nodes and GPUs of such a run."""

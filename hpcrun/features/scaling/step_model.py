@@ -102,8 +102,10 @@ class StepModel:
 
     def loss(self, size: StepSize) -> float:
         """Return the loss at a size: measured, between two measured ones, or beyond them."""
-        place, known = self._doublings(size), self.losses
-        low, high = next(iter(known)), next(reversed(known))
+        place = self._doublings(size)
+        known = self.losses
+        low = next(iter(known))
+        high = next(reversed(known))
         if place >= high:
             return known[high] + (place - high) * self.rate
         if place <= low:
@@ -114,16 +116,22 @@ class StepModel:
     @cached_property
     def rate(self) -> float:
         """The loss of each further doubling; never a gain."""
-        low, high = next(iter(self.losses)), next(reversed(self.losses))
+        low = next(iter(self.losses))
+        high = next(reversed(self.losses))
         doublings = high - low
         weight = doublings / (doublings + TYPICAL_WEIGHT)
-        measured = (self.losses[high] - self.losses[low]) / doublings if doublings else 0.0
+        if doublings:
+            measured = (self.losses[high] - self.losses[low]) / doublings
+        else:
+            measured = 0.0
         return max(0.0, weight * measured + (1 - weight) * TYPICAL_LOSS)
 
     def step_s(self, size: StepSize) -> float:
         """Return the time of a step: what was measured, else the forecast."""
         measured = [each.step_s for each in self.timed if each.size == size]
-        return fmean(measured) if measured else self.work_s(size) * math.exp(self.loss(size))
+        if measured:
+            return fmean(measured)
+        return self.work_s(size) * math.exp(self.loss(size))
 
     def half_batch(self) -> float:
         """Return the samples of a GPU at which half of its computing is work on samples (Hockney's
@@ -142,7 +150,8 @@ class StepModel:
         step_s = self.step_s(size)
         if any(each.size == size for each in self.timed):
             return step_s, step_s
-        place, doublings = self._doublings(size), [*self.losses]
+        place = self._doublings(size)
+        doublings = [*self.losses]
         beyond = max(place - doublings[-1], doublings[0] - place, 0.0)
         # between measured sizes, and with another batch, half as far
         away = math.sqrt(beyond or min(_farthest(size, each.size) for each in self.timed) / 2)
@@ -189,9 +198,9 @@ def fixed_share(timed: Sequence[TimedStep], half_batch: float) -> float:
             large.size.batch_per_gpu - small.size.batch_per_gpu
         )
         constant_s = small.step_s - each_s * small.size.batch_per_gpu
-        return (
-            min(max(constant_s / (constant_s + each_s * batch), 0.0), 0.99) if each_s > 0 else 0.99
-        )
+        if each_s > 0:
+            return min(max(constant_s / (constant_s + each_s * batch), 0.0), 0.99)
+        return 0.99
     launch_s = min(LAUNCH_S, _MOST_LAUNCH * first.step_s)
     share = (
         launch_s + (first.step_s - launch_s) * half_batch / (half_batch + batch)
@@ -252,25 +261,28 @@ def _serial_fraction(first: Row, row: Row, *, weak: bool) -> float:
     """
     ratio = row.speedup.mean / first.speedup.mean
     if weak:
-        start, end, value = float(first.gpus), float(row.gpus), ratio
+        start = float(first.gpus)
+        end = float(row.gpus)
+        value = ratio
     else:
-        start, end, value = 1.0 / first.gpus, 1.0 / row.gpus, 1.0 / ratio
+        start = 1.0 / first.gpus
+        end = 1.0 / row.gpus
+        value = 1.0 / ratio
     slope = max((value - 1) / (end - start), 0.0)
     constant = max(1 - slope * start, 0.0)
     return constant / (constant + slope)
 
 
 def _prediction(sizes: Sequence[Row], factor: int) -> Prediction:
-    first, last = sizes[0], sizes[-1]
+    first = sizes[0]
+    last = sizes[-1]
     perfect = first.speedup.mean / first.gpus  # the speed-up of a GPU that loses nothing
     timed = tuple(
         TimedStep(StepSize(row.gpus, row.nodes, 1.0), perfect * row.gpus / row.speedup.mean)
         for row in sizes
     )
-    model, size = (
-        StepModel(timed, fixed=0.0),
-        StepSize(factor * last.gpus, factor * last.nodes, 1.0),
-    )
+    model = StepModel(timed, fixed=0.0)
+    size = StepSize(factor * last.gpus, factor * last.nodes, 1.0)
     short, long = model.range_s(size)
     speedup, low, high = (perfect * size.gpus / step for step in (model.step_s(size), long, short))
     ideal = last.speedup.mean / last.efficiency * factor

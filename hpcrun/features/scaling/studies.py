@@ -108,7 +108,8 @@ def _with_unknown(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _study_from_json(content: bytes) -> Study:
     data = reading.parse_object(content)
-    if newer := check_schema(data.pop("schema", SCHEMA), SCHEMA):
+    newer = check_schema(data.pop("schema", SCHEMA), SCHEMA)
+    if newer:
         raise ValueError(newer)
     fields, unknown = reading.read_fields(data, _STUDY_KINDS, (*reading.needs_of(Study), "points"))
     points = []
@@ -164,7 +165,8 @@ class StudyStore:
         """Write a study's record: if the process is killed, there is the complete old or new
         record.
         """
-        folder, fields = self._study(study.study_id), asdict(study)
+        folder = self._study(study.study_id)
+        fields = asdict(study)
         fields["points"] = list(map(_with_unknown, fields["points"]))
         check_dedicated(self.runs)
         with writing(self.runs):
@@ -223,7 +225,9 @@ class StudyRun:
         """The state in Slurm's terms, or one of hpcrun's."""
         if self.status:
             return self.status.status.state
-        return state.UNKNOWN if self.problem == REMOVED else state.NOT_SUBMITTED
+        if self.problem == REMOVED:
+            return state.UNKNOWN
+        return state.NOT_SUBMITTED
 
     @property
     def over(self) -> bool:
@@ -309,7 +313,10 @@ def study_status(
         ids = again[point.run_id]
         run_id = next((each for each in reversed(ids) if each in useful), ids[-1])
         of_point = statuses.get(run_id)
-        problem = "" if of_point else point.problem or (REMOVED if point.submitted else MISSING)
+        if of_point:
+            problem = ""
+        else:
+            problem = point.problem or (REMOVED if point.submitted else MISSING)
         runs.append(StudyRun(point, run_id, of_point, problem))
     return StudyStatus(study, tuple(runs), result.away)
 
@@ -333,4 +340,6 @@ def last_open(status: StudyStatus) -> Dependency | None:
     """Return the last run that is not over, for the next one to wait for."""
     runs = [item.status.run for item in status.runs if item.status and not item.over]
     last = max(runs, key=lambda run: run.created_s, default=None)
-    return Dependency(last.run_id, last.job_id, "any") if last and last.job_id else None
+    if last and last.job_id:
+        return Dependency(last.run_id, last.job_id, "any")
+    return None

@@ -93,11 +93,10 @@ def interrupted(study: Study, context: Context) -> InterruptedByUser:
     # read it again: the interruption came before the caller got the newest record
     study = StudyStore(context.store.root).load(study.study_id)
     left = sum(not point.submitted for point in study.points)
-    goes_on = (
-        f"{left} of {len(study.points)} runs are not submitted yet"
-        if left
-        else "its runs are not affected"
-    )
+    if left:
+        goes_on = f"{left} of {len(study.points)} runs are not submitted yet"
+    else:
+        goes_on = "its runs are not affected"
     come_back = "resume" if left else "show"
     return InterruptedByUser(
         f"study {study.study_id}: {goes_on}",
@@ -107,7 +106,10 @@ def interrupted(study: Study, context: Context) -> InterruptedByUser:
 
 def study_lines(study: Study) -> list[str]:
     """Return a study as text: its number of runs, their sizes and their order."""
-    order = "one after the other" if study.one_by_one else "at the same time"
+    if study.one_by_one:
+        order = "one after the other"
+    else:
+        order = "at the same time"
     return [
         one_line(f"study      {study.study_id}, {study.scaling} scaling on {_sizes(study)}"),
         f"runs       {count(len(study.points), 'run')}, {order}",
@@ -131,9 +133,10 @@ def point_text(study: Study, point: StudyPoint) -> str:
 
 def next_lines(study: Study, jobs: Sequence[str]) -> list[str]:
     """Return the commands that show and cancel a study. ``jobs``: ids of the submitted jobs."""
-    cancel = (
-        f" | hpcrun cancel {' '.join(jobs)}" if 0 < len(jobs) <= _CANCELLED_BY_NAME_AT_MOST else ""
-    )
+    if 0 < len(jobs) <= _CANCELLED_BY_NAME_AT_MOST:
+        cancel = f" | hpcrun cancel {' '.join(jobs)}"
+    else:
+        cancel = ""
     return [
         one_line(f"look       hpcrun scale run --show {study.study_id}{cancel}"),
         one_line(f"report     hpcrun scale report {study.study_id}"),
@@ -163,10 +166,14 @@ def study_table(status: StudyStatus) -> Table:
 
 def studies_table(studies: Iterable[Study], now_s: float) -> Table:
     """Return studies, oldest first."""
-    headings, rows = ("STUDY", "STARTED", "RUNS", "SIZES", "DATA SET"), []
+    headings = ("STUDY", "STARTED", "RUNS", "SIZES", "DATA SET")
+    rows = []
     for study in studies:
         made = sum(point.submitted for point in study.points)
-        runs = str(made) if made == len(study.points) else f"{made} of {len(study.points)}"
+        if made == len(study.points):
+            runs = str(made)
+        else:
+            runs = f"{made} of {len(study.points)}"
         rows.append(
             (
                 study.study_id,

@@ -116,7 +116,10 @@ def _part(series: Series, options: ReportOptions, *, finished: bool) -> Part:
     tentative = advise(series, options.min_efficiency)
     doubts = doubts_of(series, options.warmup)
     doubtful = frozenset(gpus for doubt in doubts for gpus in doubt.gpus)
-    advice = advise(series, options.min_efficiency, doubtful) if finished else None
+    if finished:
+        advice = advise(series, options.min_efficiency, doubtful)
+    else:
+        advice = None
     # unreliable sizes forecast nothing
     reliable = replace(series, rows=tuple(row for row in series.rows if row.gpus not in doubtful))
     return Part(
@@ -137,11 +140,9 @@ def _again(series: Series, doubts: Sequence[Doubt], command: ScaleCommand) -> st
     gpus = {number for doubt in doubts for number in doubt.again}
     sizes = [Size(row.gpus, row.nodes) for row in series.sizes if row.gpus in gpus]
     alone = any(doubt.kind in ("noise", "super-linear") for doubt in doubts)
-    return (
-        command.scale(sizes, options={"--repeat": "3", **({"--chain": ""} if alone else {})})
-        if sizes
-        else ""
-    )
+    if sizes:
+        return command.scale(sizes, options={"--repeat": "3", **({"--chain": ""} if alone else {})})
+    return ""
 
 
 def read_tables(paths: Sequence[Path]) -> Table:

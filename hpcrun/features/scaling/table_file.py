@@ -23,8 +23,10 @@ from hpcrun.features.scaling.series import OF_BASELINE, Row, Series
 from hpcrun.job.units import parse_duration
 from hpcrun.reading import read_named_text
 
-_MAX_BYTES, _MAX_COUNT = 100_000_000, 10**15
-_MOST_COLUMNS, _LONGEST_NAME = 1000, 200
+_MAX_BYTES = 100_000_000
+_MAX_COUNT = 10**15
+_MOST_COLUMNS = 1000
+_LONGEST_NAME = 200
 _MOST_AS_SHARE = 2.0
 _TOLERANCE = 0.01
 """Relative tolerance of a claim, in addition to its last digit, since the other numbers were
@@ -179,10 +181,14 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
         )
     baselines: dict[str, int] = {}
     for values in sorted((row.values for row in rows), key=itemgetter("gpus")):
-        gpus, percent = values["gpus"], values.get("efficiency_percent")
+        gpus = values["gpus"]
+        percent = values.get("efficiency_percent")
         # efficiencies refer to the smallest size of their data set, or to one GPU, if that size has
         # not 100 %
-        least = gpus if percent is None or abs(percent / 100 - 1) <= OF_BASELINE else 1
+        if percent is None or abs(percent / 100 - 1) <= OF_BASELINE:
+            least = gpus
+        else:
+            least = 1
         baseline = baselines.setdefault(values.setdefault("dataset", dataset), least)
         # a row that has nothing but an efficiency gets the speed-up that it means
         if percent and values.keys().isdisjoint(("total_s", "speedup", "time_s", "samples_per_s")):
@@ -221,7 +227,8 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
         )
     names = [_column_name(cell) for cell in header]
     names = [*map(({} if "gpus" in names else {"configuration": "gpus"}).get, names, names)]
-    if long := next((column for column in names if len(column) > _LONGEST_NAME), None):
+    long = next((column for column in names if len(column) > _LONGEST_NAME), None)
+    if long:
         raise UsageError(
             f"{name}: the name of a column has {len(long)} characters: {long[:40]!r} ...",
             hint="is a quotation mark not closed?",
@@ -231,7 +238,8 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
             raise UsageError(f"{name}: column {column!r} appears twice in the header")
     unknown = [column for column in names if column not in COLUMNS]
     for column in {*unknown} - {"notes"}:
-        if hint := did_you_mean(column, COLUMNS):
+        hint = did_you_mean(column, COLUMNS)
+        if hint:
             message = f"{name}: column {column!r} is not known"
             raise UsageError(message, hint=f"{hint} Known columns: {', '.join(COLUMNS)}")
     if "gpus" not in names:
@@ -275,7 +283,10 @@ def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
         column = COLUMNS.get(name)
         if column is None or not cell:
             continue
-        cell = cell if column.type is _Text else _MARKS.sub("", _CARDS.sub(r"\1", cell))
+        if column.type is _Text:
+            cell = cell
+        else:
+            cell = _MARKS.sub("", _CARDS.sub(r"\1", cell))
         try:
             value = _reader(name).validate_python(cell)
         except ValidationError as error:
@@ -356,7 +367,10 @@ def contradictions(claims: Iterable[Claim], series: Sequence[Series]) -> tuple[C
     places = {point: (row, each) for each in series for row in each.rows for point in row.points}
     contradicted = []
     for claim in claims:
-        follows = _follows(claim, *places[claim.point]) if claim.point in places else []
+        if claim.point in places:
+            follows = _follows(claim, *places[claim.point])
+        else:
+            follows = []
         if follows and not any(_agree(claim.text, value) for value, _ in follows):
             value, because = follows[0]
             contradicted.append(
@@ -390,7 +404,10 @@ def _follows(claim: Claim, row: Row, series: Series) -> list[tuple[float, str]]:
     if row.speedup.n > 1 or base.speedup.n > 1 or series.weak:
         return []  # the value of one of several runs need not be that of their mean
     if claim.what == "speedup" and series.basis != "published":
-        basis = "samples per second" if series.basis == "throughput" else "time"
+        if series.basis == "throughput":
+            basis = "samples per second"
+        else:
+            basis = "time"
         return [(row.speedup.mean, f"the {basis} beside that of {base.gpus}")]
     if claim.what == "samples_per_s" and series.basis in ("epoch", "run") and base.samples_per_s:
         return [

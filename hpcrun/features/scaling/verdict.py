@@ -87,7 +87,8 @@ def steps(
             added = (value - speedup) * base / (gpus - last)
             walk.append(Step(last, gpus, added, reaches(added, target)))
             if walk[-1].taken:
-                last, speedup = gpus, value
+                last = gpus
+                speedup = value
     return tuple(walk)
 
 
@@ -133,7 +134,9 @@ def verdict(row: Row, series: Series, advice: Advice | None) -> Verdict:
         return "negative scaling"
     if not reaches(row.efficiency, advice.min_efficiency):
         return "poor"
-    return "good" if row.gpus <= advice.value.gpus else "diminishing returns"
+    if row.gpus <= advice.value.gpus:
+        return "good"
+    return "diminishing returns"
 
 
 def advise(
@@ -245,7 +248,8 @@ def _warm_up(series: Series, warmup: int) -> Iterator[Doubt]:
     ]
     if slow:
         row, times, _ = max(slow, key=lambda item: item[1][0] / median(item[1][1:]))
-        first, later = f"{times[0]:.3g} s", f"{median(times[1:]):.3g} s"
+        first = f"{times[0]:.3g} s"
+        later = f"{median(times[1:]):.3g} s"
         evidence = (
             f"with {_sizes([row.gpus], series)} the first counted epoch took {first}, the "
             f"later ones {later}"
@@ -322,7 +326,10 @@ def _one_run(series: Series) -> Iterator[Doubt]:
         if row.speedup.n == 1 and (point.source != "csv" or point.run or len(point.epochs) > 1)
     ]
     if rows:
-        which = "each size" if len(rows) == len(series.rows) else _sizes(_gpus(rows), series)
+        if len(rows) == len(series.rows):
+            which = "each size"
+        else:
+            which = _sizes(_gpus(rows), series)
         evidence = f"{which} ran only once, so the error is unknown"
         yield Doubt(
             "no repeats", _gpus(rows), evidence, "run each size three times", _gpus(series.sizes)
@@ -366,7 +373,8 @@ def diagnose_series(
     """Return the causes for the first size that is not worth its GPUs, or else those known for the
     largest.
     """
-    base, row = series.rows[0], advice.next_row or series.sizes[-1]
+    base = series.rows[0]
+    row = advice.next_row or series.sizes[-1]
     if not advice.next_step and 1 - row.efficiency < NOTABLE:
         return None
     judged = _causes(row, base, command)
@@ -376,9 +384,10 @@ def diagnose_series(
         if share and share >= NOTABLE
     ]
     # where every size is worth its GPUs, nobody has to measure more
-    unknown = (
-        tuple(what for _, share, what, *_ in judged if share is None) if advice.next_step else ()
-    )
+    if advice.next_step:
+        unknown = tuple(what for _, share, what, *_ in judged if share is None)
+    else:
+        unknown = ()
     if not causes and not unknown:
         return None
     return ScalingDiagnosis(row, tuple(sorted(causes, key=lambda cause: -cause.share)), unknown)
@@ -392,13 +401,17 @@ def _causes(
     """
     sizes = [Size(each.gpus, each.nodes) for each in (base, row)]
     shares, gpus, batch = row.shares, row.gpus, row.batch_size
-    one, counts = row.unit.removesuffix("s"), row.points[0].rank_samples
+    one = row.unit.removesuffix("s")
+    counts = row.points[0].rank_samples
     each = (batch or 0) / gpus
     before = base.batch_size / base.gpus if base.batch_size else each
     # With a fixed global batch, each of more GPUs has less work in a step, but the same fixed cost.
     # That cost is the loss that waiting for data and ranks does not explain. An unchanged batch per
     # GPU causes no loss.
-    fixed = 1 - row.efficiency - (shares.data or 0) - (shares.idle or 0) if each < before else 0.0
+    if each < before:
+        fixed = 1 - row.efficiency - (shares.data or 0) - (shares.idle or 0)
+    else:
+        fixed = 0.0
     idle, uneven = (
         shares.idle,
         f"ranks have {min(counts, default=0)} to {max(counts, default=0)} samples in an epoch",

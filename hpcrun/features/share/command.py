@@ -63,9 +63,10 @@ def share(
         yield Outcome(lambda: [verbatim(content.decode())])
         return
     save_page(file, content)
-    hidden = (
-        f"{count(HIDER.count, 'secret')} hidden" if HIDER.count else "no secret was found in it"
-    )
+    if HIDER.count:
+        hidden = f"{count(HIDER.count, 'secret')} hidden"
+    else:
+        hidden = "no secret was found in it"
     hidden += f"; not hidden, since not set here: {', '.join(unset)}" if unset else ""
     written = one_line(f"written  {out or file.name} ({bytes_text(len(content))}; {hidden})")
     yield Outcome(

@@ -27,12 +27,19 @@ Curve = tuple[str, Sequence[Point]]  # its name, and its points from left to rig
 Bar = tuple[float, float, str, str]
 Lane = tuple[str, Sequence[Bar]]  # a line of the time line: its name, and its bars
 WIDE = 960
-_WIDTH, _HEIGHT = 480, 200
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 26
-_MOST_POINTS, _MOST_TITLES = 400, 60
+_WIDTH = 480
+_HEIGHT = 200
+_LEFT = 56
+_RIGHT = 16
+_TOP = 12
+_BOTTOM = 26
+_MOST_POINTS = 400
+_MOST_TITLES = 60
 # positive values that differ by more than this factor are drawn on a logarithmic axis
 _LOG_FROM = 300
-_LANE, _LANE_LABEL, _LEAST_BAR = 26, 120, 4
+_LANE = 26
+_LANE_LABEL = 120
+_LEAST_BAR = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +62,18 @@ class Scale:
         """Return a few round values between the ends."""
         if not self.log:
             return _round_values(self.low, self.high, most)
-        first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
+        first = math.ceil(math.log10(self.low))
+        last = math.floor(math.log10(self.high))
         step = max(1, -(-(last - first) // most))
         return [10.0**power for power in range(first, last + 1, step)]
 
 
 def _round_values(low: float, high: float, most: int) -> list[float]:
     span = high / most - low / most
-    unit = 10.0 ** math.floor(math.log10(span)) if 1e-300 < span < 1e300 else 0.0
+    if 1e-300 < span < 1e300:
+        unit = 10.0 ** math.floor(math.log10(span))
+    else:
+        unit = 0.0
     if not unit:
         return [low, high]
     step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= span * 0.999)
@@ -81,7 +92,8 @@ def _scale_of(
     factor.
     """
     ends = [*values, *(end for end in (least, most) if end is not None)]
-    low, high = min(ends), max(ends)
+    low = min(ends)
+    high = max(ends)
     if least is None and low > 0 and high / low > _LOG_FROM:
         return Scale(low, high, log=True)
     if low == high:
@@ -121,13 +133,17 @@ def line_chart(
         return round(_HEIGHT - _BOTTOM - up.place(y) * (_HEIGHT - _TOP - _BOTTOM), 1)
 
     def dots(points: Sequence[Point]) -> Iterator[tuple[float, float, float, str]]:
-        every, last = -(-len(points) // _MOST_TITLES), len(points) - 1
+        every = -(-len(points) // _MOST_TITLES)
+        last = len(points) - 1
         for number, (x, y) in enumerate(points):
             if number % every == 0 or number == last:
                 radius = 2.5 if every == 1 or number == last else 0
                 yield left(x), top(y), radius, f"{value_text(y)}{unit} at {x_name} {value_text(x)}"
 
-    columns = across.marks(6) if across.low < across.high else [across.low]
+    if across.low < across.high:
+        columns = across.marks(6)
+    else:
+        columns = [across.low]
     return {
         "name": name,
         "x_name": x_name,
@@ -161,7 +177,8 @@ def _thin(points: Sequence[Point]) -> Sequence[Point]:
 def time_line(lanes: Sequence[Lane]) -> Drawing:
     """Return bars on a common time axis; at least one lane has a bar."""
     bars = [bar for _, its in lanes for bar in its]
-    start, end = min(bar[0] for bar in bars), max(bar[1] for bar in bars)
+    start = min(bar[0] for bar in bars)
+    end = max(bar[1] for bar in bars)
     end = max(end, start + 1)
 
     def left(at_s: float) -> float:
@@ -171,7 +188,12 @@ def time_line(lanes: Sequence[Lane]) -> Drawing:
         width = max(_LEAST_BAR, left(bar[1]) - left(bar[0]))
         return min(left(bar[0]), WIDE - 10 - width), width, bar[2], bar[3]
 
-    form = "%H:%M:%S" if end - start < 600 else "%H:%M" if end - start < 86400 else "%d %b %H:%M"
+    if end - start < 600:
+        form = "%H:%M:%S"
+    elif end - start < 86400:
+        form = "%H:%M"
+    else:
+        form = "%d %b %H:%M"
     times = [start + (end - start) * number / 4 for number in range(5)]
     return {
         "width": WIDE,
@@ -186,11 +208,11 @@ def time_line(lanes: Sequence[Lane]) -> Drawing:
     }
 
 
-# --- the use of the hardware
-# --------------------------------------------------------------------------------------
+# --- the use of the hardware ---------------------------------------------------------------------
 
 _MOST_ROWS = 32
-_GB, _MB = 1024**3, 1e6
+_GB = 1024**3
+_MB = 1e6
 
 
 def _mean(values: Iterable[float]) -> float | None:
@@ -238,7 +260,10 @@ def use_section(uses: Sequence[NodeUse]) -> dict[str, Any]:
 def _use_charts(nodes: Sequence[NodeUse]) -> Iterator[dict[str, Any]]:
     """Yield charts with a curve for each of the first nodes that has at least two values."""
     start = min((use.started or use.samples[0].time for use in nodes), default=0.0)
-    some = f", the first {COLOURS} nodes" if len(nodes) > COLOURS else ""
+    if len(nodes) > COLOURS:
+        some = f", the first {COLOURS} nodes"
+    else:
+        some = ""
     for name, unit, value, most in _CHARTS:
         curves = []
         for use in nodes[:COLOURS]:

@@ -32,7 +32,10 @@ def date_text(at_s: float) -> str:
     """Return a date with its time and its distance from UTC: readers may be elsewhere."""
     when = datetime.fromtimestamp(at_s).astimezone()
     offset = when.strftime("%z")
-    zone = "UTC" if offset in ("", "+0000") else f"UTC{offset[:3]}:{offset[3:5]}"
+    if offset in ("", "+0000"):
+        zone = "UTC"
+    else:
+        zone = f"UTC{offset[:3]}:{offset[3:5]}"
     return f"{when:%Y-%m-%d %H:%M:%S} {zone}"
 
 
@@ -44,7 +47,8 @@ def tiles(shared: SharedRun) -> Iterator[Row]:
         done = sum(one.status.state == state.COMPLETED for one in item.elements)
         yield "Completed", f"{done} of {len(item.elements)}"
     yield "Size", f"{size_text(run)}, {count(run.world_size, 'rank')}"
-    if elapsed := item.status.ran_s:
+    elapsed = item.status.ran_s
+    if elapsed:
         yield "Ran for" if item.status.final else "Running for", clock_text(elapsed)
     if shared.attempts:
         waited = min(span.attempt.started_s for span in shared.attempts) - run.created_s
@@ -72,7 +76,8 @@ def facts(shared: SharedRun) -> Iterator[Row]:
     if nodes:
         yield "nodes", listed(nodes, MOST_NODES)
     yield from shared.trackers
-    if place := link_text(run):
+    place = link_text(run)
+    if place:
         yield "chain", place
     if run.resubmitted_from:
         yield "repeats", run.resubmitted_from
@@ -112,12 +117,15 @@ def ended(span: AttemptSpan) -> Row:
         return "stop", "cancelled"
     if exit_ is None:
         runs = status is not None and not status.final
-        return (
-            ("run", "runs")
-            if runs
-            else ("bad", "killed without a record of its end, or its node failed")
-        )
-    kind = "again" if exit_.again else "ok" if exit_.status == 0 else "bad"
+        if runs:
+            return ("run", "runs")
+        return ("bad", "killed without a record of its end, or its node failed")
+    if exit_.again:
+        kind = "again"
+    elif exit_.status == 0:
+        kind = "ok"
+    else:
+        kind = "bad"
     if exit_.status == 0 and not exit_.reason:
         return kind, "completed"
     again = ", requeued" if exit_.again and exit_.how != RESTART else ""
@@ -163,4 +171,6 @@ def code_rows(shared: SharedRun) -> Iterator[Row]:
 def element_label(index: int, shared: SharedRun) -> str:
     """Return the name of an element on the time line."""
     parameters = next((one.parameters for one in shared.item.elements if one.index == index), ())
-    return f"{index}: {parameters_text(parameters)}" if parameters else str(index)
+    if parameters:
+        return f"{index}: {parameters_text(parameters)}"
+    return str(index)

@@ -45,11 +45,21 @@ _ROOMS = (1.0, 0.2, 0.04, 0.0)
 """The share of the long texts and tables that is shown: the first with which the page is small
 enough.
 """
-_LOG_BYTES, _SCRIPT_BYTES, _DIFF_BYTES, _DIFF_LINES = 60_000, 200_000, 400_000, 5_000
+_LOG_BYTES = 60_000
+_SCRIPT_BYTES = 200_000
+_DIFF_BYTES = 400_000
+_DIFF_LINES = 5_000
 _OPEN_DIFF_LINES = 60
-_LONGEST_LINE, _LONGEST_CELL = 2_000, 200
-_MOST_EVIDENCE, _LONGEST_HEAD, _MOST_FAILED = 40, 30, 20
-_MOST_CHARTS, _MOST_VALUES, _MOST_LANES, _MOST_ROWS, _MOST_COLUMNS = 24, 100, 40, 500, 30
+_LONGEST_LINE = 2_000
+_LONGEST_CELL = 200
+_MOST_EVIDENCE = 40
+_LONGEST_HEAD = 30
+_MOST_FAILED = 20
+_MOST_CHARTS = 24
+_MOST_VALUES = 100
+_MOST_LANES = 40
+_MOST_ROWS = 500
+_MOST_COLUMNS = 30
 _LEGEND = {
     "wait": "pending",
     "run": "running",
@@ -76,15 +86,20 @@ class _Cleaner:
 
     def __init__(self, hider: SecretHider, home: str) -> None:
         self._hider = hider
-        self._home = (
-            re.compile(rf"{re.escape(home.rstrip('/'))}(?![\w.-])") if len(home) > 1 else None
-        )
+        if len(home) > 1:
+            self._home: re.Pattern[str] | None = re.compile(
+                rf"{re.escape(home.rstrip('/'))}(?![\w.-])"
+            )
+        else:
+            self._home = None
 
     def __call__(self, value: object) -> object:
         """Return a value as text; a number, and what the template itself has made, stays as
         it is.
         """
-        return value if isinstance(value, Markup | int | float) else self.text(str(value))
+        if isinstance(value, Markup | int | float):
+            return value
+        return self.text(str(value))
 
     def text(self, text: str) -> str:
         """Return text without what must not be on the page."""
@@ -103,16 +118,17 @@ class _Cleaner:
 
 
 def _cut(line: str) -> str:
-    return (
-        line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}… ({len(line)} characters)"
-    )
+    if len(line) <= _LONGEST_LINE:
+        return line
+    return f"{line[:_LONGEST_LINE]}… ({len(line)} characters)"
 
 
 def share_page(shared: SharedRun, hider: SecretHider, home: str) -> bytes:
     """Return the page of a run, without secrets, which the hider counts, and with ``~`` for the
     caller's home.
     """
-    clean, folder = _Cleaner(hider, home), Path(__file__).parent
+    clean = _Cleaner(hider, home)
+    folder = Path(__file__).parent
     css = folder.joinpath("page.css").read_text("utf-8")
     environment = Environment(
         autoescape=True,
@@ -142,12 +158,12 @@ def _notes(shared: SharedRun, hider: SecretHider) -> Iterator[str]:
     """Yield the lines at the end of the page, by when all of its secrets are counted."""
     yield from (f"Not complete: {missing}." for missing in shared.missing)
     yield f"Made by hpcrun {__version__} on {facts.date_text(shared.now_s)}."
-    if hidden := hider.count:
-        what = (
-            "1 value looks like a secret and is"
-            if hidden == 1
-            else f"{hidden} values look like secrets and are"
-        )
+    hidden = hider.count
+    if hidden:
+        if hidden == 1:
+            what = "1 value looks like a secret and is"
+        else:
+            what = f"{hidden} values look like secrets and are"
         yield f"{what} hidden: ***"
     yield (
         "~ is the home folder of the person who made this page. The page loads nothing and runs "
@@ -205,8 +221,12 @@ def _parts(shared: SharedRun, clean: Callable[[str], str], room: float) -> dict[
 
 def _cause(explanation: Explanation) -> dict[str, Any]:
     item = explanation.item
-    element = f", element {item.element}" if item.element is not None else ""
-    blocks, rows = list[tuple[str, str]](), list[tuple[str, str]]()
+    if item.element is not None:
+        element = f", element {item.element}"
+    else:
+        element = ""
+    blocks = list[tuple[str, str]]()
+    rows = list[tuple[str, str]]()
     for number, one in enumerate(explanation.evidence):
         where = f" ({one.where})" if one.where else ""
         head = f"{one.who}{where}{f': {one.note}' if one.note else ''}"
@@ -235,7 +255,10 @@ def _failed(shared: SharedRun) -> list[tuple[str, str]]:
         for one in failed[:_MOST_FAILED]
     ]
     others = len(failed_elements(shared.item.elements)) - len(rows)
-    more = [("others", f"{others} more did not complete")] if others else []
+    if others:
+        more = [("others", f"{others} more did not complete")]
+    else:
+        more = []
     return [*rows, *more] if len(rows) > 1 else []
 
 
@@ -294,9 +317,8 @@ def _table(table: SweepTable, most_rows: int) -> dict[str, Any]:
         )
     curves = []
     for row in table.rows if ranking else ():
-        if points := next(
-            iter(curves_of(row.metrics, ranking.metric if ranking else "").values()), []
-        ):
+        points = next(iter(curves_of(row.metrics, ranking.metric if ranking else "").values()), [])
+        if points:
             label = " ".join(f"{name}={value}" for name, value in row.parameters)
             curves.append((f"{row.index}: {label}", points))
     return {
@@ -319,7 +341,10 @@ def _metrics(shared: SharedRun) -> tuple[list[tuple[str, Drawing]], list[tuple[s
     for row in metrics.rows if metrics else ():
         last |= row.values
     for name in metrics.names if metrics else ():
-        points = next(iter(curves_of(metrics, name).values()), []) if metrics else []
+        if metrics:
+            points = next(iter(curves_of(metrics, name).values()), [])
+        else:
+            points = []
         if len(points) < 2 or len(charts) >= _MOST_CHARTS:
             values.append((name, value_text(last[name])))
         else:
@@ -352,20 +377,21 @@ def _shown(
     it is clean.
     """
     text = clean(part.text)
-    shown = (
-        text
-        if len(text) <= most
-        else text[len(text) - most :].partition("\n")[2]
-        if end
-        else _first(text, most)
-    )
+    if len(text) <= most:
+        shown = text
+    elif end:
+        shown = text[len(text) - most :].partition("\n")[2]
+    else:
+        shown = _first(text, most)
     more = part.bytes_left_out + len(text) - len(shown)
     return shown, f"{format_size(more)} {where} are not shown." if more > 0 else ""
 
 
 def _first(text: str, most: int) -> str:
     """Return the first whole lines of a text."""
-    return text if len(text) <= most else text[:most].rpartition("\n")[0]
+    if len(text) <= most:
+        return text
+    return text[:most].rpartition("\n")[0]
 
 
 def _diff(diff: SharedText, clean: Callable[[str], str], room: float) -> dict[str, Any]:

@@ -6,7 +6,7 @@ It only reads.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -31,7 +31,7 @@ from hpcrun.explain.ended import Explanation, explain
 from hpcrun.explain.first_line import with_element_lines
 from hpcrun.explain.running import explain_running, most_silent, read_running
 from hpcrun.features.sweep.sweep import SweepTable, sweep_table
-from hpcrun.features.trackers.tracker_files import is_local, tracker_runs
+from hpcrun.features.trackers.tracker_files import TrackerRun, is_local, tracker_runs
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.request import of_one_element, option_groups, program_words, with_named_secrets
@@ -52,7 +52,8 @@ _MOST_RANKS = 4
 _MOST_FAILED_ELEMENTS = 3
 _MOST_ATTEMPTS = 50
 _MOST_PAGES = 8
-_LOG_BYTES, _TEXT_BYTES = 256 << 10, 512 << 10
+_LOG_BYTES = 256 << 10
+_TEXT_BYTES = 512 << 10
 _LOG_LINES = 150
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -143,17 +144,17 @@ def gather(
         item = element_of(item, element)
     item = with_element_lines(item, failed_elements(item.elements), ports.store, lambda: rules)
     explanation = _explained(item, rules, patterns, now_s)
-    snapshot, role = _snapshot(item.run, ports.store), item.run.deciding_role
+    snapshot = _snapshot(item.run, ports.store)
+    role = item.run.deciding_role
     table = None
     if item.elements:
         read = [one.index for one in item.elements[:MOST_ELEMENTS]]
         table = sweep_table([(item, read_elements(item.folder, read, patterns, role=role))])
-    uses = (
-        ()
-        if table
-        else (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
-    )
-    tracked = () if table else tracker_runs(item.run, item.folder, item.element or 0)
+    uses: Iterable[tuple[NodeUse, ...]] = ()
+    tracked: Sequence[TrackerRun] = ()
+    if not table:
+        uses = (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
+        tracked = tracker_runs(item.run, item.folder, item.element or 0)
     # those that others can open: not those of a server on this machine
     pages = ((each.tracker, each.url) for each in tracked if each.url and not is_local(each.url))
     return SharedRun(
@@ -183,7 +184,9 @@ def _explained(
 ) -> Explanation | None:
     """Return why the run is as it is; None if it completed, or has not started."""
     if item.status.final:
-        return None if item.status.state == state.COMPLETED else explain(item, rules)
+        if item.status.state == state.COMPLETED:
+            return None
+        return explain(item, rules)
     if item.status.state != state.RUNNING:
         return None
     if item.elements and (index := most_silent(item, now_s)) is not None:
@@ -210,7 +213,10 @@ def _attempts(item: RunStatus) -> Iterator[AttemptSpan]:
     indices = [one.index for one in item.elements] or [item.element or 0]
     for index in indices[:MOST_ELEMENTS]:
         newest = list(islice(attempts(item.folder, index), _MOST_ATTEMPTS))
-        status = element_of(item, index).status if item.elements else item.status
+        if item.elements:
+            status = element_of(item, index).status
+        else:
+            status = item.status
         for attempt, (_, ended_s) in zip(
             reversed(newest), attempt_times(newest, status), strict=True
         ):
@@ -233,7 +239,9 @@ def _text(path: Path) -> SharedText | None:
     with suppress(OSError), open_regular(path, links=False) as file:
         content = file.read(_TEXT_BYTES)
         more = max(0, os.fstat(file.fileno()).st_size - len(content))
-        return SharedText(content.decode("utf-8", "replace"), more) if content else None
+        if content:
+            return SharedText(content.decode("utf-8", "replace"), more)
+        return None
     return None
 
 
@@ -242,7 +250,10 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
     if item.elements:
         for one in sorted(item.elements, key=_oddness)[:_MOST_FAILED_ELEMENTS]:
             row = element_row(item, one)
-            about = explanation if explanation and explanation.item.element == one.index else None
+            if explanation and explanation.item.element == one.index:
+                about = explanation
+            else:
+                about = None
             yield from (
                 (f"element {one.index}: {source}", end) for source, end in _logs(row, about)
             )
@@ -253,7 +264,8 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
     yield from ends
     if not ends or (item.status.final and item.status.state != state.COMPLETED):
         batch = all_elements(item.run).batch_log(item.folder, item.element or 0)
-        if last := _end(batch):
+        last = _end(batch)
+        if last:
             yield "batch script", last
 
 
@@ -267,7 +279,8 @@ def _rank_ends(attempt: Attempt, explanation: Explanation | None) -> Iterator[Lo
     for rank, why in islice(_odd_ranks(attempt, explanation).items(), _MOST_RANKS):
         source = rank_text(rank, node_of.get(rank), attempt.folder.role)
         for name, stream in (("err", "stderr"), ("out", "stdout")):
-            if end := _end(rank_log(attempt.folder, rank, name).path):
+            end = _end(rank_log(attempt.folder, rank, name).path)
+            if end:
                 yield ", ".join(filter(None, (source, stream, why))), end
 
 

@@ -49,7 +49,9 @@ if TYPE_CHECKING:
 
     from hpcrun.runs.record import Run
 
-TERMINAL_CURVES, PICTURE_CURVES, NAMED_CURVES = 8, 20, 10
+TERMINAL_CURVES = 8
+PICTURE_CURVES = 20
+NAMED_CURVES = 10
 """How many elements are drawn in a terminal and in a picture, and how many a legend names: the best
 ones.
 """
@@ -118,11 +120,10 @@ def sweep_outcome(made: SweepTable, *, plot: bool, png: Path | None, as_csv: boo
         return Outcome(lambda: [verbatim(sweep_csv(made))])
     if plot:
         return printed(sweep_plot(made, width() if sys.stdout.isatty() else 80))
-    order = (
-        [f"hpcrun: by {made.ranking.words}; other order: --sort METRIC:min or :max"]
-        if made.ranking
-        else []
-    )
+    if made.ranking:
+        order = [f"hpcrun: by {made.ranking.words}; other order: --sort METRIC:min or :max"]
+    else:
+        order = []
     notes = order or ["hpcrun: no metrics in any element", f"hint: {how_to_record()}"]
     return Outcome(lambda: [table(_text(made)), stderr(notes)], lambda: sweep_json(made))
 
@@ -172,7 +173,9 @@ def _text(made: SweepTable) -> Table:
 def _label(row: SweepRow, table: SweepTable) -> str:
     """Return an element's number; with the run's name if several runs are shown."""
     several = len({one.run.run_id for one in table.rows}) > 1
-    return f"{row.run.job_id or row.run.run_id}/{row.index}" if several else str(row.index)
+    if several:
+        return f"{row.run.job_id or row.run.run_id}/{row.index}"
+    return str(row.index)
 
 
 def sweep_csv(table: SweepTable) -> str:
@@ -231,11 +234,10 @@ def sweep_plot(table: SweepTable, width: int) -> list[str]:
     drawn = [(row, _curve(row, table.ranking.metric)) for row in table.scored[:TERMINAL_CURVES]]
     if not drawn:
         return [f"no values of {one_line(table.ranking.metric)}"]
-    which = (
-        "each element"
-        if len(drawn) == len(table.rows)
-        else f"{len(drawn)} of {len(table.rows)} elements"
-    )
+    if len(drawn) == len(table.rows):
+        which = "each element"
+    else:
+        which = f"{len(drawn)} of {len(table.rows)} elements"
     names = [_label(row, table) for row, _ in drawn]
     lines = [f"{one_line(table.ranking.metric)} by step, of {which}; numbers name the elements"]
     return [*lines, *braille_plot([curve for _, curve in drawn], width, names=names)]
@@ -333,18 +335,21 @@ def _scale(values: Sequence[str]) -> tuple[list[float], list[tuple[float, str]]]
         heights = {value: place / max(1, len(distinct) - 1) for place, value in enumerate(distinct)}
         return [heights[value] for value in values], [(heights[value], value) for value in distinct]
     known = [number for number in numbers if number is not None]
-    low, high = min(known), max(known)
+    low = min(known)
+    high = max(known)
     measure = math.log if low > 0 and high / low > _LOG_RATIO else float
-    bottom, top = measure(low), measure(high)
+    bottom = measure(low)
+    top = measure(high)
 
     def height(number: float) -> float:
-        return (measure(number) - bottom) / (top - bottom) if top > bottom else 0.5
+        if top > bottom:
+            return (measure(number) - bottom) / (top - bottom)
+        return 0.5
 
-    labelled = (
-        dict(zip(known, values, strict=True))
-        if len(distinct) <= NAMED_CURVES
-        else {low: "", high: ""}
-    )
+    if len(distinct) <= NAMED_CURVES:
+        labelled = dict(zip(known, values, strict=True))
+    else:
+        labelled = {low: "", high: ""}
     ticks = [(height(number), f"{number:.4g}") for number in sorted(labelled)]
     return [height(number) for number in known], _apart(ticks)
 

@@ -103,9 +103,10 @@ def sweeps_of(label: str, store: RunStore) -> tuple[list[Run], list[str | None]]
         )
     repeated = repeated_runs(run, store)
     names = ", ".join(earlier.run_id for earlier in repeated[:-1])
-    repeats = (
-        f"{run.run_id} repeats elements of {names}: the newest of each is shown" if names else None
-    )
+    if names:
+        repeats = f"{run.run_id} repeats elements of {names}: the newest of each is shown"
+    else:
+        repeats = None
     return repeated, [repeats, match.note]
 
 
@@ -119,7 +120,8 @@ def read_items(run_ids: Sequence[str], context: Context) -> tuple[list[Item], li
     for item in result.runs:
         patterns, remark = context.metric_patterns(item.run.profile)
         remarks.append(remark)
-        indices, role = [one.index for one in item.elements], item.run.deciding_role
+        indices = [one.index for one in item.elements]
+        role = item.run.deciding_role
         items.append((item, read_elements(item.folder, indices, patterns, role=role)))
     if result.away:
         remarks.append(f"hpcrun: {result.away.message}; the states are the last known")
@@ -159,16 +161,18 @@ def parse_ranking(text: str, names: Sequence[str]) -> Ranking:
     """
     metric, colon, direction = text.rpartition(":")
     if text in names or not colon:
-        metric, direction = text, ""
+        metric = text
+        direction = ""
     elif direction not in _DIRECTIONS:
         raise UsageError(
             f"{text!r} is no order: {direction!r} is neither min nor max",
             hint=f"write {metric}:max",
         )
     if metric not in names:
-        listed = (
-            f"there are: {', '.join(names)}" if names else "no element has reported a metric yet"
-        )
+        if names:
+            listed = f"there are: {', '.join(names)}"
+        else:
+            listed = "no element has reported a metric yet"
         raise NotFoundError(
             f"there is no metric {metric!r}", hint=did_you_mean(metric, names, listed)
         )
@@ -210,7 +214,10 @@ def sweep_table(
             if any(isinstance(row.values.get(name), float | int) for row in metrics.rows)
         )
     )
-    ranking = default_ranking(names) if order is None else parse_ranking(order, names)
+    if order is None:
+        ranking = default_ranking(names)
+    else:
+        ranking = parse_ranking(order, names)
     rows = []
     for run, one, metrics in newest.values():
         step, values = _values(metrics, ranking if best_step else None)
@@ -223,7 +230,9 @@ def sweep_table(
 
 
 def _finite(value: Value | None) -> float | None:
-    return float(value) if isinstance(value, float | int) and math.isfinite(value) else None
+    if isinstance(value, float | int) and math.isfinite(value):
+        return float(value)
+    return None
 
 
 def _place(row: SweepRow, ranking: Ranking | None) -> tuple[bool, bool, float, int]:
@@ -264,11 +273,9 @@ def best_row(table: SweepTable) -> SweepRow:
 
 def states_hint(table: SweepTable) -> str:
     """Return the command that shows the states of the elements."""
-    return (
-        f"hpcrun sweep {table.rows[0].run.run_id} shows their states"
-        if table.rows
-        else "hpcrun status"
-    )
+    if table.rows:
+        return f"hpcrun sweep {table.rows[0].run.run_id} shows their states"
+    return "hpcrun status"
 
 
 def submit_command(row: SweepRow, cwd: str) -> str:
@@ -285,4 +292,6 @@ def submit_command(row: SweepRow, cwd: str) -> str:
         text for group in option_groups(request, run.profile_file or run.profile) for text in group
     ]
     line = " ".join(map(quote_bash, ("hpcrun", "submit", *options, *program_words(request))))
-    return line if run.cwd in (None, cwd) else f"cd {quote_bash(str(run.cwd))} && {line}"
+    if run.cwd in (None, cwd):
+        return line
+    return f"cd {quote_bash(str(run.cwd))} && {line}"

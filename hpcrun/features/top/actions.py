@@ -83,13 +83,12 @@ def question(verb: str, rows: Sequence[TopRow], others: int) -> tuple[str, list[
     lines = []
     for row in rows[:_MOST_NAMED]:
         number = len(row.children)
-        inner = (
-            f"  all {number} elements"
-            if number > 1
-            else f"  {count(number, 'element')}"
-            if number
-            else ""
-        )
+        if number > 1:
+            inner = f"  all {number} elements"
+        elif number:
+            inner = f"  {count(number, 'element')}"
+        else:
+            inner = ""
         lines.append(f"{row.name}  job {job_id_of(row)}  {row.state}{inner}")
     if len(rows) > _MOST_NAMED:
         lines.append(f"... and {len(rows) - _MOST_NAMED} more")

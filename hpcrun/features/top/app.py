@@ -51,7 +51,8 @@ def words_of(rows: Mapping[str, TopRow]) -> dict[str, str]:
 
     words = {}
     for key, row in rows.items():
-        if item := row.item():
+        item = row.item()
+        if item:
             with suppress(OSError, HpcrunError):
                 words[key] = last_words(item)
     return words
@@ -187,7 +188,8 @@ class RunsScreen(TableScreen[ShownRow]):
 
     def title_line(self) -> Text:
         """Return how many runs there are, and how they are sorted."""
-        if trouble := self._trouble():
+        trouble = self._trouble()
+        if trouble:
             return Text.assemble(("hpcrun top  ", "bold"), (trouble, "bold reverse"))
         # what a person has just done comes first: the end is cut where there is no room
         sort = SORTS[self._how.sort][1] + (", reversed" if self._how.reverse else "")
@@ -203,9 +205,10 @@ class RunsScreen(TableScreen[ShownRow]):
         reading, late = self.reader.reading, self.reader.late()
         if not (reading.away or late):
             return ""
-        since = (
-            time.strftime("%H:%M", time.localtime(reading.answered_s)) if reading.answered_s else ""
-        )
+        if reading.answered_s:
+            since = time.strftime("%H:%M", time.localtime(reading.answered_s))
+        else:
+            since = ""
         waited = f"has not responded {f'since {since}' if since else 'yet'}"
         if late:
             return f"{late} {waited}"
@@ -240,14 +243,17 @@ class RunsScreen(TableScreen[ShownRow]):
             row = next(
                 child for child in row.children if child.element and child.element.index == wanted
             )
-        if item := row.item():
+        item = row.item()
+        if item:
             # what it needs is imported when it is opened
             from hpcrun.features.top.log_page import LogPage
 
             self.app.push_screen(LogPage(self.reader, item, 0))
 
     def _row(self) -> TopRow | None:
-        return self.rows.lines[self.rows.cursor or 0][0] if self.rows.lines else None
+        if self.rows.lines:
+            return self.rows.lines[self.rows.cursor or 0][0]
+        return None
 
     def action_expand(self, opened: bool) -> None:
         """Show or hide the elements of a sweep, the runs of a group."""
@@ -261,11 +267,10 @@ class RunsScreen(TableScreen[ShownRow]):
                 above -= 1
             self.action_move(above - (self.rows.cursor or 0))
             row = self.rows.lines[above][0]
-        keys = (
-            self._how.opened | {row.key}
-            if opened and row.children
-            else self._how.opened - {row.key}
-        )
+        if opened and row.children:
+            keys = self._how.opened | {row.key}
+        else:
+            keys = self._how.opened - {row.key}
         self._how = replace(self._how, opened=keys)
         self._show_rows()
 
@@ -289,7 +294,10 @@ class RunsScreen(TableScreen[ShownRow]):
         if row is None:
             return
         keys = {each.key for each in row.runs()}
-        self._marked = self._marked - keys if keys <= self._marked else self._marked | keys
+        if keys <= self._marked:
+            self._marked = self._marked - keys
+        else:
+            self._marked = self._marked | keys
         self._show_rows()
         self.action_move(1)
 
@@ -302,12 +310,13 @@ class RunsScreen(TableScreen[ShownRow]):
     def action_act(self, verb: str) -> None:
         """Do something to the marked runs, or to the one with the cursor."""
         row = self._row()
-        every = (
-            (each for row in self.reader.reading.rows for each in (row, *row.children))
-            if self._marked
-            else ()
-        )
-        rows = [each for each in every if each.key in self._marked] or (row.runs() if row else [])
+        if self._marked:
+            every = [each for top in self.reader.reading.rows for each in (top, *top.children)]
+        else:
+            every = []
+        rows = [each for each in every if each.key in self._marked]
+        if not rows and row:
+            rows = list(row.runs())
 
         def unmark() -> None:
             self._marked = frozenset()
@@ -332,8 +341,7 @@ class RunsScreen(TableScreen[ShownRow]):
         self.reader.refresh()
         self.say(_ASKING)
 
-    # --- the filter
-    # ---------------------------------------------------------------------------------------------
+    # --- the filter ------------------------------------------------------------------------------
 
     def action_filter(self) -> None:
         """Type words; only rows with all of them are shown."""

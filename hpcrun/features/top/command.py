@@ -54,7 +54,8 @@ def _check_terminal(env: Mapping[str, str]) -> None:
         raise UsageError(
             "hpcrun top needs a terminal: its input or output is a file or a pipe", hint=hint
         )
-    if (kind := env.get("TERM", "")) in ("", "dumb", "unknown"):
+    kind = env.get("TERM", "")
+    if kind in ("", "dumb", "unknown"):
         raise UsageError(
             f"hpcrun top needs a terminal that can move its cursor; TERM is {kind!r}", hint=hint
         )

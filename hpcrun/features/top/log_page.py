@@ -33,7 +33,8 @@ STREAMS = ("out and err", "out", "err")
 SLOWEST_S = 5.0
 NEW_ATTEMPT_EVERY_S = 10.0
 _LATE_S = 3.0
-_ERR, _OUT = "err│", "   │"
+_ERR = "err│"
+_OUT = "   │"
 _TIME_WIDTH = len("12:00:00 ")
 _READING = "log"  # the name of the calls in the background: one at a time
 
@@ -103,31 +104,44 @@ class LogPage(TextScreen):
     def title_line(self) -> Text:
         """Return whose log it is."""
         run, stream = self._item.run, STREAMS[self._stream]
-        who = "batch script" if self._rank is None else f"{run.rank_name(self._rank)}, {stream}"
-        attempt = f", attempt {self._attempt + 1}" if self._attempt is not None else ""
+        if self._rank is None:
+            who = "batch script"
+        else:
+            who = f"{run.rank_name(self._rank)}, {stream}"
+        if self._attempt is not None:
+            attempt = f", attempt {self._attempt + 1}"
+        else:
+            attempt = ""
         return Text(f"{run.name}: {who}{attempt}", "bold")
 
     def message_line(self) -> Text | str:
         """Return what is typed, what is wrong, or where the lines are."""
         late = self.waits_s(_READING)
         if not self.typed and (late > _LATE_S or self._error):
-            problem = (
-                f"reading for {int(late)} s; esc stops waiting" if late > _LATE_S else self._error
-            )
+            if late > _LATE_S:
+                problem = f"reading for {int(late)} s; esc stops waiting"
+            else:
+                problem = self._error
             return Text(one_line(problem), "bold")
-        return super().message_line() if self.typed or self._message else self._place()
+        if self.typed or self._message:
+            return super().message_line()
+        return self._place()
 
     def _place(self) -> str:
-        view, pages = self._view, self._pages
+        view = self._view
+        pages = self._pages
         if not self._is_opened:
             return "reading ..."
         if not view.lines:
-            return (
-                "nothing written so far" if not self._item.status.final else "nothing was written"
-            )
+            if not self._item.status.final:
+                return "nothing written so far"
+            return "nothing was written"
         size = sum(window.size for window in view.windows)
         at = min(max(0, pages.top), len(view.lines) - 1)
-        share = view.lines[at].at / max(1, view.windows[0].size) if len(view.windows) == 1 else None
+        if len(view.windows) == 1:
+            share = view.lines[at].at / max(1, view.windows[0].size)
+        else:
+            share = None
         if self._follows and self._is_newest and not self._item.status.final:
             where = "following"
         elif view.at_end and pages.is_at_end:
@@ -213,7 +227,8 @@ class LogPage(TextScreen):
 
     def _tick(self) -> None:
         """Read what is new, at most as often as ``_pause_s`` says: the file system is shared."""
-        now, view = time.monotonic(), self._view
+        now = time.monotonic()
+        view = self._view
         if _READING in self.calls or now < self._next_s:
             self.query_one("#message", TextLines).update()
             return
@@ -222,7 +237,10 @@ class LogPage(TextScreen):
             self._open()  # it could not be opened so far
         elif self._follows and self._is_newest and now >= self._next_attempt_s:
             # once more when the run has ended: its last attempt may be younger than the last look
-            self._next_attempt_s = inf if self._item.status.final else now + NEW_ATTEMPT_EVERY_S
+            if self._item.status.final:
+                self._next_attempt_s = inf
+            else:
+                self._next_attempt_s = now + NEW_ATTEMPT_EVERY_S
             self._work(self._logs, self._take_attempt)
         elif self._follows:
             self._work(view.newer, lambda _: self._took(view))
@@ -251,7 +269,10 @@ class LogPage(TextScreen):
     def _took(self, view: LogView) -> None:
         """Show what was read; read less often while the log does not grow."""
         is_new = view.lines is not self._pages.lines
-        self._pause_s = READ_EVERY_S if is_new else min(SLOWEST_S, self._pause_s * 1.2)
+        if is_new:
+            self._pause_s = READ_EVERY_S
+        else:
+            self._pause_s = min(SLOWEST_S, self._pause_s * 1.2)
         self._error = view.error
         if is_new:
             self._show()
@@ -269,10 +290,12 @@ class LogPage(TextScreen):
     def moved(self, *, up: bool) -> None:
         """Draw what has moved, and read on where the lines end."""
         self._message = Text()
-        view, pages = self._view, self._pages
-        self._follows = (
-            self._follows if not self._is_opened else not up and view.at_end and pages.is_at_end
-        )
+        view = self._view
+        pages = self._pages
+        if not self._is_opened:
+            self._follows = self._follows
+        else:
+            self._follows = not up and view.at_end and pages.is_at_end
         if up and pages.top < 2 * pages.height and not view.at_start:
             self._work(view.older, lambda _: self._show())
         elif not up and pages.is_at_end and not view.at_end:
@@ -321,7 +344,8 @@ class LogPage(TextScreen):
         """Show the log of the next rank, or of the one before."""
         if _READING in self.calls:
             return
-        here, most = -1 if self._rank is None else self._rank, self._item.run.world_size - 1
+        here = -1 if self._rank is None else self._rank
+        most = self._item.run.world_size - 1
         self._rank = max(0, min(most, here + step))
         self._open()
 
@@ -349,18 +373,24 @@ class LogPage(TextScreen):
         """Go to the next line with what is searched for, or to the one before; reads on in the log
         where needed.
         """
-        view, pages = self._view, self._pages
+        view = self._view
+        pages = self._pages
         if not self._search:
             self.say("nothing is searched for: / begins a search")
             return
         (pattern, note), words = search_pattern(self._search), self._search
-        marked = pages.mark if pages.mark is not None and pages.mark < len(view.lines) else None
-        place = marked if marked is not None else pages.top - (0 if up else 1)
-        start = (
-            view.lines[place]
-            if 0 <= place < len(view.lines) and not (up and self._follows)
-            else None
-        )
+        if pages.mark is not None and pages.mark < len(view.lines):
+            marked = pages.mark
+        else:
+            marked = None
+        if marked is not None:
+            place = marked
+        else:
+            place = pages.top - (0 if up else 1)
+        if 0 <= place < len(view.lines) and not (up and self._follows):
+            start = view.lines[place]
+        else:
+            start = None
 
         def done(answer: tuple[WindowLine | None, bool]) -> None:
             match, turned = answer
@@ -375,7 +405,10 @@ class LogPage(TextScreen):
             pages.show(view.lines)
             pages.mark = next(number for number, line in enumerate(view.lines) if line is match)
             pages.reveal(pages.mark)
-            again = f"from the {'end' if up else 'top'} again, " if turned else ""
+            if turned:
+                again = f"from the {'end' if up else 'top'} again, "
+            else:
+                again = ""
             self.say(f"/{words}: {note}{again}n next, N before, G to follow again")
 
         self.say(f"/{words} ...")

@@ -149,7 +149,12 @@ class LogWindow:
         while not is_stopped():
             start = max(0, self.begin - SKIMMED) if up else self.end
             data = self._read(start, self.begin - start if up else SKIMMED)
-            cut = data.find(b"\n") + 1 if up and start else 0 if up else data.rfind(b"\n") + 1
+            if up and start:
+                cut = data.find(b"\n") + 1
+            elif up:
+                cut = 0
+            else:
+                cut = data.rfind(b"\n") + 1
             whole = data[cut:] if up else data[:cut]
             if not whole or pattern.may_be_in(whole.decode("utf-8", "replace")):
                 return
@@ -164,11 +169,10 @@ class LogWindow:
         try:
             status = os.lstat(self.log.path)
         except OSError as error:
-            self.error = (
-                ""
-                if isinstance(error, FileNotFoundError) and self._mark is None
-                else str(error.strerror)
-            )
+            if isinstance(error, FileNotFoundError) and self._mark is None:
+                self.error = ""
+            else:
+                self.error = str(error.strerror)
             return False
         self._mark, self.changed_s = (status.st_dev, status.st_ino, status.st_size), status.st_mtime
         self.error = ""
@@ -256,7 +260,9 @@ class LogView:
 
     def _older(self) -> list[WindowLine]:
         not_at_start = [window for window in self.windows if not window.at_start]
-        return max(not_at_start, key=_first_s).older() if not_at_start else []
+        if not_at_start:
+            return max(not_at_start, key=_first_s).older()
+        return []
 
     def _newer(self) -> list[WindowLine]:
         return merge_lines([window.newer() for window in self.windows])
@@ -282,10 +288,12 @@ class LogView:
         """
         is_whole = start is None and (self.at_end if up else self.at_start)
         before = [replace(window, lines=[*window.lines]) for window in self.windows]
-        match, turned = self._find(pattern, start, up=up, is_stopped=is_stopped), False
+        match = self._find(pattern, start, up=up, is_stopped=is_stopped)
+        turned = False
         if match is None and not is_whole and not is_stopped():
             (self.to_end if up else self.to_start)()
-            match, turned = self._find(pattern, None, up=up, is_stopped=is_stopped), True
+            match = self._find(pattern, None, up=up, is_stopped=is_stopped)
+            turned = True
         if match is None:
             self.windows = before
         self._merge()
@@ -301,7 +309,10 @@ class LogView:
     ) -> WindowLine | None:
         lines = self.lines
         place = next((number for number, line in enumerate(lines) if line is start), None)
-        batch = lines[:place] if up else lines[0 if place is None else place + 1 :]
+        if up:
+            batch = lines[:place]
+        else:
+            batch = lines[0 if place is None else place + 1 :]
         match = first_match(batch[::-1] if up else batch, pattern)
         while match is None and not is_stopped() and not (self.at_start if up else self.at_end):
             # what surely does not match is passed over in the only log that has more: several keep
@@ -354,7 +365,8 @@ def _keys(lines: Sequence[WindowLine]) -> list[float]:
     first = next((line.stamp_s for line in lines if line.stamp_s is not None), None)
     if first is None:
         return [line.read_s for line in lines]
-    keys, at_s = [], first
+    keys = []
+    at_s = first
     for line in lines:
         at_s = max(at_s, line.stamp_s or 0.0)
         keys.append(at_s)

@@ -86,7 +86,9 @@ class Pages(Generic[Line]):
 
     def _parts_of(self, number: int) -> list[Text]:
         text = self.draw(self.lines[number])
-        return wrapped(text, self.width, self.indent) if self.wraps else [text]
+        if self.wraps:
+            return wrapped(text, self.width, self.indent)
+        return [text]
 
     @property
     def on_screen(self) -> Sequence[Line]:
@@ -142,7 +144,9 @@ class Pages(Generic[Line]):
         """Return the place as ``top``, ``end`` or ``37%``."""
         if self.top == 0 and self.part == 0:
             return "all" if self.is_at_end else "top"
-        return "end" if self.is_at_end else f"{100 * self.top // max(1, len(self.lines))}%"
+        if self.is_at_end:
+            return "end"
+        return f"{100 * self.top // max(1, len(self.lines))}%"
 
     def keep_inside(self) -> None:
         """Move back to the lines that there are, and to the cursor."""
@@ -172,7 +176,8 @@ class Pages(Generic[Line]):
 
     def _last_place(self) -> tuple[int, int]:
         """Return the top with which the last row is at the bottom of the screen."""
-        left, number = self.height, len(self.lines)
+        left = self.height
+        number = len(self.lines)
         while number > 0 and left > 0:
             number -= 1
             left -= self._height_of(number)
@@ -194,7 +199,9 @@ class Pager(TextLines):
 
     def render_line(self, y: int) -> Strip:
         """Return a row."""
-        return self._rows[y] if y < len(self._rows) else Strip.blank(self.size.width)
+        if y < len(self._rows):
+            return self._rows[y]
+        return Strip.blank(self.size.width)
 
     def take(self, pages: Pages[Any]) -> None:
         """Show other lines."""

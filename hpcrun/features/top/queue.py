@@ -38,7 +38,10 @@ def other_jobs(jobs: Iterable[QueuedJob], user: str, run_ids: Collection[str]) -
 
 def job_cells(job: QueuedJob) -> Cells:
     """Return the cells of a job."""
-    known = explain_reason(job.reason) if job.state == state.PENDING and job.reason else None
+    if job.state == state.PENDING and job.reason:
+        known = explain_reason(job.reason)
+    else:
+        known = None
     return {
         "job": job.job_id,
         "name": job.name,
@@ -80,7 +83,9 @@ def _place(line: Sequence[QueuedJob], mine: Sequence[QueuedJob], now_s: float) -
     first = next((job for job in line if job in mine), None)
     if first is None:
         held = sum(job.tasks for job in mine if job.state == state.PENDING)
-        return f"{count(held, 'job')} held or waiting for others" if held else "-"
+        if held:
+            return f"{count(held, 'job')} held or waiting for others"
+        return "-"
     before = sum(job.tasks for job in line[: line.index(first)])
     total = sum(job.tasks for job in line)
     start = ""
@@ -125,7 +130,8 @@ class QueueScreen(TableScreen[Cells]):
         """Ask Slurm now."""
         if _ASKING in self.calls:
             return
-        if why := self.reader.ports.schedulers("slurm").unavailable():
+        why = self.reader.ports.schedulers("slurm").unavailable()
+        if why:
             self._state = why
         else:
             self.call(_ASKING, SlurmQueue(self.reader.env).jobs, self._take, self._failed)
@@ -134,7 +140,8 @@ class QueueScreen(TableScreen[Cells]):
     def _take(self, jobs: list[QueuedJob]) -> None:
         self._state = self._as_of = f"as of {time.strftime('%H:%M:%S')}"
         self._timer.reset()
-        rows, key = self._rows_of(jobs, self.reader), next(iter(self._columns))
+        rows = self._rows_of(jobs, self.reader)
+        key = next(iter(self._columns))
         self.show_rows(rows, [row[key] for row in rows])
 
     def _failed(self, error: HpcrunError | OSError) -> None:

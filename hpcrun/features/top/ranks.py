@@ -59,7 +59,9 @@ class RankRow:
     def state(self) -> str:
         """Its state in words: ``failed, exit status 1``."""
         ended = self.kind in (RankState.FAILED, RankState.TERMINATED)
-        return f"{self.kind.words} ({self.exit_status})" if ended else self.kind.words
+        if ended:
+            return f"{self.kind.words} ({self.exit_status})"
+        return self.kind.words
 
 
 @dataclass(slots=True)
@@ -107,16 +109,26 @@ class RanksReader:
             for rank, at_s in wrote.items()
             if at_s is not None and rank not in ends
         }
-        talking = set(talkers(ages, max(0.0, now_s - attempt.started_s))) if ages else set()
+        if ages:
+            talking = set(talkers(ages, max(0.0, now_s - attempt.started_s)))
+        else:
+            talking = set()
         latest = max(
             (rank for rank in wrote if wrote[rank]), key=lambda rank: wrote[rank] or 0, default=None
         )
-        usual_s = 0.0 if latest is None else self._pace(attempt, latest, wrote[latest])
+        if latest is None:
+            usual_s = 0.0
+        else:
+            usual_s = self._pace(attempt, latest, wrote[latest])
         left = iter(range(MOST_PACES))
 
         def kind(rank: int) -> RankState:
-            if (end := ends.get(rank)) is not None:
-                bad = RankState.TERMINATED if end.is_consequence else RankState.FAILED
+            end = ends.get(rank)
+            if end is not None:
+                if end.is_consequence:
+                    bad = RankState.TERMINATED
+                else:
+                    bad = RankState.FAILED
                 return RankState.COMPLETED if end.status == 0 else bad
             if rank not in wrote and rank not in node_of:
                 return RankState.NOT_STARTED
@@ -136,13 +148,13 @@ class RanksReader:
             {*wrote, *node_of, *ends, *range(self.world_size)},
             key=lambda rank: wrote.get(rank) or 0.0,
         ):
-            end, wrote_s = ends.get(rank), wrote.get(rank)
-            known = (
-                (end.node, wrote_s, end.status, end.ended_s)
-                if end
-                else (node_of.get(rank), wrote_s)
-            )
-            rows.append(RankRow(rank, kind(rank), *known))
+            end = ends.get(rank)
+            wrote_s = wrote.get(rank)
+            if end:
+                row = RankRow(rank, kind(rank), end.node, wrote_s, end.status, end.ended_s)
+            else:
+                row = RankRow(rank, kind(rank), node_of.get(rank), wrote_s)
+            rows.append(row)
         return sorted(rows, key=_place)
 
     def _pace(self, attempt: Attempt, rank: int, wrote_s: float | None) -> float:
@@ -180,7 +192,8 @@ def _line_of(attempt: Attempt, row: RankRow) -> str:
     if row.kind is RankState.FAILED:
         with suppress(OSError):
             text = tail(rank_log(attempt.folder, row.rank, "err").path, 5)
-            if lines := [line for line in text.splitlines() if line.strip()]:
+            lines = [line for line in text.splitlines() if line.strip()]
+            if lines:
                 return fold(lines[-1]).strip()
     return last_line_of(attempt, row.rank)
 

@@ -132,7 +132,9 @@ class Reader:
         folder.
         """
         waits = self._waits_for
-        return waits[0] if waits and time.monotonic() - waits[1] > LATE_S else None
+        if waits and time.monotonic() - waits[1] > LATE_S:
+            return waits[0]
+        return None
 
     def in_background(
         self,
@@ -185,7 +187,10 @@ class Reader:
             self.reading = replace(self.reading, away=error.message)
         except Exception as error:
             # the next reading may succeed, for a person who watches for days
-            words = str(error) if isinstance(error, OSError) else _bug(error).message
+            if isinstance(error, OSError):
+                words = str(error)
+            else:
+                words = _bug(error).message
             self.reading = replace(self.reading, away=words)
         self._tell(self._publish)
 
@@ -222,7 +227,9 @@ class Reader:
             }
             runs = tuple(explained.get(item.run.run_id, item) for item in result.runs)
             reading = self._with(ids, wanted, replace(result, runs=runs))
-        return reading if reading.away else replace(reading, answered_s=now_s)
+        if reading.away:
+            return reading
+        return replace(reading, answered_s=now_s)
 
     def _with(self, ids: Collection[str], wanted: Sequence[str], result: StatusResult) -> Reading:
         """Return what is known of all runs, of which some were read now."""

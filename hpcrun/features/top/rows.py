@@ -31,9 +31,11 @@ _STATE_ORDER = (
 )
 # A narrow terminal drops these columns in this order.
 _DROPPED = ("profile", "limit", "size", "job", "elapsed")
-_NAME_MOST, _INFO_LEAST = 28, 40
+_NAME_MOST = 28
+_INFO_LEAST = 40
 # the two are shortened to these widths before the job ids are left out
-_NAME_SHORT, _INFO_SHORT = 14, 30
+_NAME_SHORT = 14
+_INFO_SHORT = 30
 _COUNTED_FIRST = ("RUNNING", "PENDING", "FAILED")
 _COUNTED_AS = {"TIMEOUT": "timed out"}
 
@@ -66,11 +68,17 @@ class TopRow:
     @property
     def status(self) -> LastStatus | None:
         """The status of the run or element."""
-        return self.element.status if self.element else self.run.status if self.run else None
+        if self.element:
+            return self.element.status
+        if self.run:
+            return self.run.status
+        return None
 
     def item(self) -> RunStatus | None:
         """Return the run, or the element as a run of its own."""
-        return element_row(self.run, self.element) if self.run and self.element else self.run
+        if self.run and self.element:
+            return element_row(self.run, self.element)
+        return self.run
 
     def runs(self) -> list[TopRow]:
         """Return the rows of runs or elements that an action on this row is about."""
@@ -176,7 +184,10 @@ def arranged(
     kept: list[TopRow] = []
     matching: dict[str, list[TopRow]] = {}
     for row in rows:
-        inner = [child for child in row.children if matches(child, words)] if words else []
+        if words:
+            inner = [child for child in row.children if matches(child, words)]
+        else:
+            inner = []
         if matches(row, words) or inner:
             kept.append(row)
             if inner and len(inner) < len(row.children):
@@ -229,14 +240,18 @@ def _grouped(rows: Sequence[TopRow], group: str, studies: Mapping[str, str]) -> 
     members: dict[str | None, list[TopRow]] = {}
     for row in rows:
         members.setdefault(names[group](row), []).append(row)
-    result, seen = [], set()
+    result = []
+    seen = set()
     for row in rows:
         name = names[group](row)
         if name is None or (group == "name" and len(members[name]) == 1):
             result.append(row)
         elif name not in seen:
             seen.add(name)
-            title = f"study {visible(run_name(name))}" if group == "study" else name
+            if group == "study":
+                title = f"study {visible(run_name(name))}"
+            else:
+                title = name
             numbers = Counter(each.state for each in members[name]).most_common()
             counts = ", ".join(
                 f"{number} {each.lower().replace('_', ' ')}" for each, number in numbers
@@ -261,8 +276,7 @@ def states_text(states: Sequence[str], order: str) -> str:
     return f"{count(len(states), 'run')}, {order}" + (f": {counted}" if states else "")
 
 
-# --- what is in the cells
-# ---------------------------------------------------------------------------------------
+# --- what is in the cells ------------------------------------------------------------------------
 
 
 def column_widths(shown: Sequence[ShownRow], width: int) -> dict[str, int]:
@@ -314,9 +328,13 @@ def cells(
         is_open: its children are shown.
         words: what the run wrote last.
     """
-    sign = ("- " if is_open else "+ ") if row.children else "  "
+    if row.children:
+        sign = "- " if is_open else "+ "
+    else:
+        sign = "  "
     name = f"{'  ' * depth}{sign}{row.name}"
-    if (item := row.item()) is None:
+    item = row.item()
+    if item is None:
         return {"name": name, "state": row.state, "info": row.about}
     status = item.status
     why = why_text(item, now_s)

@@ -93,7 +93,8 @@ class RunPage(TextScreen):
 
     def message_line(self) -> Text | str:
         """Return what is wrong, what is typed, or where the lines are."""
-        section, late = self._section, self.waits_s(self._section.title)
+        section = self._section
+        late = self.waits_s(self._section.title)
         if self.typed:
             problem = ""
         elif self._gone:
@@ -116,7 +117,9 @@ class RunPage(TextScreen):
         return "   ".join(parts)
 
     def _why(self) -> str:
-        return one_line(why_text(self._item, self._now_s)) if self._item else ""
+        if self._item:
+            return one_line(why_text(self._item, self._now_s))
+        return ""
 
     def _titles(self) -> Text:
         titles = (
@@ -151,7 +154,9 @@ class RunPage(TextScreen):
         self._show()
 
     def _read(self) -> None:
-        item, section, began_s = self._item, self._section, self._now_s
+        item = self._item
+        section = self._section
+        began_s = self._now_s
         if item is None or self._gone or not section.is_due(item, began_s):
             return
 
@@ -170,7 +175,8 @@ class RunPage(TextScreen):
     def _show(self) -> None:
         """Draw what is known now; only what has changed reaches the terminal."""
         self._now_s = self.reader.now_s()
-        item, section = self._item, self._section
+        item = self._item
+        section = self._section
         if item is not None:
             section.item, section.now_s = item, self._now_s
             section.width, section.height = self.size.width, max(5, self.size.height - _AROUND)
@@ -273,7 +279,8 @@ class RunPage(TextScreen):
             return
         section, pages = self._section, self._section.pages
         pattern, note = search_pattern(self._search)
-        number, begin = len(pages.lines), pages.top if pages.mark is None else pages.mark
+        number = len(pages.lines)
+        begin = pages.top if pages.mark is None else pages.mark
         begin += 0 if include_top else -1 if up else 1
         places = [(begin + (-far if up else far)) % number for far in range(number)]
         match = next(
@@ -312,4 +319,6 @@ class RunPage(TextScreen):
 
 def _one(item: RunStatus) -> RunStatus:
     """Return the run, or of a sweep the element that a person most likely wants to see."""
-    return element_of(item, interesting_element(item.elements)) if item.elements else item
+    if item.elements:
+        return element_of(item, interesting_element(item.elements))
+    return item

@@ -56,7 +56,10 @@ def rank_heading(attempt: Attempt, rows: Sequence[RankRow], shown: int, now_s: f
     """Return a line above the ranks: the attempt, when it began, and how many ranks are in each
     state.
     """
-    filtered = f"{shown} of {count(len(rows), 'rank')} shown; " if shown < len(rows) else ""
+    if shown < len(rows):
+        filtered = f"{shown} of {count(len(rows), 'rank')} shown; "
+    else:
+        filtered = ""
     began = (
         f"attempt {attempt.number + 1} began {format_span(max(0.0, now_s - attempt.started_s))} ago"
     )
@@ -85,11 +88,17 @@ class RankColumns:
 
     def line(self, row: RankRow, now_s: float) -> Text:
         """Return one rank; its last line goes on beyond the screen."""
-        age = "-" if row.wrote_s is None else f"{format_span(max(0.0, now_s - row.wrote_s))}"
+        if row.wrote_s is None:
+            age = "-"
+        else:
+            age = f"{format_span(max(0.0, now_s - row.wrote_s))}"
         text = Text(f"{self._names[row.rank]:>{self._rank}}  ")
         text.append(f"{row.state:<{self._state}}", row.kind.style)
         node = visible(row.node or "-")
-        node = node if len(node) <= self._node else f"{node[: self._node - 1]}…"
+        if len(node) <= self._node:
+            node = node
+        else:
+            node = f"{node[: self._node - 1]}…"
         text.append(f"  {node:<{self._node}}  {age:>8}  ")
         return text.append(visible(terminal_text(row.line, colours=False)))
 
@@ -126,7 +135,8 @@ def attempt_lines(
     spans = [
         (each.started_s, max(each.started_s, end)) for each, end in zip(attempts, ends, strict=True)
     ]
-    first, last = min(created_s, spans[0][0]), max(end for _, end in spans)
+    first = min(created_s, spans[0][0])
+    last = max(end for _, end in spans)
     bar = max(10, width - _TEXT_LEAST - 6 if width >= 100 else width - 2 * _TEXT_LEAST + 8)
     several_days = time.localtime(first)[:3] != time.localtime(last)[:3]
     form = "%d %b %H:%M" if several_days else "%H:%M:%S"
@@ -171,7 +181,9 @@ def _bar(before: float, begin: float, end: float, first: float, last: float, wid
     """
 
     def column(at: float) -> int:
-        return round((at - first) / (last - first) * width) if last > first else 0
+        if last > first:
+            return round((at - first) / (last - first) * width)
+        return 0
 
     left = min(width - 1, column(begin))
     right = max(left + 1, column(end))
@@ -180,7 +192,10 @@ def _bar(before: float, begin: float, end: float, first: float, last: float, wid
 
 
 def _end_text(attempt: Attempt) -> str:
-    nodes = f" ({', '.join(attempt.exit.nodes)})" if attempt.exit and attempt.exit.nodes else ""
+    if attempt.exit and attempt.exit.nodes:
+        nodes = f" ({', '.join(attempt.exit.nodes)})"
+    else:
+        nodes = ""
     text, place, _ = ended_text(attempt).partition(", restarted in place")
     if attempt.exit and not attempt.exit.reason and attempt.exit.status == 0:
         text = "completed"
@@ -206,9 +221,10 @@ def metric_lines(metrics: Metrics, chosen: int, width: int, height: int) -> list
         return []
     name = names[chosen % len(names)]
     curves = curves_of(choose_metrics(metrics, [name]), name)
-    which = (
-        f" ({chosen % len(names) + 1} of {len(names)}: m next, M before)" if len(names) > 1 else ""
-    )
+    if len(names) > 1:
+        which = f" ({chosen % len(names) + 1} of {len(names)}: m next, M before)"
+    else:
+        which = ""
     lines = [Text(f"{one_line(name)} by step{which}{_begins(metrics)}", "bold")]
     listed = len(names) + 2 if len(names) > 1 else 0
     if curves:
@@ -253,7 +269,10 @@ def _metric_row(metrics: Metrics, name: str, wide: int, width: int) -> Text:
     )
     label = f"{one_line(name):<{wide}}  " if wide else ""
     room = width - len(label) - 50
-    curve = f"{sparkline(finite, room):<{room}}  " if room >= 8 and wide else ""
+    if room >= 8 and wide:
+        curve = f"{sparkline(finite, room):<{room}}  "
+    else:
+        curve = ""
     return Text(f"{label}{curve}{numbers}")
 
 
@@ -267,7 +286,8 @@ def use_lines(nodes: Sequence[NodeUse], width: int) -> list[Text]:
     for node in nodes:
         if not node.samples:
             continue
-        first, last = node.started or node.samples[0].time, node.samples[-1].time
+        first = node.started or node.samples[0].time
+        last = node.samples[-1].time
         clock = time.strftime("%H:%M:%S", time.localtime(last))
         lines += [
             *([Text()] if lines else []),
@@ -302,7 +322,10 @@ def _use_rows(node: NodeUse) -> Iterator[tuple[str, list[float], float | None, s
     of = f" of {node.cpus}" if node.cpus else ""
     yield "CPUs", cpus, node.cpus, f"{cpus[-1]:.1f}{of} busy (mean {sum(cpus) / len(cpus):.1f})"
     memories = [float(sample.memory) for sample in samples]
-    limit = f" of {format_size(node.memory_limit)}" if node.memory_limit else ""
+    if node.memory_limit:
+        limit = f" of {format_size(node.memory_limit)}"
+    else:
+        limit = ""
     most = format_size(int(max(memories)))
     yield (
         "memory",

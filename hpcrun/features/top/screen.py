@@ -68,7 +68,9 @@ def wrapped(line: Text, width: int, indent: int = 0) -> list[Text]:
 def error_text(error: Exception) -> str:
     """Return what went wrong, of an error with a file the file last: a line may be cut."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        if error.filename:
+            return f"{error.strerror}: {error.filename}"
+        return error.strerror
     return str(error) or type(error).__name__
 
 
@@ -125,14 +127,18 @@ class TypedLine:
 
     def take(self, key: str, character: str | None) -> bool:
         """Take a key, as readline knows them; returns whether the line is still typed."""
-        before, is_backspace = self.text, key in ("backspace", "ctrl+h")
+        before = self.text
+        is_backspace = key in ("backspace", "ctrl+h")
         if key == "enter" or key in ("escape", "ctrl+c") or (is_backspace and not before):
             self.done(before if key == "enter" else None)
             return False
         if is_backspace:
             self.text = before[:-1]
         elif key in ("ctrl+u", "ctrl+w"):
-            self.text = before.rstrip().rpartition(" ")[0] if key == "ctrl+w" else ""
+            if key == "ctrl+w":
+                self.text = before.rstrip().rpartition(" ")[0]
+            else:
+                self.text = ""
         elif character and character.isprintable():
             self.text += character
         if self.text != before:
@@ -204,7 +210,8 @@ class TopScreen(Screen[None]):
 
         While a line is typed, all keys are for it.
         """
-        if (line := self.typed) is None:
+        line = self.typed
+        if line is None:
             return False
         if not line.take(event.key, event.character) and self.typed is line:
             self.typed = None
@@ -267,7 +274,8 @@ def key_line(bindings: Sequence[Binding], width: int) -> Text:
     """
     shown = [(key_names(item), item.description) for item in bindings if item.show]
     last = [pair for pair in shown if pair[0] in _LAST_KEYS]
-    rest, left = [pair for pair in shown if pair[0] not in _LAST_KEYS], width
+    rest = [pair for pair in shown if pair[0] not in _LAST_KEYS]
+    left = width
     kept: list[tuple[str, str]] = []
     for pair in (*last, *rest):
         need = cell_len(pair[0]) + cell_len(pair[1]) + 3

@@ -165,7 +165,9 @@ class RanksSection(Section):
 
     def draw(self, line: Any) -> Text:
         """Return one rank as a line."""
-        return line if isinstance(line, Text) else self._columns.line(line, self.now_s)
+        if isinstance(line, Text):
+            return line
+        return self._columns.line(line, self.now_s)
 
     def first_choice(self) -> int:
         """Return the first rank."""
@@ -249,9 +251,10 @@ class UseSection(Section):
         node.
         """
         yet = "No use of the hardware is recorded yet: the job takes a sample every 10 s."
-        none = (
-            "No use of the hardware was recorded for this run." if self.item.status.final else yet
-        )
+        if self.item.status.final:
+            none = "No use of the hardware was recorded for this run."
+        else:
+            none = yet
         return view.use_lines(self.data, self.width) or [Text(none)]
 
 
@@ -268,7 +271,8 @@ class ExplainSection(Section):
 
         if item.status.state == state.RUNNING:
             patterns = self.reader.metric_patterns(item.run.profile)
-            if (running := read_running(item, self.reader.now_s(), patterns)) is not None:
+            running = read_running(item, self.reader.now_s(), patterns)
+            if running is not None:
                 return explain_running(running)
         return explain(item, self.reader.rules())
 

@@ -80,7 +80,8 @@ def open_(
         )
     if port is not None and not 0 < port <= _LAST_PORT:
         raise UsageError(f"--port {port}: must be from 1 to {_LAST_PORT}")
-    if missing := [str(folder) for folder in logdir or () if not folder.is_dir()]:
+    missing = [str(folder) for folder in logdir or () if not folder.is_dir()]
+    if missing:
         raise UsageError(f"--logdir {missing[0]}: there is no such folder")
     context = make_context()
     typed = runs or ["last"]
@@ -98,8 +99,7 @@ def open_(
         yield from _page(named[0], typed[0], context, url_only=url_only, as_json=as_json)
 
 
-# --- a page
-# -------------------------------------------------------------------------------------------------
+# --- a page --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,9 @@ def tracked_lines(result: Tracked) -> list[str]:
         for name, place, owner in rows
     ]
     left = len(result.runs) - _SHOWN
-    return [*lines, f"and {left} more: --json has all"] if left > 0 else lines
+    if left > 0:
+        return [*lines, f"and {left} more: --json has all"]
+    return lines
 
 
 def _owner(each: TrackerRun) -> str:
@@ -245,8 +247,7 @@ def _tunnel(port: int, context: Context) -> Outcome:
     return note(["on your own computer, first run this and leave it open:", f"  {command}"])
 
 
-# --- the upload of offline runs, and TensorBoard
-# ------------------------------------------------------------------
+# --- the upload of offline runs, and TensorBoard -------------------------------------------------
 
 
 def _upload(named: Sequence[FoundRun], context: Context, *, as_json: bool) -> Outcomes:
@@ -258,7 +259,10 @@ def _upload(named: Sequence[FoundRun], context: Context, *, as_json: bool) -> Ou
             yield printed(_sync_lines(result))
     problem = next((result.failure for result in results if result.failure), None)
     hint = "again: hpcrun open --upload"
-    hint = f"log in with `wandb login`, then {hint}" if problem and "API key" in problem else hint
+    if problem and "API key" in problem:
+        hint = f"log in with `wandb login`, then {hint}"
+    else:
+        hint = hint
     documents = [
         {
             "run_id": result.run.run_id,
@@ -282,7 +286,10 @@ def _sync_lines(result: SyncResult) -> list[str]:
             f"{count(len(result.before), 'wandb run')} of {result.run.name} uploaded before"
         )
     if result.running:
-        which = count(len(result.running), "element") if len(result.running) > 1 else "it"
+        if len(result.running) > 1:
+            which = count(len(result.running), "element")
+        else:
+            which = "it"
         lines.append(f"{result.run.name}: left out what {which} wrote, since the job has not ended")
     if not lines and result.failure is None:
         lines.append(f"{result.run.name} has no offline wandb runs")
@@ -306,7 +313,8 @@ def _serve(
                 f"no event files of TensorBoard that were begun while these runs ran, in {places}",
                 hint="if the program writes them elsewhere, name the folder: --logdir DIR",
             )
-        if (free := free_port(port)) is None:
+        free = free_port(port)
+        if free is None:
             raise PlanError(
                 f"port {port} is in use on {context.host}",
                 hint="leave --port out to get a free one",

@@ -28,7 +28,8 @@ from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.on_terminal import run_on_terminal
 
-MOST_ENTRIES, LONGEST_S = 50_000, 10.0
+MOST_ENTRIES = 50_000
+LONGEST_S = 10.0
 """Where a search ends, which goes level by level: entries of folders, seconds."""
 _NOT_SEARCHED = {
     ".git",
@@ -78,7 +79,8 @@ def event_files(
 
     A folder that is among the ``searched`` ones is not searched again.
     """
-    begun, inside = list(attempts(folder, element)), RunFolder(folder).element(element).path
+    begun = list(attempts(folder, element))
+    inside = RunFolder(folder).element(element).path
     files: dict[Path, EventFile] = {}
     for place in (inside, *(others or (working_folder(run, folder),))):
         if place not in searched:
@@ -107,14 +109,16 @@ def search(root: Path) -> tuple[list[EventFile], bool]:
     Links are not followed.
     """
     files: list[EventFile] = []
-    left, until = MOST_ENTRIES, time.monotonic() + LONGEST_S
+    left = MOST_ENTRIES
+    until = time.monotonic() + LONGEST_S
     waiting = [root]
     while waiting:
         for entry in _entries(waiting.pop(0)):
             left -= 1
             if left < 0 or time.monotonic() > until:
                 return files, False
-            if match := _EVENTS.fullmatch(entry.name):
+            match = _EVENTS.fullmatch(entry.name)
+            if match:
                 if entry.is_file(follow_symlinks=False):
                     files.append(
                         EventFile(Path(entry.path), root, float(match["began"]), match["host"])
@@ -158,7 +162,8 @@ class LinkedRuns:
 
     def update(self) -> None:
         """Search the runs' folders, and link the event files that are new."""
-        searched, owners = Searched(), dict[EventFile, list[str]]()
+        searched = Searched()
+        owners = dict[EventFile, list[str]]()
         for run, element, name in self.runs:
             for file in event_files(
                 run, self.store.folder(run.run_id), element, searched, self.others

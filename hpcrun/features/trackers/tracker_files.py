@@ -34,11 +34,14 @@ from hpcrun.schedulers.process import Completed, leave_running, run_command
 from hpcrun.writing import flocked, for_oneself
 
 # how many ranks, the first, and how many attempts, the newest, are read
-MOST_RANKS, MOST_ATTEMPTS = 16, 64
+MOST_RANKS = 16
+MOST_ATTEMPTS = 64
 _EACH_END = 256 << 10  # bytes of the beginning of a log and of its end: there trackers write
 _MOST_NAMES = 5000
 _LONGEST_URL = 2000
-_WANDB, _MLFLOW, _AIM = "wandb", "MLflow", "Aim"
+_WANDB = "wandb"
+_MLFLOW = "MLflow"
+_AIM = "Aim"
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 _SAYS = re.compile(
     rb"wandb: Run data is saved locally in (?P<folder>/[^\r\n]{1,4095})"
@@ -85,10 +88,20 @@ class TrackerRun:
         """Its page, else what is on disk."""
         if self.url:
             return self.url
-        offline = ", offline, uploaded" if self.synced else ", offline" if self.offline else ""
+        if self.synced:
+            offline = ", offline, uploaded"
+        elif self.offline:
+            offline = ", offline"
+        else:
+            offline = ""
         # the name of wandb's folder ends with the id, which stands beside it
-        folder = self.folder.parent if self.folder and self.tracker == _WANDB else self.folder
-        return f"run {self.id}{offline} in {folder}" if folder else f"run {self.id}"
+        if self.folder and self.tracker == _WANDB:
+            folder: Path | None = self.folder.parent
+        else:
+            folder = self.folder
+        if folder:
+            return f"run {self.id}{offline} in {folder}"
+        return f"run {self.id}"
 
 
 def page_url(text: str) -> str | None:
@@ -100,7 +113,9 @@ def page_url(text: str) -> str | None:
         return None
     plain = text.isascii() and text.isprintable() and not set(text) & set(" \"'`<>\\^{|}")
     is_page = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
-    return text if is_page and plain and len(text) <= _LONGEST_URL else None
+    if is_page and plain and len(text) <= _LONGEST_URL:
+        return text
+    return None
 
 
 def is_local(url: str) -> bool:
@@ -145,8 +160,7 @@ def working_folder(run: Run, folder: Path) -> Path:
     return Path(run.cwd or ".", workdir if isinstance(workdir, str) else "")
 
 
-# --- from logs
-# -------------------------------------------------------------------------------------------------
+# --- from logs -----------------------------------------------------------------------------------
 
 
 def _of_logs(attempt: Attempt) -> Iterator[TrackerRun]:
@@ -215,8 +229,7 @@ def _with_synced_pages(runs: list[TrackerRun], folder: Path) -> list[TrackerRun]
     return [replace(each, url=pages.get(each.id or "")) if each.offline else each for each in runs]
 
 
-# --- from files in the working folder
-# -----------------------------------------------------------------------------
+# --- from files in the working folder ------------------------------------------------------------
 
 
 def _of_mlflow(place: Path, run_id: str, element: int, newest: Attempt) -> Iterator[TrackerRun]:
@@ -288,8 +301,7 @@ def _paths(place: Path, pattern: str) -> Iterator[Path]:
         return
 
 
-# --- the upload
-# -------------------------------------------------------------------------------------------------
+# --- the upload ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +336,10 @@ def sync_wandb(
     with flocked(RunFolder(folder).tracker_sync("lock")) as is_ours:
         if not is_ours:
             raise PlanError(f"the wandb runs of {run.name} are being uploaded by another hpcrun")
-        elements = list(all_elements(run).parameters) if element is None else [element]
+        if element is None:
+            elements = list(all_elements(run).parameters)
+        else:
+            elements = [element]
         last = store.last_status(run.run_id)
         is_final = last is not None and last.final
         ended = [index for index in elements if is_final or _has_ended(folder, index)]

@@ -158,7 +158,8 @@ def compare_profiles(
     partitions = forecast.partitions() if candidates else []
     fitting: list[Placement] = []
     for candidate in candidates:
-        if reason := over_partition(candidate.plan, partitions):
+        reason = over_partition(candidate.plan, partitions)
+        if reason:
             misfits.append(Misfit(candidate.profile, candidate.gpu_type, reason))
         elif candidate.profile != DETECTED or all(
             candidate.sbatch_request() != other.sbatch_request() for other in fitting
@@ -275,7 +276,9 @@ def _over(plan: Plan, partition: Partition) -> str | None:
 def _no_start(answer: Trial | None) -> str:
     if answer is None:
         return f"not checked: at most {MOST_ASKED} requests; choose profiles with -P"
-    return f"sbatch did not respond: {answer.message}" if answer.silent else answer.message
+    if answer.silent:
+        return f"sbatch did not respond: {answer.message}"
+    return answer.message
 
 
 def _gpu_hours(plan: Plan, start: JobStart, partitions: Sequence[Partition]) -> float | None:
@@ -285,7 +288,9 @@ def _gpu_hours(plan: Plan, start: JobStart, partitions: Sequence[Partition]) -> 
             (partition for partition in partitions if partition.name == start.partition), None
         )
         limit_s = (there.default_s or there.max_s) if there else None
-    return None if limit_s is None else plan.shape.gpus * limit_s / 3600
+    if limit_s is None:
+        return None
+    return plan.shape.gpus * limit_s / 3600
 
 
 def offers_table(offers: Sequence[Offer], now_s: float, width: int) -> Table:
@@ -330,7 +335,10 @@ def shape_text(plan: Plan) -> str:
     """Return ``2 × 4 a100``, or ``1 × 64 CPUs``."""
     shape = plan.shape
     if not shape.gpus_per_node:
-        cpus = "default CPUs" if plan.cpus_per_node is None else count(plan.cpus_per_node, "CPU")
+        if plan.cpus_per_node is None:
+            cpus = "default CPUs"
+        else:
+            cpus = count(plan.cpus_per_node, "CPU")
         return f"{shape.nodes} × {cpus}"
     return f"{shape.nodes} × {shape.gpus_per_node} {shape.gpu_type or 'GPU'}"
 
@@ -341,10 +349,12 @@ def start_text(start_s: float, now_s: float) -> str:
     """
     if start_s - now_s < _NOW_S:
         return "now"
-    start, now = datetime.fromtimestamp(start_s), datetime.fromtimestamp(now_s)
-    clock = (
-        f"{start:%H:%M}" if start.date() == now.date() else f"{start:%b} {start.day} {start:%H:%M}"
-    )
+    start = datetime.fromtimestamp(start_s)
+    now = datetime.fromtimestamp(now_s)
+    if start.date() == now.date():
+        clock = f"{start:%H:%M}"
+    else:
+        clock = f"{start:%b} {start.day} {start:%H:%M}"
     return f"in {format_span(start_s - now_s)}, {clock}"
 
 
