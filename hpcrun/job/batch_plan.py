@@ -78,7 +78,8 @@ def plan_script(
         raise PlanError(
             "\n".join(script.options.problems), hint=f"submit it with sbatch: sbatch {script.name}"
         )
-    if given := [field for field in _OF_SCRIPT if getattr(request, field) not in (None, (), False)]:
+    given = [field for field in _OF_SCRIPT if getattr(request, field) not in (None, (), False)]
+    if given:
         options = " and ".join(map(option_of, given))
         raise UsageError(
             f"{options} {'has' if len(given) == 1 else 'have'} no effect on {script.name}, which "
@@ -152,7 +153,8 @@ def _apply_sizes(directives: Directives, request: JobRequest) -> None:
     """Override the script's sizes as the command line of sbatch does."""
     if request.nodes:
         directives["nodes"] = str(request.nodes)
-    if gpus := request.gpus or request.gpus_per_node:
+    gpus = request.gpus or request.gpus_per_node
+    if gpus:
         before = read_sizes(directives)
         nodes, type_ = before.nodes if request.gpus else 1, gpus.type or before.gpu_type
         if gpus.count % nodes:
@@ -163,7 +165,8 @@ def _apply_sizes(directives: Directives, request: JobRequest) -> None:
         resources = (directives.pop("gres", None) or "").split(",")
         for key in ("gpus", "gpus-per-task"):
             directives.pop(key, None)
-        if others := ",".join(item for item in resources if item and not gpus_in("gres", item)):
+        others = ",".join(item for item in resources if item and not gpus_in("gres", item))
+        if others:
             directives["gres"] = others
         directives["gpus-per-node"] = f"{f'{type_}:' if type_ else ''}{gpus.count // nodes}"
     for mine, other in (
@@ -171,7 +174,8 @@ def _apply_sizes(directives: Directives, request: JobRequest) -> None:
         ("cpus_per_gpu", "cpus-per-task"),
         ("segment", ""),
     ):
-        if (number := getattr(request, mine)) is not None:
+        number = getattr(request, mine)
+        if number is not None:
             directives.pop(other, None)
             directives[mine.replace("_", "-")] = str(number)
 

@@ -123,7 +123,8 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
     sizes = read_sizes(dict(options.directives))
     root = parse_shell(text)
     source = Source(root, arguments)
-    missing, launches = [], []
+    missing = []
+    launches = []
     if shell not in ("bash", "sh", "dash", "ksh"):
         missing.append(f"{shell or first} runs the script: hpcrun reads only scripts for bash")
     elif (line := misread_line(root)) is not None:
@@ -132,7 +133,10 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
         launches = _launches(source)
         missing += _problems(source, launches)
     secrets = list(_secrets(root)) if misread_line(root) is None else []
-    changes = [] if missing else [change for launch in launches for change in _marks(launch)]
+    if missing:
+        changes = []
+    else:
+        changes = [change for launch in launches for change in _marks(launch)]
     changes += [(node.start_byte, node.end_byte, f'"${name}"') for node, name, _ in secrets]
     data = text.encode("utf-8", "surrogateescape")
     changed = sorted({data[:start].count(b"\n") + 1 for start, *_ in changes})
@@ -182,7 +186,8 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
 
 
 def _tasks(line: LaunchLine, sizes: Sizes) -> int:
-    total, each = number_of(line.srun.get("ntasks")), number_of(line.srun.get("ntasks-per-node"))
+    total = number_of(line.srun.get("ntasks"))
+    each = number_of(line.srun.get("ntasks-per-node"))
     return each or (max(1, total // sizes.nodes) if total else sizes.tasks)
 
 
@@ -269,7 +274,8 @@ def _place(root: Node, node: Node, depth: int = 3) -> str | None:
 
 def _exclude_each_other(one: Node, other: Node) -> bool:
     """Whether two launches stand in different branches of a condition."""
-    mine, theirs = [one, *parents_of(one)], [other, *parents_of(other)]
+    mine = [one, *parents_of(one)]
+    theirs = [other, *parents_of(other)]
     common = next(node for node in mine if node in theirs)
     if common.type == "case_statement":
         return True
@@ -297,9 +303,13 @@ def _secrets(root: Node) -> Iterator[tuple[Node, str, str]]:
     for number, node in enumerate(nodes_of(root, "variable_assignment")):
         if len(node.named_children) < 2 or any(child.type == "+=" for child in node.children):
             continue
-        name, value = node_text(node.named_children[0]), node.named_children[1]
+        name = node_text(node.named_children[0])
+        value = node.named_children[1]
         text = node_text(value)
-        plain = text[1:-1] if value.type in ("string", "raw_string") else text
+        if value.type in ("string", "raw_string"):
+            plain = text[1:-1]
+        else:
+            plain = text
         if "$" not in text and "`" not in text and plain and is_secret(name, plain, ()):
             yield value, f"HPCRUN_SECRET_{number}", plain
 

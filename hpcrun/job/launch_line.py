@@ -28,7 +28,9 @@ from hpcrun.job.launchers import (
 from hpcrun.job.shell_text import UNKNOWN, Word, read_commands
 
 Starter = Literal["torchrun", "srun", "command", "python"]
-EACH, BY_TORCHRUN = "::", ":::"  # the marks of hpcrun/launch/launch_words.py
+# the marks of hpcrun/launch/launch_words.py
+EACH = "::"
+BY_TORCHRUN = ":::"
 _TRANSPARENT = frozenset(
     "env nohup time timeout exec command builtin stdbuf uv poetry pipenv pdm hatch rye pixi conda "
     "mamba micromamba".split()
@@ -101,13 +103,17 @@ def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
     starts no training.
     """
     words = _with_values(words, 0)
-    at, texts = 0, _texts(words)
+    at = 0
+    texts = _texts(words)
     while at < len(texts) and PurePath(texts[at]).name in _TRANSPARENT:
         inner = unwrapped(texts[at:])
         if inner is None or inner.option:
             break
         at = len(texts) - len(inner.words)
-    by_srun = PurePath(texts[at]).name == "srun" if at < len(texts) else False
+    if at < len(texts):
+        by_srun = PurePath(texts[at]).name == "srun"
+    else:
+        by_srun = False
     start, srun = read_options(words, at + 1, "srun") if by_srun else (at, {})
     words = _with_values(words, start)
     texts = _texts(words)
@@ -138,10 +144,14 @@ def _with_torchrun(line: LaunchLine, words: list[Word], start: int) -> LaunchLin
     """Return the launch with torchrun's part, if torchrun starts the ranks and its words are not in
     a variable.
     """
-    head, texts = _torchrun_head(words, start), _texts(words)
+    head = _torchrun_head(words, start)
+    texts = _texts(words)
     own_ranks = "`{}` starts ranks itself: hpcrun logs shows the output of each task of srun".format
     if head is None:
-        calls = find_calls(texts[start:], lambda _: None) if line.by_srun else []
+        if line.by_srun:
+            calls = find_calls(texts[start:], lambda _: None)
+        else:
+            calls = []
         return replace(
             line, remarks=(*line.remarks, *(own_ranks(call.title) for call in calls[:1]))
         )
@@ -188,7 +198,8 @@ def _texts(words: Sequence[Word]) -> tuple[str, ...]:
 
 def _srun_remarks(options: dict[str, str | None]) -> tuple[str, ...]:
     """Return what is different from srun's options."""
-    if alone := next((name for name in _ALONE if name in options), None):
+    alone = next((name for name in _ALONE if name in options), None)
+    if alone:
         raise UnclearError(f"srun --{alone}: hpcrun cannot start such a step itself")
     export = options.get("export")
     if export is not None and "ALL" not in export.split(","):
@@ -223,12 +234,16 @@ def _torchrun_head(words: Sequence[Word], at: int) -> int | None:
     start here.
     """
     texts = _texts(words)
-    launcher, rest = BY_NAME.get(PurePath(texts[at]).name), texts[at + 1 :]
+    launcher = BY_NAME.get(PurePath(texts[at]).name)
+    rest = texts[at + 1 :]
     if is_python(texts[at]) and (inner := interpreted(texts[at:])) and inner.option == "-m":
-        launcher, rest = BY_MODULE.get(inner.words[0]), inner.words[1:]
+        launcher = BY_MODULE.get(inner.words[0])
+        rest = inner.words[1:]
     is_certain = all(item.known is not None for item in words[at : len(texts) - len(rest)])
     is_torchrun = launcher is not None and launcher.name in ("torchrun", "torch.distributed.launch")
-    return len(texts) - len(rest) if is_torchrun and is_certain else None
+    if is_torchrun and is_certain:
+        return len(texts) - len(rest)
+    return None
 
 
 def _rank(texts: tuple[str, ...]) -> int | None:
@@ -238,13 +253,16 @@ def _rank(texts: tuple[str, ...]) -> int | None:
     if not texts or _is_set_up(texts):
         return None
     name = PurePath(texts[0]).name
-    if launcher := BY_NAME.get(name):
+    launcher = BY_NAME.get(name)
+    if launcher:
         is_ranks = launcher.role != "submits" and launcher.name != "srun"
         starts = not launcher.subcommands or bool({*texts[1:2]} & {*launcher.subcommands})
         return 0 if is_ranks and starts else None
     inner = interpreted(texts)
     if inner and is_python(name):
-        return 0 if inner.option == "-m" and inner.words[0] in BY_MODULE else 1
+        if inner.option == "-m" and inner.words[0] in BY_MODULE:
+            return 0
+        return 1
     if name in _CONTAINERS or name in WRAPPERS:
         programs = {*BY_NAME, *SHELLS}
         behind = (texts[at:] for at in range(1, len(texts)))
@@ -274,7 +292,10 @@ def _is_set_up(texts: tuple[str, ...]) -> bool:
     if is_python(name):
         if inner is None or inner.option == "-c":
             return True
-        tool = inner.words[0] if inner.option else PurePath(inner.words[0]).name
+        if inner.option:
+            tool = inner.words[0]
+        else:
+            tool = PurePath(inner.words[0]).name
         return tool.partition(".")[0] in _TOOLS or tool in _TOOLS
     if inner is None or inner.option != "-c" or not inner.words:
         return False

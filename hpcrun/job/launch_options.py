@@ -284,11 +284,9 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
     """Return the normalised name of an option that may be set; UsageError if hpcrun sets it or it
     breaks the job.
     """
-    name, owned, of = (
-        normalise_key(key),
-        _OWNED[program],
-        "" if program == "sbatch" else f"{program}'s ",
-    )
+    name = normalise_key(key)
+    owned = _OWNED[program]
+    of = "" if program == "sbatch" else f"{program}'s "
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]+", name):
         raise UsageError(
             f"{where}: {key!r} cannot be an option of {program}",
@@ -297,9 +295,10 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
     if name in owned:
         raise UsageError(f"{where}: hpcrun sets {of}--{name} itself", hint=owned[name])
     # every program accepts an abbreviated name
-    if longer := next(
+    longer = next(
         (long for long in owned if long.startswith(name) and name not in _KNOWN[program]), None
-    ):
+    )
+    if longer:
         raise UsageError(
             f"{where}: {program} takes --{name} for --{longer}, which hpcrun sets",
             hint=owned[longer],
@@ -377,7 +376,10 @@ def takes_value(program: Program, option: str) -> tuple[str, bool] | None:
     letters, known, bare = _TABLES[program]
     if option.startswith("--"):
         plain = normalise_key(option)
-        longer = [plain] if plain in known else [name for name in known if name.startswith(plain)]
+        if plain in known:
+            longer = [plain]
+        else:
+            longer = [name for name in known if name.startswith(plain)]
         names = {ALIASES.get(name, name) for name in longer}
     else:
         names = {
@@ -438,13 +440,19 @@ def instead_of(
     advice = _OF_COMMAND.get((command, name)) or _OF_COMMAND.get(("", name))
     if advice is None and "--sbatch" in options:
         advice = _of_launchers(name, value)
-        first = re.search(r"(?<!\w)--[a-z][a-z-]+", advice) if advice else None
+        if advice:
+            first = re.search(r"(?<!\w)--[a-z][a-z-]+", advice)
+        else:
+            first = None
         advice = advice if first is None or first[0] in options else None
     if advice:
         return advice
     is_start = option.startswith("--") and len(option) > 4
     longer = [known for known in options if is_start and known.startswith(option)]
-    close = longer[0] if len(longer) == 1 else nearest(option, sorted(options))
+    if len(longer) == 1:
+        close: str | None = longer[0]
+    else:
+        close = nearest(option, sorted(options))
     return f"did you mean {close}?" if close else None
 
 
@@ -455,13 +463,15 @@ def _name(option: str) -> str:
 
 def _of_launchers(name: str, value: str | None) -> str | None:
     """Return what hpcrun has instead of an option of sbatch, srun, torchrun or another launcher."""
-    if advice := {**OWNED, **advice_for("-")}.get(name):
+    advice = {**OWNED, **advice_for("-")}.get(name)
+    if advice:
         return advice
     if name in (*KNOWN, *PYXIS):
         return f"use --sbatch {_assignment(name, value)}"
     programs: tuple[Program, ...] = ("torchrun", "srun")
     for program in programs:
-        if advice := _OWNED[program].get(name):
+        advice = _OWNED[program].get(name)
+        if advice:
             return advice
         if name in _KNOWN[program]:
             return f"use --{program} {_assignment(name, value)}"

@@ -49,13 +49,18 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
         and not plan.shape.gpus
         and partition == profile.partition
     ):
-        where = f"partition {partition}" if partition else "the default partition"
+        if partition:
+            where = f"partition {partition}"
+        else:
+            where = "the default partition"
         yield (
             f"a job without GPUs on {where}, whose nodes have {profile.gpu.per_node} GPUs; choose "
             "another with -p "
             "PARTITION"
         )
-    given, share, threads = dict(plan.env).get(_THREADS), plan.cpus_per_rank, threads_of(plan)
+    given = dict(plan.env).get(_THREADS)
+    share = plan.cpus_per_rank
+    threads = threads_of(plan)
     if given and share is not None and given != str(share):
         yield f"{_THREADS}={given} is set by --env or the profile, but a rank has {share} CPUs"
     of_shell = env.get(_THREADS)
@@ -161,14 +166,21 @@ def program_notes(request: JobRequest, profile: Profile, here: Here) -> Iterator
     yield from _uv_run(words, program, here.typed)
     shape = decide_shape(request, profile)
     yield from _shell_script(request, shape)
-    text = here.read_text(program[0]) if program[0].endswith(".py") else ""
+    if program[0].endswith(".py"):
+        text = here.read_text(program[0])
+    else:
+        text = ""
     for row in NOTES:
         if shape.launcher not in row.launchers or shape.world_size < row.ranks:
             continue
         if re.search(row.unless, "\n".join((text, *program[1:])), re.MULTILINE):
             continue
-        if match := re.search(row.source, text, re.MULTILINE):
-            mpi = "" if row.one_mpi_job is None else _mpi(program[0], request, profile, shape, here)
+        match = re.search(row.source, text, re.MULTILINE)
+        if match:
+            if row.one_mpi_job is None:
+                mpi: str | None = ""
+            else:
+                mpi = _mpi(program[0], request, profile, shape, here)
             if row.one_mpi_job is not None and row.one_mpi_job != (mpi is None):
                 continue
             without_torchrun = "srun" if profile.scheduler == "slurm" else "python"
@@ -237,7 +249,10 @@ def _shell_script(request: JobRequest, shape: Shape) -> Iterator[str]:
         or shape.procs_per_node < 2
     ):
         return
-    name = " ".join((request.script, *request.args[:1])) if by_shell else request.script
+    if by_shell:
+        name = " ".join((request.script, *request.args[:1]))
+    else:
+        name = request.script
     yield (
         f"`{name}` runs {shape.world_size} times, once per rank (RANK tells them apart); "
         "--launcher command runs it "
@@ -266,17 +281,7 @@ def choose_launcher(
             f"{_subject(call)} would start Ray in the job's Ray", hint=_own_line(call, here)
         )
     if of_role and _is_apart(call, request, profile):
-        each = (
-            f"give it {call.launcher.node_options}"
-            if call.launcher.node_options
-            else f"use {_VARIABLES}"
-        )
-        raise UsageError(
-            f"{_subject(call)} does not use the other nodes of its role: each would train on its "
-            "own",
-            hint=f"let the role be the .py file; or {each} in bash -c '...'; launcher=once runs it "
-            "as it is",
-        )
+        raise _each_node_alone(call)
     if request.launcher is not None:
         return request, (_overridden(call, request, profile),)
     if _is_ours(call) and call.place is not None:
@@ -290,7 +295,10 @@ def choose_launcher(
     changed = request.model_copy(update={"launcher": "command"})
     if _is_apart(call, changed, profile):
         raise _apart(call, request, profile, decide_shape(changed, profile).nodes, here)
-    does = "submits a job" if call.launcher.role == "submits" else "starts its own ranks"
+    if call.launcher.role == "submits":
+        does = "submits a job"
+    else:
+        does = "starts its own ranks"
     note = (
         f"launcher: command, because {_subject(call)} {does}; it runs once per node, with "
         f"{_VARIABLES} set"
@@ -301,15 +309,27 @@ def choose_launcher(
             "hpcrun starts Ray with the CPUs and GPUs of the job, and ends it: "
             f"{_own_line(call, here)}",
         )
-    instead = (
-        replacement(call, request, profile)
-        if call.place is None and call.launcher.torchrun_runs_it
-        else None
-    )
+    if call.place is None and call.launcher.torchrun_runs_it:
+        instead = replacement(call, request, profile)
+    else:
+        instead = None
     if instead is None:
         return changed, (note,)
     line = line_of(instead.request, request, here.typed)
     return changed, (note, f"hpcrun can start these ranks{_without(instead)}: {line}")
+
+
+def _each_node_alone(call: Call) -> UsageError:
+    """Return the error for a role whose launcher would make a training of its own on each node."""
+    if call.launcher.node_options:
+        each = f"give it {call.launcher.node_options}"
+    else:
+        each = f"use {_VARIABLES}"
+    return UsageError(
+        f"{_subject(call)} does not use the other nodes of its role: each would train on its own",
+        hint=f"let the role be the .py file; or {each} in bash -c '...'; "
+        "launcher=once runs it as it is",
+    )
 
 
 def _without(instead: Replacement) -> str:
@@ -327,7 +347,10 @@ def _taken_over(
         )
     is_study = here.typed[:1] == ("scale",)  # it has its own sizes
     instead = replacement(call, request, profile, sized=not is_study)
-    line = line_of(instead.request, request, here.typed) if instead else None
+    if instead:
+        line = line_of(instead.request, request, here.typed)
+    else:
+        line = None
     if instead is None or is_study:
         raise UsageError(
             f"`{call.title}` starts ranks, as hpcrun does: each rank of the job would start all of "
@@ -350,7 +373,9 @@ def _is_ours(call: Call) -> bool:
 
 
 def _subject(call: Call) -> str:
-    return f"`{call.title}`" if call.place is None else f"`{call.title}` in {call.place},"
+    if call.place is None:
+        return f"`{call.title}`"
+    return f"`{call.title}` in {call.place},"
 
 
 def _is_apart(call: Call, request: JobRequest, profile: Profile) -> bool:
@@ -361,12 +386,18 @@ def _is_apart(call: Call, request: JobRequest, profile: Profile) -> bool:
 
 
 def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
-    does = "submits a job" if call.launcher.role == "submits" else "starts ranks itself"
+    if call.launcher.role == "submits":
+        does = "submits a job"
+    else:
+        does = "starts ranks itself"
     if request.launcher == "ray":
         return f"{_subject(call)} {does}; --launcher ray runs it once, on the head node"
     if request.launcher in _ONCE:
         apart = _is_apart(call, request, profile)
-        each = "; without a node rank, each node starts its own ranks 0, 1, ..." if apart else ""
+        if apart:
+            each = "; without a node rank, each node starts its own ranks 0, 1, ..."
+        else:
+            each = ""
         return f"{_subject(call)} {does}; --launcher {request.launcher} runs it once per node{each}"
     return (
         f"{_subject(call)} {does}; --launcher {request.launcher} starts it once per rank, and each "
@@ -379,7 +410,10 @@ def _own_line(call: Call, here: Here) -> str:
     """Return the command line with hpcrun's launcher that does the same, and the program behind
     ``--``.
     """
-    program = call.argv[call.argv.index("--") + 1 :] if "--" in call.argv else ()
+    if "--" in call.argv:
+        program = call.argv[call.argv.index("--") + 1 :]
+    else:
+        program = ()
     options = here.typed or ("submit",)
     if "--launcher" not in options:
         options = (*options, "--launcher", call.launcher.by)
@@ -398,17 +432,25 @@ def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, here: 
     way_out = "--launcher command runs it as it is"
     if call.place is not None:
         options = call.launcher.node_options
-        add = f"give it {options}" if options else f"use {_VARIABLES} there"
+        if options:
+            add = f"give it {options}"
+        else:
+            add = f"use {_VARIABLES} there"
         return UsageError(message, hint=f"{add}; {way_out}")
-    if joining := node_line(call, here.typed):
+    joining = node_line(call, here.typed)
+    if joining:
         return UsageError(message, hint=joining)
     instead = replacement(call, request, profile)
     if instead is None:
         return UsageError(message, hint=way_out)
-    types = (
-        here.mpi_types() if call.launcher.uses_mpi and not has_mpi_type(request, profile) else ()
-    )
-    with_type = {"srun": (*request.srun, f"mpi={types[0]}")} if types else {}
+    if call.launcher.uses_mpi and not has_mpi_type(request, profile):
+        types = here.mpi_types()
+    else:
+        types = ()
+    if types:
+        with_type = {"srun": (*request.srun, f"mpi={types[0]}")}
+    else:
+        with_type = {}
     message += f"; the line below is{_without(instead)[1:]}" if instead.left_out else ""
     message += f"; the ranks need one of: {mpi_options(types)}" if types[1:] else ""
     return UsageError(

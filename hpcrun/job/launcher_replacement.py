@@ -92,7 +92,8 @@ def line_of(request: JobRequest, before: JobRequest, typed: tuple[str, ...]) -> 
     ``typed`` has hpcrun's subcommand and its options as typed; it is empty if there is no command
     line.
     """
-    fields, old = request.model_dump(), before.model_dump()
+    fields = request.model_dump()
+    old = before.model_dump()
     changed = {
         name: value for name, value in fields.items() if name not in _PROGRAM and value != old[name]
     }
@@ -173,7 +174,8 @@ def _passed_on(program: Program, options: dict[str, str | None]) -> dict[str, tu
 
 def _by_torchrun(argv: tuple[str, ...]) -> _Started:
     options, program = _read("torchrun", argv)
-    nodes, per_node = number_of(options.get("nnodes")), number_of(options.get("nproc-per-node"))
+    nodes = number_of(options.get("nnodes"))
+    per_node = number_of(options.get("nproc-per-node"))
     if "module" in options:
         program = ("-m", *program)
     more = {name: value for name, value in options.items() if name not in _TAKEN}
@@ -196,14 +198,20 @@ def _by_srun(argv: tuple[str, ...]) -> _Started:
     fields: dict[str, Any] = {}
     for name in [name for name in options if name in _SRUN_KEPT]:
         value = options.pop(name) or ""
-        kept = "name" if name == "job-name" else OPTIONS.get(name, name.replace("-", "_"))
+        if name == "job-name":
+            kept = "name"
+        else:
+            kept = OPTIONS.get(name, name.replace("-", "_"))
         fields[kept] = with_minutes(value) if name == "time" else value
     fields |= _passed_on("srun", options)
     within = next((call for call in find_calls(program, lambda _: None) if not call.place), None)
     inner = _started(within) if within else None
     if within is None or inner is None:
         return _Started(_bare(program), nodes, per_node, tasks, fields, by_srun=True)
-    words = (*within.before, *inner.program) if within.before else inner.program
+    if within.before:
+        words = (*within.before, *inner.program)
+    else:
+        words = inner.program
     return _Started(
         words,
         inner.nodes or nodes,
@@ -222,15 +230,23 @@ def _sizes(started: _Started, request: JobRequest, profile: Profile) -> dict[str
     nodes = started.nodes or request.nodes or 1
     total = started.total or (nodes * started.per_node if started.per_node else None)
     if total is None:
-        return {"nodes": nodes} if nodes > 1 and request.nodes is None else {}
+        if nodes > 1 and request.nodes is None:
+            return {"nodes": nodes}
+        return {}
     count = request.gpus or request.gpus_per_node
-    gpus = count.count * (1 if request.gpus else request.nodes or 1) if count else None
+    if count:
+        gpus = count.count * (1 if request.gpus else request.nodes or 1)
+    else:
+        gpus = None
     if gpus == total and nodes in (1, request.nodes):
         return {}
     several = {"nodes": nodes} if nodes > 1 else {}
     has_gpus = profile.scheduler == "local" or profile.gpu.per_node > 0
     if gpus == 0 or (gpus is None and not has_gpus):
-        launcher = {} if started.by_srun or request.launcher else {"launcher": "torchrun"}
+        if started.by_srun or request.launcher:
+            launcher = {}
+        else:
+            launcher = {"launcher": "torchrun"}
         return {"gpus": "0", **several, "nproc_per_node": -(-total // nodes), **launcher}
     if gpus and gpus > total and total % nodes == 0:  # fewer ranks than GPUs
         return {**several, "nproc_per_node": total // nodes}
@@ -262,11 +278,9 @@ def _parsed(
 def _bare(program: tuple[str, ...]) -> tuple[str, ...]:
     """Return a program without ``python``, which hpcrun adds itself."""
     rest = tuple(dropwhile("-u".__eq__, program[1:]))
-    return (
-        rest
-        if rest and is_python(program[0]) and (rest[0].endswith(".py") or rest[0] == "-m")
-        else program
-    )
+    if rest and is_python(program[0]) and (rest[0].endswith(".py") or rest[0] == "-m"):
+        return rest
+    return program
 
 
 def _with_python(before: tuple[str, ...], program: tuple[str, ...]) -> tuple[str, ...]:

@@ -85,7 +85,8 @@ def unwrapped(argv: tuple[str, ...]) -> Inner | None:
         return None
     rest = rest[bool(subcommands) :]
     while rest:
-        first, behind = rest[0], rest[1:]
+        first = rest[0]
+        behind = rest[1:]
         if name == "command" and first in ("-v", "-V"):
             return None
         if name == "uv" and first == "-m":
@@ -140,17 +141,24 @@ def program_of(argv: tuple[str, ...]) -> tuple[str, ...]:
         return ("-m", *inner.words)
     if inner and is_wrapper:
         return program_of(inner.words)
-    return inner.words if inner and not inner.option and inner.words[0].endswith(SCRIPTS) else argv
+    if inner and not inner.option and inner.words[0].endswith(SCRIPTS):
+        return inner.words
+    return argv
 
 
 def script_arguments(argv: tuple[str, ...]) -> tuple[str, ...]:
     """Return the arguments of the script, module or text that a command runs behind its wrappers
     and interpreter.
     """
-    inner = unwrapped(argv) if PurePath(argv[0]).name in WRAPPERS else interpreted(argv)
+    if PurePath(argv[0]).name in WRAPPERS:
+        inner = unwrapped(argv)
+    else:
+        inner = interpreted(argv)
     if inner is None or not inner.words:
         return argv[1:]
-    return inner.words[1:] if inner.option else script_arguments(inner.words)
+    if inner.option:
+        return inner.words[1:]
+    return script_arguments(inner.words)
 
 
 Role = Literal["ours", "submits", "node", "job"]
@@ -182,7 +190,9 @@ class Launcher:
     @property
     def title(self) -> str:
         """The launcher in words: ``accelerate launch``."""
-        return f"{self.name} {self.subcommands[0]}" if len(self.subcommands) == 1 else self.name
+        if len(self.subcommands) == 1:
+            return f"{self.name} {self.subcommands[0]}"
+        return self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +357,8 @@ def _find(
     if name in BY_NAME:
         yield from _called(BY_NAME[name], argv, argv[1:], before)
     elif inner and inner.option == "-m":
-        if launcher := BY_MODULE.get(inner.words[0]):
+        launcher = BY_MODULE.get(inner.words[0])
+        if launcher:
             yield from _called(launcher, argv, inner.words[1:], before)
     elif name in WRAPPERS:
         if inner:
@@ -383,9 +394,12 @@ def _shell_text(
         return "".join(inner.words[:1]), None
     if argv[0] == "eval":
         return " ".join(argv[1:]), None
-    script = (
-        inner.words[0] if inner else argv[1] if argv[0] in ("source", ".") and argv[1:] else argv[0]
-    )
+    if inner:
+        script = inner.words[0]
+    elif argv[0] in ("source", ".") and argv[1:]:
+        script = argv[1]
+    else:
+        script = argv[0]
     return read(script) or "", script
 
 

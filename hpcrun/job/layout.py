@@ -30,13 +30,11 @@ _JOB_ENTRY = re.compile(rf"(?P<job_id>{JOB_ID.pattern})\.(?P<run_id>{_ANY_RUN_ID
 _NUMBER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 _RANK_FILE = re.compile(rf"rank-(?P<rank>{_NUMBER.pattern})\.(?P<kind>\w+)", re.ASCII)
 _NODE_FILE = re.compile(r"node-(?P<node>.+)\.(?P<kind>start|use)")
-_ACTIVE, _JOBS, _STUDIES, _ELEMENTS, _CHECKPOINTS = (
-    "active",
-    "jobs",
-    "studies",
-    "elements",
-    "checkpoints",
-)
+_ACTIVE = "active"
+_JOBS = "jobs"
+_STUDIES = "studies"
+_ELEMENTS = "elements"
+_CHECKPOINTS = "checkpoints"
 
 
 class _Below:

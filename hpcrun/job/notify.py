@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from hpcrun.errors import nearest
 from hpcrun.job.secrets import secret_kind
 
-STARTED, FIRST_STEP, FAILED, FINISHED, WAITING, IDLE = (
-    "started",
-    "first-step",
-    "failed",
-    "finished",
-    "waiting",
-    "idle",
-)
+STARTED = "started"
+FIRST_STEP = "first-step"
+FAILED = "failed"
+FINISHED = "finished"
+WAITING = "waiting"
+IDLE = "idle"
 EVENTS = (STARTED, FIRST_STEP, FAILED, FINISHED, WAITING, IDLE)
-ATTEMPT, FIRST_FAILURE = "attempt", "first-failure"
+ATTEMPT = "attempt"
+FIRST_FAILURE = "first-failure"
 """A message about each failed attempt, ``attempt-0``, and about the first failed element: both are
 ``failed``.
 """
@@ -30,7 +29,8 @@ NONE = "none"  # ``--notify none``: no messages, whatever the configuration and 
 # how long a job is pending before the message ``waiting``, if nothing else is configured
 WAITING_S = 3600
 
-_FILE, _MAIL = "file:", "mailto:"
+_FILE = "file:"
+_MAIL = "mailto:"
 _MAIL_TYPES = {STARTED: "BEGIN", FAILED: "FAIL,REQUEUE", FINISHED: "END"}
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>[A-Za-z_]\w*)\}|(?P<plain>[A-Za-z_]\w*))", re.ASCII)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.ASCII)
@@ -88,7 +88,8 @@ def check_destination(text: str) -> str:
             "takes an apprise URL such as ntfys://ntfy.sh/TOPIC, '$NAME', file:PATH or "
             "mailto:ADDRESS"
         )
-    if problem := _secret_in_url(text):
+    problem = _secret_in_url(text)
+    if problem:
         raise ValueError(f"holds {problem}: {_IN_A_VARIABLE}")
     return text
 
@@ -96,7 +97,8 @@ def check_destination(text: str) -> str:
 def _secret_in_url(text: str) -> str | None:
     from urllib.parse import unquote, urlsplit  # few jobs have messages
 
-    if kind := secret_kind(text):
+    kind = secret_kind(text)
+    if kind:
         return kind
     try:
         parts = urlsplit(text.replace("#", "%23"))
@@ -116,11 +118,9 @@ def _secret_in_url(text: str) -> str | None:
         return "what looks like a token"
     for name, value in items:
         if name not in _PLAIN_QUERY and not _is_filled_in(value):
-            return (
-                f"a value of ?{name}= that may be a secret"
-                if name.isalnum()
-                else "a value that may be a secret"
-            )
+            if name.isalnum():
+                return f"a value of ?{name}= that may be a secret"
+            return "a value that may be a secret"
     return None
 
 
@@ -136,9 +136,14 @@ def check_events(words: Iterable[str]) -> tuple[str, ...]:
     for event in named:
         if event not in (*EVENTS, "all"):
             close = nearest(event, list(EVENTS))
-            known = f"; did you mean {close}?" if close else f": {', '.join(EVENTS)}"
+            if close:
+                known = f"; did you mean {close}?"
+            else:
+                known = f": {', '.join(EVENTS)}"
             raise ValueError(f"no event {event!r}{known}")
-    return EVENTS if "all" in named else tuple(event for event in EVENTS if event in named)
+    if "all" in named:
+        return EVENTS
+    return tuple(event for event in EVENTS if event in named)
 
 
 def event_kind(event: str) -> str:
@@ -192,7 +197,9 @@ def variables_in(destination: str) -> list[str]:
 
 def file_of(destination: str) -> str | None:
     """Return the path of a file of destinations, None for another destination."""
-    return destination.removeprefix(_FILE) if destination.startswith(_FILE) else None
+    if destination.startswith(_FILE):
+        return destination.removeprefix(_FILE)
+    return None
 
 
 def filled_in(destination: str, env: Mapping[str, str]) -> str | None:

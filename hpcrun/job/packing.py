@@ -35,13 +35,17 @@ def as_one_process(request: JobRequest) -> JobRequest:
                 hint="add --pack N: N elements at once",
             )
         return request
-    if refused := [field for field in _REFUSED if getattr(request, field)]:
+    refused = [field for field in _REFUSED if getattr(request, field)]
+    if refused:
         raise UsageError(
             f"{option_of(refused[0])} and --pack {request.pack}: {_REFUSED[refused[0]]}"
         )
     launcher, ranks = request.launcher or "python", request.nproc_per_node or 1
     if launcher not in ("python", "command") or ranks > 1:
-        option = f"--nproc-per-node {ranks}" if ranks > 1 else f"--launcher {launcher}"
+        if ranks > 1:
+            option = f"--nproc-per-node {ranks}"
+        else:
+            option = f"--launcher {launcher}"
         raise UsageError(
             f"{option} and --pack {request.pack}: each element of a pack is one process",
             hint="without --pack each element is a job with as many ranks as it needs",

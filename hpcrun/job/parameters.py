@@ -41,21 +41,28 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
                 "--sweep-file"
             )
         if len(values) == 1 and (ends := _RANGE.fullmatch(text)):
-            low, high = ends["low"], ends["high"]
-            each = f"$(seq -s, {low} {high})" if (low + high).isdecimal() else f"{low},{high}"
+            low = ends["low"]
+            high = ends["high"]
+            if (low + high).isdecimal():
+                each = f"$(seq -s, {low} {high})"
+            else:
+                each = f"{low},{high}"
             raise ValueError(
                 f"{item!r}: ranges are not supported; write every value, such as {name}={each}; "
                 "or, if it is a text, write it in a --sweep-file"
             )
         if any(sum(map(value.count, "([{")) != sum(map(value.count, ")]}")) for value in values):
-            inner = text[1:-1] if text[0] + text[-1] in ("[]", "()", "{}") else ""
-            way = (
-                f"write the values without brackets: {name}={inner}"
-                if inner
-                else "write it in a --sweep-file"
-            )
+            if text[0] + text[-1] in ("[]", "()", "{}"):
+                inner = text[1:-1]
+            else:
+                inner = ""
+            if inner:
+                way = f"write the values without brackets: {name}={inner}"
+            else:
+                way = "write it in a --sweep-file"
             raise ValueError(f"{item!r} is split at its commas; {way}")
-        if twice := [value for index, value in enumerate(values) if value in values[:index]]:
+        twice = [value for index, value in enumerate(values) if value in values[:index]]
+        if twice:
             raise ValueError(
                 f"{item!r} has the value {twice[0]!r} twice: both elements would be the same; "
                 "write it once, "

@@ -106,10 +106,16 @@ def compile_pattern(text: str) -> Pattern:
     whole_text = r"\A" in text or r"\z" in text
     try:
         of_line = re2.compile(_encode(text), options)
-        of_lines = None if whole_text else re2.compile(_encode(f"(?m:{text})"), options)
+        if whole_text:
+            of_lines = None
+        else:
+            of_lines = re2.compile(_encode(f"(?m:{text})"), options)
     except re2.error as error:
         reason = error.args[0] if error.args else b""
-        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        if isinstance(reason, bytes):
+            reason = reason.decode("utf-8", "replace")
+        else:
+            reason = reason
         raise PatternError(
             f"RE2 refuses it: {reason} (docs/explain.md, Regular expressions)"
         ) from None
@@ -164,7 +170,10 @@ def check_metric_pattern(text: str) -> str:
 
 def found_number(match: Match) -> float | None:
     """Return the number in a match, None if it is not a number."""
-    text = match.named[VALUE] if VALUE in match.named else match.groups[0]
+    if VALUE in match.named:
+        text = match.named[VALUE]
+    else:
+        text = match.groups[0]
     try:
         return float((text or "").replace(",", ""))  # 1,234.5
     except ValueError:
@@ -193,5 +202,8 @@ def usual_numbers(line: str) -> tuple[float | None, dict[str, float]]:
         match["name"].lower().replace(" ", "_"): float(match["value"])
         for match in _USUAL.finditer(line)
     }
-    step = _USUAL_STEP.search(line) if values and "epoch" not in lowered else None
+    if values and "epoch" not in lowered:
+        step = _USUAL_STEP.search(line)
+    else:
+        step = None
     return float(step[1]) if step else None, values

@@ -183,9 +183,9 @@ class Plan:
     @property
     def cpus_per_task(self) -> int | None:
         """CPUs of one Slurm task; None if the site decides."""
-        return (
-            None if self.cpus_per_node is None else self.cpus_per_node // self.shape.tasks_per_node
-        )
+        if self.cpus_per_node is None:
+            return None
+        return self.cpus_per_node // self.shape.tasks_per_node
 
     @property
     def step_words(self) -> tuple[str, ...]:
@@ -236,10 +236,14 @@ def build_plan(
     walltime_s = request.walltime_s or profile.time.default
     local_gpus, gpu_note = share_gpus(profile, shape, machine)
     check_gpus(sweep, local_gpus)
-    requeue = None if request.preflight == "only" else decide_requeue(request, profile)
+    if request.preflight == "only":
+        requeue = None
+    else:
+        requeue = decide_requeue(request, profile)
     name = name_of(request)
     segment, segment_note = decide_segment(request, profile, shape)
-    if container := decide_container(request, profile, shape, python.executable):
+    container = decide_container(request, profile, shape, python.executable)
+    if container:
         python = PythonEnvironment(request.python or profile.container.python, "in the container")
     sweep = packed(sweep, request, shape, container, profile.scheduler)
     directives: Directives = {}
@@ -353,9 +357,10 @@ def name_of(request: JobRequest) -> str:
     """Return the name of a job: the requested name, else the name of its script."""
     if request.name:
         return check_job_name(request.name)
-    program = (
-        ("-m", request.script) if request.module else program_of((request.script, *request.args))
-    )
+    if request.module:
+        program: tuple[str, ...] = ("-m", request.script)
+    else:
+        program = program_of((request.script, *request.args))
     return job_name_from(
         program[1].rpartition(".")[2] if program[0] == "-m" else PurePath(program[0]).stem
     )
@@ -437,7 +442,8 @@ def apply_request(directives: Directives, request: JobRequest) -> None:
     --no-sbatch.
     """
     for field in _DIRECTIVES:
-        if (value := getattr(request, field)) is not None:
+        value = getattr(request, field)
+        if value is not None:
             set_directive(directives, option_of(field).lstrip("-"), str(option_text(field, value)))
     for item in request.sbatch:
         key, equals, text = item.partition("=")

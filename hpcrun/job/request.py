@@ -229,7 +229,9 @@ def option_of(field: str) -> str:
 
 
 def _gpu_text(count: Mapping[str, Any]) -> str:
-    return f"{count['type']}:{count['count']}" if count.get("type") else str(count["count"])
+    if count.get("type"):
+        return f"{count['type']}:{count['count']}"
+    return str(count["count"])
 
 
 _TEXTS: dict[str, Callable[[Any], str]] = {
@@ -283,7 +285,10 @@ def _error_line(error: Any) -> str:
         # a proposal may have it in another form
         return f"{option_of(field)} holds the value of {name}"
     given = repr(error["input"])
-    given = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}..."
+    if len(given) <= _MOST_SHOWN:
+        given = given
+    else:
+        given = f"{given[:_MOST_SHOWN]}..."
     detail = error_words(error) + ("" if error["type"] == "value_error" else f", not {given}")
     return f"{option_of(field)}: {detail}"
 
@@ -330,17 +335,19 @@ def _secrets_in(
     )
     yield from (("the command", kind) for kind in secret_arguments(words))
     for field, value in request:
-        place = "the command" if field in ("script", "args", "sweep") else option_of(field)
+        if field in ("script", "args", "sweep"):
+            place = "the command"
+        else:
+            place = option_of(field)
         if field == "env":
             value = [text for name, text in request.env if not is_secret(name, text, named)]
         for text in _texts(value):
-            kind = (
-                secret_in_command(text)
-                if field == "setup"
-                else None
-                if field in _APART
-                else secret_kind(text)
-            )
+            if field == "setup":
+                kind = secret_in_command(text)
+            elif field in _APART:
+                kind = None
+            else:
+                kind = secret_kind(text)
             if kind:
                 yield place, kind
             elif field != "secrets" and (name := hider.variable_in(text)):

@@ -40,7 +40,8 @@ class Machine:
 
 def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Machine) -> int:
     """Return the CPUs of each node: those of one option, else the profile's share."""
-    tasks, gpus = shape.tasks_per_node, shape.gpus_per_node
+    tasks = shape.tasks_per_node
+    gpus = shape.gpus_per_node
     ways = (
         (f"--cpus {request.cpus}", request.cpus, 1),
         (f"--cpus-per-task {request.cpus_per_task} × {tasks} tasks", request.cpus_per_task, tasks),
@@ -96,7 +97,8 @@ def check_memory(memory_mb: int | None, profile: Profile) -> None:
     """Raise PlanError for more memory than a node of the profile has."""
     most = profile.memory.per_node
     if memory_mb is not None and most is not None and memory_mb > most:
-        requested, has = format_memory(memory_mb), format_memory(most)
+        requested = format_memory(memory_mb)
+        has = format_memory(most)
         raise PlanError(
             f"{requested} of memory, but a node of profile {profile.name!r} has {has}",
             hint=f"ask for --mem {has} or less",
@@ -131,7 +133,10 @@ def check_walltime(walltime_s: int | None, profile: Profile) -> None:
     """
     most = profile.time.max
     if walltime_s is not None and most is not None and walltime_s > most:
-        option = "the default time" if walltime_s == profile.time.default else "--time"
+        if walltime_s == profile.time.default:
+            option = "the default time"
+        else:
+            option = "--time"
         raise PlanError(
             f"{option} {format_time(walltime_s)} is longer than the {format_time(most)} that "
             f"profile {profile.name!r} "
@@ -157,7 +162,8 @@ def share_gpus(
             f"{have} here for {count(shape.world_size, 'rank')}: the ranks run on CPUs (backend "
             "gloo)",
         )
-    ids, each = machine.gpu_ids, shape.gpus_per_node
+    ids = machine.gpu_ids
+    each = shape.gpus_per_node
     return tuple(ids[node * each : (node + 1) * each] for node in range(shape.nodes)), None
 
 
@@ -173,7 +179,10 @@ def read_allocation(
     _check_gpus(directives, shape)
     check_binding("sbatch", directives, shape)
     cpus_per_task = _read(int, directives.get("cpus-per-task"))
-    cpus = None if cpus_per_task is None else cpus_per_task * shape.tasks_per_node
+    if cpus_per_task is None:
+        cpus = None
+    else:
+        cpus = cpus_per_task * shape.tasks_per_node
     return (
         cpus,
         _memory_mb(directives, shape, cpus, profile),
@@ -256,11 +265,20 @@ def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
     """Return how an interrupted job continues; None if neither the request nor the profile sets
     this.
     """
-    times = profile.requeue.times if request.requeue is None else request.requeue
-    restarts = profile.requeue.restarts if request.restarts is None else request.restarts
+    if request.requeue is None:
+        times = profile.requeue.times
+    else:
+        times = request.requeue
+    if request.restarts is None:
+        restarts = profile.requeue.restarts
+    else:
+        restarts = request.restarts
     spares = request.spares
     if spares is None:
-        spares = profile.requeue.spares if restarts and profile.scheduler == "slurm" else 0
+        if restarts and profile.scheduler == "slurm":
+            spares = profile.requeue.spares
+        else:
+            spares = 0
     elif spares and profile.scheduler != "slurm":
         raise UsageError(
             "--spares needs Slurm: this machine has no other nodes", hint="leave it out"

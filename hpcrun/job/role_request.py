@@ -80,7 +80,9 @@ def split_words(value: Any) -> Any:
 
 
 def _names(value: Any) -> Any:
-    return tuple(filter(None, value.split("+"))) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return tuple(filter(None, value.split("+")))
+    return value
 
 
 class RoleRequest(BaseModel):
@@ -134,7 +136,8 @@ def read_role(where: str, fields: Mapping[str, Any]) -> RoleRequest:
         return RoleRequest(**fields)
     except ValidationError as error:
         first = error.errors()[0]
-        place, known = str(first["loc"][0]), RoleRequest.model_fields
+        place = str(first["loc"][0])
+        known = RoleRequest.model_fields
         if first["type"] == "extra_forbidden":
             hint = did_you_mean(place, known, f"known are: {', '.join(known)}")
             raise UsageError(f"{where}: {place!r} is not known here", hint=hint) from None

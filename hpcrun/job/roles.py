@@ -75,12 +75,16 @@ def requests_of(request: JobRequest) -> list[JobRequest]:
     """Return a request for each role, as for a job of its own: the options that are not a role's
     hold for each.
     """
-    each, total = request.gpus_per_node, request.gpus
+    each = request.gpus_per_node
+    total = request.gpus
     if total and not each:
         each = total.model_copy(update={"count": total.count // (request.nodes or 1)})
     requests = []
     for role in request.roles:
-        gpus = GpuCount(count=role.gpus, type=asked_gpu_type(request)) if role.gpus else each
+        if role.gpus:
+            gpus: GpuCount | None = GpuCount(count=role.gpus, type=asked_gpu_type(request))
+        else:
+            gpus = each
         fields: dict[str, Any] = {
             "roles": (),
             "nodes": role.nodes or 1,
@@ -97,8 +101,14 @@ def requests_of(request: JobRequest) -> list[JobRequest]:
                 "launcher": None,
             }
         one = request.model_copy(update=fields)
-        once = None if one.module or one.script.endswith(".py") else "command"
-        launcher = "command" if role.launcher == "once" else role.launcher or one.launcher or once
+        if one.module or one.script.endswith(".py"):
+            once = None
+        else:
+            once = "command"
+        if role.launcher == "once":
+            launcher: str | None = "command"
+        else:
+            launcher = role.launcher or one.launcher or once
         has_ranks = launcher == "torchrun" or (launcher is None and not (gpus and gpus.count == 0))
         ranks = one.nproc_per_node if has_ranks else None
         requests.append(one.model_copy(update={"launcher": launcher, "nproc_per_node": ranks}))
@@ -117,10 +127,8 @@ def with_size(request: JobRequest) -> JobRequest:
             "--pack is for programs that share a node, and roles have nodes",
             hint="leave --pack out",
         )
-    sizes, shared = (
-        " + ".join(role.size for role in request.roles),
-        sum(role.gpus or 0 for role in request.roles),
-    )
+    sizes = " + ".join(role.size for role in request.roles)
+    shared = sum(role.gpus or 0 for role in request.roles)
     if shared and not all(role.gpus for role in request.roles):
         raise UsageError(
             f"some roles have nodes, and some share the GPUs of one node: {sizes}",
@@ -132,7 +140,8 @@ def with_size(request: JobRequest) -> JobRequest:
     }
     fields |= {"gpus": gpus, "gpus_per_node": gpus} if shared else {}
     for field, value in fields.items():
-        if (given := getattr(request, field)) not in (None, value):
+        given = getattr(request, field)
+        if given not in (None, value):
             text = f"{option_of(field)} {given.count if isinstance(given, GpuCount) else given}"
             raise UsageError(
                 f"{text} contradicts the roles, which have {sizes}", hint="leave it out"
@@ -164,15 +173,18 @@ def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, lis
                 hint="name them differently",
             )
     alone = request.model_copy(update={"roles": (), "launcher": "command", "nproc_per_node": None})
-    whole, shared = decide_shape(alone, profile), sum(role.gpus or 0 for role in request.roles)
+    whole = decide_shape(alone, profile)
+    shared = sum(role.gpus or 0 for role in request.roles)
     shapes = [decide_shape(one, profile) for one in requests_of(request)]
-    if others := {shape.launcher for shape in shapes} - {"torchrun", "python", "command"}:
+    others = {shape.launcher for shape in shapes} - {"torchrun", "python", "command"}
+    if others:
         raise UsageError(
             f"a role cannot have the launcher {others.pop()}",
             hint="launcher=torchrun or launcher=once",
         )
     procs = [shape.procs_per_node for shape in shapes]
-    ranks, tasks = sum(shape.world_size for shape in shapes), len(shapes) if shared else 1
+    ranks = sum(shape.world_size for shape in shapes)
+    tasks = len(shapes) if shared else 1
     most = sum(procs) if shared else max(procs)
     return RolesShape(
         whole.nodes, whole.gpus_per_node, whole.gpu_type, "command", most, 1, ranks, tasks
@@ -194,7 +206,10 @@ def plan_roles(
         command: request of one role → the program and arguments of each of its ranks.
     """
     names, roles = address_names(request.roles), list[Role]()
-    total, rank, task, gpu = sum(role.gpus or 0 for role in request.roles), 0, 0, 0
+    total = sum(role.gpus or 0 for role in request.roles)
+    rank = 0
+    task = 0
+    gpu = 0
     for role, one, shape in zip(request.roles, requests_of(request), shapes, strict=True):
         for key in (key for key, value in role.env if is_secret(key, value)):
             raise UsageError(
@@ -203,9 +218,10 @@ def plan_roles(
             )
         words = command(one)
         used = _used(role.name, (*words, role.ready or ""), names, one)
-        variables = (
-            {"NPROC_PER_NODE": str(shape.workers_per_node)} if shape.launcher == "command" else {}
-        )
+        if shape.launcher == "command":
+            variables = {"NPROC_PER_NODE": str(shape.workers_per_node)}
+        else:
+            variables = {}
         if cpus and "OMP_NUM_THREADS" not in env:
             share = cpus * role.gpus // total if role.gpus else cpus
             threads = max(1, share // max(shape.procs_per_node, shape.workers_per_node))
@@ -250,11 +266,9 @@ def shared_gpus(
     shared node.
     """
     shares = [role.gpus for role in roles if role.gpus]
-    return (
-        tuple(gpus[0][first : first + number] for first, number, _ in shares)
-        if gpus and shares
-        else gpus
-    )
+    if gpus and shares:
+        return tuple(gpus[0][first : first + number] for first, number, _ in shares)
+    return gpus
 
 
 def _used(role: str, words: Sequence[str], names: Sequence[str], one: JobRequest) -> set[str]:
@@ -270,7 +284,10 @@ def _used(role: str, words: Sequence[str], names: Sequence[str], one: JobRequest
         )
         return UsageError(f"role {role}: there is no address {{{name}}}", hint=hint)
 
-    parameters = ("element", *(name for row in one.sweep for name, _ in row)) if one.sweep else ()
+    if one.sweep:
+        parameters = ("element", *(name for row in one.sweep for name, _ in row))
+    else:
+        parameters = ()
     return fill_places(words, dict.fromkeys((*names, *parameters), ""), unknown)[1] & {*names}
 
 

@@ -79,7 +79,8 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
     ]
     problems: list[str] = []
     for line, name, value in options:
-        if reason := _why_not(name, value):
+        reason = _why_not(name, value)
+        if reason:
             problems.append(f"line {line}: --{name.lstrip('-')}: {reason}")
         elif name in _LEFT_OUT:
             remarks.append(f"line {line}: --{name} is left out: {_LEFT_OUT[name]}")
@@ -89,7 +90,8 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
             kept[name] = f"{kept[name]},{value}"
         else:
             kept[name] = value
-    given_name, ids = set_by_hpcrun.get("job-name"), set_by_hpcrun.get("array")
+    given_name = set_by_hpcrun.get("job-name")
+    ids = set_by_hpcrun.get("array")
     job_name = None if given_name is None else job_name_from(given_name)
     if job_name != given_name:
         remarks.append(f"the job's name is {job_name}: it becomes a part of file names")
@@ -144,7 +146,8 @@ def _read_lines(lines: list[str]) -> tuple[list[Option], list[int]]:
     late: list[int] = []
     begun = False
     for number, line in enumerate(lines, start=1):
-        if match := _LINE.match(line):
+        match = _LINE.match(line)
+        if match:
             if begun:
                 late.append(number)
             else:
@@ -210,10 +213,12 @@ class Sizes:
 
 def read_sizes(directives: Mapping[str, str | None]) -> Sizes:
     """Return the sizes of a job; Slurm decides what they leave open."""
-    total, each = _number(directives.get("ntasks")), _number(directives.get("ntasks-per-node"))
+    total = _number(directives.get("ntasks"))
+    each = _number(directives.get("ntasks-per-node"))
     nodes = _number(directives.get("nodes")) or (-(-total // each) if total and each else 1)
     tasks = each or (max(1, total // nodes) if total else 1)
-    gpus, type_ = 0, None
+    gpus = 0
+    type_ = None
     for name, times in (
         ("gres", 1),
         ("gpus-per-task", tasks),
@@ -221,7 +226,8 @@ def read_sizes(directives: Mapping[str, str | None]) -> Sizes:
         ("gpus", None),
     ):
         for item in (directives.get(name) or "").split(","):
-            if count := gpus_in(name, item):
+            count = gpus_in(name, item)
+            if count:
                 gpus = max(gpus, count[0] * times if times else -(-count[0] // nodes))
                 type_ = type_ or count[1]
     if (per_gpu := _number(directives.get("ntasks-per-gpu"))) and not (total or each):
@@ -347,23 +353,24 @@ def apply_sbatch_env(
     of_srun = sorted(name for name in env if name in _OF_SRUN or name.startswith("SRUN_"))
     notes += [_note(name, env[name], _instead_of(name, env[name])) for name in of_srun]
     changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}
-    all_notes = [f"from your shell: {' '.join(used)}", *notes] if used else notes
+    if used:
+        all_notes = [f"from your shell: {' '.join(used)}", *notes]
+    else:
+        all_notes = notes
     return request.model_copy(update=changed), tuple(all_notes)
 
 
 def _instead_of(name: str, value: str) -> str:
     option = _OF_SRUN.get(name)
-    return (
-        f"--srun {option}={value} does the same"
-        if option and value
-        else f"--env {name}=... sets it in the job"
-    )
+    if option and value:
+        return f"--srun {option}={value} does the same"
+    return f"--env {name}=... sets it in the job"
 
 
 def _note(name: str, value: str, why: str) -> str:
-    return (
-        f"{name}={value} of your shell is ignored: {why}" if value else f"{name} is ignored: {why}"
-    )
+    if value:
+        return f"{name}={value} of your shell is ignored: {why}"
+    return f"{name} is ignored: {why}"
 
 
 def _count(text: str) -> int:

@@ -101,13 +101,15 @@ def render_script(plan: Plan, templates: Mapping[str, Template]) -> str:
 def _variables(plan: Plan) -> dict[str, Any]:
     shape = plan.shape
     kind = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
-    size = (
-        f"{shape.gpus_per_node} {kind}"
-        if shape.gpus_per_node
-        else f"{plan.cpus_per_node or 'the default'} CPUs"
-    )
+    if shape.gpus_per_node:
+        size = f"{shape.gpus_per_node} {kind}"
+    else:
+        size = f"{plan.cpus_per_node or 'the default'} CPUs"
     nodes, ranks = count(shape.nodes, "node"), count(shape.world_size, "rank")
-    elements = f", {count(len(plan.sweep.chosen), 'element')}" if plan.sweep else ""
+    if plan.sweep:
+        elements = f", {count(len(plan.sweep.chosen), 'element')}"
+    else:
+        elements = ""
     if plan.sweep and plan.sweep.pack and plan.scheduler == "slurm":
         elements += f", {count(plan.sweep.tasks, 'task')} of {plan.sweep.pack}"
     return {
@@ -121,7 +123,9 @@ def _variables(plan: Plan) -> dict[str, Any]:
 
 
 def _by(plan: Plan) -> str:
-    return f"in {count(len(plan.roles), 'role')}" if plan.roles else f"by {plan.shape.launcher}"
+    if plan.roles:
+        return f"in {count(len(plan.roles), 'role')}"
+    return f"by {plan.shape.launcher}"
 
 
 def _by_hand(plan: Plan) -> str:
@@ -133,9 +137,12 @@ def _by_hand(plan: Plan) -> str:
     ]
     if needs:
         return f"Needs its run's folder ({', '.join(needs)}): submit it with hpcrun."
-    program = (
-        "sbatch" if plan.scheduler == "slurm" else "HPCRUN_ELEMENT=0 bash" if plan.sweep else "bash"
-    )
+    if plan.scheduler == "slurm":
+        program = "sbatch"
+    elif plan.sweep:
+        program = "HPCRUN_ELEMENT=0 bash"
+    else:
+        program = "bash"
     less = ", without its messages" if plan.notify else ""
     return f"Complete as it stands: `{program}` this file by hand does the same{less}."
 
@@ -171,13 +178,15 @@ def _quoted(value: object) -> str:
 
 def _template_error(error: Any, templates: Mapping[str, Template]) -> ProfileError:
     """Return an error with the file and line of the template that could not be rendered."""
-    path, line = getattr(error, "filename", None), getattr(error, "lineno", None)
+    path = getattr(error, "filename", None)
+    line = getattr(error, "lineno", None)
     paths = {path for _, path in templates.values()}
     frame = error.__traceback__
     # Jinja gives runtime errors a traceback through the template's own lines
     while frame is not None:
         if frame.tb_frame.f_code.co_filename in paths:
-            path, line = frame.tb_frame.f_code.co_filename, frame.tb_lineno
+            path = frame.tb_frame.f_code.co_filename
+            line = frame.tb_lineno
         frame = frame.tb_next
     where = f"template {path or getattr(error, 'name', None) or MAIN_TEMPLATE}" + (
         f", line {line}" if line else ""

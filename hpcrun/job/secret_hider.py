@@ -35,7 +35,10 @@ _NAMED_VALUE = re.compile(
 _LOOSE = frozenset({"key", "keys", "token", "tokens", "cookie", "cookies", "auth", "pass"})
 """Names that mean something else in most programs: ``sorted(key="loss")``."""
 _FILLED_IN = ("$", "{", "<", MASK)
-_LEAST_OF_VALUE, _LEAST_OF_DECLARED, _LEAST_OF_PART, _LEAST_OF_FORM = 8, 4, 6, 16
+_LEAST_OF_VALUE = 8
+_LEAST_OF_DECLARED = 4
+_LEAST_OF_PART = 6
+_LEAST_OF_FORM = 16
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _FIELD = re.compile(r"[a-z]+(?:_[a-z0-9]+)*")
 # Where a terminal, a box around a text, or Python's pprint breaks a line, also inside a word.
@@ -95,11 +98,9 @@ class SecretHider:
             return {keys[str(key)]: self.hide_all(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.hide_all(item) for item in value]
-        return (
-            value
-            if value is None or isinstance(value, bool | int | float)
-            else self.hide(str(value))
-        )
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        return self.hide(str(value))
 
     def _overwritten(self, line: str) -> str:
         """Return a line as it is, or, if a terminal shows a secret after its backspaces, that
@@ -142,7 +143,8 @@ class SecretHider:
         """Return the secret variables' values in all forms, the longest first; each also without
         breaks; the names.
         """
-        if (known := self._known) is None:
+        known = self._known
+        if known is None:
             names = {value: name for name in self._env for value in self._values(name)}
             longest = sorted(names, key=len, reverse=True)
             known = self._known = [
@@ -236,13 +238,15 @@ def _pattern(value: str) -> str:
 
 def _is_secret_here(match: re.Match[str]) -> bool:
     """Return whether the value behind an option or a name is a secret."""
-    last, value = match["name"].rpartition(".")[2], match["value"].strip("'\"")
+    last = match["name"].rpartition(".")[2]
+    value = match["value"].strip("'\"")
     if value == last:  # of a function's call: api_key=api_key
         return False
     if is_secret_option(last, value):
         # hpcrun's own --secret takes a name
         return not (last == "secret" and _VARIABLE.fullmatch(value))
-    is_random, is_value = bool(_RANDOM.fullmatch(value)), last.isupper() or value != match["value"]
+    is_random = bool(_RANDOM.fullmatch(value))
+    is_value = last.isupper() or value != match["value"]
     if match["dash"] or not (
         is_random and is_value if last.lower() in _LOOSE else is_random or is_value
     ):

@@ -318,7 +318,8 @@ def is_secret(name: str, value: str | None = None, named: Collection[str] = ()) 
     words = _words(name)
     if not words or "_".join(words) in _SHELL_S_OWN or words[-1] in _DESCRIPTIONS:
         return False
-    last, known = words[-1], value or ""
+    last = words[-1]
+    known = value or ""
     if "_".join(words) in _WHOLE or _any_is(_ALWAYS, words):
         is_path = last.endswith(_MAY_BE_FILES) and known.startswith("/")
         return not (SWITCH.fullmatch(known) or is_path)
@@ -365,7 +366,8 @@ def secret_in_command(command: str) -> str | None:
     ``bash -c '...'``; a value that the shell fills in is not a secret.
     """
     for match in (match for pattern in _ASSIGNMENTS for match in pattern.finditer(command)):
-        name, value = match["name"], match["value"]
+        name = match["name"]
+        value = match["value"]
         filled_in = not value.startswith("'") and ("$" in value or "`" in value)
         is_variable = match["front"] or name.isupper()  # awk -v key=2 sets no variable of the shell
         if is_variable and not filled_in and is_secret(name, value.strip("'\"")):
@@ -379,7 +381,8 @@ def secret_in_command(command: str) -> str | None:
 
 def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
     """Yield the kinds of secrets in the words of a command, without their values."""
-    if kind := secret_kind(" ".join(arguments)):
+    kind = secret_kind(" ".join(arguments))
+    if kind:
         yield kind
     for number, argument in enumerate(arguments):
         option, equals, value = argument.partition("=")

@@ -38,7 +38,10 @@ def types_to_choose_from(profile: Profile, request: JobRequest) -> tuple[str, ..
         or _wants_no_gpu(request)
     ):
         return ()
-    first = (profile.gpu.type,) if profile.gpu.types and profile.gpu.type else ()
+    if profile.gpu.types and profile.gpu.type:
+        first: tuple[str, ...] = (profile.gpu.type,)
+    else:
+        first = ()
     return tuple(dict.fromkeys((*first, *profile.gpu.types)))
 
 
@@ -108,10 +111,12 @@ def check_gpu_type(profile: Profile, type_: str) -> None:
     is_own = type_ == profile.gpu.type and profile.gpu.per_node
     if is_own or not types or type_ in types or profile.scheduler == "local":
         return
-    close, names = nearest(type_, list(types)), ", ".join(types)
-    any_type = (
-        "; for GPUs of any type: docs/profiles.md, Several GPU types" if type_ == "any" else ""
-    )
+    close = nearest(type_, list(types))
+    names = ", ".join(types)
+    if type_ == "any":
+        any_type = "; for GPUs of any type: docs/profiles.md, Several GPU types"
+    else:
+        any_type = ""
     raise UsageError(
         f"profile {profile.name!r} has no GPUs of type {type_!r}",
         hint=f"did you mean {close!r}? there are: {names}"
@@ -127,7 +132,10 @@ def _wants_no_gpu(request: JobRequest) -> bool:
 
 def _chosen(profile: Profile, type_: str) -> Profile:
     entry = profile.gpu.types[type_]
-    nodes = entry.nodes if entry.nodes or entry.partition else profile.gpu.nodes
+    if entry.nodes or entry.partition:
+        nodes = entry.nodes
+    else:
+        nodes = profile.gpu.nodes
     of_gpu = {"type": type_, "per_node": entry.per_node or profile.gpu.per_node, "nodes": nodes}
     update: dict[str, object] = {"gpu": profile.gpu.model_copy(update=of_gpu)}
     update |= {
@@ -191,7 +199,10 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
             hint="use --launcher torchrun or --launcher python",
         )
     procs = _procs_per_node(request, launcher, gpus_per_node)
-    workers = (request.nproc_per_node or max(1, gpus_per_node)) if launcher == "command" else 1
+    if launcher == "command":
+        workers = request.nproc_per_node or max(1, gpus_per_node)
+    else:
+        workers = 1
     return Shape(nodes, gpus_per_node, type_, launcher, procs, workers)
 
 
@@ -205,7 +216,10 @@ def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | Non
     if most is None or not shape.gpus_per_node or partition != profile.partition or nodes <= most:
         return
     name = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
-    where = f"partition {partition}" if partition else "the default partition"
+    if partition:
+        where = f"partition {partition}"
+    else:
+        where = "the default partition"
     total = most * profile.gpu.per_node
     raise PlanError(
         f"{nodes} nodes × {shape.gpus_per_node} GPUs, but a job in {where} can have at most "
@@ -227,8 +241,14 @@ def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
 def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     """Return nodes and GPUs per node from any combination of options."""
     total = request.gpus.count if request.gpus else None
-    each = request.gpus_per_node.count if request.gpus_per_node else None
-    most = profile.gpu.per_node if profile.scheduler == "slurm" else None
+    if request.gpus_per_node:
+        each = request.gpus_per_node.count
+    else:
+        each = None
+    if profile.scheduler == "slurm":
+        most = profile.gpu.per_node
+    else:
+        most = None
     nodes = request.nodes or 1
     if total is None and each is None:
         if nodes > 1 and most != 0:
@@ -242,20 +262,21 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     elif total is not None:
         nodes = request.nodes or max(1, total // (each or total or 1))
         if nodes * each != total:
-            fitting = (
-                f"ask for {multiples_around(total, each)} GPUs"
-                if each and not request.nodes
-                else ""
-            )
+            if each and not request.nodes:
+                fitting = f"ask for {multiples_around(total, each)} GPUs"
+            else:
+                fitting = ""
             raise UsageError(
                 f"--gpus {total} contradicts --gpus-per-node {each}: {count(nodes, 'node')} × "
                 f"{each} = {nodes * each}",
                 hint=fitting or "remove one of these options",
             )
     if most is not None and each > most:
-        type_, total = asked_gpu_type(request), nodes * each
+        type_ = asked_gpu_type(request)
+        total = nodes * each
         hint = "choose a profile with GPUs (hpcrun profile list), or --gpus 0"
-        if more := nodes_for(total, most, profile.gpu.nodes):
+        more = nodes_for(total, most, profile.gpu.nodes)
+        if more:
             typed = f"{type_}:" if type_ else ""
             hint = f"spread them over more nodes: --gpus {typed}{total} --nodes {more}"
         elif most:
@@ -271,7 +292,10 @@ def _from_total(
 ) -> tuple[int, int]:
     few = nodes or (max(1, -(-total // most)) if most else 1)
     if total % few:
-        other = nodes_for(total, most or total, most_nodes) if nodes else None
+        if nodes:
+            other = nodes_for(total, most or total, most_nodes)
+        else:
+            other = None
         fitting = multiples_around(total, few, (most or 0) * (nodes or most_nodes or 0))
         raise UsageError(
             f"{count(total, 'GPU')} {'does' if total == 1 else 'do'} not divide by {few} nodes: "
@@ -336,10 +360,8 @@ def decide_segment(
     message = f"segments of {number} nodes do not divide {count(shape.nodes, 'node')}"
     if requested is None:  # the profile's number is meant for large jobs
         return None, f"{message}: the profile's segment is not used"
-    fewer, more = (
-        shape.nodes - shape.nodes % requested,
-        shape.nodes + requested - shape.nodes % requested,
-    )
+    fewer = shape.nodes - shape.nodes % requested
+    more = shape.nodes + requested - shape.nodes % requested
     raise UsageError(message, hint=f"--nodes {fewer} or {more}" if fewer else f"--nodes {more}")
 
 

@@ -26,7 +26,8 @@ MOST_BYTES = 200_000
 # how deep a script's grammar may be nested: Python's own recursion ends at a thousand
 _DEEPEST = 400
 _MOST_SECONDS = 2
-_MOST_CHOICES, _MOST_TEXT = 8, 20_000
+_MOST_CHOICES = 8
+_MOST_TEXT = 20_000
 _VARIABLE = re.compile(r"\$(\w+|[@*])|\$\{(\w+)(?:\[([@*])\])?\}")
 _ANSI_C_STRING = re.compile(rb"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 _NO_WORDS = frozenset(
@@ -49,7 +50,9 @@ class Word:
         """Its text, if it becomes one word without an unknown piece."""
         if self.choices is None or len(self.choices) != 1 or len(self.choices[0]) != 1:
             return None
-        return None if UNKNOWN in self.choices[0][0] else self.choices[0][0]
+        if UNKNOWN in self.choices[0][0]:
+            return None
+        return self.choices[0][0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,10 @@ def parse_shell(text: str) -> Node:
     """
     data = text.encode("utf-8", "surrogateescape")
     if len(data) > MOST_BYTES or b"\0" in data:
-        what = "has a NUL character" if b"\0" in data else f"is larger than {MOST_BYTES // 1000} kB"
+        if b"\0" in data:
+            what = "has a NUL character"
+        else:
+            what = f"is larger than {MOST_BYTES // 1000} kB"
         raise UsageError(f"the script {what}", hint="give a batch script: a text that sbatch takes")
     deadline = process_time() + _MOST_SECONDS
     try:
@@ -113,7 +119,8 @@ def read_commands(text: str) -> list[ShellCommand]:
         choices = [
             item.choices[-1] if item.choices else (item.text,) for item in source.words(node)
         ]
-        if words := tuple(text.replace(UNKNOWN, "$") for choice in choices for text in choice):
+        words = tuple(text.replace(UNKNOWN, "$") for choice in choices for text in choice)
+        if words:
             commands.append(ShellCommand(node.start_point[0] + 1, words))
     return commands
 
@@ -180,7 +187,10 @@ class Source:
         """Return the words of a command; redirections and assignments before it are none."""
         words = []
         for node in command.named_children:
-            inner = node.named_children[0] if node.type == "command_name" else node
+            if node.type == "command_name":
+                inner = node.named_children[0]
+            else:
+                inner = node
             if node.type not in _NO_WORDS:
                 words.append(Word(node_text(node), node.start_byte, self._choices(inner)))
         return words
@@ -203,11 +213,9 @@ class Source:
         texts = self._texts(node)
         if texts is None:
             return ((UNKNOWN,),)
-        return (
-            None
-            if node.type == "command_substitution" and not quoted
-            else tuple((text,) for text in texts)
-        )
+        if node.type == "command_substitution" and not quoted:
+            return None
+        return tuple((text,) for text in texts)
 
     def _values(self, name: str) -> tuple[tuple[str, ...], ...] | None:
         """Return the lists of words that a variable may hold, None if that is not known."""
@@ -215,7 +223,9 @@ class Source:
             return (self._arguments,)
         if name.isdigit():
             number = int(name)
-            return ((self._arguments[number - 1],),) if 0 < number <= len(self._arguments) else None
+            if 0 < number <= len(self._arguments):
+                return ((self._arguments[number - 1],),)
+            return None
         if name in self._unknown or name in self._reading or name not in self._assigned:
             return None
         self._reading.add(name)
@@ -240,7 +250,10 @@ class Source:
         known.
         """
         adds = any(child.type == "+=" for child in node.children)
-        value = node.named_children[1] if len(node.named_children) > 1 else None
+        if len(node.named_children) > 1:
+            value = node.named_children[1]
+        else:
+            value = None
         if node.named_children[0].type == "subscript":
             return None
         if value is not None and value.type == "array":
@@ -252,11 +265,9 @@ class Source:
                         for one in words
                         for more in self._choices(child) or ((UNKNOWN,),)
                     ]
-            return (
-                [(*one, *more) for one in before or [()] for more in words[:_MOST_CHOICES]]
-                if adds
-                else words
-            )
+            if adds:
+                return [(*one, *more) for one in before or [()] for more in words[:_MOST_CHOICES]]
+            return words
         texts = [""] if value is None else self._texts(value, name, before)
         if texts is None:
             return None
@@ -272,17 +283,24 @@ class Source:
 
         ``before`` has the values of a variable before this assignment to it.
         """
-        kind, text = node.type, node_text(node)
+        kind = node.type
+        text = node_text(node)
         if kind == "raw_string":
             return [text[1:-1]]
         if kind in _EXPANSIONS:
             match = _VARIABLE.fullmatch(text.strip())
             name = (match[1] or match[2]) if match else ""
-            values = (
-                before if variable and name == variable else self._values(name) if match else None
-            )
+            values: Sequence[tuple[str, ...]] | None
+            if variable and name == variable:
+                values = before
+            elif match:
+                values = self._values(name)
+            else:
+                values = None
             blank = text[: len(text) - len(text.lstrip())]  # tree-sitter-bash 0.25 takes it along
-            return [blank + " ".join(value) for value in values] if values else [blank + UNKNOWN]
+            if values:
+                return [blank + " ".join(value) for value in values]
+            return [blank + UNKNOWN]
         if kind in ("string", "concatenation", "command_name", "translated_string"):
             return self._joined(node, variable, before)
         if kind in ("word", "number", "variable_name", "test_operator"):
@@ -295,7 +313,8 @@ class Source:
         """Return the texts of a word of several pieces; in quotes, what stands between the
         expansions is text.
         """
-        raw, quoted = node.text or b"", node.type == "string"
+        raw = node.text or b""
+        quoted = node.type == "string"
         pieces: list[list[str]] = []
         place = 1 if quoted else 0
         for child in node.named_children:

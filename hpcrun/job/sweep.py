@@ -48,11 +48,12 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
     ``--name value``.
     """
     if not request.sweep:
-        if given := [
+        given = [
             field
             for field in ("max_parallel", "elements", "pack", "pack_memory")
             if getattr(request, field)
-        ]:
+        ]
+        if given:
             raise UsageError(
                 f"{option_of(given[0])} has no effect without a sweep",
                 hint="add --sweep NAME=VALUE,VALUE",
@@ -67,7 +68,8 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
     rows, args = request.sweep, request.args
     if request.roles:
         names = address_names(request.roles)
-        if clash := {*names} & {name for row in rows for name, _ in row}:
+        clash = {*names} & {name for row in rows for name, _ in row}
+        if clash:
             raise UsageError(
                 f"--sweep: {{{min(clash)}}} is an address of a role", hint="choose another name"
             )
@@ -77,7 +79,8 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
         args = tuple(keep_addresses(argument, names) for argument in args)
     placed = [has_place(argument) for argument in args]
     fixed = placed.index(True) if any(placed) else len(placed)
-    common, rest = request.args[:fixed], args[fixed:]
+    common = request.args[:fixed]
+    rest = args[fixed:]
     arguments = tuple(element_arguments(rest, index, row) for index, row in enumerate(rows))
     chosen = request.elements or tuple(range(len(request.sweep)))
     sweep = Sweep(request.sweep, common, arguments, chosen, request.max_parallel, pack=request.pack)

@@ -49,7 +49,8 @@ def parse_duration(text: str) -> float:
         raise ValueError(
             f"{typed!r} has no unit; write {typed}m for minutes, or {typed}s, {typed}h or {typed}d"
         )
-    if (seconds := slurm_seconds(typed)) is not None:
+    seconds = slurm_seconds(typed)
+    if seconds is not None:
         return seconds
     parts = _DURATION.fullmatch(typed)
     if not typed or parts is None:
@@ -76,7 +77,9 @@ def with_minutes(text: str) -> str:
     """Return a time limit of Slurm as hpcrun's options take it: a number of minutes has its
     unit.
     """
-    return f"{text.strip()}m" if re.fullmatch(r"\d{1,9}", text.strip(), re.ASCII) else text
+    if re.fullmatch(r"\d{1,9}", text.strip(), re.ASCII):
+        return f"{text.strip()}m"
+    return text
 
 
 def parse_walltime(text: str) -> int:
@@ -145,7 +148,9 @@ def format_size(size: float) -> str:
     megabytes = size / (1 << 20)
     if megabytes >= 1024:
         return f"{megabytes / 1024:.1f} GB"
-    return f"{megabytes:.0f} MB" if megabytes >= 1 else f"{math.ceil(size / 1024)} kB"
+    if megabytes >= 1:
+        return f"{megabytes:.0f} MB"
+    return f"{math.ceil(size / 1024)} kB"
 
 
 def format_rate(bytes_per_s: float) -> str:
@@ -195,7 +200,10 @@ def parse_positive(text: str) -> float:
     ValueError.
     """
     try:
-        number = float(text) if text.isascii() and "_" not in text else math.nan
+        if text.isascii() and "_" not in text:
+            number = float(text)
+        else:
+            number = math.nan
     except ValueError:
         number = math.nan
     if not 1e-12 <= number <= 1e12:  # NaN is not, either
@@ -216,7 +224,10 @@ _NUMBERED = re.compile(r"(?P<name>.*?)(?P<number>0|[1-9]\d{0,8})", re.ASCII)
 
 def listed(names: Sequence[str], most: int = 3) -> str:
     """Return ``a, b, c``; of more names than ``most`` the first: ``a, b, c and 4 more``."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
+    if len(names) > most:
+        more = f" and {len(names) - most} more"
+    else:
+        more = ""
     return f"{', '.join(names[:most])}{more}"
 
 
@@ -233,7 +244,10 @@ def rank_text(rank: int, node: str | None = None, role: RoleRanks | None = None)
     """Return ``rank 3 on node-1``; ``rank 3`` if its node is unknown; ``trainer rank 3``, or
     ``server`` alone.
     """
-    name = role.name if role and role.ranks == 1 else ranks_text([rank], role)
+    if role and role.ranks == 1:
+        name = role.name
+    else:
+        name = ranks_text([rank], role)
     return f"{name} on {node}" if node else name
 
 
@@ -245,7 +259,9 @@ def ranks_text(ranks: Sequence[int], role: RoleRanks | None = None) -> str:
     ranges = index_ranges(ranks).replace(",", ", ")
     if len(ranges) > _LONGEST_RANKS:
         ranges = ranges[:_LONGEST_RANKS].rpartition(",")[0] + f", ... ({len(ranks)} ranks)"
-    return f"{front}rank {ranges}" if len(ranks) == 1 else f"{front}ranks {ranges}"
+    if len(ranks) == 1:
+        return f"{front}rank {ranges}"
+    return f"{front}ranks {ranges}"
 
 
 def rank_option(rank: int, role: RoleRanks | None) -> str:
@@ -253,7 +269,9 @@ def rank_option(rank: int, role: RoleRanks | None) -> str:
     3``.
     """
     of_role = f"--rank {rank}" if role is None or role.ranks > 1 else ""
-    return f"--role {role.name} {of_role}".rstrip() if role else of_role
+    if role:
+        return f"--role {role.name} {of_role}".rstrip()
+    return of_role
 
 
 def host_list(names: Iterable[str]) -> str:
@@ -282,7 +300,10 @@ def cut_at_word(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     head = text[: most - 1]
-    whole = head if text[most - 1].isspace() else head.rpartition(" ")[0]
+    if text[most - 1].isspace():
+        whole = head
+    else:
+        whole = head.rpartition(" ")[0]
     return f"{(whole if len(whole) > most // 2 else head).rstrip()}…"
 
 
