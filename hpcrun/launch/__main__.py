@@ -41,7 +41,8 @@ PARTS = (
 
 def main() -> int:
     """Run the part that the first argument names; return its exit status."""
-    part, arguments = sys.argv[1], sys.argv[2:]
+    part = sys.argv[1]
+    arguments = sys.argv[2:]
     if part not in PARTS:
         sys.exit(f"hpcrun: launch has no part {part!r}")
     processes = _load("processes")

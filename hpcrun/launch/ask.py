@@ -118,7 +118,10 @@ class _Step:
             with open(os.path.join(self._folder, name), "rb") as file:
                 file.seek(self._done.get(name, 0))
                 while data := file.read(1 << 20):
-                    lines = data if whole or len(data) == 1 << 20 else data[: data.rfind(b"\n") + 1]
+                    if whole or len(data) == 1 << 20:
+                        lines = data
+                    else:
+                        lines = data[: data.rfind(b"\n") + 1]
                     self._done[name] = self._done.get(name, 0) + len(lines)
                     if not lines:
                         return

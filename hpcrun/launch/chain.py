@@ -18,13 +18,17 @@ from typing import Any
 from . import records, slurm
 from .decide import FAILURE, IDLE
 
-LINK, STOPPED, PROGRESS = "link-", "stopped", "progress"
+LINK = "link-"
+STOPPED = "stopped"
+PROGRESS = "progress"
 """The names in the folder: ``link-2`` has the job of the second link."""
 AT_ONCE_S = 120.0
 """A program that fails within this time has hardly begun: it takes as long to load a model and a
 first batch.
 """
-WALK_S, MOST_RANKS, TAIL = 5.0, 16, 64 << 10
+WALK_S = 5.0
+MOST_RANKS = 16
+TAIL = 64 << 10
 _STEP = re.compile(rb'"step": (\d+)')
 
 
@@ -35,7 +39,8 @@ def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
     Args:
         why_it_ended: returns why; only its program's failure, its time limit and idle GPUs count.
     """
-    folder, links = records.chain_folder(), {}
+    folder = records.chain_folder()
+    links = {}
     for name in records.names_in(folder):
         number = name[len(LINK) :]
         if name.startswith(LINK) and number.isdecimal() and (record := records.read(name, folder)):
@@ -85,7 +90,8 @@ def judge(link: dict[str, Any], before: dict[str, Any]) -> tuple[str, bool]:
         before: the same of the link before, with the highest step of all links, and whether it got
             nowhere.
     """
-    best, step = before.get("step"), link["step"]
+    best = before.get("step")
+    step = link["step"]
     if link["saved"] or (step is not None and (best is None or step > best)):
         return "", False
     if link["saved"] is False:
@@ -114,10 +120,8 @@ def _has_saved() -> bool | None:
     """Whether a checkpoint is newer than this job, by the clock of their file system; None if there
     is none.
     """
-    began, until = (
-        os.stat(os.path.join(_attempts(), "0", "start")).st_mtime,
-        time.monotonic() + WALK_S,
-    )
+    began = os.stat(os.path.join(_attempts(), "0", "start")).st_mtime
+    until = time.monotonic() + WALK_S
     saved = None
     walk = os.walk(os.environ["HPCRUN_CHECKPOINT_DIR"])
     for path in (os.path.join(place, name) for place, _, names in walk for name in names):

@@ -15,7 +15,8 @@ from . import records
 
 def main(arguments: list[str]) -> int:
     """Write the record ``code``; return 0."""
-    code, script = arguments[0], arguments[1]
+    code = arguments[0]
+    script = arguments[1]
     own_path = sys.path[:]
     from_environment = os.environ.get("PYTHONPATH")
     # instead of the two folders of this program

@@ -29,7 +29,8 @@ def main(arguments: list[str]) -> int:
             or os.environ.get("SLURMD_NODENAME")
             or os.uname().nodename
         )
-        if lacks := missing(command[0], what):
+        lacks = missing(command[0], what)
+        if lacks:
             records.say(f"{node} {lacks}")
             return 127
         os.environ[environment.CONTAINER] = command[0]

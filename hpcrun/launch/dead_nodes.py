@@ -17,8 +17,11 @@ import time
 from . import records, slurm
 from .rendezvous import FIRST
 
-LATE_S, FRESH_S = 25.0, 15.0
-LOOK_S, ASK_AGAIN_S, ANSWER_S = 5.0, 30.0, 2.0
+LATE_S = 25.0
+FRESH_S = 15.0
+LOOK_S = 5.0
+ASK_AGAIN_S = 30.0
+ANSWER_S = 2.0
 
 
 class Heartbeats:
@@ -93,7 +96,9 @@ def silent_nodes(ages: dict[str, float]) -> list[str]:
     heartbeat.
     """
     silent = [node for node, age_s in ages.items() if age_s > LATE_S]
-    return silent if any(age_s <= FRESH_S for age_s in ages.values()) else []
+    if any(age_s <= FRESH_S for age_s in ages.values()):
+        return silent
+    return []
 
 
 def answers(node: str) -> bool:

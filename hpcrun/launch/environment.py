@@ -21,25 +21,29 @@ CONTAINER = "HPCRUN_CONTAINER"
 """Set in a container, to the runtime that made it."""
 FOR_TORCHRUN = "HPCRUN_FOR_TORCHRUN"
 """The variables for this job's torchrun only: a program may start another torchrun."""
-SAMPLE, SAMPLE_S = "HPCRUN_SAMPLE_S", 10.0
+SAMPLE = "HPCRUN_SAMPLE_S"
+SAMPLE_S = 10.0
 """The seconds between two samples of the use of a node, 0 for none; and without --sample."""
 PER_WRITE = 6
 """The samples that a node writes at a time."""
-ALLOCATOR, MEMORY_SHARE = "PYTORCH_ALLOC_CONF", "per_process_memory_fraction:"
+ALLOCATOR = "PYTORCH_ALLOC_CONF"
+MEMORY_SHARE = "per_process_memory_fraction:"
 PACKED = "HPCRUN_PACKED"
 """Set in an element that shares its task with others."""
 SRUN_FAILED = 69
 """The exit status of srun if Slurm failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of
 sysexits(3).
 """
-BATCH, SEPARATOR = "HPCRUN_BATCH_SLURM", "\x1e"
+BATCH = "HPCRUN_BATCH_SLURM"
+SEPARATOR = "\x1e"
 """Slurm's variables of a batch script, for a program that the script starts without srun."""
 GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL")
 """The variables with the GPUs of a task, which Slurm sets: of Nvidia, AMD and Intel, slurm.conf(5).
 """
 MOST_JOINED = 64 << 10
 """Characters of the small files that are joined: hpcrun status reads the exit record."""
-CAME, PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
+CAME = "HPCRUN_CAME_"
+PUT = "HPCRUN_PUT_"
 _OWN = ("HPCRUN_", "SLURM_")
 _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
 
@@ -78,7 +82,8 @@ def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
             each ended by NUL.
     """
     _close_log()
-    env, before = os.environ, {}
+    env = os.environ
+    before = {}
     if came is not None:
         with open(came, "rb") as file:
             before = _parse(binascii.a2b_base64(file.read()))

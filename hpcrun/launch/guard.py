@@ -17,7 +17,8 @@ from .dead_nodes import answers
 from .decide import OVER
 from .processes import launch_program, try_start
 
-LOOK_S, ASK_S = 10.0, 30.0
+LOOK_S = 10.0
+ASK_S = 30.0
 NO_HEARTBEAT_S = 75.0
 """The job has a heartbeat every 30 s."""
 _EXCLUDE = "HPCRUN_EXCLUDE_BAD"
@@ -40,10 +41,13 @@ def start(node: str, *, on: str, how: str, exclude: bool) -> None:
 def main(arguments: list[str]) -> int:
     """Watch the job until the node of its script has failed, or its attempt has ended."""
     node, how = arguments
-    beat, changed_at, ask_at = "", time.monotonic(), 0.0
+    beat = ""
+    changed_at = time.monotonic()
+    ask_at = 0.0
     while not records.read_text("exit"):
         time.sleep(LOOK_S)
-        now, heartbeat = time.monotonic(), records.read_text("heartbeat")
+        now = time.monotonic()
+        heartbeat = records.read_text("heartbeat")
         beat, changed_at = heartbeat, changed_at if heartbeat == beat else now
         if now > ask_at and (now - changed_at > NO_HEARTBEAT_S or not answers(node)):
             ask_at = now + ASK_S
@@ -60,16 +64,18 @@ def _end(node: str, how: str) -> int:
         "ended": time.time(),
         "reason": records.NODE_FAILURE,
     }
-    message = (
-        ""
-        if how != OVER
-        else "the node of the batch script failed, and --requeue does not allow another attempt"
-    )
+    if how != OVER:
+        message = ""
+    else:
+        message = (
+            "the node of the batch script failed, and --requeue does not allow another attempt"
+        )
     more = {"message": message, "again": how != OVER, "how": how, "nodes": [node]}
     records.write("exit", {**fields, **more})
-    answer = (
-        slurm.requeue([node] if _EXCLUDE in os.environ else []) if how != OVER else slurm.cancel()
-    )
+    if how != OVER:
+        answer = slurm.requeue([node] if _EXCLUDE in os.environ else [])
+    else:
+        answer = slurm.cancel()
     if answer:
         records.say(answer)
     return 0

@@ -43,7 +43,10 @@ class IdleWatch:
         self._fresh_s = STALE_S + 3 * PER_WRITE * period_s
         self._unknown = False
         self._end_at: float | None = None  # set by the warning, by the monotonic clock
-        self._look_at = time.monotonic() + limit_s - self._notice_s if limit_s else float("inf")
+        if limit_s:
+            self._look_at = time.monotonic() + limit_s - self._notice_s
+        else:
+            self._look_at = float("inf")
         self.message = ""
 
     def check(self) -> bool:
@@ -71,14 +74,16 @@ class IdleWatch:
 
     def _idle_s(self) -> float:
         """Return for how long all GPUs are known to be idle: 0 if it is not known."""
-        shortest, unknown = float("inf"), False
+        shortest = float("inf")
+        unknown = False
         for place, node in enumerate(self._hosts):
             idle_s = idle_seconds(
                 records.read_text(f"node-{node}.use"), time.time() - self._fresh_s
             )
             if idle_s is None:
                 self._say_none(node)
-                idle_s, unknown = 0.0, True
+                idle_s = 0.0
+                unknown = True
             shortest = min(shortest, idle_s)
             if idle_s < self._limit_s - self._notice_s:
                 self._hosts.insert(0, self._hosts.pop(place))  # most likely it is the first again
@@ -136,7 +141,8 @@ def idle_seconds(text: str, not_before: float) -> float | None:
             sample = json.loads(line)
             if "started" in sample:
                 return newest - float(sample["started"]) if newest else None
-            at, busy = float(sample["time"]), [float(gpu[1]) for gpu in sample["gpus"]]
+            at = float(sample["time"])
+            busy = [float(gpu[1]) for gpu in sample["gpus"]]
         except (KeyError, TypeError, ValueError, IndexError):  # cut off
             continue
         if not newest and (at < not_before or not busy):

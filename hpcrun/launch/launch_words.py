@@ -13,7 +13,8 @@ import os
 from . import records
 from .environment import BATCH, GPUS, SEPARATOR
 
-EACH, BY_TORCHRUN = "::", ":::"
+EACH = "::"
+BY_TORCHRUN = ":::"
 AS_IS = "--as-is"
 """The script sets the environment of its ranks itself."""
 _OUTPUT = ("-o", "-e", "--output", "--error")
@@ -45,7 +46,8 @@ def split_launch(words: list[str]) -> tuple[list[str], list[str], list[str]]:
         ValueError: the marks are not there, or no program is behind them.
     """
     mark = next(index for index, part in enumerate([*words, EACH]) if part in (EACH, BY_TORCHRUN))
-    srun, rest = words[:mark], words[mark + 1 :]
+    srun = words[:mark]
+    rest = words[mark + 1 :]
     torchrun: list[str] = []
     if words[mark : mark + 1] == [BY_TORCHRUN]:
         end = rest.index(EACH)
@@ -110,7 +112,8 @@ def _task_options(srun: list[str]) -> list[str]:
     """Return srun with the job's options, which the script's override; the ranks' output goes into
     their logs.
     """
-    options, rest = [srun[0], "--wait=0", "--kill-on-bad-exit=1"], srun[1:]
+    options = [srun[0], "--wait=0", "--kill-on-bad-exit=1"]
+    rest = srun[1:]
     while rest:
         option = rest.pop(0)
         if option in _OUTPUT:

@@ -16,21 +16,23 @@ import time
 from . import records
 from .processes import HEARD, send, start
 
-FOLDER, SENDER, LOG = "messages", "sender", "log"
+FOLDER = "messages"
+SENDER = "sender"
+LOG = "log"
 """Below the run's folder, as in job/layout.py."""
-STARTED, FIRST_STEP, FIRST_FAILURE, FAILED, FINISHED, IDLE = (
-    "started",
-    "first-step",
-    "first-failure",
-    "failed",
-    "finished",
-    "idle",
-)
-END_S, WHILE_RUNNING_S = 10.0, 60.0
+STARTED = "started"
+FIRST_STEP = "first-step"
+FIRST_FAILURE = "first-failure"
+FAILED = "failed"
+FINISHED = "finished"
+IDLE = "idle"
+END_S = 10.0
+WHILE_RUNNING_S = 60.0
 """The time that a sender has at the end of an attempt, and while the ranks run."""
 KILL_S = 1.0
 """The time that a sender has to end after SIGKILL."""
-LOOK_S, LOG_IS_ALL_S = 3.0, 60.0
+LOOK_S = 3.0
+LOG_IS_ALL_S = 60.0
 """How often to look for the first step, and how long output alone may be followed by metrics."""
 # The package's folder comes first until hpcrun is found, and last for its libraries: it may hold
 # anything.
@@ -149,7 +151,8 @@ class Messages:
         Args:
             nice: it has a low priority, beside the ranks.
         """
-        run, log = os.environ["HPCRUN_RUN_DIR"], os.path.join(self._folder, LOG)
+        run = os.environ["HPCRUN_RUN_DIR"]
+        log = os.path.join(self._folder, LOG)
         argv = [self._python, "-E", "-c", _PROGRAM, self._package, "notify", "--of", run, *event]
         try:
             pid = start(argv, os.environ, out=log, err=log, own_group=True, blocked=HEARD)

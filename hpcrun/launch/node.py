@@ -26,7 +26,8 @@ RANKS_S = 3.0
 def main(arguments: list[str]) -> int:
     """Run one node; return the exit status of its command."""
     end = arguments.index("--")
-    options, command = arguments[:end], arguments[end + 1 :]
+    options = arguments[:end]
+    command = arguments[end + 1 :]
     environment.be_node()
     if "--as-is" in options:  # a script has set the rendezvous
         node = Node()
@@ -46,7 +47,10 @@ def with_rendezvous(command: list[str], *, by_torchrun: bool) -> list[str]:
         env.setdefault("MASTER_ADDR", env["HPCRUN_HEAD_ADDR"])
         env.setdefault("MASTER_PORT", env["HPCRUN_PORT"])
         return command
-    torchrun = command[: command.index("--no-python")] if "--no-python" in command else command
+    if "--no-python" in command:
+        torchrun = command[: command.index("--no-python")]
+    else:
+        torchrun = command
     if "--standalone" in torchrun:  # on a single node it does not need this job's port
         return command
     if not resolves(os.environ["HPCRUN_HEAD_ADDR"]):
@@ -55,7 +59,8 @@ def with_rendezvous(command: list[str], *, by_torchrun: bool) -> list[str]:
 
 
 def _record_end(status: int) -> int:
-    node, role = os.environ["HPCRUN_NODE"], os.environ.get("HPCRUN_ROLE")
+    node = os.environ["HPCRUN_NODE"]
+    role = os.environ.get("HPCRUN_ROLE")
     name = f"node-{node}.{role}.exit" if role else f"node-{node}.exit"  # roles may share a node
     records.write(name, {"node": node, "status": status, "ended": time.time()})
     return status
@@ -79,13 +84,12 @@ class Node:
         if self._pid:
             self._canary.guard(self._pid)
             ended = wait([self._pid], self._on_signal, self._tick)
-            status = (
-                records.TERM_STATUS
-                if self._ended_early
-                else ended[1]
-                if ended
-                else records.KILL_STATUS
-            )
+            if self._ended_early:
+                status = records.TERM_STATUS
+            elif ended:
+                status = ended[1]
+            else:
+                status = records.KILL_STATUS
             reap(self._pid)
         return self._close(status)
 

@@ -139,7 +139,8 @@ class NodeFolder:
         """Remove files, and the folder itself if no other process uses it."""
         for name in names:
             records.remove(os.path.join(self.path, name))
-        env, is_terminated = os.environ, self.has(f"stop-{records.TERMINATED}")
+        env = os.environ
+        is_terminated = self.has(f"stop-{records.TERMINATED}")
         # as the last process of the node; a script may go on without its ranks
         if (
             _remove(self.path, self._held)
@@ -156,7 +157,8 @@ def make() -> NodeFolder:
     Raises:
         OSError: it can be made nowhere, not even in the run's folder.
     """
-    env, attempt = os.environ, records.attempt_dir()
+    env = os.environ
+    attempt = records.attempt_dir()
     checksum = binascii.crc32(os.fsencode(attempt))
     name = f"{PREFIX}{env['HPCRUN_JOB_ID']}-{env['HPCRUN_NODE']}-{checksum:08x}"
     try:

@@ -30,7 +30,9 @@ NUMBERS_OF_CPUS = ("SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_JOB_CPUS_
 
 def main(arguments: list[str]) -> int:
     """Run the elements; return the exit status of the task."""
-    failed, elements, rest = int(arguments[0]), [], arguments[1:]
+    failed = int(arguments[0])
+    elements = []
+    rest = arguments[1:]
     while rest[0] != "--":
         (element, attempt), end = rest[:2], 3 + int(rest[2])
         elements.append(Element(element, attempt, rest[3:end]))
@@ -99,13 +101,15 @@ class Pack:
             came = file.read()
         host = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
         all_cpus = sorted(os.sched_getaffinity(0), key=_core)
-        number, code = len(self._elements), records.read("code")
+        number = len(self._elements)
+        code = records.read("code")
         for place, element in enumerate(self._elements):
             cpus = all_cpus[place * len(all_cpus) // number : (place + 1) * len(all_cpus) // number]
             cpus = cpus or [all_cpus[place % len(all_cpus)]]
             env = {**element.environment(), **dict.fromkeys(NUMBERS_OF_CPUS, str(len(cpus)))}
             for name in GPUS:
-                if gpus := os.environ.get(name):
+                gpus = os.environ.get(name)
+                if gpus:
                     env[name] = gpus.split(",")[place % len(gpus.split(","))]
             if code:  # of the snapshot that all of them run
                 records.write("code", code, element.attempt_folder)
@@ -129,7 +133,8 @@ class Pack:
                         [*launch_program(), "job", *words, *command, *element.arguments], env
                     )
             except OSError as error:
-                pid, status = 0, 1
+                pid = 0
+                status = 1
                 # the disk of this node is full
                 records.say(f"cannot start element {element.number}: {error}")
             if pid:

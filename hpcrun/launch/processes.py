@@ -83,7 +83,9 @@ def hide_colons(command: list[str]) -> tuple[list[str], dict[str, str]]:
         f"{argument}:" if argument and not argument.strip(":") else argument for argument in command
     ]
     started = any(argument.endswith("/__main__.py") for argument in command)
-    return (hidden, {COLONS: "1"}) if started and hidden != command else (command, {})
+    if started and hidden != command:
+        return (hidden, {COLONS: "1"})
+    return (command, {})
 
 
 def show_colons(arguments: list[str]) -> list[str]:

@@ -31,7 +31,8 @@ ECHO_S = 1.0
 def main(arguments: list[str]) -> int:
     """Run one rank; return the exit status of its program, 128 + n if signal n ended it."""
     end = arguments.index("--")
-    options, program = arguments[:end], arguments[end + 1 :]
+    options = arguments[:end]
+    program = arguments[end + 1 :]
     as_is = "--as-is" in options
     if "--task" in options:
         environment.be_node() if as_is else _be_a_task()
@@ -76,7 +77,8 @@ class Rank:
 
     def run(self, program: list[str]) -> int:
         """Start the program, wait for it, and record how it ended."""
-        if (status := self._start_again()) is not None:
+        status = self._start_again()
+        if status is not None:
             self._canary.end()
             return status
         self._write_node_start()
@@ -198,7 +200,10 @@ class Rank:
                 self._watch.on_signal(info.si_signo, {self._rank: self._pid}) or self._signalled
             )
         else:
-            self._signalled = "TERM" if info.si_signo == signal.SIGTERM else self._signalled
+            if info.si_signo == signal.SIGTERM:
+                self._signalled = "TERM"
+            else:
+                self._signalled = self._signalled
             self._folder.note_heard(self._rank, self._pid, info.si_signo)
             if not self._canary.heard(info.si_signo):
                 send(self._pid, info.si_signo)
@@ -223,9 +228,11 @@ class Rank:
 
     def _write_node_start(self) -> None:
         if os.environ.get("SLURM_LOCALID" if self._is_task else "LOCAL_RANK", "0") == "0":
-            node, ranks = os.environ["HPCRUN_NODE"], int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+            node = os.environ["HPCRUN_NODE"]
+            ranks = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
             first = self._rank
-            if of_all := os.environ.get("HPCRUN_NODE_RANKS"):  # of all roles that share the node
+            of_all = os.environ.get("HPCRUN_NODE_RANKS")
+            if of_all:  # of all roles that share the node
                 first, ranks = map(int, of_all.split(":"))
             fields = {"node": node, "first_rank": first, "ranks": ranks, "started": time.time()}
             records.write(f"node-{node}.start", fields)

@@ -26,14 +26,17 @@ from .processes import HEARD, become, launch_program, send, try_start
 from .rank import Rank
 from .rendezvous import free_port, is_foreign, resolves
 
-MARK, LISTENS = "HPCRUN_RAY", "ray-listens"
+MARK = "HPCRUN_RAY"
+LISTENS = "ray-listens"
 """Marks the processes of Ray on a node; the record that the head's Ray, and no other program, has
 its port.
 """
-JOIN_S, STOP_S = 180, 3.0
+JOIN_S = 180
+STOP_S = 3.0
 """The time that all nodes have to join; and that Ray has to end its actors before they are killed.
 """
-STORE, LEAST_STORE = 0.3, 80 << 20
+STORE = 0.3
+LEAST_STORE = 80 << 20
 """The object store's part of the memory, as Ray has it, and Ray's minimum in bytes."""
 TAIL = 4000
 """Characters of Ray's output in the log of a rank whose Ray has ended."""
@@ -133,7 +136,8 @@ def _head_is_own() -> bool:
     """Wait for the head's Ray; return False if another user's program has its port, and would get
     the job's token.
     """
-    port, until = int(os.environ["HPCRUN_PORT"]), time.monotonic() + JOIN_S
+    port = int(os.environ["HPCRUN_PORT"])
+    until = time.monotonic() + JOIN_S
     while (foreign := is_foreign(port)) is None and time.monotonic() < until:
         time.sleep(0.1)
     if foreign:
@@ -187,18 +191,18 @@ def resources() -> list[str]:
     """Return the options of ``ray start`` for this node's share of the allocation: Ray would take
     the whole node.
     """
-    env, free = os.environ, len(os.sched_getaffinity(0))
+    env = os.environ
+    free = len(os.sched_getaffinity(0))
     cpus = int(
         env.get("SLURM_CPUS_PER_TASK")
         or env.get("SLURM_CPUS_ON_NODE")
         or max(1, free // len(_hosts()))
     )
     visible = env.get("CUDA_VISIBLE_DEVICES")
-    gpus = (
-        int(env.get("SLURM_GPUS_ON_NODE") or 0)
-        if visible is None
-        else len([*filter(None, visible.split(","))])
-    )
+    if visible is None:
+        gpus = int(env.get("SLURM_GPUS_ON_NODE") or 0)
+    else:
+        gpus = len([*filter(None, visible.split(","))])
     options = [f"--num-cpus={min(cpus, free)}", f"--num-gpus={gpus}"]
     megabytes = (
         int(env.get("SLURM_MEM_PER_NODE") or 0) or int(env.get("SLURM_MEM_PER_CPU") or 0) * cpus
@@ -225,9 +229,10 @@ class RayRank(Rank):
             int(env["HPCRUN_NODE_RANK"]), is_task=False, contained=environment.CONTAINER in env
         )
         # the program's log has no lines of Ray's start
-        self._ray_log = (
-            f"{files.path}/start" if _is_head() else f"{records.attempt_dir()}/rank-{self._rank}"
-        )
+        if _is_head():
+            self._ray_log = f"{files.path}/start"
+        else:
+            self._ray_log = f"{records.attempt_dir()}/rank-{self._rank}"
 
     def run(self, program: list[str]) -> int:
         """Start Ray, then the program, wait for it, and end Ray."""
@@ -238,7 +243,8 @@ class RayRank(Rank):
         return 1 if self._has_lost_ray else status
 
     def _start_ray(self) -> None:
-        env, port = os.environ, int(os.environ["HPCRUN_PORT"])
+        env = os.environ
+        port = int(os.environ["HPCRUN_PORT"])
         while not (
             _is_head()
             or HEARD & signal.sigpending()
@@ -272,11 +278,10 @@ class RayRank(Rank):
             self._has_lost_ray = True
             logs = [records.read_text(f"{self._ray_log}.{name}") for name in ("out", "err")]
             process = re.search(r"(\w+)\S* \[exit code=(-?)(\d+)\]", _COLORS.sub("", logs[0]))
-            how = (
-                f": {process[1]} ended by {'signal' if process[2] else 'exit status'} {process[3]}"
-                if process
-                else ""
-            )
+            how = ""
+            if process:
+                by = "signal" if process[2] else "exit status"
+                how = f": {process[1]} ended by {by} {process[3]}"
             lines = [log[-TAIL:] for log in reversed(logs) if _is_head()]
             self._log(
                 "err",
@@ -307,11 +312,9 @@ class RayRank(Rank):
         """Kill what Ray and its programs have started on this node: its workers leave its process
         group and session.
         """
-        mark, until, runs = (
-            os.fsencode(f"{MARK}={os.environ[MARK]}\0"),
-            time.monotonic() + STOP_S,
-            True,
-        )
+        mark = os.fsencode(f"{MARK}={os.environ[MARK]}\0")
+        until = time.monotonic() + STOP_S
+        runs = True
         while runs and time.monotonic() < until:
             runs = False
             for pid in filter(str.isdigit, os.listdir("/proc")):

@@ -21,8 +21,11 @@ STOP = "stop"
 Readers list the folder instead of testing for a file, since NFS may report for half a minute that a
 new file does not exist.
 """
-TIME_LIMIT, TERMINATED, NODE_FAILURE = "time_limit", "terminated", "node_failure"
-TERM_STATUS, KILL_STATUS = 143, 137
+TIME_LIMIT = "time_limit"
+TERMINATED = "terminated"
+NODE_FAILURE = "node_failure"
+TERM_STATUS = 143
+KILL_STATUS = 137
 
 
 def attempt_dir() -> str:
@@ -121,8 +124,13 @@ def lost_nodes() -> list[str]:
     if number == 0:  # most jobs: no access to the shared folder
         return []
     before = read("exit", os.path.join(attempt_dir(), "..", str(number - 1))) or {}
-    nodes = before.get("nodes") if before.get("reason") == NODE_FAILURE else []
-    return [str(node) for node in nodes] if isinstance(nodes, list) else []
+    if before.get("reason") == NODE_FAILURE:
+        nodes = before.get("nodes")
+    else:
+        nodes = []
+    if isinstance(nodes, list):
+        return [str(node) for node in nodes]
+    return []
 
 
 def names_in(folder: str) -> list[str]:

@@ -7,7 +7,8 @@ import socket
 
 from . import environment, records
 
-FIRST, SPAN = 20000, 8000
+FIRST = 20000
+SPAN = 8000
 """Ports below the ephemeral range (32768), clear of NCCL's RAS (28028) and torchrun's defaults
 (29400, 29500).
 """
@@ -39,7 +40,8 @@ def free_port(seed: int) -> int:
     all of its range.
     """
     ports = (FIRST + (seed + step) % SPAN for step in range(SPAN))
-    if port := next(filter(_is_free, ports), None):
+    port = next(filter(_is_free, ports), None)
+    if port:
         return port
     with socket.create_server(("", 0)) as any_port:
         return int(any_port.getsockname()[1])

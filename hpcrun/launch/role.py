@@ -30,7 +30,8 @@ from .stop_requests import CLEARED, INSIST_S
 
 FOLDER = "roles"
 PORT_STEP = 331
-SOON_S, SECOND_S = 0.2, 1.0
+SOON_S = 0.2
+SECOND_S = 1.0
 """How often to look before the start of the program and until it is ready, and then."""
 LATE_S = 5.0
 """A server may end this long before the role that it serves: some are shut down by their clients.
@@ -53,7 +54,8 @@ class RoleBlock:
             **dict(pairs),
         }
         self.name, self.command = words[0], words[end + 1 :]
-        first_task, first_rank = int(options["--task"]), int(options["--first-rank"])
+        first_task = int(options["--task"])
+        first_rank = int(options["--first-rank"])
         self.tasks = range(first_task, first_task + int(options["--tasks"]))
         self.ranks = range(first_rank, first_rank + int(options["--ranks"]))
         self.by_torchrun, self.on_exit = options["--launcher"] == "torchrun", options["--on-exit"]
@@ -123,8 +125,7 @@ class RoleNode(Node):
         command = with_rendezvous(command, by_torchrun=self._role.by_torchrun)
         return self._close(self._run(command) if command else 1)
 
-    # --- before the command starts
-    # --------------------------------------------------------------------------------
+    # --- before the command starts ---------------------------------------------------------------
 
     def _take_share(self) -> None:
         """Use the role's GPUs of this node, and as large a part of its CPUs."""
@@ -135,7 +136,8 @@ class RoleNode(Node):
             env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[first : first + count])
         env["HPCRUN_NODE_RANKS"] = f"0:{sum(len(role.ranks) for role in self._roles)}"
         cpus = sorted(os.sched_getaffinity(0))
-        begin, end = len(cpus) * first // total, len(cpus) * (first + count) // total
+        begin = len(cpus) * first // total
+        end = len(cpus) * (first + count) // total
         os.sched_setaffinity(0, cpus[begin : max(end, begin + 1)])
 
     def _write_address(self) -> None:
@@ -169,15 +171,20 @@ class RoleNode(Node):
         """Set the variables with the addresses of all roles; return the command with the addresses
         filled in.
         """
-        env, hosts = os.environ, records.read_text("hosts").split()
+        env = os.environ
+        hosts = records.read_text("hosts").split()
         places: dict[str, str] = {}
         for role in self._roles:
             address = records.read(f"{role.name}.start", self._shared) or {}
-            host, port = str(address.get("host", "")), str(address.get("port", ""))
+            host = str(address.get("host", ""))
+            port = str(address.get("port", ""))
             parts = {"host": host, "port": port, "url": f"http://{host}:{port}"}
             places.update({f"{role.name}.{what}": text for what, text in parts.items()})
             variable = f"HPCRUN_ROLE_{role.name.upper().replace('-', '_')}"
-            names = [host] if host == "127.0.0.1" else hosts[role.tasks[0] : role.tasks[-1] + 1]
+            if host == "127.0.0.1":
+                names = [host]
+            else:
+                names = hosts[role.tasks[0] : role.tasks[-1] + 1]
             env.update({f"{variable}_HOSTS": ",".join(names), f"{variable}_PORT": port})
             if role is self._role:
                 places["port"] = port
@@ -186,8 +193,7 @@ class RoleNode(Node):
         self._check = os.path.expandvars(fill(self._role.ready, places))
         return [fill(argument, places) for argument in self._role.command]
 
-    # --- while it runs
-    # --------------------------------------------------------------------------------------------
+    # --- while it runs ---------------------------------------------------------------------------
 
     def _run(self, command: list[str]) -> int:
         """Run the command, and return what its end means for the job."""
@@ -223,7 +229,8 @@ class RoleNode(Node):
         """Do the work of each second; True ends the waiting: for other roles, or in the short steps
         until ready.
         """
-        now, before = time.monotonic(), self._is_ready
+        now = time.monotonic()
+        before = self._is_ready
         if now >= self._tick_at:
             self._tick_at = now + SECOND_S
             super()._tick()
@@ -256,7 +263,8 @@ class RoleNode(Node):
         )
 
     def _look_whether_ready(self, now: float) -> None:
-        role, problem = self._role, why_not_ready(self._check, os.environ["HPCRUN_NODE_ADDR"])
+        role = self._role
+        problem = why_not_ready(self._check, os.environ["HPCRUN_NODE_ADDR"])
         if not problem:
             self._is_ready = True
             self._write("ready")
@@ -280,8 +288,7 @@ class RoleNode(Node):
         """Return the programs of this role on this node: others may run beside them."""
         return {rank: pid for rank, pid in super()._programs().items() if rank in self._role.ranks}
 
-    # --- its end
-    # ---------------------------------------------------------------------------------------------
+    # --- its end ---------------------------------------------------------------------------------
 
     def _terminate(self, now: float) -> None:
         """Send SIGTERM to each program once, with its group; after the grace SIGKILL."""
@@ -332,11 +339,10 @@ class RoleNode(Node):
             records.first_failed(each for each in records.exits() if each.get("rank") in role.ranks)
             or {}
         )
-        which = (
-            f": rank {role.ranks.index(first['rank'])} on {first['node']}"
-            if first and len(role.ranks) > 1
-            else ""
-        )
+        if first and len(role.ranks) > 1:
+            which = f": rank {role.ranks.index(first['rank'])} on {first['node']}"
+        else:
+            which = ""
         self._fail(f"ended with status {first.get('status', status)}{before}{which}")
         return status or 1
 
@@ -379,7 +385,9 @@ def why_not_ready(check: str, host: str) -> str:
                 # without a connection, which the program may take for the only one that it expects
                 return ""
             with socket.create_connection((host, int(port)), CHECK_S) as connection:
-                return _http_problem(connection, host, path) if kind == "http" else ""
+                if kind == "http":
+                    return _http_problem(connection, host, path)
+                return ""
     except Exception as error:  # whatever the port belongs to may answer anything
         return getattr(error, "strerror", None) or str(error) or repr(error)
     return ""
@@ -392,7 +400,8 @@ def _http_problem(connection: socket.socket, host: str, path: str) -> str:
     connection.sendall(
         f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
     )
-    answer, until = b"", time.monotonic() + CHECK_S
+    answer = b""
+    until = time.monotonic() + CHECK_S
     while b"\n" not in answer and len(answer) < 4096:
         connection.settimeout(max(0.01, until - time.monotonic()))
         data = connection.recv(1024)

@@ -72,7 +72,9 @@ class Gpus:
             self._forget()
         if not self._pid and now >= self._start_at:
             self._start()
-        return self._last if now - self._read_at < STALE * self._period_s else []
+        if now - self._read_at < STALE * self._period_s:
+            return self._last
+        return []
 
     def end(self) -> None:
         """Kill nvidia-smi; does not wait for it, since it may not even respond to SIGKILL."""

@@ -17,7 +17,9 @@ TYPE_CHECKING = False  # as typing's, which takes four milliseconds to import
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-CGROUPS, PROC, SYS = "/sys/fs/cgroup", "/proc", "/sys"
+CGROUPS = "/sys/fs/cgroup"
+PROC = "/proc"
+SYS = "/sys"
 _JOB = re.compile(r"(?:/[^/]+)*?/job_\d+(?=/|$)")
 _HELD_V2 = ("anon", "shmem", "kernel_stack", "pagetables", "percpu", "sock", "slab_unreclaimable")
 _HELD_V1 = ("total_rss", "total_shmem")
@@ -64,9 +66,13 @@ class Cgroup:
         self._folders: list[str] = []
         for line in text.splitlines():
             controllers, _, path = line.partition(":")[2].partition(":")
-            if (match := _JOB.match(path)) is not None:
+            match = _JOB.match(path)
+            if match is not None:
                 # version 1, or 2
-                names = [*controllers.split(","), controllers] if controllers else ["", "unified"]
+                if controllers:
+                    names = [*controllers.split(","), controllers]
+                else:
+                    names = ["", "unified"]
                 self._folders += [os.path.join(root, name) + match[0] for name in names]
         self._v1_cpu, self._cpu = self._path("cpuacct.usage"), self._path("cpu.stat")
         self._memory, self._limit = (
@@ -93,13 +99,17 @@ class Cgroup:
         """
         memory = fields(read(self._memory))
         names = _HELD_V1 if "total_rss" in memory else _HELD_V2
-        return sum(memory.get(name, 0) for name in names) if memory else None
+        if memory:
+            return sum(memory.get(name, 0) for name in names)
+        return None
 
     def memory_limit(self) -> int | None:
         """Return the job's memory limit in bytes, None if it has none."""
         text = read(self._limit).strip()
         # v1 writes "no limit" as a large number
-        return int(text) if text.isdigit() and int(text) < 1 << 60 else None
+        if text.isdigit() and int(text) < 1 << 60:
+            return int(text)
+        return None
 
 
 def use_of_processes(roots: Iterable[int], proc: str = PROC) -> tuple[float, int]:
@@ -175,11 +185,18 @@ def allocated(cgroup: Cgroup) -> tuple[int | None, int | None]:
     """
     env = os.environ
     number = env.get("SLURM_CPUS_ON_NODE", "")
-    cpus = int(number) if number.isdigit() else len(os.sched_getaffinity(0))
-    per_node, per_cpu = env.get("SLURM_MEM_PER_NODE", ""), env.get("SLURM_MEM_PER_CPU", "")
-    megabytes = (
-        int(per_node) if per_node.isdigit() else int(per_cpu) * cpus if per_cpu.isdigit() else 0
-    )
+    if number.isdigit():
+        cpus = int(number)
+    else:
+        cpus = len(os.sched_getaffinity(0))
+    per_node = env.get("SLURM_MEM_PER_NODE", "")
+    per_cpu = env.get("SLURM_MEM_PER_CPU", "")
+    if per_node.isdigit():
+        megabytes = int(per_node)
+    elif per_cpu.isdigit():
+        megabytes = int(per_cpu) * cpus
+    else:
+        megabytes = 0
     return cpus, megabytes << 20 or cgroup.memory_limit()
 
 

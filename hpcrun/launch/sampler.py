@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_UNWRITTEN = 360
-MOST_LINES, RECENT_LINES, OLD_LINES = 1440, 360, 700
+MOST_LINES = 1440
+RECENT_LINES = 360
+OLD_LINES = 700
 COST = 2000
 """The next sample waits 2000 times the CPU time that the last one took: 0.05 % of a CPU."""
 
@@ -90,7 +92,10 @@ class Sampler:
         if before is None:
             return
         span = now - before[0]
-        both = None if rdma is None or before[3] is None else max(0, rdma - before[3]) / span
+        if rdma is None or before[3] is None:
+            both = None
+        else:
+            both = max(0, rdma - before[3]) / span
         cpus = max(0.0, cpu_s - before[1]) / span
         # the past of a process counts when it comes to the job, as from a daemon
         most = float(os.cpu_count() or 1)
@@ -195,7 +200,8 @@ def join(path: str) -> int:
     last = float(head.get("started") or 0)
     for each in samples:
         each["span"], last = max(0.0, each["time"] - last), each["time"]
-    old, recent = samples[:-RECENT_LINES], samples[-RECENT_LINES:]
+    old = samples[:-RECENT_LINES]
+    recent = samples[-RECENT_LINES:]
     width_s = sum(each["span"] for each in old) / OLD_LINES
     groups: list[list[dict[str, Any]]] = [[]]
     for each in old:
@@ -223,11 +229,9 @@ def _one(group: list[dict[str, Any]]) -> dict[str, Any]:
         known = [
             (each["span"] or 1e-9, value) for each, value in zip(group, values) if value is not None
         ]
-        return (
-            sum(span * value for span, value in known) / sum(span for span, _ in known)
-            if known
-            else None
-        )
+        if known:
+            return sum(span * value for span, value in known) / sum(span for span, _ in known)
+        return None
 
     means = {name: mean([each[name] for each in group]) for name in ("cpus", "network", "rdma")}
     by_index = [{gpu[0]: gpu for gpu in each["gpus"]} for each in group]

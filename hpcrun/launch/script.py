@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
     from .processes import OnSignal
 
-SOCKET, PROGRAM, ERRORS = "HPCRUN_LAUNCH_SOCKET", "HPCRUN_LAUNCH", "HPCRUN_SCRIPT_ERRORS"
+SOCKET = "HPCRUN_LAUNCH_SOCKET"
+PROGRAM = "HPCRUN_LAUNCH"
+ERRORS = "HPCRUN_SCRIPT_ERRORS"
 """Variables of the script: the socket, the program hpcrun_launch, and the file of its last failed
 command.
 """
@@ -121,27 +123,24 @@ class ScriptStep(JobStep):
         """Return how the script ended, if the exit status of its launch does not say it."""
         if not self._status:
             return f"{self._name} ended with status 0, its launch with {launch_status}"
-        place = (
-            " after its launch"
-            if self._was_launched
-            else " before its launch"
-            if self._has_launch
-            else ""
-        )
+        if self._was_launched:
+            place = " after its launch"
+        elif self._has_launch:
+            place = " before its launch"
+        else:
+            place = ""
         line = next(iter(records.read_text("script-errors").splitlines()[-1:]), "")
         failed, _, command = line.partition(" ")
         number, _, command = command.partition(" ")
-        where = (
-            f": line {number}: {command}"
-            if failed == str(self._status) and number.isdigit()
-            else ""
-        )
+        if failed == str(self._status) and number.isdigit():
+            where = f": line {number}: {command}"
+        else:
+            where = ""
         message = f"{self._name} ended with status {self._status}{place}{where}"
         records.say(message)
         return message
 
-    # --- the script
-    # ---------------------------------------------------------------------------------------------
+    # --- the script ------------------------------------------------------------------------------
 
     def _to_launch(self, command: list[str]) -> bool:
         """Start the script, and wait for its launch; False if it has ended, or the job is about to
@@ -208,8 +207,7 @@ class ScriptStep(JobStep):
         if self._runs and not is_warning and not (self._canary and self._canary.heard(number)):
             send(self._pid, number)
 
-    # --- its launch
-    # ---------------------------------------------------------------------------------------------
+    # --- its launch ------------------------------------------------------------------------------
 
     def _until_launch(self) -> bool:
         """Accept a launch; about every second, do the job's work."""
@@ -314,7 +312,8 @@ def _tell(asker: socket.socket | None, line: str) -> None:
 def _same_file(one: int, other: int) -> bool:
     """Whether two descriptors write to the same file."""
     try:
-        first, second = os.fstat(one), os.fstat(other)
+        first = os.fstat(one)
+        second = os.fstat(other)
     except OSError:
         return False
     return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)

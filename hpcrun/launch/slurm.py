@@ -77,7 +77,9 @@ def nodes_dead(hosts: list[str]) -> dict[str, bool]:
     status, text = _ask(
         "sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format=%N %t"
     )
-    split = (line.split() for line in text.splitlines()) if status == 0 else ()
+    if status != 0:
+        return {}
+    split = [line.split() for line in text.splitlines()]
     return {words[0]: bool(_DEAD.fullmatch(words[1])) for words in split if len(words) == 2}
 
 
@@ -150,7 +152,9 @@ def jobs_with_nodes() -> set[str] | None:
     """Return the jobs of this user that are not pending, None if Slurm does not respond."""
     status, text = _ask("squeue", "--all", "--me", "--noheader", "--format=%i %T")
     pairs = (line.partition(" ") for line in text.splitlines())
-    return None if status else {job_id for job_id, _, state in pairs if state != "PENDING"}
+    if status:
+        return None
+    return {job_id for job_id, _, state in pairs if state != "PENDING"}
 
 
 def skip_steps(count: int) -> None:
@@ -173,9 +177,10 @@ def expand(nodelist: str) -> list[str]:
     for part in re.findall(r"(?:[^,\[\]]+|\[[^\[\]]*\])+", nodelist):
         names = [""]
         for text, inside in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
-            choices = (
-                [text] if text else [number for span in inside.split(",") for number in _span(span)]
-            )
+            if text:
+                choices = [text]
+            else:
+                choices = [number for span in inside.split(",") for number in _span(span)]
             names = [name + choice for name in names for choice in choices]
         nodes += names
     if not nodes:

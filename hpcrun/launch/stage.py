@@ -29,13 +29,17 @@ from .processes import launch_program
 if TYPE_CHECKING:
     from .step import JobStep
 
-STAGE, PREFIX, PART = "HPCRUN_STAGE", "hpcrun-stage-", ".part"
+STAGE = "HPCRUN_STAGE"
+PREFIX = "hpcrun-stage-"
+PART = ".part"
 """The variable with the folder of the copy; how its name begins, before the job id, and ends until
 it is complete.
 """
-RECORD, LIST = "stage", "stage-list"
+RECORD = "stage"
+LIST = "stage-list"
 """In the folder of an attempt: why the data could not be copied, and what is copied."""
-NODE, REMOVE = "--node", "--remove"
+NODE = "--node"
+REMOVE = "--remove"
 AT_ONCE = 16
 """The nodes that copy at a time: more would only slow each other down at a usual file server."""
 PROGRESS_S = 10.0
@@ -85,8 +89,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-# --- the job
-# -------------------------------------------------------------------------------------------------
+# --- the job -------------------------------------------------------------------------------------
 
 
 def copy(step: JobStep, nodes: list[str], sources: list[str]) -> str:
@@ -126,19 +129,23 @@ def remove_from(nodes: list[str], replaced: list[str], most_s: float) -> str:
     return ""
 
 
-# --- the head node
-# -------------------------------------------------------------------------------------------------
+# --- the head node -------------------------------------------------------------------------------
 
 
 def _copy_to(nodes: list[str], sources: list[str]) -> None:
-    folder, began = os.path.join(records.attempt_dir(), LIST), time.monotonic()
+    folder = os.path.join(records.attempt_dir(), LIST)
+    began = time.monotonic()
     files, size, skipped = list_files(folder, sources)
     argv, env = ([], dict(os.environ)) if _is_local() else slurm.small_step(*nodes)
     argv += [*launch_program(), "stage", NODE, str(size)]
-    left_out = f"; {skipped} links that lead nowhere, or back, are left out" if skipped else ""
+    if skipped:
+        left_out = f"; {skipped} links that lead nowhere, or back, are left out"
+    else:
+        left_out = ""
     copied: dict[str, int] = {}  # node → bytes
     lacking = done = limit = 0
-    report_at, what = began + PROGRESS_S, ""
+    report_at = began + PROGRESS_S
+    what = ""
     step = subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, bufsize=1
     )
@@ -162,7 +169,8 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
             if time.monotonic() > report_at:
                 report_at = time.monotonic() + PROGRESS_S
                 records.say(f"--stage: {_mb(sum(copied.values()))} of {_mb(size * len(nodes))}")
-        if status := step.wait():
+        status = step.wait()
+        if status:
             raise StageError(f"the step of the nodes ended with status {status}")
         if what:
             seconds = time.monotonic() - began
@@ -232,20 +240,21 @@ def _leads_back(root: bytes, path: bytes) -> bool:
     return place != root
 
 
-# --- each node
-# -------------------------------------------------------------------------------------------------
+# --- each node -----------------------------------------------------------------------------------
 
 
 def _copy_here(size: int) -> None:
     folder = os.environ[STAGE]
-    part, place = folder + PART, os.path.dirname(folder)
+    part = folder + PART
+    place = os.path.dirname(folder)
     with suppress(FileNotFoundError):
         os.close(node_folder.hold(folder))
         return _tell("done", size)
     if node_folder.is_shared(place):
         raise StageError(f"{place} is not on its own disk. {_ELSEWHERE}")
     _sweep(place)
-    if (room := _room(place)) < size:
+    room = _room(place)
+    if room < size:
         raise StageError(
             f"{_mb(size)} are needed in {place}, and {_HERE} has {_mb(room)} free. {_ELSEWHERE}"
         )
@@ -265,7 +274,8 @@ def _copy_here(size: int) -> None:
 
 
 def _tar(target: str) -> None:
-    folder, before = os.path.join(records.attempt_dir(), LIST), _room(target)
+    folder = os.path.join(records.attempt_dir(), LIST)
+    before = _room(target)
     read = [*_READ, f"--directory={folder}/data", f"--files-from={folder}/names"]
     with subprocess.Popen(read, stdout=subprocess.PIPE) as reader:
         writer = subprocess.Popen(
@@ -300,7 +310,10 @@ def _room(path: str) -> int:
 def _sweep(place: str) -> None:
     """Remove what killed jobs of this user, and earlier starts of this one, have left here."""
     names = [name for name in records.names_in(place) if name.startswith(PREFIX)]
-    running = slurm.jobs_with_nodes() if names and not _is_local() else None
+    if names and not _is_local():
+        running = slurm.jobs_with_nodes()
+    else:
+        running = None
     for name in names:
         job_id = name[len(PREFIX) :].rpartition("-")[0]
         is_over = job_id.startswith("L") or (running is not None and job_id not in running)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from .processes import OnSignal
 
-CONTROLLER_S, ASK_AGAIN_S = 3600.0, 10.0
+CONTROLLER_S = 3600.0
+ASK_AGAIN_S = 10.0
 """How long to wait for Slurm's controller, and how often to ask it."""
 PROMPT_S = 1.0
 """A controller that answers within this time was not down before: Slurm's commands try again after

@@ -88,7 +88,11 @@ class StopRequests:
             self._insist_at = time.monotonic() + INSIST_S
         if first:
             self._note_preemption()
-        return "cleared" if cleared else "TERM" if ending else ""
+        if cleared:
+            return "cleared"
+        if ending:
+            return "TERM"
+        return ""
 
     @staticmethod
     def _note_preemption() -> None:

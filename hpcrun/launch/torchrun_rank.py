@@ -14,7 +14,8 @@ def main():  # type: ignore[no-untyped-def]
     """Replace this process by the wrapper of the rank."""
     arguments = sys.argv[1:]
     end = arguments.index("--")
-    launch, program = arguments[:end], arguments[end + 1 :]
+    launch = arguments[:end]
+    program = arguments[end + 1 :]
     # by torch.distributed.launch
     added = [argument for argument in launch if argument.startswith("--local")]
     launch = [argument for argument in launch if argument not in added]

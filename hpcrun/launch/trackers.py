@@ -19,7 +19,8 @@ LONGEST_TAG = 64
 """wandb.init fails for a longer tag."""
 MOST_READ = 256 << 20
 """Bytes of a rank's log: of a longer log it is not known how many wandb runs it began."""
-_BLOCK, _LONGEST_LINE = 1 << 20, 8192
+_BLOCK = 1 << 20
+_LONGEST_LINE = 8192
 
 
 def label() -> None:
@@ -27,7 +28,8 @@ def label() -> None:
     sweep.
     """
     env = os.environ
-    run, job = os.path.basename(env["HPCRUN_RUN_DIR"]), env["HPCRUN_JOB_ID"]
+    run = os.path.basename(env["HPCRUN_RUN_DIR"])
+    job = env["HPCRUN_JOB_ID"]
     if not _is_plain(run + job):
         return
     # the beginning of a run id is enough for hpcrun; a tag must not be longer
