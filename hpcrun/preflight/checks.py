@@ -20,20 +20,26 @@ LABELS = {
     "across": "inter-node all-reduce",
 }
 """The name of a check in messages, if it differs from its key."""
-OK, SLOW, FAILED, NONE = "ok", "slow", "FAILED", "-"
+OK = "ok"
+SLOW = "slow"
+FAILED = "FAILED"
+NONE = "-"
 
 OF_PEERS = 0.6
 """A GPU, or a node's links, below this share of the rate of the others is bad."""
-OF_CARD, OF_LINK = 0.4, 0.3
+OF_CARD = 0.4
+OF_LINK = 0.3
 """Below this share of the manufacturer's rate something is slow; or the profile names another card.
 """
-CLOCK_SLOW_S, CLOCK_FAILED_S = 1.0, 30.0
+CLOCK_SLOW_S = 1.0
+CLOCK_FAILED_S = 30.0
 HANGS_AFTER_S = 7.0
 """A rank that has been in its step for a shorter time, when the preflight ends, is late and perhaps
 well.
 """
 GEMM_STEPS = ("import torch", "device", "gemm")
-SHM_PER_RANK_MB, SHM_SLOW_MB = 64, 1024
+SHM_PER_RANK_MB = 64
+SHM_SLOW_MB = 1024
 """NCCL's buffers between the ranks of a node lie in /dev/shm; a container's default is 64 MB for
 all.
 """
@@ -101,7 +107,9 @@ def _port(report: Mapping[str, Any]) -> Cell:
     if report.get("bind"):
         return cell(FAILED, f"cannot listen on {report['port']}: {report['bind']}")
     times = [answer["ms"] for answer in report.get("reach", {}).values() if "ms" in answer]
-    return cell(OK, f"{median(times):.1f} ms" if times else "") if "reach" in report else cell(NONE)
+    if "reach" in report:
+        return cell(OK, f"{median(times):.1f} ms" if times else "")
+    return cell(NONE)
 
 
 def _clock(host: str, answered: Reports) -> Cell:
@@ -119,7 +127,10 @@ def _clock(host: str, answered: Reports) -> Cell:
         return cell(NONE)
     middle = 0.0 if len(seen) < 3 else median(seen.values())
     off = seen[host] - middle
-    text = f"{round(off * 1000):+d} ms" if abs(off) < 10 else f"{off:+.0f} s"
+    if abs(off) < 10:
+        text = f"{round(off * 1000):+d} ms"
+    else:
+        text = f"{off:+.0f} s"
     return cell(
         FAILED if abs(off) > CLOCK_FAILED_S else SLOW if abs(off) > CLOCK_SLOW_S else OK, text
     )
@@ -130,7 +141,10 @@ def _shm(report: Mapping[str, Any]) -> Cell:
     if not shm:
         return cell(NONE)
     free = shm["free_mb"]
-    text = f"{free / 1024:.0f} GB" if free >= 10240 else f"{free} MB free"
+    if free >= 10240:
+        text = f"{free / 1024:.0f} GB"
+    else:
+        text = f"{free} MB free"
     needed = SHM_PER_RANK_MB * len(report.get("ranks") or [1])
     return cell(FAILED if free < needed else SLOW if free < SHM_SLOW_MB else OK, text)
 
@@ -138,11 +152,9 @@ def _shm(report: Mapping[str, Any]) -> Cell:
 def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
     ranks = report.get("ranks")
     if not ranks:
-        return (
-            cell(NONE)
-            if "failed" not in report
-            else cell(FAILED, f"its Python ends with status {report['failed']}")
-        )
+        if "failed" not in report:
+            return cell(NONE)
+        return cell(FAILED, f"its Python ends with status {report['failed']}")
     trouble = _trouble(ranks, GEMM_STEPS)
     if trouble:
         return trouble
@@ -154,11 +166,9 @@ def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates:
     if "tflops" in ranks[0]:
         return _gemm_rate(ranks, others, rates)
     # GPUs that exist only in Slurm's configuration, as in a cluster for tests
-    return (
-        cell(SLOW, f"on the CPU: {ranks[0]['no_gpu']}")
-        if ranks[0].get("asked")
-        else cell(OK, "correct, on the CPU")
-    )
+    if ranks[0].get("asked"):
+        return cell(SLOW, f"on the CPU: {ranks[0]['no_gpu']}")
+    return cell(OK, "correct, on the CPU")
 
 
 def _gemm_rate(
@@ -174,7 +184,8 @@ def _gemm_rate(
             return cell(
                 FAILED, f"GPU {number}: {tflops:.0f} TFLOPS, the others {median(peers):.0f}"
             )
-    slowest, card = min(speeds), rates.get(f"{ranks[0]['dtype']}-tflops")
+    slowest = min(speeds)
+    card = rates.get(f"{ranks[0]['dtype']}-tflops")
     text = f"{len(speeds)} × {slowest:.0f} TFLOPS"
     if card and slowest < OF_CARD * card:
         return cell(SLOW, f"{text} of {card:.0f}")
@@ -219,26 +230,28 @@ def _gb_s(rate: float) -> str:
 
 
 def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
-    ranks, slowest = report.get("ranks") or [], _slowest(report, "within")
+    ranks = report.get("ranks") or []
+    slowest = _slowest(report, "within")
     if slowest is None:
         # a rank that never came explains the others' waiting for it
         absent = _trouble(ranks, GEMM_STEPS)
-        return cell(NONE) if absent else _trouble(ranks, ("within",)) or cell(NONE)
+        if absent:
+            return cell(NONE)
+        return _trouble(ranks, ("within",)) or cell(NONE)
     elsewhere = [rate for other in others if (rate := _slowest(other, "within")) is not None]
     if "gpu" not in ranks[0]:
         return cell(OK, _gb_s(slowest))
     if elsewhere and slowest < OF_PEERS * median(elsewhere):
         return cell(FAILED, f"{_gb_s(slowest)}, the others {median(elsewhere):.0f}")
     link = rates.get("nvlink-gb-s", 0) / 2  # the manufacturer counts both directions
-    return (
-        cell(SLOW, f"{_gb_s(slowest)} of {link:.0f}")
-        if slowest < OF_LINK * link
-        else cell(OK, _gb_s(slowest))
-    )
+    if slowest < OF_LINK * link:
+        return cell(SLOW, f"{_gb_s(slowest)} of {link:.0f}")
+    return cell(OK, _gb_s(slowest))
 
 
 def _rate_across(report: Mapping[str, Any], rates: Rates, missing: Sequence[str]) -> Cell:
-    ranks, slowest = report.get("ranks") or [], _slowest(report, "across")
+    ranks = report.get("ranks") or []
+    slowest = _slowest(report, "across")
     if slowest is None:
         if report.get("late") and report.get("reach"):
             return cell(SLOW, "not ready in time")
@@ -247,18 +260,18 @@ def _rate_across(report: Mapping[str, Any], rates: Rates, missing: Sequence[str]
         return _trouble(ranks, ("across",)) or cell(NONE)
     port = rates.get("fabric-gbit-s", 0) / 8
     slow = "gpu" in ranks[0] and slowest < OF_LINK * port
-    return (
-        cell(SLOW, f"{_gb_s(slowest)}, one port has {port:.0f}")
-        if slow
-        else cell(OK, _gb_s(slowest))
-    )
+    if slow:
+        return cell(SLOW, f"{_gb_s(slowest)}, one port has {port:.0f}")
+    return cell(OK, _gb_s(slowest))
 
 
 def _errors(report: Mapping[str, Any]) -> Cell:
     errors = report.get("errors")
     if not errors:
         return cell(NONE)
-    ecc, rows, xids = errors.get("ecc"), errors.get("rows"), errors.get("xids")
+    ecc = errors.get("ecc")
+    rows = errors.get("rows")
+    xids = errors.get("xids")
     marked = [(FAILED, _xid(xid)) for xid in xids or [] if xid in XIDS and XIDS[xid][0] == RESET]
     marked += [
         (FAILED, "a memory row could not be remapped")
@@ -275,7 +288,9 @@ def _errors(report: Mapping[str, Any]) -> Cell:
     if marked:
         return cell(marked[0][0], ", ".join(dict.fromkeys(text for _, text in marked)))
     known = [name for name, values in (("ECC", ecc), ("Xid", xids)) if values is not None]
-    return cell(OK, f"no {' or '.join(known)}") if known else cell(NONE, "cannot be read")
+    if known:
+        return cell(OK, f"no {' or '.join(known)}")
+    return cell(NONE, "cannot be read")
 
 
 def _xid(code: int) -> str:

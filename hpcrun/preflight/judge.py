@@ -76,11 +76,10 @@ def judge(
     if not any(faults.values()) and not problems and len(hosts) > 1:
         problems += _across(answered, missing, [table[host]["across"] for host in hosts])
     bad = {host: "; ".join(reasons) for host, reasons in faults.items() if reasons}
-    exclude = (
-        ",".join([*filter(None, [excluded]), *bad, *paths])
-        if (bad or paths) and excluded is not None
-        else ""
-    )
+    if (bad or paths) and excluded is not None:
+        exclude = ",".join([*filter(None, [excluded]), *bad, *paths])
+    else:
+        exclude = ""
     return {
         "schema": SCHEMA,
         "ok": not bad and not problems,
@@ -137,7 +136,8 @@ def _blame_paths(
         and target in answered
         and not {"failed", "bind"} & answered[target].keys()
     }
-    paths, order = {}, list(answered)
+    paths = {}
+    order = list(answered)
     while failed:
         count = Counter(host for pair in failed for host in pair)
         into = Counter(target for _, target in failed)
@@ -153,7 +153,10 @@ def _blame_paths(
             paths[host] = f"{sources[0]} does not reach {host} ({error}); other nodes do"
             table[sources[0]]["port"] = cell(FAILED, f"does not reach {host}")
         elif len(sources) >= len(targets):
-            who = f"{listed(sources)} cannot reach" if reached else "no node reaches"
+            if reached:
+                who = f"{listed(sources)} cannot reach"
+            else:
+                who = "no node reaches"
             faults[host].append(f"{who} its port {answered[host].get('port')} ({error})")
             table[host]["port"] = cell(FAILED, f"not reached: {error}")
         else:
@@ -212,7 +215,10 @@ def _across(answered: Reports, missing: Sequence[str], cells: Sequence[Cell]) ->
     lost = [host for host in missing if not answered.get(host, {}).get("late")]
     if lost:
         return [f"{listed(lost)} not ready in time for an all-reduce"]
-    texts = [] if missing else [item["text"] for item in cells if item["mark"] == FAILED]
+    if missing:
+        texts = []
+    else:
+        texts = [item["text"] for item in cells if item["mark"] == FAILED]
     return [
         f"the nodes reach each other, but their all-reduce failed: {text}" for text in texts[:1]
     ]
@@ -266,9 +272,10 @@ def main() -> int:
     except OSError:
         log = ""
     # the nodes of a local job are one machine
-    excluded = (
-        None if os.environ.get("HPCRUN_NODE_ADDR") == "127.0.0.1" else options.pop("exclude", "")
-    )
+    if os.environ.get("HPCRUN_NODE_ADDR") == "127.0.0.1":
+        excluded = None
+    else:
+        excluded = options.pop("exclude", "")
     rates = {name: float(value) for name, value in options.items()}
     verdict = judge(
         hosts,

@@ -23,7 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-LIMIT_S, LEAST_S = 24.0, 16.0
+LIMIT_S = 24.0
+LEAST_S = 16.0
 CONNECTED_BEFORE_END_S = 14.0
 """Until then a peer may answer: it may start later, with its Python on a slow file system."""
 READY_BEFORE_END_S = 8.0
@@ -77,7 +78,9 @@ class LocalNode:
 
     def address(self, rank: int) -> str:
         """Return the address of the node of this rank."""
-        return f"127.0.{rank // 250}.{rank % 250 + 1}" if self.is_local else self.hosts[rank]
+        if self.is_local:
+            return f"127.0.{rank // 250}.{rank % 250 + 1}"
+        return self.hosts[rank]
 
     def peers(self) -> list[int]:
         """Return the ranks of the nodes to which this one connects."""
@@ -393,7 +396,10 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
         report.put(reach=answers)
         ready = workers.wait("waiting", node.ends_at - READY_BEFORE_END_S)
         report.put(ranks=workers.results())
-        store = answers[node.hosts[0]].get("store") if node.rank else door and door.store
+        if node.rank:
+            store = answers[node.hosts[0]].get("store")
+        else:
+            store = door and door.store
         # what is only slow may still end, and what hangs has hung long enough to be called so
         if not ready:
             report.put(late=True)

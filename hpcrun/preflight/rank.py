@@ -22,7 +22,8 @@ not end.
 
 GEMM_SIZE = 8192
 GEMM_TIMES = 50
-GPU_BYTES, CPU_BYTES = 64 << 20, 4 << 20
+GPU_BYTES = 64 << 20
+CPU_BYTES = 4 << 20
 SUM_TIMES = 10
 
 
@@ -77,11 +78,10 @@ def gemm_tflops(torch: Any, device: Any) -> tuple[float, str]:
     """Return the rate of large products in the type of trainings, in TFLOPS, and this type."""
     # torch emulates bf16 on cards before Ampere (compute capability 8.0), and reports it as
     # supported
-    name = (
-        "bf16"
-        if torch.version.hip or torch.cuda.get_device_capability(device) >= (8, 0)
-        else "fp16"
-    )
+    if torch.version.hip or torch.cuda.get_device_capability(device) >= (8, 0):
+        name = "bf16"
+    else:
+        name = "fp16"
     dtype = torch.bfloat16 if name == "bf16" else torch.float16
     a, b = (torch.randn(GEMM_SIZE, GEMM_SIZE, device=device, dtype=dtype) for _ in range(2))
     for _ in range(5):
