@@ -45,7 +45,8 @@ END_S = 0.2
 """The time before the end in which no py-spy runs any more: none is left behind."""
 PART = 700
 """The characters of a part: slurmstepd sends at most 1,024 bytes of a line at once."""
-MOST_ANSWER, MOST_PRINTED = 8 << 20, 2 << 20
+MOST_ANSWER = 8 << 20
+MOST_PRINTED = 2 << 20
 """The bytes of an answer, and the characters that a node prints: a stack beyond them is left out.
 """
 TOO_LONG = "its stack is too long"
@@ -53,7 +54,8 @@ TOO_LONG = "its stack is too long"
 
 def main(arguments: list[str]) -> int:
     """Print what the ranks of this node are doing; return 0."""
-    folder, py_spy = arguments[0], (arguments[1:] or [""])[0]
+    folder = arguments[0]
+    py_spy = (arguments[1:] or [""])[0]
     until = time.monotonic() + WITHIN_S
     node = os.environ.get("SLURMD_NODENAME", "")
     processes = find_processes(folder, node, time.monotonic() + SCAN_S)
@@ -63,7 +65,8 @@ def main(arguments: list[str]) -> int:
         for rank, all_of_it in sorted(processes.items())
         for number, mine in ranks_within(rank, all_of_it).items()
     ]
-    before, begun = [rank.busy_s() for rank in ranks], time.monotonic()
+    before = [rank.busy_s() for rank in ranks]
+    begun = time.monotonic()
     from_ras: list[str] = []
     in_threads(
         [lambda: from_ras.extend(ras_reports(processes, until)), *(rank.observe for rank in ranks)],
@@ -85,13 +88,18 @@ def ras_reports(processes: dict[int, list[Process]], until: float) -> list[str]:
     """Return what NCCL's RAS says of the job, on the node of rank 0: its report is of all
     processes.
     """
-    address = address_of(program_of(processes[0]).env) if 0 in processes else None
+    if 0 in processes:
+        address = address_of(program_of(processes[0]).env)
+    else:
+        address = None
     if address is None or not is_theirs(
         address[1], [one.pid for mine in processes.values() for one in mine]
     ):
         return []
     here = own_address(address)
-    return reports(here, min(RAS_S, until - time.monotonic())) if here else []
+    if here:
+        return reports(here, min(RAS_S, until - time.monotonic()))
+    return []
 
 
 def print_answer(node: str, number: int, answer: dict[str, Any], most: int) -> int:

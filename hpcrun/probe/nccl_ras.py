@@ -50,12 +50,16 @@ def address_of(env: Mapping[bytes, bytes]) -> Address | None:
         return "localhost", PORT
     host, _, port = given.rpartition(":")
     host, number = host.strip("[]"), number_in(os.fsencode(port))
-    return (host, number) if host and number is not None and number < 1 << 16 else None
+    if host and number is not None and number < 1 << 16:
+        return (host, number)
+    return None
 
 
 def number_in(text: bytes) -> int | None:
     """Return a number that is not negative and has few digits; None for anything else."""
-    return int(text) if text.isdigit() and len(text) <= _MOST_DIGITS else None
+    if text.isdigit() and len(text) <= _MOST_DIGITS:
+        return int(text)
+    return None
 
 
 def own_address(address: Address) -> Address | None:

@@ -20,7 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-SPY_S, SPY_TRIES = 3.0, 3
+SPY_S = 3.0
+SPY_TRIES = 3
 """The time for one py-spy.
 
 Of a process that is computing it sometimes reads half of a change: then it tries again.
@@ -44,7 +45,10 @@ def find_py_spy(python: str, path: str, given: str) -> str:
     program = shutil.which(
         "py-spy", path=absolute(os.pathsep.join((os.path.dirname(python), path)))
     )
-    given = given if os.path.isabs(given) and os.access(given, os.X_OK) else ""
+    if os.path.isabs(given) and os.access(given, os.X_OK):
+        given = given
+    else:
+        given = ""
     return (
         program or given or shutil.which("py-spy", path=absolute(os.environ.get("PATH", ""))) or ""
     )
@@ -68,7 +72,8 @@ def dump(py_spy: str, pid: int, path: str, until: float) -> tuple[str, str]:
     env = {"PATH": absolute(path) or _SYSTEM, "LC_ALL": "C.UTF-8"}
     problem = "no time was left for py-spy"
     for _ in range(SPY_TRIES):
-        if (left_s := min(SPY_S, until - time.monotonic())) <= 0:
+        left_s = min(SPY_S, until - time.monotonic())
+        if left_s <= 0:
             break
         try:
             status, out, err = _run(command, env, left_s)
@@ -118,7 +123,10 @@ def _run(command: list[str], env: dict[str, str], within_s: float) -> tuple[int,
         timer.start()
         try:
             out = process.stdout.read(MOST_PRINTED + 1)
-            err = process.stderr.read(MOST_PRINTED + 1) if len(out) <= MOST_PRINTED else b""
+            if len(out) <= MOST_PRINTED:
+                err = process.stderr.read(MOST_PRINTED + 1)
+            else:
+                err = b""
             if max(len(out), len(err)) > MOST_PRINTED:
                 kill()
             process.wait()

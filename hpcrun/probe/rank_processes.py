@@ -31,7 +31,8 @@ DUMP_S = 1.0
 MOST_WORKERS = 8
 NODE_FOLDER = b"HPCRUN_NODE_DIR"
 """The variable with the node's folder: launch/node_folder.py."""
-_LOADER, _WORKER = "torch/utils/data/", "_worker_loop"
+_LOADER = "torch/utils/data/"
+_WORKER = "_worker_loop"
 _RUN_ID = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{4}")
 
 
@@ -53,9 +54,13 @@ def find_processes(folder: str, node: str, until: float) -> dict[int, list[Proce
     mine = os.path.normpath(folder)
     # with the id of a run, its last names are enough: a home may have other names on other nodes
     parts = mine.split(os.sep)[-5:]
-    end = os.fsencode(os.sep.join(parts)) if _RUN_ID.fullmatch(parts[0]) else os.fsencode(mine)
+    if _RUN_ID.fullmatch(parts[0]):
+        end = os.fsencode(os.sep.join(parts))
+    else:
+        end = os.fsencode(mine)
     by_rank: dict[int, list[Process]] = {}
-    lock, me = threading.Lock(), os.getuid()
+    lock = threading.Lock()
+    me = os.getuid()
 
     def look_at(pid: int) -> None:
         if os.stat(f"/proc/{pid}").st_uid != me:
@@ -227,7 +232,8 @@ class RankReading:
                 return ""
             start = status.st_size
             os.kill(program.pid, number)
-            until, size = time.monotonic() + DUMP_S, -1
+            until = time.monotonic() + DUMP_S
+            size = -1
             while time.monotonic() < until:
                 time.sleep(0.05)
                 before, size = size, os.fstat(descriptor).st_size
@@ -249,9 +255,10 @@ def registered(folder: str, pid: int) -> tuple[int, str]:
     # in a container a process has another id
     beginning = f"stacks-{ids[-1].decode() if ids else pid}."
     for name in names:
-        number = (
-            number_in(os.fsencode(name[len(beginning) :])) if name.startswith(beginning) else None
-        )
+        if name.startswith(beginning):
+            number = number_in(os.fsencode(name[len(beginning) :]))
+        else:
+            number = None
         if number is not None and number in signal.valid_signals():
             return number, os.path.join(folder, name)
     return 0, ""
