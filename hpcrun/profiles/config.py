@@ -105,7 +105,8 @@ def _read(file: YamlFile) -> dict[str, Any]:
     each key.
     """
     values: dict[str, Any] = {}
-    mistakes, hint = [], None
+    mistakes = []
+    hint = None
     for key, value in file.data.items():
         place: Key = (key,)
         kind, words = _SEVERAL.get(key, (None, ""))

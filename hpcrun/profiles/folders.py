@@ -79,7 +79,9 @@ class Folder:
         """Whether there is a file of this name, usable or not."""
         if "\0" in name or name.startswith("/") or ".." in PurePosixPath(name).parts:
             return False  # a name cannot lead out of the folder
-        return _is_file(self.path / name) if self.contents is None else name in self.contents
+        if self.contents is None:
+            return _is_file(self.path / name)
+        return name in self.contents
 
     def text(self, name: str) -> str:
         """Return the text of a file; ProfileError if it is no text, or if another user could have
@@ -186,7 +188,9 @@ class TrustStore:
         cannot be read.
         """
         trust = self._read(self._file(path))
-        return trust if trust and trust.path == Path(os.path.realpath(path)) else None
+        if trust and trust.path == Path(os.path.realpath(path)):
+            return trust
+        return None
 
     def save(self, trust: Trust) -> None:
         """Save the answer about a folder, or raise ProfileError: it cannot be written."""
@@ -232,8 +236,7 @@ class TrustStore:
         return self.root / f"{_sha256(real)[:40]}.json"
 
 
-# --- reading a folder
-# -----------------------------------------------------------------------------------------------
+# --- reading a folder ----------------------------------------------------------------------------
 
 
 def read_contents(folder: Path) -> Contents:
@@ -322,7 +325,10 @@ def dangers_on_disk(folder: Path) -> tuple[str, ...]:
 def _dangers_to(path: Path, *, way: bool = True) -> list[str]:
     try:
         status = path.lstat()
-        danger = danger_to(path) if way or stat.S_ISLNK(status.st_mode) else danger_in(path, status)
+        if way or stat.S_ISLNK(status.st_mode):
+            danger = danger_to(path)
+        else:
+            danger = danger_in(path, status)
     except OSError:
         return []
     return [danger] if danger else []
@@ -332,7 +338,8 @@ def changes(trust: Trust | None, contents: Contents) -> dict[str, str]:
     """Return the differences from the trusted contents: name → ``new``, ``changed`` or
     ``removed``.
     """
-    before, now = (trust.hashes if trust else {}), contents.hashes()
+    before = trust.hashes if trust else {}
+    now = contents.hashes()
     names = {
         name: "changed" if name in before else "new"
         for name, digest in now.items()
@@ -366,7 +373,9 @@ def own_layer(path: Path, store: TrustStore) -> Layer:
     is trusted.
     """
     dangers = dangers_on_disk(path)
-    return _judged(path, store, dangers[0]) if dangers else Layer(Folder(path))
+    if dangers:
+        return _judged(path, store, dangers[0])
+    return Layer(Folder(path))
 
 
 def project_layer(path: Path, store: TrustStore) -> Layer:
@@ -395,16 +404,18 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
     if not contents.files and not contents.skipped:
         return Layer(Folder(path, {}), contents=contents, trust=trust)
     if trust and not differences:
-        warning = f"not used from {path}: {_named(contents.skipped)}" if contents.skipped else None
+        if contents.skipped:
+            warning = f"not used from {path}: {_named(contents.skipped)}"
+        else:
+            warning = None
         return Layer(Folder(path, contents.files), warning, contents, trust)
     why = danger or ("it changed since you trusted it" if trust else "you have not trusted it")
     changed = [f"{name} ({difference})" for name, difference in differences.items()]
     named = _named(changed if trust else contents.files)
-    way = (
-        f"chmod go-w, or hpcrun profile trust {path}"
-        if danger
-        else "to review and trust it: hpcrun profile trust"
-    )
+    if danger:
+        way = f"chmod go-w, or hpcrun profile trust {path}"
+    else:
+        way = "to review and trust it: hpcrun profile trust"
     warning = f"{path} is not used: {why}: {named or _named(contents.skipped)} ({way})"
     return Layer(
         Folder(path, contents.files, withheld=why), warning, contents, trust, changes=differences

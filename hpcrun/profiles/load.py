@@ -158,7 +158,8 @@ class _Merger:
         chain = (*chain, file.path)
         merged = _Merged()
         for base in self._bases(file):
-            if (inherited := self._base(base, file, ("extends",), chain)) is not None:
+            inherited = self._base(base, file, ("extends",), chain)
+            if inherited is not None:
                 self._merge(merged, inherited)
         self._merge(merged, self._with_cards(file, chain))
         return merged
@@ -224,7 +225,12 @@ class _Merger:
 
     def _bases(self, file: YamlFile) -> list[str]:
         bases = file.data.get("extends")
-        bases = [] if bases is None else [bases] if isinstance(bases, str) else bases
+        if bases is None:
+            bases = []
+        elif isinstance(bases, str):
+            bases = [bases]
+        else:
+            bases = bases
         if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
             text = "'extends' must be the name of a profile, or a list of names"
             self._mistake(file.origins[("extends",)], ("extends",), text)
@@ -233,7 +239,8 @@ class _Merger:
 
     def _find_base(self, base: str, file: YamlFile, key: Key) -> tuple[Folder, str] | None:
         searched = list(self.folders)
-        absolute, name = Path(os.path.abspath(file.path)), f"{base}{SUFFIX}"
+        absolute = Path(os.path.abspath(file.path))
+        name = f"{base}{SUFFIX}"
         for place, folder in enumerate(searched):
             if folder.path / name == absolute:
                 # a user's a100 that extends a100, or gpu/a100 that extends gpu/a100, means the file
@@ -258,7 +265,8 @@ class _Merger:
         """Merge one file's values over another's: mappings are merged, ``x+`` extends, null
         removes, others replace.
         """
-        target, source = under.data, over.data
+        target = under.data
+        source = over.data
         for step in key:
             target, source = target[step], source[step]
         for name, value in source.items():
@@ -290,7 +298,8 @@ class _Merger:
         source: dict[str, Any],
     ) -> None:
         plain = (*here[:-1], here[-1].removesuffix(EXTEND))
-        more, old = source[here[-1]], target.get(plain[-1], [])
+        more = source[here[-1]]
+        old = target.get(plain[-1], [])
         if not isinstance(more, list):
             text = f"{dotted(here)}: must be a list of values to add to {dotted(plain)!r}"
         elif plain[-1] in source:

@@ -25,7 +25,10 @@ def load_roles_file(path: Path) -> dict[str, Any]:
         data = parse_plain(read_named_text(path, MAX_BYTES))
     except ValueError as error:
         raise UsageError(f"{where}: {error}", hint=_FORM) from None
-    sections = data.get("roles") if isinstance(data, dict) and len(data) == 1 else None
+    if isinstance(data, dict) and len(data) == 1:
+        sections = data.get("roles")
+    else:
+        sections = None
     if not isinstance(sections, dict) or not sections:
         raise UsageError(
             f"{where}: it is not one section roles: with a section for each role", hint=_FORM

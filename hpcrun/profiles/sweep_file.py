@@ -34,7 +34,10 @@ def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
     except ValueError as error:
         raise UsageError(f"--sweep-file: {error}") from None
     try:
-        rows = parse_csv(text) if path.suffix.lower() in (".csv", ".tsv") else parse_yaml(text)
+        if path.suffix.lower() in (".csv", ".tsv"):
+            rows = parse_csv(text)
+        else:
+            rows = parse_yaml(text)
         if not rows:
             raise ValueError("it has no elements")
         check_number(len(rows))
@@ -100,7 +103,12 @@ def _columns(kind: str, data: Any) -> dict[str, list[str]]:
         raise ValueError(f"{kind}: names parameters and their values, such as lr: [1e-3, 1e-4]")
     columns = {}
     for name, value in data.items():
-        values = value if isinstance(value, list) else [value] if value != "" else []
+        if isinstance(value, list):
+            values = value
+        elif value != "":
+            values = [value]
+        else:
+            values = []
         if not values:
             raise ValueError(f"{name!r} has no values")
         columns[check_parameter(str(name))] = [_text(name, item) for item in values]

@@ -145,14 +145,16 @@ def _secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> 
     Other users may read the file, and it may be in git.
     """
     listed = data.get("secrets")
-    named = (
-        frozenset(item for item in listed if isinstance(item, str))
-        if isinstance(listed, list)
-        else frozenset()
-    )
+    if isinstance(listed, list):
+        named = frozenset(item for item in listed if isinstance(item, str))
+    else:
+        named = frozenset()
     mistakes = []
     for key, value in values_in(data):
-        text = _secret_problem(key, value, named) if isinstance(value, str) else None
+        if isinstance(value, str):
+            text = _secret_problem(key, value, named)
+        else:
+            text = None
         if text and (where := origins.get(key)):
             mistakes.append(where.mistake(f"{dotted(key)}: {text}", key))
     return mistakes
@@ -167,7 +169,10 @@ def _secret_problem(key: Key, value: str, named: frozenset[str]) -> str | None:
             f"holds {what}; remove the line, list the name under 'secrets', and export the "
             "variable where you submit"
         )
-    kind = secret_in_command(value) if key[0] == "setup" else secret_kind(value)
+    if key[0] == "setup":
+        kind = secret_in_command(value)
+    else:
+        kind = secret_kind(value)
     if kind is None:
         return None
     return (
@@ -257,10 +262,9 @@ def _as_written(value: dict[str, Any]) -> dict[str, Any]:
         return {**value, "items": _as_written(value["items"])}
     if value.get("type") == "object" and "additionalProperties" in value:
         inner = value["additionalProperties"]
-        written = (
-            _as_written(inner)
-            if isinstance(inner, dict) and inner.get("type")
-            else {"type": _SCALAR}
-        )
+        if isinstance(inner, dict) and inner.get("type"):
+            written = _as_written(inner)
+        else:
+            written = {"type": _SCALAR}
         return {**value, "additionalProperties": {"anyOf": [written, {"type": "null"}]}}
     return value

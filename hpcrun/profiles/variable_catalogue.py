@@ -139,12 +139,18 @@ def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
         if re.fullmatch(harmful.values, value) and not (
             harmful.on and words.isdisjoint(harmful.on)
         ):
-            why = f"harmful on this GPU: {harmful.why}" if harmful.on else harmful.why
+            if harmful.on:
+                why = f"harmful on this GPU: {harmful.why}"
+            else:
+                why = harmful.why
             return Finding(name, value, why, variable.instead)
     if value.upper() in variable.off:
         return None
     if variable.kind == "deprecated":
-        by = f" in favour of {variable.renamed_to}" if variable.renamed_to else ""
+        if variable.renamed_to:
+            by = f" in favour of {variable.renamed_to}"
+        else:
+            by = ""
         return Finding(name, value, f"deprecated since {variable.since}{by}", variable.instead)
     if variable.kind == "debugging":
         symptom = f" ({variable.set_when})" if variable.set_when else ""

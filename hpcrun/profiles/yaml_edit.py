@@ -99,10 +99,14 @@ def _end(text: str, pair: Any) -> int:
     if _empty(node):
         return _colon_after(text, key)
     if node.id == "scalar" or node.flow_style:
-        end = node.end_mark.index
-        return len(text[:end].rstrip()) if node.id == "scalar" and node.style in ("|", ">") else end
+        end: int = node.end_mark.index
+        if node.id == "scalar" and node.style in ("|", ">"):
+            return len(text[:end].rstrip())
+        return end
     last = node.value[-1]
-    return _end(text, last) if node.id == "mapping" else _end(text, (key, last))
+    if node.id == "mapping":
+        return _end(text, last)
+    return _end(text, (key, last))
 
 
 def _line_end(text: str, index: int) -> int:
@@ -114,12 +118,12 @@ def _newline(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-# --- splicing
-# -------------------------------------------------------------------------------------------------
+# --- splicing ------------------------------------------------------------------------------------
 
 
 def _spliced(text: str, key: Key, value: Any) -> str:
-    node, left = _root(text), key
+    node = _root(text)
+    left = key
     while _is_mapping(node) and (pair := _entry(node, left[0])):
         if len(left) == 1:
             return _replaced(text, pair, value)
@@ -127,7 +131,10 @@ def _spliced(text: str, key: Key, value: Any) -> str:
             return _replaced(text, pair, _nested(left[1:], value))
         node, left = pair[1], left[1:]
     if not _is_mapping(node):  # nothing but comments
-        head = text if not text or text.endswith("\n") else text + _newline(text)
+        if not text or text.endswith("\n"):
+            head = text
+        else:
+            head = text + _newline(text)
         return head + _block(left, value, "", _newline(text))
     return _added(text, node, left, value)
 
@@ -145,7 +152,8 @@ def _block(key: Key, value: Any, indent: str, newline: str) -> str:
 
 def _replaced(text: str, pair: Any, value: Any) -> str:
     key, node = pair
-    start, end = node.start_mark.index, _end(text, pair)
+    start = node.start_mark.index
+    end = _end(text, pair)
     in_block = node.id != "scalar" and not node.flow_style
     if not in_block and not _empty(node):
         return text[:start] + flow(value) + text[end:]
@@ -165,7 +173,10 @@ def _added(text: str, mapping: Any, key: Key, value: Any) -> str:
         return f"{text[:at]}, {entry}{text[at:]}"
     newline = _newline(text)
     at = _line_end(text, _end(text, mapping.value[-1]))
-    before = text[:at] if text[:at].endswith("\n") else text[:at] + newline
+    if text[:at].endswith("\n"):
+        before = text[:at]
+    else:
+        before = text[:at] + newline
     indent = " " * mapping.value[0][0].start_mark.column
     return before + _block(key, value, indent, newline) + text[at:]
 
@@ -176,7 +187,8 @@ def _without(text: str, key: Key) -> str:
         mapping = _entry(mapping, step)[1]
     pair = _entry(mapping, key[-1])
     place = mapping.value.index(pair)
-    start, end = pair[0].start_mark.index, _end(text, pair)
+    start = pair[0].start_mark.index
+    end = _end(text, pair)
     if not mapping.flow_style:
         first = text.rfind("\n", 0, start) + 1
         return text[:first] + text[_line_end(text, end) :]

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +57,9 @@ class Mistake:
     key: Key = ()  # the key of the value, if there is one
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.text}" if self.line else f"{self.path}: {self.text}"
+        if self.line:
+            return f"{self.path}:{self.line}: {self.text}"
+        return f"{self.path}: {self.text}"
 
 
 class MistakesError(ProfileError):
@@ -75,13 +77,11 @@ class MistakesError(ProfileError):
 def values_in(value: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:
     """Yield a value, and all values in its sections and lists, each with its key."""
     yield key, value
-    inner = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    inner: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        inner = value.items()
+    elif isinstance(value, list):
+        inner = enumerate(value)
     for name, item in inner:
         yield from values_in(item, (*key, str(name)))
 
@@ -170,11 +170,17 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
         mark = error.problem_mark or error.context_mark
         has_tab = mark is not None and "\t" in "".join(text.splitlines()[mark.line : mark.line + 1])
         mistake = Mistake(path, mark.line + 1 if mark else None, first_line(error.problem or error))
-        hint = "YAML indents with spaces, not with tabs" if has_tab else None
+        if has_tab:
+            hint = "YAML indents with spaces, not with tabs"
+        else:
+            hint = None
         raise MistakesError([mistake], hint=hint) from None
     except YAMLError as error:
         position = getattr(error, "position", None)  # of a character that is not allowed in YAML
-        line = text.count("\n", 0, position) + 1 if isinstance(position, int) else None
+        if isinstance(position, int):
+            line = text.count("\n", 0, position) + 1
+        else:
+            line = None
         raise MistakesError([Mistake(path, line, first_line(error))]) from None
     except AssertionError as error:  # ruamel.yaml's own, of %YAML 1.3
         raise MistakesError([Mistake(path, 1, first_line(error))]) from None
@@ -276,7 +282,9 @@ class _Builder:
         if kind == "SequenceStartEvent":
             return self._list(key)
         plain = not event.style
-        return _WORDS[event.value] if plain and event.value in _WORDS else event.value
+        if plain and event.value in _WORDS:
+            return _WORDS[event.value]
+        return event.value
 
     def _mapping(self, key: Key) -> dict[str, Any]:
         section: dict[str, Any] = {}
@@ -339,17 +347,14 @@ def _escaped(char: str) -> str:
     if char in '\\"\n\t':
         return {"\n": "\\n", "\t": "\\t"}.get(char, f"\\{char}")
     code = ord(char)  # the joiners of Persian, Hindi and emoji stay
-    return (
-        char
-        if char.isprintable() or char in "\u200c\u200d"
-        else f"\\U{code:08x}"
-        if code > 0xFFFF
-        else f"\\u{code:04x}"
-    )
+    if char.isprintable() or char in "\u200c\u200d":
+        return char
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
+    return f"\\u{code:04x}"
 
 
-# --- positions
-# ------------------------------------------------------------------------------------------------
+# --- positions -----------------------------------------------------------------------------------
 
 
 @contextmanager
