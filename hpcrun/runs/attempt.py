@@ -21,7 +21,8 @@ from hpcrun.job.layout import (
 from hpcrun.job.state import EXIT_TERMINATED
 from hpcrun.runs.record import JOB_ID, Run
 
-NODE_FAILURE, IDLE = "node_failure", "idle"
+NODE_FAILURE = "node_failure"
+IDLE = "idle"
 # why an attempt ended, in the words of launch/decide.py
 REASONS = (
     "time_limit",
@@ -36,11 +37,9 @@ REASONS = (
 # the line in a rank's logs where torchrun restarts the rank (launch/rank.py)
 RESTART_BEGINS = "hpcrun: torchrun restart "
 _MOST_HOSTS = 8 << 20  # bytes of the list of nodes: the largest machines have some ten thousand
-_RANK, _RANKS_OF_NODE, _STATUS = (
-    reading.whole(0, 10**7),
-    reading.whole(0, 4096),
-    reading.whole(0, 10**6),
-)
+_RANK = reading.whole(0, 10**7)
+_RANKS_OF_NODE = reading.whole(0, 4096)
+_STATUS = reading.whole(0, 10**6)
 _START: dict[str, reading.Kind] = {
     "job_id": JOB_ID,
     "host": reading.text,
@@ -155,11 +154,10 @@ def in_failed_role(attempt: Attempt | None, run: Run) -> Attempt | None:
     message = attempt.exit.message if attempt.exit else ""
 
     def key(part: AttemptFolder, role: RoleRanks) -> tuple[int, float]:
-        ends = (
-            []
-            if role.on_exit == "ignore"
-            else [end for end in rank_exits(part) if not end.is_consequence]
-        )
+        if role.on_exit == "ignore":
+            ends = []
+        else:
+            ends = [end for end in rank_exits(part) if not end.is_consequence]
         failed_s = min(
             (end.ended_s for end in ends if end.status or role.on_exit == "fail"), default=None
         )
@@ -198,8 +196,11 @@ def attempts(
     folder = RunFolder(run_folder).element(element)
     for number in reversed(parse_numbers(names_in(folder.attempts))):
         path = replace(folder.attempt(number), role=role)
-        if start := _read(path.start, _START, needed=tuple(_START)):
-            job_id, host, started_s = start["job_id"], start["host"], start["started"]
+        start = _read(path.start, _START, needed=tuple(_START))
+        if start:
+            job_id = start["job_id"]
+            host = start["host"]
+            started_s = start["started"]
             yield Attempt(
                 path, number, job_id, host, started_s, _exit(path), max(started_s, _alive_s(path))
             )
@@ -217,7 +218,8 @@ def _exit(folder: AttemptFolder) -> ExitRecord | None:
     if data is None:
         return None
     texts = {name: data.get(name, "") for name in ("message", "reason", "how")}
-    again, nodes = data.get("again") is True, tuple(data.get("nodes", ()))
+    again = data.get("again") is True
+    nodes = tuple(data.get("nodes", ()))
     return ExitRecord(
         data["status"], data["signal"], data["ended"], again=again, nodes=nodes, **texts
     )
@@ -232,11 +234,10 @@ def _read(
     """Return a complete record of the script, None if there is none of this kind."""
     try:
         content = (joined or {}).get(path.name)
-        data = (
-            reading.read_object(path, strict=False)
-            if content is None
-            else reading.parse_object(content)
-        )
+        if content is None:
+            data = reading.read_object(path, strict=False)
+        else:
+            data = reading.parse_object(content)
         known, unknown = reading.read_fields(data, kinds, needed)
     except (OSError, ValueError):
         return None
@@ -248,11 +249,9 @@ def joined_files(folder: AttemptFolder) -> dict[str, str]:
     name → text.
     """
     files = (_read(folder.exit, {}, ()) or {}).get("files")
-    return (
-        {name: text for name, text in files.items() if isinstance(text, str)}
-        if isinstance(files, dict)
-        else {}
-    )
+    if isinstance(files, dict):
+        return {name: text for name, text in files.items() if isinstance(text, str)}
+    return {}
 
 
 def load_imports(folder: AttemptFolder) -> dict[str, Any]:
@@ -287,7 +286,8 @@ def hosts(folder: AttemptFolder) -> list[str]:
 
 def node_ranks(folder: AttemptFolder) -> dict[str, range]:
     """Return the ranks of each node on which ranks have started."""
-    names, joined = names_in(folder.path), joined_files(folder)
+    names = names_in(folder.path)
+    joined = joined_files(folder)
     paths = [folder.node_file(node) for node in parse_nodes({*names, *joined})]
     records = (_read(path, _NODE_START, tuple(_NODE_START), joined) for path in paths)
     each = (
@@ -318,7 +318,8 @@ def rank_exits(folder: AttemptFolder, *, before_restart: int = 0) -> list[RankEx
     With ``before_restart``, they are those that torchrun's restart of this number has renamed
     (launch/rank.py).
     """
-    names, joined = names_in(folder.path), joined_files(folder)
+    names = names_in(folder.path)
+    joined = joined_files(folder)
     paths = [
         folder.rank_exit(rank) for rank in folder.role_ranks(parse_ranks({*names, *joined}, "exit"))
     ]

@@ -38,21 +38,23 @@ class Elements:
         """Return the job id of an element: ``123``, or ``123_4`` as Slurm writes a task of an
         array.
         """
-        return f"{run.job_id}_{self.tasks[index]}" if run.job_id and self.are_array else run.job_id
+        if run.job_id and self.are_array:
+            return f"{run.job_id}_{self.tasks[index]}"
+        return run.job_id
 
     def job_folder(self, folder: Path, index: int) -> JobFolder:
         """Return the folder that schedulers know an element's job by: the run's own where it is the
         only job.
         """
-        return RunFolder(folder).element(index) if self.are_array else RunFolder(folder)
+        if self.are_array:
+            return RunFolder(folder).element(index)
+        return RunFolder(folder)
 
     def batch_log(self, folder: Path, index: int) -> Path:
         """Return the log of an element's batch script."""
-        return (
-            RunFolder(folder).task_log(self.tasks[index])
-            if self.are_array
-            else RunFolder(folder).batch_log
-        )
+        if self.are_array:
+            return RunFolder(folder).task_log(self.tasks[index])
+        return RunFolder(folder).batch_log
 
 
 _ONLY_ONE = Elements({0: ()}, are_array=False)
@@ -70,7 +72,8 @@ def elements_of(run: Run) -> Elements | None:
     sweep = run.plan.get("sweep")
     if not sweep:
         return None
-    chosen, rows = parse_indices(sweep["indices"]), run.request.get("sweep")
+    chosen = parse_indices(sweep["indices"])
+    rows = run.request.get("sweep")
     rows = rows or dict.fromkeys(chosen, ())
     parameters = {index: tuple((name, text) for name, text in rows[index]) for index in chosen}
     pack = sweep.get("pack")
@@ -111,7 +114,8 @@ def all_records(run_folder: Path, indices: Iterable[int]) -> dict[int, ElementRe
     nothing.
     """
     folder = RunFolder(run_folder)
-    there, untouched = set(names_in(folder.elements)), ElementRecords((), folder.cancelled.exists())
+    there = set(names_in(folder.elements))
+    untouched = ElementRecords((), folder.cancelled.exists())
     return {
         index: _records(folder, index, cancelled=untouched.cancelled)
         if str(index) in there

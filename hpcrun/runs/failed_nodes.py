@@ -63,7 +63,8 @@ class FailedNodes:
 
     def note(self, failures: Iterable[FailedNode], now_s: float) -> None:
         """Add failures that are new."""
-        if failures := [entry for entry in failures if 0 <= now_s - entry.failed_s < KEPT_S]:
+        failures = [entry for entry in failures if 0 <= now_s - entry.failed_s < KEPT_S]
+        if failures:
             before = self._load(now_s)
             known = {(entry.cluster, entry.node, entry.run_id, entry.failed_s) for entry in before}
             new = [

@@ -43,7 +43,8 @@ def writing(root: Path) -> Iterator[None]:
 def check_private(root: Path) -> None:
     """Refuse a runs folder that others can write to."""
     with suppress(OSError):
-        if danger := danger_in(root, root.stat()):
+        danger = danger_in(root, root.stat())
+        if danger:
             raise UnsafeFolderError(
                 f"the runs folder is not used: {danger}", hint=private_hint(root)
             )
@@ -51,7 +52,8 @@ def check_private(root: Path) -> None:
 
 def check_dedicated(root: Path) -> None:
     """Refuse to keep runs in a folder that also has another use."""
-    if use := other_use(root):
+    use = other_use(root)
+    if use:
         dedicated = shlex.quote(str(root / "hpcrun-runs"))
         raise UnsafeFolderError(
             f"runs are not kept in {root}: it is {use}",
@@ -74,11 +76,9 @@ def other_use(root: Path) -> str | None:
                 return "a home folder"
     # a bare repository of git
     bare = all(os.path.lexists(real / name) for name in ("HEAD", "objects", "refs"))
-    return (
-        "a repository"
-        if bare or any(os.path.lexists(real / name) for name in _OF_REPOSITORIES)
-        else None
-    )
+    if bare or any(os.path.lexists(real / name) for name in _OF_REPOSITORIES):
+        return "a repository"
+    return None
 
 
 def check_path(folder: Path, elsewhere: str = ELSEWHERE) -> None:
@@ -87,7 +87,8 @@ def check_path(folder: Path, elsewhere: str = ELSEWHERE) -> None:
 
     It raises OSError if the folder does not exist, or cannot be checked.
     """
-    if replacer := replacer_of(folder):
+    replacer = replacer_of(folder)
+    if replacer:
         place, danger = replacer
         raise UnsafeFolderError(
             f"runs are not kept in {folder}: {danger}", hint=private_hint(place, elsewhere)
@@ -97,7 +98,9 @@ def check_path(folder: Path, elsewhere: str = ELSEWHERE) -> None:
 def private_hint(folder: Path, elsewhere: str = ELSEWHERE) -> str:
     """Return what to do about a folder that others can write to."""
     mine = folder.stat().st_uid == os.geteuid()
-    return f"check its contents, then: chmod go-w {shlex.quote(str(folder))}" if mine else elsewhere
+    if mine:
+        return f"check its contents, then: chmod go-w {shlex.quote(str(folder))}"
+    return elsewhere
 
 
 _MOUNTS = Path("/proc/mounts")
@@ -134,7 +137,9 @@ class RunsFolderFacts:
 def look_at_place(root: Path) -> RunsFolderFacts:
     """Check a runs folder; write and rename a file there, and remove it again."""
     tested = next((folder for folder in (root, *root.parents) if os.path.exists(folder)), Path("/"))
-    error, unsafe, space = _write_error(tested), None, os.statvfs(tested)
+    error = _write_error(tested)
+    unsafe = None
+    space = os.statvfs(tested)
     try:
         if tested == root:
             check_private(root)

@@ -182,16 +182,19 @@ def put_programs(runs: RunsFolder, files: Mapping[str, bytes]) -> Path:
         f"{name} {len(content)}\n".encode() + content for name, content in sorted(files.items())
     )
     version = hashlib.sha256(b"".join(lengths)).hexdigest()[:16]
-    copies, copy = runs.programs(), runs.programs(version)
+    copies = runs.programs()
+    copy = runs.programs(version)
     copies.mkdir(mode=0o700, exist_ok=True)
-    if danger := danger_in(copies, copies.stat()):
+    danger = danger_in(copies, copies.stat())
+    if danger:
         raise UnsafeFolderError(
             f"the programs of jobs are not used: {danger}", hint=private_hint(copies)
         )
     with suppress(FileNotFoundError):
         os.utime(copy)  # first: from now on clean keeps it
     if not _is_whole(copy, files):
-        made, damaged = _aside(runs, version), _aside(runs, version)
+        made = _aside(runs, version)
+        damaged = _aside(runs, version)
         _write(made, files)
         with suppress(FileNotFoundError):
             copy.rename(damaged)
@@ -237,7 +240,8 @@ def remove_unused_programs(runs: RunsFolder, before_s: float) -> None:
     """
     with suppress(OSError):
         for name in os.listdir(runs.programs()):
-            copy, aside = runs.programs(name), _aside(runs, name.strip(".")[:16])
+            copy = runs.programs(name)
+            aside = _aside(runs, name.strip(".")[:16])
             if copy.lstat().st_mtime >= before_s or _is_used(runs, name):
                 continue
             copy.rename(aside)

@@ -39,7 +39,8 @@ _DATED = re.compile(
     rf"|(?:^|\[)[DIWEFC](?P<gmon>\d{{1,2}})(?P<gd>\d\d) {_CLOCK.replace('P<', 'P<g')}"
     rf"|^\[?(?P<cmon>\d\d)/(?P<cd>\d\d)/(?:\d{{4}}|\d\d) {_CLOCK.replace('P<', 'P<c')}"
 )
-_LOOKED_AT, _DATED_WITHIN = 80, 160
+_LOOKED_AT = 80
+_DATED_WITHIN = 160
 _YEAR_S = 366 * 86400.0
 _HALF_A_DAY_S = 12 * 3600
 
@@ -85,7 +86,9 @@ class Stamps:
                 time = time.replace(year=time.year + 1)
             return _exact(time, part["gfraction"])
         seconds = _exact(_at(near, part, "c"), part["cfraction"])
-        return seconds + 86400 if seconds < self.last_s - _HALF_A_DAY_S else seconds
+        if seconds < self.last_s - _HALF_A_DAY_S:
+            return seconds + 86400
+        return seconds
 
 
 def second_of_year(line: str) -> float | None:
@@ -173,11 +176,14 @@ def merged(
     room = max(4096, min(4 * LONGEST_LINE, _MERGE_BYTES // max(1, len(logs))))
 
     def timed(number: int, log: LogFile) -> Iterator[tuple[float, int, str]]:
-        lines, stamps, at_s = _read_in_parts(log.path, room), Stamps(started_s), float("-inf")
+        lines = _read_in_parts(log.path, room)
+        stamps = Stamps(started_s)
+        at_s = float("-inf")
         if since_s is not None and log not in whole:
             lines = since(lines, since_s, started_s)
         for line in lines:
-            if (stamp := stamps.read(line)) is not None:
+            stamp = stamps.read(line)
+            if stamp is not None:
                 at_s = max(at_s, stamp)  # keep the order of the file
             yield at_s, number, line
 

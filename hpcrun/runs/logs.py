@@ -218,7 +218,8 @@ class _Reader:
                 return
             got = len(data)
             self.offset += got
-            if text := self.decoder.decode(data):
+            text = self.decoder.decode(data)
+            if text:
                 yield text
 
 
@@ -275,7 +276,9 @@ def follow(
     """
     readers: dict[Path, _Reader] = {}
     pace = Pace()
-    first_round, attempt, most_open = True, 0, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+    first_round = True
+    attempt = 0
+    most_open = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
     while True:
         over = is_over()  # ask before reading, so that text from before the end is still read
         now = logs()
@@ -285,7 +288,8 @@ def follow(
                 if first_round and lines is not None:
                     reader.begin_at(lines)
         newest = max((log.attempt for log in now), default=attempt)
-        chosen, every = [readers[log.path] for log in now], first_round or over or newest > attempt
+        chosen = [readers[log.path] for log in now]
+        every = first_round or over or newest > attempt
         for reader in pace.chosen(chosen, every=every):
             room = (
                 not every and len(chosen) > FEW and sum(each.is_open for each in chosen) < most_open

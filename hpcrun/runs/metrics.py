@@ -54,7 +54,8 @@ def noted(
     """
     try:
         for line in log_lines(attempt.folder.rank_metrics(rank), lines):
-            if row := _row(line, attempt.number, rank):
+            row = _row(line, attempt.number, rank)
+            if row:
                 yield row
             elif line.strip():
                 bad.lines += 1
@@ -67,7 +68,8 @@ def _row(line: str, attempt: int, rank: int) -> MetricsRow | None:
         data = parse_object(line, finite=False)  # a loss may well be NaN
     except ValueError:
         return None
-    at_s, step = _checked(time_s, data.pop("time", None)), _checked(number, data.pop("step", None))
+    at_s = _checked(time_s, data.pop("time", None))
+    step = _checked(number, data.pop("step", None))
     values = {
         str(name): value for name, value in data.items() if isinstance(value, float | int | str)
     }
@@ -122,7 +124,8 @@ class LogMetrics:
                 step = value if math.isfinite(value) else step
             else:
                 values[name] = value
-            if text := match.named.get(STEP):
+            text = match.named.get(STEP)
+            if text:
                 step = finite_number(text)
         if step is not None and step != self._step:
             self._step, self._at_step = step, set()
@@ -161,6 +164,9 @@ def join(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
             last[row.rank] = row.step
         before = joined.get(key)
         values = {**before.values, **row.values} if before else row.values
-        at_s = row.time_s if row.time_s is not None or before is None else before.time_s
+        if row.time_s is not None or before is None:
+            at_s = row.time_s
+        else:
+            at_s = before.time_s
         joined[key] = MetricsRow(row.rank, row.attempt, row.step, at_s, values)
     return [joined[key] for key in sorted(joined)]

@@ -69,7 +69,9 @@ class Run:
     @property
     def place(self) -> str:
         """Where it can be asked about: the host of a local run, else the cluster."""
-        return f"host {self.host}" if self.scheduler == "local" else f"cluster {self.cluster}"
+        if self.scheduler == "local":
+            return f"host {self.host}"
+        return f"cluster {self.cluster}"
 
     @property
     def gpus_on_node(self) -> int:
@@ -100,11 +102,9 @@ class Run:
     def rank_name(self, rank: int) -> str:
         """Return ``rank 4``; with roles ``trainer 3``, or ``server`` alone."""
         role = next((role for role in self.roles if 0 <= rank - role.first_rank < role.ranks), None)
-        return (
-            rank_text(rank - role.first_rank, role=role).replace(" rank ", " ")
-            if role
-            else f"rank {rank}"
-        )
+        if role:
+            return rank_text(rank - role.first_rank, role=role).replace(" rank ", " ")
+        return f"rank {rank}"
 
     @property
     def secrets(self) -> list[str]:
@@ -149,7 +149,9 @@ class LastStatus:
     @property
     def ran_s(self) -> int | None:
         """For how many seconds all of its attempts have run."""
-        return self.elapsed_s if self.total_elapsed_s is None else self.total_elapsed_s
+        if self.total_elapsed_s is None:
+            return self.elapsed_s
+        return self.total_elapsed_s
 
 
 RUN_ID = kind.matching(r"[^/\0\s.][^/\0\s]{0,254}", "a run id")
@@ -267,7 +269,8 @@ def run_from_json(content: str | bytes) -> Run:
     """Read ``run.json``; it raises RecordError if it is damaged, or a newer hpcrun wrote it."""
     try:
         data = parse_object(content)
-        if newer := check_schema(data.pop("schema", SCHEMA), SCHEMA):
+        newer = check_schema(data.pop("schema", SCHEMA), SCHEMA)
+        if newer:
             raise NewerRecordError(newer)
         known, unknown = read_fields(data, _RUN_KINDS, needs_of(Run))
         _check_sweep(known)
@@ -302,7 +305,8 @@ def _check_sweep(known: Mapping[str, Any]) -> None:
     sweep = known.get("plan", {}).get("sweep")
     if not sweep:
         return
-    chosen, rows = parse_indices(sweep["indices"]), known.get("request", {}).get("sweep", ())
+    chosen = parse_indices(sweep["indices"])
+    rows = known.get("request", {}).get("sweep", ())
     if rows and chosen[-1] >= len(rows):
         raise ValueError(
             f"it has parameters of {len(rows)} elements, and none of element {chosen[-1]}"

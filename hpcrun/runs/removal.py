@@ -53,7 +53,8 @@ def remove_tree(folder: Path) -> None:
             return
         except OSError as error:
             raise NotRemovedError(f"{folder} was not removed: {_open_problem(error)}") from None
-        if problem := _stranger(folder.name, top):
+        problem = _stranger(folder.name, top)
+        if problem:
             raise NotRemovedError(f"{folder} was not removed: {problem}")
         with _noted(folder.name, problems):
             _empty(top, problems, keep=_SIGNS)
@@ -61,7 +62,10 @@ def remove_tree(folder: Path) -> None:
                 _empty(top, problems)
                 os.rmdir(folder.name, dir_fd=parent)
     if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        if len(problems) > 1:
+            more = f" (and {len(problems) - 1} more)"
+        else:
+            more = ""
         raise NotRemovedError(
             f"{folder} was not removed wholly: {problems[0]}{more}",
             hint="hpcrun clean tries again after a day; or remove it by hand",
@@ -98,7 +102,9 @@ def _opened(folder: Path) -> Iterator[int]:
 def _open_problem(error: OSError) -> str:
     # open(2): O_NOFOLLOW with O_DIRECTORY returns ENOTDIR for a link
     link = isinstance(error, NotADirectoryError)
-    return "not a folder, or a symbolic link" if link else error.strerror or str(error)
+    if link:
+        return "not a folder, or a symbolic link"
+    return error.strerror or str(error)
 
 
 def _stranger(name: str, top: int) -> str | None:
@@ -106,9 +112,11 @@ def _stranger(name: str, top: int) -> str | None:
     run_id = parse_aside(name)
     if run_id is None:
         return "its name is not the name of a run"
-    if (owner := os.fstat(top).st_uid) != os.geteuid():
+    owner = os.fstat(top).st_uid
+    if owner != os.geteuid():
         return f"it belongs to another user (uid {owner})"
-    if mounts := mounts_in(Path(os.readlink(f"/proc/self/fd/{top}"))):
+    mounts = mounts_in(Path(os.readlink(f"/proc/self/fd/{top}")))
+    if mounts:
         return f"another file system is mounted at {mounts[0]}"
     if not os.listdir(top) or _has_marker(top) or _has_record(top, run_id):
         return None  # a process killed between mkdir and the marker leaves an empty folder

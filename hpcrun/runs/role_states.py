@@ -48,17 +48,19 @@ def role_states(run: Run, run_folder: Path, element: int = 0) -> Iterator[RoleSt
     attempt = last_attempt(run_folder, element) if roles else None
     if attempt is None:
         return
-    nodes, ready_s = (
-        hosts(attempt.folder),
-        {role.name: written_s(attempt.folder.ready(role.name)) for role in roles},
-    )
+    nodes = hosts(attempt.folder)
+    ready_s = {role.name: written_s(attempt.folder.ready(role.name)) for role in roles}
     for role in roles:
         folder = replace(attempt.folder, role=role)
-        ends, on = rank_exits(folder), tuple(sorted(node_ranks(folder)))
+        ends = rank_exits(folder)
+        on = tuple(sorted(node_ranks(folder)))
         on = on or tuple(nodes[role.first_node : role.first_node + role.nodes])
         if len(ends) >= role.ranks:
             first = min(ends, key=lambda end: (end.status == 0, end.is_consequence, end.ended_s))
-            state = "terminated" if first.is_consequence and first.signalled != IGNORED else "ended"
+            if first.is_consequence and first.signalled != IGNORED:
+                state = "terminated"
+            else:
+                state = "ended"
             yield RoleState(role, state, on, max(end.ended_s for end in ends), first.status)
         elif attempt.exit is not None:
             yield RoleState(role, "no record of its end" if ranks(folder) else "not started", on)

@@ -59,7 +59,9 @@ def last_write_s(folder: AttemptFolder, rank: int) -> float | None:
 
 
 def _path(folder: AttemptFolder, rank: int, kind: str) -> Path:
-    return folder.rank_metrics(rank) if kind == "metrics" else folder.rank_log(rank, kind)
+    if kind == "metrics":
+        return folder.rank_metrics(rank)
+    return folder.rank_log(rank, kind)
 
 
 def written_s(path: Path) -> float | None:
@@ -70,7 +72,9 @@ def written_s(path: Path) -> float | None:
         status = os.lstat(path)
     except OSError:
         return None
-    return status.st_mtime if stat.S_ISREG(status.st_mode) and status.st_size else None
+    if stat.S_ISREG(status.st_mode) and status.st_size:
+        return status.st_mtime
+    return None
 
 
 def usual_pause_s(attempt: Attempt, rank: int) -> float | None:
@@ -81,7 +85,8 @@ def usual_pause_s(attempt: Attempt, rank: int) -> float | None:
     is the mean pause from the start to the last line; a log may have millions of lines: their
     number is that of bytes over the mean length of the last lines.
     """
-    times, mean_s = list(_metric_times(attempt, rank)), None
+    times = list(_metric_times(attempt, rank))
+    mean_s = None
     if len(times) < 2:
         # its patterns take 3 ms, and only silent ranks need it
         from hpcrun.runs.log_times import Stamps
@@ -102,11 +107,9 @@ def usual_pause_s(attempt: Attempt, rank: int) -> float | None:
                     status = path.lstat()
                     share = min(1.0, len(last.encode()) / status.st_size)
                     mean_s = share * max(0.0, status.st_mtime - attempt.started_s) / number
-    return (
-        max(after - before for before, after in itertools.pairwise(times))
-        if len(times) > 1
-        else mean_s
-    )
+    if len(times) > 1:
+        return max(after - before for before, after in itertools.pairwise(times))
+    return mean_s
 
 
 def _metric_times(attempt: Attempt, rank: int) -> Iterator[float]:
@@ -121,7 +124,8 @@ def last_line_of(attempt: Attempt, rank: int) -> str:
     paths = (rank_log(attempt.folder, rank, stream).path for stream in STREAMS)
     for path in sorted(paths, key=lambda path: -(written_s(path) or 0.0)):
         with suppress(OSError):
-            if lines := [line for line in tail(path, 5).splitlines() if line.strip()]:
+            lines = [line for line in tail(path, 5).splitlines() if line.strip()]
+            if lines:
                 return fold(lines[-1]).strip()
     return ""
 
@@ -161,7 +165,8 @@ def silence_sentence(
             "the job is running; no rank has written anything since it started "
             f"{format_span(running_s)} ago"
         )
-    newest_s, limit_s = min(ages.values()), silence_limit_s(usual_s)
+    newest_s = min(ages.values())
+    limit_s = silence_limit_s(usual_s)
     if newest_s <= WROTE_LATELY_S:
         return f"{_calm(ages, len(silent_s), limit_s)}: nothing looks stuck"
     if newest_s <= limit_s:
@@ -170,11 +175,10 @@ def silence_sentence(
     ranks = sorted(talkers(ages, running_s), key=lambda rank: -ages[rank])
     first = [rank for rank in ranks if ages[ranks[0]] - ages[rank] <= STOPPED_TOGETHER_S]
     rest = [rank for rank in ranks if rank not in first]
-    usually = (
-        f", which usually takes {format_span(usual_s)} from line to line"
-        if usual_s and usual_s >= 1
-        else ""
-    )
+    if usual_s and usual_s >= 1:
+        usually = f", which usually takes {format_span(usual_s)} from line to line"
+    else:
+        usually = ""
     if rest and len(first) <= len(rest):
         who = joined([where(rank) for rank in first])
         text = f"{who} last wrote {format_span(ages[first[0]])} ago; {_others(rest, ages)}"
@@ -214,4 +218,6 @@ def _others(ranks: Sequence[int], ages: Mapping[int, float]) -> str:
     if len(ranks) == 1:
         return f"rank {ranks[0]} wrote"
     all_others = len(ranks) == len(ages) - 1
-    return f"the other {len(ranks)} wrote" if all_others else f"{len(ranks)} others wrote"
+    if all_others:
+        return f"the other {len(ranks)} wrote"
+    return f"{len(ranks)} others wrote"

@@ -128,8 +128,10 @@ class RunStore:
             programs: path → content, for the programs of the job that all such runs share.
         """
         parent = elsewhere or self.root
-        folder, aside = parent / run.run_id, RunsFolder(parent).incomplete(run.run_id).path
-        link, marker = self.folder(run.run_id), self._runs.active_marker(run.run_id)
+        folder = parent / run.run_id
+        aside = RunsFolder(parent).incomplete(run.run_id).path
+        link = self.folder(run.run_id)
+        marker = self._runs.active_marker(run.run_id)
         folder_checks.check_dedicated(self.root)
         with folder_checks.writing(parent), ExitStack() as undo:
             for needed in (parent, marker.parent):
@@ -191,7 +193,8 @@ class RunStore:
         """
         path = self._runs.run(run_id).record
         try:
-            if danger := danger_in(path.parent, path.parent.stat()):
+            danger = danger_in(path.parent, path.parent.stat())
+            if danger:
                 raise UnsafeRunError(
                     f"run {run_id} is ignored: {danger}",
                     hint=folder_checks.private_hint(path.parent),
@@ -392,9 +395,11 @@ def _remove_quietly(aside: Path) -> None:
 
 def _damaged(run_id: str, path: Path, error: OSError | RecordError) -> DamagedRunError:
     why = (error.strerror if isinstance(error, OSError) else None) or error
-    kind, hint = DamagedRunError, f"hpcrun logs {run_id} shows its logs"
+    kind = DamagedRunError
+    hint = f"hpcrun logs {run_id} shows its logs"
     if isinstance(error, NewerRecordError):
-        kind, hint = NewerRunError, "pip install --upgrade hpcrun-slurm"
+        kind = NewerRunError
+        hint = "pip install --upgrade hpcrun-slurm"
     damaged = kind(f"{path} cannot be read: {why}", hint=hint)
     damaged.run_id = run_id
     return damaged

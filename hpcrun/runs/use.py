@@ -56,7 +56,10 @@ class NodeUse:
     def spans(self) -> list[float]:
         """Return the seconds that each sample covers."""
         times = [each.time for each in self.samples]
-        before = [self.started, *times] if self.started else times[:1] + times
+        if self.started:
+            before = [self.started, *times]
+        else:
+            before = times[:1] + times
         return [max(0.0, time - earlier) for earlier, time in zip(before, times, strict=False)]
 
 
