@@ -118,7 +118,9 @@ def user_associations(env: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]
     in two seconds.
     """
     answer = SlurmSite(env, _COMPLETES_WITHIN_S).run(assoc_command(user_name()))
-    return [(one.account, one.qos) for one in parse_assoc(answer.stdout)] if answer.ok else []
+    if answer.ok:
+        return [(one.account, one.qos) for one in parse_assoc(answer.stdout)]
+    return []
 
 
 def partition_names(env: Mapping[str, str]) -> list[str]:
@@ -126,7 +128,9 @@ def partition_names(env: Mapping[str, str]) -> list[str]:
     within two seconds.
     """
     answer = SlurmSite(env, _COMPLETES_WITHIN_S).run(_PARTITION_NAMES)
-    return list(dict.fromkeys(answer.stdout.split())) if answer.ok else []
+    if answer.ok:
+        return list(dict.fromkeys(answer.stdout.split()))
+    return []
 
 
 AT_ONCE = 4

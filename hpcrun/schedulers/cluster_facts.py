@@ -301,15 +301,24 @@ def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> C
         for key, answer in answers.items()
         if not answer.ok and key not in _OF_ASSOC
     }
-    config = parse_config(answers["config"].stdout) if answers["config"].ok else {}
+    if answers["config"].ok:
+        config = parse_config(answers["config"].stdout)
+    else:
+        config = {}
     kinds = parse_nodes(answers["nodes"].stdout)
     preempts = "partition_prio" in config.get("PreemptType", "")
     partitions = parse_partitions(answers["partitions"].stdout, preempts=preempts)
     for key, facts in (("nodes", kinds), ("partitions", partitions), ("config", config)):
         if answers[key].ok and not facts:
             problems[names[key]] = "its output was not understood"
-    associations = parse_assoc(answers["assoc"].stdout) if answers["assoc"].ok else None
-    account = answers["account"].stdout.strip().splitlines() if answers["account"].ok else []
+    if answers["assoc"].ok:
+        associations = parse_assoc(answers["assoc"].stdout)
+    else:
+        associations = None
+    if answers["account"].ok:
+        account = answers["account"].stdout.strip().splitlines()
+    else:
+        account = []
     return ClusterFacts(
         user=user,
         groups=_groups(),
@@ -417,4 +426,6 @@ def _facts_of_record(record: dict[str, Any]) -> ClusterFacts:
 
 
 def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    return value

@@ -324,11 +324,9 @@ def _env_of(python: PythonEnvironment, env: Mapping[str, str]) -> dict[str, str]
     """
     env = clean_env(env)
     prefix = python.prefix
-    return (
-        env | {python.variable: prefix, "PATH": f"{prefix}/bin:{env.get('PATH', '')}"}
-        if prefix
-        else env
-    )
+    if prefix:
+        return env | {python.variable: prefix, "PATH": f"{prefix}/bin:{env.get('PATH', '')}"}
+    return env
 
 
 def parse_probe(text: str, failure: str | None) -> PythonFacts:
@@ -363,7 +361,8 @@ def ask_driver(env: Mapping[str, str]) -> DriverFacts:
 
 def parse_driver(table: str, cards: Sequence[str]) -> DriverFacts:
     """Read nvidia-smi's table, and its list of compute capabilities."""
-    driver, cuda = _DRIVER.search(table), _CUDA.search(table)
+    driver = _DRIVER.search(table)
+    cuda = _CUDA.search(table)
     return DriverFacts(
         driver[1] if driver else None,
         (int(cuda[1]), int(cuda[2])) if cuda else None,
@@ -406,9 +405,8 @@ def torchrun_refusal(
     """
     argv = [python.executable, "-c", _TORCHRUN_PROBE, *words]
     answer = run_command(argv, timeout_s=_TORCH_WITHIN_S, env=_env_of(python, env))
-    errors = (
-        re.findall(r"^torchrun: error: (.*)", answer.stderr, re.MULTILINE)
-        if answer.status == 2
-        else []
-    )
+    if answer.status == 2:
+        errors = re.findall(r"^torchrun: error: (.*)", answer.stderr, re.MULTILINE)
+    else:
+        errors = []
     return str(errors[-1]) if errors else None

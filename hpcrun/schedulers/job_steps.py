@@ -260,22 +260,18 @@ def parse_ports(lines: Iterable[str]) -> tuple[PortReading, ...]:
     for line in lines:
         parts = line.split("\t")
         try:
-            at_s, port, link, received, sent = (
-                float(parts[0]),
-                parts[1],
-                parts[2],
-                int(parts[3]),
-                int(parts[4]),
-            )
+            at_s = float(parts[0])
+            port = parts[1]
+            link = parts[2]
+            received = int(parts[3])
+            sent = int(parts[4])
         except (ValueError, IndexError):
             continue
         begun_s, had, gave = first.setdefault(port, (at_s, received, sent))
         if at_s > begun_s:
             # if a counter was reset, the traffic is unknown
-            into, out = (
-                max(0, received - had) / (at_s - begun_s),
-                max(0, sent - gave) / (at_s - begun_s),
-            )
+            into = max(0, received - had) / (at_s - begun_s)
+            out = max(0, sent - gave) / (at_s - begun_s)
             rates[port] = PortReading(port, link, into, out)
     return tuple(
         reading
@@ -296,11 +292,14 @@ def srun_refusal(words: Sequence[str], env: Mapping[str, str]) -> str | None:
     srun would search for an MPI type only when the step starts: so ask for its list of types.
     """
     where = tuple(sorted(clean_env(env).items()))
-    if message := _ask_srun(tuple(words), where):
+    message = _ask_srun(tuple(words), where)
+    if message:
         return message
     kind = next((option.partition("=")[2] for option in words if option.startswith("--mpi=")), None)
     kinds = _mpi_kinds(where) if kind else ()
-    return f"--mpi={kind} is none of {', '.join(kinds)}" if kinds and kind not in kinds else None
+    if kinds and kind not in kinds:
+        return f"--mpi={kind} is none of {', '.join(kinds)}"
+    return None
 
 
 def mpi_types(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -319,7 +318,9 @@ def mpi_types(env: Mapping[str, str]) -> tuple[str, ...]:
 @cache
 def _mpi_kinds(env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     answer = _srun(("--mpi=list",), env)
-    return parse_mpi_list(answer.stdout + answer.stderr) if answer.ok else ()
+    if answer.ok:
+        return parse_mpi_list(answer.stdout + answer.stderr)
+    return ()
 
 
 def parse_mpi_list(text: str) -> tuple[str, ...]:

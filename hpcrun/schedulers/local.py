@@ -57,11 +57,13 @@ class LocalScheduler(Scheduler):
         env = {**clean_env(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
         # by path, not by module name: hpcrun may not be on the job's PYTHONPATH
         limits = (str(submission.walltime_s or 0), str(submission.warn_s or 0))
-        sweep = (
-            (index_ranges(submission.elements), str(submission.max_parallel or 1))
-            if submission.elements
-            else ()
-        )
+        if submission.elements:
+            sweep: tuple[str, ...] = (
+                index_ranges(submission.elements),
+                str(submission.max_parallel or 1),
+            )
+        else:
+            sweep = ()
         argv = [sys.executable, supervisor.__file__, str(submission.folder), *limits, *sweep]
         try:
             leave_running(argv, cwd=submission.workdir, env=env, log=log)
@@ -130,7 +132,10 @@ def look_at(job: JobRef, now_s: float) -> JobInfo | None:
     if sweep_lives:
         return JobInfo(job.job_id, state.PENDING, reason="waits for its turn")
     info = _info(sweep, now_s, lives=False)
-    over = state.NODE_FAIL if info.state == state.NODE_FAIL else state.CANCELLED
+    if info.state == state.NODE_FAIL:
+        over = state.NODE_FAIL
+    else:
+        over = state.CANCELLED
     return JobInfo(job.job_id, over, reason=info.reason)
 
 
@@ -161,10 +166,17 @@ def _info(record: dict[str, Any], now_s: float, *, lives: bool) -> JobInfo:
     elif lives:
         job_state = state.RUNNING
     else:
-        job_state, ended_s = state.NODE_FAIL, None
+        job_state = state.NODE_FAIL
+        ended_s = None
         rebooted = record["boot_id"] != supervisor.boot_id()
-        reason = "this machine was restarted" if rebooted else "the job's supervisor was killed"
-    elapsed = None if job_state == state.NODE_FAIL else int((ended_s or now_s) - record["started"])
+        if rebooted:
+            reason = "this machine was restarted"
+        else:
+            reason = "the job's supervisor was killed"
+    if job_state == state.NODE_FAIL:
+        elapsed = None
+    else:
+        elapsed = int((ended_s or now_s) - record["started"])
     return JobInfo(
         record["job_id"],
         job_state,

@@ -50,7 +50,9 @@ def run_on_terminal(
             finally:
                 os.close(source)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        return -signal.SIGINT if interrupts and status == SSH_FAILED else status
+        if interrupts and status == SSH_FAILED:
+            return -signal.SIGINT
+        return status
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

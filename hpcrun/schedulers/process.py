@@ -30,7 +30,8 @@ from typing import Any
 from hpcrun.errors import SchedulerError
 from hpcrun.writing import for_oneself
 
-_LONGEST_WORD, _MOST_WORDS = 60, 12
+_LONGEST_WORD = 60
+_MOST_WORDS = 12
 _LATE_S = 3.0
 """How long after its end the output of a command may be open: a connection that hangs would keep it
 open for ever.
@@ -49,7 +50,8 @@ def log_message(message: str) -> None:
 @contextmanager
 def timed(command: str) -> Iterator[list[str]]:
     """Log a command when the block ends. The block puts into the list how the command ended."""
-    started, how = time.monotonic(), list[str]()
+    started = time.monotonic()
+    how = list[str]()
     try:
         yield how
     except BaseException as error:
@@ -107,7 +109,10 @@ class Completed:
 
     def words(self) -> str:
         """Return the command, its exit status and its stderr, for a message."""
-        how = "did not respond" if self.status is None else f"exit status {self.status}"
+        if self.status is None:
+            how = "did not respond"
+        else:
+            how = f"exit status {self.status}"
         return f"`{self.command}`: {how}" + (
             f"\n{self.stderr.strip()}" if self.stderr.strip() else ""
         )
@@ -152,11 +157,10 @@ def run_command(
                     **place,
                 )
         except (subprocess.TimeoutExpired, OSError) as error:
-            problem = (
-                f"{argv[0]}: {error.strerror}"
-                if isinstance(error, OSError)
-                else f"timed out after {timeout_s:g} s"
-            )
+            if isinstance(error, OSError):
+                problem = f"{argv[0]}: {error.strerror}"
+            else:
+                problem = f"timed out after {timeout_s:g} s"
             how.append(problem)
             return Completed(command, None, "", problem)
         how.append(f"exit status {done.returncode}")
@@ -215,11 +219,9 @@ def _argument_text(argument: str) -> str:
     if argument.isprintable() and len(argument) <= _LONGEST_WORD:
         return shlex.quote(argument)
     option, is_option, _ = argument.partition("=")
-    return (
-        f"{option}=..."
-        if is_option and option.startswith("--") and len(option) < _LONGEST_WORD
-        else "..."
-    )
+    if is_option and option.startswith("--") and len(option) < _LONGEST_WORD:
+        return f"{option}=..."
+    return "..."
 
 
 def open_in_browser(url: str) -> bool:
@@ -291,7 +293,8 @@ _KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SITE"}
 # In addition to _RANK, torchrun sets these if they are not set
 # (torch/distributed/elastic/agent/server).
 _BY_TORCHRUN = frozenset({("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"), ("ROLE_NAME", "default")})
-_CAME, _PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
+_CAME = "HPCRUN_CAME_"
+_PUT = "HPCRUN_PUT_"
 _GPUS = frozenset(
     {"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}
 )

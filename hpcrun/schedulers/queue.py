@@ -105,7 +105,9 @@ class SlurmQueue(SlurmSite):
     def waiting(self, job_ids: Sequence[str]) -> dict[str, Waiting]:
         """Return the places of jobs in the queue, with one command for any number of jobs."""
         pending = squeue("--states=PENDING", fields=_FIELDS)
-        return places(parse_jobs(self.run(pending).stdout), job_ids) if job_ids else {}
+        if job_ids:
+            return places(parse_jobs(self.run(pending).stdout), job_ids)
+        return {}
 
     def limits(self) -> dict[str, list[Limit]]:
         """Return the limits that are set, per QOS, and under ``ACCOUNTS`` per account of this
@@ -224,7 +226,8 @@ def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
 def _usage(lines: Sequence[Sequence[str]], used_mb: float | None) -> Usage:
     """Return the usage of a job, from one line for each time that it was submitted or requeued."""
     _, _, _, cpus, tres, _, nodes, _, _ = lines[-1]
-    memory_mb, count = _megabytes(resources(tres).get("mem", "")), max(1, _int(nodes))
+    memory_mb = _megabytes(resources(tres).get("mem", ""))
+    count = max(1, _int(nodes))
     return Usage(
         elapsed_s=sum(_int(fields[1]) for fields in lines),
         nodes=count,
@@ -242,7 +245,10 @@ def _usage(lines: Sequence[Sequence[str]], used_mb: float | None) -> Usage:
 
 def _megabytes(text: str) -> float | None:
     match = _SIZE.fullmatch(text)
-    return float(match[1]) * 1024 ** _POWERS[match[2]] if match else None
+    if match:
+        megabytes: float = float(match[1]) * 1024 ** _POWERS[match[2]]
+        return megabytes
+    return None
 
 
 def _int(text: str) -> int:
@@ -282,18 +288,36 @@ def parse_limits(text: str, uid: int) -> dict[str, list[Limit]]:
     left out.
     """
     limits: dict[str, list[Limit]] = {}
-    key, holder, whose, in_users = "", "", "", False
+    key = ""
+    holder = ""
+    whose = ""
+    in_users = False
     for line in map(str.strip, text.splitlines()):
-        if match := re.fullmatch(r"QOS=(.+?)\(\d+\)", line):
-            key, holder, whose, in_users = match[1], f"QOS {match[1]}", "all its users", False
+        match = re.fullmatch(r"QOS=(.+?)\(\d+\)", line)
+        if match:
+            key = match[1]
+            holder = f"QOS {match[1]}"
+            whose = "all its users"
+            in_users = False
         elif match := re.match(r"ClusterName=\S+ Account=(\S+) UserName=(?:\S*\((\d+)\))? ", line):
-            mine, everybody = match[2] == str(uid), match[2] is None
-            key, holder = ACCOUNTS, f"account {match[1]}" + ("" if everybody else ", you")
-            whose = "all its users" if everybody else "you" if mine else ""
+            mine = match[2] == str(uid)
+            everybody = match[2] is None
+            key = ACCOUNTS
+            holder = f"account {match[1]}" + ("" if everybody else ", you")
+            if everybody:
+                whose = "all its users"
+            elif mine:
+                whose = "you"
+            else:
+                whose = ""
         elif line in ("User Limits", "Account Limits"):
-            whose, in_users = "", line.startswith("User")
+            whose = ""
+            in_users = line.startswith("User")
         elif "=" not in line:  # a user of the QOS, or an account of it
-            whose = "you" if in_users and str(uid) in re.findall(r"\d+", line) else ""
+            if in_users and str(uid) in re.findall(r"\d+", line):
+                whose = "you"
+            else:
+                whose = ""
         elif whose:
             minutes = _MINUTES.get(line.partition("=")[0], "")
             for name, allowed, used in _LIMIT.findall(line):

@@ -63,8 +63,12 @@ class ScriptExecutor(submitit.SlurmExecutor):
 
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:
-        output = string if isinstance(string, str) else string.decode(errors="replace")
-        if job_id := parse_submitted(output):
+        if isinstance(string, str):
+            output = string
+        else:
+            output = string.decode(errors="replace")
+        job_id = parse_submitted(output)
+        if job_id:
             return job_id
         raise FailedSubmissionError(f"sbatch answered {output!r}")
 
@@ -126,14 +130,16 @@ def _sbatch(submission: Submission) -> list[str]:
     """Return the command, without the path of the script."""
     # sbatch(1), filename pattern: %% is a plain %, and %a the number of the array's task
     folder = RunFolder(Path(str(submission.folder).replace("%", "%%")))
-    log = folder.task_log("%a") if submission.elements else folder.batch_log
+    if submission.elements:
+        log = folder.task_log("%a")
+    else:
+        log = folder.batch_log
     # without the second, a job with an impossible dependency stays pending forever
     # (DependencyNeverSatisfied)
-    wait = (
-        [f"--dependency={submission.dependency}", "--kill-on-invalid-dep=yes"]
-        if submission.dependency
-        else []
-    )
+    if submission.dependency:
+        wait = [f"--dependency={submission.dependency}", "--kill-on-invalid-dep=yes"]
+    else:
+        wait = []
     return ["sbatch", f"--output={log}", f"--chdir={submission.workdir}", *wait]
 
 

@@ -60,7 +60,8 @@ class SlurmScheduler(Scheduler):
         """
         for path in filter(None, (self.env.get("SLURM_CONF"), *_CONF_FILES)):
             with suppress(OSError):
-                if name := text.parse_cluster_name(Path(path).read_text("utf-8", errors="replace")):
+                name = text.parse_cluster_name(Path(path).read_text("utf-8", errors="replace"))
+                if name:
                     return name
         if "cluster" not in self._known:  # without slurm.conf: ask only once, also for many polls
             answer = self._run(["scontrol", "show", "config"])
@@ -94,7 +95,10 @@ class SlurmScheduler(Scheduler):
         done = answer.done.checked(*NO_RESPONSE)
         listed = [replace(info, asked_s=answer.asked_s) for info in text.parse_squeue(done.stdout)]
         # a new answer lists all of them
-        late = [] if answer.asked_s >= began_s else [job for job in jobs if job.job_id]
+        if answer.asked_s >= began_s:
+            late = []
+        else:
+            late = [job for job in jobs if job.job_id]
         new = [job for job in late if job.submitted_s + ACCEPTED_WITHIN_S > answer.asked_s]
         # any record is newer
         infos = {job.folder: JobInfo(str(job.job_id), PENDING, asked_s=0.0) for job in new}
@@ -158,7 +162,8 @@ class SlurmScheduler(Scheduler):
     def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:
         """Hold or release jobs with one scontrol."""
         verb = "release" if release else "hold"
-        if shared := next((job for job in jobs if job.shares), None):
+        shared = next((job for job in jobs if job.shares), None)
+        if shared:
             raise SchedulerError(
                 f"task {shared.job_id} runs other elements, too: one alone cannot be held",
                 hint=f"scontrol {verb} {shared.job_id}, or hpcrun {verb} RUN",
@@ -236,7 +241,8 @@ class QueueCache(SharedCopy):
         """Return an answer that is young enough, from any process; else call squeue, one process at
         a time.
         """
-        if known := self._young():
+        known = self._young()
+        if known:
             return known
         with ExitStack() as held:
             # Wait for a process that already calls squeue; without locks two may call it, which is
@@ -250,7 +256,8 @@ class QueueCache(SharedCopy):
     def afresh(self, ask: Callable[[], Completed]) -> Answer:
         """Call squeue, and store the answer for polls."""
         before = self._known()
-        asked_s, began = self.clock(), time.monotonic()
+        asked_s = self.clock()
+        began = time.monotonic()
         done = ask()
         pause_s = EVERY_S
         if not done.ok or time.monotonic() - began > SLOW_S:
@@ -264,7 +271,9 @@ class QueueCache(SharedCopy):
         clock was set back.
         """
         known = self._known()
-        return known if known and 0 <= self.clock() - known.asked_s < known.pause_s else None
+        if known and 0 <= self.clock() - known.asked_s < known.pause_s:
+            return known
+        return None
 
     def _known(self) -> Answer | None:
         try:

@@ -238,18 +238,18 @@ def parse_config(text: str) -> dict[str, str]:
 
 def known_text(text: str) -> str | None:
     """Return a field of Slurm's, None if it holds one of Slurm's words for nothing."""
-    return None if text in ("", "None", "(null)", "n/a", "None assigned") else text
+    if text in ("", "None", "(null)", "n/a", "None assigned"):
+        return None
+    return text
 
 
 def whole_number(text: str | None) -> int | None:
     """Return a number of Slurm's; None of another text, or of one that is too long for any number
     of it.
     """
-    return (
-        int(text)
-        if text and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit()
-        else None
-    )
+    if text and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit():
+        return int(text)
+    return None
 
 
 def array_id(job_id: str) -> str:
@@ -261,7 +261,9 @@ def element_ids(job_id: str) -> list[str]:
     """Return the ids of the elements for the id of several; any other id is returned unchanged."""
     match = _WAITING.fullmatch(job_id)
     try:
-        return [f"{match[1]}_{index}" for index in parse_indices(match[2])] if match else [job_id]
+        if match:
+            return [f"{match[1]}_{index}" for index in parse_indices(match[2])]
+        return [job_id]
     except ValueError:
         return [job_id]
 
@@ -301,7 +303,8 @@ def jobs_of_runs(listed: Iterable[JobInfo], jobs: Sequence[JobRef]) -> dict[Path
     wanted = set(run_ids.values())  # others have arrays of thousands of elements as well
     by_run: dict[str, list[JobInfo]] = {}
     for info in listed:
-        if (run_id := run_id_of_line(info.script or "")) in wanted:
+        run_id = run_id_of_line(info.script or "")
+        if run_id in wanted:
             by_run.setdefault(str(run_id), []).append(info)
     by_id = {
         run_id: {job_id: info for info in infos for job_id in element_ids(info.job_id)}
@@ -311,7 +314,8 @@ def jobs_of_runs(listed: Iterable[JobInfo], jobs: Sequence[JobRef]) -> dict[Path
     for job in jobs:
         run_id = run_ids[job.folder]
         if job.job_id is None:
-            if mine := by_run.get(run_id):
+            mine = by_run.get(run_id)
+            if mine:
                 jobs_by_folder[job.folder] = replace(mine[-1], job_id=array_id(mine[-1].job_id))
         elif job.job_id in (known := by_id.get(run_id, {})):
             jobs_by_folder[job.folder] = replace(known[job.job_id], job_id=job.job_id)

@@ -86,7 +86,9 @@ def submission_progress(folder: Path, created_s: float, now_s: float) -> Sending
         return _look_before_call(run, created_s, now_s)
     submitter = _read(run.submit_claim("called"))
     if submitter is None or not submitter.is_near():
-        return Sending.UNDER_WAY if now_s - called_s < ELSEWHERE_WITHIN_S else Sending.ENDED
+        if now_s - called_s < ELSEWHERE_WITHIN_S:
+            return Sending.UNDER_WAY
+        return Sending.ENDED
     if any(_submits(arguments, folder.name) for arguments in _own_command_lines()):
         return Sending.UNDER_WAY
     return Sending.ENDED
@@ -103,7 +105,9 @@ def _look_before_call(run: RunFolder, created_s: float, now_s: float) -> Sending
     try:
         run.submit_claim().rename(run.submit_claim("revoked"))
     except FileNotFoundError:  # taken at this moment; or another version of hpcrun made none
-        return Sending.UNDER_WAY if run.submit_claim("called").exists() else Sending.ENDED
+        if run.submit_claim("called").exists():
+            return Sending.UNDER_WAY
+        return Sending.ENDED
     except OSError:
         return Sending.UNDER_WAY
     return Sending.NEVER
@@ -115,7 +119,8 @@ def _submits(arguments: list[bytes], run_id: str) -> bool:
 
     It compares the run's id, not its path, which may have several forms.
     """
-    script, name = f"/{run_id}/{SUBMISSION_FILE}".encode(), run_id.encode()
+    script = f"/{run_id}/{SUBMISSION_FILE}".encode()
+    name = run_id.encode()
     supervisor = any(argument.endswith(b"/supervisor.py") for argument in arguments)
     return any(
         script in item or (supervisor and item.rpartition(b"/")[2] == name) for item in arguments

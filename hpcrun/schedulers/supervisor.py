@@ -22,10 +22,15 @@ from typing import Any
 
 # The paths below a run's folder, as in job/layout.py.
 RECORD = "supervisor.json"
-READY, CALLED = "submit.ready", "submit.called"
-SCRIPT, BATCH_LOG, TASK_LOG = "script.sh", "batch.log", "batch/{}.log"
-ELEMENT, CANCELLED = "elements/{}", "cancelled"
-ATTEMPTS, EXIT = "elements/{}/attempts", "elements/{}/attempts/{}/exit"
+READY = "submit.ready"
+CALLED = "submit.called"
+SCRIPT = "script.sh"
+BATCH_LOG = "batch.log"
+TASK_LOG = "batch/{}.log"
+ELEMENT = "elements/{}"
+CANCELLED = "cancelled"
+ATTEMPTS = "elements/{}/attempts"
+EXIT = "elements/{}/attempts/{}/exit"
 GRACE_S = 10.0  # seconds between SIGTERM and SIGKILL for the ranks
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -83,7 +88,8 @@ def _descendants() -> list[int]:
             state, parent = stat.rpartition(b")")[2].split()[:2]
             if state not in (b"Z", b"X"):
                 children.setdefault(int(parent), []).append(int(entry))
-    descendants, queue = [], [os.getpid()]
+    descendants = []
+    queue = [os.getpid()]
     while queue:
         below = children.get(queue.pop(), [])
         descendants += below
@@ -189,9 +195,12 @@ def supervise(
     """
     ended_by = _take_orphans_and_term()
     record = _new_record(limit_s, job_id)
-    home, log_path, own_env = folder, folder / BATCH_LOG, {}
+    home = folder
+    log_path = folder / BATCH_LOG
+    own_env = {}
     if element is not None:
-        home, task_log = folder / ELEMENT.format(element), folder / TASK_LOG.format(element)
+        home = folder / ELEMENT.format(element)
+        task_log = folder / TASK_LOG.format(element)
         # a sweep has one for each element
         log_path = task_log if task_log.parent.is_dir() else log_path
         own_env = {"HPCRUN_ELEMENT": str(element)}
@@ -220,10 +229,16 @@ def supervise(
         "status": status if status >= 0 else 128 - status,
         "signal": -status if status < 0 else None,
     }
-    reason = (
-        {"TIMEOUT": f"over its time limit of {limit_s} s"}.get(ended_by[0]) if ended_by else None
-    )
-    state = ended_by[0] if ended_by else "COMPLETED" if status == 0 else "FAILED"
+    if ended_by:
+        reason = {"TIMEOUT": f"over its time limit of {limit_s} s"}.get(ended_by[0])
+    else:
+        reason = None
+    if ended_by:
+        state = ended_by[0]
+    elif status == 0:
+        state = "COMPLETED"
+    else:
+        state = "FAILED"
     if log_path.parent != folder and not log_path.stat().st_size:
         log_path.unlink()  # of this element alone: one file less for each
     _write(home, {**record, **ended, "state": state, "reason": reason, "ended": time.time()})
@@ -242,7 +257,10 @@ def supervise_sweep(
     ended_by = _take_orphans_and_term()
     record = _new_record(limit_s)
     _write(folder, record)
-    waiting, living, good, passed_on = list(elements), set[int](), True, False
+    waiting = list(elements)
+    living = set[int]()
+    good = True
+    passed_on = False
     while living or (waiting and not ended_by):
         while waiting and len(living) < at_once and not ended_by:
             living |= _start_element(folder, limit_s, warn_s, waiting.pop(0), record["job_id"])
@@ -258,7 +276,12 @@ def supervise_sweep(
             good = good and status == 0
         elif pid == 0:
             time.sleep(0.05)
-    state = "CANCELLED" if ended_by else "COMPLETED" if good else "FAILED"
+    if ended_by:
+        state = "CANCELLED"
+    elif good:
+        state = "COMPLETED"
+    else:
+        state = "FAILED"
     _write(folder, {**record, "state": state, "ended": time.time()})
 
 
@@ -266,7 +289,8 @@ def _start_element(folder: Path, limit_s: int, warn_s: int, index: int, job_id: 
     """Start the supervisor of one element, and return its process id; empty if it was cancelled
     before.
     """
-    home, own_id = folder / ELEMENT.format(index), f"{job_id}_{index}"
+    home = folder / ELEMENT.format(index)
+    own_id = f"{job_id}_{index}"
     if (home / CANCELLED).exists():
         _write(home, {**_new_record(limit_s, own_id), "state": "CANCELLED", "ended": time.time()})
         return set()
@@ -275,7 +299,10 @@ def _start_element(folder: Path, limit_s: int, warn_s: int, index: int, job_id: 
         return {pid}
     status = 1
     try:
-        status = 0 if supervise(folder, limit_s, warn_s, index, own_id) else 1
+        if supervise(folder, limit_s, warn_s, index, own_id):
+            status = 0
+        else:
+            status = 1
     finally:
         os._exit(status)
 
@@ -322,7 +349,8 @@ if __name__ == "__main__":
         signal.signal(number, signal.SIG_DFL)
     _umask = os.umask(0o077)  # of the script
     os.umask(_umask | 0o022)  # no other user can write the records and the logs
-    run_folder, limits = Path(sys.argv[1]), (int(sys.argv[2]), int(sys.argv[3]))
+    run_folder = Path(sys.argv[1])
+    limits = (int(sys.argv[2]), int(sys.argv[3]))
     if not _may_start(run_folder):
         sys.exit("this run was abandoned before its start")
     if len(sys.argv) > 4:
