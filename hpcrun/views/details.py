@@ -39,7 +39,8 @@ from hpcrun.views.text import (
 _SHOWN = 8
 _BAR = 20
 Rows = list[tuple[str, str]]
-_INDENT, _ROOM_LEAST = 15, 20
+_INDENT = 15
+_ROOM_LEAST = 20
 
 
 def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = ()) -> list[str]:
@@ -48,7 +49,10 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
     """
     run, checkpoints = item.run, os.path.realpath(RunFolder(item.folder).element(0).checkpoints)
     attempt = last_attempt(item.folder, item.element or 0)
-    logs = attempt.folder.path.relative_to(item.folder) if attempt and not item.elements else None
+    if attempt and not item.elements:
+        logs = attempt.folder.path.relative_to(item.folder)
+    else:
+        logs = None
     rows = [
         *more,
         ("folder", str(item.folder)),
@@ -62,7 +66,10 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
         *(_ran(load_imports(attempt.folder)) if attempt else []),
         *(hooks_of("notify").run_rows(item) if run.plan.get("notify") else ()),
     ]
-    name = run.run_id if item.element is None else f"{run.run_id}/{item.element}"
+    if item.element is None:
+        name = run.run_id
+    else:
+        name = f"{run.run_id}/{item.element}"
     width = max(width, _INDENT + _ROOM_LEAST)
     return [
         name,
@@ -76,7 +83,10 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
 
 def _ran(noted: dict[str, Any]) -> list[tuple[str, str]]:
     imports = noted.get("imports") or {}
-    rows = [("script", str(noted["script"]))] if noted.get("script") else []
+    if noted.get("script"):
+        rows = [("script", str(noted["script"]))]
+    else:
+        rows = []
     # imports from elsewhere come first, since users look for them
     inside = f"{noted.get('folder')}/"
     order = sorted(imports.items(), key=lambda pair: (str(pair[1]).startswith(inside), pair[0]))
@@ -94,10 +104,14 @@ def recorded_plan(run: Run) -> Iterator[tuple[str, str]]:
     A text has a line for each module, variable and so on.
     """
     plan = run.plan
-    shape, python = _table(plan.get("shape")), _table(plan.get("python"))
+    shape = _table(plan.get("shape"))
+    python = _table(plan.get("python"))
     gpu_type = f"{shape['gpu_type']} " if shape.get("gpu_type") else ""
     launcher = f" by {shape['launcher']}" if shape.get("launcher") else ""
-    gpus = f" × {count(run.gpus_on_node, f'{gpu_type}GPU')}" if run.gpus_on_node else ""
+    if run.gpus_on_node:
+        gpus = f" × {count(run.gpus_on_node, f'{gpu_type}GPU')}"
+    else:
+        gpus = ""
     yield "size", f"{count(run.nodes, 'node')}{gpus}, {count(run.world_size, 'rank')}{launcher}"
     if isinstance(plan.get("cpus_per_node"), int):
         yield "CPUs", f"{plan['cpus_per_node']} per node"
@@ -105,7 +119,8 @@ def recorded_plan(run: Run) -> Iterator[tuple[str, str]]:
     if isinstance(memory, int) or (memory is None and plan.get("scheduler") == "slurm"):
         yield "memory", memory_text(memory)
     yield "time limit", clock_text(run.walltime_s) if run.walltime_s else "no time limit requested"
-    if directives := pairs_of(plan.get("directives")):
+    directives = pairs_of(plan.get("directives"))
+    if directives:
         yield (
             "sbatch",
             " ".join(
@@ -114,19 +129,22 @@ def recorded_plan(run: Run) -> Iterator[tuple[str, str]]:
         )
     if python.get("executable"):
         yield "Python", f"{python['executable']} ({python.get('kind', '')})"
-    if image := _table(plan.get("container")).get("image"):
+    image = _table(plan.get("container")).get("image")
+    if image:
         yield "container", str(image)
     requeue = _table(plan.get("requeue"))
-    if times := [
+    times = [
         f"{label} up to {count(requeue[name], 'time')}"
         for label, name in _AGAIN
         if requeue.get(name)
-    ]:
+    ]
+    if times:
         yield "after a stop", ", ".join(times)
     for label, name in (("modules", "modules"), ("set-up", "setup"), ("notes", "notes")):
         if isinstance(lines := plan.get(name), list) and lines:
             yield label, "\n".join(map(str, lines))
-    if variables := (*pairs_of(plan.get("env")), *pairs_of(plan.get("added"))):
+    variables = (*pairs_of(plan.get("env")), *pairs_of(plan.get("added")))
+    if variables:
         yield (
             "variables",
             "\n".join(f"{name}={'***' if value is None else value}" for name, value in variables),
@@ -190,7 +208,8 @@ def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     rows: Rows = []
     job_id, reason = item.run.job_id or "", item.status.reason or ""
     waiting = insight.waiting.get(job_id)
-    if known := explain_reason(reason):
+    known = explain_reason(reason)
+    if known:
         rows += [
             ("reason", f"{known.short} ({reason})"),
             ("advice", known.advice.replace("JOB", job_id)),
@@ -241,13 +260,16 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
         )
         rows.append(("idle", about_run(item)[1] or text))
     rows += idle_limit_rows(item)
-    if use := _use(item):
+    use = _use(item)
+    if use:
         rows += [
             (f"{label}, mean" if label == "GPUs" else label, text) for label, text in use_rows(use)
         ]
-    if line := last_line(item):
+    line = last_line(item)
+    if line:
         rows.append(("last line", without_colours(harmless(line))))
-    if metrics := last_metrics(item):
+    metrics = last_metrics(item)
+    if metrics:
         rows.append(("metrics", _metrics_text(metrics)))
     return rows
 
@@ -260,20 +282,22 @@ def idle_limit_rows(item: RunStatus) -> Rows:
     """Return that ``--cancel-idle`` has no effect, if a node does not report the use of its
     GPUs.
     """
-    attempt = None if item.elements else last_attempt(item.folder, item.element or 0)
+    if item.elements:
+        attempt = None
+    else:
+        attempt = last_attempt(item.folder, item.element or 0)
     node = idle_unknown(attempt.folder) if attempt else None
-    return (
-        [("idle limit", f"no effect: no use of the GPUs is known from nvidia-smi on {node}")]
-        if node
-        else []
-    )
+    if node:
+        return [("idle limit", f"no effect: no use of the GPUs is known from nvidia-smi on {node}")]
+    return []
 
 
 def last_words(item: RunStatus) -> str:
     """Return in one line what rank 0 of a run noted last with ``log_metrics()``, else its last
     line.
     """
-    if metrics := last_metrics(item):
+    metrics = last_metrics(item)
+    if metrics:
         return _metrics_text(metrics)
     return " ".join(without_colours(harmless(last_line(item) or "")).split())
 
@@ -292,7 +316,9 @@ def _use(item: RunStatus) -> UseSummary | None:
     """Return what a run has recorded of its own use; None of a sweep, whose elements are runs of
     their own.
     """
-    return None if item.elements else run_use(item.folder, item.element or 0)
+    if item.elements:
+        return None
+    return run_use(item.folder, item.element or 0)
 
 
 def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) -> Rows:
@@ -301,19 +327,24 @@ def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) ->
     """
     rows: Rows = []
     if usage and usage.gpus:
-        attempts = "" if item.status.total_elapsed_s is None else ", all attempts together"
-        shared = (
-            ", of all elements of its task"
-            if item.element is not None and all_elements(item.run).packed
-            else ""
-        )
+        if item.status.total_elapsed_s is None:
+            attempts = ""
+        else:
+            attempts = ", all attempts together"
+        if item.element is not None and all_elements(item.run).packed:
+            shared = ", of all elements of its task"
+        else:
+            shared = ""
         rows.append(
             (
                 "GPU-hours",
                 f"{usage.gpu_s / 3600:.2f} ({count(usage.gpus, 'GPU')}{shared}{attempts})",
             )
         )
-    hints = use_advice(use, completed=item.status.state == state.COMPLETED) if use else []
+    if use:
+        hints = use_advice(use, completed=item.status.state == state.COMPLETED)
+    else:
+        hints = []
     hints += time_advice(item.status)
     return [*rows, *(use_rows(use) if use else []), *(("advice", text) for text in hints)]
 
@@ -321,7 +352,9 @@ def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) ->
 def _cpu_efficiency(usage: Usage) -> float | None:
     """Return the used part of the CPU time, None if it was not measured."""
     cpus_s = usage.cpus * usage.elapsed_s
-    return usage.cpu_s / cpus_s if usage.cpu_s is not None and cpus_s else None
+    if usage.cpu_s is not None and cpus_s:
+        return usage.cpu_s / cpus_s
+    return None
 
 
 def _value(value: object) -> str:

@@ -42,7 +42,10 @@ def _text(explanation: Explanation, room: int, most_rows: int) -> Text:
         _append_evidence(text, evidence, room, most_rows)
     text.append("".join(f"not read: {one_line(missing)}\n" for missing in explanation.unread))
     text.append("\n")
-    fix = labelled("fix", one_line(explanation.fix), 6, room) if explanation.fix else []
+    if explanation.fix:
+        fix = labelled("fix", one_line(explanation.fix), 6, room)
+    else:
+        fix = []
     for line in (*fix, *([f"next  {one_line(explanation.next)}"] if explanation.next else [])):
         text.append(line[:6], "bold").append(f"{line[6:]}\n")
     text.rstrip()

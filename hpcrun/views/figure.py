@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STYLE = Path(__file__).with_name("figure.mplstyle")
-COLUMN, PAGE = 3.5, 7.0
+COLUMN = 3.5
+PAGE = 7.0
 """The widths of a column and of a page of a paper, in inches."""
-GREY, DARK = "#777777", "#222222"
+GREY = "#777777"
+DARK = "#222222"
 _LIGHTEST = 0.75
 """Where viridis ends: what follows is too pale on white."""
 

@@ -36,7 +36,10 @@ def recorded_tables(uses: Sequence[RecordedUse]) -> list[Table]:
     """Return the recorded use of each GPU, and of each node besides GPUs, by a run or by the
     elements of a sweep.
     """
-    front = ("NODE",) if uses[0].element is None else ("ELEMENT", "NODE")
+    if uses[0].element is None:
+        front: tuple[str, ...] = ("NODE",)
+    else:
+        front = ("ELEMENT", "NODE")
 
     def place(use: RecordedUse, node: str) -> tuple[str, ...]:
         return (node,) if use.element is None else (str(use.element), node)
@@ -96,7 +99,9 @@ def _of(value: float | None, unit: str, most: float | None = None, divisor: floa
     if value is None:
         return "-"
     used = f"{value / divisor:.{1 if divisor > 1 else 0}f}"
-    return f"{used}{unit}" if most is None else f"{used}/{most / divisor:.0f}{unit}"
+    if most is None:
+        return f"{used}{unit}"
+    return f"{used}/{most / divisor:.0f}{unit}"
 
 
 def gpu_use(result: GpuResult) -> str:
@@ -106,12 +111,14 @@ def gpu_use(result: GpuResult) -> str:
         return ""
     used = [(row.gpu.memory_used_mb, row.gpu.memory_total_mb) for row in result.rows]
     memory = max((part / whole for part, whole in used if part is not None and whole), default=None)
-    span = f" ({min(busy):.0f} to {max(busy):.0f})" if min(busy) != max(busy) else ""
-    fullest = (
-        ""
-        if memory is None
-        else f", memory {memory:.0%} full" + (" at most" if len(used) > 1 else "")
-    )
+    if min(busy) != max(busy):
+        span = f" ({min(busy):.0f} to {max(busy):.0f})"
+    else:
+        span = ""
+    if memory is None:
+        fullest = ""
+    else:
+        fullest = f", memory {memory:.0%} full" + (" at most" if len(used) > 1 else "")
     return f"{count(len(result.rows), 'GPU')} {sum(busy) / len(busy):.0f} % busy{span}{fullest}"
 
 

@@ -75,14 +75,17 @@ def value_text(value: Value | None) -> str:
 
 
 def _clock(time_s: float | None) -> str:
-    return "-" if time_s is None else f"{datetime.fromtimestamp(time_s):%H:%M:%S}"
+    if time_s is None:
+        return "-"
+    return f"{datetime.fromtimestamp(time_s):%H:%M:%S}"
 
 
 def metrics_csv(each: Mapping[Any, Metrics]) -> str:
     """Return the rows as CSV: element (of a sweep), rank, attempt, step, seconds since the epoch,
     then the metrics.
     """
-    names, front = _names(each), () if None in each else ("element",)
+    names = _names(each)
+    front = () if None in each else ("element",)
     rows = (
         [
             *(index for _ in front),
@@ -98,11 +101,9 @@ def metrics_csv(each: Mapping[Any, Metrics]) -> str:
 
 def whole(value: Value | None) -> Value | None:
     """Return a number without a fraction as an integer: ``3``, not ``3.0``."""
-    return (
-        int(value)
-        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-        else value
-    )
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
 
 
 def metrics_json(
@@ -188,7 +189,10 @@ def save_png(metrics: Metrics, path: Path, title: str) -> None:
         for axes, name in zip(panels, metrics.names, strict=True):
             curves = curves_of(metrics, name)
             for number, (rank, points) in enumerate(curves.items()):
-                style = style_of(number) if len(curves) > 1 else {"color": style_of(0)["color"]}
+                if len(curves) > 1:
+                    style = style_of(number)
+                else:
+                    style = {"color": style_of(0)["color"]}
                 marked = {} if len(points) < 50 else {"marker": ""}
                 axes.plot(*zip(*points, strict=True), **{**style, **marked}, label=f"rank {rank}")
             axes.set_ylabel(one_line(name))
@@ -211,7 +215,8 @@ def braille_plot(
     Args:
         names: of the curves; each stands to the right of the line on which its curve ends.
     """
-    xs, ys = [x for curve in curves for x, _ in curve], [y for curve in curves for _, y in curve]
+    xs = [x for curve in curves for x, _ in curve]
+    ys = [y for curve in curves for _, y in curve]
     (left, right), (bottom, top) = (min(xs), max(xs)), (min(ys), max(ys))
     labels = [f"{top:.4g}", f"{bottom:.4g}"]
     margin = max(map(len, labels))
@@ -228,10 +233,16 @@ def braille_plot(
             cells[row // 4][column // 2] |= _DOTS[row % 4][column % 2]
     lines = []
     for number, row_of_cells in enumerate(cells):
-        label = labels[0] if number == 0 else labels[1] if number == height - 1 else ""
+        if number == 0:
+            label = labels[0]
+        elif number == height - 1:
+            label = labels[1]
+        else:
+            label = ""
         drawn = "".join(chr(0x2800 + cell) for cell in row_of_cells) + ends[number]
         lines.append(f"{label:>{margin}} ┤" + drawn.rstrip("\u2800"))
-    first, last = f"{left:.6g}", f"{right:.6g}"
+    first = f"{left:.6g}"
+    last = f"{right:.6g}"
     gap = columns - len(first) - len(last)
     lines.append(
         " " * (margin + 2) + (first + " " * gap + last if gap > 0 and left != right else first)

@@ -50,7 +50,10 @@ def profiles_tables(
         for is_elsewhere in (False, True)
     )
     whole = ("", "NAME", "GPUS/NODE", "PARTITION", "MAX TIME")
-    others = text_table(headings, elsewhere, whole=whole) if elsewhere else None
+    if elsewhere:
+        others = text_table(headings, elsewhere, whole=whole)
+    else:
+        others = None
     return (
         text_table(headings, here, whole=whole),
         others,
@@ -145,9 +148,9 @@ def layer_of(path: Path, layers: Mapping[str, Path]) -> str | None:
 def place_text(origin: Origin, layers: Mapping[str, Path]) -> str:
     """Return a place with its folder named by its layer, such as ``shipped: base/slurm.yaml:8``."""
     layer = layer_of(origin.path, layers)
-    return (
-        f"{layer}: {origin.path.relative_to(layers[layer])}:{origin.line}" if layer else str(origin)
-    )
+    if layer:
+        return f"{layer}: {origin.path.relative_to(layers[layer])}:{origin.line}"
+    return str(origin)
 
 
 def folder_lines(paths: Iterable[Path], layers: Mapping[str, Path]) -> list[str]:

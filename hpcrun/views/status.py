@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from hpcrun.job import state
 from hpcrun.job.state import explain_reason
 from hpcrun.job.units import format_age, format_span
 from hpcrun.runs.record import LastStatus, Run, known_fields
-from hpcrun.runs.role_states import role_states
+from hpcrun.runs.role_states import RoleState, role_states
 from hpcrun.views.text import (
     GAP,
     clock_text,
@@ -85,7 +85,9 @@ COLOURS = {
 _HEADINGS = {"why": "NODES (REASON)"}
 _RIGHT = ("elapsed", "limit")
 _FOLDED = ("why", "reason", "folder", "hosts")
-_NAME_LEAST, _WHY_LEAST, _WHY_ROOMY = 8, 18, 28
+_NAME_LEAST = 8
+_WHY_LEAST = 18
+_WHY_ROOMY = 28
 _RANK_FIRST = re.compile(
     r"(?s)(?P<rank>(\S+ )?rank \d+|\S+(?= on ))( on (?P<host>\S+))? failed( first)?: (?P<what>.+)"
 )
@@ -153,9 +155,9 @@ def _fitting(least: Mapping[str, int], width: int) -> tuple[str, ...]:
     roomy = fitting(
         {name: _WHY_ROOMY if name == "why" else least[name] for name in TABLE}, width, _DROPPED
     )
-    return (
-        roomy if "why" in roomy else fitting({name: least[name] for name in TABLE}, width, _DROPPED)
-    )
+    if "why" in roomy:
+        return roomy
+    return fitting({name: least[name] for name in TABLE}, width, _DROPPED)
 
 
 def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
@@ -227,7 +229,8 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
         "limit": clock_text(status.limit_s or run.walltime_s),
         "why": why_text(item, now_s),
     }
-    if others := [name for name in names if name not in cells]:
+    others = [name for name in names if name not in cells]
+    if others:
         document = _run_json(item)
         cells |= {name: "-" if document[name] is None else str(document[name]) for name in others}
     return {name: one_line(cells[name]) for name in names}
@@ -250,7 +253,10 @@ def why_text(item: RunStatus, now_s: float) -> str:
     requeue = item.run.plan.get("requeue") or {}
     times = requeue.get("times", 0) + requeue.get("restarts", 0)
     if status.attempt or (times and not status.final):
-        before = f" (before: {status.before})" if status.before and not status.final else ""
+        if status.before and not status.final:
+            before = f" (before: {status.before})"
+        else:
+            before = ""
         # JobRequeue may requeue an imported script
         total = f"/{times + 1}" if status.attempt <= times else ""
         parts.append(f"attempt {status.attempt + 1}{total}{before}")
@@ -260,7 +266,8 @@ def why_text(item: RunStatus, now_s: float) -> str:
         parts.append(cause)
     if item.silent_s is not None:
         parts.append(f"silent {format_span(item.silent_s)}")
-    place, waits = link_text(item.run), wait_text(item)
+    place = link_text(item.run)
+    waits = wait_text(item)
     parts += [text for text in (None if status.final and not waits else place, waits) if text]
     if waits and status.reason in (None, "Dependency", NEVER, BEFORE_START):
         pass  # the dependency is shown instead
@@ -278,20 +285,25 @@ def why_text(item: RunStatus, now_s: float) -> str:
 
 def link_text(run: Run) -> str | None:
     """Return ``link 2/4``, None outside of a chain."""
-    return f"link {run.chain['link']}/{run.chain['links']}" if run.chain else None
+    if run.chain:
+        return f"link {run.chain['link']}/{run.chain['links']}"
+    return None
 
 
 def wait_text(item: RunStatus) -> str | None:
     """Return the runs on which a job depends, and their states; None if there are none."""
     # a link depends on all links before it: show the nearest; if it never started, the one that
     # completed
-    waits = (
-        (item.waits[:1] if item.status.final else item.waits[-1:]) if item.run.chain else item.waits
-    )
+    if item.run.chain:
+        waits = item.waits[:1] if item.status.final else item.waits[-1:]
+    else:
+        waits = item.waits
     if not waits:
         return None
     states = ", ".join(f"{wait.name} ({wait.job_id}): {wait.state}" for wait in waits)
-    return f"never started, after {states}" if item.status.final else f"after {states}"
+    if item.status.final:
+        return f"never started, after {states}"
+    return f"after {states}"
 
 
 def lineage_json(item: RunStatus) -> dict[str, Any]:
@@ -309,11 +321,9 @@ def _exception_first(cause: str) -> str:
     'x'``.
     """
     match = _RANK_FIRST.fullmatch(cause)
-    return (
-        f"{match['what']} ({', '.join(filter(None, match.group('rank', 'host')))})"
-        if match
-        else cause
-    )
+    if match:
+        return f"{match['what']} ({', '.join(filter(None, match.group('rank', 'host')))})"
+    return cause
 
 
 def never_starts_lines(item: RunStatus) -> list[str]:
@@ -363,9 +373,10 @@ def status_json(
     scheduler is away.
     """
     away = result.away
-    failure = (
-        {"message": away.message, "hint": away.hint, "exit_code": away.exit_code} if away else None
-    )
+    if away:
+        failure = {"message": away.message, "hint": away.hint, "exit_code": away.exit_code}
+    else:
+        failure = None
     return {
         "kind": "status",
         "runs": [
@@ -402,8 +413,13 @@ def _roles_json(item: RunStatus) -> dict[str, Any]:
     """Return what the roles of a run do, of a sweep those of its only named element; none without
     roles.
     """
-    element = item.elements[0].index if item.elements else item.element or 0
-    roles = role_states(item.run, item.folder, element) if len(item.elements) < 2 else ()
+    if item.elements:
+        element = item.elements[0].index
+    else:
+        element = item.element or 0
+    roles: Iterable[RoleState] = ()
+    if len(item.elements) < 2:
+        roles = role_states(item.run, item.folder, element)
     names = "state since_s exit_status nodes"
     return {
         "roles": [

@@ -119,19 +119,25 @@ def clock_text(seconds: int | None) -> str:
     if seconds is None:
         return "-"
     text = format_time(seconds)
-    return text.removeprefix("00:").removeprefix("0") if "-" not in text else text
+    if "-" not in text:
+        return text.removeprefix("00:").removeprefix("0")
+    return text
 
 
 def memory_text(megabytes: int | None) -> str:
     """Return a memory size in words."""
     if megabytes is None:
         return "the site's default"
-    return "all of the node" if megabytes == 0 else f"{format_memory(megabytes)} per node"
+    if megabytes == 0:
+        return "all of the node"
+    return f"{format_memory(megabytes)} per node"
 
 
 def short_size(run: Run) -> str:
     """Return nodes × GPUs per node, ``2×4``; ``2 nodes`` of a run without GPUs."""
-    return f"{run.nodes}×{run.gpus_on_node}" if run.gpus_on_node else count(run.nodes, "node")
+    if run.gpus_on_node:
+        return f"{run.nodes}×{run.gpus_on_node}"
+    return count(run.nodes, "node")
 
 
 def bytes_text(number: int) -> str:
@@ -139,14 +145,19 @@ def bytes_text(number: int) -> str:
     size = float(number)
     for unit in ("B", "K", "M", "G"):
         if size < 1000:
-            return f"{size:.0f}{unit}" if unit == "B" or size >= 10 else f"{size:.1f}{unit}"
+            if unit == "B" or size >= 10:
+                return f"{size:.0f}{unit}"
+            return f"{size:.1f}{unit}"
         size /= 1024
     return f"{size:.1f}T"
 
 
 def size_text(run: Run) -> str:
     """Return the nodes of a run, and the GPUs of each: ``2 nodes × 4 GPUs``."""
-    gpus = f" × {count(run.gpus_on_node, 'GPU')}" if run.gpus_on_node else ""
+    if run.gpus_on_node:
+        gpus = f" × {count(run.gpus_on_node, 'GPU')}"
+    else:
+        gpus = ""
     return f"{count(run.nodes, 'node')}{gpus}"
 
 
@@ -154,7 +165,10 @@ def code_text(code: dict[str, Any]) -> str:
     """Return the copied code in words: its size, its source, its commit."""
     size = f"{count(code['files'], 'file')}, {format_size(code['bytes'])} of {code['root']}"
     commit = f", commit {code['commit'][:12]}" if code["commit"] else ""
-    less = f", without {listed(code['left_out'], MOST_NAMED)}" if code.get("left_out") else ""
+    if code.get("left_out"):
+        less = f", without {listed(code['left_out'], MOST_NAMED)}"
+    else:
+        less = ""
     return f"{size}{commit}" + (f" and {code['changes']}" if code["changes"] else "") + less
 
 
