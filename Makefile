@@ -100,8 +100,8 @@ apart: $(VENV)/installed-dev ## whether each feature can be taken away: the rest
 	$(BIN)/python -m dev.apart $(ARGS)
 
 fuzz: $(VENV)/installed-dev ## 2,000 hostile command lines and 2,000 damaged run folders; SEED=7 others
-	$(BIN)/python -m dev.fuzz_commands --count 2000 --seed $(SEED)
-	$(BIN)/python -m dev.fuzz_folders --count 2000 --seed $(SEED)
+	$(BIN)/python -m dev.hostile.fuzz_commands --count 2000 --seed $(SEED)
+	$(BIN)/python -m dev.hostile.fuzz_folders --count 2000 --seed $(SEED)
 
 mutants: $(VENV)/installed-mutants ## change 200 places of actions/ and runs/, and count what the tests notice; SEED=7 others
 	$(BIN)/python -m dev.mutants --count 200 --seed $(SEED) $(ARGS)

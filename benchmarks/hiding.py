@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from hpcrun.job.secret_hider import SecretHider
+from hpcrun.job.text.hide_secrets import SecretHider
 
 LOGS = Path(__file__).resolve().parents[1] / "tests/data/explain"
 ENV = {"HF_TOKEN": "hf_" + "a1B2" * 8, "WANDB_API_KEY": "0123456789" * 4, "PLAIN": "correct horse"}

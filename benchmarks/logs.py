@@ -21,7 +21,7 @@ from pathlib import Path
 
 from measure import CommandFailedError, Contender, Place, race, ratio_range
 
-from hpcrun.runs.logs import texts
+from hpcrun.runs.log_files import texts
 
 HPCRUN = str(Path(sysconfig.get_path("scripts"), "hpcrun"))
 RATIO_AT_MOST = 1.2

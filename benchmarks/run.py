@@ -41,7 +41,7 @@ NAME = f"hpcrun-bench-{os.getpid()}"
 SCRIPT = f"{NAME}.py"
 
 FLOOR_IMPORTS = "import submitit, typer, jinja2, pydantic, ruamel.yaml"
-MODELS = ("hpcrun.job.request", "hpcrun.job.profile")
+MODELS = ("hpcrun.job.request.job_request", "hpcrun.job.profile_model")
 MUST_NOT_IMPORT = {
     "--help": ("torch", "pandas", "submitit", "jinja2", *MODELS),
     "status": ("torch", "pandas", "submitit", "jinja2"),

@@ -151,7 +151,7 @@ def start(folder: Path, path: Path, period: str) -> subprocess.Popen[bytes]:
         "HPCRUN_ELEMENT": "0",
         "HPCRUN_ATTEMPT": "0",
     }
-    launch = [sys.executable, "-ISB", str(ROOT / "hpcrun/launch/__main__.py")]
+    launch = [sys.executable, "-ISB", str(ROOT / "hpcrun/in_job/launch/__main__.py")]
     chain = [*launch, "node", "--", *launch, "rank", "--once", "--", "sleep", "100000"]
     return subprocess.Popen(
         [*launch, "job", "--nodes", "1", "--gpus", "0,1,2,3", "--sample", period, "--", *chain],

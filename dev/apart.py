@@ -20,8 +20,7 @@ REPO = Path(__file__).resolve().parents[1]
 _IMPORT_ALL = (
     "import importlib, pkgutil, hpcrun\n"
     "for module in pkgutil.walk_packages(hpcrun.__path__, 'hpcrun.'):\n"
-    "    if not module.name.startswith(('hpcrun.launch', 'hpcrun.probe', 'hpcrun.preflight', "
-    "'hpcrun.hpcrun_')):\n"
+    "    if not module.name.startswith('hpcrun.in_job'):\n"
     "        module.name.endswith('__main__') or importlib.import_module(module.name)\n"
 )
 

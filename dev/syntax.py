@@ -1,4 +1,5 @@
-"""What the lines of a Python file belong to, and the names that it binds: for `dev/mutants.py` and
+"""What the lines of a Python file belong to, and the names that it binds: for
+`dev/mutants/__main__.py` and
 `dev/size.py`.
 """
 

@@ -5,7 +5,7 @@ In a job, ``hpcrun_runtime`` is the file in the run's folder. ``hpcrun.runtime``
 another name.
 """
 
-from hpcrun.hpcrun_runtime import (
+from hpcrun.in_job.hpcrun_runtime import (
     attempt,
     checkpoint_dir,
     log_metrics,

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hpcrun.job.batch_script import BatchScript, read_batch_script
+from hpcrun.job.batch.batch_script import BatchScript, read_batch_script
 from tests.harness import Hpcrun
 
 STUBS = (

@@ -84,12 +84,12 @@ import array, atexit, contextlib, gc, json, os, selectors, socket, sys, threadin
 sys.path.pop(0)  # -c: the folder in which it was started
 parse_shipped_files_once()
 import functools, importlib, pkgutil
-import hpcrun.job.patterns as patterns  # before those that take compile_pattern by its name
+import hpcrun.job.text.patterns as patterns  # before those that take compile_pattern by its name
 patterns.compile_pattern = functools.cache(patterns.compile_pattern)
 import hpcrun, jinja2, platformdirs, re2, rich.console, rich.table, ruamel.yaml, submitit, typer.main
 from hpcrun.cli.commands import COMMANDS
 from hpcrun.cli.main import build_app
-elsewhere = ("api", "hpcrun_", "launch", "probe", "preflight", "runtime", "shipped", "__main__")
+elsewhere = ("api", "in_job", "runtime", "shipped", "__main__")
 for module in pkgutil.walk_packages(hpcrun.__path__, "hpcrun."):
     if not module.name.startswith(tuple("hpcrun." + name for name in elsewhere)):
         importlib.import_module(module.name)

@@ -21,17 +21,17 @@ from pydantic import ValidationError
 from submitit.core import core
 from submitit.core.utils import DelayedSubmission
 
-from hpcrun import hpcrun_function
 from hpcrun.actions.jobs.prepare import Prepared, prepare
-from hpcrun.actions.jobs.submit import changed_job, submit
-from hpcrun.api.job import FunctionJob
+from hpcrun.actions.jobs.submission import changed_job, submit
+from hpcrun.api.function_job import FunctionJob
 from hpcrun.cli.context import Context, make_context
 from hpcrun.errors import UsageError, did_you_mean
-from hpcrun.job.layout import WITHIN
-from hpcrun.job.plan import Plan
-from hpcrun.job.quoting import job_name_from
-from hpcrun.job.request import JobRequest, learn_secrets
-from hpcrun.job.secret_hider import HIDER
+from hpcrun.in_job import hpcrun_function
+from hpcrun.job.plan.job_plan import Plan
+from hpcrun.job.request.job_request import JobRequest, learn_secrets
+from hpcrun.job.run_paths import WITHIN
+from hpcrun.job.text.hide_secrets import HIDER
+from hpcrun.job.text.quoting import job_name_from
 from hpcrun.profiles.load import load_profile
 
 PROGRAM = "hpcrun_function"

@@ -18,7 +18,7 @@ from submitit.core.utils import DelayedSubmission, JobPaths
 
 if TYPE_CHECKING:
     from hpcrun.api.executor import Executor
-    from hpcrun.api.job import FunctionJob
+    from hpcrun.api.function_job import FunctionJob
 
 CHECKPOINT_REQUEUES = 3
 """How often a function with a ``checkpoint`` method is requeued where nobody says it; submitit's
@@ -116,7 +116,7 @@ class HpcrunJobEnvironment(JobEnvironment):
     @property
     def hostnames(self) -> Sequence[str]:
         """The nodes of the job in Slurm's order."""
-        from hpcrun.job.layout import AttemptFolder
+        from hpcrun.job.run_paths import AttemptFolder
 
         return (
             AttemptFolder(Path(os.environ["HPCRUN_ATTEMPT_DIR"])).hosts.read_text("utf-8").split()

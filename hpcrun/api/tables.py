@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas
 
 from hpcrun.actions.runs.find import find_element, named_elements
-from hpcrun.actions.runs.metrics import Metrics, read_elements
-from hpcrun.actions.runs.metrics import read_metrics as metrics_of
-from hpcrun.actions.status.status import chosen_ids, get_status
+from hpcrun.actions.runs.run_metrics import Metrics, read_elements
+from hpcrun.actions.runs.run_metrics import read_metrics as metrics_of
+from hpcrun.actions.status.status_query import chosen_ids, get_status
 from hpcrun.cli.context import make_context
 from hpcrun.runs.elements import elements_of
-from hpcrun.views.status import FIELDS, only_elements, status_json, with_element_rows
+from hpcrun.views.status_table import FIELDS, only_elements, status_json, with_element_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame

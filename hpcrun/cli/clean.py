@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from hpcrun.actions.runs.clean import (
+from hpcrun.actions.runs.clean_runs import (
     DEFAULT_AGE_S,
     HAS_CHECKPOINTS,
     CleanChoice,
@@ -15,7 +15,7 @@ from hpcrun.actions.runs.clean import (
     remove_runs,
 )
 from hpcrun.actions.runs.find import find_run
-from hpcrun.actions.status.status import get_status
+from hpcrun.actions.status.status_query import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import confirm
 from hpcrun.cli.context import make_context
@@ -32,8 +32,8 @@ from hpcrun.cli.output import (
     table,
 )
 from hpcrun.errors import UsageError
-from hpcrun.job.state import parse_states
-from hpcrun.job.units import format_age
+from hpcrun.job.job_states import parse_states
+from hpcrun.job.text.units import format_age
 from hpcrun.runs.store import RunStore
 from hpcrun.views.text import bytes_text, count, fields_of, one_line, text_table
 

@@ -19,9 +19,9 @@ from hpcrun.cli.commands import EXAMPLES
 from hpcrun.cli.context import Context
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.launch_options import instead_of, takes_no_value
-from hpcrun.job.launchers import find_calls
-from hpcrun.job.quoting import bash_line
-from hpcrun.job.units import error_words
+from hpcrun.job.launcher.launchers import find_calls
+from hpcrun.job.text.quoting import bash_line
+from hpcrun.job.text.units import error_words
 
 # hpcrun's short options that few scripts have; the others are often the script's own.
 _SHORT = {"-P": "--profile", "-G": "--gpus", "-N": "--nodes"}

@@ -33,7 +33,7 @@ COMMANDS: dict[str, Command] = {
     "init": Command("hpcrun.cli.init", "Start"),
     "submit": Command("hpcrun.cli.submit", "Start", settings=_SCRIPT_LAST),
     "resubmit": Command("hpcrun.cli.submit", "Start"),
-    "import": Command("hpcrun.features.importing.command", "Start", "import_"),
+    "import": Command("hpcrun.cli.import_script", "Start", "import_"),
     "dev": Command("hpcrun.features.dev.command", "Start"),
     "where": Command("hpcrun.features.where.command", "Start"),
     "status": Command("hpcrun.cli.status", "Watch"),

@@ -55,7 +55,7 @@ def profile_name(_: str) -> list[str]:
 def run_name(_: str) -> list[str]:
     """Complete a run: ``last`` and the names of the newest, each once, then their ids."""
     from hpcrun.actions.runs.find import LAST
-    from hpcrun.job.layout import run_name
+    from hpcrun.job.run_paths import run_name
 
     newest = make_context(announce=None).store.run_ids()[: -MOST_RUNS - 1 : -1]
     return [*dict.fromkeys([LAST, *(run_name(run_id) for run_id in newest)]), *newest]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.output import can_ask, tell
 from hpcrun.errors import InterruptedByUser, UsageError
-from hpcrun.schedulers.on_terminal import run_on_terminal
+from hpcrun.machine.on_terminal import run_on_terminal
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:

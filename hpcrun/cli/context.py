@@ -20,8 +20,8 @@ from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.ports import Choice, Ports, Surroundings, Typed
 from hpcrun.cli.output import Outcome, can_ask, for_person, hold, note, tell, wants_json
 from hpcrun.errors import HpcrunError
-from hpcrun.job.secret_hider import HIDER
-from hpcrun.job.state import RUNNING
+from hpcrun.job.job_states import RUNNING
+from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.profiles.config import Config, load_config
 from hpcrun.profiles.folders import Folder, Layer, TrustStore, own_layer, project_layer, shipped
 from hpcrun.views.text import one_line
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.actions.status.wait import Waiter
     from hpcrun.explain.diagnosis.rules import Rule
-    from hpcrun.job.resources import Machine
+    from hpcrun.job.resources.cpus_memory_time import Machine
     from hpcrun.runs.failed_nodes import FailedNodes
     from hpcrun.runs.store import RunStore
     from hpcrun.schedulers.cluster_facts import FactsCache
@@ -280,7 +280,7 @@ class Context:
         """Return the patterns for the logs of a profile's runs, and a remark if the profile cannot
         be read.
         """
-        from hpcrun.actions.runs.metrics import metric_patterns
+        from hpcrun.actions.runs.run_metrics import metric_patterns
 
         return metric_patterns(profile, tuple(self.profile_layers.values()), self.config.metrics)
 
@@ -308,7 +308,7 @@ def _tell_why_it_waits() -> Callable[[RunStatus], None]:
     shown: set[tuple[str, str | None, bool]] = set()
 
     def tell_new(item: RunStatus) -> None:
-        from hpcrun.views.status import waiting_lines
+        from hpcrun.views.status_table import waiting_lines
 
         status = item.status
         reason = (status.state, status.reason, status.start_s is None)

@@ -14,14 +14,14 @@ from hpcrun.actions.runs.cancel import (
     left_waiting,
     named_statuses,
 )
-from hpcrun.actions.status.status import active_ids, one_status
+from hpcrun.actions.status.status_query import active_ids, one_status
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import confirm
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.output import Outcome, Outcomes, TextPart, can_ask, note, stderr, stdout
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.state import parse_states
+from hpcrun.job.job_states import parse_states
 from hpcrun.runs.record import Run
 from hpcrun.views.text import count
 

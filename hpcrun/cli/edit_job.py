@@ -23,14 +23,14 @@ from hpcrun.cli.main import build_app
 from hpcrun.cli.output import can_ask, tell
 from hpcrun.cli.submit_flow import prepare_job
 from hpcrun.errors import HpcrunError, UsageError
-from hpcrun.job.request import (
+from hpcrun.job.request.job_request import (
     editable_line,
     read_edited_line,
     read_request,
     sweep_options,
     with_remark,
 )
-from hpcrun.job.secrets import MASK
+from hpcrun.job.text.recognise_secrets import MASK
 from hpcrun.runs.record import Run
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.runs.allocation import check_running
 from hpcrun.actions.status.run_status import RunStatus, element_of
-from hpcrun.actions.status.status import get_status
+from hpcrun.actions.status.status_query import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, table, width
 from hpcrun.errors import NotFoundError, PlanError, UsageError
-from hpcrun.job.quoting import quote_bash
-from hpcrun.job.state import RUNNING
+from hpcrun.job.job_states import RUNNING
+from hpcrun.job.text.quoting import quote_bash
 
 if TYPE_CHECKING:
     from hpcrun.explain.diagnosis.rules import Rule
@@ -160,7 +160,7 @@ def _job(name: str, context: Context, rules: tuple[Rule, ...]) -> Explanation | 
 
 
 def _shown(explanation: Explanation) -> Outcome:
-    from hpcrun.views.explain import explanation_json, explanation_text
+    from hpcrun.views.explanation_text import explanation_json, explanation_text
 
     return Outcome(
         lambda: [table(explanation_text(explanation, width()))],

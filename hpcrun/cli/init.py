@@ -14,9 +14,9 @@ from typing import Any
 
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.jobs.prepare import Prepared
-from hpcrun.actions.jobs.submit import submit
+from hpcrun.actions.jobs.submission import submit
 from hpcrun.actions.ports import Picker, first_option
-from hpcrun.actions.profiles import init as action
+from hpcrun.actions.profiles import init_choices as action
 from hpcrun.actions.profiles.detect import Choices, ask_cluster, detected_profile
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, plan_config
@@ -39,12 +39,12 @@ from hpcrun.cli.output import (
 from hpcrun.cli.profile_edit import overruled, own_place
 from hpcrun.cli.submit_end import run_end
 from hpcrun.errors import InterruptedByUser, ProfileError, UsageError
-from hpcrun.job.profile import Profile
+from hpcrun.job.profile_model import Profile
+from hpcrun.machine.process import SlurmSite
 from hpcrun.profiles.config import FILE_NAME
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.schedulers.cluster_facts import ClusterFacts
-from hpcrun.schedulers.process import SlurmSite
-from hpcrun.views.plan import submitted_json
+from hpcrun.views.plan_text import submitted_json
 from hpcrun.views.text import fields_of, one_line
 
 _NOTHING_WRITTEN = InterruptedByUser("interrupted; nothing was written")

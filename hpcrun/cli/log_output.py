@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.runs.logs import LogChoice, finished_logs, follow_logs
+from hpcrun.actions.runs.log_choice import LogChoice, finished_logs, follow_logs
 from hpcrun.cli.output import tell, width, write, write_bytes
 from hpcrun.errors import NotFoundError
-from hpcrun.job.patterns import Pattern
+from hpcrun.job.text.patterns import Pattern
+from hpcrun.runs.log_files import LONGEST_LINE, LogFile, fold, log_lines, texts
 from hpcrun.runs.log_times import has_stamps, matching, merged, since
-from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold, log_lines, texts
 from hpcrun.views.text import harmless, without_colours
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.runs.logs import (
+from hpcrun.actions.runs.log_choice import (
     LogChoice,
     check_choice,
     choose_logs,
@@ -16,7 +16,7 @@ from hpcrun.actions.runs.logs import (
     finished_logs,
 )
 from hpcrun.actions.status.run_status import element_of, interesting_element
-from hpcrun.actions.status.status import last_known
+from hpcrun.actions.status.status_query import last_known
 from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
@@ -25,8 +25,8 @@ from hpcrun.cli.options import check_least, check_one_of, flag, option, read_dur
 from hpcrun.cli.output import Outcome, Outcomes, note
 from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.explain.first_line import ending, has_failed
-from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
-from hpcrun.job.units import rank_text
+from hpcrun.job.text.patterns import Pattern, PatternError, compile_pattern
+from hpcrun.job.text.units import rank_text
 from hpcrun.runs.elements import elements_of
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import DamagedRunError

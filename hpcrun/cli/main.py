@@ -22,7 +22,7 @@ from hpcrun.cli.lean_imports import import_lean
 from hpcrun.cli.options import SELDOM
 from hpcrun.cli.output import Outcome, finish, give_up_stdout, printed, render, show, want_json
 from hpcrun.errors import HpcrunError, InterruptedByUser, NotFoundError, PlanError, UsageError
-from hpcrun.schedulers.process import log_to_stderr
+from hpcrun.machine.process import log_to_stderr
 from hpcrun.version import __version__
 
 _CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

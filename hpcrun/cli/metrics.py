@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.runs.logs import parse_ranks, role_named
-from hpcrun.actions.runs.metrics import (
+from hpcrun.actions.runs.log_choice import parse_ranks, role_named
+from hpcrun.actions.runs.run_metrics import (
     Metrics,
     choose_metrics,
     last_rows,
@@ -31,10 +31,17 @@ from hpcrun.cli.output import (
     width,
 )
 from hpcrun.errors import UsageError
-from hpcrun.job.parameters import Parameters, index_ranges
+from hpcrun.job.request.parameters import Parameters
+from hpcrun.job.text.units import index_ranges
 from hpcrun.profiles.config import FILE_NAME
 from hpcrun.runs.elements import elements_of
-from hpcrun.views.metrics import metrics_csv, metrics_json, metrics_table, plot_lines, save_png
+from hpcrun.views.metrics_table import (
+    metrics_csv,
+    metrics_json,
+    metrics_table,
+    plot_lines,
+    save_png,
+)
 from hpcrun.views.text import count, one_line
 
 SHOWN = 20

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.units import parse_time
+from hpcrun.job.text.units import parse_time
 
 Command = Callable[..., Any]
 

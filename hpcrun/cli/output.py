@@ -172,7 +172,7 @@ def finish(status: int = 0) -> None:
             "error": {"message": f"exit status {status}", "hint": None, "exit_code": status},
         }
     _Answer.document = None
-    from hpcrun.job.secret_hider import HIDER
+    from hpcrun.job.text.hide_secrets import HIDER
 
     _print(sys.stdout, json.dumps({"schema": JSON_SCHEMA, **HIDER.hide_all(document)}, indent=2))
 
@@ -254,7 +254,7 @@ def _print_folded(lines: Iterable[str]) -> None:
 
 def _show_failure(error: HpcrunError) -> None:
     """Print a failure on stderr, or put it into the JSON document; secrets are masked."""
-    from hpcrun.job.secret_hider import HIDER
+    from hpcrun.job.text.hide_secrets import HIDER
 
     _Answer.held = tuple(line for line in _Answer.held if not _repeats(error.message, line))
     message, hint = HIDER.hide(error.message), HIDER.hide(error.hint) if error.hint else None

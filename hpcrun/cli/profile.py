@@ -23,18 +23,18 @@ from hpcrun.cli.output import (
 )
 from hpcrun.cli.profile_edit import NAME, NAME_OR_DEFAULT
 from hpcrun.errors import ProfileError, UsageError
+from hpcrun.machine.process import SlurmSite
 from hpcrun.profiles.folders import folders_of
-from hpcrun.schedulers.process import SlurmSite
-from hpcrun.views import profiles as view
+from hpcrun.views import profile_tables as view
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
-    from hpcrun.actions.profiles.profiles import ProfileRow, Verdict
+    from hpcrun.actions.profiles.list_profiles import ProfileRow, Verdict
 
 
 def list_(_json: JsonOption = False) -> Outcome:
     """List the profiles; * marks the default profile."""
-    from hpcrun.actions.profiles.profiles import list_profiles
+    from hpcrun.actions.profiles.list_profiles import list_profiles
 
     context = make_context()
     rows = list_profiles(context.surroundings)
@@ -169,7 +169,7 @@ def validate(
 
     Exit status 3 if there is an error.
     """
-    from hpcrun.actions.profiles.profiles import validate_profiles
+    from hpcrun.actions.profiles.list_profiles import validate_profiles
 
     context = make_context()
     verdicts = validate_profiles(names or [], context.surroundings)
@@ -199,7 +199,7 @@ def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Ite
 
 def diff(left: str = NAME, right: str = NAME, _json: JsonOption = False) -> Outcome:
     """Show the values that differ between two profiles."""
-    from hpcrun.actions.profiles.profiles import diff_profiles
+    from hpcrun.actions.profiles.list_profiles import diff_profiles
 
     differences = diff_profiles(left, right, make_context().surroundings)
     same = stderr([f"{left} and {right} have the same values"])

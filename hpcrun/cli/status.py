@@ -15,7 +15,7 @@ from hpcrun.actions.runs.allocation import one_element
 from hpcrun.actions.runs.find import named_elements
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, is_in, without_lost
 from hpcrun.actions.status.silent_runs import first_silent, with_silence
-from hpcrun.actions.status.status import chosen_ids, get_status, last_known, one_status
+from hpcrun.actions.status.status_query import chosen_ids, get_status, last_known, one_status
 from hpcrun.actions.status.wait import Changes, answers_of
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
@@ -35,9 +35,9 @@ from hpcrun.cli.output import (
 )
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
 from hpcrun.explain.first_line import with_element_lines, with_first_lines
-from hpcrun.job.state import parse_states
-from hpcrun.job.units import format_span
-from hpcrun.views.status import (
+from hpcrun.job.job_states import parse_states
+from hpcrun.job.text.units import format_span
+from hpcrun.views.status_table import (
     check_columns,
     lost_line,
     never_starts_lines,
@@ -50,7 +50,7 @@ from hpcrun.views.status import (
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
-    from hpcrun.actions.runs.use import RecordedUse
+    from hpcrun.actions.runs.hardware_use import RecordedUse
 
 MIN_INTERVAL_S = 10
 MOST_ELEMENTS = 20
@@ -163,8 +163,8 @@ def _gpus(request: _Request) -> Outcomes:
     """Show the load of a running job's GPUs and its network traffic; of a job that has ended, what
     it recorded.
     """
-    from hpcrun.actions.runs.use import read_gpus, record_instead, recorded_uses
-    from hpcrun.views import gpu as view
+    from hpcrun.actions.runs.hardware_use import read_gpus, record_instead, recorded_uses
+    from hpcrun.views import gpu_table as view
 
     first, *others = request.words or ["last"]
     if others:
@@ -191,7 +191,7 @@ def _gpus(request: _Request) -> Outcomes:
 
 
 def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
-    from hpcrun.views.gpu import recorded_tables
+    from hpcrun.views.gpu_table import recorded_tables
 
     shown = uses[:MOST_ELEMENTS]
     yield from map(table, recorded_tables(shown))
@@ -277,8 +277,8 @@ def _shown(
     details: list[str] = []
     more = None
     if request.verbose and not request.csv:
-        from hpcrun.actions.status.details import Insight, look_closer
-        from hpcrun.views.details import insight_json, verbose_lines
+        from hpcrun.actions.status.status_details import Insight, look_closer
+        from hpcrun.views.details_text import insight_json, verbose_lines
 
         # these queries are not shared: --watch would repeat them
         asks = not (known_only or result.away or request.watch)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hpcrun.actions.jobs.submit import SubmitResult
-from hpcrun.actions.runs.logs import LogChoice
-from hpcrun.actions.runs.use import run_use, use_advice
+from hpcrun.actions.jobs.submission import SubmitResult
+from hpcrun.actions.runs.hardware_use import run_use, use_advice
+from hpcrun.actions.runs.log_choice import LogChoice
 from hpcrun.actions.status.run_status import RunStatus, element_row, failed_elements
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
@@ -14,11 +14,10 @@ from hpcrun.cli.log_output import print_followed
 from hpcrun.cli.output import Outcome, TextPart, stderr
 from hpcrun.errors import InterruptedByUser, JobFailedError
 from hpcrun.explain.first_line import Rules, ending, has_failed, with_element_lines
-from hpcrun.job.parameters import index_ranges
-from hpcrun.job.state import COMPLETED
-from hpcrun.job.units import rank_text
-from hpcrun.views.plan import joined_json, submitted_json
-from hpcrun.views.status import why_text
+from hpcrun.job.job_states import COMPLETED
+from hpcrun.job.text.units import index_ranges, rank_text
+from hpcrun.views.plan_text import joined_json, submitted_json
+from hpcrun.views.status_table import why_text
 from hpcrun.views.text import harmless, one_line, time_text
 
 NAMED_AT_MOST = 10

@@ -16,14 +16,14 @@ from hpcrun.cli.interrupt import SUBMITTED
 from hpcrun.cli.options import check_one_of
 from hpcrun.cli.output import Outcome, Outcomes, note, printed, stderr, verbatim, wants_json
 from hpcrun.errors import UsageError
-from hpcrun.job.after import After, Chain, after_text, chain_text, parse_after, parse_chain
-from hpcrun.job.request import JobRequest, read_request
-from hpcrun.views import plan as view
-from hpcrun.views.plan import plan_lines
+from hpcrun.job.request.after import After, Chain, after_text, chain_text, parse_after, parse_chain
+from hpcrun.job.request.job_request import JobRequest, read_request
+from hpcrun.views import plan_text as view
+from hpcrun.views.plan_text import plan_lines
 
 if TYPE_CHECKING:  # a dry run imports nothing that submits
     from hpcrun.actions.jobs.new_run import Lineage
-    from hpcrun.actions.jobs.submit import SubmitResult
+    from hpcrun.actions.jobs.submission import SubmitResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def submit_job(
         yield dry_run_outcome(prepared, parts, more)
         return []
     from hpcrun.actions.jobs.new_run import Lineage
-    from hpcrun.actions.jobs.submit import submit_all
+    from hpcrun.actions.jobs.submission import submit_all
 
     lineage = lineage or Lineage()
     if start.after:
@@ -181,7 +181,7 @@ def _arrays(
     scheduler = context.scheduler(prepared.plan.scheduler)
     if scheduler.unavailable():
         return [prepared]
-    from hpcrun.actions.jobs.submit import sweep_parts
+    from hpcrun.actions.jobs.submission import sweep_parts
 
     parts = sweep_parts(prepared, scheduler, context.surroundings)
     if len(parts) > 1:

@@ -18,16 +18,16 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import NotFoundError
 from hpcrun.explain.diagnosis.facts import Facts
 from hpcrun.explain.diagnosis.last_words import without_survived
-from hpcrun.explain.diagnosis.launcher import rank_of_file
+from hpcrun.explain.diagnosis.launcher_lines import rank_of_file
 from hpcrun.explain.diagnosis.log import Log, by_speaker, examine
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Scanner
 from hpcrun.explain.ended import Explanation, explained, nothing_failed
-from hpcrun.job.state import FAILED, PENDING, RUNNING, TIMEOUT, base_state, is_terminal
-from hpcrun.job.units import format_span, slurm_seconds
-from hpcrun.reading import open_regular
+from hpcrun.files.reading import open_regular
+from hpcrun.job.job_states import FAILED, PENDING, RUNNING, TIMEOUT, base_state, is_terminal
+from hpcrun.job.text.units import format_span, slurm_seconds
+from hpcrun.machine.process import Completed, SlurmSite
 from hpcrun.runs.record import LastStatus, Run
-from hpcrun.schedulers.process import Completed, SlurmSite
 from hpcrun.schedulers.slurm_text import known_text, rows_of, sacct, whole_number
 
 ANSWER_WITHIN_S = 15.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 from hpcrun.actions.hooks import about_run
-from hpcrun.actions.runs.use import run_use, use_advice, use_rows
+from hpcrun.actions.runs.hardware_use import run_use, use_advice, use_rows
 from hpcrun.actions.status.resolve import BEFORE_START, ended_text
 from hpcrun.actions.status.run_status import NEVER, RunStatus, element_row
 from hpcrun.explain.diagnosis.diagnose import diagnose
@@ -21,13 +21,12 @@ from hpcrun.explain.diagnosis.rules import Rule, fill
 from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_silence, with_tracebacks
 from hpcrun.explain.gather import gather
 from hpcrun.explain.wording import Evidence, answer, evidence_of, of_scheduler
-from hpcrun.job import state
-from hpcrun.job.after import Condition
-from hpcrun.job.layout import RoleRanks
-from hpcrun.job.parameters import index_ranges
-from hpcrun.job.secret_hider import HIDER
-from hpcrun.job.state import EXIT_KILLED, explain_reason
-from hpcrun.job.units import format_time, rank_option
+from hpcrun.job import job_states as state
+from hpcrun.job.job_states import EXIT_KILLED, explain_reason
+from hpcrun.job.request.after import Condition
+from hpcrun.job.run_paths import RoleRanks
+from hpcrun.job.text.hide_secrets import HIDER
+from hpcrun.job.text.units import format_time, index_ranges, rank_option
 from hpcrun.runs.attempt import (
     IDLE,
     Attempt,
@@ -38,7 +37,7 @@ from hpcrun.runs.attempt import (
     last_attempt,
     ranks,
 )
-from hpcrun.runs.use import UseSummary
+from hpcrun.runs.use_samples import UseSummary
 
 _MOST_ATTEMPTS = 5
 _STOPPED = frozenset({"TIMEOUT", "DEADLINE", "CANCELLED"})
@@ -49,7 +48,7 @@ _NOT_RUNNING = frozenset(
 )
 """States of a job that has no allocation, or none yet."""
 _CONDITIONS: dict[Condition, str] = {"ok": "completed", "any": "ended", "fail": "did not complete"}
-_REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # launch/decide.py
+_REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # in_job/launch/per_job/why_ended.py
 _NEARLY_ALL = 0.8
 """The share of its memory from which a failed job's use of the hardware is of interest."""
 

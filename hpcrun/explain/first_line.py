@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_row
 from hpcrun.errors import HpcrunError
-from hpcrun.job import state
-from hpcrun.job.layout import RoleRanks
-from hpcrun.job.units import cut_at_word
+from hpcrun.job import job_states as state
+from hpcrun.job.run_paths import RoleRanks
+from hpcrun.job.text.units import cut_at_word
 from hpcrun.runs.attempt import RESTART_BEGINS, last_attempt, rank_exits
 from hpcrun.runs.elements import load_statuses, save_statuses
-from hpcrun.runs.logs import rank_log, tail
+from hpcrun.runs.log_files import rank_log, tail
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 

@@ -22,12 +22,12 @@ from hpcrun.explain.diagnosis.last_words import speech_of
 from hpcrun.explain.diagnosis.log import Log, by_speaker, examine, parts, with_other_log
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Scanner
-from hpcrun.job import state
-from hpcrun.job.layout import AttemptFolder
-from hpcrun.reading import open_regular, read_bytes, read_text
+from hpcrun.files.reading import open_regular, read_bytes, read_text
+from hpcrun.job import job_states as state
+from hpcrun.job.run_paths import AttemptFolder
 from hpcrun.runs.attempt import RESTART_BEGINS, Attempt, names_in, rank_exits, ranks
 from hpcrun.runs.elements import all_elements
-from hpcrun.runs.logs import rank_log
+from hpcrun.runs.log_files import rank_log
 
 _QUICK_RANKS = 8
 _QUICK_RANKS_MOST = 64
@@ -41,7 +41,7 @@ _ATTEMPT_BEGINS = "hpcrun: job "
 _RESTARTED = "hpcrun: torchrun starts the ranks of "
 """The first words of each restart of torchrun in the batch log."""
 _DUMP_NAME = re.compile(r"\D*(?P<rank>0|[1-9]\d{0,6})(?:\.(?:json|pickle|pkl|bin))?")
-"""launch/environment.py has torch write ``rank_3``; a program may name it so too."""
+"""in_job/launch/environment.py has torch write ``rank_3``; a program may name it so too."""
 _MOST_READ = 512 << 20
 _MOST_READ_QUICKLY = 4 << 20
 """Bytes of all dumps: those of 512 ranks have 200 MB or more, and take some seconds."""
@@ -186,7 +186,7 @@ def _signalled_s(attempt: Attempt) -> float | None:
         heard = [attempt.exit.ended_s]
     else:
         heard = []
-    for path in attempt.folder.stop.glob("*"):  # launch/records.py: the host and the time
+    for path in attempt.folder.stop.glob("*"):  # in_job/launch/records.py: the host and the time
         with suppress(OSError, ValueError, IndexError):
             heard.append(float(read_text(path, _LONGEST_STOP).split()[1]))
     return min(filter(math.isfinite, heard), default=None)

@@ -11,11 +11,11 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.wording import Evidence
-from hpcrun.job import state
-from hpcrun.job.patterns import STEP, compile_pattern
-from hpcrun.job.units import count, format_span, joined, rank_text
+from hpcrun.job import job_states as state
+from hpcrun.job.text.patterns import STEP, compile_pattern
+from hpcrun.job.text.units import count, format_span, joined, rank_text
 from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
-from hpcrun.runs.metrics import LogMetrics, Unreadable, Value, noted
+from hpcrun.runs.metric_files import LogMetrics, Unreadable, Value, noted
 from hpcrun.runs.role_states import RoleState, role_states
 from hpcrun.runs.silence import (
     Writes,
@@ -25,7 +25,7 @@ from hpcrun.runs.silence import (
     silence_sentence,
     usual_pause_s,
 )
-from hpcrun.runs.use import idle_unknown
+from hpcrun.runs.use_samples import idle_unknown
 
 _MOST_ROWS = 8
 """Ranks whose last lines are read and shown."""

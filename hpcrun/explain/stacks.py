@@ -35,9 +35,7 @@ from hpcrun.explain.diagnosis.stack_groups import (
 from hpcrun.explain.diagnosis.traceback import Frame
 from hpcrun.explain.running import Remark, Running
 from hpcrun.explain.wording import Evidence
-from hpcrun.job.layout import RunFolder
-from hpcrun.job.units import listed, rank_option, rank_text, ranks_text
-from hpcrun.reading import (
+from hpcrun.files.reading import (
     flag,
     list_of,
     matching,
@@ -48,8 +46,10 @@ from hpcrun.reading import (
     text,
     whole,
 )
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.job.text.units import listed, rank_option, rank_text, ranks_text
+from hpcrun.machine.process import Completed, run_command
 from hpcrun.runs.silence import silence_limit_s
-from hpcrun.schedulers.process import Completed, run_command
 
 WITHIN_S = 8
 """The time in which the nodes must answer: the command as a whole may take 15 s."""
@@ -60,8 +60,8 @@ _FIXES = {
     "py-spy may not read this process": "let the program call hpcrun_runtime.register_stacks(): "
     "py-spy may not read other processes here",
 }
-"""Two of the reasons for a missing stack, in the words of probe/rank_processes.py and
-probe/py_spy.py → what to do.
+"""Two of the reasons for a missing stack, in the words of in_job/probe/rank_processes.py and
+in_job/probe/py_spy.py → what to do.
 """
 _MOST_GROUPS = 6
 _MOST_FRAMES = 6
@@ -71,8 +71,8 @@ _MOST_SOURCE = 4 << 20
 _MOST_ANSWER = 9 << 20
 _MOST_INFLATED = 1 << 28
 _MOST_ANSWERS = 1 << 16
-"""The bytes of an answer (probe/__main__.py prints at most 8 MB) and of all together; how many
-answers are read.
+"""The bytes of an answer (in_job/probe/__main__.py prints at most 8 MB) and of all together; how
+many answers are read.
 """
 _WORD = matching(r".{0,300}", "a short text")
 _FIELDS = {
@@ -85,7 +85,9 @@ _FIELDS = {
     "ras": list_of(text),
     **dict.fromkeys(("node", "how", "state", "wchan", "lacks"), _WORD),
 }
-"""What ``probe/__main__.py`` prints; an answer with anything else in one of them is left out."""
+"""What ``in_job/probe/__main__.py`` prints; an answer with anything else in one of them is left
+out.
+"""
 _PLACE = re.compile(r"(\d{1,6})/(\d{1,6})", re.ASCII)
 _LONGEST_CODE = 80
 # the first Python that starts there: that of the job, that of hpcrun, any; none of the current
@@ -171,7 +173,7 @@ def _pythons(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def read_answers(answer: Completed, role_ranks: Callable[[list[int]], list[int]] = list) -> Answers:
-    """Read what the programs on the nodes printed: ``probe/__main__.py`` describes it.
+    """Read what the programs on the nodes printed: ``in_job/probe/__main__.py`` describes it.
 
     Strange answers are left out.
     """

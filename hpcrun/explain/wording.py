@@ -12,15 +12,15 @@ from hpcrun.explain.diagnosis.culprit import root_of
 from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.last_words import uncaught
-from hpcrun.explain.diagnosis.launcher import first_task, how_it_ended
+from hpcrun.explain.diagnosis.launcher_lines import first_task, how_it_ended
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.root_exception import complains
 from hpcrun.explain.diagnosis.rules import fill
 from hpcrun.explain.diagnosis.scan import last_lines
 from hpcrun.explain.diagnosis.traceback import Frame, Traceback
 from hpcrun.explain.diagnosis.waiting_cause import flight_sentence, stand_lines
-from hpcrun.job.secret_hider import HIDER
-from hpcrun.job.units import count, cut_at_word, rank_text, ranks_text
+from hpcrun.job.text.hide_secrets import HIDER
+from hpcrun.job.text.units import count, cut_at_word, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt
 
 _LONGEST = 300

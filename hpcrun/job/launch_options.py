@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from hpcrun.errors import UsageError, did_you_mean, nearest
-from hpcrun.job.quoting import quote_bash, quote_directive
-from hpcrun.job.units import table_rows
+from hpcrun.job.text.quoting import quote_bash, quote_directive
+from hpcrun.job.text.units import table_rows
 
 Program = Literal["sbatch", "srun", "torchrun"]
 # name → value, None for a flag; names without leading dashes

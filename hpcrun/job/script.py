@@ -12,9 +12,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.launch_options import directive_line
-from hpcrun.job.plan import Plan
-from hpcrun.job.quoting import quote_bash
-from hpcrun.job.units import count
+from hpcrun.job.plan.job_plan import Plan
+from hpcrun.job.text.quoting import quote_bash
+from hpcrun.job.text.units import count
 from hpcrun.version import __version__
 
 _PLAIN = (str, int, float, bool, tuple, list, dict, frozenset, set)
@@ -46,7 +46,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 MAIN_TEMPLATE = "job.sh.j2"
 Template = tuple[str, str]  # the Jinja2 source of a template, and its file, for messages
-LAUNCH = PurePath(__file__).parents[1] / "launch"
+LAUNCH = PurePath(__file__).parents[1] / "in_job" / "launch"
 """The folder where a script that was submitted by hand finds the programs that run inside a job."""
 
 

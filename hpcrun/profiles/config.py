@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import did_you_mean
-from hpcrun.job.notify import check_destination, check_events
-from hpcrun.job.patterns import check_metric_pattern
-from hpcrun.job.units import parse_slurm_time
+from hpcrun.files.reading import flag
+from hpcrun.job.request.notify_options import check_destination, check_events
+from hpcrun.job.text.patterns import check_metric_pattern
+from hpcrun.job.text.units import parse_slurm_time
 from hpcrun.profiles.folders import Source, folders_of
 from hpcrun.profiles.yaml_file import Key, MistakesError, YamlFile, dotted, parse_yaml
-from hpcrun.reading import flag
 
 DETECTED = "detected"  # the name of the profile that is made of what Slurm says of the cluster
 FILE_NAME = "config.yaml"

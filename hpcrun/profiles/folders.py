@@ -20,8 +20,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hpcrun.errors import ProfileError
-from hpcrun.job.units import listed
-from hpcrun.ownership import danger_in, danger_to, read_checked, read_open
+from hpcrun.files.ownership import danger_in, danger_to, read_checked, read_open
+from hpcrun.files.writing import make_folder
+from hpcrun.job.text.units import listed
 from hpcrun.profiles.yaml_file import (
     MAX_BYTES,
     decoded_text,
@@ -30,7 +31,6 @@ from hpcrun.profiles.yaml_file import (
     replace_text,
     saving,
 )
-from hpcrun.writing import make_folder
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 

@@ -28,7 +28,7 @@ from hpcrun.profiles.yaml_file import (
 )
 
 if TYPE_CHECKING:  # the import of pydantic takes too long for shell completion
-    from hpcrun.job.profile import Profile
+    from hpcrun.job.profile_model import Profile
 
 SUFFIX = ".yaml"
 _DEEPEST = 50

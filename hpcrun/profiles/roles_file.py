@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import UsageError
-from hpcrun.job.role_request import read_role, with_last_program
+from hpcrun.files.reading import read_named_text
+from hpcrun.job.request.role_options import read_role, with_last_program
 from hpcrun.profiles.yaml_file import MAX_BYTES, parse_plain
-from hpcrun.reading import read_named_text
 
 _FORM = (
     "roles: {server: {nodes: 1, command: 'vllm serve M --port {port}'}, trainer: {nodes: 3, "

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import UsageError, did_you_mean
-from hpcrun.job.parameters import (
+from hpcrun.files.reading import read_named_text
+from hpcrun.job.request.parameters import (
     Parameters,
     check_number,
     check_parameter,
@@ -21,7 +22,6 @@ from hpcrun.job.parameters import (
     side_by_side,
 )
 from hpcrun.profiles.yaml_file import parse_plain
-from hpcrun.reading import read_named_text
 
 _MAX_BYTES = 10_000_000
 _KINDS = ("product", "zip")

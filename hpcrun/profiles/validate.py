@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import UsageError, nearest
-from hpcrun.job.secret_hider import HIDER
-from hpcrun.job.secrets import is_secret, secret_in_command, secret_kind
-from hpcrun.job.units import error_words
+from hpcrun.job.text.hide_secrets import HIDER
+from hpcrun.job.text.recognise_secrets import is_secret, secret_in_command, secret_kind
+from hpcrun.job.text.units import error_words
 from hpcrun.profiles.yaml_file import EXTEND, Key, Mistake, Origin, dotted, values_in
 
 if TYPE_CHECKING:
-    from hpcrun.job.profile import Profile
+    from hpcrun.job.profile_model import Profile
 
 
 _MOST_SHOWN = 60
@@ -38,8 +38,8 @@ def check_values(
     """
     from pydantic import ValidationError
 
-    from hpcrun.job.profile import Profile
-    from hpcrun.job.shape import check_gpu_type
+    from hpcrun.job.profile_model import Profile
+    from hpcrun.job.resources.shape import check_gpu_type
 
     mistakes: list[Mistake] = _secret_mistakes(data, origins)
     if "name" in data:
@@ -190,7 +190,7 @@ def profile_schema() -> dict[str, Any]:
     It is the schema of the model, with additions for files: ``extends``, ``null`` to remove,
     ``list+`` to extend, and unquoted numbers as text.
     """
-    from hpcrun.job.profile import Profile
+    from hpcrun.job.profile_model import Profile
 
     model = Profile.model_json_schema()
     sections = {name: _section(section) for name, section in model.pop("$defs", {}).items()}

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import ProfileError
-from hpcrun.ownership import read_checked, read_open
-from hpcrun.writing import flocked, make_folder, replace_file
+from hpcrun.files.ownership import read_checked, read_open
+from hpcrun.files.writing import flocked, make_folder, replace_file
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML

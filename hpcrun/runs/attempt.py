@@ -9,8 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hpcrun import reading
-from hpcrun.job.layout import (
+from hpcrun.files import reading
+from hpcrun.job.job_states import EXIT_TERMINATED
+from hpcrun.job.run_paths import (
     AttemptFolder,
     RoleRanks,
     RunFolder,
@@ -18,12 +19,11 @@ from hpcrun.job.layout import (
     parse_numbers,
     parse_ranks,
 )
-from hpcrun.job.state import EXIT_TERMINATED
 from hpcrun.runs.record import JOB_ID, Run
 
 NODE_FAILURE = "node_failure"
 IDLE = "idle"
-# why an attempt ended, in the words of launch/decide.py
+# why an attempt ended, in the words of in_job/launch/per_job/why_ended.py
 REASONS = (
     "time_limit",
     "preemption",
@@ -34,7 +34,7 @@ REASONS = (
     "requeued",
     IDLE,
 )
-# the line in a rank's logs where torchrun restarts the rank (launch/rank.py)
+# the line in a rank's logs where torchrun restarts the rank (in_job/launch/rank.py)
 RESTART_BEGINS = "hpcrun: torchrun restart "
 _MOST_HOSTS = 8 << 20  # bytes of the list of nodes: the largest machines have some ten thousand
 _RANK = reading.whole(0, 10**7)
@@ -163,7 +163,7 @@ def in_failed_role(attempt: Attempt | None, run: Run) -> Attempt | None:
         )
         if failed_s is not None:
             return 0, failed_s
-        is_named = message.startswith(f"role {role.name} on ")  # launch/role.py
+        is_named = message.startswith(f"role {role.name} on ")  # in_job/launch/start_roles.py
         return 1 if is_named else 2 + (role.on_exit != "end") + 2 * (not ranks(part)), 0.0
 
     parts = [(replace(attempt.folder, role=role), role) for role in reversed(run.roles)]
@@ -316,7 +316,7 @@ def rank_exits(folder: AttemptFolder, *, before_restart: int = 0) -> list[RankEx
     """Return the exit records of the ranks of an attempt.
 
     With ``before_restart``, they are those that torchrun's restart of this number has renamed
-    (launch/rank.py).
+    (in_job/launch/rank.py).
     """
     names = names_in(folder.path)
     joined = joined_files(folder)

@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcrun.job.layout import JobFolder, RunFolder
-from hpcrun.job.parameters import Parameters, parse_indices, tasks_of
-from hpcrun.reading import read_object
+from hpcrun.files.reading import read_object
+from hpcrun.files.writing import replace_file
+from hpcrun.job.request.parameters import Parameters, parse_indices, tasks_of
+from hpcrun.job.run_paths import JobFolder, RunFolder
 from hpcrun.runs.attempt import Attempt, attempts, names_in
 from hpcrun.runs.record import MOST_RUN, LastStatus, Run, known_fields, read_status
-from hpcrun.writing import replace_file
 
 _INDEX = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 

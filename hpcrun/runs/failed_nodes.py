@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from hpcrun.reading import kinds_of, needs_of, read_fields, read_object, time_s, whole
-from hpcrun.writing import replace_file
+from hpcrun.files.reading import kinds_of, needs_of, read_fields, read_object, time_s, whole
+from hpcrun.files.writing import replace_file
 
 KEPT_S = 24 * 3600.0
 MOST = 200

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.errors import PlanError
-from hpcrun.ownership import danger_in, replacer_of
-from hpcrun.writing import replace_file
+from hpcrun.files.ownership import danger_in, replacer_of
+from hpcrun.files.writing import replace_file
 
 _OF_REPOSITORIES = (".git", ".hg", ".svn", ".jj")
 ELSEWHERE = "HPCRUN_RUNS=/path uses another folder"

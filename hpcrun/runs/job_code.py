@@ -18,12 +18,12 @@ from itertools import takewhile
 from pathlib import Path
 
 from hpcrun.errors import PlanError
-from hpcrun.job.layout import RunFolder, RunsFolder
-from hpcrun.ownership import danger_in
-from hpcrun.reading import open_regular
+from hpcrun.files.ownership import danger_in
+from hpcrun.files.reading import open_regular
+from hpcrun.files.writing import write_file
+from hpcrun.job.run_paths import RunFolder, RunsFolder
 from hpcrun.runs.folder_checks import UnsafeFolderError, private_hint
 from hpcrun.runs.removal import NotRemovedError, remove_tree
-from hpcrun.writing import write_file
 
 MOST_FILES = 50_000
 _SKIPPED = frozenset({".git", "__pycache__"})
@@ -176,7 +176,7 @@ def put_programs(runs: RunsFolder, files: Mapping[str, bytes]) -> Path:
     cannot be written.
 
     Args:
-        files: path below the copy, in one folder → content.
+        files: path below the copy → content.
     """
     lengths = (
         f"{name} {len(content)}\n".encode() + content for name, content in sorted(files.items())
@@ -228,9 +228,11 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     RunFolder(folder).marker.touch(0o600)
     for name, content in files.items():
         path = folder / name
+        # each folder by itself: mkdir gives the parents that it makes the rights of the umask
+        for parent in reversed(path.relative_to(folder).parents[:-1]):
+            (folder / parent).mkdir(mode=0o700, exist_ok=True)
         # a program that compiles has its own umask
-        for needed in (path.parent, path.parent / "__pycache__"):
-            needed.mkdir(mode=0o700, exist_ok=True)
+        (path.parent / "__pycache__").mkdir(mode=0o700, exist_ok=True)
         write_file(path, content)
 
 

@@ -19,9 +19,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 
-from hpcrun.job.patterns import Pattern
-from hpcrun.reading import open_regular
-from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold, log_lines
+from hpcrun.files.reading import open_regular
+from hpcrun.job.text.patterns import Pattern
+from hpcrun.runs.log_files import LONGEST_LINE, LogFile, fold, log_lines
 
 _CLOCK = r"(?P<h>\d\d):(?P<min>\d\d):(?P<s>\d\d)(?P<fraction>[.,]\d{1,9})?"
 _STAMP = re.compile(

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from hpcrun import reading as kind
-from hpcrun.job.after import CONDITIONS
-from hpcrun.job.layout import RoleRanks
-from hpcrun.job.notify import variables_in
-from hpcrun.job.parameters import parse_indices
-from hpcrun.job.secret_hider import HIDER
-from hpcrun.job.secrets import MASK
-from hpcrun.job.units import rank_text
-from hpcrun.reading import kinds_of, needs_of, parse_object, read_bytes, read_fields
+from hpcrun.files import reading as kind
+from hpcrun.files.reading import kinds_of, needs_of, parse_object, read_bytes, read_fields
+from hpcrun.job.request.after import CONDITIONS
+from hpcrun.job.request.notify_options import variables_in
+from hpcrun.job.request.parameters import parse_indices
+from hpcrun.job.run_paths import RoleRanks
+from hpcrun.job.text.hide_secrets import HIDER
+from hpcrun.job.text.recognise_secrets import MASK
+from hpcrun.job.text.units import rank_text
 
 SCHEMA = 1
 # bytes of ``run.json``: a sweep of 10,000 elements has three kilobytes for each

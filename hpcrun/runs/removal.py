@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hpcrun.errors import PlanError
-from hpcrun.job.layout import WITHIN, parse_aside
+from hpcrun.job.run_paths import WITHIN, parse_aside
 from hpcrun.runs.folder_checks import mounts_in
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

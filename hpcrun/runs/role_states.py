@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun.job.layout import RoleRanks
-from hpcrun.job.units import host_list, joined
+from hpcrun.job.run_paths import RoleRanks
+from hpcrun.job.text.units import host_list, joined
 from hpcrun.runs.attempt import IGNORED, hosts, last_attempt, node_ranks, rank_exits, ranks
 from hpcrun.runs.record import Run
 from hpcrun.runs.silence import written_s

@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcrun.job.layout import AttemptFolder, parse_nodes, parse_ranks
-from hpcrun.job.units import count, format_span, joined
-from hpcrun.reading import parse_object, time_s
+from hpcrun.files.reading import parse_object, time_s
+from hpcrun.job.run_paths import AttemptFolder, parse_nodes, parse_ranks
+from hpcrun.job.text.units import count, format_span, joined
 from hpcrun.runs.attempt import Attempt, names_in
-from hpcrun.runs.logs import fold, rank_log, tail
+from hpcrun.runs.log_files import fold, rank_log, tail
 
 STREAMS = ("out", "err")
 _KINDS = (*STREAMS, "metrics")

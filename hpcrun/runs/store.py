@@ -21,7 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
-from hpcrun.job.layout import (
+from hpcrun.files.ownership import danger_in
+from hpcrun.files.reading import read_bytes
+from hpcrun.files.writing import make_folder, replace_file, write_file
+from hpcrun.job.run_paths import (
     JOB_ID,
     RUN_ID,
     WITHIN,
@@ -31,8 +34,6 @@ from hpcrun.job.layout import (
     parse_job_entry,
     run_names,
 )
-from hpcrun.ownership import danger_in
-from hpcrun.reading import read_bytes
 from hpcrun.runs import folder_checks
 from hpcrun.runs.failed_nodes import FailedNodes
 from hpcrun.runs.job_code import put_programs, remove_unused_programs
@@ -47,7 +48,6 @@ from hpcrun.runs.record import (
     status_to_json,
 )
 from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
-from hpcrun.writing import make_folder, replace_file, write_file
 
 
 class DamagedRunError(HpcrunError):

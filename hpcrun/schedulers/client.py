@@ -11,13 +11,11 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from hpcrun.errors import SchedulerError
-from hpcrun.schedulers.cluster_facts import Partition, assoc_command, parse_assoc, parse_partitions
-from hpcrun.schedulers.process import Completed, SlurmSite, user_name
+from hpcrun.machine.process import SlurmSite, user_name
+from hpcrun.schedulers.cluster_facts import assoc_command, parse_assoc
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct")
 # %R: the name without the star of the default
@@ -74,25 +72,6 @@ def ping(site: SlurmSite) -> Ping:
     return Ping(servers, took_s, "" if servers else f"no response to scontrol ping: {words}")
 
 
-def try_directives(site: SlurmSite, directives: DirectivePairs, form: str) -> Trial:
-    """Let sbatch check a job with these directives; nothing is submitted, but a job id is
-    used up.
-    """
-    trial = read_answer(site.run(estimate_command(directives)))
-    return replace(trial, form=form, message=refusal_words(trial.message))
-
-
-def refusal_words(stderr: str) -> str:
-    """Return sbatch's messages on one line, without its name before each, and without
-    repetitions.
-    """
-    lines = [
-        re.sub(r"^(sbatch: )?(error: |allocation failure: )?", "", line.strip())
-        for line in stderr.splitlines()
-    ]
-    return "; ".join(dict.fromkeys(line for line in lines if line))
-
-
 def parse_version(text: str) -> str | None:
     """Read the answer to ``sinfo --version``."""
     match = _VERSION.search(text)
@@ -133,99 +112,4 @@ def partition_names(env: Mapping[str, str]) -> list[str]:
     return []
 
 
-AT_ONCE = 4
 DirectivePairs = tuple[tuple[str, str | None], ...]
-
-# --all: also list a partition that is hidden, or for another group: sbatch reports the problem with
-# it
-_PARTITIONS = ["scontrol", "--all", "--oneliner", "show", "partition"]
-# src/api/allocate.c, slurm_job_will_run: before 2.2 the nodes follow only "on", before 18.08
-# without a partition. After the time there may be "on cluster NAME" (24.11) and "a" (26.05).
-_WILL_START = re.compile(
-    r"\bJob \d+ to start at (?P<start>\S+) (?:on cluster \S+ )?(?:a )?"
-    r"using \d+ (?:processors|cnodes) on (?:nodes )?(?P<nodes>\S+)"
-    r"(?: in partition (?P<partition>\S+))?"
-)
-_PREEMPTS = re.compile(r"^(?:sbatch:)?\s*Preempts: (?P<jobs>[\d,]+)", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class JobStart:
-    """When and where a job would start, by Slurm's present estimate."""
-
-    start_s: float  # seconds since the epoch
-    nodes: str  # in Slurm's short form, ``a100-[1-2]``
-    partition: str | None = None
-    preempts: tuple[str, ...] = ()  # ids of the jobs that it would preempt
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """sbatch's answer to a job that is not submitted."""
-
-    accepted: bool
-    message: str
-    start: JobStart | None = None  # None if it would not start, or sbatch shows no start
-    silent: bool = False  # sbatch did not respond
-    form: str = ""  # the name of the trial in messages
-
-
-class SlurmForecast(SlurmSite):
-    """Estimates for jobs that are not submitted."""
-
-    def partitions(self) -> list[Partition]:
-        """Return every partition; SchedulerError if the controller does not respond, or there is no
-        Slurm here.
-        """
-        answer = self.run(_PARTITIONS)
-        partitions = parse_partitions(answer.stdout, preempts=False)
-        if not answer.ok or not partitions:
-            raise SchedulerError(
-                f"Slurm does not respond: {answer.words()}",
-                hint="run it on a machine where `sinfo` works",
-            )
-        return partitions
-
-    def estimate(self, requests: Sequence[DirectivePairs]) -> list[Trial]:
-        """Ask when a job with each of these directives could start."""
-        if not requests:
-            return []
-        # slow to import, and completion does not need it
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(min(AT_ONCE, len(requests))) as pool:
-            return [
-                read_answer(answer)
-                for answer in pool.map(self.run, map(estimate_command, requests))
-            ]
-
-
-def estimate_command(directives: DirectivePairs) -> list[str]:
-    """Return the command that lets sbatch check a job with these directives."""
-    options = [f"--{key}" if value is None else f"--{key}={value}" for key, value in directives]
-    return ["sbatch", "--test-only", *options, "--wrap=true"]
-
-
-def read_answer(answer: Completed) -> Trial:
-    """Return the result of :func:`estimate_command`."""
-    message = answer.stderr.strip() or f"sbatch printed no reason (exit status {answer.status})"
-    silent = answer.status is None or "Unable to contact slurm controller" in message
-    return Trial(answer.ok, message, parse_start(message) if answer.ok else None, silent)
-
-
-def parse_start(message: str) -> JobStart | None:
-    """Read ``Job 7 to start at 2026-11-21T03:30:00 using 32 processors on nodes a100-1 in partition
-    gpu``.
-
-    None if there is no such line, or no time in it (``Unknown``).
-    """
-    match = _WILL_START.search(message)
-    if match is None:
-        return None
-    try:
-        start = datetime.fromisoformat(match["start"])  # local time, in this process's own TZ
-    except ValueError:
-        return None
-    displaced = _PREEMPTS.search(message)
-    preempts = tuple(displaced["jobs"].split(",")) if displaced else ()
-    return JobStart(start.timestamp(), match["nodes"], match["partition"], preempts)

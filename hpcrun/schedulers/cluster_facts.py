@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hpcrun.errors import SchedulerError
-from hpcrun.job.units import slurm_seconds
-from hpcrun.schedulers.process import Completed, SlurmSite, user_name
-from hpcrun.schedulers.slurm import SharedCopy
+from hpcrun.job.text.units import slurm_seconds
+from hpcrun.machine.process import Completed, SlurmSite, user_name
+from hpcrun.schedulers.queue_cache import SharedCopy
 from hpcrun.schedulers.slurm_text import parse_config, resources, rows_of, whole_number
 from hpcrun.version import __version__
 

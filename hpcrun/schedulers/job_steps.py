@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from hpcrun.schedulers.on_terminal import run_on_terminal
-from hpcrun.schedulers.process import Completed, clean_env, run_command
+from hpcrun.machine.on_terminal import run_on_terminal
+from hpcrun.machine.process import Completed, clean_env, run_command
 from hpcrun.schedulers.slurm_text import parse_config
 
 # The shell's exit status is this command's, and no error of srun. Ctrl-C is for the shell. Over ssh

@@ -14,17 +14,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import SchedulerError
-from hpcrun.job import state
-from hpcrun.job.layout import JobFolder, RunFolder
-from hpcrun.job.parameters import index_ranges
-from hpcrun.job.state import JobInfo
-from hpcrun.reading import Kind, matching, optional, read_fields, read_object, text, time_s, whole
+from hpcrun.files.reading import (
+    Kind,
+    matching,
+    optional,
+    read_fields,
+    read_object,
+    text,
+    time_s,
+    whole,
+)
+from hpcrun.job import job_states as state
+from hpcrun.job.job_states import JobInfo
+from hpcrun.job.run_paths import JobFolder, RunFolder
+from hpcrun.job.text.units import index_ranges
+from hpcrun.machine.process import clean_env, leave_running
 from hpcrun.schedulers import supervisor
-from hpcrun.schedulers.process import clean_env, leave_running
 from hpcrun.schedulers.protocol import JobRef, Scheduler, Submission, SubmittedJob
 
 if TYPE_CHECKING:
-    from hpcrun.job.resources import Machine
+    from hpcrun.job.resources.cpus_memory_time import Machine
 
 _START_WITHIN_S = 20.0
 # With a pid of 0 or -1 os.kill would signal many processes, and "no ticks" would mean an ended
@@ -195,8 +204,10 @@ def this_machine(env: Mapping[str, str]) -> Machine:
     CUDA_VISIBLE_DEVICES counts if it is set; otherwise nvidia-smi lists the GPUs; without it there
     are none.
     """
-    from hpcrun.job.resources import Machine  # it loads the plan, which status does not need
-    from hpcrun.schedulers.host import query_gpus
+    from hpcrun.job.resources.cpus_memory_time import (
+        Machine,  # it loads the plan, which status does not need
+    )
+    from hpcrun.machine.host import query_gpus
 
     cpus = len(os.sched_getaffinity(0))
     visible = env.get("CUDA_VISIBLE_DEVICES")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from hpcrun.job.state import JobInfo
+from hpcrun.job.job_states import JobInfo
 
 
 @dataclass(frozen=True, slots=True)

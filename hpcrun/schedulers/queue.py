@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hpcrun.job.state import PENDING, base_state
-from hpcrun.job.units import slurm_seconds
-from hpcrun.schedulers.process import NO_RESPONSE, SlurmSite, user_name
+from hpcrun.job.job_states import PENDING, base_state
+from hpcrun.job.text.units import slurm_seconds
+from hpcrun.machine.process import NO_RESPONSE, SlurmSite, user_name
 from hpcrun.schedulers.slurm_text import (
     allocated_gpus,
     array_id,

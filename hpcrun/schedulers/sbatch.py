@@ -15,9 +15,9 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpcrun.errors import SchedulerError, SubmissionUncertainError
-from hpcrun.job.layout import SUBMISSION_FILE, RunFolder
-from hpcrun.reading import read_text
-from hpcrun.schedulers.process import command_text, timed
+from hpcrun.files.reading import read_text
+from hpcrun.job.run_paths import SUBMISSION_FILE, RunFolder
+from hpcrun.machine.process import command_text, timed
 from hpcrun.schedulers.protocol import Submission, SubmittedJob
 from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submission_is_uncertain
 

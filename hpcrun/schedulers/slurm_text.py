@@ -13,10 +13,10 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from hpcrun.job.layout import SUBMISSION_FILE, JobFolder
-from hpcrun.job.parameters import parse_indices
-from hpcrun.job.state import PENDING, JobInfo, base_state
-from hpcrun.job.units import slurm_seconds
+from hpcrun.job.job_states import PENDING, JobInfo, base_state
+from hpcrun.job.request.parameters import parse_indices
+from hpcrun.job.run_paths import SUBMISSION_FILE, JobFolder
+from hpcrun.job.text.units import slurm_seconds
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef
 
 SEPARATOR = "\x1f"

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
 
-from hpcrun.job.layout import SUBMISSION_FILE, RunFolder
-from hpcrun.reading import kinds_of, read_fields, read_object, whole
+from hpcrun.files.reading import kinds_of, read_fields, read_object, whole
+from hpcrun.job.run_paths import SUBMISSION_FILE, RunFolder
 from hpcrun.schedulers.supervisor import boot_id, lives, start_ticks
 
 # how long a submission may take if its process cannot be checked from here: another host, or

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-# The paths below a run's folder, as in job/layout.py.
+# The paths below a run's folder, as in job/run_paths.py.
 RECORD = "supervisor.json"
 READY = "submit.ready"
 CALLED = "submit.called"

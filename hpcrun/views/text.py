@@ -12,10 +12,10 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.job.secret_hider import UNSEEN
-from hpcrun.job.secrets import MOST_NAMED
-from hpcrun.job.units import count as count  # views take it from here
-from hpcrun.job.units import format_memory, format_size, format_time, listed
+from hpcrun.job.text.hide_secrets import UNSEEN
+from hpcrun.job.text.recognise_secrets import MOST_NAMED
+from hpcrun.job.text.units import count as count  # views take it from here
+from hpcrun.job.text.units import format_memory, format_size, format_time, listed
 
 if TYPE_CHECKING:
     from rich.table import Table

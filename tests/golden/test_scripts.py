@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from hpcrun import __version__
-from hpcrun.job.batch_plan import plan_script, with_array
-from hpcrun.job.batch_script import read_batch_script
-from hpcrun.job.plan import PythonEnvironment, Snapshot, build_plan
-from hpcrun.job.profile import Profile
-from hpcrun.job.request import read_request
-from hpcrun.job.resources import Machine
+from hpcrun.job.batch.batch_script import read_batch_script
+from hpcrun.job.plan.batch_plan import plan_script, with_array
+from hpcrun.job.plan.job_plan import PythonEnvironment, Snapshot, build_plan
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import read_request
+from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.script import LAUNCH, render_script
 from hpcrun.profiles.folders import load_templates, shipped_folder
 from hpcrun.profiles.load import load_profile

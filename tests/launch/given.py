@@ -1,5 +1,5 @@
-"""A job of real processes without Slurm: hpcrun/launch as the script starts it, and ways to signal
-it.
+"""A job of real processes without Slurm: hpcrun/in_job/launch as the script starts it, and ways to
+signal it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from tests.harness import REPO
 
 T = TypeVar("T")
-LAUNCH = [sys.executable, "-ISB", str(REPO / "hpcrun/launch")]
-PROBE = [sys.executable, "-ISB", str(REPO / "hpcrun/probe/__main__.py")]
+LAUNCH = [sys.executable, "-ISB", str(REPO / "hpcrun/in_job/launch")]
+PROBE = [sys.executable, "-ISB", str(REPO / "hpcrun/in_job/probe/__main__.py")]
 ONCE = [*LAUNCH, "node", "--", *LAUNCH, "rank", "--once", "--"]
 """Each node runs the program once, as with --launcher python."""
 

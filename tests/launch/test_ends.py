@@ -99,7 +99,7 @@ def test_a_program_that_slurm_ends_before_it_gets_to_the_wrapper_was_told(tmp_pa
     ) as running:
         running.until("ready")
         nodes = running.processes()[1:]
-        (program,) = [pid for pid in nodes if "/hpcrun/launch" not in command(pid)]
+        (program,) = [pid for pid in nodes if "/hpcrun/in_job/launch" not in command(pid)]
         send(program, signal.SIGTERM)
         time.sleep(0.15)
         for pid in nodes:
@@ -246,7 +246,7 @@ def test_a_program_that_begins_as_the_job_is_ended_hears_of_it_once(
         "flush=True))\ntime.sleep(60)\n"
     )
     env = {**environ_of_rank(tmp_path), "FIRST": first, "HPCRUN_ATTEMPT": "0"}
-    argv = [sys.executable, "-c", MEETING, str(REPO / "hpcrun"), *python(tmp_path, text)]
+    argv = [sys.executable, "-c", MEETING, str(REPO / "hpcrun/in_job"), *python(tmp_path, text)]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr) == ("told\n", "")
 

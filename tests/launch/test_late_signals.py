@@ -12,13 +12,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hpcrun.launch.processes import LATE_S
+from hpcrun.in_job.launch.processes import LATE_S
 from tests.harness import REPO
 from tests.launch.given import wait_until
 
 WRAPPER = """
 import os, signal, sys, threading, time
-from hpcrun.launch.processes import block_signals, start, wait
+from hpcrun.in_job.launch.processes import block_signals, start, wait
 block_signals()
 program, late_s = sys.argv[1], float(sys.argv[2])
 pid = start(["sh", "-c", program], os.environ)
@@ -52,7 +52,9 @@ def test_a_signal_after_the_end_that_it_made_is_received_and_after_no_other_end_
 
 def test_a_job_that_is_ended_while_it_loads_its_modules_leaves_a_record(tmp_path: Path) -> None:
     launch, attempt = tmp_path / "programs/launch", tmp_path / "elements/0/attempts/0"
-    shutil.copytree(REPO / "hpcrun/launch", launch, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        REPO / "hpcrun/in_job/launch", launch, ignore=shutil.ignore_patterns("__pycache__")
+    )
     attempt.mkdir(parents=True)
     begun, go = tmp_path / "begun", tmp_path / "go"
     slow = [
@@ -60,7 +62,7 @@ def test_a_job_that_is_ended_while_it_loads_its_modules_leaves_a_record(tmp_path
         f"pathlib.Path({str(begun)!r}).touch()",
         f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)",
     ]
-    module = launch / "node.py"  # the job loads it for the nodes
+    module = launch / "start_ranks.py"  # the job loads it for the nodes
     module.write_text(module.read_text().replace("import os", "\n".join(slow), 1))
     env = {
         **os.environ,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.launch.node_folder import NETWORK, PLACES, PREFIX, YOUNG_S, network_mount
+from hpcrun.in_job.launch.node_folder import NETWORK, PLACES, PREFIX, YOUNG_S, network_mount
 from tests.launch.given import (
     LAUNCH,
     ONCE,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hpcrun.explain.stacks import Answers, read_answers
-from hpcrun.schedulers.process import Completed
+from hpcrun.machine.process import Completed
 from tests.harness import REPO
 from tests.launch.given import ONCE, PROBE, Running, job, python, wait_until
 from tests.unit.given import write
@@ -24,7 +24,7 @@ SPY = Path(sys.executable).with_name("py-spy")
 WAITS = "import time\ndef wait_for_data():\n    time.sleep(60)\nprint('go')\nwait_for_data()\n"
 SPINS = "def spin():\n    while True: number = 1\nprint('go')\nspin()\n"
 REGISTERED = (
-    f"import sys\nsys.path.append({str(REPO / 'hpcrun')!r})\nimport hpcrun_runtime as "
+    f"import sys\nsys.path.append({str(REPO / 'hpcrun/in_job')!r})\nimport hpcrun_runtime as "
     "r\nr.register_stacks()\n"
 )
 HAS_HANDLER = "import signal\nfor number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1):\n"

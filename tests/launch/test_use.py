@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hpcrun.job.layout import AttemptFolder
-from hpcrun.runs.use import NodeUse, read_use, summarise
+from hpcrun.job.run_paths import AttemptFolder
+from hpcrun.runs.use_samples import NodeUse, read_use, summarise
 from tests.launch.given import LAUNCH, command, job, python, wait_until
 
 BUSY = "while :; do echo '0, 80, 1000, 80000, 300.5'; sleep 0.1; done"

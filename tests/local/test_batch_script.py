@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.job.batch_script import read_batch_script
+from hpcrun.job.batch.batch_script import read_batch_script
 from tests.batch_harness import Runs
 from tests.harness import REPO, Hpcrun
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from dev.fuzz_commands import Outcome, judge
-from dev.hostile import all_commands, command_line
+from dev.hostile.command_lines import all_commands, command_line
+from dev.hostile.fuzz_commands import Outcome, judge
 from tests.harness import REPO
 
 TITLE = b"\x1b]0;PWNED\x07"
@@ -20,7 +20,7 @@ def test_hostile_command_lines_end_with_a_message_and_leave_nothing_behind() -> 
     argv = [
         sys.executable,
         "-m",
-        "dev.fuzz_commands",
+        "dev.hostile.fuzz_commands",
         "--count",
         "25",
         "--seed",
@@ -32,7 +32,7 @@ def test_hostile_command_lines_end_with_a_message_and_leave_nothing_behind() -> 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("25 command lines (seed 5)")
     # again, by its number
-    argv = [sys.executable, "-m", "dev.fuzz_commands", "--seed", "1", "--only", "3"]
+    argv = [sys.executable, "-m", "dev.hostile.fuzz_commands", "--seed", "1", "--only", "3"]
     done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, timeout=300)
     assert "exit status " in done.stdout, done.stdout + done.stderr
     assert "1 command lines (seed 1)" in done.stdout

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from dev.fuzz_folders import fuzz
+from dev.hostile.fuzz_folders import fuzz
 from hpcrun.schedulers.supervisor import boot_id, start_ticks
 from tests.harness import Hpcrun
 from tests.local.recorded import Recorded, record, replace_fields
@@ -179,7 +179,7 @@ def test_csv_holds_nothing_that_a_spreadsheet_runs_or_that_acts_on_a_terminal(
 
 
 def test_damaged_folders_at_random(tmp_path: Path) -> None:
-    """The short form of ``make fuzz``; ``python -m dev.fuzz_folders`` tries 2,000 others."""
+    """The short form of ``make fuzz``; ``dev.hostile.fuzz_folders`` tries 2,000 others."""
     tally = fuzz(12, tmp_path, seed=10)
     assert tally.folders == 12
     assert not tally.findings, "\n".join(map(str, tally.findings.values()))

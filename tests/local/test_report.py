@@ -31,8 +31,8 @@ def names(folder: Path) -> set[str]:
 
 
 def test_two_tables_make_one_report_with_every_file(without_figures: Hpcrun) -> None:
-    """The figures are shown by tests/unit/scaling/test_report.py, and the guide on scaling has them
-    all.
+    """The figures are shown by tests/unit/features/scaling/test_report.py, and the guide on scaling
+    has them all.
     """
     hpcrun = without_figures
     hpcrun.write(

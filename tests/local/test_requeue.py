@@ -64,7 +64,7 @@ def test_the_supervisor_warns_before_the_time_limit_of_every_attempt(hpcrun: Hpc
     folder = hpcrun.folder / "run"
     (folder / "runtime").mkdir(parents=True)
     (folder / "submit.ready").touch()
-    shutil.copy(REPO / "hpcrun/hpcrun_runtime.py", folder / "runtime")
+    shutil.copy(REPO / "hpcrun/in_job/hpcrun_runtime.py", folder / "runtime")
     hpcrun.write("train.py", ASKS)
     hpcrun.write_script("run/script.sh", *LOCAL[1:], "train.py")
     supervisor = str(REPO / "hpcrun/schedulers/supervisor.py")

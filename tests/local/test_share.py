@@ -15,9 +15,9 @@ from PIL import Image
 
 from dev.pictures.browser import DARK, LIGHT, console, open_page
 from hpcrun.features.share.page import share_page
-from hpcrun.job.secret_hider import SecretHider
+from hpcrun.job.text.hide_secrets import SecretHider
 from tests.harness import Hpcrun
-from tests.unit.share.test_share import HOSTILE, gathered, hostile
+from tests.unit.features.share.test_share import HOSTILE, gathered, hostile
 
 TRAIN = """
 import os, sys

@@ -58,9 +58,10 @@ def test_the_wheel_submits(installed: Path, tmp_path: Path) -> None:
     assert ">trained</pre>" in person.run(program, "share", "--out", "-").stdout
     assert person("status", check=True).stdout.count("COMPLETED") == 1  # python -m hpcrun
     (programs,) = person.runs.glob(".programs/*/launch")
-    # what the job has compiled
-    kept = {path.name for path in programs.iterdir() if path.name != "__pycache__"}
-    assert kept == {path.name for path in (REPO / "hpcrun/launch").glob("*.py")}
+    # and what the job has compiled
+    kept = {path.relative_to(programs) for path in programs.rglob("*.py")}
+    launch = REPO / "hpcrun/in_job/launch"
+    assert kept == {path.relative_to(launch) for path in launch.rglob("*.py")}
 
 
 def test_a_script_that_asks_hpcrun_runs_outside_of_jobs_too(

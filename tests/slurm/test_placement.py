@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.job.units import parse_time
+from hpcrun.job.text.units import parse_time
 from tests.harness import Cluster, Hpcrun, wait_for
 
 pytestmark = pytest.mark.slurm

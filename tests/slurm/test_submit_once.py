@@ -30,7 +30,7 @@ KILLER = (
     f"{inspect.getsource(parse_shipped_files_once)}\nparse_shipped_files_once()\n"
     """
 import atexit, gc, os, pathlib, signal, sys, threading, time
-import hpcrun.actions.jobs.submit, hpcrun.cli.main, hpcrun.cli.submit, hpcrun.schedulers.sbatch, hpcrun.views.plan
+import hpcrun.actions.jobs.submission, hpcrun.cli.main, hpcrun.cli.submit, hpcrun.schedulers.sbatch, hpcrun.views.plan_text
 
 def start(name):
     pid = os.fork()

@@ -9,11 +9,11 @@ from typing import Any, cast
 from rich.console import Console, RenderableType
 
 from hpcrun.actions.ports import Ports, Surroundings
-from hpcrun.job.layout import run_name
-from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
-from hpcrun.job.profile import Profile
-from hpcrun.job.request import JobRequest, read_request
-from hpcrun.job.resources import Machine
+from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, build_plan
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import JobRequest, read_request
+from hpcrun.job.resources.cpus_memory_time import Machine
+from hpcrun.job.run_paths import run_name
 from hpcrun.job.script import Template, render_script
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folders import load_templates, shipped_folder

@@ -17,9 +17,9 @@ import hpcrun
 from hpcrun.features.doctor import command as doctor
 from hpcrun.features.preflight import command as preflight
 from hpcrun.features.where import command as where
-from hpcrun.preflight.checks import CHECKS, LABELS
-from hpcrun.views import gpu
-from hpcrun.views.status import TABLE
+from hpcrun.in_job.preflight.checks import CHECKS, LABELS
+from hpcrun.views import gpu_table as gpu
+from hpcrun.views.status_table import TABLE
 
 HOUSE = Path(hpcrun.__file__).parent
 FORBIDDEN = re.split(

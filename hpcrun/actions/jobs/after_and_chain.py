@@ -11,18 +11,18 @@ from dataclasses import replace
 
 from hpcrun.actions.jobs.new_run import Lineage
 from hpcrun.actions.jobs.prepare import Prepared
-from hpcrun.actions.jobs.submit import LineageOfNext, SubmitResult, changed_job
+from hpcrun.actions.jobs.submission import LineageOfNext, SubmitResult, changed_job
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.actions.runs.find import FoundRun, find_run
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.status.status import get_status
+from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import NotFoundError, PlanError, UsageError
-from hpcrun.job import state
-from hpcrun.job.after import After, Chain, Dependency, dependency_option, fulfils, link_name
-from hpcrun.job.layout import RunFolder
-from hpcrun.job.plan import Plan
+from hpcrun.files.writing import write_file
+from hpcrun.job import job_states as state
+from hpcrun.job.plan.job_plan import Plan
+from hpcrun.job.request.after import After, Chain, Dependency, dependency_option, fulfils, link_name
+from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.attempt import chain_stop
-from hpcrun.writing import write_file
 
 
 def check_can_wait(plan: Plan, option: str) -> None:
@@ -112,7 +112,7 @@ def _dependency(item: RunStatus, after: After) -> Dependency:
 
 def note_link(result: SubmitResult) -> None:
     """Note the job of a link for the others, which cancel it if they get nowhere; see
-    launch/chain.py.
+    in_job/launch/per_job/chain.py.
     """
     element, place = RunFolder(result.folder).element(0), result.run.chain or {}
     element.checkpoints.mkdir(mode=0o700, parents=True, exist_ok=True)

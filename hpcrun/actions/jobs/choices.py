@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.ports import Choice, Option, Picker, first_option
 from hpcrun.errors import PlanError, SchedulerError, UsageError
-from hpcrun.job.profile import GpuTypeSection, Profile
-from hpcrun.job.request import GpuCount, JobRequest
-from hpcrun.job.shape import (
+from hpcrun.job.profile_model import GpuTypeSection, Profile
+from hpcrun.job.request.job_request import GpuCount, JobRequest
+from hpcrun.job.resources.shape import (
     decide_shape,
     for_gpu_type,
     naming_gpu_type,
     types_to_choose_from,
     types_with_room,
 )
-from hpcrun.job.units import count
+from hpcrun.job.text.units import count
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.load import LoadedProfile
 

@@ -18,10 +18,10 @@ from hpcrun.actions.profiles.detect_types import (
 )
 from hpcrun.actions.profiles.detected import DetectedProfile
 from hpcrun.errors import PlanError
-from hpcrun.job.profile import CpuSection, GpuSection, MemorySection, Profile, TimeSection
-from hpcrun.job.request import JobRequest
-from hpcrun.job.shape import Shape, decide_shape, for_gpu_type
-from hpcrun.job.units import format_time
+from hpcrun.job.profile_model import CpuSection, GpuSection, MemorySection, Profile, TimeSection
+from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.resources.shape import Shape, decide_shape, for_gpu_type
+from hpcrun.job.text.units import format_time
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.profiles.yaml_file import Key

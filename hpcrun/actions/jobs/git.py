@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hpcrun.errors import PlanError
-from hpcrun.schedulers.process import Completed, run_command
+from hpcrun.machine.process import Completed, run_command
 
 _WITHIN_S = 120.0
 # git-config(1) of git 2.39: what rev-parse, ls-files, config and diff would start, or read

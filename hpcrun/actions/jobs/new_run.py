@@ -15,13 +15,13 @@ from typing import Any
 
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Ports, Surroundings
-from hpcrun.job.after import Dependency
-from hpcrun.job.layout import WITHIN, RunFolder
-from hpcrun.job.parameters import index_ranges
-from hpcrun.job.plan import Plan
-from hpcrun.job.request import JobRequest
+from hpcrun.job.plan.job_plan import Plan
+from hpcrun.job.request.after import Dependency
+from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.run_paths import WITHIN, RunFolder
 from hpcrun.job.script import LAUNCH
-from hpcrun.job.secrets import MASK, is_secret
+from hpcrun.job.text.recognise_secrets import MASK, is_secret
+from hpcrun.job.text.units import index_ranges
 from hpcrun.profiles.load import LoadedProfile, profile_names
 from hpcrun.runs.job_code import share_checkpoints, share_code
 from hpcrun.runs.record import Run
@@ -164,26 +164,22 @@ def job_programs() -> dict[str, bytes]:
     """Return the programs that run inside jobs or beside their ranks: path below ``programs`` →
     content.
     """
-    package = Path(LAUNCH).parent
-    paths = [
-        (part, path)
-        for part in ("launch", "probe", "preflight")
-        for path in package.glob(f"{part}/*.py")
-    ]
+    in_job = Path(LAUNCH).parent
+    programs = {}
+    for part in ("launch", "probe", "preflight"):
+        for path in (in_job / part).rglob("*.py"):
+            programs[path.relative_to(in_job).as_posix()] = path.read_bytes()
     # a feature has programs of its own, named in the same way
-    paths += [
-        ("runtime", path)
-        for glob in ("hpcrun_*.py", "features/*/hpcrun_*.py")
-        for path in package.glob(glob)
-    ]
-    return {f"{part}/{path.name}": path.read_bytes() for part, path in paths}
+    for path in (*in_job.glob("hpcrun_*.py"), *in_job.parent.glob("features/*/hpcrun_*.py")):
+        programs[f"runtime/{path.name}"] = path.read_bytes()
+    return programs
 
 
 def _message_sender(elements: int, events: Sequence[str]) -> str:
     """Return the record by which a job finds this Python and this hpcrun to send messages; see
-    launch/messages.py.
+    in_job/launch/per_job/messages.py.
     """
-    package = str(Path(LAUNCH).resolve().parents[1])
+    package = str(Path(LAUNCH).resolve().parents[2])
     return (
         json.dumps(
             {"python": sys.executable, "package": package, "elements": elements, "events": events}

@@ -24,10 +24,9 @@ from hpcrun.actions.jobs.staged_data import find_data
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError
+from hpcrun.job.batch.sbatch_input import apply_sbatch_env
 from hpcrun.job.launch_options import Options, Program, similar_option
-from hpcrun.job.launcher_choice import plan_notes
-from hpcrun.job.notify import Notify
-from hpcrun.job.plan import (
+from hpcrun.job.plan.job_plan import (
     Plan,
     PythonEnvironment,
     Snapshot,
@@ -35,21 +34,23 @@ from hpcrun.job.plan import (
     flight_recorder_env,
     job_env,
 )
-from hpcrun.job.profile import Profile
-from hpcrun.job.request import JobRequest, check_secrets
-from hpcrun.job.resources import Machine
-from hpcrun.job.roles import requests_of, with_programs, with_size
-from hpcrun.job.sbatch_input import apply_sbatch_env
+from hpcrun.job.plan.plan_notes import plan_notes
+from hpcrun.job.plan.role_ranks import requests_of, with_programs, with_size
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import JobRequest, check_secrets
+from hpcrun.job.request.notify_options import Notify
+from hpcrun.job.resources.container import image_of
+from hpcrun.job.resources.cpus_memory_time import Machine
+from hpcrun.job.resources.shape import for_gpu_type, option_words
 from hpcrun.job.script import render_script
-from hpcrun.job.shape import for_gpu_type, image_of, option_words
+from hpcrun.machine.process import clean_env
 from hpcrun.profiles.config import DETECTED, Config
 from hpcrun.profiles.folders import load_templates
 from hpcrun.profiles.load import LoadedProfile, load_profile
-from hpcrun.schedulers.process import clean_env
 
 if TYPE_CHECKING:  # few jobs run a batch script or have a snapshot
     from hpcrun.actions.jobs.snapshot import Listing
-    from hpcrun.job.batch_script import BatchScript
+    from hpcrun.job.batch.batch_script import BatchScript
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def prepare(
     notes += listing.secret_notes() if listing else ()
     notify, mail, message_notes = _messages(request, profile, surroundings)
     if script:
-        from hpcrun.job.batch_plan import plan_script
+        from hpcrun.job.plan.batch_plan import plan_script
 
         plan = plan_script(request, profile, script, python=python, notify=notify, mail=mail)
         notes += [*message_notes, *plan.notes]
@@ -264,7 +265,7 @@ def _as_script_asks(
     request: JobRequest, script: BatchScript, surroundings: Surroundings
 ) -> JobRequest:
     """Return the request with the folder and the task ids of a batch script."""
-    from hpcrun.job.batch_plan import with_array
+    from hpcrun.job.plan.batch_plan import with_array
 
     if script.options.workdir and not request.workdir:
         folder = str(surroundings.cwd / script.options.workdir)
@@ -318,7 +319,12 @@ def _messages(
                 "--notify-on has no effect: no destination is configured", hint="add --notify URL"
             )
         return None, {}, []
-    from hpcrun.job.notify import decide_notify, is_slurms_mail, mail_types, variables_in
+    from hpcrun.job.request.notify_options import (
+        decide_notify,
+        is_slurms_mail,
+        mail_types,
+        variables_in,
+    )
 
     events = request.notify_on or config.notify_on or profile.notify_on
     waiting_s = config.notify_waiting_s or profile.notify_waiting
@@ -366,7 +372,7 @@ def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroun
     env, python = surroundings.env, plan.python
     if not (plan.srun or request.torchrun or python.uv_project):
         return
-    from hpcrun.schedulers.host import torchrun_refusal, uv_refusal
+    from hpcrun.machine.host import torchrun_refusal, uv_refusal
     from hpcrun.schedulers.job_steps import srun_refusal
 
     if python.uv_project and (reason := uv_refusal(python.uv_project, env)):

@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Literal
 
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import PlanError, UsageError, nearest
-from hpcrun.job.launcher_choice import Here, choose_launcher
-from hpcrun.job.launchers import BY_NAME, SCRIPTS, find_calls, interpreted, program_of
-from hpcrun.job.plan import PythonEnvironment
-from hpcrun.job.profile import Profile
-from hpcrun.job.request import JobRequest
-from hpcrun.job.shape import for_gpu_type, image_of, is_image_file
-from hpcrun.ownership import danger_in_project
-from hpcrun.reading import open_regular, read_named_text
+from hpcrun.files.ownership import danger_in_project
+from hpcrun.files.reading import open_regular, read_named_text
+from hpcrun.job.launcher.choose_launcher import Here, choose_launcher
+from hpcrun.job.launcher.launchers import BY_NAME, SCRIPTS, find_calls, interpreted, program_of
+from hpcrun.job.plan.job_plan import PythonEnvironment
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.resources.container import image_of, is_image_file
+from hpcrun.job.resources.shape import for_gpu_type
 from hpcrun.schedulers.job_steps import mpi_types
 
 if TYPE_CHECKING:  # few jobs run a batch script
-    from hpcrun.job.batch_script import BatchScript
+    from hpcrun.job.batch.batch_script import BatchScript
 
 _SHELL_LINE = re.compile(r"#!.*\b(sh|bash|dash|zsh|ksh)\b")
 _DIRECTIVE = re.compile(r"^#SBATCH\s", re.MULTILINE)
@@ -264,8 +265,8 @@ def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchS
 
 def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
     """Read a batch script without running it; refuse a script that sbatch would not take."""
-    from hpcrun.job.batch_script import read_batch_script
-    from hpcrun.job.shell_text import MOST_BYTES
+    from hpcrun.job.batch.batch_script import read_batch_script
+    from hpcrun.job.text.shell_text import MOST_BYTES
 
     try:
         text = read_named_text(path, MOST_BYTES)

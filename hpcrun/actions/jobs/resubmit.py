@@ -12,13 +12,13 @@ from hpcrun.actions.jobs.after_and_chain import run_of
 from hpcrun.actions.jobs.new_run import Lineage
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import RunStatus, failed_elements
-from hpcrun.actions.status.status import one_status
+from hpcrun.actions.status.status_query import one_status
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.after import After
-from hpcrun.job.launchers import script_arguments
-from hpcrun.job.layout import RunFolder
-from hpcrun.job.plan import Plan
-from hpcrun.job.secrets import MASK, is_secret
+from hpcrun.job.launcher.launchers import script_arguments
+from hpcrun.job.plan.job_plan import Plan
+from hpcrun.job.request.after import After
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.job.text.recognise_secrets import MASK, is_secret
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 

@@ -14,10 +14,11 @@ from typing import Any
 
 from hpcrun.actions.jobs.git import diff_work_tree, run_git
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.layout import RunFolder
-from hpcrun.job.plan import PythonEnvironment, Snapshot
-from hpcrun.job.request import JobRequest
-from hpcrun.job.secrets import (
+from hpcrun.files.reading import open_regular, read_bytes
+from hpcrun.job.plan.job_plan import PythonEnvironment, Snapshot
+from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.job.text.recognise_secrets import (
     MOST_NAMED,
     is_included,
     is_key,
@@ -25,8 +26,8 @@ from hpcrun.job.secrets import (
     looks_secret,
     may_be_key,
 )
-from hpcrun.job.units import listed
-from hpcrun.reading import open_regular, read_bytes
+from hpcrun.job.text.units import listed
+from hpcrun.machine.process import Completed
 from hpcrun.runs.job_code import (
     MOST_FILES,
     CodeFile,
@@ -35,7 +36,6 @@ from hpcrun.runs.job_code import (
     measure_code,
     walk_code,
 )
-from hpcrun.schedulers.process import Completed
 
 LIMIT_MB = 200
 _KEY_BYTES = 64 * 1024

@@ -22,8 +22,8 @@ from hpcrun.actions.profiles.detect_types import (
     share,
 )
 from hpcrun.errors import HpcrunError, ProfileError
-from hpcrun.job.profile import Profile
-from hpcrun.job.units import format_memory, format_time
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.text.units import format_memory, format_time
 from hpcrun.profiles.folders import Source
 from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.profiles.yaml_file import Key, flow, replace_text
@@ -36,8 +36,8 @@ from hpcrun.schedulers.cluster_facts import (
 )
 
 if TYPE_CHECKING:  # most submissions read the facts of an earlier command
-    from hpcrun.schedulers.host import HostFacts
-    from hpcrun.schedulers.process import SlurmSite
+    from hpcrun.machine.host import HostFacts
+    from hpcrun.machine.process import SlurmSite
 
 _COMMENT_COLUMN = 34
 _USUAL_DEFAULT_S = 3600
@@ -101,7 +101,7 @@ def detected_profile(
     Args:
         choices: the user's choices; the account decides which partitions are open.
     """
-    from hpcrun.schedulers.host import host_facts  # a submission does not look at the host
+    from hpcrun.machine.host import host_facts  # a submission does not look at the host
 
     seen = host_facts(host, site.env, timeout_s=site.within_s)
     text = profile_text(facts, choices, seen, in_job="SLURM_JOB_ID" in site.env)

@@ -93,8 +93,8 @@ class DetectedProfile(Mapping[str, bytes]):
 
 def known_facts(env: Mapping[str, str], cache: FactsCache, now_s: float) -> ClusterFacts:
     """Return the cached facts while they are valid, else query the cluster."""
+    from hpcrun.machine.process import SlurmSite
     from hpcrun.schedulers.cluster_facts import ask_facts, check_answered
-    from hpcrun.schedulers.process import SlurmSite
 
     known = cache.load(now_s)
     if known is not None:

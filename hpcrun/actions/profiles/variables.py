@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import NotFoundError, ProfileError, UsageError, nearest
-from hpcrun.job.plan import planned_env
-from hpcrun.job.profile import Profile
-from hpcrun.job.request import JobRequest
-from hpcrun.job.secrets import MASK, is_secret
+from hpcrun.job.plan.job_plan import planned_env
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.text.recognise_secrets import MASK, is_secret
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.profiles.variable_catalogue import PREFIXES, Finding, Variable, load_catalogue
 from hpcrun.profiles.yaml_file import Key, Origin

@@ -9,11 +9,11 @@ from typing import Any
 
 from hpcrun.actions.status.run_status import RunStatus, element_of, element_row
 from hpcrun.errors import NotFoundError, PlanError, SchedulerError, UsageError
-from hpcrun.job.parameters import index_ranges
-from hpcrun.job.quoting import quote_bash
+from hpcrun.job.text.quoting import quote_bash
+from hpcrun.job.text.units import index_ranges
+from hpcrun.machine.on_terminal import run_on_terminal
 from hpcrun.runs.attempt import hosts, last_attempt
 from hpcrun.schedulers.job_steps import Allocation, plain_job_id
-from hpcrun.schedulers.on_terminal import run_on_terminal
 
 # The job's PATH is set after .bashrc, which may change it. srun waits until no process has the
 # terminal open, so the background jobs of the shell are ended, too. Only under srun are they in the

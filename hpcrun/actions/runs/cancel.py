@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import unlisted_words
 from hpcrun.actions.status.run_status import RunStatus, element_of
-from hpcrun.actions.status.status import get_status
+from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
-from hpcrun.job import state
-from hpcrun.job.layout import JobFolder, RunFolder
+from hpcrun.job import job_states as state
+from hpcrun.job.run_paths import JobFolder, RunFolder
+from hpcrun.machine.process import logged_to
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.process import logged_to
 from hpcrun.schedulers.protocol import JobRef, Scheduler
 
 Named = tuple[str, int | None]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import HpcrunError, NotFoundError, UsageError, did_you_mean
-from hpcrun.job.layout import JOB_ID, RUN_ID, RunsFolder, run_name
-from hpcrun.job.parameters import index_ranges
+from hpcrun.job.run_paths import JOB_ID, RUN_ID, RunsFolder, run_name
+from hpcrun.job.text.units import index_ranges
 from hpcrun.runs.attempt import names_in
 from hpcrun.runs.elements import Elements, elements_of
 from hpcrun.runs.record import Run

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hpcrun.job import state
-from hpcrun.job.state import JobInfo, explain_reason, is_terminal
-from hpcrun.job.units import host_list
+from hpcrun.job import job_states as state
+from hpcrun.job.job_states import JobInfo, explain_reason, is_terminal
+from hpcrun.job.text.units import host_list
 from hpcrun.runs.attempt import (
     IDLE,
     NODE_FAILURE,
@@ -237,7 +237,7 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
             state.UNKNOWN,
             state.FAILED,
         )
-        # launch/guard.py has ended a job whose script was lost
+        # in_job/launch/per_job/guard.py has ended a job whose script was lost
         if stopped or (shown == state.CANCELLED and mapped == state.NODE_FAIL):
             shown = mapped
         if not exit_.reason:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.errors import SchedulerError
-from hpcrun.job import state
-from hpcrun.job.after import Condition, fulfils
-from hpcrun.job.layout import run_name
-from hpcrun.job.parameters import Parameters, parameters_text
-from hpcrun.job.units import count
+from hpcrun.job import job_states as state
+from hpcrun.job.request.after import Condition, fulfils
+from hpcrun.job.request.parameters import Parameters, parameters_text
+from hpcrun.job.run_paths import run_name
+from hpcrun.job.text.units import count
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import LastStatus, Run
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hpcrun.actions.hooks import HOOKS
 from hpcrun.actions.status.run_status import RunStatus, StatusResult
-from hpcrun.job import state
+from hpcrun.job import job_states as state
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.silence import MUCH_LONGER, last_write_s, last_writes, usual_pause_s
 

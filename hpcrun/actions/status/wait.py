@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import RunStatus, element_row
-from hpcrun.actions.status.status import one_status
-from hpcrun.job.layout import RunFolder, parse_numbers
+from hpcrun.actions.status.status_query import one_status
+from hpcrun.job.run_paths import RunFolder, parse_numbers
 from hpcrun.runs.attempt import names_in
 from hpcrun.runs.elements import all_elements, records_of
 from hpcrun.runs.store import RunStore

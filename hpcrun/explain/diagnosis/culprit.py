@@ -17,7 +17,7 @@ from hpcrun.explain.diagnosis.facts import (
     Speech,
 )
 from hpcrun.explain.diagnosis.last_words import speech_of
-from hpcrun.explain.diagnosis.launcher import (
+from hpcrun.explain.diagnosis.launcher_lines import (
     TORN_DOWN,
     Failure,
     failed_task,
@@ -26,7 +26,7 @@ from hpcrun.explain.diagnosis.launcher import (
 )
 from hpcrun.explain.diagnosis.line_rank import inferred_rank, missing_rank, named_rank, rank_of_hit
 from hpcrun.explain.diagnosis.root_exception import without_values
-from hpcrun.job.state import EXIT_ABORTED, EXIT_KILLED, EXIT_TERMINATED
+from hpcrun.job.job_states import EXIT_ABORTED, EXIT_KILLED, EXIT_TERMINATED
 
 _WAITERS = 2
 """Ranks that must have waited for a silent rank, before the silent rank counts as the cause."""

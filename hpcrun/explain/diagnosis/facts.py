@@ -10,9 +10,9 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.rules import Rule, fill
 from hpcrun.explain.diagnosis.scan import Hit
-from hpcrun.job.layout import RoleRanks
-from hpcrun.job.state import EXIT_TERMINATED
-from hpcrun.job.units import rank_text
+from hpcrun.job.job_states import EXIT_TERMINATED
+from hpcrun.job.run_paths import RoleRanks
+from hpcrun.job.text.units import rank_text
 
 SAME_MOMENT_S = 5.0
 """Ends closer than this have no certain order: a rank that raised an exception needs seconds to

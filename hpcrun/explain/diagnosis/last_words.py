@@ -13,7 +13,7 @@ from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.root_exception import AFTER_MOST
 from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.explain.diagnosis.traceback import Traceback, is_exception_line
-from hpcrun.job.state import EXIT_ABORTED, EXIT_TERMINATED
+from hpcrun.job.job_states import EXIT_ABORTED, EXIT_TERMINATED
 
 UNCAUGHT = 1
 """Python's exit status after an uncaught exception."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from hpcrun.explain.diagnosis.facts import CLEARED_AWAY_AFTER_S, SAME_MOMENT_S
-from hpcrun.explain.diagnosis.launcher import failures, first_failure
+from hpcrun.explain.diagnosis.launcher_lines import failures, first_failure
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.explain.diagnosis.traceback import is_exception_line

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from hpcrun.explain.diagnosis.last_words import raised_in
-from hpcrun.explain.diagnosis.launcher import NODE_FAILED
+from hpcrun.explain.diagnosis.launcher_lines import NODE_FAILED
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.explain.diagnosis.traceback import Traceback

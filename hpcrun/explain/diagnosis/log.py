@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from hpcrun.explain.diagnosis.launcher import (
+from hpcrun.explain.diagnosis.launcher_lines import (
     NODE_FAILED,
     Speaker,
     of_several_nodes,

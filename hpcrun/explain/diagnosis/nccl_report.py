@@ -3,8 +3,8 @@
 Pure.
 
 The reports are those of NCCL 2.24 to 2.30 (src/ras/client_support.cc; the user guide, RAS), as
-``probe/nccl_ras.py`` gets them. NCCL calls their form subject to change: a line that is not known
-is left out.
+``in_job/probe/nccl_ras.py`` gets them. NCCL calls their form subject to change: a line that is not
+known is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpcrun.job.units import count, joined
+from hpcrun.job.text.units import count, joined
 
 _ROW = re.compile(
     r"\s*(\d{1,9})\s+\d{1,9}\s+\d{1,9}\s+[\d-]{1,20}\s+"

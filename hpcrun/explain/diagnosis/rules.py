@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from hpcrun.errors import nearest
-from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
-from hpcrun.preflight.xids import CONSEQUENCE, CONTAINED, PROGRAM, RESET, RESTART, XIDS
+from hpcrun.in_job.preflight.xids import CONSEQUENCE, CONTAINED, PROGRAM, RESET, RESTART, XIDS
+from hpcrun.job.text.patterns import Pattern, PatternError, compile_pattern
 from hpcrun.profiles.folders import Folder, Source, folders_of
 from hpcrun.profiles.yaml_file import Mistake, MistakesError, parse_yaml
 

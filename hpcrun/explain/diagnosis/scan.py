@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from hpcrun.explain.diagnosis.launcher import Speaker, without_lead
+from hpcrun.explain.diagnosis.launcher_lines import Speaker, without_lead
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.traceback import is_exception_line
-from hpcrun.job.patterns import any_of
+from hpcrun.job.text.patterns import any_of
 
 MARKS = (b"rror", b"NCCL WARN", b"NVRM: Xid", b"atchdog", b"terminate called")
 """Texts in the lines about nearly any failure."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcrun.explain.diagnosis.traceback import Frame, ThreadStack, read_stack_line
-from hpcrun.job.units import format_span, joined, rank_text
+from hpcrun.job.text.units import format_span, joined, rank_text
 
 STOPPED = "T"
 TRACED = "t"

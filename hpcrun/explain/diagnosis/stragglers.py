@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hpcrun.job.units import joined, rank_text
+from hpcrun.job.text.units import joined, rank_text
 from hpcrun.runs.attempt import Attempt, node_ranks, rank_exits
-from hpcrun.runs.metrics import Unreadable, metric_ranks, noted
+from hpcrun.runs.metric_files import Unreadable, metric_ranks, noted
 
 STEP_TIME = "s a step"
 """The kind of pace that is the time of a step in seconds; every other kind is a number of something

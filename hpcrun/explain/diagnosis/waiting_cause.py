@@ -17,8 +17,8 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight, Meeting, Stand, Tro
 from hpcrun.explain.diagnosis.last_words import speech_of
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.stack_groups import Group, RankStack, grouped
-from hpcrun.job.state import EXIT_ABORTED
-from hpcrun.job.units import format_span, rank_text, ranks_text
+from hpcrun.job.job_states import EXIT_ABORTED
+from hpcrun.job.text.units import format_span, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt, ranks
 
 _MOST_PLACES = 3

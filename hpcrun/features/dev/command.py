@@ -19,7 +19,7 @@ from zlib import crc32
 from hpcrun.actions.hooks import Elsewhere, Hooks
 from hpcrun.actions.runs.allocation import check_running, one_element, open_shell
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.status.status import one_status
+from hpcrun.actions.status.status_query import one_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.job_options import JOB_OPTIONS, START_OPTIONS
@@ -49,8 +49,8 @@ from hpcrun.features.dev.ssh_files import (
     read_address,
     write_config,
 )
-from hpcrun.schedulers.on_terminal import run_on_terminal
-from hpcrun.schedulers.process import run_command
+from hpcrun.machine.on_terminal import run_on_terminal
+from hpcrun.machine.process import run_command
 
 if TYPE_CHECKING:
     from hpcrun.actions.hooks import Level
@@ -183,7 +183,7 @@ def _shell(dev_run: DevRun, item: RunStatus) -> Outcomes:
 def _check_no_job_options(options: dict[str, Any]) -> None:
     given = [name for name, value in options.items() if value is not None and value is not False]
     if given:
-        from hpcrun.job.request import option_of
+        from hpcrun.job.request.job_request import option_of
 
         raise UsageError(
             f"{option_of(given[0])} is for a new job, and RUN has its own",

@@ -18,16 +18,16 @@ from hpcrun.actions.runs.allocation import (
     one_element,
 )
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.status.status import one_status
+from hpcrun.actions.status.status_query import one_status
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, PlanError, SchedulerError
 from hpcrun.features.dev import PROGRAM
-from hpcrun.job.layout import RunFolder
+from hpcrun.files.writing import flocked, replace_file
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.machine.process import clean_env, leave_running, run_command, user_name
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.schedulers.job_steps import step_command
-from hpcrun.schedulers.process import clean_env, leave_running, run_command, user_name
-from hpcrun.writing import flocked, replace_file
 
 _LOOK_S = 0.1
 _STEP_S = 60.0

@@ -8,9 +8,9 @@ import time
 
 from hpcrun.actions.hooks import Hooks
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.job.units import format_span
+from hpcrun.job.text.units import format_span
 from hpcrun.runs.attempt import last_attempt
-from hpcrun.runs.use import idle_warning
+from hpcrun.runs.use_samples import idle_warning
 
 
 class DevRunHooks(Hooks):

@@ -28,7 +28,7 @@ ASK_S = (60.0, 300.0)
 BUSY_CPU = 0.05
 BUSY_GPU = 0.01
 """A larger share of one CPU, or of the time of a GPU, counts as use; the second as in
-launch/idle_watch.py.
+in_job/launch/per_job/idle_watch.py.
 """
 CHUNK = 64 * 1024
 
@@ -98,7 +98,7 @@ class Watch:
         return self._idle_s
 
     def _judge(self, idle_s: float, limit_s: float, processes: dict[int, bytes]) -> bool:
-        # as launch/idle_watch.py writes it
+        # as in_job/launch/per_job/idle_watch.py writes it
         record = os.path.join(os.environ["HPCRUN_ATTEMPT_DIR"], "idle")
         notice_s = min(NOTICE_S, limit_s / 3)
         if idle_s < limit_s - notice_s:
@@ -213,8 +213,8 @@ def terminal_of(pid: int) -> str:
 
 
 def gpu_used_at() -> float:
-    """Return when the job last used a GPU of any node, by the samples of hpcrun/launch; 0 if there
-    is no such time.
+    """Return when the job last used a GPU of any node, by the samples of hpcrun/in_job/launch; 0 if
+    there is no such time.
     """
     folder = os.environ["HPCRUN_ATTEMPT_DIR"]
     used_at = 0.0

@@ -20,8 +20,8 @@ from typing import Any
 from hpcrun.cli.confirm import confirm
 from hpcrun.cli.output import can_ask, tell
 from hpcrun.errors import HpcrunError, PlanError, SchedulerError
-from hpcrun.schedulers.process import run_command
-from hpcrun.writing import replace_file
+from hpcrun.files.writing import replace_file
+from hpcrun.machine.process import run_command
 
 _FOLDER = "hpcrun.d"
 _KEPT_S = 24 * 3600.0

@@ -12,11 +12,11 @@ from hpcrun.actions.jobs.prepare import with_defaults
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.detect_types import best_partition, why_closed
 from hpcrun.errors import HpcrunError, UsageError
-from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
-from hpcrun.job.profile import Profile
-from hpcrun.job.request import read_request
-from hpcrun.job.resources import Machine
-from hpcrun.job.shape import for_gpu_type
+from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, build_plan
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import read_request
+from hpcrun.job.resources.cpus_memory_time import Machine
+from hpcrun.job.resources.shape import for_gpu_type
 from hpcrun.schedulers.cluster_facts import ClusterFacts, NodeKind
 
 Level = Literal["green", "yellow", "red"]

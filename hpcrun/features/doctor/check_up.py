@@ -42,15 +42,16 @@ from hpcrun.features.doctor.python import (
     wanted_by,
 )
 from hpcrun.features.doctor.site import SlurmAnswers, judge_runs, judge_slurm
-from hpcrun.job.plan import Plan, PythonEnvironment
-from hpcrun.job.profile import Profile
-from hpcrun.job.request import read_request
+from hpcrun.job.plan.job_plan import Plan, PythonEnvironment
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import read_request
+from hpcrun.machine.host import ask_driver, ask_python, ask_quota, try_modules
+from hpcrun.machine.process import SlurmSite
 from hpcrun.profiles.load import load_profile
 from hpcrun.runs.folder_checks import look_at_place, mount_of
-from hpcrun.schedulers.client import Trial, ask_version, missing_commands, ping, try_directives
+from hpcrun.schedulers.client import ask_version, missing_commands, ping
 from hpcrun.schedulers.cluster_facts import ask_facts
-from hpcrun.schedulers.host import ask_driver, ask_python, ask_quota, try_modules
-from hpcrun.schedulers.process import SlurmSite
+from hpcrun.schedulers.job_start import Trial, try_directives
 
 # Two commands of ten seconds may follow each other.
 _ALL_WITHIN_S = 22.0

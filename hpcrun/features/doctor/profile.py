@@ -15,14 +15,14 @@ from hpcrun.actions.profiles.detect_types import why_closed
 from hpcrun.actions.profiles.variables import check_profile_env
 from hpcrun.errors import nearest
 from hpcrun.features.doctor.check import PROFILE, Check, Level, Target, not_checked
-from hpcrun.job.notify import variables_in
-from hpcrun.job.profile import Profile
-from hpcrun.job.shape import is_image_file
-from hpcrun.job.units import format_memory, format_time
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.notify_options import variables_in
+from hpcrun.job.resources.container import is_image_file
+from hpcrun.job.text.units import format_memory, format_time
+from hpcrun.machine.host import ModuleFacts
 from hpcrun.profiles.load import LoadedProfile
-from hpcrun.schedulers.client import Trial
 from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, NodeKind, Partition
-from hpcrun.schedulers.host import ModuleFacts
+from hpcrun.schedulers.job_start import Trial
 from hpcrun.schedulers.slurm_text import refusal_hint
 
 

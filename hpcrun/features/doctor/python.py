@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from hpcrun.features.doctor.check import PYTHON, Check, Level
 from hpcrun.features.doctor.site import is_shared
-from hpcrun.job.plan import PythonEnvironment
-from hpcrun.job.profile import Profile
+from hpcrun.job.plan.job_plan import PythonEnvironment
+from hpcrun.job.profile_model import Profile
+from hpcrun.machine.host import DriverFacts, PythonFacts
 from hpcrun.runs.folder_checks import Mount
-from hpcrun.schedulers.host import DriverFacts, PythonFacts
 
 _OLDEST = (3, 10)  # what torch has wanted since 2.9
 _ANOTHER = (

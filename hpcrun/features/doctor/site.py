@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.features.doctor.check import RUNS, SLURM, Check, Level
+from hpcrun.machine.host import Quota, Use
 from hpcrun.runs.folder_checks import Mount, RunsFolderFacts
-from hpcrun.schedulers.client import COMMANDS, Ping, Trial, major_release
+from hpcrun.schedulers.client import COMMANDS, Ping, major_release
 from hpcrun.schedulers.cluster_facts import ClusterFacts
-from hpcrun.schedulers.host import Quota, Use
+from hpcrun.schedulers.job_start import Trial
 
 # Without these no job can be submitted, seen or ended from here.
 _NEEDED = frozenset({"sbatch", "squeue", "scancel", "scontrol"})

@@ -25,7 +25,7 @@ from hpcrun.cli.output import (
 from hpcrun.errors import PlanError, UsageError, did_you_mean
 from hpcrun.features.history.history import Budget, History, HistoryRow, budgets_of, get_history
 from hpcrun.features.history.past_jobs import NOT_EXAMINED, PastJob, accounted_jobs
-from hpcrun.job.units import format_span
+from hpcrun.job.text.units import format_span
 from hpcrun.views.figure import DARK, PAGE, new_figure, paper_style, save_figure, style_of
 from hpcrun.views.text import count, csv_text, fields_of, one_line, text_table
 

@@ -19,11 +19,11 @@ from statistics import median
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, failed_elements
-from hpcrun.actions.status.status import get_status
+from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import SchedulerError
 from hpcrun.explain.first_line import Rules, with_element_lines, with_first_lines
 from hpcrun.features.history.past_jobs import DEFAULT_ACCOUNT, JobTime, PastJob, jobs_of_run
-from hpcrun.job.layout import RunFolder
+from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.queue import ACCOUNTS, Limit
 

@@ -16,12 +16,12 @@ from typing import Any, Literal
 
 from hpcrun.actions.status.resolve import attempt_times
 from hpcrun.actions.status.run_status import RunStatus, element_row
-from hpcrun.job import state
-from hpcrun.job.layout import RunFolder
+from hpcrun.job import job_states as state
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.machine.process import Completed, SlurmSite
 from hpcrun.runs.attempt import NODE_FAILURE, Attempt, attempts, names_in
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import LastStatus, pairs_of
-from hpcrun.schedulers.process import Completed, SlurmSite
 from hpcrun.schedulers.slurm_text import (
     allocated_gpus,
     array_id,

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hpcrun.actions.hooks import about_run
-from hpcrun.actions.runs.metrics import metric_patterns
-from hpcrun.actions.status.details import last_metrics
+from hpcrun.actions.runs.run_metrics import metric_patterns
 from hpcrun.actions.status.resolve import ended_state, ended_text
 from hpcrun.actions.status.run_status import RunStatus, element_of, failed_elements
-from hpcrun.actions.status.status import get_status, last_known
+from hpcrun.actions.status.status_details import last_metrics
+from hpcrun.actions.status.status_query import get_status, last_known
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag
@@ -29,9 +29,8 @@ from hpcrun.explain.first_line import explained_status
 from hpcrun.features.notify.due import due_events, notify_of, status_in_job
 from hpcrun.features.notify.messages import SENT, Delivery, delivery_lines, unclaimed
 from hpcrun.features.notify.send import Message, send_message
-from hpcrun.job import state
-from hpcrun.job.layout import RunFolder
-from hpcrun.job.notify import (
+from hpcrun.job import job_states as state
+from hpcrun.job.request.notify_options import (
     ATTEMPT,
     FINISHED,
     FIRST_FAILURE,
@@ -43,15 +42,16 @@ from hpcrun.job.notify import (
     check_destination,
     is_slurms_mail,
 )
-from hpcrun.job.patterns import compile_pattern
-from hpcrun.job.secret_hider import HIDER
-from hpcrun.job.units import format_span
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.job.text.hide_secrets import HIDER
+from hpcrun.job.text.patterns import compile_pattern
+from hpcrun.job.text.units import format_span
 from hpcrun.profiles.folders import shipped
 from hpcrun.runs.attempt import RESTART, Attempt, attempts
-from hpcrun.runs.logs import rank_log, tail
-from hpcrun.runs.metrics import LogMetrics
+from hpcrun.runs.log_files import rank_log, tail
+from hpcrun.runs.metric_files import LogMetrics
 from hpcrun.runs.record import RecordError, load_run
-from hpcrun.runs.use import idle_warning
+from hpcrun.runs.use_samples import idle_warning
 from hpcrun.views.text import harmless, one_line, without_colours
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def notify(
 
 
 def _in_job(folder: Path, context: Context) -> RunStatus:
-    """Return the status of the run whose job this is: see ``launch/messages.py``."""
+    """Return the status of the run whose job this is: see ``in_job/launch/per_job/messages.py``."""
     try:
         run = load_run(record := RunFolder(folder).record)
         while run.job_id is None and time.time() - run.created_s < _RECORDED_WITHIN_S:
@@ -418,7 +418,7 @@ def _metrics(item: RunStatus, attempt: Attempt | None, patterns: Mapping[str, An
 
 def _idle(attempt: Attempt | None) -> str:
     """Return since when the GPUs are idle, and when the job ends, by the record that
-    launch/idle_watch.py wrote.
+    in_job/launch/per_job/idle_watch.py wrote.
     """
     warning = idle_warning(attempt.folder) if attempt else None
     if warning is None:

@@ -14,11 +14,10 @@ from typing import Any
 
 from hpcrun.actions.hooks import Hooks
 from hpcrun.actions.status.run_status import RunStatus, failed_elements
-from hpcrun.actions.status.status import KnownRun, run_status
+from hpcrun.actions.status.status_query import KnownRun, run_status
 from hpcrun.features.notify.messages import deliveries, delivery_lines, unclaimed
-from hpcrun.job import state
-from hpcrun.job.layout import RunFolder
-from hpcrun.job.notify import (
+from hpcrun.job import job_states as state
+from hpcrun.job.request.notify_options import (
     ATTEMPT,
     EVENTS,
     FAILED,
@@ -32,10 +31,11 @@ from hpcrun.job.notify import (
     Notify,
     event_kind,
 )
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.machine.process import leave_running
 from hpcrun.runs.attempt import Attempt, attempts, has_started, last_attempts
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
-from hpcrun.schedulers.process import leave_running
 
 END_IS_NEWS_S = 86400.0
 IS_NEWS_S = 3600.0

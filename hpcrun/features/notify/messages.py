@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpcrun.job.layout import RunFolder
-from hpcrun.job.notify import event_kind
-from hpcrun.reading import Kind, one_of, read_fields, read_object, text, time_s
+from hpcrun.files.reading import Kind, one_of, read_fields, read_object, text, time_s
+from hpcrun.files.writing import replace_file
+from hpcrun.job.request.notify_options import event_kind
+from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.attempt import names_in
-from hpcrun.writing import replace_file
 
 SENT = "sent"
 FAILED = "failed"

@@ -25,9 +25,9 @@ from hpcrun.features.notify.messages import (
     Delivery,
     MessageClaim,
 )
-from hpcrun.job.notify import file_of, filled_in, variables_in
-from hpcrun.job.secret_hider import HIDER
-from hpcrun.ownership import read_open
+from hpcrun.files.ownership import read_open
+from hpcrun.job.request.notify_options import file_of, filled_in, variables_in
+from hpcrun.job.text.hide_secrets import HIDER
 
 if TYPE_CHECKING:
     from apprise import AppriseAsset

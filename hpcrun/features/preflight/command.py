@@ -25,8 +25,8 @@ from hpcrun.cli.output import (
 )
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, NotFoundError, UsageError
 from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S, PreflightWatch
-from hpcrun.job.units import format_age
-from hpcrun.preflight.checks import CHECKS
+from hpcrun.in_job.preflight.checks import CHECKS
+from hpcrun.job.text.units import format_age
 from hpcrun.views.text import fields_of, one_line, text_table
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ def preflight(
 
     Exit status 7 if a node is bad; the message names it.
     """
-    from hpcrun.actions.jobs.submit import submit
+    from hpcrun.actions.jobs.submission import submit
     from hpcrun.cli.submit_flow import dry_run_outcome, prepare_job
-    from hpcrun.views.plan import plan_lines, submitted_json
+    from hpcrun.views.plan_text import plan_lines, submitted_json
 
     context = make_context()
     given = {name: value for name, value in options.items() if value is not None}

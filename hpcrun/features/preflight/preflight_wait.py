@@ -12,12 +12,12 @@ from typing import Any
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.cancel import cancel_runs, check_listed
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.status.status import one_status
+from hpcrun.actions.status.status_query import one_status
 from hpcrun.errors import JobFailedError, NotFoundError
-from hpcrun.job import state
-from hpcrun.job.state import is_silent
-from hpcrun.preflight.judge import judge, read_reports
-from hpcrun.reading import read_object
+from hpcrun.files.reading import read_object
+from hpcrun.in_job.preflight.judge import judge, read_reports
+from hpcrun.job import job_states as state
+from hpcrun.job.job_states import is_silent
 from hpcrun.runs.attempt import Attempt, last_attempt
 
 _MOST_VERDICT = 32 << 20  # bytes of the verdict: each pair of a thousand nodes has a line
@@ -40,8 +40,8 @@ AWAY_TIMES = 3  # how often the scheduler may not answer
 
 
 PreflightResult = tuple[RunStatus, dict[str, Any]]
-"""The run with how it ended, and the verdict that ``preflight/judge.py`` has written, or would
-have.
+"""The run with how it ended, and the verdict that ``in_job/preflight/judge.py`` has written, or
+would have.
 """
 
 

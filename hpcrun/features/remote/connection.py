@@ -22,12 +22,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
-from hpcrun.schedulers.on_terminal import SSH_FAILED, run_on_terminal, succeeds
+from hpcrun.machine.on_terminal import SSH_FAILED, run_on_terminal, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hpcrun.schedulers.process import Completed
+    from hpcrun.machine.process import Completed
 
 KEEPS_S = 8 * 3600
 """How long an unused connection stays open."""
@@ -113,7 +113,7 @@ class Connection(NamedTuple):
         connection breaks.
         """
         # a command that is only passed on does without
-        from hpcrun.schedulers.process import run_command
+        from hpcrun.machine.process import run_command
 
         done = run_command(
             [*self.argv(), remote_command(script)], timeout_s=timeout_s, most=MOST_BYTES
@@ -270,7 +270,7 @@ def remember(host: str, remote: Remote) -> None:
     """Save what is known of hpcrun on a host."""
     from pathlib import Path
 
-    from hpcrun.writing import replace_file
+    from hpcrun.files.writing import replace_file
 
     own_control(host, make=True)
     path = _record(host)

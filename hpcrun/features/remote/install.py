@@ -19,8 +19,8 @@ from pathlib import Path
 from hpcrun.cli.output import tell
 from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.features.remote.connection import Connection, rsh_option
+from hpcrun.machine.process import run_command
 from hpcrun.profiles.folders import shipped_folder
-from hpcrun.schedulers.process import run_command
 from hpcrun.version import __version__
 
 INSTALLED = ".local/share/hpcrun/remote"

@@ -28,8 +28,8 @@ from hpcrun.features.remote.connection import (
     remote_command,
 )
 from hpcrun.features.remote.install import INSTALLED, install_hpcrun
-from hpcrun.schedulers.on_terminal import run_on_terminal
-from hpcrun.schedulers.process import run_command
+from hpcrun.machine.on_terminal import run_on_terminal
+from hpcrun.machine.process import run_command
 from hpcrun.version import __version__
 
 if TYPE_CHECKING:

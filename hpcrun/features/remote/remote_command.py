@@ -22,7 +22,7 @@ from hpcrun.features.remote.connection import (
     remote_command,
     shell_setup,
 )
-from hpcrun.schedulers.on_terminal import SSH_FAILED
+from hpcrun.machine.on_terminal import SSH_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

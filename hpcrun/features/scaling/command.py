@@ -35,10 +35,10 @@ from hpcrun.features.scaling.study_flow import (
     wait_for_study,
 )
 from hpcrun.features.scaling.verdict import MIN_EFFICIENCY
-from hpcrun.job import layout
-from hpcrun.reading import read_text
+from hpcrun.files.reading import read_text
+from hpcrun.files.writing import replace_file
+from hpcrun.job import run_paths as layout
 from hpcrun.views.text import count, one_line
-from hpcrun.writing import replace_file
 
 _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "pack", "pack_memory", "elements", "roles")
 MARK = ".hpcrun-report"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from hpcrun.actions.jobs.choices import settle_gpu_type
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.runs.find import find_run
-from hpcrun.actions.status.status import one_status
+from hpcrun.actions.status.status_query import one_status
 from hpcrun.cli.context import Context
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.features.scaling.forecast import (
@@ -36,10 +36,10 @@ from hpcrun.features.scaling.sizes import Size, parse_sizes
 from hpcrun.features.scaling.step_model import StepModel, StepSize
 from hpcrun.features.scaling.studies import StudyStore, find_study
 from hpcrun.features.scaling.verdict import SUPER_LINEAR
-from hpcrun.job.profile import Profile
-from hpcrun.job.request import GpuCount, JobRequest
-from hpcrun.job.shape import decide_shape, for_gpu_type, multiples_around
-from hpcrun.job.units import COUNT_FORMS, parse_count, parse_duration, parse_positive
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import GpuCount, JobRequest
+from hpcrun.job.resources.shape import decide_shape, for_gpu_type, multiples_around
+from hpcrun.job.text.units import COUNT_FORMS, parse_count, parse_duration, parse_positive
 from hpcrun.profiles.load import load_profile
 from hpcrun.views.text import count
 

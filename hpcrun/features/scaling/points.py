@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple
 
-from hpcrun.actions.runs.metrics import Metrics, read_metrics
-from hpcrun.actions.runs.use import run_use
+from hpcrun.actions.runs.hardware_use import run_use
+from hpcrun.actions.runs.run_metrics import Metrics, read_metrics
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import Context
 from hpcrun.features.scaling.studies import Study, StudyRun, StudyStore, resubmissions, study_status
-from hpcrun.job import state
+from hpcrun.job import job_states as state
 from hpcrun.runs.attempt import Attempt, attempts
-from hpcrun.runs.metrics import MetricsRow
+from hpcrun.runs.metric_files import MetricsRow
 from hpcrun.runs.store import RunStore
 
 _CACHE_SCHEMA = 1

@@ -19,8 +19,8 @@ from hpcrun.actions.jobs.new_run import Lineage, new_run_id, profile_file, reque
 from hpcrun.actions.jobs.prepare import Prepared, with_defaults
 from hpcrun.actions.jobs.program import with_launcher
 from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
-from hpcrun.actions.jobs.submit import SubmitResult, check_available
-from hpcrun.actions.jobs.submit import submit as submit_run
+from hpcrun.actions.jobs.submission import SubmitResult, check_available
+from hpcrun.actions.jobs.submission import submit as submit_run
 from hpcrun.actions.ports import Surroundings
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context
@@ -54,14 +54,14 @@ from hpcrun.features.scaling.study_flow import (
     study_lines,
     wait_for_study,
 )
-from hpcrun.job.after import Dependency
-from hpcrun.job.layout import RunFolder, run_name
-from hpcrun.job.plan import name_of
-from hpcrun.job.profile import Profile
-from hpcrun.job.request import GpuCount, JobRequest
-from hpcrun.job.shape import decide_shape, for_gpu_type
+from hpcrun.job.plan.job_plan import name_of
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.after import Dependency
+from hpcrun.job.request.job_request import GpuCount, JobRequest
+from hpcrun.job.resources.shape import decide_shape, for_gpu_type
+from hpcrun.job.run_paths import RunFolder, run_name
 from hpcrun.profiles.load import LoadedProfile, load_profile
-from hpcrun.views.plan import plan_lines, prepared_json
+from hpcrun.views.plan_text import plan_lines, prepared_json
 from hpcrun.views.text import count, one_line
 
 StudyJob = tuple[StudyPoint, Prepared]

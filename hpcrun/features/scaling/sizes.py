@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from hpcrun.errors import UsageError, did_you_mean
-from hpcrun.job.parameters import fill_places
-from hpcrun.job.quoting import with_ending
-from hpcrun.job.units import count, parse_positive
+from hpcrun.job.request.parameters import fill_places
+from hpcrun.job.text.quoting import with_ending
+from hpcrun.job.text.units import count, parse_positive
 
 MOST = 1000
 """The most runs of a study: more are a mistake."""

@@ -12,20 +12,20 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from hpcrun import reading
 from hpcrun.actions.runs.find import LAST, choose_id
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.status.status import get_status
+from hpcrun.actions.status.status_query import get_status
 from hpcrun.cli.context import Context
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError, SchedulerError
 from hpcrun.explain.first_line import with_first_lines
-from hpcrun.job import state
-from hpcrun.job.after import Dependency
-from hpcrun.job.layout import RunsFolder, StudyFolder, run_name
+from hpcrun.files import reading
+from hpcrun.files.writing import flocked, make_folder, replace_file
+from hpcrun.job import job_states as state
+from hpcrun.job.request.after import Dependency
+from hpcrun.job.run_paths import RunsFolder, StudyFolder, run_name
 from hpcrun.runs.folder_checks import check_dedicated, check_path, check_private, writing
 from hpcrun.runs.record import REQUEST, RUN_ID, check_schema
 from hpcrun.runs.store import RunStore
-from hpcrun.writing import flocked, make_folder, replace_file
 
 SCHEMA = 1
 REMOVED = "run removed"

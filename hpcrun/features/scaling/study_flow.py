@@ -21,9 +21,9 @@ from hpcrun.features.scaling.studies import (
     resubmissions,
     study_status,
 )
-from hpcrun.job.layout import run_name
-from hpcrun.job.state import COMPLETED
-from hpcrun.job.units import format_age
+from hpcrun.job.job_states import COMPLETED
+from hpcrun.job.run_paths import run_name
+from hpcrun.job.text.units import format_age
 from hpcrun.views.text import count, fields_of, one_line, text_table
 
 if TYPE_CHECKING:

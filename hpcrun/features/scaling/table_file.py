@@ -20,8 +20,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, Valida
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.series import OF_BASELINE, Row, Series
-from hpcrun.job.units import parse_duration
-from hpcrun.reading import read_named_text
+from hpcrun.files.reading import read_named_text
+from hpcrun.job.text.units import parse_duration
 
 _MAX_BYTES = 100_000_000
 _MAX_COUNT = 10**15

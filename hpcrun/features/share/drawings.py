@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from hpcrun.actions.runs.use import use_rows
-from hpcrun.runs.use import NodeUse, UseSample, summarise
-from hpcrun.views.metrics import value_text
+from hpcrun.actions.runs.hardware_use import use_rows
+from hpcrun.runs.use_samples import NodeUse, UseSample, summarise
+from hpcrun.views.metrics_table import value_text
 
 COLOURS = 8  # how many curves have colours of their own in the style sheet: ``.c0`` to ``.c7``
 Drawing = dict[str, Any]

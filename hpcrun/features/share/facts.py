@@ -8,13 +8,13 @@ from datetime import datetime
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.run_status import counts_text
 from hpcrun.features.share.share import AttemptSpan, SharedRun
-from hpcrun.job import state
-from hpcrun.job.parameters import parameters_text
-from hpcrun.job.quoting import quote_bash
-from hpcrun.job.units import listed
+from hpcrun.job import job_states as state
+from hpcrun.job.request.parameters import parameters_text
+from hpcrun.job.text.quoting import quote_bash
+from hpcrun.job.text.units import listed
 from hpcrun.runs.attempt import RESTART
 from hpcrun.runs.record import LastStatus, Run, pairs_of
-from hpcrun.views.status import link_text
+from hpcrun.views.status_table import link_text
 from hpcrun.views.text import clock_text, code_text, count, folded_command, size_text
 
 Row = tuple[str, str]

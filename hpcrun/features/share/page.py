@@ -31,13 +31,13 @@ from hpcrun.features.share.drawings import (
 )
 from hpcrun.features.share.share import AttemptSpan, SharedRun, SharedText
 from hpcrun.features.sweep.sweep import SweepTable
-from hpcrun.job import state
-from hpcrun.job.secret_hider import SecretHider
-from hpcrun.job.units import format_size, listed
-from hpcrun.runs.metrics import Value
+from hpcrun.job import job_states as state
+from hpcrun.job.text.hide_secrets import SecretHider
+from hpcrun.job.text.units import format_size, listed
+from hpcrun.runs.metric_files import Value
 from hpcrun.version import __version__
-from hpcrun.views.details import recorded_plan
-from hpcrun.views.metrics import curves_of, value_text
+from hpcrun.views.details_text import recorded_plan
+from hpcrun.views.metrics_table import curves_of, value_text
 from hpcrun.views.text import clock_text, count, harmless, without_colours
 
 MOST_BYTES = 5_000_000  # bytes of the page: mail servers take ten million

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.runs.metrics import Metrics, read_elements, read_metrics
+from hpcrun.actions.runs.run_metrics import Metrics, read_elements, read_metrics
 from hpcrun.actions.status.resolve import attempt_times
 from hpcrun.actions.status.run_status import (
     ElementStatus,
@@ -24,7 +24,7 @@ from hpcrun.actions.status.run_status import (
     element_row,
     failed_elements,
 )
-from hpcrun.actions.status.status import one_status
+from hpcrun.actions.status.status_query import one_status
 from hpcrun.errors import HpcrunError, PlanError
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.ended import Explanation, explain
@@ -32,19 +32,24 @@ from hpcrun.explain.first_line import with_element_lines
 from hpcrun.explain.running import explain_running, most_silent, read_running
 from hpcrun.features.sweep.sweep import SweepTable, sweep_table
 from hpcrun.features.trackers.tracker_files import TrackerRun, is_local, tracker_runs
-from hpcrun.job import state
-from hpcrun.job.layout import RunFolder
-from hpcrun.job.request import of_one_element, option_groups, program_words, with_named_secrets
-from hpcrun.job.sweep import element_arguments
-from hpcrun.job.units import rank_text
-from hpcrun.reading import open_regular
+from hpcrun.files.reading import open_regular
+from hpcrun.files.writing import replace_file
+from hpcrun.job import job_states as state
+from hpcrun.job.plan.sweep import element_arguments
+from hpcrun.job.request.job_request import (
+    of_one_element,
+    option_groups,
+    program_words,
+    with_named_secrets,
+)
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.job.text.units import rank_text
 from hpcrun.runs.attempt import Attempt, attempts, hosts, rank_exits, ranks
 from hpcrun.runs.elements import all_elements
-from hpcrun.runs.logs import fold, rank_log
+from hpcrun.runs.log_files import fold, rank_log
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import RunStore
-from hpcrun.runs.use import NodeUse, read_use
-from hpcrun.writing import replace_file
+from hpcrun.runs.use_samples import NodeUse, read_use
 
 # elements of a sweep whose metrics are read; the others are shown with their states alone
 MOST_ELEMENTS = 500

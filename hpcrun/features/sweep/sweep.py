@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcrun.actions.runs.find import find_run
-from hpcrun.actions.runs.metrics import Metrics, choose_metrics, read_elements
+from hpcrun.actions.runs.run_metrics import Metrics, choose_metrics, read_elements
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.status.status import get_status
+from hpcrun.actions.status.status_query import get_status
 from hpcrun.cli.context import Context
 from hpcrun.errors import NotFoundError, UsageError, did_you_mean
-from hpcrun.job.parameters import Parameters
-from hpcrun.job.quoting import quote_bash
+from hpcrun.job.request.parameters import Parameters
+from hpcrun.job.text.quoting import quote_bash
 from hpcrun.runs.elements import elements_of
-from hpcrun.runs.metrics import MetricsRow, Value
+from hpcrun.runs.metric_files import MetricsRow, Value
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import RunStore
 
@@ -282,8 +282,13 @@ def submit_command(row: SweepRow, cwd: str) -> str:
     """Return the line that submits one element as a plain job, typed in ``cwd``, quoted for a
     shell.
     """
-    from hpcrun.job.request import of_one_element, option_groups, program_words, with_named_secrets
-    from hpcrun.job.sweep import element_arguments
+    from hpcrun.job.plan.sweep import element_arguments
+    from hpcrun.job.request.job_request import (
+        of_one_element,
+        option_groups,
+        program_words,
+        with_named_secrets,
+    )
 
     run = row.run
     arguments = element_arguments(run.request.get("args", ()), row.index, row.parameters)

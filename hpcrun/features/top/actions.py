@@ -17,9 +17,9 @@ from textual.app import App
 from hpcrun.features.top.reader import Done
 from hpcrun.features.top.rows import TopRow, job_id_of
 from hpcrun.features.top.screen import Confirmation, Dialog, TopScreen
-from hpcrun.job import state
-from hpcrun.job.parameters import index_ranges
-from hpcrun.schedulers.process import run_command
+from hpcrun.job import job_states as state
+from hpcrun.job.text.units import index_ranges
+from hpcrun.machine.process import run_command
 from hpcrun.views.text import count, harmless, without_colours
 
 # after this time a command is killed. It is long, since resubmit copies the code first

@@ -37,8 +37,8 @@ from hpcrun.features.top.rows import (
     states_text,
 )
 from hpcrun.features.top.screen import TextLines, TopScreen
-from hpcrun.job import state
-from hpcrun.views.status import COLOURS
+from hpcrun.job import job_states as state
+from hpcrun.views.status_table import COLOURS
 
 _CHECKS_EVERY_S = 1.0  # how often to check for a late answer
 WORDS_EVERY_S = 10.0  # how often the last lines of the runs on the screen are read
@@ -47,7 +47,9 @@ _ASKING = "asking ..."
 
 def words_of(rows: Mapping[str, TopRow]) -> dict[str, str]:
     """Return what each of some runs wrote last."""
-    from hpcrun.views.details import last_words  # what it needs is imported behind the first frame
+    from hpcrun.views.details_text import (
+        last_words,  # what it needs is imported behind the first frame
+    )
 
     words = {}
     for key, row in rows.items():

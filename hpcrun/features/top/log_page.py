@@ -14,7 +14,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from hpcrun.actions.runs.logs import READ_EVERY_S
+from hpcrun.actions.runs.log_choice import READ_EVERY_S
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.log_output import terminal_text
 from hpcrun.errors import HpcrunError
@@ -24,7 +24,7 @@ from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.screen import TextLines, error_text
 from hpcrun.runs.attempt import attempts
 from hpcrun.runs.elements import all_elements
-from hpcrun.runs.logs import LogFile, rank_log
+from hpcrun.runs.log_files import LogFile, rank_log
 from hpcrun.views.text import bytes_text, one_line
 
 # what is shown of a rank, in the order in which ``o`` chooses

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from hpcrun.job.patterns import Pattern
-from hpcrun.reading import open_regular
+from hpcrun.files.reading import open_regular
+from hpcrun.job.text.patterns import Pattern
+from hpcrun.runs.log_files import LONGEST_LINE, LogFile, fold
 from hpcrun.runs.log_times import Stamps
-from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold
 
 BLOCK = 256 * 1024
 # a search reads so many bytes at a time, and makes lines only of what may hold a match

@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
 from hpcrun.features.top.screen import TextLines, TopScreen, strip_of, wrapped
-from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
+from hpcrun.job.text.patterns import Pattern, PatternError, compile_pattern
 from hpcrun.views.text import GAP, visible
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from hpcrun.features.top.pager import TableScreen
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.rows import fitted
 from hpcrun.features.top.screen import error_text
-from hpcrun.job import state
-from hpcrun.job.state import explain_reason
-from hpcrun.schedulers.process import user_name
+from hpcrun.job import job_states as state
+from hpcrun.job.job_states import explain_reason
+from hpcrun.machine.process import user_name
 from hpcrun.schedulers.queue import QueuedJob, SlurmQueue
 from hpcrun.views.text import clock_text, count
 

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from hpcrun.runs.attempt import Attempt, attempts, node_ranks, rank_exits
-from hpcrun.runs.logs import fold, rank_log, tail
+from hpcrun.runs.log_files import fold, rank_log, tail
 from hpcrun.runs.silence import last_line_of, last_writes, silence_limit_s, talkers, usual_pause_s
 
 # the most logs whose last line is read at a time: 512 ranks get theirs in eight rounds

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_of, failed_elements
 from hpcrun.actions.status.silent_runs import with_silence
-from hpcrun.actions.status.status import get_status, last_known
+from hpcrun.actions.status.status_query import get_status, last_known
 from hpcrun.actions.status.wait import Changes
 from hpcrun.errors import HpcrunError, NotFoundError
 from hpcrun.explain.first_line import (

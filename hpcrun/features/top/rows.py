@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus, element_row
-from hpcrun.job import state
-from hpcrun.job.layout import run_name
-from hpcrun.job.parameters import parameters_text
+from hpcrun.job import job_states as state
+from hpcrun.job.request.parameters import parameters_text
+from hpcrun.job.run_paths import run_name
 from hpcrun.runs.record import LastStatus
-from hpcrun.views.status import why_text
+from hpcrun.views.status_table import why_text
 from hpcrun.views.text import GAP, clock_text, count, fitting, short_size, visible
 
 DAMAGED = "DAMAGED"  # the state of a run whose record cannot be read

@@ -16,7 +16,7 @@ from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.run_page_text import title_text
 from hpcrun.features.top.screen import TextLines, error_text
 from hpcrun.features.top.sections import SECTIONS, MetricsSection, Section
-from hpcrun.views.status import why_text
+from hpcrun.views.status_table import why_text
 from hpcrun.views.text import count, one_line
 
 TICK_S = 1.0

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from hpcrun.actions.runs.metrics import Metrics, choose_metrics
+from hpcrun.actions.runs.run_metrics import Metrics, choose_metrics
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.log_output import terminal_text
 from hpcrun.features.top.ranks import RankRow, RankState
-from hpcrun.job import state
-from hpcrun.job.units import format_rate, format_size, format_span
+from hpcrun.job import job_states as state
+from hpcrun.job.text.units import format_rate, format_size, format_span
 from hpcrun.runs.attempt import Attempt
-from hpcrun.views.details import detail_lines, recorded_plan
-from hpcrun.views.metrics import braille_plot, curves_of, value_text
-from hpcrun.views.status import COLOURS
+from hpcrun.views.details_text import detail_lines, recorded_plan
+from hpcrun.views.metrics_table import braille_plot, curves_of, value_text
+from hpcrun.views.status_table import COLOURS
 from hpcrun.views.text import clock_text, count, labelled, one_line, size_text, visible
 
 if TYPE_CHECKING:
     from hpcrun.runs.record import Run
-    from hpcrun.runs.use import NodeUse
+    from hpcrun.runs.use_samples import NodeUse
 
 _BARS = "▁▂▃▄▅▆▇█"
 _TEXT_LEAST = 24  # the least columns for the words beside a bar

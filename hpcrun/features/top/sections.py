@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from hpcrun.actions.runs.metrics import Metrics, read_metrics
+from hpcrun.actions.runs.run_metrics import Metrics, read_metrics
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.features.top import run_page_text as view
 from hpcrun.features.top.pager import Pages
 from hpcrun.features.top.ranks import RankRow, RanksReader, RankState, matching_rows
-from hpcrun.job import state
-from hpcrun.job.layout import RunFolder
-from hpcrun.reading import read_text
+from hpcrun.files.reading import read_text
+from hpcrun.job import job_states as state
+from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.attempt import Attempt, attempts
-from hpcrun.runs.use import NodeUse, read_use
+from hpcrun.runs.use_samples import NodeUse, read_use
 from hpcrun.views.text import visible
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class ExplainSection(Section):
 
     def lines(self) -> Sequence[Text]:
         """Return its lines, as hpcrun explain prints them."""
-        from hpcrun.views.explain import explanation_text
+        from hpcrun.views.explanation_text import explanation_text
 
         return list(explanation_text(self.data, self.width).split("\n", allow_blank=True))
 
@@ -303,7 +303,7 @@ class PlanSection(Section):
 
     def read(self, item: RunStatus) -> str:
         """Return the command that submits the same."""
-        from hpcrun.job.request import editable_line, with_named_secrets
+        from hpcrun.job.request.job_request import editable_line, with_named_secrets
 
         run = item.run
         if not run.request.get("script"):

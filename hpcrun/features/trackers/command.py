@@ -41,9 +41,9 @@ from hpcrun.features.trackers.tracker_files import (
     sync_wandb,
     tracker_runs,
 )
+from hpcrun.machine.process import open_in_browser, user_name
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.elements import all_elements
-from hpcrun.schedulers.process import open_in_browser, user_name
 from hpcrun.views.text import count, fields_of, visible
 
 _LAST_PORT = 65535

@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.features.trackers.tracker_files import NOT_FROM_HERE, working_folder
-from hpcrun.job.layout import RUN_ID, WITHIN, RunFolder
-from hpcrun.job.parameters import Parameters, parameters_text
+from hpcrun.job.request.parameters import Parameters, parameters_text
+from hpcrun.job.run_paths import RUN_ID, WITHIN, RunFolder
+from hpcrun.machine.on_terminal import run_on_terminal
 from hpcrun.runs.attempt import Attempt, attempts, hosts
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.on_terminal import run_on_terminal
 
 MOST_ENTRIES = 50_000
 LONGEST_S = 10.0

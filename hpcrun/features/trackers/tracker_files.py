@@ -24,14 +24,14 @@ from urllib.parse import quote, urlsplit
 from hpcrun.actions.hooks import Hooks
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import PlanError
-from hpcrun.job.layout import RunFolder
-from hpcrun.reading import open_regular, read_text
+from hpcrun.files.reading import open_regular, read_text
+from hpcrun.files.writing import flocked, for_oneself
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.machine.process import Completed, leave_running, run_command
 from hpcrun.runs.attempt import Attempt, attempts, last_attempt, ranks
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.process import Completed, leave_running, run_command
-from hpcrun.writing import flocked, for_oneself
 
 # how many ranks, the first, and how many attempts, the newest, are read
 MOST_RANKS = 16
@@ -356,7 +356,9 @@ def sync_wandb(
         )
         if not todo:
             return SyncResult(run, before=before, running=running)
-        from hpcrun.job.plan import RUN_MODULE  # `status -v` loads this module, and needs no plan
+        from hpcrun.job.plan.job_plan import (
+            RUN_MODULE,  # `status -v` loads this module, and needs no plan
+        )
 
         python = python_with("wandb", run, env)
         variables = {name: value for name, value in env_of(run) if name == "WANDB_BASE_URL"}

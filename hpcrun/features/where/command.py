@@ -19,16 +19,17 @@ from hpcrun.cli.job_options import JOB_OPTIONS
 from hpcrun.cli.options import option, takes_options
 from hpcrun.cli.output import JsonOption, Outcome, stdout, table, width
 from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
-from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
-from hpcrun.job.request import JobRequest, option_groups, read_request
-from hpcrun.job.resources import Machine
-from hpcrun.job.shape import naming_gpu_type, types_to_choose_from
-from hpcrun.job.units import format_span, format_time
+from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, build_plan
+from hpcrun.job.request.job_request import JobRequest, option_groups, read_request
+from hpcrun.job.resources.cpus_memory_time import Machine
+from hpcrun.job.resources.shape import naming_gpu_type, types_to_choose_from
+from hpcrun.job.text.units import format_span, format_time
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import folders_of, shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
-from hpcrun.schedulers.client import DirectivePairs, JobStart, SlurmForecast, Trial
+from hpcrun.schedulers.client import DirectivePairs
 from hpcrun.schedulers.cluster_facts import Partition
+from hpcrun.schedulers.job_start import JobStart, SlurmForecast, Trial
 from hpcrun.views.text import count, fields_of, fitting, one_line, text_table
 
 if TYPE_CHECKING:

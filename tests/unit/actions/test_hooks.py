@@ -13,7 +13,7 @@ from hpcrun.actions.hooks import HOOKS, Hooks, hooks_of
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import make_context
 from hpcrun.runs.record import LastStatus
-from hpcrun.views.details import detail_lines
+from hpcrun.views.details_text import detail_lines
 from tests.unit.given import run, write
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hpcrun.api import job as jobs
-from hpcrun.api.job import FunctionJob
+from hpcrun.api import function_job as jobs
+from hpcrun.api.function_job import FunctionJob
 from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
@@ -98,7 +98,7 @@ def test_all_jobs_cost_one_squeue_in_ten_seconds(
     assert len(site.calls()) == 1
     monkeypatch.setitem(jobs.ASK_EVERY_S, "slurm", 0.0)
     assert mine[0].state == "RUNNING"  # by the answer that all who poll share
-    monkeypatch.setattr("hpcrun.schedulers.slurm.EVERY_S", 0.0)
+    monkeypatch.setattr("hpcrun.schedulers.queue_cache.EVERY_S", 0.0)
     (site.folder / "cache/hpcrun/squeue-alpha").unlink()
     assert [job.done() for job in mine] == [True, True, False]
 
@@ -109,7 +109,7 @@ def test_jobs_of_this_machine_are_looked_at_twice_a_second(
     job = site.job("L1", scheduler="local", cluster=None)
     learned = []
     for at_s in (100.0, 100.4, 100.5, 100.9, 101.0):
-        monkeypatch.setattr("hpcrun.api.job.time.monotonic", lambda at_s=at_s: at_s)
+        monkeypatch.setattr("hpcrun.api.function_job.time.monotonic", lambda at_s=at_s: at_s)
         job.get_info()
         learned.append(jobs._LEARNED[job.run_folder.path][0])
     assert learned == [100.0, 100.0, 100.5, 100.5, 101.0]

@@ -15,7 +15,7 @@ from submitit.core.utils import JobPaths
 
 from hpcrun.api.submitit_plugin import HpcrunExecutor, HpcrunJobEnvironment, _link_files
 from hpcrun.errors import UsageError
-from hpcrun.job.layout import RunFolder
+from hpcrun.job.run_paths import RunFolder
 from tests.harness import Hpcrun
 from tests.unit.given import write
 

@@ -13,7 +13,7 @@ import pytest
 from hpcrun.cli import complete
 from hpcrun.cli.commands import COMMANDS
 from hpcrun.cli.complete import is_safe_word
-from hpcrun.job.request import Launcher
+from hpcrun.job.request.job_request import Launcher
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import profile_names
 from tests.unit.given import write

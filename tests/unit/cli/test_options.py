@@ -12,7 +12,7 @@ import typer
 from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT
 from hpcrun.cli.options import takes_options
 from hpcrun.job.launch_options import OPTIONS
-from hpcrun.job.request import JobRequest, option_of, read_request
+from hpcrun.job.request.job_request import JobRequest, option_of, read_request
 
 Tables = Mapping[str, inspect.Parameter]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from hpcrun.explain.diagnosis.launcher import without_lead
+from hpcrun.explain.diagnosis.launcher_lines import without_lead
 from hpcrun.explain.ended import Explanation
 from tests.unit.explain.written import explained, of_log, write_records
 from tests.unit.given import write

@@ -19,9 +19,9 @@ from ruamel.yaml import YAML
 from hpcrun.actions.status.run_status import StatusResult
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.first_line import ending, with_first_lines
-from hpcrun.launch import sampler
+from hpcrun.in_job.launch import sampler
 from hpcrun.runs.store import RunStore
-from hpcrun.views.explain import explanation_text
+from hpcrun.views.explanation_text import explanation_text
 from tests.harness import REPO
 from tests.unit.explain.written import (
     ATTEMPT,

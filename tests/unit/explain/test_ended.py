@@ -8,7 +8,7 @@ import pytest
 
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.explain.ended import explain
-from hpcrun.job.units import cut_at_word
+from hpcrun.job.text.units import cut_at_word
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run, write
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.explain.ended import Explanation
-from hpcrun.job.layout import RoleRanks
-from hpcrun.views.explain import explanation_json
+from hpcrun.job.run_paths import RoleRanks
+from hpcrun.views.explanation_text import explanation_json
 from tests.harness import REPO
 from tests.local.recorded import replace_fields
 from tests.unit.explain.flights import Made, dump, pickled

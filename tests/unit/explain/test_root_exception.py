@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from hpcrun.explain.diagnosis.launcher import (
+from hpcrun.explain.diagnosis.launcher_lines import (
     Speaker,
     first_failure,
     first_task,

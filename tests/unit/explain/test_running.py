@@ -10,10 +10,10 @@ from typing import Any
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.running import Remark, explain_running, most_silent, read_running, shown_ranks
-from hpcrun.job.layout import AttemptFolder, RunFolder
+from hpcrun.job.run_paths import AttemptFolder, RunFolder
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.silence import last_writes
-from hpcrun.views.explain import explanation_text
+from hpcrun.views.explanation_text import explanation_text
 from tests.unit.given import run, write
 
 NOW_S = 1_800_000_000.0

@@ -18,8 +18,8 @@ from hpcrun.explain.diagnosis.traceback import Frame
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.running import explain_running, read_running
 from hpcrun.explain.stacks import Answers, read_answers, source_lines, stacks_remark
+from hpcrun.machine.process import Completed
 from hpcrun.runs.record import LastStatus
-from hpcrun.schedulers.process import Completed
 from tests.unit.explain.test_running import NOW_S, attempt, node, wrote
 from tests.unit.given import run
 

@@ -25,7 +25,7 @@ from hpcrun.job.launch_options import (
     set_directive,
     unknown_note,
 )
-from hpcrun.job.request import JobRequest
+from hpcrun.job.request.job_request import JobRequest
 from tests.harness import REPO
 
 RECORDED = sorted((REPO / "tests/data").glob("*/sbatch-options.txt"))

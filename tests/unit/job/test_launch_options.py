@@ -18,7 +18,7 @@ from hpcrun.cli.submit import submit
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.features.scaling.command import scale
 from hpcrun.job.launch_options import _OWNED, check_option, instead_of
-from hpcrun.job.shape import option_words
+from hpcrun.job.resources.shape import option_words
 from tests.unit.given import cluster, laptop, plan, script
 
 

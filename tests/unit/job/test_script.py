@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.launch_options import directive_line
-from hpcrun.job.plan import PythonEnvironment
-from hpcrun.job.profile import Profile
+from hpcrun.job.plan.job_plan import PythonEnvironment
+from hpcrun.job.profile_model import Profile
 from hpcrun.job.script import LAUNCH, MAIN_TEMPLATE, Sandbox, Template, render_script
 from tests.unit.given import cluster, laptop, plan, script, templates
 

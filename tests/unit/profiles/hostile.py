@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hpcrun.ownership import program_owner
+from hpcrun.files.ownership import program_owner
 
 VICTIM, ATTACKER = 65534, 65533
 

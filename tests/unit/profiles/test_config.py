@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
-from hpcrun.job.notify import EVENTS
+from hpcrun.job.request.notify_options import EVENTS
 from hpcrun.profiles.config import KEYS, Config, load_config
 from tests.unit.given import write
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.job.profile import FabricSection, Profile
+from hpcrun.job.profile_model import FabricSection, Profile
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.profiles.variable_catalogue import load_catalogue

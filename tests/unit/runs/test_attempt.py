@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.job.layout import AttemptFolder, RunFolder
+from hpcrun.job.run_paths import AttemptFolder, RunFolder
 from hpcrun.runs.attempt import (
     Attempt,
     ExitRecord,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import PlanError
-from hpcrun.job.layout import RunFolder, RunsFolder
+from hpcrun.job.run_paths import RunFolder, RunsFolder
 from hpcrun.runs.folder_checks import UnsafeFolderError
 from hpcrun.runs.job_code import (
     MOST_FILES,

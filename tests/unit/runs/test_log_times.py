@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpcrun.runs import log_times
+from hpcrun.runs.log_files import LogFile, fold, texts
 from hpcrun.runs.log_times import Stamps, has_stamps, merged, since
-from hpcrun.runs.logs import LogFile, fold, texts
 from tests.unit.given import write
 
 STARTED = datetime(2026, 11, 21, 23, 0, 0).timestamp()

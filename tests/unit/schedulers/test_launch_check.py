@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.job.plan import PythonEnvironment
-from hpcrun.schedulers.host import torchrun_refusal, uv_refusal
+from hpcrun.job.plan.job_plan import PythonEnvironment
+from hpcrun.machine.host import torchrun_refusal, uv_refusal
 from hpcrun.schedulers.job_steps import mpi_types, parse_mpi_list, srun_refusal
 from tests.unit.given import write
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.job.state import JobInfo
+from hpcrun.job.job_states import JobInfo
 from hpcrun.schedulers import supervisor
 from hpcrun.schedulers.local import LocalScheduler
 from hpcrun.schedulers.protocol import JobRef, Submission

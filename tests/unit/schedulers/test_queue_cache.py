@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import SchedulerError
-from hpcrun.schedulers.process import Completed
+from hpcrun.machine.process import Completed
 from hpcrun.schedulers.protocol import JobRef
-from hpcrun.schedulers.slurm import QueueCache, SlurmScheduler
+from hpcrun.schedulers.queue_cache import QueueCache
+from hpcrun.schedulers.slurm import SlurmScheduler
 
 SEPARATOR = "\x1f"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.job.state import is_live
+from hpcrun.job.job_states import is_live
 from hpcrun.schedulers.protocol import JobRef
 from hpcrun.schedulers.slurm import SlurmScheduler
 from hpcrun.schedulers.slurm_text import SEPARATOR, jobs_of_runs, parse_sacct, parse_squeue

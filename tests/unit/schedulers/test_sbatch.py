@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import SchedulerError
-from hpcrun.job.layout import RunFolder
+from hpcrun.job.run_paths import RunFolder
 from hpcrun.schedulers.protocol import Submission
 from hpcrun.schedulers.sbatch import submit_with_submitit
 from tests.unit.given import write

@@ -7,8 +7,8 @@ from datetime import datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcrun.job.state import JobInfo
-from hpcrun.job.units import slurm_seconds
+from hpcrun.job.job_states import JobInfo
+from hpcrun.job.text.units import slurm_seconds
 from hpcrun.schedulers.slurm_text import (
     SEPARATOR,
     element_ids,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpcrun.job.units import format_age
+from hpcrun.job.text.units import format_age
 from hpcrun.views.text import (
     count,
     csv_text,

@@ -15,7 +15,7 @@ from hpcrun.actions.jobs.choices import Settled, settle, settle_gpu_type
 from hpcrun.actions.ports import Choice, first_option
 from hpcrun.actions.profiles.detected import DetectedProfile
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.request import GpuCount
+from hpcrun.job.request.job_request import GpuCount
 from hpcrun.profiles.folders import Folder, shipped
 from hpcrun.profiles.load import load_profile
 from hpcrun.schedulers.cluster_facts import (

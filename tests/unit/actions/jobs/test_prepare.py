@@ -10,9 +10,9 @@ import pytest
 
 from hpcrun.actions.jobs.prepare import Prepared, choose_profile, prepare
 from hpcrun.errors import HpcrunError, PlanError, ProfileError, UsageError
-from hpcrun.job.resources import Machine
+from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.profiles.config import Config
-from hpcrun.views.plan import plan_lines
+from hpcrun.views.plan_text import plan_lines
 from tests.unit.given import request, surroundings, write
 
 NO_SLURM = "there is no sbatch on PATH"
@@ -196,7 +196,8 @@ OF_GPUS = (
         ({"OMP_NUM_THREADS": "1"}, None, {}, None),
         ({}, ["OMP_NUM_THREADS=1"], {}, None),
         ({"OMP_NUM_THREADS": "9", "SLURM_JOB_ID": "1"}, None, {}, None),
-        # every launcher sets both for its ranks: launch/node.py, launch/rank.py, torchrun
+        # every launcher sets both for its ranks: in_job/launch/start_ranks.py,
+        # in_job/launch/rank.py, torchrun
         (
             {},
             ["MASTER_PORT=29511"],

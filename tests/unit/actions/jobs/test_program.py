@@ -16,7 +16,7 @@ from hpcrun.actions.jobs.program import (
     missing_packages,
 )
 from hpcrun.errors import UsageError
-from hpcrun.job.plan import PythonEnvironment
+from hpcrun.job.plan.job_plan import PythonEnvironment
 from tests.unit.given import cluster, request, surroundings, write
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from hpcrun.actions.jobs.resubmit import repeated, same_python
 from hpcrun.errors import UsageError
-from hpcrun.job.request import read_request
+from hpcrun.job.request.job_request import read_request
 from tests.unit.given import run
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hpcrun.actions.profiles.detect import profile_text
 from hpcrun.actions.profiles.detect_types import card_part, gpu_offers
-from hpcrun.job.profile import Profile
+from hpcrun.job.profile_model import Profile
+from hpcrun.machine.host import HostFacts
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_text
 from hpcrun.schedulers.cluster_facts import (
@@ -23,7 +24,6 @@ from hpcrun.schedulers.cluster_facts import (
     parse_nodes,
     parse_partitions,
 )
-from hpcrun.schedulers.host import HostFacts
 from tests.harness import REPO
 
 RECORDED = REPO / "tests/data" / "22.05"

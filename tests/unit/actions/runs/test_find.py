@@ -11,7 +11,7 @@ import pytest
 
 from hpcrun.actions.runs.find import find_run
 from hpcrun.errors import NotFoundError, UsageError
-from hpcrun.job.layout import run_name
+from hpcrun.job.run_paths import run_name
 from hpcrun.runs.store import RunStore
 from tests.unit.given import run, write
 

@@ -10,7 +10,7 @@ import pytest
 from hpcrun.actions.runs.cancel import hold_runs, left_waiting
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import SchedulerError
-from hpcrun.job.state import JobInfo
+from hpcrun.job.job_states import JobInfo
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
 from tests.unit.given import ports, run

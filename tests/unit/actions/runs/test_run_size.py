@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpcrun.actions.runs.clean import DiskUsage, run_size
+from hpcrun.actions.runs.clean_runs import DiskUsage, run_size
 from tests.unit.given import write
 
 

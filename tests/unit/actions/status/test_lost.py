@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.runs.clean import CleanChoice, plan_clean
+from hpcrun.actions.runs.clean_runs import CleanChoice, plan_clean
 from hpcrun.actions.status.resolve import is_lost, keep_since, last_sign_s
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, combine, is_in, without_lost
-from hpcrun.actions.status.status import get_status, last_known
+from hpcrun.actions.status.status_query import get_status, last_known
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.local import LocalScheduler

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus, element_row
-from hpcrun.actions.status.status import get_status, last_known
-from hpcrun.job.parameters import parse_assignments
+from hpcrun.actions.status.status_query import get_status, last_known
+from hpcrun.job.request.parameters import parse_assignments
 from hpcrun.runs.elements import load_statuses
 from hpcrun.runs.failed_nodes import FailedNodes
 from hpcrun.runs.record import LastStatus

@@ -16,12 +16,12 @@ from hpcrun.actions.status.resolve import (
     judge,
     with_attempts,
 )
-from hpcrun.job.layout import AttemptFolder
-from hpcrun.job.state import JobInfo
+from hpcrun.job.job_states import JobInfo
+from hpcrun.job.run_paths import AttemptFolder
 from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run
-from hpcrun.schedulers.slurm import LONGEST_PAUSE_S
+from hpcrun.schedulers.queue_cache import LONGEST_PAUSE_S
 from hpcrun.schedulers.submit_claim import Sending
 from tests.unit.given import run, write
 

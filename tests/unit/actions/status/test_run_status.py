@@ -20,7 +20,7 @@ from hpcrun.actions.status.run_status import (
     waits_of,
 )
 from hpcrun.errors import NotFoundError, UsageError
-from hpcrun.job.parameters import parse_assignments
+from hpcrun.job.request.parameters import parse_assignments
 from hpcrun.runs.elements import elements_of, load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json
 from hpcrun.runs.store import RunStore

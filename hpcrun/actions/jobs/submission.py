@@ -1,0 +1,268 @@
+"""submit: record the run, then submit its job, so that no job is ever unknown.
+
+Several jobs are submitted one after the other: the links of a chain, the arrays of a large sweep.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpcrun.actions.jobs.new_run import Lineage, new_run, new_run_id
+from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.ports import Ports, Surroundings
+from hpcrun.errors import (
+    HpcrunError,
+    InterruptedByUser,
+    PlanError,
+    SchedulerError,
+    SubmissionUncertainError,
+    UsageError,
+)
+from hpcrun.job.launch_options import unknown_note
+from hpcrun.job.plan.job_plan import Plan
+from hpcrun.job.plan.sweep import parts_of
+from hpcrun.job.request.after import dependency_option
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.job.script import render_script
+from hpcrun.job.text.quoting import check_job_name, with_ending
+from hpcrun.job.text.units import count
+from hpcrun.machine.process import log_message, logged_to
+from hpcrun.profiles.folders import load_templates
+from hpcrun.runs.record import Run
+from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob
+from hpcrun.schedulers.submit_claim import close_submission
+from hpcrun.version import __version__
+
+_ALONE = Lineage()
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitResult:
+    """A submitted run."""
+
+    prepared: Prepared
+    run: Run
+    folder: Path
+    remarks: str = ""  # other messages of the scheduler, and what could not be recorded
+
+
+def submit(
+    prepared: Prepared,
+    ports: Ports,
+    surroundings: Surroundings,
+    run_id: str | None = None,
+    *,
+    output_dir: Path | None = None,
+    files: Mapping[str, str | bytes] | None = None,
+    lineage: Lineage = _ALONE,
+    elements: Sequence[int] = (),
+    at_once: int | None = None,
+) -> SubmitResult:
+    """Record a run, then submit its job.
+
+    Args:
+        run_id: None for a new one.
+        output_dir: the folder for the run instead of the runs folder.
+        files: path below the run's folder → content, for files that the job needs besides its
+            script.
+        elements: the elements of an array that is not a sweep.
+        at_once: how many of them may run at a time, None for any number.
+
+    Raises:
+        SubmissionUncertainError: sbatch got no answer; the run is kept, and status will find its
+            job.
+        HpcrunError: the submission was refused; no run remains.
+    """
+    plan = prepared.plan
+    scheduler = ports.schedulers(plan.scheduler)
+    check_available(plan, scheduler)
+    env = {**surroundings.env, **prepared.secrets()}
+    for name, value in plan.env:
+        if value is None and not env.get(name):
+            raise UsageError(
+                f"{name} is not set: the job needs this secret, and its value comes from your "
+                "environment",
+                hint=f"read -rs {name} && export {name}",
+            )
+    run_id = run_id or new_run_id(plan.name)
+    elements = plan.sweep.chosen if plan.sweep else tuple(elements)
+    run, folder, notes = new_run(
+        prepared,
+        ports,
+        surroundings,
+        run_id,
+        output_dir=output_dir,
+        files=files or {},
+        lineage=lineage,
+        elements=elements,
+    )
+    submission = Submission(
+        folder=folder,
+        script=prepared.script,
+        workdir=Path(prepared.request.workdir or surroundings.cwd),
+        env=env,
+        walltime_s=plan.walltime_s,
+        warn_s=plan.requeue.warn_s if plan.requeue else None,
+        dependency=dependency_option(lineage.after) if lineage.after else "",
+        elements=elements,
+        max_parallel=plan.sweep.max_parallel if plan.sweep else at_once,
+    )
+    submitted: SubmittedJob | None = None
+    try:
+        with logged_to(RunFolder(folder).journal, "submit"):
+            log_message(f"hpcrun {__version__} on {os.uname().nodename} in {surroundings.cwd}")
+            submitted = scheduler.submit(submission)
+        run = replace(run, job_id=submitted.job_id)
+        ports.store.save(run)
+        with suppress(OSError):
+            close_submission(folder)
+    except PlanError as error:
+        notes = (
+            *notes,
+            f"{error.message}; the job is submitted; hpcrun status finds it by its folder",
+        )
+    except SubmissionUncertainError:
+        raise
+    except SchedulerError as error:
+        with suppress(HpcrunError):  # status will show that there is no job
+            ports.store.delete(run.run_id)
+        if surroundings.detected and surroundings.detected.shaped(prepared.profile):
+            surroundings.detected.forget()  # the detected facts may be outdated
+        doubts = [note for key, _ in plan.directives if (note := unknown_note(key))]
+        if error.hint or not doubts:
+            raise
+        raise SchedulerError(error.message, hint="; ".join(doubts)) from None
+    except KeyboardInterrupt:
+        if submitted is not None:
+            raise InterruptedByUser.after([submitted.job_id]) from None
+        raise InterruptedByUser(
+            f"interrupted while submitting {run.run_id}: the job may have been submitted",
+            hint="check with hpcrun status",
+        ) from None
+    remarks = submitted.remarks if submitted else ""
+    return SubmitResult(prepared, run, folder, "\n".join(filter(None, (remarks, *notes))))
+
+
+def check_available(plan: Plan, scheduler: Scheduler) -> None:
+    """Refuse a job whose scheduler this machine does not have."""
+    reason = scheduler.unavailable()
+    if reason:
+        raise PlanError(
+            f"profile {plan.profile!r} cannot run here: {reason}",
+            hint="run on this machine with --profile local, or see the script with --dry-run",
+        )
+
+
+LineageOfNext = Callable[[Sequence[SubmitResult]], Lineage]
+"""Submitted jobs → the relations of the next job to them and to earlier runs."""
+
+
+def submit_all(
+    jobs: Sequence[Prepared],
+    lineage: LineageOfNext,
+    ports: Ports,
+    surroundings: Surroundings,
+    *,
+    noun: str,
+    output_dir: Path | None = None,
+) -> Iterator[SubmitResult]:
+    """Submit jobs one after the other, each when the caller requests it; yield each submitted run.
+
+    Args:
+        noun: the word for one of them in messages.
+
+    Raises:
+        HpcrunError: one was refused; those before it remain, and the message says so.
+    """
+    done: list[SubmitResult] = []
+    for job in jobs:
+        try:
+            done.append(
+                submit(
+                    job, ports, surroundings, output_dir=output_dir, lineage=lineage(tuple(done))
+                )
+            )
+        except HpcrunError as error:
+            if isinstance(error, InterruptedByUser) and error.job_ids:
+                raise InterruptedByUser.after(
+                    [*(str(item.run.job_id) for item in done), *error.job_ids]
+                ) from None
+            if not done:
+                raise
+            is_unsure = isinstance(error, SubmissionUncertainError | InterruptedByUser)
+            which = (
+                f"{noun} {len(done) + 1} of {len(jobs)} "
+                f"{'may not be' if is_unsure else 'was not'} submitted"
+            )
+            if len(done) > 1:
+                others = f"{len(done)} jobs before it stay"
+            else:
+                others = "job before it stays"
+            cancel = (
+                f"hpcrun cancel {' '.join(str(item.run.job_id) for item in done)} cancels "
+                "the "
+                "submitted jobs"
+            )
+            raise type(error)(
+                f"{which}; the {others} submitted:\n{error.message}",
+                hint="; ".join(filter(None, (cancel, error.hint))),
+            ) from None
+        yield done[-1]
+
+
+def sweep_parts(
+    prepared: Prepared, scheduler: Scheduler, surroundings: Surroundings
+) -> list[Prepared]:
+    """Return a prepared submission as several, if the cluster's MaxArraySize requires it; mostly as
+    one.
+
+    Each is a separate run, NAME-1, NAME-2 ...; the numbers of the elements continue from one to the
+    next.
+    """
+    plan, sweep = prepared.plan, prepared.plan.sweep
+    limits = scheduler.array_limits() if sweep else None
+    if sweep is None or limits is None:
+        return [prepared]
+    if sweep.tasks > limits.jobs:
+        raise PlanError(
+            f"{count(sweep.tasks, 'task' if sweep.pack else 'element')} are more than the jobs "
+            "this cluster takes "
+            f"(MaxJobCount {limits.jobs})",
+            hint=f"submit it in pieces: --elements 0-{limits.jobs // 2 - 1}, then the rest",
+        )
+    parts = parts_of(sweep, limits.array)
+    if parts == [sweep]:
+        return [prepared]
+    jobs = []
+    for number, part in enumerate(parts, 1):
+        suffix = f"-{number}" if len(parts) > 1 else ""
+        name = check_job_name(with_ending(plan.name, suffix))
+        directives = {"job-name": name, "array": part.array}
+        request = prepared.request.model_copy(
+            update={"elements": part.chosen, "max_parallel": part.max_parallel}
+        )
+        jobs.append(
+            replace(
+                changed_job(prepared, surroundings, directives, name=name, sweep=part),
+                request=request,
+            )
+        )
+    return jobs
+
+
+def changed_job(
+    prepared: Prepared, surroundings: Surroundings, directives: Mapping[str, str], **fields: object
+) -> Prepared:
+    """Return a prepared job with other directives and fields of its plan, and the new script."""
+    changed = {**dict(prepared.plan.directives), **directives}
+    rows = tuple(changed.items())
+    plan = replace(prepared.plan, directives=rows, **fields)  # type: ignore[arg-type]
+    return replace(
+        prepared,
+        plan=plan,
+        script=render_script(plan, load_templates(surroundings.template_folders)),
+    )

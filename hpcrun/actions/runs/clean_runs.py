@@ -1,0 +1,201 @@
+"""clean: choose the run folders to remove, and remove them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcrun.actions.status.resolve import LOST_AFTER_S, SURELY_OVER_AFTER_S, last_sign_s
+from hpcrun.actions.status.run_status import RunStatus, is_in
+from hpcrun.errors import HpcrunError
+from hpcrun.job import job_states as state
+from hpcrun.job.run_paths import is_checkpoint
+from hpcrun.runs.attempt import has_started
+from hpcrun.runs.store import Leftover, RunStore
+
+DEFAULT_AGE_S = 30 * 86400
+"""The age of the runs that ``clean`` removes by default."""
+HAS_CHECKPOINTS = "it has checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """Bytes on the disk."""
+
+    total: int  # of the whole folder, checkpoints included
+    checkpoints: int  # of the files in the folders of ``HPCRUN_CHECKPOINT_DIR``
+
+
+@dataclass(frozen=True, slots=True)
+class CleanChoice:
+    """The criteria for the runs to remove."""
+
+    older_than_s: int | None = None  # the least age in seconds since the end; None for any age
+    states: frozenset[str] = frozenset()  # those in one of these states; empty for any
+    keep: int = 0  # but not the newest so many of them
+    named: bool = False  # the user has named them one by one
+    checkpoints: bool = False  # also runs with checkpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A run that could be removed."""
+
+    item: RunStatus
+    ended_s: float  # when it ended, in seconds since the epoch
+    size: DiskUsage
+    kept: str | None = None  # why it stays, None if it is removed
+
+
+@dataclass(frozen=True, slots=True)
+class CleanLeftover:
+    """A folder that a killed process left while it made or removed a run."""
+
+    leftover: Leftover
+    total: int  # its size in bytes; 0 if it stays, since it may be anything
+
+
+@dataclass(frozen=True, slots=True)
+class CleanPlan:
+    """The runs to remove, oldest first, and the requested runs that stay."""
+
+    going: tuple[Candidate, ...]
+    staying: tuple[Candidate, ...]
+    leftovers: tuple[CleanLeftover, ...] = ()  # leftovers to remove with them, and those that stay
+
+    @property
+    def going_leftovers(self) -> tuple[CleanLeftover, ...]:
+        """Leftovers that would be removed."""
+        return tuple(item for item in self.leftovers if item.leftover.kept is None)
+
+    @property
+    def total(self) -> int:
+        """The bytes that removing frees."""
+        runs = sum(candidate.size.total for candidate in self.going)
+        return runs + sum(item.total for item in self.going_leftovers)
+
+    @property
+    def checkpoints(self) -> int:
+        """Bytes of checkpoints among them."""
+        return sum(candidate.size.checkpoints for candidate in self.going)
+
+
+def plan_clean(
+    runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStore, now_s: float
+) -> CleanPlan:
+    """Choose the runs to remove: never one that may still be alive, nor one whose folder is not its
+    own.
+
+    Args:
+        runs: all runs with their present status, oldest first.
+    """
+    chosen = [item for item in runs if _is_chosen(item, choice, now_s)]
+    if choice.keep:
+        chosen = chosen[: -choice.keep]
+    candidates = [_candidate(item, choice, store, now_s) for item in chosen]
+    if choice.named:
+        leftovers = []
+    else:
+        leftovers = store.leftovers(now_s - LOST_AFTER_S)
+    return CleanPlan(
+        tuple(candidate for candidate in candidates if candidate.kept is None),
+        tuple(candidate for candidate in candidates if candidate.kept is not None),
+        tuple(
+            CleanLeftover(item, 0 if item.kept else run_size(item.path).total) for item in leftovers
+        ),
+    )
+
+
+def remove_runs(
+    plan: CleanPlan, store: RunStore, *, now_s: float
+) -> tuple[list[Candidate], list[HpcrunError]]:
+    """Remove the runs of a plan, and markers without runs; return the removed runs and the
+    failures.
+    """
+    gone = []
+    errors = []
+    for candidate in plan.going:
+        try:
+            store.delete(candidate.item.run.run_id)
+            gone.append(candidate)
+        except HpcrunError as error:
+            errors.append(error)
+    errors += store.remove_leftovers(
+        [item.leftover for item in plan.going_leftovers], now_s - LOST_AFTER_S
+    )
+    return gone, errors
+
+
+def _is_chosen(item: RunStatus, choice: CleanChoice, now_s: float) -> bool:
+    if choice.states and not is_in(item, choice.states):
+        return False
+    ended_s = last_sign_s(item.run, item.folder, item.status)
+    if choice.older_than_s is not None and now_s - ended_s < choice.older_than_s:
+        return False
+    # a run that may still be alive is listed only if the user named it or its state
+    over = item.status.final or _lives(item, ended_s, now_s) is None
+    return over or choice.named or bool(choice.states)
+
+
+def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: float) -> Candidate:
+    ended_s = last_sign_s(item.run, item.folder, item.status)
+    size = run_size(item.folder)
+    kept = _lives(item, ended_s, now_s)
+    if kept is None and not store.is_own_folder(item.run.run_id):
+        link = item.folder.is_symlink()
+        if link:
+            kept = "its folder is a symbolic link to a folder outside this run"
+        else:
+            kept = "it belongs to another user"
+    if kept is None and size.checkpoints and not choice.checkpoints:
+        kept = HAS_CHECKPOINTS
+    return Candidate(item, ended_s, size, kept)
+
+
+def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
+    """Return why a run may still be alive, None if it cannot be."""
+    if item.status.final:
+        return None
+    surely_over = (
+        has_started(item.folder) and now_s - max(ended_s, item.status.asked_s) > SURELY_OVER_AFTER_S
+    )
+    if item.elsewhere:
+        words = (
+            f"it was {item.status.state} when last polled, and may still be; check on "
+            f"{item.run.place}"
+        )
+        return None if surely_over else words
+    if item.stale:
+        return f"it was {item.status.state} when last polled, and may still be"
+    if item.status.state != state.UNKNOWN:
+        return f"it is {item.status.state}"
+    if item.run.scheduler == "slurm" and item.run.cluster is None:
+        return None if surely_over else "its cluster is unknown"
+    if now_s - ended_s > LOST_AFTER_S:
+        return None
+    return "it may still be running"
+
+
+def run_size(folder: Path) -> DiskUsage:
+    """Return the size of a run's folder.
+
+    Links in it are not followed; an unreadable folder counts as empty.
+    """
+    total = checkpoints = 0
+    waiting: list[tuple[str, tuple[str, ...]]] = [(os.path.realpath(folder), ())]
+    # os.walk calls itself for each level up to Python 3.11, and a path may have two thousand
+    while waiting:
+        where, parts = waiting.pop()
+        with suppress(OSError), os.scandir(where) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, (*parts[:3], entry.name)))
+                    continue
+                with suppress(OSError):  # lstat(2): blocks of 512 bytes, whatever the file system's
+                    size = entry.stat(follow_symlinks=False).st_blocks * 512
+                    total += size
+                    checkpoints += size if is_checkpoint(parts) else 0
+    return DiskUsage(total, checkpoints)

@@ -1,0 +1,332 @@
+"""The hardware of a run: its use over all attempts, the advice for the next request, and its GPUs
+now, by rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from hpcrun.actions.runs.allocation import allocation_of, check_running, nodes_of
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.errors import PlanError, SchedulerError
+from hpcrun.job.text.units import count, format_rate, format_size
+from hpcrun.machine.process import run_command
+from hpcrun.runs.attempt import attempts, last_attempt, node_ranks
+from hpcrun.runs.use_samples import NodeUse, UseSummary, only_gpu, read_use, summarise
+from hpcrun.schedulers.job_steps import (
+    ANSWER_WITHIN_S,
+    GpuReading,
+    NodeReading,
+    PortReading,
+    parse_readings,
+    query_command,
+)
+
+ENOUGH_S = 180.0
+"""Advice needs as many seconds of samples."""
+_MOST_ATTEMPTS = 20
+_GB = 1 << 30
+_MARGIN = 1.3
+_WORTH_GB = 8
+_WORTH_CPUS = 4
+"""A request of at most so much would start no sooner if it were smaller."""
+_FAR_OFF = 0.5
+_NEARLY_ALL = 0.92
+_OFTEN_IDLE = 0.25
+_ALL_BUSY = 0.85
+_ONE_BUSY = 0.7
+
+
+def all_samples(folder: Path, element: int = 0) -> list[NodeUse]:
+    """Return the samples of all attempts of a run, or of one element of it; the oldest attempt
+    first.
+    """
+    newest = list(islice(attempts(folder, element), _MOST_ATTEMPTS))
+    return [use for attempt in reversed(newest) for use in read_use(attempt.folder)]
+
+
+def run_use(folder: Path, element: int = 0) -> UseSummary | None:
+    """Return the use by all attempts of a run; None if nothing is recorded."""
+    return summarise(all_samples(folder, element))
+
+
+def use_advice(use: UseSummary, *, completed: bool) -> list[str]:
+    """Return advice for the next request, with the numbers that show why; none without enough
+    samples.
+
+    Args:
+        completed: the run completed; otherwise it may have ended before its peak.
+    """
+    if use.seconds < ENOUGH_S:
+        return []
+    advice = [*_idle_gpus(use), *_memory(use, completed=completed)]
+    if advice and use.gpus and _is_idle(use):
+        return advice
+    return [*advice, *_cpus(use, completed=completed)]
+
+
+def _is_idle(use: UseSummary) -> bool:
+    return use.gpu_idle is not None and use.gpu_idle >= _OFTEN_IDLE
+
+
+def _idle_gpus(use: UseSummary) -> list[str]:
+    """Return what the CPUs did while the GPUs were idle: it shows whether the data loader is the
+    cause.
+    """
+    if not _is_idle(use) or use.gpu_idle is None:
+        return []
+    if use.gpus_unused:
+        used = use.gpus - use.gpus_unused
+        if not used:
+            all_gpus = {1: "the GPU was", 2: "both GPUs were"}.get(
+                use.gpus, f"all {use.gpus} GPUs were"
+            )
+            return [
+                f"{all_gpus} idle throughout: does the script use CUDA? "
+                "If it needs no GPU: --gpus 0"
+            ]
+        were = "was" if use.gpus_unused == 1 else "were"
+        ask = f"ask for --gpus {used}, or give each rank a GPU of its own"
+        return [f"{use.gpus_unused} of {use.gpus} GPUs {were} idle throughout: {ask}"]
+    fact = f"the GPUs were idle for {use.gpu_idle:.0%} of the time"
+    each = max(1, math.ceil(use.gpus / use.nodes))
+    if use.idle_cpus is None:
+        return [f"{fact}, but never all of a node at once: compare the ranks' shares of the work"]
+    cpus = use.cpus_asked or 0
+    did = f"while {use.idle_cpus:.1f} of {cpus or 'the'} CPUs per node were busy"
+    if cpus and use.idle_cpus >= _ALL_BUSY * cpus:
+        more = 2 * math.ceil(cpus / each)
+        return [
+            f"{fact} {did}, most likely in the data loader: ask for --cpus-per-gpu {more}, and use "
+            "as many workers"
+        ]
+    if use.idle_cpus >= _ONE_BUSY * each:
+        workers = max(2, cpus // each - 1)
+        return [
+            f"{fact} {did}, most likely in the data loader: use more of its workers "
+            f"(num_workers={workers})"
+        ]
+    return [
+        f"{fact} {did}: the CPUs were not the limit: they waited, for example for the storage or "
+        "the network"
+    ]
+
+
+def _memory(use: UseSummary, *, completed: bool) -> list[str]:
+    requested = use.memory_asked
+    if not requested:
+        return []
+    enough = math.ceil(use.memory_peak * _MARGIN / _GB)
+    fact = (
+        f"memory: at most {use.memory_peak / _GB:.1f} of {requested / _GB:.0f} GB per node in use"
+    )
+    if use.memory_peak > _NEARLY_ALL * requested:
+        return [f"{fact}: ask for --mem {enough}G"]
+    if (
+        completed
+        and requested >= _WORTH_GB * _GB
+        and use.memory_peak < _FAR_OFF * requested
+        and enough * _GB < requested
+    ):
+        return [f"{fact}: --mem {enough}G is enough, and smaller requests start sooner"]
+    return []
+
+
+def _cpus(use: UseSummary, *, completed: bool) -> list[str]:
+    requested = use.cpus_asked
+    if (
+        not completed
+        or not requested
+        or requested <= _WORTH_CPUS
+        or use.cpus_peak >= _FAR_OFF * requested
+    ):
+        return []
+    fact = f"CPUs: at most {use.cpus_peak:.1f} of {requested} per node busy"
+    if use.gpus:
+        each = max(1, math.ceil(use.gpus / use.nodes))
+        wanted = math.ceil(use.cpus_peak * _MARGIN / each)
+        if wanted * each < requested:
+            return [f"{fact}: --cpus-per-gpu {wanted} is enough"]
+        return []
+    return [f"{fact}: --cpus {math.ceil(use.cpus_peak * _MARGIN)} is enough"]
+
+
+def use_rows(use: UseSummary) -> list[tuple[str, str]]:
+    """Return the use of the hardware as short rows: label and text."""
+    nodes = " per node" if use.nodes > 1 else ""
+    rows = []
+    if use.gpus and use.gpu_busy is not None:
+        if use.gpu_memory is not None:
+            full = f", memory {use.gpu_memory:.0%} full at most"
+        else:
+            full = ""
+        watts = f", {use.watts:.0f} W" if use.watts is not None else ""
+        if use.gpu_idle:
+            idle = f", idle {use.gpu_idle:.0%} of the time"
+        else:
+            idle = ""
+        rows.append(
+            ("GPUs", f"{count(use.gpus, 'GPU')}, {use.gpu_busy:.0%} busy{idle}{full}{watts}")
+        )
+    requested = f" of {use.cpus_asked}" if use.cpus_asked else ""
+    rows.append(("CPUs", f"{use.cpus:.1f}{requested} busy{nodes}, {use.cpus_peak:.1f} at most"))
+    if use.memory_asked:
+        part = f" of {format_size(use.memory_asked)} ({use.memory_peak / use.memory_asked:.0%})"
+    else:
+        part = ""
+    rows.append(("memory", f"{format_size(use.memory_peak)}{part}{nodes} at most"))
+    if use.rdma is not None:
+        rdma = f", RDMA {format_rate(use.rdma)}"
+    else:
+        rdma = ""
+    if use.network >= 1e3 or rdma:
+        rows.append(("network", f"{format_rate(use.network)}{rdma}{nodes}"))
+    return rows
+
+
+# --- its GPUs ------------------------------------------------------------------------------------
+
+_GIVEN_UP = 124  # by timeout(1)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    """One GPU, and the rank that uses it; None if ranks and GPUs of the node are not one to one."""
+
+    node: str
+    rank: int | None
+    gpu: GpuReading
+
+
+@dataclass(frozen=True, slots=True)
+class GpuResult:
+    """The GPUs of a run in the order of its nodes."""
+
+    run_id: str
+    rows: tuple[GpuRow, ...]
+    without: Mapping[str, str]  # node → why it shows no GPU
+    ports: Mapping[str, tuple[PortReading, ...]]  # node → the traffic of its network
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedUse:
+    """What a run, or an element of a sweep, recorded of its hardware, over all of its attempts."""
+
+    run_id: str
+    nodes: Mapping[str, UseSummary]  # node → the summary of its samples
+    # node and index → the summary of the samples with this GPU alone
+    gpus: Mapping[tuple[str, int], UseSummary]
+    element: int | None = None  # of a sweep; None for a run that is none
+
+
+def recorded_uses(item: RunStatus) -> Iterator[RecordedUse]:
+    """Yield the recorded use of a run, or of each element of a sweep, which ``status --gpus`` shows
+    after its end.
+    """
+    indices: list[int | None] = [one.index for one in item.elements]
+    uses = (
+        use
+        for index in indices or [item.element]
+        if (use := _recorded_use(item, index)) is not None
+    )
+    first = next(uses, None)
+    if first is None:
+        raise PlanError(
+            f"{item.run.run_id} is {item.status.state}: its allocation has ended, and it recorded "
+            "no use of its nodes",
+            hint="a run of less than about ten seconds records none; sample_use: false in its "
+            "profile switches it off",
+        )
+    yield first
+    yield from uses
+
+
+def record_instead(item: RunStatus, result: GpuResult) -> RecordedUse | None:
+    """Return the recorded GPUs of a running job for nodes on which nvidia-smi shows none in a step
+    beside it.
+
+    The program may be on the PATH of the job's own environment only.
+    """
+    if result.rows or item.elements:
+        use = None
+    else:
+        use = _recorded_use(item, item.element)
+    return use if use and use.gpus else None
+
+
+def _recorded_use(item: RunStatus, element: int | None) -> RecordedUse | None:
+    samples = all_samples(item.folder, element or 0)
+    if not any(use.samples for use in samples):
+        return None
+    nodes = {
+        node: [use for use in samples if use.node == node]
+        for node in dict.fromkeys(use.node for use in samples)
+    }
+    indices = {
+        (use.node, gpu.index): None
+        for use in samples
+        for sample in use.samples
+        for gpu in sample.gpus
+    }
+    alone = {
+        key: summarise(only_gpu(use, key[1]) for use in nodes[key[0]]) for key in sorted(indices)
+    }
+    return RecordedUse(
+        item.run.run_id,
+        {node: use for node, uses in nodes.items() if (use := summarise(uses)) is not None},
+        {key: use for key, use in alone.items() if use is not None},
+        element,
+    )
+
+
+def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
+    """Ask nvidia-smi on every node of a run."""
+    check_running(item, "hpcrun status --gpus")
+    if item.run.scheduler == "local":
+        answer = run_command(query_command(), timeout_s=ANSWER_WITHIN_S, env=env)
+    else:
+        answer = allocation_of(item, env).on_every_node(query_command())
+    readings = parse_readings(answer.stdout)
+    if not readings:
+        if answer.status in (_GIVEN_UP, None):
+            problem = f"no node answered within {ANSWER_WITHIN_S} s"
+        else:
+            lines = dict.fromkeys(
+                line.strip() for line in answer.stderr.splitlines() if line.strip()
+            )
+            problem = (
+                f"cannot query the nodes: {'; '.join(lines) or f'srun ended with {answer.status}'}"
+            )
+        raise SchedulerError(problem, hint="hpcrun status shows whether it is running")
+    attempt = last_attempt(item.folder, item.element or 0)
+    ranks = node_ranks(attempt.folder) if attempt else {}
+    nodes = nodes_of(item) or list(readings)
+    if item.run.scheduler == "local":  # its "nodes" are all this machine
+        nodes = list(readings)
+        ranks = dict.fromkeys(nodes, range(sum(map(len, ranks.values()))))
+    answered = {node: readings.get(node) for node in nodes}
+    without = {
+        node: reading.words or "nvidia-smi shows no GPU" if reading else "no response"
+        for node, reading in answered.items()
+        if not (reading and reading.gpus)
+    }
+    rows = tuple(
+        row
+        for node, reading in answered.items()
+        if reading
+        for row in _rows(reading, ranks.get(node))
+    )
+    ports = {node: reading.ports for node, reading in answered.items() if reading and reading.ports}
+    return GpuResult(item.run.run_id, rows, without, ports)
+
+
+def _rows(reading: NodeReading, ranks: range | None) -> list[GpuRow]:
+    one_each = ranks is not None and len(ranks) == len(reading.gpus)
+    return [
+        GpuRow(reading.node, ranks[number] if ranks is not None and one_each else None, gpu)
+        for number, gpu in enumerate(reading.gpus)
+    ]

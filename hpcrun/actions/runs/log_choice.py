@@ -1,0 +1,203 @@
+"""logs: choosing the log files, and following them until the job ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
+from pathlib import Path
+
+from hpcrun.errors import NotFoundError, UsageError, did_you_mean
+from hpcrun.job.request.parameters import parse_indices
+from hpcrun.job.run_paths import WITHIN, RoleRanks
+from hpcrun.job.text.units import index_ranges
+from hpcrun.runs.attempt import Attempt, attempts, hosts, node_ranks, ranks
+from hpcrun.runs.log_files import FEW, LogFile, follow, has_text, rank_log
+from hpcrun.runs.record import Run
+
+_ANY_RANK = 10_000_000
+READ_EVERY_S = 0.5
+MANY_READ_EVERY_S = 1.0
+MANY_LIST_EVERY_S = 5.0
+MANY_OVER_EVERY_S = 2.0
+"""The same of more than 16 ranks: how often some are read, all are listed, and the run's end is
+looked for. Each look is a question to the file server; ``hpcrun/runs/log_files.py`` says how many
+files are looked at each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogChoice:
+    """Which logs: those of some ranks, of all, of one node, or of the batch script; with ``err``
+    only stderr.
+    """
+
+    ranks: tuple[int, ...] = (0,)  # as the job counts them
+    roles: tuple[RoleRanks, ...] = ()  # of the run, which name its ranks
+    all_ranks: bool = False
+    batch: bool = False
+    err: bool = False
+    element: int = 0  # of a sweep, else 0
+    # where the batch script's own is, below the run's folder
+    batch_log: str = str(WITHIN.batch_log)
+    node: str | None = None
+    attempt: int | None = None  # the attempt, counted from 0 as in the records; None for the last
+
+    @property
+    def several(self) -> bool:
+        """Whether the logs may be those of several ranks, so that each line needs its rank."""
+        return self.all_ranks or self.node is not None or len(self.ranks) > 1
+
+
+def role_named(run: Run, name: str | None) -> RoleRanks | None:
+    """Return the role of a run with this name; None for None."""
+    roles = {role.name: role for role in run.roles}
+    if name is not None and name not in roles:
+        if roles:
+            hint = did_you_mean(name, roles, f"its roles: {', '.join(roles)}")
+        else:
+            hint = "it is a job of one program"
+        raise NotFoundError(f"{run.name} has no role {name!r}", hint=hint)
+    return roles[name] if name is not None else None
+
+
+def parse_ranks(text: str, world_size: int, of: str = "the job") -> tuple[int, ...]:
+    """Return the ranks in ``0-3,7``."""
+    try:
+        chosen = parse_indices(text)
+    except ValueError as error:
+        raise UsageError(f"--rank: {error}") from None
+    if chosen[-1] >= world_size:
+        raise NotFoundError(
+            f"{of} has no rank {chosen[-1]}", hint=f"its ranks are 0 to {world_size - 1}"
+        )
+    return chosen
+
+
+def chosen_ranks(run: Run | None, text: str | None, role_name: str | None) -> tuple[int, ...]:
+    """Return the ranks of ``--rank`` and ``--role``, as the job counts them; none without either,
+    or without a run.
+    """
+    role = role_named(run, role_name) if run else None
+    if role is None:
+        if text is None:
+            return ()
+        return parse_ranks(text, run.world_size if run else _ANY_RANK)
+    if text is None:
+        counted: Sequence[int] = range(role.ranks)
+    else:
+        counted = parse_ranks(text, role.ranks, f"role {role.name}")
+    return tuple(role.first_rank + rank for rank in counted)
+
+
+def chosen_attempt(folder: Path, choice: LogChoice) -> Attempt | None:
+    """Return the chosen attempt, None if it has not started."""
+    begun = attempts(folder, choice.element)
+    return next((item for item in begun if choice.attempt in (None, item.number)), None)
+
+
+def check_choice(folder: Path, choice: LogChoice) -> None:
+    """Raise an error for an attempt or a node that the run does not have."""
+    there = sorted(item.number for item in attempts(folder, choice.element))
+    if choice.attempt is not None and choice.attempt not in there:
+        if there:
+            hint = f"its attempts: {index_ranges(number + 1 for number in there)}"
+        else:
+            hint = "the job has not started yet"
+        raise NotFoundError(f"{folder.name} has no attempt {choice.attempt + 1}", hint=hint)
+    attempt = chosen_attempt(folder, choice)
+    if choice.node is None or attempt is None:
+        return
+    nodes = {*hosts(attempt.folder), *node_ranks(attempt.folder)}
+    if nodes and choice.node not in nodes:
+        raise NotFoundError(
+            f"{folder.name} has no node {choice.node}",
+            hint=f"its nodes: {', '.join(sorted(nodes))}",
+        )
+
+
+def choose_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
+    """Return the existing logs of a choice; none if the job has not started."""
+    if choice.batch:
+        return [LogFile(folder / choice.batch_log, "batch")]
+    attempt = chosen_attempt(folder, choice)
+    return _logs_of(attempt, choice) if attempt else []
+
+
+def _logs_of(attempt: Attempt, choice: LogChoice) -> list[LogFile]:
+    if choice.node is not None:
+        wanted = list(node_ranks(attempt.folder).get(choice.node, ()))
+    else:
+        if choice.all_ranks:
+            wanted = ranks(attempt.folder)
+        else:
+            wanted = list(choice.ranks)
+    streams = ("err",) if choice.err else ("out", "err")
+    folders = [replace(attempt.folder, role=role) for role in choice.roles or (None,)]
+    counted = [(folder, rank) for folder in folders for rank in folder.role_ranks(wanted)]
+    return [
+        rank_log(folder, rank, stream, attempt.number)
+        for folder, rank in counted
+        for stream in streams
+    ]
+
+
+def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
+    """Return the logs of a run to show without following: those with text, else the batch script's.
+
+    If a job fails before its ranks start, only the batch log says why.
+    """
+    logs = [log for log in choose_logs(folder, choice) if has_text(log)]
+    batch = LogFile(folder / choice.batch_log, "batch")
+    if not logs and not choice.batch and choice.attempt is None and has_text(batch):
+        attempt = chosen_attempt(folder, choice)
+        if attempt is None or not ranks(attempt.folder):
+            return [batch]
+    return logs
+
+
+def follow_logs(
+    folder: Path, choice: LogChoice, *, lines: int | None, is_over: Callable[[], bool]
+) -> Iterator[tuple[LogFile, str]]:
+    """Yield a run's logs as they grow, over the attempts that come, until ``is_over`` says that the
+    job is.
+    """
+    newest: int | None = None
+    shown: list[LogFile] = []
+    listed_at = over_at = float("-inf")
+    ended = False
+
+    def is_many() -> bool:
+        return len(shown) > FEW
+
+    def over() -> bool:
+        nonlocal ended, over_at
+        if not is_many() or time.monotonic() - over_at >= MANY_OVER_EVERY_S:
+            ended = is_over()
+            over_at = time.monotonic()
+        return ended
+
+    def logs() -> list[LogFile]:
+        nonlocal newest, shown, listed_at
+        if is_many() and not ended and time.monotonic() - listed_at < MANY_LIST_EVERY_S:
+            return shown
+        listed_at = time.monotonic()
+        if choice.batch or choice.attempt is not None:
+            shown = choose_logs(folder, choice)
+        else:
+            # the attempt before is read once more to its end after a new one has begun
+            begun = attempts(folder, choice.element)
+            since = newest
+            recent = list(
+                islice(begun, 1)
+                if since is None
+                else takewhile(lambda item: item.number >= since, begun)
+            )
+            newest = max((item.number for item in recent), default=since or 0)
+            shown = [log for item in reversed(recent) for log in _logs_of(item, choice)]
+        return shown
+
+    def pause() -> None:
+        time.sleep(MANY_READ_EVERY_S if is_many() else READ_EVERY_S)
+
+    return follow(logs, lines=lines, is_over=over, pause=pause)

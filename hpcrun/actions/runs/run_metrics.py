@@ -1,0 +1,165 @@
+"""metrics: the metrics of all attempts of a run, as its ranks recorded them, or from their logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpcrun.errors import HpcrunError, NotFoundError, did_you_mean
+from hpcrun.job.run_paths import RoleRanks
+from hpcrun.job.text.patterns import compile_pattern
+from hpcrun.profiles.folders import Source
+from hpcrun.runs.attempt import attempts, ranks
+from hpcrun.runs.metric_files import (
+    LogMetrics,
+    MetricsRow,
+    Unreadable,
+    count_steps,
+    join,
+    metric_ranks,
+    noted,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The numbers of a run."""
+
+    # the names of the metrics in the order of their first appearance, ``epoch`` last
+    names: tuple[str, ...]
+    rows: tuple[MetricsRow, ...]  # ordered by rank and step
+    unreadable: int = 0  # the number of recorded lines that are not metrics
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks with metrics."""
+        return tuple(sorted({row.rank for row in self.rows}))
+
+
+def metric_patterns(
+    profile: str, folders: Sequence[Source], configured: Mapping[str, str]
+) -> tuple[dict[str, str], str | None]:
+    """Return the patterns for a run's logs, and a remark if its profile cannot be read.
+
+    Args:
+        configured: those of config.yaml, which have priority over the profile's.
+    """
+    from hpcrun.profiles.load import load_profile  # reading one takes longer than all the rest
+
+    try:
+        return {**load_profile(profile, folders).profile.metrics, **configured}, None
+    except HpcrunError as error:
+        return dict(configured), f"the metrics of profile {profile} are left out: {error.message}"
+
+
+def read_metrics(
+    folder: Path,
+    patterns: Mapping[str, str] | None,
+    *,
+    wanted: Sequence[int] | None = None,
+    all_ranks: bool = False,
+    element: int = 0,
+    role: RoleRanks | None = None,
+) -> Metrics:
+    """Read the metrics of a run.
+
+    Args:
+        patterns: metric → regular expression to find it in the logs; one that was noted too is not
+            looked for. Without patterns, a rank that noted nothing has the usual metrics of its
+            log; None for noted metrics only.
+        wanted: the ranks; None for the first that said something.
+        element: of a sweep, else 0.
+        role: the role whose ranks these are, by its own numbers; None without roles.
+    """
+    begun = list(reversed(list(attempts(folder, element, role))))
+    chosen = wanted
+    if all_ranks:
+        chosen = sorted(
+            {
+                rank
+                for attempt in begun
+                for rank in (*metric_ranks(attempt.folder), *ranks(attempt.folder))
+            }
+        )
+    elif chosen is None:
+        chosen = [rank for attempt in begun for rank in metric_ranks(attempt.folder)] or [0]
+        chosen = [min(chosen)]
+    bad = Unreadable()
+    rows = []
+    for rank in chosen:
+        notes = [row for attempt in begun for row in noted(attempt, rank, bad)]
+        recorded = {name for row in notes for name in row.values}
+        missing = {
+            name: compile_pattern(text)
+            for name, text in (patterns or {}).items()
+            if name not in recorded
+        }
+        finder = LogMetrics(missing, usual=patterns is not None and not patterns and not notes)
+        if missing or finder.usual:
+            logged = [row for attempt in begun for row in finder.rows(attempt, rank)]
+        else:
+            logged = []
+        rows += join([*count_steps(logged), *notes])
+    # a metric of progress, not of quality, comes last
+    names = sorted(
+        dict.fromkeys(name for row in rows for name in row.values),
+        key=lambda name: name.lower() in ("epoch", "iter", "iteration", "global_step"),
+    )
+    return Metrics(tuple(names), tuple(rows), bad.lines)
+
+
+def read_elements(
+    folder: Path,
+    elements: Iterable[int],
+    patterns: Mapping[str, str],
+    *,
+    wanted: Sequence[int] | None = None,
+    all_ranks: bool = False,
+    names: Sequence[str] = (),
+    role: RoleRanks | None = None,
+) -> dict[int, Metrics]:
+    """Read the metrics of the elements of a sweep: number of an element → its metrics, empty if it
+    has none.
+
+    Args:
+        names: only these metrics; all where there are none.
+    """
+    each = {
+        index: read_metrics(
+            folder, patterns, wanted=wanted, all_ranks=all_ranks, element=index, role=role
+        )
+        for index in elements
+    }
+    known = tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
+    choose_metrics(Metrics(known, ()), names)
+    return {
+        index: choose_metrics(metrics, [name for name in names if name in metrics.names])
+        if names
+        else metrics
+        for index, metrics in each.items()
+        if not names or not metrics.names or set(names) & set(metrics.names)
+    }
+
+
+def choose_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
+    """Return some of the metrics, all where none is named."""
+    if not names:
+        return metrics
+    for name in names:
+        if name not in metrics.names:
+            hint = did_you_mean(name, metrics.names, f"there are: {', '.join(metrics.names)}")
+            raise NotFoundError(f"there is no metric {name!r}", hint=hint)
+    kept = (
+        replace(row, values={name: row.values[name] for name in names if name in row.values})
+        for row in metrics.rows
+    )
+    return replace(metrics, names=tuple(names), rows=tuple(row for row in kept if row.values))
+
+
+def last_rows(metrics: Metrics, number: int | None) -> Metrics:
+    """Return the last rows, all for None."""
+    rows = metrics.rows
+    if number is None:
+        return metrics
+    return replace(metrics, rows=rows[max(0, len(rows) - max(0, number)) :])

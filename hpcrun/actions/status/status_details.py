@@ -1,0 +1,118 @@
+"""status --verbose: the expected start of pending runs, the last output of running ones, the use of
+ended ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpcrun.actions.runs.hardware_use import GpuResult, read_gpus
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.errors import PlanError, SchedulerError
+from hpcrun.files.reading import parse_object
+from hpcrun.job import job_states as state
+from hpcrun.runs.attempt import last_attempt
+from hpcrun.runs.log_files import tail
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.silence import last_line_of
+from hpcrun.schedulers.queue import Limit, SlurmQueue, Usage, Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """Slurm's further information by job id; one query for each kind, for any number of runs."""
+
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    usage: Mapping[tuple[str, str], Usage] = field(default_factory=dict)
+    # QOS → what it allows this user and all of its users, and what of that is in use; under
+    # ``ACCOUNTS`` the same of the user's accounts
+    limits: Mapping[str, Sequence[Limit]] = field(default_factory=dict)
+    # run id → its GPUs; only of runs that were named, since each is a step on its nodes
+    gpus: Mapping[str, GpuResult] = field(default_factory=dict)
+
+
+def look_closer(
+    items: Sequence[RunStatus], queue: SlurmQueue, env: Mapping[str, str], *, inside: bool
+) -> Insight:
+    """Query Slurm about runs of this cluster; runs with an old status (``stale``) are left out.
+
+    Args:
+        inside: also ask the nodes for the load of their GPUs.
+    """
+    ours = [
+        item
+        for item in items
+        if item.run.scheduler == "slurm" and item.run.job_id and not item.stale
+    ]
+    waits = [str(item.run.job_id) for item in ours if item.status.state == state.PENDING]
+    over = [str(item.run.job_id) for item in ours if item.status.final and item.status.ran_s]
+    limited = any(
+        (item.status.reason or "").startswith(("QOS", "Assoc"))
+        for item in ours
+        if not item.status.final
+    )
+    gpus = _gpus(items, env) if inside else {}
+    return Insight(queue.waiting(waits), queue.usage(over), queue.limits() if limited else {}, gpus)
+
+
+def _gpus(items: Sequence[RunStatus], env: Mapping[str, str]) -> dict[str, GpuResult]:
+    readings = {}
+    for item in items:
+        if (
+            item.status.state == state.RUNNING
+            and item.run.gpus_per_node
+            and not (item.stale or item.elements)
+        ):
+            with suppress(SchedulerError, PlanError):  # the status is useful without it
+                readings[item.run.run_id] = read_gpus(item, env)
+    return readings
+
+
+def last_line(item: RunStatus) -> str | None:
+    """Return the last line of rank 0 of a run, or of its deciding role; None if there is none."""
+    attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
+    return (last_line_of(attempt, 0) or None) if attempt else None
+
+
+def last_metrics(item: RunStatus) -> dict[str, Any]:
+    """Return the last metrics that this rank recorded with ``log_metrics()``; empty if it recorded
+    none.
+    """
+    attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
+    try:
+        if attempt:
+            lines = tail(attempt.folder.rank_metrics(0), 2).splitlines()
+        else:
+            lines = []
+    except OSError:
+        return {}
+    for line in reversed(lines):  # the last line may be incomplete
+        try:
+            metrics = parse_object(line, finite=False)
+        except ValueError:
+            continue
+        return {
+            name: value for name, value in metrics.items() if isinstance(value, float | int | str)
+        }
+    return {}
+
+
+def time_advice(status: LastStatus) -> list[str]:
+    """Return the advice to request less time, if a completed job has used a small part of an hour
+    or more.
+    """
+    ran_s, limit_s = status.elapsed_s, status.limit_s
+    if (
+        status.state != state.COMPLETED
+        or ran_s is None
+        or not limit_s
+        or limit_s <= 3600
+        or ran_s >= limit_s / 4
+    ):
+        return []
+    return [
+        "it used a small part of its --time; a shorter time limit helps backfill start it sooner"
+    ]

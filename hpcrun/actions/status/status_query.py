@@ -1,0 +1,494 @@
+"""status: the state of each run, from one query to the scheduler, else from its folder, never a
+guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpcrun.actions.ports import Ports
+from hpcrun.actions.status.resolve import is_lost, judge, keep_since, with_attempts
+from hpcrun.actions.status.run_status import (
+    ElementStatus,
+    RunStatus,
+    StatusResult,
+    combine,
+    never_started,
+    waits_of,
+)
+from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
+from hpcrun.files.reading import read_text
+from hpcrun.job import job_states as state
+from hpcrun.job.job_states import JobInfo, is_live
+from hpcrun.job.run_paths import RunFolder, run_name
+from hpcrun.runs.attempt import (
+    NODE_FAILURE,
+    Attempt,
+    chain_stop,
+    has_started,
+    last_attempt,
+    last_attempts,
+)
+from hpcrun.runs.elements import (
+    ElementRecords,
+    Elements,
+    all_elements,
+    all_records,
+    load_statuses,
+    save_statuses,
+)
+from hpcrun.runs.failed_nodes import FailedNode
+from hpcrun.runs.record import LastStatus, Run
+from hpcrun.runs.store import DamagedRunError, NewerRunError, RunStore, UnsafeRunError
+from hpcrun.schedulers.protocol import JobRef, Scheduler
+from hpcrun.schedulers.submit_claim import Sending, submission_progress
+
+NEWEST = 10
+"""How many runs are shown where none is named, besides those that are not over."""
+
+
+def chosen_ids(store: RunStore, *, everything: bool) -> list[str]:
+    """Return the runs to show if none is named: the active ones and the newest, or all."""
+    ids = store.run_ids()
+    if everything:
+        return ids
+    active = set(store.active_ids())
+    older = (run_id for run_id in ids[:-NEWEST] if run_id in active)
+    return [*older, *ids[-NEWEST:]]
+
+
+def active_ids(store: RunStore) -> list[str]:
+    """Return the runs that have not ended, oldest first; a marker without a run is ignored."""
+    active = set(store.active_ids())
+    return [run_id for run_id in store.run_ids() if run_id in active]
+
+
+def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
+    """Return the status of runs, with one query to each scheduler for any number of them.
+
+    Runs of another cluster or host are not queried, since their job ids mean nothing here. The
+    result is passed to
+    ``ports.on_status``.
+    """
+    store, now_s = ports.store, ports.now_s()
+    runs, damaged = _load(run_ids, store)
+    # one query also includes the runs for which these may wait
+    if any(run.after for run in runs):
+        active = set(store.active_ids())
+    else:
+        active = set()
+    awaited = {after["run_id"] for run in runs if run.run_id in active for after in run.after}
+    others, _ = _load(sorted(awaited - {run.run_id for run in runs}), store)
+    items: dict[str, RunStatus] = {}
+    away: SchedulerError | None = None
+    for name in sorted({run.scheduler for run in runs}):
+        mine = [_known_run(run, store) for run in (*runs, *others) if run.scheduler == name]
+        polled, error = _poll(ports.schedulers(name), mine, ports, now_s)
+        items |= polled
+        away = away or error
+    # ids tell time in seconds; two runs of one second are in the order in which they were made
+    runs.sort(key=lambda run: run.created_s)
+    ports.on_status([items[run.run_id] for run in runs], store.root, now_s)
+    return StatusResult(
+        tuple(_with_waits(items[run.run_id], items, store) for run in runs), away, tuple(damaged)
+    )
+
+
+def one_status(run_id: str, ports: Ports) -> StatusResult:
+    """Return the status of one run."""
+    result = get_status([run_id], ports)
+    if not result.runs:
+        ports.store.load(run_id)  # says why
+        raise NotFoundError(
+            f"the folder of {run_id} is gone", hint="hpcrun status --all lists the runs there are"
+        )
+    return result
+
+
+def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore) -> RunStatus:
+    def status_of(run_id: str) -> LastStatus | None:
+        if run_id in items:
+            return items[run_id].status
+        return store.last_status(run_id)
+
+    if not item.run.after or has_started(item.folder):
+        return item
+    if (
+        item.run.chain
+        and item.status.state == state.CANCELLED
+        and (why := chain_stop(item.folder, item.run.job_id))
+    ):
+        return replace(item, status=replace(item.status, reason=f"because {why}"))
+    waits = waits_of(item.run, item.status, status_of)
+    status = never_started(item.status, waits)
+    if status is item.status:
+        return replace(item, waits=waits)
+    elements = tuple(
+        replace(each, status=never_started(each.status, waits)) for each in item.elements
+    )
+    item = replace(item, status=status, elements=elements, waits=waits)
+    _save(item, store)
+    return item
+
+
+def last_known(run_ids: Sequence[str], *, store: RunStore, now_s: float) -> StatusResult:
+    """Return the last known status of runs from their folders; no scheduler is queried."""
+    runs, damaged = _load(run_ids, store)
+    known = [_known_run(run, store) for run in sorted(runs, key=lambda run: run.created_s)]
+    items = tuple(run_status(one, now_s, None if one.is_over else one.records()) for one in known)
+    return StatusResult(items, damaged=tuple(damaged))
+
+
+def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]]:
+    runs = []
+    damaged = []
+    for run_id in dict.fromkeys(run_ids):
+        try:
+            runs.append(store.load(run_id))
+        except DamagedRunError as error:
+            damaged.append(damage_words(run_id, error, store))
+        except HpcrunError:
+            continue  # removed since it was listed
+    return runs, damaged
+
+
+def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
+    """Return a damaged run's problem, and its state from its script's records and the last known
+    status.
+    """
+    if isinstance(error, UnsafeRunError):
+        return error.message
+    folder = store.folder(run_id)
+    attempt = last_attempt(folder)
+    last = store.last_status(run_id)
+    job_ids = sorted(store.noted_jobs().get(run_id, ())) or ([attempt.job_id] if attempt else [])
+    known = [
+        f"run {run_name(run_id)}",
+        *(f"job {job_id}" for job_id in job_ids),
+        *([f"last known {last.state}"] if last else []),
+        *([f"exit status {attempt.exit.status}"] if attempt and attempt.exit else []),
+    ]
+    if isinstance(error, NewerRunError):
+        how = "needs a newer hpcrun"
+    else:
+        how = "is damaged"
+    return (
+        f"{run_id} {how}: {error.message}; what can be read: {', '.join(known)}; its logs are "
+        f"in {folder}"
+    )
+
+
+# --- one query about all runs, and one decision for each element ---------------------------------
+
+Answers = Mapping[Path, JobInfo]
+"""Folder of a job → what the scheduler says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """A run with its last known status."""
+
+    run: Run
+    folder: Path
+    elements: Elements
+    last: LastStatus | None  # the last known status of the whole run
+    known: dict[int, LastStatus]  # the last known status of each element
+    # the progress of its submission before the query, for a run without a job
+    sending: Sending | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its status is final."""
+        return self.last is not None and self.last.final
+
+    def open_elements(self) -> list[int]:
+        """Return the elements that are not known to have ended; the others are never queried
+        again.
+        """
+        return [
+            index
+            for index in self.elements.parameters
+            if not ((last := self.known.get(index)) and last.final)
+        ]
+
+    def records(self) -> dict[int, ElementRecords]:
+        """Return the records of its open elements."""
+        return all_records(self.folder, self.open_elements())
+
+    def refs(self) -> list[JobRef]:
+        """Return the jobs to query: each open element, or the whole run while it has no job id."""
+        if self.run.job_id is None:
+            return [
+                JobRef(
+                    self.folder, None, self.run.created_s if self.sending is Sending.ENDED else None
+                )
+            ]
+        return [self.ref(index) for index in self.open_elements()]
+
+    def ref(self, index: int) -> JobRef:
+        """Return the reference of an element for schedulers."""
+        folder = self.elements.job_folder(self.folder, index).path
+        return JobRef(folder, self.elements.job_id(self.run, index), submitted_s=self.run.created_s)
+
+
+def _known_run(run: Run, store: RunStore) -> KnownRun:
+    """Return a run with its last known status."""
+    folder, last, elements = (
+        store.folder(run.run_id),
+        store.last_status(run.run_id),
+        all_elements(run),
+    )
+    if last is not None and last.state == state.NOT_SUBMITTED and has_started(folder):
+        # an sbatch that hung has submitted it after all
+        return KnownRun(run, folder, elements, None, {})
+    if elements.are_array:
+        known = load_statuses(folder)
+    elif last:
+        known = {0: last}
+    else:
+        known = {}
+    return KnownRun(run, folder, elements, last, known)
+
+
+def _belongs_here(run: Run, cluster: str | None, host: str) -> bool:
+    """Whether a run belongs to this cluster or host, so that its job ids are valid here."""
+    if run.scheduler == "local":
+        return run.host == host
+    return cluster is None or run.cluster in (None, cluster)
+
+
+def _ask(
+    scheduler: Scheduler, runs: Sequence[KnownRun], store: RunStore, host: str, now_s: float
+) -> tuple[list[KnownRun], Answers | None, SchedulerError | None]:
+    """Query a scheduler once about all open elements of all runs of this cluster and host.
+
+    Only a sweep whose job id is new in the answer needs a second query, about its elements.
+
+    Returns the runs of this host and cluster, with the job ids that were learned; the answers, None
+    where the scheduler is away; why it is.
+    """
+    cluster = scheduler.cluster() if runs else None
+    # read before the query: then the scheduler knows the job of an sbatch that ends in between
+    ours = [
+        one
+        if one.run.job_id
+        else replace(one, sending=submission_progress(one.folder, one.run.created_s, now_s))
+        for one in runs
+        if _belongs_here(one.run, cluster, host)
+    ]
+    nameless = {one.folder for one in ours if one.run.job_id is None}
+    try:
+        answers = scheduler.poll([ref for one in ours for ref in one.refs()])
+        ours = [_with_job(one, answers, store) for one in ours]
+        more = [
+            ref
+            for one in ours
+            if one.folder in nameless
+            for ref in one.refs()
+            if ref.folder not in nameless
+        ]
+        return ours, {**answers, **scheduler.poll(more)} if more else answers, None
+    except SchedulerError as away:
+        return [_with_job(one, {}, store) for one in ours], None, away
+
+
+def _with_job(one: KnownRun, answers: Answers, store: RunStore) -> KnownRun:
+    """Return a run with its missing job id, from the scheduler or from a record of its script."""
+    if one.run.job_id is not None:
+        return one
+    info = answers.get(one.folder)
+    attempt = next(last_attempts(one.folder), None)
+    # the script of an array's task has written 123_4
+    if info:
+        job_id = info.job_id
+    elif attempt:
+        job_id = attempt.job_id.partition("_")[0]
+    else:
+        job_id = None
+    if job_id is None:
+        return one
+    run = replace(one.run, job_id=job_id)
+    with suppress(HpcrunError):  # a full disk: it is found again next time
+        store.save(run)
+    return replace(one, run=run)
+
+
+def _judge_element(
+    one: KnownRun, index: int, records: ElementRecords | None, answers: Answers | None, now_s: float
+) -> ElementStatus:
+    """Decide the status of one element.
+
+    Args:
+        records: None if its last known status stays.
+        answers: None if the scheduler did not answer, or was not queried about it.
+    """
+    last = one.known.get(index)
+    info = None
+    status = last or LastStatus(state.UNKNOWN, one.run.created_s)
+    answered = records is not None and answers is not None
+    if records is not None:
+        if answers is not None:
+            info = answers.get(one.ref(index).folder)
+        else:
+            info = None
+        info = _in_pack(info, records) if one.elements.packed else info
+        status = judge(
+            one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending
+        )
+        status = keep_since(with_attempts(status, records.newest), last)
+    stale = _is_stale(status, answered=answered, now_s=now_s)
+    parameters = one.elements.parameters.get(index, ())
+    return ElementStatus(
+        index, one.elements.job_id(one.run, index), parameters, status, is_live(info), stale
+    )
+
+
+def _in_pack(info: JobInfo | None, records: ElementRecords) -> JobInfo | None:
+    """Return what the task of an element says of it; None if its own records decide, since others
+    share the task.
+    """
+    attempt = records.attempt
+    if records.ended or (records.cancelled and attempt is None):
+        return None
+    if info and info.state == state.RUNNING and attempt and attempt.exit and attempt.exit.again:
+        return replace(
+            info, state=state.PENDING, reason="to be requeued with the others of its task"
+        )
+    return info
+
+
+def _is_stale(status: LastStatus, *, answered: bool, now_s: float) -> bool:
+    """Whether there is no answer, or the answer lacks the job: then its status is the last known
+    one.
+    """
+    return not status.final and (
+        not answered or (status.missed_s is not None and status.asked_s < now_s)
+    )
+
+
+def _poll(
+    scheduler: Scheduler, runs: Sequence[KnownRun], ports: Ports, now_s: float
+) -> tuple[dict[str, RunStatus], SchedulerError | None]:
+    store = ports.store
+    ours, answers, away = _ask(
+        scheduler, [one for one in runs if not one.is_over], store, ports.host, now_s
+    )
+    items = {}
+    for one in ours:
+        records = one.records()
+        item = items[one.run.run_id] = run_status(one, now_s, records, answers)
+        if answers is not None:
+            _save(item, store, one.last, one.known)
+            if item.status.final and not one.is_over:
+                ports.on_end(one.run.run_id)
+        if store.failed_nodes:
+            failures = (
+                node for each in records.values() for node in failures_of(one.run, each.newest[:2])
+            )
+            store.failed_nodes.note(failures, now_s)
+    for one in runs:
+        if one.is_over:
+            store.leave_active(one.run.run_id)
+        if one.run.run_id not in items:
+            items[one.run.run_id] = run_status(one, now_s)
+    return items, away
+
+
+def run_status(
+    one: KnownRun,
+    now_s: float,
+    records: Mapping[int, ElementRecords] | None = None,
+    answers: Answers | None = None,
+) -> RunStatus:
+    """Return the status of a run.
+
+    Args:
+        records: those of its open elements; None for a run that is over, or of another cluster or
+            host.
+        answers: of the scheduler; None if it did not answer.
+    """
+    elements = [
+        _judge_element(one, index, (records or {}).get(index), answers, now_s)
+        for index in one.elements.parameters
+    ]
+    elsewhere = records is None and not one.is_over
+    if records is None:
+        ask_there = LastStatus(state.UNKNOWN, one.run.created_s, reason=f"ask on {one.run.place}")
+        status = one.last or ask_there
+    else:
+        statuses = [each.status for each in elements]
+        if one.elements.are_array:
+            status = combine(statuses, one.run.walltime_s)
+        else:
+            status = statuses[0]
+        status = _with_refusal(status, one.folder)
+    return RunStatus(
+        one.run,
+        one.folder,
+        status,
+        stale=_is_stale(status, answered=answers is not None, now_s=now_s),
+        elements=tuple(elements) if one.elements.are_array else (),
+        elsewhere=elsewhere,
+        lost=is_lost(one.run, one.folder, status, elsewhere=elsewhere, now_s=now_s),
+        live=any(each.live for each in elements),
+    )
+
+
+def _save(
+    item: RunStatus,
+    store: RunStore,
+    last: LastStatus | None = None,
+    known: Mapping[int, LastStatus] | None = None,
+) -> None:
+    """Save a new status of a run; if nothing is new, nothing is written.
+
+    Args:
+        last, known: the saved status of the run, and of its elements.
+    """
+    known = known or {}
+    if any(_is_news(each.status, known.get(each.index)) for each in item.elements):
+        save_statuses(item.folder, {each.index: each.status for each in item.elements})
+    if _is_news(item.status, last):
+        store.save_status(item.run.run_id, item.status)
+
+
+def _is_news(status: LastStatus, last: LastStatus | None) -> bool:
+    """Whether a status differs from the last one, or is more than a minute newer."""
+    if last is None or status.asked_s - last.asked_s >= 60:
+        return True
+    # Slurm's estimate changes often
+    return replace(status, asked_s=last.asked_s, start_s=last.start_s) != last
+
+
+def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
+    """Add sbatch's message to the status of a run without a job."""
+    if status.state != state.NOT_SUBMITTED:
+        return status
+    try:
+        refusal = read_text(RunFolder(folder).sbatch_stderr).strip()
+    except OSError:
+        return status
+    if refusal:
+        return replace(status, reason=f"{status.reason}; sbatch said: {refusal.splitlines()[-1]}")
+    return status
+
+
+def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
+    """Yield the failed nodes from the records of a run's attempts, the newest attempt first.
+
+    An attempt without a record, followed by another one, was on a node that failed together with
+    its script.
+    """
+    for place, attempt in enumerate(attempts if run.scheduler == "slurm" else ()):
+        if attempt.exit is None and place:
+            yield FailedNode(
+                attempt.host, run.cluster, attempt.alive_s, "stopped responding", run.run_id
+            )
+        elif attempt.exit is not None and attempt.exit.reason == NODE_FAILURE:
+            for node in attempt.exit.nodes:
+                yield FailedNode(
+                    node, run.cluster, attempt.exit.ended_s, "down or not responding", run.run_id
+                )

@@ -1,0 +1,269 @@
+"""A submitted function: submitit's job, whose state comes from hpcrun's own poll, one for all
+jobs.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+import zipfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from submitit.core.core import Job
+from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError, pickle_load
+
+from hpcrun.actions.runs.cancel import cancel_runs, check_listed
+from hpcrun.actions.status.run_status import RunStatus, element_of
+from hpcrun.actions.status.status_query import one_status
+from hpcrun.cli.context import make_context
+from hpcrun.errors import HpcrunError
+from hpcrun.job import job_states as state
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.runs.attempt import first_failure, last_attempt
+from hpcrun.runs.elements import all_elements, records_of
+from hpcrun.runs.log_files import tail
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
+
+R = TypeVar("R", covariant=True)
+
+LOG_LINES = 40
+"""How much of a log an exception shows."""
+_VISIBLE_WITHIN_S = 15.0
+"""How long a result may take to be seen on another host of a network file system."""
+_SETTLES_WITHIN_S = 15.0
+"""How long to ask how a job ended that left no result: Slurm is asked every ten seconds."""
+ASK_EVERY_S = {"slurm": 10.0, "local": 0.5}
+"""The age, in seconds, up to which the status of a run is used, by its scheduler."""
+LOST_AFTER_S = 60.0
+"""A job that has been UNKNOWN for this time counts as over."""
+
+_LEARNED: dict[Path, tuple[float, RunStatus]] = {}
+"""Folder of a run → its last known status in this process, and when it was learned, by the
+monotonic clock.
+"""
+
+
+def learn_status(folder: Path, index: int = 0) -> RunStatus:
+    """Return the status of a run, or of one of its elements; all jobs of a run share the last known
+    status.
+
+    Slurm's answer is the one that all polling commands share. A status from before the end of the
+    script is renewed.
+    """
+    at_s, item = _LEARNED.get(folder, (0.0, None))
+    if (
+        item is None
+        or time.monotonic() - at_s >= ASK_EVERY_S[item.run.scheduler]
+        or (not _part(item, index).status.final and records_of(folder, index).ended)
+    ):
+        context = make_context(announce=None)
+        ports = replace(
+            context.ports, store=RunStore(folder.parent, context.failed_nodes)
+        ).for_polling()
+        item = one_status(folder.name, ports).runs[0]
+        _LEARNED[folder] = time.monotonic(), item
+    return _part(item, index)
+
+
+def _part(item: RunStatus, index: int) -> RunStatus:
+    return element_of(item, index) if item.elements else item
+
+
+class FunctionJob(Job[R]):
+    """One call of a function, or one element of an array of them: ``result()``, ``exception()``,
+    ``done()`` ...
+
+    Like submitit's jobs, but with the state of ``hpcrun status``, at most ten seconds old, and the
+    run's own folder. A job can be pickled and used in another process.
+    """
+
+    _run_id: str
+    _index: int
+    _keeps_trying: bool
+
+    @classmethod
+    def of_run(
+        cls,
+        run_folder: Path,
+        job_id: str,
+        tasks: int,
+        *,
+        index: int = 0,
+        keeps_trying: bool = False,
+    ) -> FunctionJob[Any]:
+        """Return the job of a run whose function is called by so many tasks.
+
+        Args:
+            job_id: as the scheduler lists it.
+            index: number of the element, 0 for the only one.
+            keeps_trying: the job may start again, so that a result counts only after its script has
+                ended.
+        """
+        job = cls(folder=RunFolder(run_folder).submitit, job_id=job_id, tasks=tuple(range(tasks)))
+        for part in cast("Sequence[FunctionJob[Any]]", (job, *job._sub_jobs)):
+            part._run_id, part._index, part._keeps_trying = run_folder.name, index, keeps_trying
+        return job
+
+    @property
+    def run_id(self) -> str:
+        """The run in ``hpcrun status``, ``hpcrun logs`` and ``hpcrun cancel``."""
+        return self._run_id
+
+    @property
+    def state(self) -> str:
+        """The state that ``hpcrun status`` shows, at most ten seconds old."""
+        return self._status().state
+
+    def get_info(self, mode: str = "force") -> dict[str, str]:  # noqa: ARG002 - submitit's
+        """Return the status under sacct's names."""
+        status = self._status()
+        shown = {"State": status.state, "Reason": status.reason, "NodeList": status.hosts}
+        return {name: value for name, value in shown.items() if value}
+
+    def done(self, force_check: bool = False) -> bool:
+        """Return whether the job has ended; the scheduler is queried at most every ten seconds."""
+        if self._sub_jobs:
+            return all(job.done(force_check) for job in self._sub_jobs)
+        if not self._keeps_trying and self._has_result():
+            return True
+        if records_of(*self._key).ended:
+            return True
+        item = learn_status(*self._key)
+        is_lost = (
+            item.status.state == state.UNKNOWN and time.time() - item.status.asked_s > LOST_AFTER_S
+        )
+        return item.status.final or (is_lost and not item.elsewhere)
+
+    def cancel(self, check: bool = True) -> None:
+        """End the job.
+
+        Args:
+            check: raise where the scheduler refuses or is away, or does not list the job as this
+                run's.
+
+        Raises:
+            HpcrunError: see ``check``.
+        """
+        with suppress(*(() if check else (HpcrunError,))):
+            result = cancel_runs([learn_status(*self._key)], make_context(announce=None).ports)
+            check_listed(result.unlisted)
+
+    def exception(self) -> UncompletedJobError | None:
+        """Wait for the end; return the exception of the function, None if there is none.
+
+        Of several tasks it is that of the task that raised, not of those that were then terminated.
+        """
+        if not self._sub_jobs:
+            return super().exception()
+        self.wait()
+        failures = [failure for job in self._sub_jobs if (failure := job.exception()) is not None]
+        return min(
+            failures, key=lambda failure: not isinstance(failure, FailedJobError), default=None
+        )
+
+    def results(self) -> list[R]:
+        """Wait for the end; return the function's result in each task.
+
+        Raises:
+            UncompletedJobError: see ``exception()``.
+        """
+        if self._sub_jobs and (failure := self.exception()) is not None:
+            raise failure
+        return super().results()
+
+    def submission(self) -> DelayedSubmission:
+        """Return the call: its ``function``, ``args`` and ``kwargs``."""
+        # the call has started, and may have left a checkpoint
+        if self.paths.submitted_pickle.exists():
+            return DelayedSubmission.load(self.paths.submitted_pickle)
+        with zipfile.ZipFile(self.run_folder.calls) as calls:
+            return cast(DelayedSubmission, pickle.load(BytesIO(calls.read(str(self._index)))))
+
+    def __repr__(self) -> str:
+        return f"FunctionJob<job_id={self.job_id}, run={self._run_id}, state={self.state}>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_cancel_at_deletion", False) and not self.done():
+            self.cancel(check=False)
+
+    # --- what submitit's own methods call --------------------------------------------------------
+
+    def _register_in_watcher(self) -> None:
+        """Do nothing: submitit's watcher would call sacct for every job, and hpcrun polls only on
+        demand.
+        """
+
+    def _get_outcome_and_result(self) -> tuple[str, Any]:
+        deadline = time.monotonic() + _VISIBLE_WITHIN_S
+        status: LastStatus | None = None
+        while not self._has_result():
+            status = status or self._status(_SETTLES_WITHIN_S)
+            # only a completed job has a result that may not be visible yet
+            if status.state != state.COMPLETED or time.monotonic() > deadline:
+                raise UncompletedJobError(self._why_no_result(status))
+            time.sleep(0.5)
+        return cast("tuple[str, Any]", pickle_load(self.paths.result_pickle))
+
+    def _get_logs_string(self, name: str) -> str | None:
+        try:
+            return tail(
+                {"stdout": self.paths.stdout, "stderr": self.paths.stderr}[name], None, links=True
+            )
+        except FileNotFoundError:
+            return None
+
+    # --- ours ------------------------------------------------------------------------------------
+
+    @property
+    def run_folder(self) -> RunFolder:
+        """The folder of the run."""
+        return RunFolder(self.paths.folder.parent)
+
+    @property
+    def _key(self) -> tuple[Path, int]:
+        return self.run_folder.path, self._index
+
+    def _status(self, within_s: float = 0.0) -> LastStatus:
+        """Return the status after the scheduler has reported how the job ended, or has had
+        time to.
+        """
+        deadline = time.monotonic() + within_s
+        while not (status := learn_status(*self._key).status).final and time.monotonic() < deadline:
+            time.sleep(0.5)
+        return status
+
+    def _has_result(self) -> bool:
+        folder = self.paths.folder
+        with suppress(OSError):
+            folder.chmod(folder.stat().st_mode)  # makes NFS look again; submitit does the same
+        return self.paths.result_pickle.exists()
+
+    def _why_no_result(self, status: LastStatus) -> str:
+        attempt = last_attempt(*self._key)
+        rank = first_failure(attempt.folder) if attempt else None
+        first = None
+        if rank is not None and not rank.is_consequence:
+            first = f"rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}"
+        why = "; ".join(filter(None, (status.reason, first)))
+        message = (
+            f"job {self.job_id} (task {self.task_id}, run {self._run_id}) left no result: "
+            f"{status.state}"
+        )
+        message += f" ({why})" if why else ""
+        folder = self.run_folder.path
+        batch_log = all_elements(RunStore(folder.parent).load(self._run_id)).batch_log(
+            folder, self._index
+        )
+        logs = {"stderr": self.paths.stderr, "stdout": self.paths.stdout, "batch log": batch_log}
+        for name, path in logs.items():
+            with suppress(OSError):
+                text = tail(path, LOG_LINES, links=True).strip()
+                if text:
+                    return f"{message}\nthe end of its {name}, {path}:\n{text}"
+        return f"{message}\nthe job has {'written no log' if attempt else 'not started'}"

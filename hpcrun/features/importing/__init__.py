@@ -1,1 +1,0 @@
-"""What hpcrun does with a person's own sbatch script."""

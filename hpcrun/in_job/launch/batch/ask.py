@@ -1,0 +1,136 @@
+"""``hpcrun_launch WORDS ...``: the launch of a script; the job runs its step.
+
+It hands its words, environment, folder and streams to the job (script.py), and ends with the status
+of the step; if it is terminated, the step is. If its output goes elsewhere than the script's, as in
+``srun ... | tee log``, it copies that of the ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from typing import Any
+
+from .. import records
+from .launch_words import plain_words
+
+WAIT_S = 0.3
+
+
+def main(words: list[str]) -> int:
+    """Have the job run the step, and return its status; if the job does not, become the launch as
+    it was written.
+    """
+    with socket.socket(socket.AF_UNIX) as job:
+        try:
+            job.connect(os.environ["HPCRUN_LAUNCH_SOCKET"])
+        except (OSError, KeyError) as error:
+            records.say(f"the job does not respond to its launch: {error}")
+            return 1
+        # for the ranks, which get them from Slurm
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        _send(job, words)
+        step = _Step(job)
+        while (status := step.wait()) is None:
+            step.copy()
+        step.copy(whole=True)
+    if status >= 0:
+        return status
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    plain = plain_words(words)
+    return os.execvp(plain[0], plain)
+
+
+def _send(job: socket.socket, words: list[str]) -> None:
+    umask = os.umask(0o077)
+    os.umask(umask)
+    request = {"words": words, "env": dict(os.environ), "folder": os.getcwd(), "umask": umask}
+    data = json.dumps(request).encode("ascii")
+    streams = [
+        number if _is_open(number) else os.open(os.devnull, os.O_RDWR) for number in (0, 1, 2)
+    ]
+    socket.send_fds(job, [len(data).to_bytes(8, "big")], streams)
+    job.sendall(data)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+class _Step:
+    """What the job tells of the step, line by line: see script.py."""
+
+    def __init__(self, job: socket.socket) -> None:
+        self._job, self._text = job, ""
+        self._copied: tuple[int, ...] = ()
+        self._folder = ""
+        self._done: dict[str, int] = {}
+
+    def wait(self) -> int | None:
+        """Wait a moment; return the status of the step, -1 if the job does not run it, None while
+        it runs.
+        """
+        self._job.settimeout(WAIT_S if self._copied else None)
+        try:
+            data = self._job.recv(4096)
+        except (TimeoutError, socket.timeout):  # one class since Python 3.10
+            return None
+        *lines, self._text = (self._text + data.decode("utf-8", "surrogateescape")).split("\n")
+        for line in lines:
+            kind, _, value = line.partition(" ")
+            if kind == "alone":
+                return -1
+            if kind == "status":
+                return int(value)
+            if kind == "copy":
+                self._copied = tuple(map(int, value.split()))
+            elif kind == "attempt":
+                self.copy(whole=True)
+                self._folder, self._done = value, {}
+        if not data:
+            records.say("the job ended before its launch")
+            return 1
+        return None
+
+    def copy(self, *, whole: bool = False) -> None:
+        """Copy new lines of the ranks' logs.
+
+        Args:
+            whole: no more lines follow: also the last one, which may have no end.
+        """
+        if not self._copied or not self._folder:
+            return
+        for name in records.names_in(self._folder):
+            stream = {".out": 1, ".err": 2}.get(os.path.splitext(name)[1])
+            if name.startswith("rank-") and stream in self._copied:
+                self._copy_file(name, stream, whole)
+
+    def _copy_file(self, name: str, stream: Any, whole: bool) -> None:
+        try:
+            with open(os.path.join(self._folder, name), "rb") as file:
+                file.seek(self._done.get(name, 0))
+                while data := file.read(1 << 20):
+                    if whole or len(data) == 1 << 20:
+                        lines = data
+                    else:
+                        lines = data[: data.rfind(b"\n") + 1]
+                    self._done[name] = self._done.get(name, 0) + len(lines)
+                    if not lines:
+                        return
+                    _write(stream, lines)
+                    file.seek(self._done[name])
+        except OSError:  # the reader of the pipe has ended
+            self._copied = tuple(number for number in self._copied if number != stream)
+
+
+def _write(stream: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(stream, data) :]

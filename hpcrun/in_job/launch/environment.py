@@ -1,0 +1,234 @@
+"""The environment of the ranks: the variables that hpcrun adds, and those that the script has
+changed.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+import stat
+import sys
+
+from . import records, trackers
+
+TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MANAGED = "HPCRUN_MANAGED"
+"""Set if the job may be warned or requeued."""
+CONTAINER = "HPCRUN_CONTAINER"
+"""Set in a container, to the runtime that made it."""
+FOR_TORCHRUN = "HPCRUN_FOR_TORCHRUN"
+"""The variables for this job's torchrun only: a program may start another torchrun."""
+SAMPLE = "HPCRUN_SAMPLE_S"
+SAMPLE_S = 10.0
+"""The seconds between two samples of the use of a node, 0 for none; and without --sample."""
+PER_WRITE = 6
+"""The samples that a node writes at a time."""
+ALLOCATOR = "PYTORCH_ALLOC_CONF"
+MEMORY_SHARE = "per_process_memory_fraction:"
+PACKED = "HPCRUN_PACKED"
+"""Set in an element that shares its task with others."""
+SRUN_FAILED = 69
+"""The exit status of srun if Slurm failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of
+sysexits(3).
+"""
+BATCH = "HPCRUN_BATCH_SLURM"
+SEPARATOR = "\x1e"
+"""Slurm's variables of a batch script, for a program that the script starts without srun."""
+GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL")
+"""The variables with the GPUs of a task, which Slurm sets: of Nvidia, AMD and Intel, slurm.conf(5).
+"""
+MOST_JOINED = 64 << 10
+"""Characters of the small files that are joined: hpcrun status reads the exit record."""
+CAME = "HPCRUN_CAME_"
+PUT = "HPCRUN_PUT_"
+_OWN = ("HPCRUN_", "SLURM_")
+_OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
+
+
+def be_node() -> None:
+    """Set the name of this node: a task of srun gets it from Slurm, the nodes of one machine from
+    the job.
+    """
+    env = os.environ
+    if "SLURMD_NODENAME" in env and "HPCRUN_NODE_ADDR" not in env:
+        env["HPCRUN_NODE"] = env["HPCRUN_NODE_ADDR"] = env["SLURMD_NODENAME"]
+        env["HPCRUN_NODE_RANK"] = env["SLURM_NODEID"]
+    if env.get("SLURM_EXIT_ERROR") == str(SRUN_FAILED):
+        del env["SLURM_EXIT_ERROR"]  # for this job's srun, not for an srun that the program calls
+
+
+def restore_slurm() -> None:
+    """Set Slurm's variables as they are in the batch script, for a program that it starts without
+    srun.
+    """
+    env = os.environ
+    if BATCH in env:
+        for name in [name for name in env if name.startswith(("SLURM", "SRUN_"))]:
+            del env[name]
+        pairs = (pair.partition("=") for pair in env.pop(BATCH).split(SEPARATOR) if pair)
+        env.update({name: value for name, _, value in pairs})
+
+
+def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
+    """Add hpcrun_runtime and labels for trackers. What the user or the profile has set stays.
+
+    Args:
+        managed: the job may be warned or requeued.
+        as_is: a person's script sets the rendezvous itself.
+        came: a descriptor with the original environment of the script: base64 of ``NAME=value``,
+            each ended by NUL.
+    """
+    _close_log()
+    env = os.environ
+    before = {}
+    if came is not None:
+        with open(came, "rb") as file:
+            before = _parse(binascii.a2b_base64(file.read()))
+    for name in (
+        MANAGED,
+        "HPCRUN_NODE_ADDR",
+        *(
+            name
+            for name in ("MASTER_ADDR", "MASTER_PORT")
+            if before.get(name) == env.get(name) and not as_is
+        ),
+        *(name for name in ("HPCRUN_STAGE",) if before.get(name) == env.get(name)),
+    ):
+        env.pop(name, None)  # of an enclosing job, in which this job was submitted by hand
+    env.update({MANAGED: "1"} if managed else {})
+    runtime = os.path.join(env["HPCRUN_RUN_DIR"], "programs", "runtime")
+    if os.path.exists(os.path.join(runtime, "hpcrun_runtime.py")):
+        env["PYTHONPATH"] = ":".join(filter(None, (env.get("PYTHONPATH"), runtime)))
+    renew(env["HPCRUN_ATTEMPT_DIR"])
+    limits = env.get(ALLOCATOR, "").split(",")
+    # which may refuse it
+    if any(each.startswith(MEMORY_SHARE) for each in limits) and _has_torch_before([2, 10]):
+        env[ALLOCATOR] = ",".join(each for each in limits if not each.startswith(MEMORY_SHARE))
+        records.say("--pack-memory has no effect on torch before 2.10")
+    if "TORCH_FR_BUFFER_SIZE" in env and _has_torch_before([2, 8]):
+        env.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", env["TORCH_FR_BUFFER_SIZE"])
+    trackers.label()
+    if came is not None:
+        env.update(changes(before, env))
+
+
+def _close_log() -> None:
+    """Let no other user write the log of the batch script, which Slurm makes with the job's
+    umask.
+    """
+    run = os.path.realpath(os.environ["HPCRUN_RUN_DIR"])
+    for number in (1, 2):
+        try:
+            if os.readlink(f"/proc/self/fd/{number}").startswith(run + os.sep):
+                os.fchmod(number, stat.S_IMODE(os.fstat(number).st_mode) & 0o755)
+        except OSError:  # it is closed, or on a file system without modes
+            continue
+
+
+def flight() -> str:
+    """Return the folder of the dumps of torch's flight recorder: one for each role, whose ranks
+    count from 0.
+    """
+    return os.path.join(records.attempt_dir(), "flight", os.environ.get("HPCRUN_ROLE", ""))
+
+
+def renew(folder: str) -> None:
+    """Make the folders of an attempt, and set it in the variables with paths in the attempt
+    before.
+    """
+    for name in ("flight", records.STOP):
+        os.makedirs(os.path.join(folder, name), exist_ok=True)
+    os.environ.update(moved(os.environ, records.attempt_dir(), folder))
+
+
+def moved(env: Mapping[str, str], before: str, folder: str) -> dict[str, str]:
+    """Return an environment with the paths in one folder replaced by those in another."""
+    return {
+        name: folder + path[len(before) :] if (path + os.sep).startswith(before + os.sep) else path
+        for name, path in env.items()
+    }
+
+
+def tidy() -> None:
+    """Tidy the folder of an attempt whose ranks have ended; a sweep's small files go into the exit
+    record.
+    """
+    from contextlib import suppress  # every rank imports this module, and only the job calls this
+
+    with suppress(ChildProcessError):
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return  # Slurm is about to end this process, and the ranks still write
+    folder = records.attempt_dir()
+    of_roles = (
+        (f"flight/{name}", os.rmdir) for name in records.names_in(os.path.join(folder, "flight"))
+    )
+    for name, remove in (
+        *of_roles,
+        ("flight", os.rmdir),
+        (records.STOP, os.rmdir),
+        ("heartbeat", os.unlink),
+    ):
+        with suppress(OSError):  # it is not empty, or there is none
+            remove(os.path.join(folder, name))
+    ended = records.read("exit")
+    if ended is None or "_" not in os.environ["HPCRUN_JOB_ID"]:
+        return
+    files: dict[str, str] = {}
+    texts = [(name, records.read_text(name)) for name in os.listdir(folder) if _is_small(name)]
+    for name, text in sorted(texts, key=lambda each: len(each[1])):
+        if text and len(text) + sum(map(len, files.values())) <= MOST_JOINED:
+            files[name] = text
+    if records.write("exit", {**ended, "files": files}):
+        for name in files:
+            os.unlink(os.path.join(folder, name))
+
+
+def _is_small(name: str) -> bool:
+    return name == "hosts" or (
+        name.startswith(("node-", "rank-")) and name.endswith((".start", ".exit", ".use"))
+    )
+
+
+def _has_torch_before(version: list[int]) -> bool:
+    """Whether the job's Python has an older torch: before 2.8 the flight recorder has another
+    variable.
+    """
+    import glob
+    import re
+
+    # without site, sys.prefix is that of the base Python
+    prefix = os.path.dirname(os.path.dirname(sys.executable))
+    installed = glob.glob(
+        os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages", "torch-*.dist-info")
+    )
+    versions = [re.findall(r"\d+", os.path.basename(path))[:2] for path in installed]
+    return any([int(part) for part in each] < version for each in versions)
+
+
+def _parse(text: bytes) -> dict[str, str]:
+    pairs = (os.fsdecode(item).partition("=") for item in text.split(b"\0") if b"=" in item)
+    return {name: value for name, _, value in pairs}
+
+
+def changes(came: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that record the changes in an environment, with the original values.
+
+    ``hpcrun submit`` inside this job passes on the original values (machine/process.py).
+    """
+    noted = {}
+    for name in {*came, *now}:
+        if (
+            came.get(name) == now.get(name)
+            or name.startswith(_OWN)
+            or name in _OF_BASH
+            or "%" in name
+        ):
+            continue
+        if name in came:
+            noted[CAME + name] = came[name]
+        if name in now:
+            noted[PUT + name] = now[name]
+    return noted

@@ -1,0 +1,146 @@
+"""The end of a link of a chain that has not completed: the next links are cancelled if it got
+nowhere.
+
+``submit`` writes the job of each link into a folder beside the checkpoints, which the links share.
+It knows a link's progress by new files there, and by the steps in its ranks' metrics; a program may
+use neither. An unknown progress never ends a chain, unless two links in a row fail at once and in
+the same way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import records
+from .. import slurm_requests as slurm
+from .why_ended import FAILURE, IDLE
+
+LINK = "link-"
+STOPPED = "stopped"
+PROGRESS = "progress"
+"""The names in the folder: ``link-2`` has the job of the second link."""
+AT_ONCE_S = 120.0
+"""A program that fails within this time has hardly begun: it takes as long to load a model and a
+first batch.
+"""
+WALK_S = 5.0
+MOST_RANKS = 16
+TAIL = 64 << 10
+_STEP = re.compile(rb'"step": (\d+)')
+
+
+def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
+    """Cancel the next links if this one got nowhere; return the reason, the empty string if the
+    chain continues.
+
+    Args:
+        why_it_ended: returns why; only its program's failure, its time limit and idle GPUs count.
+    """
+    folder = records.chain_folder()
+    links = {}
+    for name in records.names_in(folder):
+        number = name[len(LINK) :]
+        if name.startswith(LINK) and number.isdecimal() and (record := records.read(name, folder)):
+            links[int(number)] = record
+    this = next(
+        (each for each, link in links.items() if link.get("job_id") == os.environ["HPCRUN_JOB_ID"]),
+        0,
+    )
+    if not this or (why := why_it_ended()) not in (FAILURE, records.TIME_LIMIT, IDLE):
+        return ""
+    seconds = time.time() - float((records.read("start") or {}).get("started", 0))
+    step = max(_noted_steps(), default=None)
+    link = {
+        "number": this,
+        "status": status,
+        "at_once": why == FAILURE and seconds < AT_ONCE_S,
+        "seconds": seconds,
+        "failed": why == FAILURE,
+        "saved": _has_saved(),
+        "step": step,
+    }
+    before = records.read(PROGRESS, folder) or {}
+    reason, stops = judge(link, before)
+    records.write(PROGRESS, progress(link, before, nowhere=bool(reason)), folder)
+    if not stops or this >= links[this]["links"]:
+        return ""
+    # the last one first: each waits for those before it
+    following = [links[each]["job_id"] for each in sorted(links, reverse=True) if each > this]
+    records.write(STOPPED, {"reason": reason, "job_ids": following}, folder)
+    problem = slurm.cancel(*following) if following else ""
+    message = f"the chain ends here: {reason}" + (
+        f"; the next links are not cancelled: {problem}" if problem else ""
+    )
+    records.say(f"{message}; --chain-anyway continues all the same")
+    return message
+
+
+def judge(link: dict[str, Any], before: dict[str, Any]) -> tuple[str, bool]:
+    """Return why a link got nowhere, the empty string if it did or may have; and whether the chain
+    ends.
+
+    Args:
+        link: its number from 1, its exit status, the seconds of its last attempt; whether its
+            program has failed by itself, and within ``AT_ONCE_S``; whether it has saved a
+            checkpoint, None if there is none in their folder; the highest step that its ranks have
+            noted, or None.
+        before: the same of the link before, with the highest step of all links, and whether it got
+            nowhere.
+    """
+    best = before.get("step")
+    step = link["step"]
+    if link["saved"] or (step is not None and (best is None or step > best)):
+        return "", False
+    if link["saved"] is False:
+        # without steps, a failure may have come after hours of work: only the second one in a row
+        # is certain
+        sure = not link["failed"] or best is not None or before.get("nowhere") is True
+        since = "" if best is None else f" since {best}"
+        return f"link {link['number']} made no new checkpoint and no step{since}", sure
+    if link["at_once"] and before.get("at_once") and before["status"] == link["status"]:
+        how = f"failed after {link['seconds']:.0f} s with exit status {link['status']}"
+        return f"link {link['number']} {how}, as link {link['number'] - 1} did", True
+    return "", False
+
+
+def progress(link: dict[str, Any], before: dict[str, Any], *, nowhere: bool) -> dict[str, Any]:
+    """Return the record of a link for the next one."""
+    steps = [step for step in (before.get("step"), link["step"]) if step is not None]
+    return {**link, "step": max(steps, default=None), "nowhere": nowhere}
+
+
+def _attempts() -> str:
+    return os.path.dirname(records.attempt_dir())
+
+
+def _has_saved() -> bool | None:
+    """Whether a checkpoint is newer than this job, by the clock of their file system; None if there
+    is none.
+    """
+    began = os.stat(os.path.join(_attempts(), "0", "start")).st_mtime
+    until = time.monotonic() + WALK_S
+    saved = None
+    walk = os.walk(os.environ["HPCRUN_CHECKPOINT_DIR"])
+    for path in (os.path.join(place, name) for place, _, names in walk for name in names):
+        try:
+            saved = os.lstat(path).st_ctime > began
+        except OSError:  # it was just replaced by a newer one
+            return True
+        if saved or time.monotonic() > until:
+            return True
+    return saved
+
+
+def _noted_steps() -> Iterator[int]:
+    for attempt in records.names_in(_attempts()):
+        place = os.path.join(_attempts(), attempt)
+        for name in [name for name in records.names_in(place) if name.endswith(".metrics")][
+            :MOST_RANKS
+        ]:
+            with open(os.path.join(place, name), "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+                yield from map(int, _STEP.findall(file.read()))

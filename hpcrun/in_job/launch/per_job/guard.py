@@ -1,0 +1,82 @@
+"""``launch guard NODE REQUEUE|OVER``: ends or requeues a job with --no-kill if its first node
+fails.
+
+Slurm removes a failed node from such a job, ends the steps on this node, and keeps the job, even if
+it was the node of the batch script: the job would then idle until its time limit. So one more step,
+on another node, watches for this. It asks Slurm only if the node does not respond, or the job has
+no heartbeat.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from .. import records
+from .. import slurm_requests as slurm
+from ..processes import launch_program, try_start
+from ..records import OVER
+from .dead_nodes import answers
+
+LOOK_S = 10.0
+ASK_S = 30.0
+NO_HEARTBEAT_S = 75.0
+"""The job has a heartbeat every 30 s."""
+_EXCLUDE = "HPCRUN_EXCLUDE_BAD"
+
+
+def start(node: str, *, on: str, how: str, exclude: bool) -> None:
+    """Start the guard of a node on another node, as a separate step.
+
+    Args:
+        how: whether the job is requeued or ends.
+        exclude: the failed node is not used again.
+    """
+    step, env = slurm.small_step(on)
+    env.update({_EXCLUDE: "1"} if exclude else {})
+    log = os.path.join(records.attempt_dir(), "guard.log")
+    step += ["--job-name=guard", "--export=ALL", *launch_program(), "guard", node, how]
+    try_start(step, env, out=log, err=log)
+
+
+def main(arguments: list[str]) -> int:
+    """Watch the job until the node of its script has failed, or its attempt has ended."""
+    node, how = arguments
+    beat = ""
+    changed_at = time.monotonic()
+    ask_at = 0.0
+    while not records.read_text("exit"):
+        time.sleep(LOOK_S)
+        now = time.monotonic()
+        heartbeat = records.read_text("heartbeat")
+        beat, changed_at = heartbeat, changed_at if heartbeat == beat else now
+        if now > ask_at and (now - changed_at > NO_HEARTBEAT_S or not answers(node)):
+            ask_at = now + ASK_S
+            job = slurm.job()
+            if job.state == "RUNNING" and job.lost_its_script:
+                return _end(job.batch_host, how)
+    return 0
+
+
+def _end(node: str, how: str) -> int:
+    fields = {
+        "status": records.TERM_STATUS,
+        "signal": "",
+        "ended": time.time(),
+        "reason": records.NODE_FAILURE,
+    }
+    if how != OVER:
+        message = ""
+    else:
+        message = (
+            "the node of the batch script failed, and --requeue does not allow another attempt"
+        )
+    more = {"message": message, "again": how != OVER, "how": how, "nodes": [node]}
+    records.write("exit", {**fields, **more})
+    if how != OVER:
+        answer = slurm.requeue([node] if _EXCLUDE in os.environ else [])
+    else:
+        answer = slurm.cancel()
+    if answer:
+        records.say(answer)
+    return 0

@@ -1,0 +1,200 @@
+"""``launch pack FAILED [ELEMENT ATTEMPT COUNT ARGUMENT ...]... -- OPTIONS -- COMMAND``: elements
+that share a task.
+
+Each element is a child: ``launch job`` with these options and the command, followed by the
+element's own arguments, as on a machine without Slurm. It has its own folder, CPUs of the task, and
+one of the task's GPUs in turn. No element ends because another one has failed. When all have ended,
+the task is requeued if one of them asks for it; it ends with the status of the first that failed,
+FAILED if one did in an earlier start of this task.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from tempfile import TemporaryFile
+from typing import Any
+
+from .. import records
+from .. import slurm_requests as slurm
+from ..environment import GPUS, PACKED, moved
+from ..processes import launch_program, reap, send, try_start, wait
+from .job_arguments import parse_options
+
+EVERY_S = 2.0
+"""How often to look for elements that hpcrun cancel has marked."""
+KILL_S = 30.0
+"""The time of a cancelled element after SIGTERM: Slurm's own default (KillWait)."""
+NUMBERS_OF_CPUS = ("SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_JOB_CPUS_PER_NODE")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the elements; return the exit status of the task."""
+    failed = int(arguments[0])
+    elements = []
+    rest = arguments[1:]
+    while rest[0] != "--":
+        (element, attempt), end = rest[:2], 3 + int(rest[2])
+        elements.append(Element(element, attempt, rest[3:end]))
+        rest = rest[end:]
+    end = rest.index("--", 1)
+    return Pack(elements, rest[1:end], failed).run(rest[end + 1 :])
+
+
+class Element:
+    """An element, its attempt, and its own arguments."""
+
+    def __init__(self, number: str, attempt: str, arguments: list[str]) -> None:
+        self.number, self.attempt, self.arguments = number, attempt, arguments
+        self.folder = os.path.join(os.environ["HPCRUN_RUN_DIR"], "elements", number)
+        self.attempt_folder = os.path.join(self.folder, "attempts", attempt)
+        self.kill_at = float("inf")
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of this element, from that of the one in whose name the set-up has
+        run.
+        """
+        env = moved(os.environ, records.attempt_dir(), self.attempt_folder)
+        checkpoints = os.path.join(self.folder, "checkpoints")
+        requeues = env.get("SLURM_RESTART_COUNT", "0")
+        return {
+            **env,
+            "HPCRUN_ELEMENT": self.number,
+            "HPCRUN_ATTEMPT": self.attempt,
+            "HPCRUN_REQUEUES": requeues,
+            "HPCRUN_CHECKPOINT_DIR": checkpoints,
+            PACKED: "1",
+        }
+
+    def exit(self) -> dict[str, Any]:
+        """Return the record of its end, empty if there is none."""
+        return records.read("exit", self.attempt_folder) or {}
+
+
+class Pack:
+    """The elements of one task."""
+
+    def __init__(self, elements: list[Element], options: list[str], failed: int) -> None:
+        self._elements, self._words, self._failed = elements, options, failed
+        self._options = parse_options(options)
+        self._running: dict[int, Element] = {}
+        self._signalled = self._requeued = False
+
+    def run(self, command: list[str]) -> int:
+        """Start the elements and wait for all of them; return the status of the first that
+        failed.
+        """
+        requeues = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
+        if self._options.requeue and requeues >= self._options.requeue:
+            slurm.requeue_no_more()  # Slurm's own requeues count, too
+        self._start(command)
+        while self._running:
+            ended = wait(list(self._running), self._on_signal, self._tick, EVERY_S)
+            if ended is not None:
+                reap(ended[0])
+                self._end(self._running.pop(ended[0]), ended[1])
+        self._requeue()
+        return self._failed
+
+    def _start(self, command: list[str]) -> None:
+        with open(self._options.came, "rb") as file:
+            came = file.read()
+        host = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+        all_cpus = sorted(os.sched_getaffinity(0), key=_core)
+        number = len(self._elements)
+        code = records.read("code")
+        for place, element in enumerate(self._elements):
+            cpus = all_cpus[place * len(all_cpus) // number : (place + 1) * len(all_cpus) // number]
+            cpus = cpus or [all_cpus[place % len(all_cpus)]]
+            env = {**element.environment(), **dict.fromkeys(NUMBERS_OF_CPUS, str(len(cpus)))}
+            for name in GPUS:
+                gpus = os.environ.get(name)
+                if gpus:
+                    env[name] = gpus.split(",")[place % len(gpus.split(","))]
+            if code:  # of the snapshot that all of them run
+                records.write("code", code, element.attempt_folder)
+            os.sched_setaffinity(0, cpus)  # which the child inherits
+            try:
+                with TemporaryFile() as copy:  # each child reads from the beginning
+                    copy.write(came)
+                    copy.seek(0)
+                    os.set_inheritable(copy.fileno(), True)
+                    words = [
+                        *self._words,
+                        "--came",
+                        str(copy.fileno()),
+                        "--nodes",
+                        "1",
+                        "--within",
+                        host,
+                        "--",
+                    ]
+                    pid, status = try_start(
+                        [*launch_program(), "job", *words, *command, *element.arguments], env
+                    )
+            except OSError as error:
+                pid = 0
+                status = 1
+                # the disk of this node is full
+                records.say(f"cannot start element {element.number}: {error}")
+            if pid:
+                self._running[pid] = element
+            else:
+                self._end(element, status)
+        os.sched_setaffinity(0, all_cpus)
+
+    def _end(self, element: Element, status: int) -> None:
+        """Note how an element ended; of one whose process was killed there is no record."""
+        self._failed = self._failed or status
+        if not element.exit():
+            signalled = "TERM" if self._signalled else ""
+            fields = {"status": status, "signal": signalled, "ended": time.time(), "message": ""}
+            records.write("exit", fields, element.attempt_folder)
+
+    def _on_signal(self, info: Any) -> None:
+        self._signalled = self._signalled or info.si_signo == signal.SIGTERM
+        for pid in self._running:
+            send(pid, info.si_signo)
+
+    def _tick(self) -> bool:
+        now = time.monotonic()
+        for pid, element in self._running.items():
+            if now > element.kill_at:
+                send(pid, signal.SIGKILL)
+            elif element.kill_at == float("inf") and "cancelled" in records.names_in(
+                element.folder
+            ):
+                element.kill_at = now + KILL_S
+                send(pid, signal.SIGTERM)
+        if self._signalled and all(element.exit() for element in self._running.values()):
+            self._requeue()  # Slurm is about to end this process, and all elements know why
+        return False
+
+    def _requeue(self) -> None:
+        """Requeue the task if one of its elements asks for it."""
+        again = [
+            (element, record)
+            for element in self._elements
+            if (record := element.exit()).get("again") is True
+        ]
+        if not again or self._requeued:
+            return
+        self._requeued = True
+        bad = sorted({str(node) for _, record in again for node in record.get("nodes", ())})
+        if slurm.requeue_patiently(bad if self._options.exclude_bad_nodes else []):
+            return
+        message = "scontrol requeue failed; hpcrun resubmit starts it again"
+        for element, record in again:
+            records.write(
+                "exit",
+                {**record, "again": False, "how": "", "message": message},
+                element.attempt_folder,
+            )
+
+
+def _core(cpu: int) -> tuple[int, int]:
+    """Return a key that puts the threads of a core side by side."""
+    path = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+    first = records.read_text(path).replace(",", "-").partition("-")[0].strip()
+    return (int(first) if first.isdigit() else cpu, cpu)

@@ -1,0 +1,334 @@
+"""``launch stage NODES NAME/SRC ...``: copies data onto the nodes' own disks, before the ranks
+start.
+
+The head node lists the files once, and starts a step with ``launch stage --node`` on each node. If
+all have enough room, they copy by tar, some at a time, so that the shared storage is not flooded: a
+node begins when the number on its stdin is above its own. sbcast would read the storage once, but
+took ten times as long (1 GiB to four nodes), goes over the network of slurmd, which is slow at many
+sites, and fails as a whole with one node.
+
+A copy is complete or missing: it gets its name, HPCRUN_STAGE, when all of it is there. The job
+removes it at its end (``launch stage --remove``), its node after SIGTERM, and after all were
+killed, the next job of the same user that copies data to this node.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from .. import node_folder, records
+from .. import slurm_requests as slurm
+from ..processes import launch_program
+
+if TYPE_CHECKING:
+    from ..job_step import JobStep
+
+STAGE = "HPCRUN_STAGE"
+PREFIX = "hpcrun-stage-"
+PART = ".part"
+"""The variable with the folder of the copy; how its name begins, before the job id, and ends until
+it is complete.
+"""
+RECORD = "stage"
+LIST = "stage-list"
+"""In the folder of an attempt: why the data could not be copied, and what is copied."""
+NODE = "--node"
+REMOVE = "--remove"
+AT_ONCE = 16
+"""The nodes that copy at a time: more would only slow each other down at a usual file server."""
+PROGRESS_S = 10.0
+_READ = (
+    "tar",
+    "--create",
+    "--file=-",
+    "--dereference",
+    "--sparse",
+    "--no-recursion",
+    "--mode=u+rwX",
+    "--null",
+)
+_CHANGED = 1
+"""The exit status of GNU tar if a file has changed while it was read."""
+_ELSEWHERE = (
+    "--env HPCRUN_STAGE_DIR=/path names another folder, which each node has on its own disk"
+)
+_HERE = os.environ.get("SLURMD_NODENAME", os.uname().nodename)
+_held: list[int] = []
+"""The copy on this machine, locked until the job ends: other jobs leave it there."""
+
+
+class StageError(Exception):
+    """The data cannot be copied; the message says why."""
+
+
+def main(arguments: list[str]) -> int:
+    """Copy the data to the nodes, copy it here, or remove it here; return the exit status."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(records.TERM_STATUS))
+    try:
+        if arguments[0] == REMOVE:
+            for ending in ("", PART):  # srun kills what still copies
+                node_folder.remove(os.environ[STAGE] + ending)
+        elif arguments[0] == NODE:
+            _copy_here(int(arguments[1]))
+        elif not _is_local():
+            _copy_to(arguments[0].split(","), arguments[1:])
+        elif os.environ["HPCRUN_NODE_RANK"] == "0":  # the nodes of this machine share its disk
+            _copy_to([_HERE], arguments[1:])
+    except (StageError, OSError) as error:
+        if arguments[0] == NODE:
+            _tell("failed", " ".join(str(error).splitlines()))
+        else:
+            records.write(RECORD, {"message": f"cannot copy the data of --stage: {error}"})
+        return 1
+    return 0
+
+
+# --- the job -------------------------------------------------------------------------------------
+
+
+def copy(step: JobStep, nodes: list[str], sources: list[str]) -> str:
+    """Copy the data onto the nodes that do not have it; return why it failed, or the empty
+    string.
+    """
+    status = step.run_other([*launch_program(), "stage", ",".join(nodes), *sources], nodes)
+    if status:
+        message = str(
+            (records.read(RECORD) or {}).get("message")
+            or f"copying the data ended with status {status}"
+        )
+        records.say(message)
+        return message
+    if _is_local():
+        _held.append(node_folder.hold(os.environ[STAGE]))
+    return ""
+
+
+def remove_from(nodes: list[str], replaced: list[str], most_s: float) -> str:
+    """Remove the copies at the end of the job; return the empty string.
+
+    Args:
+        replaced: nodes that are not used any more, and may be dead.
+        most_s: the time for it; 0 if Slurm is ending this job, and the nodes do it themselves.
+    """
+    while _held:
+        os.close(_held.pop())
+    if _is_local():
+        node_folder.remove(os.environ[STAGE])
+    for some in filter(None, () if _is_local() or not most_s else (nodes, replaced)):
+        argv, env = slurm.small_step(*some)
+        argv += [*launch_program(), "stage", REMOVE]
+        # srun cannot start a step on a dead node, and says so
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(argv, env=env, check=False, timeout=most_s, stderr=subprocess.DEVNULL)
+    return ""
+
+
+# --- the head node -------------------------------------------------------------------------------
+
+
+def _copy_to(nodes: list[str], sources: list[str]) -> None:
+    folder = os.path.join(records.attempt_dir(), LIST)
+    began = time.monotonic()
+    files, size, skipped = list_files(folder, sources)
+    argv, env = ([], dict(os.environ)) if _is_local() else slurm.small_step(*nodes)
+    argv += [*launch_program(), "stage", NODE, str(size)]
+    if skipped:
+        left_out = f"; {skipped} links that lead nowhere, or back, are left out"
+    else:
+        left_out = ""
+    copied: dict[str, int] = {}  # node → bytes
+    lacking = done = limit = 0
+    report_at = began + PROGRESS_S
+    what = ""
+    step = subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, bufsize=1
+    )
+    try:
+        for line in step.stdout or ():
+            node, kind, text = line.rstrip("\n").split(" ", 2)
+            if kind == "failed":
+                raise StageError(f"{node}: {text}")
+            copied[node] = int(text)
+            lacking += kind == "lacks"
+            done += kind == "done"
+            if len(copied) < len(nodes):
+                continue
+            if lacking and not what:
+                what = f"{_count(files, 'file')}, {_mb(size)}, to {_count(lacking, 'node')}"
+                records.say(f"--stage copies {what}, into {os.environ[STAGE]}{left_out}")
+            if AT_ONCE + done > limit:
+                limit = AT_ONCE + done
+                with suppress(BrokenPipeError):  # the last nodes have ended
+                    step.stdin.write(f"{limit}\n") if step.stdin else None
+            if time.monotonic() > report_at:
+                report_at = time.monotonic() + PROGRESS_S
+                records.say(f"--stage: {_mb(sum(copied.values()))} of {_mb(size * len(nodes))}")
+        status = step.wait()
+        if status:
+            raise StageError(f"the step of the nodes ended with status {status}")
+        if what:
+            seconds = time.monotonic() - began
+            records.say(
+                f"--stage copied {what} in {seconds:.1f} s, {_mb(size / seconds)}/s for each"
+            )
+    finally:
+        step.terminate()
+        step.wait()
+        node_folder.remove(folder)
+
+
+def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:
+    """Make a folder with a link to each source under its name, and a list of the files below, for
+    tar.
+
+    Links are followed. Other kinds of entries, as sockets, cannot be copied.
+
+    Returns:
+        The number of files, their bytes on the disk, and the links that lead nowhere, or to a
+        folder above them.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+    root = os.fsencode(os.path.join(folder, "data"))
+    os.makedirs(root)
+    for label, _, source in (text.partition("/") for text in sources):
+        if not os.path.exists(source):
+            raise StageError(f"there is no {source} on {os.uname().nodename}")
+        os.symlink(source, os.path.join(root, os.fsencode(label)))
+    files = skipped = 0
+    # files with several names, or links to them, take their room once
+    sizes: dict[tuple[int, int], int] = {}
+    with open(os.path.join(folder, "names"), "wb") as listed:
+        for place, folders, names in os.walk(root, onerror=_fail, followlinks=True):
+            back = {name for name in folders if _leads_back(root, os.path.join(place, name))}
+            folders[:] = [name for name in folders if name not in back]
+            skipped += len(back)
+            for name in (*folders, *names):
+                path = os.path.join(place, name)
+                try:
+                    info = os.stat(path)
+                except OSError:
+                    skipped += 1
+                    continue
+                if stat.S_ISREG(info.st_mode):
+                    files += 1
+                    sizes[info.st_dev, info.st_ino] = min(info.st_size, 512 * info.st_blocks)
+                if stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode):
+                    listed.write(b"." + path[len(root) :] + b"\0")
+    return files, sum(sizes.values()), skipped
+
+
+def _fail(error: OSError) -> None:
+    raise error
+
+
+def _leads_back(root: bytes, path: bytes) -> bool:
+    """Whether a path is a link to a folder above it."""
+    place = os.path.dirname(path)
+    if place == root or not os.path.islink(path):
+        return False
+    target = os.path.realpath(path)
+    while place != root and os.path.commonpath([target, os.path.realpath(place)]) != target:
+        place = os.path.dirname(place)
+    return place != root
+
+
+# --- each node -----------------------------------------------------------------------------------
+
+
+def _copy_here(size: int) -> None:
+    folder = os.environ[STAGE]
+    part = folder + PART
+    place = os.path.dirname(folder)
+    with suppress(FileNotFoundError):
+        os.close(node_folder.hold(folder))
+        return _tell("done", size)
+    if node_folder.is_shared(place):
+        raise StageError(f"{place} is not on its own disk. {_ELSEWHERE}")
+    _sweep(place)
+    room = _room(place)
+    if room < size:
+        raise StageError(
+            f"{_mb(size)} are needed in {place}, and {_HERE} has {_mb(room)} free. {_ELSEWHERE}"
+        )
+    os.mkdir(part, 0o700)
+    held = node_folder.hold(part)
+    try:
+        _tell("lacks", 0)
+        number = 0 if _is_local() else int(os.environ["SLURM_PROCID"])
+        while int(sys.stdin.readline() or sys.exit(1)) <= number:
+            pass
+        _tar(part)
+        os.rename(part, folder)
+        return _tell("done", size)
+    finally:
+        os.close(held)
+        node_folder.remove(part)
+
+
+def _tar(target: str) -> None:
+    folder = os.path.join(records.attempt_dir(), LIST)
+    before = _room(target)
+    read = [*_READ, f"--directory={folder}/data", f"--files-from={folder}/names"]
+    with subprocess.Popen(read, stdout=subprocess.PIPE) as reader:
+        writer = subprocess.Popen(
+            ["tar", "--extract", "--file=-", f"--directory={target}"], stdin=reader.stdout
+        )
+        assert reader.stdout is not None
+        reader.stdout.close()
+        try:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    status = writer.wait(PROGRESS_S / 2)
+                    break
+                _tell("copied", max(0, before - _room(target)))
+        finally:
+            writer.kill()
+            writer.wait()
+    if status or reader.returncode not in (0, _CHANGED):
+        what = f"write to {target}" if status else "read the data"
+        raise StageError(f"tar cannot {what}: the log has its messages")
+
+
+def _tell(kind: str, text: object) -> None:
+    sys.stdout.write(f"{_HERE} {kind} {text}\n")
+    sys.stdout.flush()
+
+
+def _room(path: str) -> int:
+    room = os.statvfs(path)
+    return room.f_bavail * room.f_frsize
+
+
+def _sweep(place: str) -> None:
+    """Remove what killed jobs of this user, and earlier starts of this one, have left here."""
+    names = [name for name in records.names_in(place) if name.startswith(PREFIX)]
+    if names and not _is_local():
+        running = slurm.jobs_with_nodes()
+    else:
+        running = None
+    for name in names:
+        job_id = name[len(PREFIX) :].rpartition("-")[0]
+        is_over = job_id.startswith("L") or (running is not None and job_id not in running)
+        if is_over or job_id == os.environ["HPCRUN_JOB_ID"]:
+            node_folder.remove(os.path.join(place, name))
+
+
+def _is_local() -> bool:
+    return os.environ["HPCRUN_JOB_ID"].startswith("L")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _mb(size: float) -> str:
+    return f"{size / 1e6:,.0f} MB"

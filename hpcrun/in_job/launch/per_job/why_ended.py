@@ -1,0 +1,232 @@
+"""Why an attempt ended, whether another one follows, and the exit status: pure, from records and
+Slurm's answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..records import (
+    NODE_FAILURE,
+    OVER,
+    REQUEUE,
+    RESTART,
+    TERM_STATUS,
+    TERMINATED,
+    TIME_LIMIT,
+    first_failed,
+)
+
+if TYPE_CHECKING:
+    from ..slurm_requests import JobSays
+
+STOPPED_STATUS = 124
+"""Stopped, and not completed, which status 0 would mean. 124 is the exit status of timeout(1)."""
+OWN_END = ""
+CANCELLED = "cancelled"
+FAILURE = "failure"
+PREEMPTION = "preemption"
+REQUEUED = "requeued"
+IDLE = "idle"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The facts about an attempt whose ranks have ended, or are no longer waited for.
+
+    Attributes:
+        status: exit status of the step, 128 + n for signal n.
+        exits: the ranks' exit records.
+        nodes: those of the nodes, whose launcher may fail before it has ranks.
+        signalled: this process got SIGTERM: scancel, the time limit, the end of a preemption's
+            grace time.
+        stop: why the ranks were asked to stop.
+        cancelled: hpcrun cancel has left a mark.
+        was_preempted: a node has recorded Slurm's preemption in time.
+        given_up: ranks continued after the grace time of a warning.
+        requeues: how often Slurm had requeued the job when this attempt began.
+        silent: this process has ended the step because of nodes without a heartbeat.
+        idle: this process has ended the step because all GPUs were idle.
+        with_returned: it had a node on which the attempt before it was lost.
+    """
+
+    status: int
+    exits: tuple[dict[str, Any], ...] = ()
+    signalled: bool = False
+    stop: frozenset[str] = frozenset()
+    cancelled: bool = False
+    was_preempted: bool = False
+    given_up: bool = False
+    requeues: int = 0
+    silent: bool = False
+    idle: bool = False
+    with_returned: bool = False
+    nodes: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def first_failed(self) -> dict[str, Any] | None:
+        """The record of the rank that failed first, or, if no rank did, of the node."""
+        return first_failed(self.exits) or first_failed(self.nodes)
+
+    @property
+    def by_returned_node(self) -> bool:
+        """Whether a returning node ended the step, with its remains of the job, or refused to start
+        it.
+        """
+        return self.with_returned and self.status != 0 and first_failed(self.exits) is None
+
+    @property
+    def warned(self) -> bool:
+        """Whether the ranks were warned of the time limit."""
+        return TIME_LIMIT in self.stop
+
+    @property
+    def done_anyway(self) -> bool:
+        """Whether the ranks completed, and none of them knew of a request to stop."""
+        return (
+            self.status == 0
+            and not self.given_up
+            and not any(each.get("heard") for each in self.exits)
+        )
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The limits from the plan.
+
+    Attributes:
+        times: how often the job may be requeued.
+        restarts: how often it may be restarted in its allocation, in all.
+        on_failure: a failure of the program is also a reason.
+    """
+
+    times: int = 0
+    restarts: int = 0
+    on_failure: bool = False
+
+
+def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
+    """Return why an attempt ended; the empty string if its ranks completed.
+
+    Args:
+        ask: returns what Slurm reports of the job; called only if necessary.
+        dead: returns the nodes that do not respond; called only if necessary.
+    """
+    if ended.silent and not ended.signalled:
+        return NODE_FAILURE
+    if ended.idle and not ended.signalled:
+        return OWN_END if ended.done_anyway else IDLE
+    if ended.signalled or TERMINATED in ended.stop:
+        return _why_signalled(ended, ask, dead)
+    if ended.warned:
+        return OWN_END if ended.done_anyway else TIME_LIMIT
+    if ended.status == 0:
+        return OWN_END
+    if ended.by_returned_node or dead():
+        return NODE_FAILURE
+    return FAILURE
+
+
+def _why_signalled(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
+    """Return the reason of a SIGTERM: cancelled, preempted, requeued or the time limit; only Slurm
+    knows which.
+
+    While a job ends, scontrol shows only COMPLETING instead of its state. An unknown reason counts
+    as
+    cancelled: a job that a user has cancelled must not run again.
+    """
+    if ended.cancelled:
+        return CANCELLED
+    answer = ask()
+    moved_on = answer.restarts not in (None, ended.requeues)
+    if not answer.state:
+        return TERMINATED  # Slurm does not respond, and cannot requeue
+    if answer.state == "RUNNING":
+        return _why_while_running(ended, moved_on, answer.preempted, dead)
+    # Slurm has requeued it, by itself or by scontrol, which Lightning calls at the warning
+    if moved_on:
+        return (
+            _first(
+                (PREEMPTION, ended.was_preempted),
+                (NODE_FAILURE, bool(dead())),
+                (TIME_LIMIT, ended.warned),
+            )
+            or REQUEUED
+        )
+    over = answer.state == "TIMEOUT" or answer.reason == "TimeLimit"
+    down = answer.state == "NODE_FAIL" or answer.reason == "NodeDown"
+    return (
+        _first((TIME_LIMIT, over), (NODE_FAILURE, down), (PREEMPTION, answer.state == "PREEMPTED"))
+        or CANCELLED
+    )
+
+
+def _why_while_running(
+    ended: Ended, moved_on: bool, preempted: bool, dead: Callable[[], list[str]]
+) -> str:
+    if ended.was_preempted or preempted:
+        return OWN_END if ended.done_anyway else PREEMPTION
+    if moved_on or dead():
+        return NODE_FAILURE  # moved on: it runs elsewhere, and this node has returned
+    if ended.by_returned_node:
+        return NODE_FAILURE
+    if not ended.warned:
+        return TERMINATED
+    if ended.done_anyway:
+        return OWN_END
+    return TIME_LIMIT
+
+
+def _first(*choices: tuple[str, bool]) -> str:
+    return next((why for why, holds in choices if holds), "")
+
+
+def is_passing(why: str, rules: Rules) -> bool:
+    """Whether the reason allows another attempt."""
+    return why not in (OWN_END, CANCELLED, TERMINATED, IDLE) and (
+        why != FAILURE or rules.on_failure
+    )
+
+
+def what_next(why: str, rules: Rules, *, requeues: int, restarts: int, enough: bool) -> str:
+    """Return how the job continues: ``RESTART``, ``REQUEUE``, or ``OVER``.
+
+    Args:
+        requeues, restarts: how often it has continued in this way before.
+        enough: the allocation has as many nodes left as the job needs.
+    """
+    if not is_passing(why, rules):
+        return OVER
+    if why in (FAILURE, NODE_FAILURE) and restarts < rules.restarts and enough:
+        return RESTART
+    return REQUEUE if requeues < rules.times else OVER
+
+
+def used_up(why: str, rules: Rules, *, enough: bool) -> str:
+    """Return why an interrupted job does not continue; empty if it was not requested to."""
+    reasons = {}
+    if rules.restarts and why in (FAILURE, NODE_FAILURE):
+        few = "too few nodes are left to restart on"
+        reasons["restarted"] = f"--restarts {rules.restarts} is used up" if enough else few
+    if rules.times:
+        reasons["requeued"] = f"--requeue {rules.times} is used up"
+    if reasons and is_passing(why, rules):
+        return f"not {' or '.join(reasons)}: {', '.join(reasons.values())}"
+    return ""
+
+
+def final_status(ended: Ended, why: str, rules: Rules) -> int:
+    """Return the exit status of the job: that of what failed first, 128 + n if signal n ended
+    it.
+    """
+    if ended.signalled or (why == IDLE and ended.status != 0):
+        return TERM_STATUS
+    if ended.status == 0:
+        if why == IDLE or is_passing(why, rules):
+            return STOPPED_STATUS
+        return 0
+    if ended.first_failed:
+        return int(ended.first_failed["status"])
+    return ended.status

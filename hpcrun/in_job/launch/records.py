@@ -1,0 +1,231 @@
+"""The files of an attempt: small records, which are complete or missing, and the requests to stop.
+
+A record is written to a temporary file and renamed, for network file systems, too.
+``hpcrun/runs/attempt.py`` reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+STOP = "stop"
+"""The folder of requests to stop: a file for each reason, which stays.
+
+Readers list the folder instead of testing for a file, since NFS may report for half a minute that a
+new file does not exist.
+"""
+TIME_LIMIT = "time_limit"
+TERMINATED = "terminated"
+NODE_FAILURE = "node_failure"
+TERM_STATUS = 143
+KILL_STATUS = 137
+OVER = ""
+RESTART = "restart"
+REQUEUE = "requeue"
+"""How the job continues after an attempt: not at all, in this allocation, or through the queue."""
+
+
+def attempt_dir() -> str:
+    """Return the folder of this attempt."""
+    return os.environ["HPCRUN_ATTEMPT_DIR"]
+
+
+def chain_folder() -> str:
+    """Return the folder of what the links of a chain know of each other; it exists if this job may
+    be one.
+    """
+    return os.path.join(os.environ["HPCRUN_CHECKPOINT_DIR"], "..", "chain")
+
+
+def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) -> bool:
+    """Write one record of this attempt; return whether this succeeded, and print an error if
+    not.
+    """
+    folder = folder or attempt_dir()
+    aside = os.path.join(folder, f".{name}.{os.uname().nodename}.{os.getpid()}")
+    try:
+        with open(aside, "w", encoding="utf-8") as file:
+            file.write(_json(fields) + "\n")
+        os.replace(aside, os.path.join(folder, name))
+    except OSError as error:
+        say(f"cannot write the record {name}: {error}")
+        return False
+    return True
+
+
+def _json(fields: dict[str, Any] | int) -> str:
+    """Return the JSON of the plain records that every rank writes, like json.dumps but without
+    importing json.
+    """
+    if isinstance(fields, dict):
+        texts = [_plain(value) for value in fields.values()]
+        if None not in texts:
+            return "{" + ", ".join(f'"{name}": {text}' for name, text in zip(fields, texts)) + "}"
+    import json
+
+    return json.dumps(fields)
+
+
+def _plain(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if (
+        isinstance(value, str)
+        and value.isascii()
+        and value.isprintable()
+        and not {*value} & {'"', "\\"}
+    ):
+        return f'"{value}"'
+    return repr(value) if isinstance(value, (int, float)) else None
+
+
+def read_text(name: str, folder: str | None = None) -> str:
+    """Return the text of a file of this attempt, the empty string if there is none."""
+    try:
+        with open(os.path.join(folder or attempt_dir(), name), encoding="utf-8") as file:
+            return file.read(4 << 20)
+    except (OSError, ValueError):
+        return ""
+
+
+def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
+    """Return a record of this attempt, None if it is missing or not a record."""
+    text = read_text(name, folder)
+    if not text:
+        return None
+    import json  # only here: every rank looks for its own record when it starts, and there is none
+
+    try:
+        record = json.loads(text)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def attempts_cut_off() -> int:
+    """Return how many earlier attempts have no record of their end, since their nodes failed."""
+    before = [
+        os.path.join(attempt_dir(), "..", str(number))
+        for number in range(int(os.environ["HPCRUN_ATTEMPT"]))
+    ]
+    return sum(
+        os.path.exists(f"{path}/start") and not os.path.exists(f"{path}/exit") for path in before
+    )
+
+
+def lost_nodes() -> list[str]:
+    """Return the nodes that failed in the attempt before this one; none if it ended for another
+    reason.
+    """
+    number = int(os.environ["HPCRUN_ATTEMPT"])
+    if number == 0:  # most jobs: no access to the shared folder
+        return []
+    before = read("exit", os.path.join(attempt_dir(), "..", str(number - 1))) or {}
+    if before.get("reason") == NODE_FAILURE:
+        nodes = before.get("nodes")
+    else:
+        nodes = []
+    if isinstance(nodes, list):
+        return [str(node) for node in nodes]
+    return []
+
+
+def names_in(folder: str) -> list[str]:
+    """Return the sorted names in a folder; none if it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it is there."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def has_begun() -> bool:
+    """Whether any node or rank of this attempt has left a record."""
+    return any(name.startswith(("node-", "rank-", "role")) for name in os.listdir(attempt_dir()))
+
+
+def exits(of: str = "rank") -> Iterator[dict[str, Any]]:
+    """Yield the exit records of the ranks, or of each ``node``, that have ended."""
+    for name in names_in(attempt_dir()):
+        if name.startswith(f"{of}-") and name.endswith(".exit"):
+            record = read(name)
+            if (
+                record
+                and isinstance(record.get("status"), int)
+                and isinstance(record.get("ended"), (int, float))
+            ):
+                yield record
+
+
+def first_failed(exits: Any) -> dict[str, Any] | None:
+    """Return the record of the rank, or node, that failed first by itself, None if there is none.
+
+    The end of a terminated rank is a consequence; so is an end with status 143, from any sender.
+    """
+    failed = [
+        each for each in exits if each["status"] not in (0, TERM_STATUS) and not each.get("told")
+    ]
+    return min(failed, key=lambda each: float(each["ended"]), default=None)
+
+
+def has_failed() -> bool:
+    """Whether a rank of this attempt has failed, or a node's launcher before any rank."""
+    ranks = list(exits())
+    cleared = any(each.get("told") == "cleared" for each in ranks)
+    return cleared or bool(first_failed(ranks or exits("node"))) or bool(role_failure())
+
+
+def role_failure() -> str:
+    """Return the message of the role that failed first; empty if none did, or the job has none."""
+    folder = os.path.join(attempt_dir(), "roles")
+    failures = [read(name, folder) or {} for name in names_in(folder) if name.endswith(".end")]
+    first = min(failures, key=lambda each: float(each.get("time", 0)), default={})
+    return str(first.get("message", ""))
+
+
+def stop_reasons() -> list[str]:
+    """Return the reasons why this attempt must stop; none if it need not."""
+    return names_in(os.path.join(attempt_dir(), STOP))
+
+
+def ask_to_stop(reason: str) -> bool:
+    """Ask all ranks of this attempt to stop; return whether this is the first request for this
+    reason.
+    """
+    path = os.path.join(attempt_dir(), STOP, reason)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        say(f"cannot ask the ranks to stop: {error}")
+        return False
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(f"{os.uname().nodename} {time.time()}\n")
+    return True
+
+
+def announce(message: str) -> None:
+    """Write one line to the job's output."""
+    sys.stdout.write(f"hpcrun: {message}\n")
+    sys.stdout.flush()
+
+
+def say(message: str) -> None:
+    """Write one line to the log."""
+    sys.stderr.write(f"hpcrun: {message}\n")
+    sys.stderr.flush()

@@ -1,0 +1,129 @@
+"""What one process per node does for all its ranks: it finds requests to stop, forwards signals,
+and samples.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from . import environment, records
+from .node_folder import NodeFolder
+from .processes import Canary, catches, send, signal
+
+TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
+if TYPE_CHECKING:
+    from .sampler import Sampler
+
+INSIST_S = 25.0
+"""The time of a rank before SIGKILL after another rank has failed: torchrun waits 30 s before it
+kills the wrapper.
+"""
+HEARTBEAT_S = 10.0
+CLEARED = "cleared"
+"""The file that tells the wrappers of this node that the ranks are terminated because another rank
+has failed.
+"""
+
+
+class StopRequests:
+    """The requests to stop of one node, its heartbeat, and the samples of its use."""
+
+    def __init__(self, folder: NodeFolder, canary: Canary) -> None:
+        self._folder, self._canary, self.programs = folder, canary, folder.programs
+        # the job may be warned and requeued, so the reason of its end is needed
+        self._managed = environment.MANAGED in os.environ
+        self._was_ended = False
+        self._insist_at: float | None = None
+        self._beat_at = 0.0
+        self._sampler: Sampler | None = None
+
+    def tick(self) -> None:
+        """Check once whether the attempt must stop: about every second."""
+        if self._managed:
+            for reason in records.stop_reasons():
+                self._announce(reason)
+            if time.monotonic() >= self._beat_at:
+                self._beat_at = time.monotonic() + HEARTBEAT_S
+                self._beat()
+        if self._insist_at is not None and time.monotonic() > self._insist_at:
+            for pid in self._folder.programs().values():
+                send(pid, signal.SIGKILL, group=True)
+        if self._sampler is None:
+            from .sampler import Sampler  # a second after the start, which it does not delay
+
+            self._sampler = Sampler(lambda: [os.getpid(), *self._folder.programs().values()])
+        self._sampler.tick()
+
+    def end(self) -> None:
+        """Write what has not been written yet."""
+        if self._sampler:
+            self._sampler.end()
+
+    def on_signal(self, number: int, programs: dict[int, int] | None = None) -> str:
+        """Handle a signal from outside; return ``TERM`` or ``cleared`` if it ends the job.
+
+        Args:
+            programs: rank → process id of the programs that get it if Slurm has not signalled every
+                process; by default all programs of the node.
+        """
+        ending = number == signal.SIGTERM
+        cleared = ending and records.has_failed()
+        first = ending and not cleared and records.ask_to_stop(records.TERMINATED)
+        if cleared:
+            self._folder.claim(CLEARED)
+        elif ending:
+            self._announce(records.TERMINATED)
+        if programs is None:
+            # those that start after the announcement: see Rank._catch_up
+            programs = self.programs()
+        for rank, pid in programs.items():
+            self._folder.note_heard(rank, pid, number)
+        if not self._canary.heard(number):
+            for rank, pid in programs.items():
+                if not ending or self._was_ended or self._folder.claim(f"ended-{rank}"):
+                    send(pid, number)
+        self._was_ended = self._was_ended or ending
+        if cleared:
+            self._insist_at = time.monotonic() + INSIST_S
+        if first:
+            self._note_preemption()
+        if cleared:
+            return "cleared"
+        if ending:
+            return "TERM"
+        return ""
+
+    @staticmethod
+    def _note_preemption() -> None:
+        """Ask Slurm now, since it forgets the preemption when it requeues the job by itself."""
+        from . import slurm_requests as slurm  # its imports would take every rank some milliseconds
+
+        if "SLURM_JOB_ID" in os.environ and slurm.job().preempted:
+            records.write("preempted", {})
+
+    def _announce(self, reason: str) -> None:
+        """Tell the ranks of this node to stop."""
+        self._folder.claim(f"stop-{reason}")
+        if reason == records.TIME_LIMIT:
+            self._warn()
+
+    def _warn(self) -> None:
+        """Send SIGUSR1 once to each program that handles it, now or later; others would be killed
+        by it.
+        """
+        for rank, pid in self._folder.programs().items():
+            mark = f"warned-{rank}"
+            if (
+                not self._folder.has(mark)
+                and catches(pid, signal.SIGUSR1)
+                and self._folder.claim(mark)
+            ):
+                self._folder.note_heard(rank, pid, signal.SIGUSR1)
+                send(pid, signal.SIGUSR1)
+
+    def _beat(self) -> None:
+        try:
+            os.utime(os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start"))
+        except OSError:
+            return

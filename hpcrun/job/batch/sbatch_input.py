@@ -1,0 +1,392 @@
+"""What sbatch reads besides its options: the #SBATCH lines of a script, and its environment
+variables. Pure: no I/O.
+
+hpcrun keeps the lines as they are, but for what it sets itself. For sbatch the variables override
+the lines. hpcrun passes none of them on: a variable for a directive that a user may set becomes a
+directive, so that the script shows it; the other variables are named in a note.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpcrun.errors import UsageError
+from hpcrun.job.launch_options import (
+    EXCLUSIVE,
+    FLAGS,
+    NAMES,
+    OPTIONS,
+    OWNED,
+    PYXIS,
+    directive_line,
+    normalise_key,
+    takes_value,
+)
+from hpcrun.job.request.job_request import MOST, JobRequest
+from hpcrun.job.request.parameters import parse_indices
+from hpcrun.job.text.quoting import check_env_name, check_job_name, job_name_from
+from hpcrun.job.text.units import parse_memory, parse_slurm_time
+
+_LINE = re.compile(r"#SBATCH(?=\s)(.*)", re.DOTALL)
+_LOGS = "hpcrun logs shows the logs of the script and of each rank that hpcrun starts"
+_LEFT_OUT = {
+    "output": _LOGS,
+    "error": _LOGS,
+    **dict.fromkeys(("parsable", "quiet"), "use hpcrun submit --json"),
+    "verbose": "hpcrun prints the messages of sbatch",
+    "wait": "use hpcrun submit --wait",
+    "ignore-pbs": "it has no effect on #SBATCH lines",
+}
+"""Options of sbatch that hpcrun leaves out, and what it does instead."""
+_REFUSED = {
+    **dict.fromkeys(("hetjob", "packjob"), "a heterogeneous job: hpcrun would join its components"),
+    **dict.fromkeys(("export-file", "input"), "hpcrun has nothing for it"),
+    "wrap": "the script would not be run",
+    "test-only": "use hpcrun submit --dry-run",
+    **dict.fromkeys(PYXIS, "the script itself would run in a container, without hpcrun"),
+}
+
+
+Option = tuple[int, str, str | None]
+"""One option in a script: its line; its long name, or the word if sbatch has none such; its value,
+None without one.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """What the #SBATCH lines of a script become."""
+
+    directives: tuple[tuple[str, str | None], ...]  # those that hpcrun gives to sbatch as they are
+    name: str | None  # the job's name, None if the script has none
+    workdir: str | None  # the folder where it starts
+    array: tuple[tuple[int, ...], int | None] | None  # task ids and how many run at once
+    env: tuple[tuple[str, str], ...]  # variables of ``--export``
+    remarks: tuple[str, ...]  # what hpcrun does in another way
+    problems: tuple[str, ...]  # why the job cannot be submitted
+
+
+def read_batch_options(lines: list[str]) -> BatchOptions:
+    """Return what the #SBATCH lines of a script become."""
+    options, late = _read_lines(lines)
+    kept: dict[str, str | None] = {}
+    set_by_hpcrun: dict[str, str] = {}
+    remarks = [
+        f"line {number}: sbatch does not read #SBATCH behind the first command" for number in late
+    ]
+    problems: list[str] = []
+    for line, name, value in options:
+        reason = _why_not(name, value)
+        if reason:
+            problems.append(f"line {line}: --{name.lstrip('-')}: {reason}")
+        elif name in _LEFT_OUT:
+            remarks.append(f"line {line}: --{name} is left out: {_LEFT_OUT[name]}")
+        elif name in ("job-name", "chdir", "array", "export"):
+            set_by_hpcrun[name] = value or ""
+        elif name == "mail-type" and name in kept:  # sbatch adds them up
+            kept[name] = f"{kept[name]},{value}"
+        else:
+            kept[name] = value
+    given_name = set_by_hpcrun.get("job-name")
+    ids = set_by_hpcrun.get("array")
+    job_name = None if given_name is None else job_name_from(given_name)
+    if job_name != given_name:
+        remarks.append(f"the job's name is {job_name}: it becomes a part of file names")
+    array = None if ids is None else _array(ids)
+    if ids is not None and array is None:
+        problems.append(f"--array={ids} is no list of task ids")
+    env = [
+        item.partition("=")[::2]
+        for item in set_by_hpcrun.get("export", "").split(",")
+        if "=" in item
+    ]
+    return BatchOptions(
+        tuple(kept.items()),
+        job_name,
+        set_by_hpcrun.get("chdir"),
+        array,
+        tuple(env),
+        tuple(dict.fromkeys(remarks)),
+        tuple(problems),
+    )
+
+
+def _why_not(name: str, value: str | None) -> str | None:
+    """Return why hpcrun cannot give an option to sbatch, None if it can."""
+    if name in _REFUSED:
+        return _REFUSED[name]
+    if name not in NAMES and value is None:
+        return "hpcrun does not know this option of sbatch"
+    if not value and (name not in FLAGS or value is not None):
+        return "it has no value"
+    if name == "export":
+        plain = [item for item in (value or "").split(",") if "=" not in item]
+        if plain and plain != ["ALL"]:
+            return f"{value}: hpcrun passes your whole environment to the job"
+        try:
+            for item in (value or "").split(","):
+                check_env_name(item.partition("=")[0])
+        except ValueError as error:
+            return str(error)
+    try:
+        directive_line(name, value)
+    except UsageError as error:
+        return error.message
+    return None
+
+
+def _read_lines(lines: list[str]) -> tuple[list[Option], list[int]]:
+    """Return the options of the #SBATCH lines above the first command, and the numbers of those
+    below it.
+    """
+    options: list[Option] = []
+    late: list[int] = []
+    begun = False
+    for number, line in enumerate(lines, start=1):
+        match = _LINE.match(line)
+        if match:
+            if begun:
+                late.append(number)
+            else:
+                options += _options(number, _split(match[1]))
+        elif line.strip() and not line.lstrip().startswith("#"):
+            begun = True
+    return options, late
+
+
+def _split(text: str) -> list[str]:
+    """Return the words of an #SBATCH line as sbatch divides them: a # at the start of a word begins
+    a comment.
+    """
+    words: list[str] = []
+    for match in re.finditer(r"""((?:"[^"]*"?|'[^']*'?|\\.|[^\s"'\\])+)""", text):
+        if match[1].startswith("#"):
+            break
+        words.append(re.sub(r"""\\(.)|["']""", lambda quoted: quoted[1] or "", match[1]))
+    return words
+
+
+def _options(line: int, words: list[str]) -> Iterator[Option]:
+    rest = list(words)
+    while rest:
+        option = rest.pop(0)
+        is_long = option.startswith("--")
+        key, equals, text = (
+            option.partition("=")
+            if is_long
+            else (option[:2], option[2:], option[2:].removeprefix("="))
+        )
+        known = takes_value("sbatch", key)
+        if known is None:
+            name = normalise_key(key) if is_long else option
+            yield line, name, text if is_long and equals else None
+            continue
+        value = text if equals else None
+        if known[1] and value is None and rest and not rest[0].startswith("--"):
+            value = rest.pop(0)
+        yield line, known[0], value
+
+
+def _array(text: str) -> tuple[tuple[int, ...], int | None] | None:
+    """Return the task ids of ``--array``, and how many may run at once; None if it cannot be
+    read.
+    """
+    ranges, _, most = text.partition("%")
+    try:
+        return parse_indices(ranges), int(most) if most else None
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The nodes, tasks and GPUs that directives request, as far as they say it."""
+
+    nodes: int = 1
+    tasks: int = 1  # of each node
+    gpus: int = 0  # of each node
+    gpu_type: str | None = None
+
+
+def read_sizes(directives: Mapping[str, str | None]) -> Sizes:
+    """Return the sizes of a job; Slurm decides what they leave open."""
+    total = _number(directives.get("ntasks"))
+    each = _number(directives.get("ntasks-per-node"))
+    nodes = _number(directives.get("nodes")) or (-(-total // each) if total and each else 1)
+    tasks = each or (max(1, total // nodes) if total else 1)
+    gpus = 0
+    type_ = None
+    for name, times in (
+        ("gres", 1),
+        ("gpus-per-task", tasks),
+        ("gpus-per-node", 1),
+        ("gpus", None),
+    ):
+        for item in (directives.get(name) or "").split(","):
+            count = gpus_in(name, item)
+            if count:
+                gpus = max(gpus, count[0] * times if times else -(-count[0] // nodes))
+                type_ = type_ or count[1]
+    if (per_gpu := _number(directives.get("ntasks-per-gpu"))) and not (total or each):
+        tasks = max(1, per_gpu * gpus)
+    return Sizes(nodes, tasks, gpus, type_)
+
+
+def _number(text: str | None) -> int | None:
+    match = re.match(r"\d{1,6}", text or "")
+    return int(match[0]) or None if match else None
+
+
+def gpus_in(name: str, item: str) -> tuple[int, str | None] | None:
+    """Return the number and type of ``gpu:a100:4`` or ``a100:4``, None if it is another
+    resource.
+    """
+    if name == "gres":
+        if not re.match(r"(gres[:/])?gpu\b", item):
+            return None
+        item = re.sub(r"^(gres[:/])?gpu[:=]?|\([^)]*\)$", "", item)
+    match = re.fullmatch(r"(?:([\w.-]*[A-Za-z][\w.-]*)[:=]?)?(\d{1,6})?", item)
+    if match is None or not (item or name == "gres"):
+        return None
+    return int(match[2] or 1), match[1]
+
+
+# "INPUT ENVIRONMENT VARIABLES" of sbatch(1), and other variables that 22.05, 24.11 and 26.05 know.
+# If no directive is given, the variable has the directive's name: SBATCH_GPU_BIND is gpu-bind.
+_OTHER_NAMES = dict(
+    pair.split("=")
+    for pair in (
+        "SBATCH_ARRAY_INX=array SBATCH_BURST_BUFFER=bb SBATCH_CPU_FREQ_REQ=cpu-freq "
+        "SBATCH_DEBUG=verbose "
+        "SBATCH_MEM_PER_NODE=mem SBATCH_SEGMENT_SIZE=segment SBATCH_TIMELIMIT=time "
+        "SLURM_CLUSTERS=clusters "
+        "SLURM_HINT=hint"
+    ).split()
+)
+_SAME_NAMES = """
+    SBATCH_ACCOUNT SBATCH_ACCTG_FREQ SBATCH_BATCH SBATCH_CLUSTERS SBATCH_CLUSTER_CONSTRAINT
+    SBATCH_CONSOLIDATE_SEGMENTS SBATCH_CONSTRAINT SBATCH_CONTAINER SBATCH_CONTAINER_ID
+    SBATCH_CONTAINER_TYPE SBATCH_CORE_SPEC SBATCH_CPUS_PER_GPU SBATCH_DELAY_BOOT SBATCH_DISTRIBUTION
+    SBATCH_ERROR SBATCH_EXCLUSIVE SBATCH_EXPORT SBATCH_GET_USER_ENV SBATCH_GPUS SBATCH_GPUS_PER_NODE
+    SBATCH_GPUS_PER_SOCKET SBATCH_GPUS_PER_TASK SBATCH_GPU_BIND SBATCH_GPU_FREQ SBATCH_GRES
+    SBATCH_GRES_FLAGS SBATCH_HINT SBATCH_IGNORE_PBS SBATCH_INPUT SBATCH_JOB_NAME SBATCH_MEM_BIND
+    SBATCH_MEM_PER_CPU SBATCH_MEM_PER_GPU SBATCH_NETWORK SBATCH_NO_KILL SBATCH_NO_REQUEUE
+    SBATCH_OPEN_MODE SBATCH_OUTPUT SBATCH_OVERCOMMIT SBATCH_PARTITION SBATCH_POWER SBATCH_PROFILE
+    SBATCH_QOS SBATCH_REQUEUE SBATCH_RESERVATION SBATCH_SIGNAL SBATCH_SPREAD_JOB
+    SBATCH_SPREAD_SEGMENTS SBATCH_THREADS_PER_CORE SBATCH_THREAD_SPEC SBATCH_TRES_BIND
+    SBATCH_TRES_PER_TASK SBATCH_USE_MIN_NODES SBATCH_WAIT SBATCH_WAIT_ALL_NODES SBATCH_WCKEY
+"""
+DIRECTIVES: dict[str, str] = {
+    **{name: normalise_key(name.removeprefix("SBATCH_").lower()) for name in _SAME_NAMES.split()},
+    **_OTHER_NAMES,
+}
+"""The directive of each variable; SBATCH_REQ_SWITCH and SBATCH_WAIT4SWITCH together are
+``switches``.
+"""
+
+_IGNORED = {
+    **OWNED,
+    "clusters": "hpcrun submits to this cluster alone",
+    "ignore-pbs": "the script has no #PBS lines",
+    "verbose": "hpcrun prints the messages of sbatch",
+}
+"""The directives whose variables are ignored, and why."""
+# srun(1): these would change the step inside the job.
+_OF_SRUN = {
+    **{
+        f"SLURM_{name.upper().replace('-', '_')}": name
+        for name in "cpu-bind distribution gpu-bind mem-bind network threads-per-core wait".split()
+    },
+    "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
+    "SLURM_MPI_TYPE": "mpi",
+    "SLURM_EXPORT_ENV": None,
+    "SLURM_OVERCOMMIT": None,
+}
+
+
+def apply_sbatch_env(
+    request: JobRequest, env: Mapping[str, str]
+) -> tuple[JobRequest, tuple[str, ...]]:
+    """Add the values of sbatch's variables, which override the profile and which typed options
+    override.
+
+    The notes name the variables that are used, and those that are ignored.
+    """
+    if "SLURM_JOB_ID" in env:  # inside a job these variables describe the enclosing job
+        return request, ()
+    fields: dict[str, Any] = {}
+    directives: list[str] = []
+    notes: list[str] = []
+    used: list[str] = []
+    typed = {normalise_key(item.partition("=")[0]) for item in request.sbatch}
+    for name, directive in DIRECTIVES.items():
+        value = env.get(name)
+        if value is None or (not value and directive not in FLAGS):
+            continue
+        field = OPTIONS.get(directive, "name" if directive == "job-name" else None)
+        if field is not None:
+            if getattr(request, field) is None and not (directive == "mem" and typed & EXCLUSIVE):
+                fields[field] = _read(name, field, value)
+                used.append(f"{name}={value}")
+        elif directive in _IGNORED:
+            notes.append(_note(name, value, _IGNORED[directive]))
+        elif not (
+            directive in typed
+            or (directive.startswith("mem-per") and (request.memory_mb or typed & EXCLUSIVE))
+        ):
+            bare = not value or (
+                directive in FLAGS and directive not in ("exclusive", "get-user-env", "no-kill")
+            )
+            directives.append(directive if bare else f"{directive}={value}")
+            used.append(f"{name}={value}" if value else name)
+    if (switches := env.get("SBATCH_REQ_SWITCH")) and "switches" not in typed:
+        wait = env.get("SBATCH_WAIT4SWITCH")
+        directives.append(f"switches={switches}@{wait}" if wait else f"switches={switches}")
+        used.append(f"SBATCH_REQ_SWITCH={switches}")
+    if "SLURM_UMASK" in env:
+        notes.append(
+            _note("SLURM_UMASK", env["SLURM_UMASK"], "hpcrun uses the umask of your shell")
+        )
+    of_srun = sorted(name for name in env if name in _OF_SRUN or name.startswith("SRUN_"))
+    notes += [_note(name, env[name], _instead_of(name, env[name])) for name in of_srun]
+    changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}
+    if used:
+        all_notes = [f"from your shell: {' '.join(used)}", *notes]
+    else:
+        all_notes = notes
+    return request.model_copy(update=changed), tuple(all_notes)
+
+
+def _instead_of(name: str, value: str) -> str:
+    option = _OF_SRUN.get(name)
+    if option and value:
+        return f"--srun {option}={value} does the same"
+    return f"--env {name}=... sets it in the job"
+
+
+def _note(name: str, value: str, why: str) -> str:
+    if value:
+        return f"{name}={value} of your shell is ignored: {why}"
+    return f"{name} is ignored: {why}"
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= MOST):
+        raise ValueError(f"{text!r} is not a number of nodes")
+    return int(text)
+
+
+def _read(name: str, field: str, value: str) -> Any:
+    readers = {
+        "walltime_s": parse_slurm_time,
+        "memory_mb": parse_memory,
+        "name": check_job_name,
+        "segment": _count,
+    }
+    try:
+        return readers.get(field, str)(value)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None

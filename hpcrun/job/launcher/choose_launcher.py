@@ -1,0 +1,401 @@
+"""The launcher of a job whose program starts ranks itself, and notes on what a user may not expect.
+
+Pure: no I/O.
+
+hpcrun refuses such a job, or runs its program as one process per node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from hpcrun.errors import UsageError
+from hpcrun.job.launcher.launchers import SHELLS, Call, named_launcher, program_of
+from hpcrun.job.launcher.typed_launcher import Replacement, line_of, node_line, replacement
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.resources.shape import Shape, decide_shape
+from hpcrun.job.text.quoting import bash_line, quote_bash
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What is known of a submission besides its request."""
+
+    # hpcrun's subcommand and its options as typed; empty without a command line
+    typed: tuple[str, ...]
+    # returns the text of a file by its name as written, nothing if it has none
+    read_text: Callable[[str], str]
+    # returns the types of ``srun --mpi=list`` of which a job needs one; none if the cluster has a
+    # default
+    mpi_types: Callable[[], tuple[str, ...]]
+
+
+_IMPORTS = r"^[ \t]*(?:import[ \t]+(?:[\w.]+(?:[ \t]+as[ \t]+\w+)?[ \t]*,[ \t]*)*|from[ \t]+)({})\b"
+_MPI_LIBRARIES = {"pmix": "Open MPI", "pmi2": "MPICH, Intel MPI"}
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramNote:
+    """A note on Python scripts that a launcher does not suit."""
+
+    source: str  # an expression that the text of the script matches
+    unless: str  # one that the text and the arguments, each on a line of its own, do not match
+    launchers: tuple[str, ...]  # the launchers it is about
+    # the note, with the fields that ``program_notes`` fills in; the first group of ``source`` is
+    # {0}
+    note: str
+    ranks: int = 2  # the fewest ranks of a job it is about
+    # whether its ranks are one MPI job; None if that does not matter
+    one_mpi_job: bool | None = None
+
+
+NOTES = (
+    # a script from the time of torch.distributed.launch, which gave each process its local rank as
+    # an option
+    ProgramNote(
+        r"""["'](--local[_-]rank)["']""",
+        r"LOCAL_RANK|^--local[_-]rank",
+        ("torchrun", "srun"),
+        "{script} has an option {0}, which {launcher} does not give it: read "
+        'int(os.environ["LOCAL_RANK"]) instead',
+    ),
+    # jax.distributed reads Slurm's variables, and has a task for each rank only under srun
+    ProgramNote(
+        _IMPORTS.format("jax|flax"),
+        _IMPORTS.format("torch"),
+        ("torchrun",),
+        "{script} imports {0}, which cannot join the ranks of torchrun: add --launcher "
+        "{without_torchrun}",
+        ranks=1,
+    ),
+    # MPI_Init without PMI makes each process a job of one rank
+    ProgramNote(
+        _IMPORTS.format("mpi4py"),
+        r"(?!)",
+        ("torchrun", "srun"),
+        "{script} imports {0}, and each of the {ranks} ranks would be an MPI job of its own: {mpi}",
+        one_mpi_job=False,
+    ),
+    # Python's end calls MPI_Finalize, which waits for all ranks; mpi4py/run.py calls MPI_Abort
+    # after an exception
+    ProgramNote(
+        _IMPORTS.format("mpi4py"),
+        r"\bAbort\(|\bexcepthook\b",
+        ("srun",),
+        "{script} imports {0}: a rank that raises an exception waits at its end for the others, "
+        "and the job hangs; "
+        "-m mpi4py {script} ends all ranks",
+        one_mpi_job=True,
+    ),
+)
+
+
+def program_notes(request: JobRequest, profile: Profile, here: Here) -> Iterator[str]:
+    """Return the notes on a program that starts no ranks itself."""
+    if request.module:
+        return
+    words = (request.script, *request.args)
+    program = program_of(words)
+    if request.launcher not in _ONCE and (name := named_launcher(words)):
+        yield (
+            f"{request.script} has `{name}` among its arguments, and runs once per rank: if it "
+            f"calls `{name}`, "
+            "add --launcher command, which runs it once per node"
+        )
+    yield from _uv_run(words, program, here.typed)
+    shape = decide_shape(request, profile)
+    yield from _shell_script(request, shape)
+    if program[0].endswith(".py"):
+        text = here.read_text(program[0])
+    else:
+        text = ""
+    for row in NOTES:
+        if shape.launcher not in row.launchers or shape.world_size < row.ranks:
+            continue
+        if re.search(row.unless, "\n".join((text, *program[1:])), re.MULTILINE):
+            continue
+        match = re.search(row.source, text, re.MULTILINE)
+        if match:
+            if row.one_mpi_job is None:
+                mpi: str | None = ""
+            else:
+                mpi = _mpi(program[0], request, profile, shape, here)
+            if row.one_mpi_job is not None and row.one_mpi_job != (mpi is None):
+                continue
+            without_torchrun = "srun" if profile.scheduler == "slurm" else "python"
+            yield row.note.format(
+                match[1],
+                script=program[0],
+                launcher=shape.launcher,
+                ranks=shape.world_size,
+                without_torchrun=without_torchrun,
+                mpi=mpi,
+            )
+
+
+def _mpi(
+    script: str, request: JobRequest, profile: Profile, shape: Shape, here: Here
+) -> str | None:
+    """Return what makes the ranks one MPI job; None if they are one already."""
+    if profile.scheduler != "slurm":
+        return f"the program to give is mpirun -np {shape.world_size} python {quote_bash(script)}"
+    types = () if has_mpi_type(request, profile) else here.mpi_types()
+    if shape.launcher == "srun":
+        return f"add {mpi_options(types)}" if types else None
+    return f"add --launcher srun {mpi_options(types)}".rstrip()
+
+
+def has_mpi_type(request: JobRequest, profile: Profile) -> bool:
+    """Return whether the request or the profile sets srun's MPI type."""
+    return "mpi" in profile.srun or any(item.startswith("mpi=") for item in request.srun)
+
+
+def mpi_options(types: tuple[str, ...]) -> str:
+    """Return the options for each MPI type, with the libraries that need it."""
+    return " or ".join(f"--srun mpi={type_} ({_MPI_LIBRARIES[type_]})" for type_ in types)
+
+
+def _uv_run(
+    words: tuple[str, ...], program: tuple[str, ...], typed: tuple[str, ...]
+) -> Iterator[str]:
+    if PurePath(words[0]).name != "uv" or program == words:
+        return
+    options = [
+        text
+        for text in words[2 : len(words) - len(program) + (program[0] == "-m")]
+        if text.startswith("--")
+    ]
+    without = f", but without {' '.join(options)}" if options else ""
+    line = bash_line(("hpcrun", *(typed or ("submit",)), "--uv", *program))
+    yield (
+        "`uv run` syncs the environment in every rank; --uv installs uv.lock once on each "
+        f"node{without}: {line}"
+    )
+
+
+def _shell_script(request: JobRequest, shape: Shape) -> Iterator[str]:
+    """Return a note if a shell script, which starts no ranks itself, runs more than once on a
+    node.
+    """
+    by_shell = PurePath(request.script).name in SHELLS and not "".join(request.args[:1]).startswith(
+        "-"
+    )
+    is_shell = by_shell or request.script.endswith((".sh", ".bash"))
+    if (
+        request.launcher is not None
+        or not is_shell
+        or shape.launcher == "command"
+        or shape.procs_per_node < 2
+    ):
+        return
+    if by_shell:
+        name = " ".join((request.script, *request.args[:1]))
+    else:
+        name = request.script
+    yield (
+        f"`{name}` runs {shape.world_size} times, once per rank (RANK tells them apart); "
+        "--launcher command runs it "
+        "once per node"
+    )
+
+
+_ONCE = ("python", "command", "ray")
+_VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
+
+
+def choose_launcher(
+    request: JobRequest, profile: Profile, calls: list[Call], here: Here, *, of_role: bool = False
+) -> tuple[JobRequest, tuple[str, ...]]:
+    """Return the request with the launcher that its program needs, and notes; the program is, or
+    has, the calls.
+
+    Args:
+        of_role: the program is a role's, and no launcher was typed: it would run once on each node.
+    """
+    if not calls:
+        return request, tuple(program_notes(request, profile, here))
+    call = next((call for call in calls if _is_ours(call)), calls[0])
+    if call.launcher.by and request.launcher == call.launcher.by:
+        raise UsageError(
+            f"{_subject(call)} would start Ray in the job's Ray", hint=_own_line(call, here)
+        )
+    if of_role and _is_apart(call, request, profile):
+        raise _each_node_alone(call)
+    if request.launcher is not None:
+        return request, (_overridden(call, request, profile),)
+    if _is_ours(call) and call.place is not None:
+        raise UsageError(
+            f"{_subject(call)} hangs: it waits for the CPUs and GPUs of the job's own step",
+            hint=f"remove {call.title}: hpcrun starts the ranks; or submit it with sbatch; "
+            "or srun --overlap there, and --launcher command here",
+        )
+    if _is_ours(call):
+        return _taken_over(call, request, profile, here)
+    changed = request.model_copy(update={"launcher": "command"})
+    if _is_apart(call, changed, profile):
+        raise _apart(call, request, profile, decide_shape(changed, profile).nodes, here)
+    if call.launcher.role == "submits":
+        does = "submits a job"
+    else:
+        does = "starts its own ranks"
+    note = (
+        f"launcher: command, because {_subject(call)} {does}; it runs once per node, with "
+        f"{_VARIABLES} set"
+    )
+    if call.launcher.by:
+        return changed, (
+            note,
+            "hpcrun starts Ray with the CPUs and GPUs of the job, and ends it: "
+            f"{_own_line(call, here)}",
+        )
+    if call.place is None and call.launcher.torchrun_runs_it:
+        instead = replacement(call, request, profile)
+    else:
+        instead = None
+    if instead is None:
+        return changed, (note,)
+    line = line_of(instead.request, request, here.typed)
+    return changed, (note, f"hpcrun can start these ranks{_without(instead)}: {line}")
+
+
+def _each_node_alone(call: Call) -> UsageError:
+    """Return the error for a role whose launcher would make a training of its own on each node."""
+    if call.launcher.node_options:
+        each = f"give it {call.launcher.node_options}"
+    else:
+        each = f"use {_VARIABLES}"
+    return UsageError(
+        f"{_subject(call)} does not use the other nodes of its role: each would train on its own",
+        hint=f"let the role be the .py file; or {each} in bash -c '...'; "
+        "launcher=once runs it as it is",
+    )
+
+
+def _without(instead: Replacement) -> str:
+    return f", without {instead.left_out}" if instead.left_out else ""
+
+
+def _taken_over(
+    call: Call, request: JobRequest, profile: Profile, here: Here
+) -> tuple[JobRequest, tuple[str, ...]]:
+    """Return the request for the ranks that a typed launcher was to start, and notes on it."""
+    if call.launcher.role == "submits":
+        raise UsageError(
+            f"`{call.title}` would run once per rank, and submit a job each time",
+            hint=bash_line((*call.before, *call.title.split(), *call.argv)),
+        )
+    is_study = here.typed[:1] == ("scale",)  # it has its own sizes
+    instead = replacement(call, request, profile, sized=not is_study)
+    if instead:
+        line = line_of(instead.request, request, here.typed)
+    else:
+        line = None
+    if instead is None or is_study:
+        raise UsageError(
+            f"`{call.title}` starts ranks, as hpcrun does: each rank of the job would start all of "
+            "them",
+            hint=line or "give the program that it starts",
+        )
+    note = f"`{call.title}` starts ranks, and hpcrun starts them{_without(instead)}: {line}"
+    return instead.request, (note, *program_notes(instead.request, profile, here))
+
+
+def _is_ours(call: Call) -> bool:
+    """Return whether the call cannot work inside a job, neither once per node nor once per rank."""
+    if call.place is None:
+        return call.launcher.role in ("ours", "submits")
+    # a step inside this job's own step waits for CPUs and GPUs that the outer one holds (srun(1),
+    # --overlap)
+    return call.launcher.name == "salloc" or (
+        call.launcher.name == "srun" and "--overlap" not in call.argv
+    )
+
+
+def _subject(call: Call) -> str:
+    if call.place is None:
+        return f"`{call.title}`"
+    return f"`{call.title}` in {call.place},"
+
+
+def _is_apart(call: Call, request: JobRequest, profile: Profile) -> bool:
+    """Whether each of several nodes would start a training of its own."""
+    return decide_shape(request, profile).nodes > 1 and not (
+        call.knows_nodes or call.launcher.reads_env
+    )
+
+
+def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
+    if call.launcher.role == "submits":
+        does = "submits a job"
+    else:
+        does = "starts ranks itself"
+    if request.launcher == "ray":
+        return f"{_subject(call)} {does}; --launcher ray runs it once, on the head node"
+    if request.launcher in _ONCE:
+        apart = _is_apart(call, request, profile)
+        if apart:
+            each = "; without a node rank, each node starts its own ranks 0, 1, ..."
+        else:
+            each = ""
+        return f"{_subject(call)} {does}; --launcher {request.launcher} runs it once per node{each}"
+    return (
+        f"{_subject(call)} {does}; --launcher {request.launcher} starts it once per rank, and each "
+        "copy starts "
+        "all ranks"
+    )
+
+
+def _own_line(call: Call, here: Here) -> str:
+    """Return the command line with hpcrun's launcher that does the same, and the program behind
+    ``--``.
+    """
+    if "--" in call.argv:
+        program = call.argv[call.argv.index("--") + 1 :]
+    else:
+        program = ()
+    options = here.typed or ("submit",)
+    if "--launcher" not in options:
+        options = (*options, "--launcher", call.launcher.by)
+    return bash_line(("hpcrun", *options, *(program or ("train.py",))))
+
+
+def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, here: Here) -> UsageError:
+    """Return the error for a launcher that would start a separate training on each node."""
+    message = (
+        f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
+    )
+    if call.launcher.by:
+        return UsageError(message, hint=_own_line(call, here))
+    if call.launcher.role == "submits":
+        message = f"{_subject(call)} would submit a job on each of the {nodes} nodes"
+    way_out = "--launcher command runs it as it is"
+    if call.place is not None:
+        options = call.launcher.node_options
+        if options:
+            add = f"give it {options}"
+        else:
+            add = f"use {_VARIABLES} there"
+        return UsageError(message, hint=f"{add}; {way_out}")
+    joining = node_line(call, here.typed)
+    if joining:
+        return UsageError(message, hint=joining)
+    instead = replacement(call, request, profile)
+    if instead is None:
+        return UsageError(message, hint=way_out)
+    if call.launcher.uses_mpi and not has_mpi_type(request, profile):
+        types = here.mpi_types()
+    else:
+        types = ()
+    if types:
+        with_type = {"srun": (*request.srun, f"mpi={types[0]}")}
+    else:
+        with_type = {}
+    message += f"; the line below is{_without(instead)[1:]}" if instead.left_out else ""
+    message += f"; the ranks need one of: {mpi_options(types)}" if types[1:] else ""
+    return UsageError(
+        message, hint=line_of(instead.request.model_copy(update=with_type), request, here.typed)
+    )

@@ -1,0 +1,205 @@
+"""The plan of a job that runs a person's batch script: the script's own sizes and directives.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.batch.batch_script import BatchScript
+from hpcrun.job.batch.sbatch_input import gpus_in, read_sizes
+from hpcrun.job.launch_options import Directives
+from hpcrun.job.plan.job_plan import (
+    Plan,
+    PythonEnvironment,
+    apply_request,
+    planned_env,
+    requeue_directives,
+)
+from hpcrun.job.plan.sweep import decide_sweep
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import JobRequest, option_of
+from hpcrun.job.request.notify_options import Notify
+from hpcrun.job.resources.cpus_memory_time import (
+    check_warning,
+    decide_cancel_idle,
+    decide_requeue,
+    read_allocation,
+)
+from hpcrun.job.resources.shape import Shape
+from hpcrun.job.text.quoting import job_name_from
+from hpcrun.job.text.units import count
+
+# Fields of a request that have no effect on a script → what to do instead
+_CONTAINER = (
+    "start the container in its launch: srun --container-image=IMAGE, or apptainer exec IMAGE"
+)
+_OF_SCRIPT = {
+    **dict.fromkeys(("launcher", "srun", "torchrun", "module"), "change its launch"),
+    **dict.fromkeys(("container", "mounts"), _CONTAINER),
+    "cpus": "use --cpus-per-task N or --cpus-per-gpu N",
+    "nproc_per_node": "change its launch, or its line #SBATCH --ntasks-per-node",
+    **dict.fromkeys(("pack", "pack_memory"), "let it start several programs itself"),
+    "spares": "leave it out: its launch would use the spare nodes, too",
+    "uv": "write `uv run` into its launch",
+}
+_REQUEUE = ("requeue", "no-requeue", "signal")
+
+
+def with_array(request: JobRequest, script: BatchScript) -> JobRequest:
+    """Return the request with the task ids of the script, or raise UsageError: it has a sweep of
+    its own.
+    """
+    if script.options.array is None:
+        return request
+    if request.sweep:
+        raise UsageError(
+            f"{script.name} has #SBATCH --array, which cannot be combined with --sweep",
+            hint="remove the line, and let the script use its arguments",
+        )
+    ids, at_once = script.options.array
+    chosen = request.elements or ids
+    update = {
+        "sweep": ((),) * (ids[-1] + 1),
+        "elements": chosen,
+        "max_parallel": request.max_parallel or at_once,
+    }
+    return request.model_copy(update=update)
+
+
+def plan_script(
+    request: JobRequest,
+    profile: Profile,
+    script: BatchScript,
+    *,
+    python: PythonEnvironment,
+    notify: Notify | None = None,
+    mail: Mapping[str, str] | None = None,
+) -> Plan:
+    """Decide a job that runs a batch script.
+
+    The profile says where jobs go and how they are requeued; it adds no directive and no variable
+    to the script.
+    ``python`` runs hpcrun's programs in the job, not the script.
+    """
+    if script.options.problems:
+        raise PlanError(
+            "\n".join(script.options.problems), hint=f"submit it with sbatch: sbatch {script.name}"
+        )
+    given = [field for field in _OF_SCRIPT if getattr(request, field) not in (None, (), False)]
+    if given:
+        options = " and ".join(map(option_of, given))
+        raise UsageError(
+            f"{options} {'has' if len(given) == 1 else 'have'} no effect on {script.name}, which "
+            "starts its own ranks",
+            hint="; ".join(dict.fromkeys(_OF_SCRIPT[field] for field in given)),
+        )
+    requeue = decide_requeue(request, profile)
+    sweep = decide_sweep(request)
+    name = (
+        request.name
+        or script.options.name
+        or job_name_from(script.name.rpartition(".")[0] or script.name)
+    )
+    directives: Directives = {"job-name": name, "open-mode": "append"}
+    directives |= {
+        key: value for key, value in script.options.directives if not (requeue and key in _REQUEUE)
+    }
+    directives |= requeue_directives(requeue) if requeue else {}
+    directives |= {"array": sweep.array} if sweep else {}
+    directives |= mail or {}
+    _apply_sizes(directives, request)
+    apply_request(directives, request)
+    sizes = read_sizes(directives)
+    launcher, per_node = script.ranks(sizes)
+    shape = Shape(sizes.nodes, sizes.gpus, sizes.gpu_type, launcher, per_node)
+    if profile.scheduler == "local" and (sizes.nodes > 1 or launcher == "srun"):
+        raise PlanError(
+            f"profile {profile.name!r} runs on this machine, without srun and other nodes",
+            hint="choose a Slurm profile with --profile",
+        )
+    _, memory_mb, walltime_s = read_allocation(directives, replace(shape, gpus_per_node=0), profile)
+    check_warning(requeue, walltime_s)
+    bare = profile.model_copy(update={"env": {}, "fabric": type(profile.fabric)(), "secrets": ()})
+    env = {
+        **dict(script.options.env),
+        **dict(planned_env(request, bare)),
+        **dict.fromkeys(name for name, _ in script.secrets),
+    }
+    missing = (
+        f"no logs per rank: hpcrun does not take over the launch: {reason}"
+        for reason in script.missing
+    )
+    return Plan(
+        name=name,
+        profile=profile.name,
+        scheduler=profile.scheduler,
+        shape=shape,
+        cpus_per_node=None,
+        memory_mb=memory_mb,
+        walltime_s=walltime_s,
+        directives=tuple(directives.items()) if profile.scheduler == "slurm" else (),
+        modules=request.load,
+        setup=request.setup,
+        env=tuple(env.items()),
+        python=python,
+        command=(script.name, *(sweep.common if sweep else request.args)),
+        workdir=request.workdir,
+        requeue=requeue,
+        sweep=sweep,
+        notes=(*missing, *script.remarks, *_shared_gpus(request, shape)),
+        preflight=request.preflight,
+        cancel_idle_s=decide_cancel_idle(request, profile, shape.gpus_per_node),
+        sample_use=profile.sample_use,
+        notify=notify,
+        added=(),
+        batch=script,
+    )
+
+
+def _apply_sizes(directives: Directives, request: JobRequest) -> None:
+    """Override the script's sizes as the command line of sbatch does."""
+    if request.nodes:
+        directives["nodes"] = str(request.nodes)
+    gpus = request.gpus or request.gpus_per_node
+    if gpus:
+        before = read_sizes(directives)
+        nodes, type_ = before.nodes if request.gpus else 1, gpus.type or before.gpu_type
+        if gpus.count % nodes:
+            raise UsageError(
+                f"{gpus.count} GPUs cannot be split over {nodes} nodes",
+                hint=f"use --gpus {-(-gpus.count // nodes) * nodes}, or --nodes 1",
+            )
+        resources = (directives.pop("gres", None) or "").split(",")
+        for key in ("gpus", "gpus-per-task"):
+            directives.pop(key, None)
+        others = ",".join(item for item in resources if item and not gpus_in("gres", item))
+        if others:
+            directives["gres"] = others
+        directives["gpus-per-node"] = f"{f'{type_}:' if type_ else ''}{gpus.count // nodes}"
+    for mine, other in (
+        ("cpus_per_task", "cpus-per-gpu"),
+        ("cpus_per_gpu", "cpus-per-task"),
+        ("segment", ""),
+    ):
+        number = getattr(request, mine)
+        if number is not None:
+            directives.pop(other, None)
+            directives[mine.replace("_", "-")] = str(number)
+
+
+def _shared_gpus(request: JobRequest, shape: Shape) -> tuple[str, ...]:
+    """Return a note if the options leave a node fewer GPUs than the script has ranks for it."""
+    if (
+        not (request.gpus or request.gpus_per_node)
+        or not 0 < shape.gpus_per_node < shape.procs_per_node
+    ):
+        return ()
+    gpus = count(shape.gpus_per_node, "GPU")
+    return (
+        f"{shape.procs_per_node} ranks of a node share {gpus}: the script decides the number of "
+        "ranks",
+    )

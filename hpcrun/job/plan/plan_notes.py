@@ -1,0 +1,64 @@
+"""Notes on a plan: what a person may not expect of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from hpcrun.job.plan.job_plan import Plan
+from hpcrun.job.profile_model import Profile
+
+_THREADS = "OMP_NUM_THREADS"
+_MEETING = {"MASTER_ADDR": "the first node", "MASTER_PORT": "a free port, another one for each job"}
+"""What every launcher sets, whatever the job's environment says (in_job/launch/start_ranks.py,
+in_job/launch/rank.py, torchrun).
+"""
+
+
+def threads_of(plan: Plan) -> str | None:
+    """Return a rank's OMP_NUM_THREADS: the profile's or --env's, else its share of the CPUs; None
+    if unset.
+    """
+    share = plan.cpus_per_rank
+    return dict(plan.env).get(_THREADS) or (None if share is None else str(share))
+
+
+def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator[str]:
+    """Return notes on a plan, for the profile of its GPU type and the environment of hpcrun's
+    caller.
+    """
+    if plan.preflight == "only":
+        return
+    partition = plan.directive("partition")
+    if (
+        profile.gpu.per_node
+        and plan.scheduler == "slurm"
+        and not plan.shape.gpus
+        and partition == profile.partition
+    ):
+        if partition:
+            where = f"partition {partition}"
+        else:
+            where = "the default partition"
+        yield (
+            f"a job without GPUs on {where}, whose nodes have {profile.gpu.per_node} GPUs; choose "
+            "another with -p "
+            "PARTITION"
+        )
+    given = dict(plan.env).get(_THREADS)
+    share = plan.cpus_per_rank
+    threads = threads_of(plan)
+    if given and share is not None and given != str(share):
+        yield f"{_THREADS}={given} is set by --env or the profile, but a rank has {share} CPUs"
+    of_shell = env.get(_THREADS)
+    if of_shell and threads and "SLURM_JOB_ID" not in env and of_shell != threads:
+        yield (
+            f"{_THREADS}={of_shell} of your shell is ignored: the job sets {threads}; "
+            f"to keep yours: --env {_THREADS}={of_shell}"
+        )
+    for name, value in plan.env:
+        if name in _MEETING:
+            yield (
+                f"{name}{'' if value is None else f'={value}'} of --env or the profile has no "
+                "effect: hpcrun sets it "
+                f"to {_MEETING[name]}"
+            )

@@ -1,0 +1,162 @@
+"""A sweep: one script, started once for each element with its own parameters. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hpcrun.errors import PlanError, UsageError, nearest
+from hpcrun.job.request.job_request import JobRequest, option_of
+from hpcrun.job.request.parameters import Parameters, fill_places, has_place, tasks_of
+from hpcrun.job.request.role_options import address_names, keep_addresses
+from hpcrun.job.text.units import index_ranges
+
+_ARRAY_MAX = 4096  # characters of an #SBATCH line: hpcrun.job.text.quoting
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The elements of a sweep."""
+
+    elements: tuple[Parameters, ...]  # the parameters of each
+    common: tuple[str, ...]  # the arguments that begin every element's command line
+    arguments: tuple[tuple[str, ...], ...]  # of each element, the arguments after the common ones
+    chosen: tuple[int, ...]  # numbers of the elements that run, in ascending order
+    max_parallel: int | None = None  # how many may run at once, None for no limit
+    # the element of task 0 of the array; Slurm limits the numbers of tasks (MaxArraySize)
+    first: int = 0
+    # how many of them share a task, and its node; None if each is a task of its own
+    pack: int | None = None
+    # the part of a GPU's memory that each of them is told to use; None for any
+    memory_share: float | None = None
+
+    @property
+    def array(self) -> str:
+        """The value of sbatch's ``--array``."""
+        tasks = index_ranges({*tasks_of(self.chosen, self.first, self.pack).values()})
+        return tasks + (f"%{self.max_parallel}" if self.max_parallel else "")
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks the array has."""
+        return -(-len(self.chosen) // (self.pack or 1))
+
+
+def decide_sweep(request: JobRequest) -> Sweep | None:
+    """Return the elements of a request and their command lines; None for an ordinary job.
+
+    A parameter replaces ``{name}`` in the arguments; a parameter without a place is appended as
+    ``--name value``.
+    """
+    if not request.sweep:
+        given = [
+            field
+            for field in ("max_parallel", "elements", "pack", "pack_memory")
+            if getattr(request, field)
+        ]
+        if given:
+            raise UsageError(
+                f"{option_of(given[0])} has no effect without a sweep",
+                hint="add --sweep NAME=VALUE,VALUE",
+            )
+        return None
+    for index in request.elements:
+        if index >= len(request.sweep):
+            raise UsageError(
+                f"--elements: there is no element {index}",
+                hint=f"the elements are 0 to {len(request.sweep) - 1}",
+            )
+    rows, args = request.sweep, request.args
+    if request.roles:
+        names = address_names(request.roles)
+        clash = {*names} & {name for row in rows for name, _ in row}
+        if clash:
+            raise UsageError(
+                f"--sweep: {{{min(clash)}}} is an address of a role", hint="choose another name"
+            )
+        rows = tuple(
+            tuple((name, keep_addresses(text, names)) for name, text in row) for row in rows
+        )
+        args = tuple(keep_addresses(argument, names) for argument in args)
+    placed = [has_place(argument) for argument in args]
+    fixed = placed.index(True) if any(placed) else len(placed)
+    common = request.args[:fixed]
+    rest = args[fixed:]
+    arguments = tuple(element_arguments(rest, index, row) for index, row in enumerate(rows))
+    chosen = request.elements or tuple(range(len(request.sweep)))
+    sweep = Sweep(request.sweep, common, arguments, chosen, request.max_parallel, pack=request.pack)
+    if len(sweep.array) > _ARRAY_MAX:
+        raise UsageError(
+            "--elements names too many separate elements for one array", hint="use ranges: 3,7-9"
+        )
+    return sweep
+
+
+def element_arguments(args: Sequence[str], index: int, parameters: Parameters) -> tuple[str, ...]:
+    """Return a script's arguments for one element: parameters in their places, and the others
+    appended.
+    """
+    row = dict(parameters)
+    values = {**row, "element": str(index)}
+    placed, used = fill_places(args, values, lambda name: _unknown(name, index, row))
+    added = [
+        argument
+        for name, text in row.items()
+        if name not in used
+        for argument in (f"--{name}", text)
+    ]
+    return (*placed, *added)
+
+
+def _unknown(name: str, index: int, row: Mapping[str, str]) -> UsageError:
+    close = nearest(name, [*row, "element"])
+    known = f"it has {', '.join(row)}; {{{{{name}}}}} stands for the text {{{name}}} itself"
+    return UsageError(
+        f"the arguments have {{{name}}}, but element {index} of the sweep has no such parameter",
+        hint=f"did you mean {{{close}}}?" if close else known,
+    )
+
+
+def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
+    """Return a sweep in parts with task numbers below ``most``, the limit of Slurm's arrays."""
+    if max(tasks_of(sweep.chosen, 0, sweep.pack).values()) < most:
+        return [sweep]
+    groups: list[list[int]] = []
+    for index in sweep.chosen:
+        if groups and (
+            len(groups[-1]) < most * sweep.pack if sweep.pack else index - groups[-1][0] < most
+        ):
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    at_once = sweep.max_parallel
+    if at_once is not None and at_once < len(groups):
+        raise PlanError(
+            f"{len(sweep.chosen)} elements need {len(groups)} arrays (MaxArraySize is {most}), "
+            f"and --max-parallel {at_once} is less than one for each",
+            hint=f"--max-parallel {len(groups)} or more, or submit part of it with --elements "
+            f"0-{most - 1}",
+        )
+    return [
+        replace(
+            sweep,
+            chosen=tuple(group),
+            first=group[0],
+            # divided, so that the parts together keep the requested limit
+            max_parallel=None
+            if at_once is None
+            else at_once // len(groups) + (number < at_once % len(groups)),
+        )
+        for number, group in enumerate(groups)
+    ]
+
+
+def check_gpus(sweep: Sweep | None, local_gpus: Sequence[Sequence[str]]) -> None:
+    """Raise PlanError for parallel elements on this machine's GPUs: each would use all of them."""
+    if sweep and sweep.max_parallel and sweep.max_parallel > 1 and local_gpus:
+        raise PlanError(
+            f"--max-parallel {sweep.max_parallel}: on this machine the elements share the GPUs and "
+            "run one after the "
+            "other",
+            hint="leave --max-parallel out, or use --gpus 0, or a Slurm profile with -P",
+        )

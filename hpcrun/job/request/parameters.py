@@ -1,0 +1,186 @@
+"""The parameters of a sweep: their syntax, and the resulting elements. Pure text and arithmetic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from math import prod
+
+# the most elements of a sweep: more are a mistake, or the task of one program with a loop
+MOST = 10_000
+
+Parameters = tuple[tuple[str, str], ...]
+"""The parameters of one element: name and value, in the order in which the script gets them."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+# {{name}} becomes {name}; any other text in braces, such as JSON and ${name}, belongs to the script
+_PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}|(?<!\$)\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+# what Slurm and other programs take for a range: 1e-3:1e-1, 0:10:2, 0..9, 0-9
+_BOUND = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_RANGE = re.compile(rf"(?P<low>{_BOUND})(?::|\.\.|-)(?P<high>{_BOUND})(?::{_BOUND})?")
+_INDICES = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,6}))?)?", re.ASCII)
+_MOST_INDICES = 100_000
+
+
+def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
+    """Return the product of ``NAME=VALUE,VALUE...``, one text per parameter; the last varies
+    fastest.
+    """
+    columns: dict[str, list[str]] = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        if not equals:
+            raise ValueError(f"{item!r} has no '='; write NAME=VALUE,VALUE")
+        if name in columns:
+            raise ValueError(f"{name!r} is given twice; write all values together: {name}=A,B")
+        values = text.split(",")
+        if "" in values:
+            raise ValueError(
+                f"{item!r} has an empty value; write values that are empty or contain a comma in a "
+                "--sweep-file"
+            )
+        if len(values) == 1 and (ends := _RANGE.fullmatch(text)):
+            low = ends["low"]
+            high = ends["high"]
+            if (low + high).isdecimal():
+                each = f"$(seq -s, {low} {high})"
+            else:
+                each = f"{low},{high}"
+            raise ValueError(
+                f"{item!r}: ranges are not supported; write every value, such as {name}={each}; "
+                "or, if it is a text, write it in a --sweep-file"
+            )
+        if any(sum(map(value.count, "([{")) != sum(map(value.count, ")]}")) for value in values):
+            if text[0] + text[-1] in ("[]", "()", "{}"):
+                inner = text[1:-1]
+            else:
+                inner = ""
+            if inner:
+                way = f"write the values without brackets: {name}={inner}"
+            else:
+                way = "write it in a --sweep-file"
+            raise ValueError(f"{item!r} is split at its commas; {way}")
+        twice = [value for index, value in enumerate(values) if value in values[:index]]
+        if twice:
+            raise ValueError(
+                f"{item!r} has the value {twice[0]!r} twice: both elements would be the same; "
+                "write it once, "
+                "or write repeated elements in a --sweep-file"
+            )
+        columns[check_parameter(name)] = values
+    return cross(columns)
+
+
+def check_parameter(name: str) -> str:
+    """Return ``name`` if it can be the name of a parameter, else raise ValueError."""
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(
+            f"{name!r} cannot be a parameter's name: letters, digits and _ . -, a letter or _ first"
+        )
+    if name == "element":
+        raise ValueError(
+            "'element' is reserved: {element} is the number of the array element; choose another "
+            "name"
+        )
+    return name
+
+
+def cross(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
+    """Return every combination of the values of some parameters, the last varying fastest;
+    ValueError for too many.
+    """
+    for name, values in columns.items():
+        if not values:
+            raise ValueError(f"{name!r} has no values")
+    check_number(prod(len(values) for values in columns.values()))
+    return tuple(tuple(zip(columns, values, strict=True)) for values in product(*columns.values()))
+
+
+def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
+    """Return the first values of some parameters together, then the second values, and so on."""
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{name} has {number}" for name, number in lengths.items())
+        raise ValueError(f"parameters side by side (zip) need the same number of values: {counts}")
+    return tuple(
+        tuple(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    )
+
+
+def joined(rows: Sequence[Parameters], others: Sequence[Parameters]) -> tuple[Parameters, ...]:
+    """Return every row of one list with every row of the other; ValueError for a parameter in
+    both.
+    """
+    for name in {name for row in rows for name, _ in row} & {
+        name for row in others for name, _ in row
+    }:
+        raise ValueError(f"{name!r} is given twice")
+    check_number(len(rows) * len(others))
+    return tuple((*row, *other) for row in rows for other in others)
+
+
+def check_number(number: int) -> None:
+    """Raise ValueError for more than ``MOST`` elements."""
+    if number > MOST:
+        raise ValueError(f"{number} elements are too many: a sweep has at most {MOST}")
+
+
+def parse_indices(text: str) -> tuple[int, ...]:
+    """Read ``3,7-9`` or ``0-8:2`` as numbers, in ascending order, each once; raise ValueError for
+    anything else.
+    """
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = _INDICES.fullmatch(part.strip())
+        if match is None or not int(match[3] or 1):
+            raise ValueError(f"{text!r} is not a list of numbers; write 3,7-9")
+        more = range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))
+        if not more:
+            raise ValueError(f"{part!r} has its end before its start")
+        if len(numbers) + len(more) > _MOST_INDICES:
+            raise ValueError(f"{text!r} names more than {_MOST_INDICES} numbers")
+        numbers.update(more)
+    return tuple(sorted(numbers))
+
+
+def tasks_of(indices: Iterable[int], first: int, pack: int | None) -> dict[int, int]:
+    """Return element → the task of Slurm's array that runs it.
+
+    Args:
+        first: the element of task 0, where each element is a task of its own.
+        pack: how many elements share a task, in their order; None if none do.
+    """
+    return {index: place // pack if pack else index - first for place, index in enumerate(indices)}
+
+
+def parameters_text(row: Parameters) -> str:
+    """Return the parameters of an element as text: ``lr=1e-3 model=small``."""
+    return " ".join(f"{name}={value}" for name, value in row)
+
+
+def has_place(argument: str) -> bool:
+    """Return whether an argument has a ``{name}`` or a ``{{name}}``."""
+    return _PLACE.search(argument) is not None
+
+
+def fill_places(
+    words: Sequence[str], values: Mapping[str, str], unknown: Callable[[str], Exception]
+) -> tuple[tuple[str, ...], set[str]]:
+    """Return arguments with values in place of ``{name}``, and the used names; ``{{name}}`` becomes
+    ``{name}``.
+
+    ``unknown`` makes the exception for a name without a value.
+    """
+    used: set[str] = set()
+
+    def value(match: re.Match[str]) -> str:
+        literal, name = match.groups()
+        if literal:
+            return f"{{{literal}}}"
+        if name not in values:
+            raise unknown(name)
+        used.add(name)
+        return values[name]
+
+    return tuple(_PLACE.sub(value, argument) for argument in words), used

@@ -1,0 +1,327 @@
+"""CPUs, memory, time, local GPUs and requeue of a job: the request's, else the profile's, within
+the profile's limits.
+
+At last the directives decide, which ``--sbatch`` may have changed:
+
+| number | decided by |
+|---|---|
+| nodes | ``nodes`` |
+| tasks on each node | ``ntasks-per-node`` |
+| GPUs of each node | ``gpus-per-node``, else ``gres``, else ``gpus`` of a job on one node |
+| CPUs of each node | ``cpus-per-task`` × tasks |
+| memory of each node | ``mem``, else ``mem-per-gpu`` × its GPUs, else ``mem-per-cpu`` × its CPUs |
+| time limit | ``time`` |
+
+``exclusive`` without a value gives the job every CPU and GPU of its nodes, and so the memory of
+each; a step still gets only those that the job requested (sbatch(1); observed on 22.05).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.launch_options import Directives
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import JobRequest, option_of
+from hpcrun.job.resources.shape import Shape, check_binding, multiples_around
+from hpcrun.job.text.units import count, format_memory, format_time, parse_memory, parse_slurm_time
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine on which hpcrun runs: the resources of the local scheduler."""
+
+    cpus: int  # CPUs that this process may use
+    # the possible entries of ``CUDA_VISIBLE_DEVICES`` here, one per visible GPU
+    gpu_ids: tuple[str, ...] = ()
+
+
+def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Machine) -> int:
+    """Return the CPUs of each node: those of one option, else the profile's share."""
+    tasks = shape.tasks_per_node
+    gpus = shape.gpus_per_node
+    ways = (
+        (f"--cpus {request.cpus}", request.cpus, 1),
+        (f"--cpus-per-task {request.cpus_per_task} × {tasks} tasks", request.cpus_per_task, tasks),
+        (f"--cpus-per-gpu {request.cpus_per_gpu} × {gpus} GPUs", request.cpus_per_gpu, gpus),
+    )
+    given = {words: number * times for words, number, times in ways if number is not None}
+    if len(set(given.values())) > 1:
+        arithmetic = ", but ".join(f"{words} = {number}" for words, number in given.items())
+        raise UsageError(
+            f"CPUs per node contradict each other: {arithmetic}",
+            hint="use only one of these options",
+        )
+    if not given:
+        return _default_cpus(profile, shape, machine, request.pack or 1)
+    cpus = next(iter(given.values()))
+    if cpus == 0:
+        raise UsageError("--cpus-per-gpu has no effect in a job without GPUs", hint="use --cpus N")
+    most = profile.cpu.per_node
+    if most is not None and cpus > most:
+        raise PlanError(
+            f"{cpus} CPUs per node, but a node of profile {profile.name!r} has {most}",
+            hint=f"ask for --cpus {most} or fewer",
+        )
+    if cpus % tasks:
+        raise UsageError(
+            f"{cpus} CPUs per node do not divide by {tasks} tasks: {cpus} / {tasks} = "
+            f"{cpus / tasks:.2f}",
+            hint=f"ask for --cpus {multiples_around(cpus, tasks, most or 0)}",
+        )
+    return cpus
+
+
+def _default_cpus(profile: Profile, shape: Shape, machine: Machine, pack: int) -> int:
+    procs = max(shape.procs_per_node, shape.workers_per_node, pack)
+    if profile.scheduler == "local":
+        return max(procs, machine.cpus // shape.nodes)
+    if not (shape.gpus_per_node and profile.cpu.per_gpu):
+        return procs
+    share = profile.cpu.per_gpu * shape.gpus_per_node
+    share = min(share, profile.cpu.per_node or share)
+    return max(1, share // shape.tasks_per_node) * shape.tasks_per_node
+
+
+def decide_memory(request: JobRequest, profile: Profile, shape: Shape) -> int | None:
+    """Return the host memory of each node in MB, 0 for all of it, None if the site decides."""
+    if request.memory_mb is not None or not shape.gpus_per_node or profile.memory.per_gpu is None:
+        return request.memory_mb
+    share = profile.memory.per_gpu * shape.gpus_per_node
+    return min(share, profile.memory.per_node or share)
+
+
+def check_memory(memory_mb: int | None, profile: Profile) -> None:
+    """Raise PlanError for more memory than a node of the profile has."""
+    most = profile.memory.per_node
+    if memory_mb is not None and most is not None and memory_mb > most:
+        requested = format_memory(memory_mb)
+        has = format_memory(most)
+        raise PlanError(
+            f"{requested} of memory, but a node of profile {profile.name!r} has {has}",
+            hint=f"ask for --mem {has} or less",
+        )
+
+
+def decide_cancel_idle(request: JobRequest, profile: Profile, gpus_per_node: int) -> int | None:
+    """Return for how many seconds all GPUs of the job may be idle, None for any time."""
+    requested = request.cancel_idle_s
+    idle_s = profile.cancel_idle if requested is None else requested
+    if not idle_s or request.preflight == "only":
+        return None
+    if not gpus_per_node and requested:
+        raise UsageError(
+            "--cancel-idle: this job has no GPU that could be idle",
+            hint="leave it out, or add --gpus",
+        )
+    if not gpus_per_node:
+        return None
+    if not profile.sample_use:
+        raise UsageError(
+            f"{'--cancel-idle' if requested else 'cancel_idle'} needs samples of the GPUs, "
+            f"and profile {profile.name!r} has sample_use: false",
+            hint="remove sample_use from the profile, or add --cancel-idle 0",
+        )
+    return idle_s
+
+
+def check_walltime(walltime_s: int | None, profile: Profile) -> None:
+    """Raise PlanError for a time limit over the profile's: Slurm would accept the job, and never
+    start it.
+    """
+    most = profile.time.max
+    if walltime_s is not None and most is not None and walltime_s > most:
+        if walltime_s == profile.time.default:
+            option = "the default time"
+        else:
+            option = "--time"
+        raise PlanError(
+            f"{option} {format_time(walltime_s)} is longer than the {format_time(most)} that "
+            f"profile {profile.name!r} "
+            "allows",
+            hint=f"ask for --time {format_time(most)} or less, or use a profile whose partition "
+            "allows more",
+        )
+
+
+def share_gpus(
+    profile: Profile, shape: Shape, machine: Machine
+) -> tuple[tuple[tuple[str, ...], ...], str | None]:
+    """Return the ids of this machine's GPUs for each local node, none and a note if ranks run on
+    the CPU.
+    """
+    if profile.scheduler != "local" or shape.gpus == 0:
+        return (), None
+    here = len(machine.gpu_ids)
+    if shape.gpus > here:
+        have = count(here, "GPU") if here else "no GPU"
+        return (
+            (),
+            f"{have} here for {count(shape.world_size, 'rank')}: the ranks run on CPUs (backend "
+            "gloo)",
+        )
+    ids = machine.gpu_ids
+    each = shape.gpus_per_node
+    return tuple(ids[node * each : (node + 1) * each] for node in range(shape.nodes)), None
+
+
+_GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
+
+
+def read_allocation(
+    directives: Directives, shape: Shape, profile: Profile
+) -> tuple[int | None, int | None, int | None]:
+    """Return the CPUs and MB of each node and the seconds that directives request, None where the
+    site decides.
+    """
+    _check_gpus(directives, shape)
+    check_binding("sbatch", directives, shape)
+    cpus_per_task = _read(int, directives.get("cpus-per-task"))
+    if cpus_per_task is None:
+        cpus = None
+    else:
+        cpus = cpus_per_task * shape.tasks_per_node
+    return (
+        cpus,
+        _memory_mb(directives, shape, cpus, profile),
+        _read(parse_slurm_time, directives.get("time")),
+    )
+
+
+def _memory_mb(
+    directives: Directives, shape: Shape, cpus: int | None, profile: Profile
+) -> int | None:
+    whole_node = "exclusive" in directives and directives["exclusive"] is None
+    shares = (
+        ("mem", 1),
+        ("mem-per-gpu", profile.gpu.per_node or None if whole_node else shape.gpus_per_node),
+        ("mem-per-cpu", profile.cpu.per_node if whole_node else cpus),
+    )
+    for key, times in shares:
+        if key in directives:
+            each = _read(parse_memory, directives[key])
+            return None if each is None or times is None else each * times
+    return None
+
+
+def _check_gpus(directives: Directives, shape: Shape) -> None:
+    """Refuse a job if one of its nodes would have fewer GPUs than planned ranks."""
+    wanted = shape.gpus_per_node
+    given = {key: directives[key] for key in _GPU_DIRECTIVES if key in directives}
+    if (
+        not wanted
+        or "gpus-per-node" in given
+        or "gres" in given
+        or ("gpus" in given and shape.nodes == 1)
+    ):
+        return
+    if given:
+        raise UsageError(
+            f"--gpus={given['gpus']} alone lets Slurm divide the GPUs freely among {shape.nodes} "
+            "nodes, "
+            f"but each node starts {shape.procs_per_node} ranks",
+            hint="leave out --no-sbatch gpus-per-node",
+        )
+    raise UsageError(
+        f"no directive requests the {wanted} GPUs of each node: "
+        f"{count(shape.procs_per_node, 'rank')} would start without a GPU",
+        hint=f"leave out --no-sbatch; or submit a job without GPUs: --gpus 0 --nodes {shape.nodes}"
+        + f" --launcher {shape.launcher} --nproc-per-node {shape.procs_per_node}"
+        * (shape.launcher != "python"),
+    )
+
+
+def _read(parse: Callable[[str], int], text: str | None) -> int | None:
+    try:
+        return None if text is None else parse(text)
+    except ValueError:  # UNLIMITED, or a mistake: sbatch will judge
+        return None
+
+
+EARLY_S = 60  # Slurm may send the warning up to a minute early (sbatch(1), --signal)
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """How a job continues after an interruption."""
+
+    times: int  # how often it may be requeued; 0 if it is only warned
+    warn_s: int  # seconds between the warning and the time limit
+    on_failure: bool = False  # a failure of the program itself is also a reason
+    exclude_bad_nodes: bool = False  # the failed node is not used again
+    expedite: bool = False  # after a node failure Slurm requeues it before all other jobs
+    restarts: int = 0  # how often it may be restarted in its allocation, without the queue
+    spares: int = 0  # additional nodes that replace failed nodes
+
+    @property
+    def grace_s(self) -> int:
+        """Seconds between the warning and the moment when ranks that continue are killed."""
+        return self.warn_s - min(20, self.warn_s // 3)
+
+
+def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
+    """Return how an interrupted job continues; None if neither the request nor the profile sets
+    this.
+    """
+    if request.requeue is None:
+        times = profile.requeue.times
+    else:
+        times = request.requeue
+    if request.restarts is None:
+        restarts = profile.requeue.restarts
+    else:
+        restarts = request.restarts
+    spares = request.spares
+    if spares is None:
+        if restarts and profile.scheduler == "slurm":
+            spares = profile.requeue.spares
+        else:
+            spares = 0
+    elif spares and profile.scheduler != "slurm":
+        raise UsageError(
+            "--spares needs Slurm: this machine has no other nodes", hint="leave it out"
+        )
+    elif spares and not restarts:
+        raise UsageError(
+            "--spares has no effect without --restarts",
+            hint="add --restarts N: N restarts in the same allocation",
+        )
+    if times == 0 and restarts == 0:
+        for field in ("retry_on_failure", "exclude_bad_nodes"):
+            if getattr(request, field):
+                raise UsageError(
+                    f"{option_of(field)} has no effect without --requeue or --restarts",
+                    hint="add --requeue N: N further attempts",
+                )
+        if request.warn_s is None:
+            return None
+    warn_s = request.warn_s or profile.requeue.warn
+    expedite = times > 0 and profile.requeue.expedite
+    return Requeue(
+        times,
+        warn_s,
+        request.retry_on_failure,
+        request.exclude_bad_nodes,
+        expedite,
+        restarts,
+        spares,
+    )
+
+
+def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:
+    """Raise UsageError for a warning that could come before the ranks listen."""
+    if requeue is None or walltime_s is None or requeue.warn_s + EARLY_S < walltime_s:
+        return
+    raise UsageError(
+        f"a signal {requeue.warn_s} s before the end (--warn) does not fit into a time limit of "
+        f"{format_time(walltime_s)}: "
+        f"Slurm may send it {EARLY_S} s early",
+        hint=f"ask for --time {format_time(-(-(requeue.warn_s + EARLY_S + 1) // 60) * 60)} or more"
+        + (
+            f", or for a later warning: --warn {later}s"
+            if (later := (walltime_s - EARLY_S) // 2) > 0
+            else ""
+        ),
+    )

@@ -1,0 +1,443 @@
+"""The shape of a job: GPU type, nodes, GPUs, ranks; the options of their srun and torchrun; their
+container. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from hpcrun.errors import PlanError, UsageError, nearest
+from hpcrun.job.launch_options import Options, Program, check_option
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import JobRequest, Launcher
+from hpcrun.job.text.units import count
+
+
+def asked_gpu_type(request: JobRequest) -> str | None:
+    """Return the GPU type that a request names, None if it names none, or raise UsageError: it
+    names two.
+    """
+    types = {count.type for count in (request.gpus, request.gpus_per_node) if count and count.type}
+    if len(types) > 1:
+        raise UsageError(f"two GPU types at once: {' and '.join(sorted(types))}")
+    return next(iter(types), None)
+
+
+def types_to_choose_from(profile: Profile, request: JobRequest) -> tuple[str, ...]:
+    """Return the GPU types of which a request must name one; none if its type is clear."""
+    if (
+        profile.scheduler == "local"
+        or asked_gpu_type(request) is not None
+        or _wants_no_gpu(request)
+    ):
+        return ()
+    if profile.gpu.types and profile.gpu.type:
+        first: tuple[str, ...] = (profile.gpu.type,)
+    else:
+        first = ()
+    return tuple(dict.fromkeys((*first, *profile.gpu.types)))
+
+
+def types_with_room(profile: Profile, total: int, without: str | None = None) -> list[str]:
+    """Return the options for so many GPUs of each other type of a profile that has them, the fewest
+    nodes first.
+    """
+    rooms = [
+        (nodes, f"--gpus {type_}:{total} --nodes {nodes}")
+        for type_, entry in profile.gpu.types.items()
+        if type_ != without
+        and (nodes := nodes_for(total, entry.per_node or profile.gpu.per_node, entry.nodes))
+    ]
+    return [options for _, options in sorted(rooms)]
+
+
+def nodes_for(total: int, per_node: int, most: int | None) -> int | None:
+    """Return the fewest nodes over which so many GPUs can be split evenly; None if more nodes than
+    most are needed.
+    """
+    fewest = -(-total // per_node) if per_node else total + 1
+    return next(
+        (nodes for nodes in range(fewest, min(total, most or total) + 1) if total % nodes == 0),
+        None,
+    )
+
+
+def naming_gpu_type(request: JobRequest, type_: str) -> JobRequest:
+    """Return the request with a GPU type."""
+    counts = {
+        field: count for field in ("gpus", "gpus_per_node") if (count := getattr(request, field))
+    }
+    return request.model_copy(
+        update={field: count.model_copy(update={"type": type_}) for field, count in counts.items()}
+    )
+
+
+def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
+    """Return the profile for the GPU type of a request: the type's values override the profile's
+    own.
+
+    Without ``gpu.types``, and for a job without GPUs, the profile does not change.
+    """
+    types = profile.gpu.types
+    type_ = asked_gpu_type(request)
+    if not types or profile.scheduler == "local" or (type_ is None and _wants_no_gpu(request)):
+        return profile
+    type_ = type_ or profile.gpu.type
+    if type_ is None:
+        # Slurm would give an untyped request any card, often the most expensive one
+        first = next(iter(types))
+        raise UsageError(
+            f"profile {profile.name!r} has GPUs of several types: {', '.join(types)}",
+            hint=f"choose one, such as --gpus {first}:{request.gpus.count if request.gpus else 1}, "
+            "or request --gpus 0",
+        )
+    check_gpu_type(profile, type_)
+    return _chosen(profile, type_) if type_ in types else profile
+
+
+def check_gpu_type(profile: Profile, type_: str) -> None:
+    """Raise UsageError for a GPU type that is none of ``gpu.types``, and not that of the profile's
+    own values.
+    """
+    types = profile.gpu.types
+    # then the profile's own values are for this type
+    is_own = type_ == profile.gpu.type and profile.gpu.per_node
+    if is_own or not types or type_ in types or profile.scheduler == "local":
+        return
+    close = nearest(type_, list(types))
+    names = ", ".join(types)
+    if type_ == "any":
+        any_type = "; for GPUs of any type: docs/profiles.md, Several GPU types"
+    else:
+        any_type = ""
+    raise UsageError(
+        f"profile {profile.name!r} has no GPUs of type {type_!r}",
+        hint=f"did you mean {close!r}? there are: {names}"
+        if close
+        else f"there are: {names}{any_type}",
+    )
+
+
+def _wants_no_gpu(request: JobRequest) -> bool:
+    counts = [count.count for count in (request.gpus, request.gpus_per_node) if count]
+    return bool(counts) and not any(counts)
+
+
+def _chosen(profile: Profile, type_: str) -> Profile:
+    entry = profile.gpu.types[type_]
+    if entry.nodes or entry.partition:
+        nodes = entry.nodes
+    else:
+        nodes = profile.gpu.nodes
+    of_gpu = {"type": type_, "per_node": entry.per_node or profile.gpu.per_node, "nodes": nodes}
+    update: dict[str, object] = {"gpu": profile.gpu.model_copy(update=of_gpu)}
+    update |= {
+        key: value
+        for key in ("partition", "qos", "constraint")
+        if (value := getattr(entry, key)) is not None
+    }
+    for key in ("cpu", "memory", "time"):
+        over = getattr(entry, key)
+        update[key] = getattr(profile, key).model_copy(
+            update={name: getattr(over, name) for name in over.model_fields_set}
+        )
+    if entry.card.model_fields_set:  # rates of two cards are never mixed
+        update["card"] = entry.card
+    return profile.model_copy(update=update)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Nodes × GPUs × ranks of a job."""
+
+    nodes: int
+    gpus_per_node: int
+    gpu_type: str | None
+    launcher: Launcher
+    # ranks on each node that hpcrun starts (one for the launchers python, command and ray)
+    procs_per_node: int
+    # ranks that a command starts by itself on each node (NPROC_PER_NODE); 1 for other launchers
+    workers_per_node: int = 1
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole job."""
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the whole job."""
+        return self.nodes * self.procs_per_node
+
+    @property
+    def tasks_per_node(self) -> int:
+        """Slurm tasks on each node: one per rank for srun, else one."""
+        return self.procs_per_node if self.launcher == "srun" else 1
+
+
+def decide_shape(request: JobRequest, profile: Profile) -> Shape:
+    """Decide nodes, GPUs per node, launcher and ranks from any combination of options."""
+    type_ = asked_gpu_type(request) or profile.gpu.type
+    if profile.scheduler == "slurm" and profile.gpu.type not in (None, type_):
+        raise UsageError(
+            f"profile {profile.name!r} has GPUs of type {profile.gpu.type!r}, not {type_!r}",
+            hint=f"ask for {profile.gpu.type}:N, or choose a profile with {type_}: hpcrun profile "
+            "list",
+        )
+    nodes, gpus_per_node = _nodes_and_gpus(request, profile)
+    launcher = request.launcher or profile.launcher or ("torchrun" if gpus_per_node else "python")
+    if profile.scheduler == "local" and launcher == "srun":
+        raise PlanError(
+            f"profile {profile.name!r} runs on this machine, where there is no srun",
+            hint="use --launcher torchrun or --launcher python",
+        )
+    procs = _procs_per_node(request, launcher, gpus_per_node)
+    if launcher == "command":
+        workers = request.nproc_per_node or max(1, gpus_per_node)
+    else:
+        workers = 1
+    return Shape(nodes, gpus_per_node, type_, launcher, procs, workers)
+
+
+def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | None) -> None:
+    """Raise PlanError for more nodes, spare ones included, than a job can ever have in the
+    profile's partition.
+
+    Nothing is known of another partition than the profile's.
+    """
+    most = profile.gpu.nodes
+    if most is None or not shape.gpus_per_node or partition != profile.partition or nodes <= most:
+        return
+    name = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
+    if partition:
+        where = f"partition {partition}"
+    else:
+        where = "the default partition"
+    total = most * profile.gpu.per_node
+    raise PlanError(
+        f"{nodes} nodes × {shape.gpus_per_node} GPUs, but a job in {where} can have at most "
+        f"{count(most, 'node')} with {name}, {total} GPUs in all (profile {profile.name!r})",
+        hint=_less(shape.gpus, shape.gpu_type, profile, most),
+    )
+
+
+def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
+    """Return the hint for more GPUs of a type than so many nodes have: fewer, or a type that has
+    them.
+    """
+    typed = f"{type_}:" if type_ else ""
+    others = types_with_room(profile, total, without=type_)
+    another = f"; or another type: {others[0]}" if others else ""
+    return f"request less: --gpus {typed}{nodes * profile.gpu.per_node} --nodes {nodes}{another}"
+
+
+def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
+    """Return nodes and GPUs per node from any combination of options."""
+    total = request.gpus.count if request.gpus else None
+    if request.gpus_per_node:
+        each = request.gpus_per_node.count
+    else:
+        each = None
+    if profile.scheduler == "slurm":
+        most = profile.gpu.per_node
+    else:
+        most = None
+    nodes = request.nodes or 1
+    if total is None and each is None:
+        if nodes > 1 and most != 0:
+            raise UsageError(
+                f"--nodes {nodes} does not say how many GPUs",
+                hint=f"add --gpus-per-node {most or 1}, or --gpus 0 for a CPU job",
+            )
+        each = 0 if most == 0 else 1
+    elif each is None:
+        nodes, each = _from_total(total or 0, request.nodes, most, profile.gpu.nodes)
+    elif total is not None:
+        nodes = request.nodes or max(1, total // (each or total or 1))
+        if nodes * each != total:
+            if each and not request.nodes:
+                fitting = f"ask for {multiples_around(total, each)} GPUs"
+            else:
+                fitting = ""
+            raise UsageError(
+                f"--gpus {total} contradicts --gpus-per-node {each}: {count(nodes, 'node')} × "
+                f"{each} = {nodes * each}",
+                hint=fitting or "remove one of these options",
+            )
+    if most is not None and each > most:
+        type_ = asked_gpu_type(request)
+        total = nodes * each
+        hint = "choose a profile with GPUs (hpcrun profile list), or --gpus 0"
+        more = nodes_for(total, most, profile.gpu.nodes)
+        if more:
+            typed = f"{type_}:" if type_ else ""
+            hint = f"spread them over more nodes: --gpus {typed}{total} --nodes {more}"
+        elif most:
+            hint = _less(total, type_, profile, profile.gpu.nodes or nodes)
+        raise PlanError(
+            f"{each} GPUs per node, but a node of profile {profile.name!r} has {most}", hint=hint
+        )
+    return nodes, each
+
+
+def _from_total(
+    total: int, nodes: int | None, most: int | None, most_nodes: int | None
+) -> tuple[int, int]:
+    few = nodes or (max(1, -(-total // most)) if most else 1)
+    if total % few:
+        if nodes:
+            other = nodes_for(total, most or total, most_nodes)
+        else:
+            other = None
+        fitting = multiples_around(total, few, (most or 0) * (nodes or most_nodes or 0))
+        raise UsageError(
+            f"{count(total, 'GPU')} {'does' if total == 1 else 'do'} not divide by {few} nodes: "
+            f"{total} / {few} = "
+            f"{total / few:.2f}{'' if nodes else f' (a node has {most})'}",
+            hint=f"{f'use --nodes {other}, or ' if other else ''}ask for {fitting} GPUs",
+        )
+    return few, total // few
+
+
+def multiples_around(number: int, divisor: int, most: int = 0) -> str:
+    """Return the nearest numbers that divide, ``8 or 10``, for a hint; at most ``most``, 0 for no
+    limit.
+    """
+    low = min(number, most or number) // divisor * divisor
+    fitting = [str(each) for each in (low, low + divisor) if each and (not most or each <= most)]
+    return " or ".join(fitting) or str(divisor)
+
+
+def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int) -> int:
+    requested = request.nproc_per_node
+    if launcher == "command" or (launcher in ("python", "ray") and requested in (None, 1)):
+        return 1
+    if launcher in ("python", "ray"):
+        raise UsageError(
+            f"--nproc-per-node {requested}: the launcher {launcher} starts one process per node",
+            hint=f"for {requested} ranks on {'GPUs' if gpus_per_node else 'CPUs'} add --launcher "
+            "torchrun",
+        )
+    if gpus_per_node == 0 and requested is None and launcher == "torchrun":
+        raise UsageError(
+            "--gpus 0 with torchrun does not say how many ranks",
+            hint="add --nproc-per-node 4 (ranks on each node), or --launcher python",
+        )
+    if gpus_per_node == 0:
+        return requested or 1
+    if requested is not None and requested > gpus_per_node:
+        raise UsageError(
+            f"--nproc-per-node {requested} is more than the {gpus_per_node} GPUs of a node: "
+            "two ranks cannot share a GPU under NCCL",
+            hint=f"ask for --gpus-per-node {requested}",
+        )
+    return requested or gpus_per_node
+
+
+def decide_segment(
+    request: JobRequest, profile: Profile, shape: Shape
+) -> tuple[int | None, str | None]:
+    """Return the number of nodes in one block of the network, and a note if the profile's number is
+    not used.
+    """
+    requested = request.segment
+    if profile.scheduler != "slurm":
+        if requested is not None:
+            raise UsageError(
+                f"--segment {requested}: profile {profile.name!r} runs on this machine"
+            )
+        return None, None
+    number = requested or profile.segment
+    if number is None or shape.nodes % number == 0:
+        return number, None
+    message = f"segments of {number} nodes do not divide {count(shape.nodes, 'node')}"
+    if requested is None:  # the profile's number is meant for large jobs
+        return None, f"{message}: the profile's segment is not used"
+    fewer = shape.nodes - shape.nodes % requested
+    more = shape.nodes + requested - shape.nodes % requested
+    raise UsageError(message, hint=f"--nodes {fewer} or {more}" if fewer else f"--nodes {more}")
+
+
+def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
+    """Return the options of the srun that starts the ranks: the profile's, overridden by the
+    request's.
+    """
+    if profile.scheduler != "slurm":
+        if request.srun:
+            raise UsageError(
+                f"--srun {request.srun[0]}: profile {profile.name!r} runs on this machine, without "
+                "srun",
+                hint="leave it out, or choose a Slurm profile with --profile",
+            )
+        return ()
+    options = _laid_over("srun", profile.srun, request.srun)
+    check_binding("srun", options, shape)
+    return tuple(options.items())
+
+
+def check_binding(
+    of: Literal["sbatch", "srun"], options: Mapping[str, str | None], shape: Shape
+) -> None:
+    """Raise UsageError for an option that hides GPUs from a rank, which uses the GPU with the
+    number LOCAL_RANK.
+    """
+    for key in ("gpu-bind", "tres-bind"):
+        value = options.get(key) or "none"
+        if shape.gpus_per_node and shape.tasks_per_node > 1 and "none" not in value:
+            raise UsageError(
+                f"{'srun ' if of == 'srun' else ''}--{key}={value} would show each of the "
+                f"{shape.tasks_per_node} ranks "
+                "of a node only some of its GPUs",
+                hint=f"leave it out, or --{of} "
+                f"{key}={'gres/gpu:' if key == 'tres-bind' else ''}none",
+            )
+
+
+def torchrun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
+    """Return torchrun's options: the profile's, overridden by the request's; none if torchrun
+    starts no ranks.
+    """
+    if shape.launcher == "torchrun":
+        return tuple(_laid_over("torchrun", profile.torchrun, request.torchrun).items())
+    if request.torchrun:
+        raise UsageError(
+            f"--torchrun {request.torchrun[0]} has no effect with --launcher {shape.launcher}",
+            hint="leave it out, or add --launcher torchrun",
+        )
+    return ()
+
+
+def torchrun_words(options: Options, nodes: int) -> tuple[str, ...]:
+    """Return torchrun's options besides its sizes.
+
+    A job on one node needs no port, unless an endpoint is given. On several nodes Slurm has
+    numbered the nodes, which the static rendezvous takes as they are. c10d's nodes agree on numbers
+    of their own, and ask each other once a second; only it lets nodes join again, which torchrun's
+    own restarts need.
+    """
+    chosen = {"max-restarts": "0", **dict(options)}
+    joins_again = (chosen["max-restarts"] != "0" and nodes > 1) or any(
+        name.startswith("rdzv-") for name in chosen
+    )
+    several: dict[str, str | None] = {"rdzv-backend": "c10d" if joins_again else "static"}
+    return option_words(
+        {**({"standalone": None} if nodes == 1 and not joins_again else several), **chosen}.items()
+    )
+
+
+def option_words(options: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
+    """Return options as words of a command line."""
+    return tuple(f"--{name}" if value is None else f"--{name}={value}" for name, value in options)
+
+
+def _laid_over(
+    program: Program, theirs: Mapping[str, str | bool], typed: tuple[str, ...]
+) -> dict[str, str | None]:
+    options = {key: None if value is True else str(value) for key, value in theirs.items()}
+    for item in typed:
+        key, equals, text = item.partition("=")
+        value = text if equals else None
+        options[check_option(program, key, value, f"--{program} {item}")] = value
+    return options

@@ -1,0 +1,377 @@
+"""Runs commands for all of hpcrun outside a job (submitit runs its own sbatch), logs them, and
+makes their environment.
+
+The log has each command, how it ended, and how many seconds it took. ``hpcrun -v`` or HPCRUN_DEBUG
+prints it on stderr;
+``submit`` and ``cancel`` also add it to a file in the run's folder.
+
+A job records the changes by its script and hpcrun (in_job/launch/environment.py): the original
+value of a variable in
+``HPCRUN_CAME_NAME``, the new value in ``HPCRUN_PUT_NAME``. Submissions and Slurm's commands get the
+original values, without the variables that Slurm, torchrun and hpcrun add for each rank.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcrun.errors import SchedulerError
+from hpcrun.files.writing import for_oneself
+
+_LONGEST_WORD = 60
+_MOST_WORDS = 12
+_LATE_S = 3.0
+"""How long after its end the output of a command may be open: a connection that hangs would keep it
+open for ever.
+"""
+NO_RESPONSE = ("Slurm does not respond", "`sinfo` shows when it is back")
+_logs: list[Callable[[str], object]] = []
+
+
+def log_message(message: str) -> None:
+    """Log a message; without ``-v``, HPCRUN_DEBUG or a file to log to, it goes nowhere."""
+    for write in _logs:
+        with suppress(OSError):
+            write(message)
+
+
+@contextmanager
+def timed(command: str) -> Iterator[list[str]]:
+    """Log a command when the block ends. The block puts into the list how the command ended."""
+    started = time.monotonic()
+    how = list[str]()
+    try:
+        yield how
+    except BaseException as error:
+        how.append(f"{type(error).__name__} {error}".strip())
+        raise
+    finally:
+        words = " ".join("".join(how[-1:]).split())
+        shown = "".join(letter if letter.isprintable() else "?" for letter in words)
+        log_message(f"{command}: {shown}, {time.monotonic() - started:.3f} s")
+
+
+def log_to_stderr() -> None:
+    """Print the log on stderr from now on."""
+    _logs.append(
+        lambda message: sys.stderr.write(f"{time.strftime('hpcrun: %H:%M:%S')} {message}\n")
+    )
+
+
+@contextmanager
+def logged_to(path: Path, what: str) -> Iterator[None]:
+    """Add the log of this block to a file.
+
+    If the file cannot be written, the block runs all the same.
+
+    Args:
+        what: the action, such as ``cancel``; each line begins with it.
+    """
+
+    def write(message: str) -> None:
+        # whatever the umask, no other user can write it
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what}: {message}\n")
+
+    _logs.append(write)
+    try:
+        yield
+    finally:
+        _logs.remove(write)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The result of a command."""
+
+    command: str  # for a message (:func:`command_text`)
+    status: int | None  # exit status; None after a timeout or if it is not installed
+    stdout: str
+    stderr: str  # its stderr, or the reason why there is none
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended with exit status 0."""
+        return self.status == 0
+
+    def words(self) -> str:
+        """Return the command, its exit status and its stderr, for a message."""
+        if self.status is None:
+            how = "did not respond"
+        else:
+            how = f"exit status {self.status}"
+        return f"`{self.command}`: {how}" + (
+            f"\n{self.stderr.strip()}" if self.stderr.strip() else ""
+        )
+
+    def checked(self, problem: str, hint: str) -> Completed:
+        """Return the same; it raises SchedulerError if the command failed."""
+        if not self.ok:
+            raise SchedulerError(f"{problem}: {self.words()}", hint=hint)
+        return self
+
+
+def run_command(
+    argv: Sequence[str],
+    *,
+    timeout_s: float | None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: str | None = None,
+    most: int | None = None,
+) -> Completed:
+    """Run a command to its end, or end it after ``timeout_s`` seconds. Its failure never raises.
+
+    Args:
+        stdin: what it reads, without ``most``.
+        most: the bytes of stdout or stderr after which it is killed: another machine may print
+            without end.
+    """
+    command = command_text(argv)
+    with timed(command) as how:
+        try:
+            place: dict[str, Any] = {"env": None if env is None else dict(env), "cwd": cwd}
+            if most is not None:
+                done = _run_bounded(argv, most, timeout_s, **place)
+            else:
+                done = subprocess.run(
+                    argv,
+                    stdin=subprocess.DEVNULL if stdin is None else None,
+                    input=None if stdin is None else stdin.encode("utf-8", "surrogateescape"),
+                    capture_output=True,
+                    timeout=timeout_s,
+                    check=False,
+                    **place,
+                )
+        except (subprocess.TimeoutExpired, OSError) as error:
+            if isinstance(error, OSError):
+                problem = f"{argv[0]}: {error.strerror}"
+            else:
+                problem = f"timed out after {timeout_s:g} s"
+            how.append(problem)
+            return Completed(command, None, "", problem)
+        how.append(f"exit status {done.returncode}")
+    # not by subprocess, which takes a CR in a file's name for the end of a line
+    return Completed(command, done.returncode, _decoded(done.stdout), _decoded(done.stderr))
+
+
+def _run_bounded(
+    argv: Sequence[str], most: int, timeout_s: float | None, **place: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command as subprocess.run does, without stdin; OSError once it has printed ``most``
+    bytes.
+    """
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **place
+    )
+    outputs = {process.stdout: bytearray(), process.stderr: bytearray()}
+
+    def read(pipe: Any) -> None:
+        with pipe:  # closed, it also ends a child of the process that prints more
+            while len(outputs[pipe]) < most and (chunk := pipe.read1(1 << 16)):
+                outputs[pipe] += chunk
+        if len(outputs[pipe]) >= most:
+            process.kill()
+
+    readers = [threading.Thread(target=read, args=[pipe], daemon=True) for pipe in outputs]
+    try:
+        for reader in readers:
+            reader.start()
+        status = process.wait(timeout_s)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    for reader in readers:
+        reader.join(_LATE_S)
+    stdout, stderr = map(bytes, outputs.values())
+    if max(len(stdout), len(stderr)) >= most:
+        raise OSError(errno.EFBIG, f"it printed more than {most >> 20} MiB")
+    return subprocess.CompletedProcess(argv, status, stdout, stderr)
+
+
+def _decoded(output: bytes) -> str:
+    return output.decode("utf-8", "surrogateescape")
+
+
+def command_text(argv: Sequence[str]) -> str:
+    """Return a command for a message, with ``...`` for unreadable parts: thousands of job ids,
+    separators.
+    """
+    words = [_argument_text(argument) for argument in argv[:_MOST_WORDS]]
+    return " ".join([*words, *(["..."] if len(argv) > _MOST_WORDS else [])])
+
+
+def _argument_text(argument: str) -> str:
+    if argument.isprintable() and len(argument) <= _LONGEST_WORD:
+        return shlex.quote(argument)
+    option, is_option, _ = argument.partition("=")
+    if is_option and option.startswith("--") and len(option) < _LONGEST_WORD:
+        return f"{option}=..."
+    return "..."
+
+
+def open_in_browser(url: str) -> bool:
+    """Open an address in the user's browser; return whether one took it."""
+    import webbrowser  # of all commands only one opens a page
+
+    with timed("webbrowser.open"):
+        return webbrowser.open(url)
+
+
+def leave_running(
+    argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None
+) -> None:
+    """Start a program in its own session, so that neither Ctrl-C nor a closed terminal reaches it;
+    return at once.
+
+    Its output is added to a log. A shell starts it and ends: then it is a child of init, which
+    takes its exit status. It raises OSError if the folder does not exist, or the log cannot be
+    written.
+    """
+    with open(log, "ab", opener=for_oneself) as output, timed(command_text(argv)) as how:
+        done = subprocess.run(
+            ["/bin/sh", "-c", '"$@" </dev/null &', "sh", *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+            check=False,
+        )
+        how.append(f"exit status {done.returncode}")
+
+
+_PREFIXES = (
+    "SLURM_",
+    "SLURMD_",
+    "SRUN_",
+    "SBATCH_",
+    "SQUEUE_",
+    "SACCT_",
+    "SACCTMGR_",
+    "SCONTROL_",
+    "SINFO_",
+    "SUBMITIT_",
+    "HPCRUN_",
+    "TORCHELASTIC_",
+    "PMI_",
+    "PMIX_",
+)
+_RANK = frozenset(
+    [
+        "RANK",
+        "LOCAL_RANK",
+        "GROUP_RANK",
+        "ROLE_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_WORLD_SIZE",
+        "ROLE_WORLD_SIZE",
+        "NODE_RANK",
+        "NNODES",
+        "NPROC_PER_NODE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+    ]
+)
+_KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SITE"})
+# In addition to _RANK, torchrun sets these if they are not set
+# (torch/distributed/elastic/agent/server).
+_BY_TORCHRUN = frozenset({("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"), ("ROLE_NAME", "default")})
+_CAME = "HPCRUN_CAME_"
+_PUT = "HPCRUN_PUT_"
+_GPUS = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}
+)
+
+
+def clean_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without variables of an enclosing job, and without the user's filters
+    for Slurm's commands.
+
+    SLURM_*, HPCRUN_* and the ranks' variables describe the enclosing job; variables that its script
+    has changed get their original values. SBATCH_* would override a script's own lines (hpcrun
+    reads those that it uses at submission); SQUEUE_*, SACCT_*, SINFO_* and such change the output.
+    SLURM_CONF stays, since it names the cluster; so do the variables with the places of runs and
+    profiles.
+    """
+    return {
+        name: value
+        for name, value in _as_it_came(env).items()
+        if name in _KEPT or not (name.startswith(_PREFIXES) or name in _RANK)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSite:
+    """The cluster whose commands are on PATH, and this host."""
+
+    env: Mapping[str, str]  # the environment its commands run in
+    within_s: float = 10.0  # the timeout of each command
+
+    def run(self, argv: Sequence[str], **variables: str) -> Completed:
+        """Run one of Slurm's commands without the user's filters, but with these variables."""
+        # without SLURM_BITSTR_LEN squeue lists only 64 characters of the pending elements of an
+        # array (squeue(1))
+        env = {**clean_env(self.env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0", **variables}
+        return run_command(argv, timeout_s=self.within_s, env=env)
+
+
+def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for submitting a Slurm job: inside another job, without the GPUs of
+    that job.
+
+    A local job keeps the variables, since it runs on the GPUs that are visible here.
+    """
+    inside = "SLURM_JOB_ID" in env or "HPCRUN_JOB_ID" in env
+    return {name: value for name, value in clean_env(env).items() if not (inside and name in _GPUS)}
+
+
+def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment with the original values of what the script of the enclosing job has
+    changed.
+    """
+    original = dict(env)
+    if "TORCHELASTIC_RUN_ID" in env:
+        original = {name: value for name, value in env.items() if (name, value) not in _BY_TORCHRUN}
+    for name in {
+        name.removeprefix(mark) for mark in (_CAME, _PUT) for name in env if name.startswith(mark)
+    }:
+        original.pop(name, None)
+        value = _before(name, env.get(name), came=env.get(_CAME + name), put=env.get(_PUT + name))
+        if value is not None:
+            original[name] = value
+    return original
+
+
+def _before(name: str, now: str | None, *, came: str | None, put: str | None) -> str | None:
+    """Return a variable without the script's change; a later change by a program stays."""
+    if now == put:
+        return came
+    if now and put and name.endswith("PATH") and put in now:  # a program has added its own folders
+        rest = now.replace(put, came or "", 1)
+        return ":".join(filter(None, rest.split(":"))) or None
+    return now
+
+
+def user_name() -> str:
+    """Return the name of this user, or the number if there is no name."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,88 @@
+"""The jobs of a user, from sacct's own words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcrun.features.history.past_jobs import PastJob, accounted_command, parse_accounted
+from hpcrun.job.run_paths import SUBMISSION_FILE
+from hpcrun.schedulers.slurm_text import SEPARATOR, allocated_gpus
+from tests.harness import REPO
+
+DATA = REPO / "tests/data"
+ANSWERS = sorted(DATA.glob("*/sacct-history.txt"))
+NOW = 1_800_000_000.0
+
+
+def job(path: Path, job_id: str) -> PastJob:
+    """The job of one id among the lines of an answer."""
+    lines = [
+        line for line in path.read_text("utf-8").splitlines() if line.startswith(job_id + SEPARATOR)
+    ]
+    (only,) = parse_accounted("\n".join(lines), NOW)
+    return only
+
+
+@pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.parent.name)
+def test_requeued_and_failed_jobs_and_elements_of_arrays(path: Path) -> None:
+    requeued, failed = job(path, "1"), job(path, "2")
+    assert (requeued.name, requeued.account, requeued.cluster, requeued.project) == (
+        "wrap",
+        "lab",
+        "dev",
+        "/tmp/w",
+    )
+    assert (requeued.end, requeued.gpus, requeued.cpus > 0, requeued.run_id) == (
+        "completed",
+        4,
+        True,
+        None,
+    )
+    first, second = requeued.times
+    assert first.start_s < first.end_s < second.start_s and not (first.lost or second.lost)
+    assert requeued.wait_s is not None and requeued.wait_s < 60
+    assert (failed.end, failed.cause, failed.gpus, failed.times[0].lost) == (
+        "failed",
+        "exit status 3",
+        1,
+        True,
+    )
+    elements = parse_accounted(path.read_text("utf-8"), NOW)[2:5]
+    assert [(each.end, each.gpus) for each in elements] == [("completed", 0)] * 3
+    assert sum(each.wait_s is not None for each in elements) == 1
+
+
+def test_jobs_that_run_or_have_not_started_and_the_command_that_asks_for_them() -> None:
+    running = job(DATA / "22.05/sacct-history.txt", "8")
+    assert (running.end, running.is_running, running.times[-1].end_s) == (None, True, NOW)
+    script = f"/home/me/runs/20261121-093012-train-3f2a/{SUBMISSION_FILE}"
+    began = [
+        "7",
+        "train",
+        "lab",
+        "dev",
+        "PENDING",
+        "0:0",
+        "100",
+        "Unknown",
+        "Unknown",
+        "Unknown",
+        "0",
+        "",
+        "/w",
+    ]
+    (only,) = parse_accounted(
+        SEPARATOR.join([*began, f"sbatch {script}"]) + "\nnot a line of it\n", NOW
+    )
+    assert (only.run_id, only.times, only.wait_s) == ("20261121-093012-train-3f2a", (), None)
+    command = accounted_command(0.0, 1001)
+    assert "--user=1001" in command and any(word.startswith("--starttime=19") for word in command)
+
+
+def test_gpus_of_an_allocation() -> None:
+    assert allocated_gpus("billing=1,cpu=1,gres/gpu=4,mem=2000M,node=1") == 4
+    assert allocated_gpus("cpu=1,gres/gpu:a100=2,gres/gpu=2") == 2
+    assert allocated_gpus("cpu=1,gres/gpu:a100=2,gres/gpu:h100=1") == 3
+    assert allocated_gpus("cpu=1,gres/gpu=x") == allocated_gpus("") == 0

@@ -1,0 +1,73 @@
+"""What a person sees of a preflight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.features.preflight.command import preflight_json, preflight_lines, preflight_table
+from hpcrun.in_job.preflight.judge import judge
+from hpcrun.runs.record import LastStatus
+from tests.unit.given import drawn, run
+from tests.unit.in_job.preflight.test_judge import cluster, cut, gpu
+
+
+def table(found: dict[str, Any], width: int) -> list[str]:
+    return drawn(preflight_table(found, width), width)
+
+
+def test_every_node_has_a_line_with_marks_and_numbers_and_json_has_the_run_and_the_verdict() -> (
+    None
+):
+    more, heading, first, second = table(judge(*cluster()), 200)
+    assert heading.split() == "NODE DNS PORT CLOCK SHM GEMM ALL-REDUCE ALL-REDUCE ERRORS".split()
+    assert more.split() == ["INTRA-NODE", "INTER-NODE"]
+    assert first.split("  ")[0] == "n0"
+    for words in (
+        "ok 2",
+        "ok 0.2 ms",
+        "ok 49 GB",
+        "ok 2 × 700 TFLOPS",
+        "ok 300 GB/s",
+        "ok 45 GB/s",
+        "ok no ECC",
+    ):
+        assert words in second
+    item = RunStatus(run(), Path("/runs/it"), LastStatus("FAILED", 0.0))
+    document = preflight_json(item, judge(*cluster()))
+    assert [document[name] for name in ("kind", "job_id", "ok", "exclude")] == [
+        "preflight",
+        "4711",
+        True,
+        "",
+    ]
+    assert document["nodes"][1]["checks"]["gemm"] == {"mark": "ok", "text": "2 × 700 TFLOPS"}
+    assert "schema" not in document, "show_json has its own"
+
+
+def test_on_a_narrow_terminal_what_is_slow_is_said_below_the_table() -> None:
+    ranks = {"ranks": [gpu(300)]}
+    found = judge(*cluster(n0=ranks, n1=ranks), rates={"bf16-tflops": 989.0})
+    assert "slow 1 × 300 TFLOPS of 989" in table(found, 200)[2]
+    assert max(map(len, table(found, 80))) <= 80
+    narrow = " ".join(table(found, 100))
+    assert "slow" in narrow
+    assert "of 989" not in narrow
+    assert "of 989" in preflight_lines(found)[0]
+
+
+def test_bad_and_slow_nodes_are_named_and_words_of_a_cluster_cannot_act_on_the_terminal() -> None:
+    hosts, reports = cluster(3)
+    cut(reports, ("n0", "n2"), ("n1", "n2"))
+    del reports["n1"]["ranks"][0]["within"]
+    assert preflight_lines(judge(hosts, reports)) == [
+        "bad: n2 (no node reaches its port 20001 (timed out))"
+    ]
+    ranks = {"ranks": [gpu(300)]}
+    found = judge(*cluster(n0=ranks, n1=ranks), rates={"bf16-tflops": 989.0})
+    assert preflight_lines(found) == ["slow: n0, n1 (GEMM: 1 × 300 TFLOPS of 989)", "no bad node"]
+    hosts, reports = cluster()
+    reports["n1"]["ranks"] = [gpu(), {"doing": "gemm", "error": "\x1b[2J\nbad"}]
+    found = judge(hosts, reports)
+    assert "\x1b[2J" not in "".join([*table(found, 200), *preflight_lines(found)])

@@ -1,0 +1,136 @@
+"""The samples of the hardware: what a job writes is read, and nothing else that lies there does
+harm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcrun.in_job.launch.sampler import line
+from hpcrun.job.run_paths import AttemptFolder
+from hpcrun.runs.use_samples import GpuUse, NodeUse, UseSample, UseSummary, read_use, summarise
+
+BAD = '{"time": 115, "cpus": %s, "memory": %s, "network": 1, "rdma": null, "gpus": %s}\n'
+GPU = (0, 0.5, 1 << 30, 80 << 30, 300.0)
+
+
+def written(folder: Path, text: str, node: str = "gpu-1") -> AttemptFolder:
+    (folder / f"node-{node}.use").write_text(text)
+    return AttemptFolder(folder)
+
+
+def head(started: float = 100.0) -> str:
+    return json.dumps({"started": started, "cpus": 8, "memory_limit": 16 << 30}) + "\n"
+
+
+def sample(
+    at: float, cpus: float = 2.0, busy: float | None = 0.5, memory: int = 1 << 30
+) -> UseSample:
+    gpus = () if busy is None else (GpuUse(0, busy, 1 << 30, 80 << 30, 300.0),)
+    return UseSample(at, cpus, memory, 1000.0, None, gpus)
+
+
+def summary(*uses: NodeUse) -> UseSummary:
+    summary = summarise(uses)
+    assert summary is not None
+    return summary
+
+
+def test_what_the_job_writes_is_read_and_a_run_without_samples_has_none(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("gpu-2\ngpu-1\n")
+    written(
+        tmp_path,
+        head() + line(110, 2.5, 1 << 30, 1000, None, [GPU]) + line(120, 3, 2 << 30, 0, 5e9, []),
+    )
+    folder = written(tmp_path, head(), "gpu-2")
+    first, second = read_use(folder)
+    assert (first.node, first.samples) == ("gpu-2", ())
+    assert (second.cpus, second.memory_limit, second.spans()) == (8, 16 << 30, [10, 10])
+    assert second.samples[0] == UseSample(
+        110, 2.5, 1 << 30, 1000, None, (GpuUse(0, 0.5, 1 << 30, 80 << 30, 300),)
+    )
+    assert (second.samples[1].rdma, second.samples[1].gpus) == (5e9, ())
+    assert read_use(AttemptFolder(tmp_path / "missing")) == ()
+    assert summarise([NodeUse("a", 4, None, ())]) is None
+
+
+def test_a_damaged_line_is_left_out(tmp_path: Path) -> None:
+    good = [line(at, 1, 1, 1, None, []) * 2 for at in (110, 120)]  # written twice, counted once
+    for bad in (
+        '{"time": 115, "cpus": 1, "mem\n',  # the node died while it wrote
+        "\0\xff\n",
+        "[1, 2]\n",
+        '{"time": 1e400}\n',
+        '{"started": 5, "cpus": "many"}\n',
+        "[" * 100_000 + "\n",
+        BAD % ("NaN", "1", "[]"),
+        BAD % ("-1", "1", "[]"),
+        BAD % ("1", "1e9999", "[]"),
+        BAD % ("1", "1", "7"),
+        BAD % ("1", "1", '[[0, "a", 1, 1, 1]]'),
+        BAD % ("1", "1", "[[0, 1]]"),
+    ):
+        (use,) = read_use(written(tmp_path, head() + good[0] + bad + good[1]))
+        assert [each.time for each in use.samples] == [110, 120], bad
+        assert use.cpus == 8
+
+
+def test_only_a_regular_file_of_a_sensible_size_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "node-fifo.use")
+    (tmp_path / "node-link.use").symlink_to("/dev/zero")
+    (tmp_path / "node-folder.use").mkdir()
+    with (tmp_path / "node-large.use").open("w") as file:
+        file.write(head())
+        file.truncate(1 << 40)
+    assert [(use.node, len(use.samples)) for use in read_use(AttemptFolder(tmp_path))] == [
+        ("large", 0)
+    ]
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_raise(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    folder = tmp_path_factory.mktemp("use")
+    (folder / "node-a.use").write_bytes(data)
+    assert len(read_use(AttemptFolder(folder))) == 1
+
+
+def test_the_summary_weighs_samples_by_their_time_and_counts_all_attempts() -> None:
+    one = NodeUse(
+        "a",
+        8,
+        16 << 30,
+        (sample(110, cpus=1, busy=0.0), sample(140, cpus=5, busy=0.8)),
+        started=100,
+    )
+    result = summary(one)
+    assert (result.seconds, result.nodes, result.gpus) == (40, 1, 1)
+    assert (result.cpus, result.cpus_peak, result.cpus_asked) == (4, 5, 8)
+    assert (result.gpu_busy, result.gpu_idle, result.idle_cpus) == (0.6, 0.25, 1)
+    first = NodeUse("a", 8, 16 << 30, (sample(110, busy=None, memory=3 << 30),), started=100)
+    second = NodeUse("a", 8, 16 << 30, (sample(520, busy=None),), started=500)
+    other = NodeUse("b", 4, 8 << 30, (sample(520, busy=None),), started=500)
+    result = summary(first, second, other)
+    assert (result.seconds, result.nodes, result.memory_peak) == (30, 2, 3 << 30)
+    assert (result.cpus_asked, result.memory_asked) == (4, 8 << 30)
+    assert (result.gpus, result.gpu_busy, result.gpu_idle, result.gpu_memory) == (
+        0,
+        None,
+        None,
+        None,
+    )
+
+
+def test_the_cpus_count_as_those_of_idle_gpus_only_while_all_gpus_of_the_node_are_idle() -> None:
+    def both(at: float, cpus: float, first: float, second: float) -> UseSample:
+        gpus = tuple(GpuUse(index, busy, 1, 1, None) for index, busy in enumerate((first, second)))
+        return UseSample(at, cpus, 1, 0.0, None, gpus)
+
+    samples = (both(110, 7, 0.0, 0.9), both(120, 2, 0.0, 0.0), both(130, 7, 0.9, 0.9))
+    result = summary(NodeUse("a", 8, None, samples, started=100))
+    assert (result.idle_cpus, result.gpu_idle) == (2, 0.5)
