@@ -269,8 +269,8 @@ class Training:
         self.model.train()
         epoch, total = Epoch(), torch.zeros((), device=self.device)
         started = time.perf_counter()
-        for batch in epoch.batches(loader):
-            batch = tuple(part.to(self.device, non_blocking=True) for part in batch)
+        for parts in epoch.batches(loader):
+            batch = tuple(part.to(self.device, non_blocking=True) for part in parts)
             for loss_of in losses:
                 total += self.step(loss_of, batch)
             self.steps_done += 1

@@ -1,6 +1,4 @@
-"""hpcrun takes a PyTorch training script from a laptop to a multi-node Slurm job with one
-command.
-"""
+"""hpcrun: one command takes a PyTorch training script from a laptop to a multi-node Slurm job."""
 
 # The command line imports this before it can answer Ctrl-C: nothing large is imported here.
 from hpcrun.version import __version__ as __version__

@@ -1,5 +1,6 @@
-"""``hpcrun`` and ``python -m hpcrun``: the latter is a name that HPCToolkit's own hpcrun cannot
-shadow.
+"""The entry point of ``hpcrun`` and of ``python -m hpcrun``.
+
+HPCToolkit has a command ``hpcrun`` too. That command cannot shadow the second name.
 """
 
 # Ctrl-C can come at any line: nothing is imported up here that Python has not loaded before.
@@ -12,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def _leave_out_current_folder() -> None:
-    """Import nothing from the folder that hpcrun is called in: a project's ``typer.py`` would run
-    in its place.
+    """Import nothing from the folder in which the user calls hpcrun.
 
-    ``python -m`` puts that folder first on the path; Python 3.11's ``-P`` and PYTHONSAFEPATH leave
-    it out before anything is imported. Where hpcrun itself lies in it, in a checkout that is not
-    installed, it stays, as the last.
+    A project's own ``typer.py`` would run in place of the library. ``python -m`` puts that folder
+    first on the path; Python 3.11's ``-P`` and PYTHONSAFEPATH leave the folder out before Python
+    imports anything. If hpcrun itself lies in that folder, in a checkout that is not installed, the
+    folder stays on the path, as the last.
     """
     if not sys.path or sys.path[0] not in ("", _current_folder()):
         return
@@ -34,8 +35,9 @@ def _current_folder() -> "str | None":
 
 
 def _run_elsewhere() -> None:
-    """Let a feature run the command on another machine, before the libraries of this one's commands
-    are imported.
+    """Let a feature run the command on another machine.
+
+    This happens before Python imports the libraries of the commands that run on this machine.
     """
     from hpcrun.actions.hooks import hooks_of
     from hpcrun.errors import HpcrunError

@@ -56,8 +56,9 @@ class SubmissionUncertainError(SchedulerError):
 
 
 class NotFoundError(HpcrunError):
-    """No such run, job or log; ``if_listed`` is the hint if Slurm lists ``job_id``, which is no
-    run's.
+    """No such run, job or log.
+
+    ``if_listed`` is the hint if Slurm lists ``job_id``, which is no run's.
     """
 
     exit_code = 6
@@ -93,9 +94,7 @@ _LONGEST_WORD = 200
 
 
 def did_you_mean(text: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return a hint to the known word closest to a misspelt one, or another hint where none is
-    close.
-    """
+    """Return a hint to the known word closest to a misspelt one, else another hint."""
     close = nearest(text, list(known))
     return f"did you mean {close!r}?" if close else otherwise
 

@@ -1,8 +1,7 @@
-"""``import hpcrun_runtime`` outside of jobs, for a script that also runs by hand: the wheel carries
-this file as that.
+"""``import hpcrun_runtime`` outside of jobs, for a script that also runs by hand.
 
-In a job, ``hpcrun_runtime`` is the file in the run's folder. ``hpcrun.runtime`` is the same under
-another name.
+The wheel carries this file as ``hpcrun_runtime``. In a job, ``hpcrun_runtime`` is the file in the
+run's folder. ``hpcrun.runtime`` is the same under another name.
 """
 
 from hpcrun.in_job.hpcrun_runtime import (

@@ -1,5 +1,6 @@
-"""The hooks by which the core informs a feature and asks it for additional rows; the default of a
-hook does nothing.
+"""The hooks by which the core informs a feature and asks the feature for additional rows.
+
+The default of a hook does nothing.
 """
 
 from __future__ import annotations
@@ -55,20 +56,25 @@ class Elsewhere:
 
 
 class Hooks:
-    """The hooks of a feature; one is filled by a class of the same methods in the feature's
-    folder.
+    """The hooks of a feature.
+
+    A class with the same methods, in the feature's folder, fills the hooks.
     """
 
     def run_elsewhere(self, words: Sequence[str]) -> int | None:
-        """Run a command line on another machine, and return its exit status; None if it is for this
-        one.
+        """Run a command line on another machine, and return its exit status.
+
+        Returns:
+            The exit status; None if the command line is for this machine.
         """
         del words
         return None
 
     def run_partly_here(self, words: Sequence[str], there: Elsewhere) -> int | None:
-        """Run a command line with work on both machines, and return its exit status; None if all
-        work is there.
+        """Run a command line with work on both machines, and return its exit status.
+
+        Returns:
+            The exit status; None if all work is on the other machine.
         """
         del words, there
         return None
@@ -92,8 +98,9 @@ class Hooks:
         return None
 
     def doctor_checks(self) -> Sequence[tuple[str, str, Level, str, str | None]]:
-        """Return checks for ``hpcrun doctor``: group, name, level (green, yellow, red), finding,
-        and what to do.
+        """Return checks for ``hpcrun doctor``.
+
+        Each check has a group, a name, a level (green, yellow, red), a finding, and what to do.
         """
         return ()
 
@@ -114,8 +121,10 @@ class Hooks:
         return []
 
     def about_run(self, item: RunStatus) -> tuple[str, str]:
-        """Return of a run of the feature's program what it is, for a table, and how it stands, as a
-        sentence.
+        """Return two descriptions of a run of the feature's program.
+
+        Returns:
+            What the run is, for a table, and how the run stands, as a sentence.
         """
         del item
         return "", ""
@@ -135,8 +144,11 @@ feature taken away.
 
 
 def about_run(item: RunStatus) -> tuple[str, str]:
-    """Return of a run of a feature's program what it is, and how it stands, as a sentence; else
-    both empty.
+    """Return two descriptions of a run of a feature's program.
+
+    Returns:
+        What the run is, and how the run stands, as a sentence; two empty texts for any other
+            program.
     """
     return hooks_of(str(item.run.request.get("script"))).about_run(item)
 

@@ -22,7 +22,7 @@ from submitit.core import core
 from submitit.core.utils import DelayedSubmission
 
 from hpcrun.actions.jobs.prepare import Prepared, prepare
-from hpcrun.actions.jobs.submission import changed_job, submit
+from hpcrun.actions.jobs.submission import FunctionArray, changed_job, submit
 from hpcrun.api.function_job import FunctionJob
 from hpcrun.cli.context import Context, make_context
 from hpcrun.errors import UsageError, did_you_mean
@@ -65,7 +65,9 @@ _log = logging.getLogger("hpcrun")
 
 
 class Executor(core.Executor):
-    """Submits Python functions as jobs::
+    """Submits Python functions as jobs.
+
+    An example::
 
         executor = hpcrun.Executor(profile="a100", gpus=4, time="4h")
         job = executor.submit(train, lr=1e-3)
@@ -82,9 +84,8 @@ class Executor(core.Executor):
             and on this machine all, or one after the other where they use its GPUs.
         stderr_to_stdout: the tasks write stderr into the log of stdout.
         **said: the options of ``hpcrun submit``, in Python's spelling: ``gpus=4`` or ``"h100:4"``,
-            ``nodes=2``,
-            ``time="4h"``, ``mem="64G"``, ``env={...}``, ``setup=[...]``, ``sbatch={...}``,
-            ``requeue=3`` ...
+            ``nodes=2``, ``time="4h"``, ``mem="64G"``, ``env={...}``, ``setup=[...]``,
+            ``sbatch={...}``, ``requeue=3`` ...
 
     Raises:
         UsageError: a parameter is misspelt, or its value cannot be read.
@@ -152,8 +153,7 @@ class Executor(core.Executor):
             context.ports,
             context.surroundings,
             files=files,
-            elements=elements,
-            at_once=at_once,
+            array=FunctionArray(tuple(elements), at_once),
         )
         if result.remarks:
             _log.warning(result.remarks)
@@ -178,12 +178,15 @@ class Executor(core.Executor):
         )
 
     def _prepare(self, context: Context, name: str, elements: int, **defaults: Any) -> Prepared:
-        """Decide everything about a job that runs functions, one task each as srun starts them;
-        several are an array.
+        """Decide everything about a job that runs functions, one task each as srun starts them.
+
+        Several functions are an array.
 
         Raises:
-            UsageError, ProfileError, PlanError: the job is not possible; the hint says what to
-            change.
+            UsageError: the folder of ``workdir`` does not exist, or a local profile cannot start
+                several tasks on a node; or, like the errors below, the job is not possible.
+            ProfileError: the job is not possible; the hint says what to change.
+            PlanError: the job is not possible; the hint says what to change.
         """
         surroundings = context.surroundings
         profile = context.profile_name(self.parameters.get("profile"))
@@ -219,8 +222,9 @@ class Executor(core.Executor):
 
 
 def _python(context: Context) -> dict[str, str]:
-    """Return this Python, since no other version reads its pickles; nothing if it belongs to the
-    active environment.
+    """Return this Python, since no other version reads its pickles.
+
+    The result is empty if this Python belongs to the active environment.
     """
     active = context.env.get("VIRTUAL_ENV") or context.env.get("CONDA_PREFIX")
     if active and Path(active).resolve() == Path(sys.prefix).resolve():
@@ -256,7 +260,11 @@ def _names() -> list[str]:
 
 
 def check_names(values: Mapping[str, Any]) -> None:
-    """Raise UsageError for an unknown parameter, with the nearest name."""
+    """Refuse an unknown parameter.
+
+    Raises:
+        UsageError: a parameter is not known; the hint has the nearest name.
+    """
     names = _names()
     for name in values:
         if name not in names:
@@ -265,8 +273,9 @@ def check_names(values: Mapping[str, Any]) -> None:
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as fields of the request, without the parameters that are the Executor's
-    own.
+    """Return parameters as fields of the request.
+
+    The parameters that are the Executor's own are left out.
     """
     request = {
         _FIELDS.get(name, name): value
@@ -277,8 +286,9 @@ def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_typed(field: str, value: Any) -> Any:
-    """Return a value as a user would type it: 240 minutes, 64 MB and 4 GPUs are numbers in
-    Python.
+    """Return a value as a user would type it.
+
+    In Python, 240 minutes, 64 MB and 4 GPUs are numbers.
     """
     if field in _TEXTS and isinstance(value, int) and not isinstance(value, bool):
         return f"{value}m" if field == "walltime_s" else str(value)
@@ -294,8 +304,10 @@ def _as_typed(field: str, value: Any) -> Any:
 
 
 def _read_request(fields: Mapping[str, Any]) -> JobRequest:
-    """Return the request of a job that runs functions; a value that cannot be read is named by its
-    parameter.
+    """Return the request of a job that runs functions.
+
+    Raises:
+        UsageError: a value cannot be read; the message names the value by its parameter.
     """
     try:
         return JobRequest(**{**fields, "script": PROGRAM, "module": True})

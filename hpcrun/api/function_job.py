@@ -1,5 +1,6 @@
-"""A submitted function: submitit's job, whose state comes from hpcrun's own poll, one for all
-jobs.
+"""A submitted function: submitit's job, whose state comes from hpcrun's own poll.
+
+One poll serves all jobs.
 """
 
 from __future__ import annotations
@@ -50,11 +51,10 @@ monotonic clock.
 
 
 def learn_status(folder: Path, index: int = 0) -> RunStatus:
-    """Return the status of a run, or of one of its elements; all jobs of a run share the last known
-    status.
+    """Return the status of a run, or of one of its elements.
 
-    Slurm's answer is the one that all polling commands share. A status from before the end of the
-    script is renewed.
+    All jobs of a run share the last known status. Slurm's answer is the one that all polling
+    commands share. A status from before the end of the script is renewed.
     """
     at_s, item = _LEARNED.get(folder, (0.0, None))
     if (
@@ -76,11 +76,11 @@ def _part(item: RunStatus, index: int) -> RunStatus:
 
 
 class FunctionJob(Job[R]):
-    """One call of a function, or one element of an array of them: ``result()``, ``exception()``,
-    ``done()`` ...
+    """One call of a function, or one element of an array of calls.
 
-    Like submitit's jobs, but with the state of ``hpcrun status``, at most ten seconds old, and the
-    run's own folder. A job can be pickled and used in another process.
+    The methods are ``result()``, ``exception()``, ``done()`` ... The job is like submitit's jobs,
+    but with the state of ``hpcrun status``, at most ten seconds old, and the run's own folder. A
+    job can be pickled and used in another process.
     """
 
     _run_id: str
@@ -100,7 +100,9 @@ class FunctionJob(Job[R]):
         """Return the job of a run whose function is called by so many tasks.
 
         Args:
+            run_folder: the folder of the run.
             job_id: as the scheduler lists it.
+            tasks: how many tasks call the function.
             index: number of the element, 0 for the only one.
             keeps_trying: the job may start again, so that a result counts only after its script has
                 ended.
@@ -195,8 +197,9 @@ class FunctionJob(Job[R]):
     # --- what submitit's own methods call --------------------------------------------------------
 
     def _register_in_watcher(self) -> None:
-        """Do nothing: submitit's watcher would call sacct for every job, and hpcrun polls only on
-        demand.
+        """Do nothing: hpcrun polls only on demand.
+
+        submitit's watcher would call sacct for every job.
         """
 
     def _get_outcome_and_result(self) -> tuple[str, Any]:
@@ -230,8 +233,9 @@ class FunctionJob(Job[R]):
         return self.run_folder.path, self._index
 
     def _status(self, within_s: float = 0.0) -> LastStatus:
-        """Return the status after the scheduler has reported how the job ended, or has had
-        time to.
+        """Return the status after the scheduler has reported how the job ended.
+
+        The wait ends after ``within_s`` seconds, when the scheduler has had time to report.
         """
         deadline = time.monotonic() + within_s
         while not (status := learn_status(*self._key).status).final and time.monotonic() < deadline:

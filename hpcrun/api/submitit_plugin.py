@@ -138,7 +138,7 @@ class HpcrunJobEnvironment(JobEnvironment):
         return int(os.environ.get("RANK") or self.node)
 
     def _requeue(self, countdown: int) -> None:
-        """hpcrun's script decides at the end of the job whether it is requeued."""
+        """Do nothing: hpcrun's script decides at the end of the job whether the job is requeued."""
 
 
 class _ParameterNames(Set[str]):
@@ -157,8 +157,10 @@ class _ParameterNames(Set[str]):
         return 0
 
     def __contains__(self, name: object) -> bool:
-        """Return True for a parameter; else raise NameError as AutoExecutor does, with the nearest
-        name.
+        """Return True for a parameter; else raise NameError as AutoExecutor does.
+
+        Raises:
+            NameError: the name is no parameter; the message has the nearest name.
         """
         from hpcrun.api import executor
         from hpcrun.errors import UsageError
@@ -171,8 +173,9 @@ class _ParameterNames(Set[str]):
 
 
 def _link_files(folder: Path, job: FunctionJob[Any]) -> None:
-    """Link a job's files under the names that submitit gives them in ``folder``, which may contain
-    ``%j``.
+    """Link a job's files under the names that submitit gives the files in ``folder``.
+
+    The folder may contain ``%j``.
     """
     for task in (job.task(number) for number in range(job.num_tasks)):
         names = JobPaths(folder, job.job_id, task.paths.task_id)

@@ -70,8 +70,12 @@ _COMMANDS = {
 
 
 def with_typed(context: Context, values: Mapping[str, Any], options: Options) -> Context:
-    """Return the context with the command line that requests SCRIPT, and a note on options of
-    hpcrun behind SCRIPT.
+    """Return the context with the command line that requests SCRIPT.
+
+    A note tells about options of hpcrun behind SCRIPT.
+
+    Raises:
+        UsageError: options of hpcrun stand behind SCRIPT, and the script's text has no such option.
     """
     script = values["script"]
     args = tuple(values.get("args") or ())
@@ -126,11 +130,11 @@ def _program_text(values: Mapping[str, Any], context: Context) -> str:
 
 
 def defines_option(text: str, name: str) -> bool:
-    """Whether a program's text defines an option: in quotes (argparse, click), or as an annotated
-    name (typer, tyro).
+    """Return whether a program's text defines an option.
 
-    A comment or ``nodes = 2`` is not enough: the script would then ignore or refuse what hpcrun was
-    meant to take.
+    The option stands in quotes (argparse, click), or as an annotated name (typer, tyro). A comment
+    or ``nodes = 2`` is not enough: the script would then ignore or refuse what hpcrun was meant to
+    take.
     """
     variable = name.removeprefix("--").replace("-", "_")
     quoted = rf"""['"]{name}(?![\w-])"""
@@ -142,8 +146,9 @@ def defines_option(text: str, name: str) -> bool:
 
 
 def option_names(command: Any) -> dict[str, int]:
-    """Return the options of a command, the long ones and a few short ones, each with its values:
-    none, one or MANY.
+    """Return the options of a command, each with its values: none, one or MANY.
+
+    The options are the long ones and a few short ones.
     """
     names: dict[str, int] = {}
     for parameter in inspect.signature(command).parameters.values():
@@ -167,10 +172,9 @@ def option_names(command: Any) -> dict[str, int]:
 
 
 def option_groups(words: Sequence[str], options: Options) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Split a part of a command line into the options that a command has, each with its value, and
-    other words.
+    """Split a part of a command line into the options that a command has, and other words.
 
-    A word that is no option has no name; nor has anything behind ``--``.
+    Each option has its value. A word that is no option has no name; nor has anything behind ``--``.
     """
     rest = list(words)
     while rest:
@@ -221,10 +225,10 @@ def unknown_options(
 
 
 def last_of_each(groups: Sequence[tuple[str, tuple[str, ...]]], options: Options) -> Iterator[str]:
-    """Yield the words of a command line with each option once, where it stood last: click takes the
-    later value.
+    """Yield the words of a command line with each option once, where the option stood last.
 
-    Options that may be repeated, as ``--env`` may, and other words are kept as they are.
+    click takes the later value. Options that may be repeated, as ``--env`` may, and other words are
+    kept as they are.
     """
     names = [_SHORT.get(name, name) for name, _ in groups]
     for place, (name, group) in enumerate(groups, 1):
@@ -258,10 +262,12 @@ def usage_error(
 
 
 def _wrong_number(error: typer.TyperException, own_help: str) -> UsageError | None:
-    """Return the failure of an option whose value is no number, or out of bounds; None for other
-    failures.
+    """Return the failure of an option whose value is no number, or out of bounds.
 
     typer's message is pydantic's, and names neither the value nor what to type.
+
+    Returns:
+        The failure; None for other failures.
     """
     options = getattr(getattr(error, "param", None), "opts", ())
     details = getattr(error.__cause__, "errors", None)
@@ -277,8 +283,9 @@ def _wrong_number(error: typer.TyperException, own_help: str) -> UsageError | No
 
 
 def _names(context: Any, words: Sequence[str]) -> list[str]:
-    """Return the names of the command and its group, from the command line if typer does not
-    tell.
+    """Return the names of the command and its group.
+
+    The command line gives the names if typer does not tell.
     """
     names: list[str] = []
     while context is not None and context.parent is not None:
@@ -307,8 +314,9 @@ def _unknown_command(message: str, words: Sequence[str], commands: Sequence[str]
 def _unknown_options(
     error: Any, names: Sequence[str], words: Sequence[str], own_help: str
 ) -> UsageError:
-    """Return the failure that names all unknown options of the line, and for each what to write
-    instead.
+    """Return the failure that names all unknown options of the line.
+
+    For each option, the failure also says what to write instead.
     """
     if not names and any(token.endswith(_SCRIPTS) for token in words):
         line = shlex.join(words)

@@ -1,5 +1,6 @@
-"""The table of commands: the module of each, loaded when the command is typed; its panel and
-examples in the help.
+"""The table of commands: the module of each, and its panel and examples in the help.
+
+A module is loaded when its command is typed.
 """
 
 from __future__ import annotations
@@ -221,8 +222,9 @@ def epilog(name: str) -> str:
 
 
 def commands_of_others() -> dict[str, Command]:
-    """Return the commands that other installed packages add; none of them can replace one of
-    hpcrun's.
+    """Return the commands that other installed packages add.
+
+    None of these commands can replace one of hpcrun's.
     """
     # only for a name that is not hpcrun's, and for the list of commands
     from importlib.metadata import entry_points
@@ -232,8 +234,9 @@ def commands_of_others() -> dict[str, Command]:
 
 
 def help_of(name: str, command: Command) -> str:
-    """Return the help of a command out of its module's bytecode: importing all commands takes
-    longer than the help.
+    """Return the help of a command out of its module's bytecode.
+
+    Importing all commands takes longer than the help.
     """
     spec = find_spec(command.module)
     if spec:

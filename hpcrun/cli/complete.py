@@ -1,8 +1,7 @@
-"""Shell completion: profiles, runs, partitions, accounts, launchers, keys of profiles; and the
-argument RUN.
+"""Shell completion: profiles, runs, partitions, accounts, launchers, keys, and the argument RUN.
 
-After a failure nothing is completed: there is no place for a message. Only words that no shell
-expands are completed.
+The keys are those of profiles. After a failure nothing is completed: there is no place for a
+message. Only words that no shell expands are completed.
 """
 
 from __future__ import annotations

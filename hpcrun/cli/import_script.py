@@ -1,5 +1,6 @@
-"""hpcrun import: what hpcrun makes of an sbatch script: the command, the changed lines, and what is
-different.
+"""hpcrun import: show what hpcrun makes of an sbatch script.
+
+That is the command, the changed lines, and what is different.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import os.path
 import shlex
 from collections.abc import Generator, Sequence

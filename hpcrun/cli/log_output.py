@@ -106,9 +106,7 @@ def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
             chosen = since(chosen, lines.since_s, lines.started_s)
         else:
             _tell_all_is_shown(log)
-    if lines.pattern is None:
-        chosen = chosen
-    else:
+    if lines.pattern is not None:
         chosen = matching(chosen, lines.pattern)
     if lines.last is None:
         return chosen

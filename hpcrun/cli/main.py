@@ -272,8 +272,6 @@ def main() -> NoReturn:
 
             if is_own_live_job(error.job_id, os.environ):
                 error.hint = error.if_listed
-            else:
-                error.hint = error.hint
         fail(error)
     except OSError as error:
         if error.filename is not None or error.errno not in _CANNOT_PRINT:

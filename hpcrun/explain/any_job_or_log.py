@@ -46,6 +46,18 @@ _BEFORE_STDOUT = (
 )
 _SACCT_FIELDS = (*_BEFORE_STDOUT, "StdErr", "StdOut")
 """sacct has the files since Slurm 24.05; before that, sbatch's default is tried."""
+_FIELDS = (
+    "job_id",
+    "name",
+    "state",
+    "exit_code",
+    "hosts",
+    "nodes",
+    "elapsed",
+    "reason",
+    "workdir",
+)
+"""What sacct and scontrol say of a job, in this order; its output files follow."""
 _SCONTROL_FIELDS = (
     "JobId",
     "JobName",
@@ -120,7 +132,7 @@ def parse_shown(text: str) -> AnyJob | None:
     task = fields.get("ArrayTaskId", "")
     if array and task.isdigit():
         fields["JobId"] = f"{array}_{task}"
-    return _job(*(fields.get(name, "") for name in _SCONTROL_FIELDS))
+    return _job([fields.get(name, "") for name in _SCONTROL_FIELDS])
 
 
 def parse_listed(text: str) -> AnyJob | None:
@@ -128,40 +140,33 @@ def parse_listed(text: str) -> AnyJob | None:
     rows = rows_of(text, len(_SACCT_FIELDS)) or rows_of(text, len(_BEFORE_STDOUT))
     if not rows:
         return None
-    job = _job(*rows[-1])
+    job = _job(rows[-1])
     default = job.item.folder / f"slurm-{job.item.run.job_id}.out"
     if job.outputs or not default.exists():
         return job
     return replace(job, outputs=(default,))
 
 
-def _job(
-    job_id: str,
-    name: str,
-    state: str,
-    exit_code: str,
-    hosts: str,
-    nodes: str,
-    elapsed: str,
-    reason: str,
-    workdir: str,
-    *outputs: str,
-) -> AnyJob:
-    exit_status, _, signal = exit_code.partition(":")
+def _job(row: Sequence[str]) -> AnyJob:
+    """Return a job of Slurm's: the fields of ``_FIELDS``, then the files of its output."""
+    fields = dict(zip(_FIELDS, row, strict=False))
+    outputs = row[len(_FIELDS) :]
+    exit_status, _, signal = fields["exit_code"].partition(":")
+    state = base_state(fields["state"])
     status = LastStatus(
-        base_state(state),
+        state,
         0.0,
-        final=is_terminal(base_state(state)),
-        reason=known_text(reason),
-        elapsed_s=slurm_seconds(elapsed),
-        hosts=known_text(hosts),
+        final=is_terminal(state),
+        reason=known_text(fields["reason"]),
+        elapsed_s=slurm_seconds(fields["elapsed"]),
+        hosts=known_text(fields["hosts"]),
         exit_status=whole_number(exit_status),
         signal=whole_number(signal) or None,
     )
-    files = (Path(file) for file in outputs if file.startswith("/") and file != "/dev/null")
-    item = _item(
-        name, status, job_id, whole_number(nodes.partition("-")[0]) or 1, Path(workdir or "/")
-    )
+    nodes = whole_number(fields["nodes"].partition("-")[0]) or 1
+    workdir = Path(fields["workdir"] or "/")
+    item = _item(fields["name"], status, fields["job_id"], nodes, workdir)
+    files = [Path(file) for file in outputs if file.startswith("/") and file != "/dev/null"]
     return AnyJob(item, tuple(dict.fromkeys(files)))
 
 

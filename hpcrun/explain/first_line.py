@@ -131,8 +131,6 @@ def ending(item: RunStatus, rules: Rules) -> Ending:
         before, restart, last = text.rpartition(RESTART_BEGINS)
         if restart and before[-1:] in ("", "\n"):
             text = last.partition("\n")[2]
-        else:
-            text = text
         return Ending(_line(explanation), rank, role, status, text.strip("\n"))
     return Ending(_line(explanation), rank, role, status)
 

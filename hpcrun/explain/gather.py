@@ -155,8 +155,6 @@ def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]
     # a server may have ended too early
     if attempt.folder.role:
         wanted = wanted or ranks(attempt.folder)
-    else:
-        wanted = wanted
     wanted.sort(
         key=lambda rank: (
             (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0)

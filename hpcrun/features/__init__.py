@@ -1,3 +1,1 @@
-"""What hpcrun can do besides submitting jobs and saying what became of them: a folder each, and
-none is needed.
-"""
+"""What hpcrun can do besides submitting jobs and showing them: a folder each, none is needed."""

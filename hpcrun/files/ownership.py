@@ -1,5 +1,6 @@
-"""Whether another user could have written the files that hpcrun reads, by the rules of sshd's
-StrictModes and sudo.
+"""Check whether another user could have written the files that hpcrun reads.
+
+The rules are those of sshd's StrictModes and sudo.
 
 Files of profiles, templates and rules, and of runs, become commands that run as hpcrun's user. So
 their owner, and the owner of every folder on the path, must be this user, root, or the account that
@@ -29,11 +30,10 @@ class UnsafeFileError(ProfileError):
 
 
 def danger_to(path: Path) -> str | None:
-    """Return how a user who is not trusted could write to a file or folder, or replace it; None if
-    none can.
+    """Return how a user who is not trusted could write to a file or folder, or replace it.
 
-    Links are followed, and each part of their path is checked. Folders above the home folder belong
-    to the system and are not checked.
+    The result is None if no such user can. Links are followed, and each part of their path is
+    checked. Folders above the home folder belong to the system and are not checked.
 
     Raises:
         OSError: it does not exist, or cannot be checked.
@@ -47,8 +47,9 @@ def danger_to(path: Path) -> str | None:
 
 
 def replacer_of(path: Path) -> tuple[Path, str] | None:
-    """Return the first folder or link by which anybody could replace a path, and how; None if there
-    is none.
+    """Return the first folder or link by which anybody could replace a path, and how.
+
+    The result is None if there is none.
 
     The owner and the group of a folder above are trusted: sites give storage to groups, whose
     members share it.
@@ -69,8 +70,9 @@ def replacer_of(path: Path) -> tuple[Path, str] | None:
 
 
 def danger_in_project(path: Path, project: Path) -> str | None:
-    """Return how someone who cannot change a project could replace a program in it; None if nobody
-    can.
+    """Return how someone who cannot change a project could replace a program in the project.
+
+    The result is None if nobody can.
 
     Whoever runs a project's scripts trusts its owner and its group. A link in a folder such as /tmp
     is another user's.
@@ -92,10 +94,13 @@ def danger_in_project(path: Path, project: Path) -> str | None:
 
 
 def danger_in(path: Path, status: os.stat_result, *, reads_from: bool = True) -> str | None:
-    """Return how a user who is not trusted could write to one file or folder with this status; None
-    if none can.
+    """Return how a user who is not trusted could write to one file or folder.
+
+    The result is None if no such user can.
 
     Args:
+        path: the file or folder, for the text.
+        status: the status of this file or folder.
         reads_from: whether any file in this folder would be read. If only one file is read, a
             sticky bit is enough: other users can then add files, but not replace this one.
     """
@@ -145,8 +150,9 @@ def read_checked(path: Path, most_bytes: int) -> bytes:
 
 
 def read_open(path: Path, most_bytes: int, *, follow: bool = True) -> tuple[bytes, os.stat_result]:
-    """Read a regular file, at most ``most_bytes`` + 1 bytes; return its status, too, taken while it
-    is open.
+    """Read a regular file, at most ``most_bytes`` + 1 bytes, and its status.
+
+    The status is taken while the file is open.
 
     Raises:
         OSError: as ``read_checked``; ELOOP for a link if ``follow`` is False.
@@ -168,7 +174,11 @@ def way_out(path: Path) -> str:
 
 
 def _way(path: Path) -> list[tuple[Path, os.stat_result]]:
-    """Return every folder and link on the path, and its target, each with its status."""
+    """Return every folder and link on the path, and its target, each with its status.
+
+    Raises:
+        OSError: if the path has too many links (ELOOP), or a part cannot be checked.
+    """
     parts, here, links = list(Path(Path.cwd(), path).parts[1:]), Path("/"), 0
     visited = [(here, here.lstat())]
     while parts:
@@ -202,8 +212,9 @@ def _is_above_home(place: Path) -> bool:
 
 
 def _is_private_group(path: Path, status: os.stat_result) -> bool:
-    """Whether the group is the user's own, without other members: pam_umask(8) sets umask 002 for
-    such users.
+    """Return whether the group is the user's own, without other members.
+
+    pam_umask(8) sets umask 002 for such users.
 
     With an access control list, the group's bits show the rights that it gives to others: acl(5).
     """

@@ -38,8 +38,9 @@ Kind = Callable[[Any], Any]
 
 
 class NotRegularError(OSError):
-    """A path that leads to a folder, a FIFO, a device or a socket, or a link where none is
-    allowed.
+    """A path that leads to something other than a regular file.
+
+    The path leads to a folder, a FIFO, a device or a socket, or to a link where none is allowed.
     """
 
 
@@ -49,17 +50,18 @@ def open_regular(path: Path | str, *, links: bool = True) -> BinaryIO:
 
 
 def open_descriptor(path: Path | str, *, links: bool = True) -> int:
-    """Open a regular file for reading; never waits, and never touches anything else.
+    """Open a regular file for reading; never wait, and never touch anything else.
 
     Args:
+        path: the file to open.
         links: a symbolic link is followed.
 
     Returns:
-        its descriptor. Python's own file on it costs three more system calls.
+        the descriptor. Python's own file on a descriptor costs three more system calls.
 
     Raises:
-        NotRegularError: it is something else.
-        OSError: it is not there, or cannot be read.
+        NotRegularError: the path leads to something else.
+        OSError: the file is not there, or cannot be read.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     if links:
@@ -90,12 +92,13 @@ def read_bytes(path: Path | str, most: int = MOST_RECORD, *, links: bool = False
     """Return the content of a small regular file.
 
     Args:
-        most: how many bytes it may have.
+        path: the file to read.
+        most: how many bytes the file may have.
         links: a symbolic link is followed.
 
     Raises:
-        NotRegularError: it is something else.
-        OSError: it is larger, is not there, or cannot be read.
+        NotRegularError: the path leads to something else.
+        OSError: the file is larger, is not there, or cannot be read.
     """
     with open_regular(path, links=links) as file:
         data = file.read(most + 1)
@@ -114,14 +117,16 @@ def read_text(path: Path | str, most: int = MOST_RECORD) -> str:
 
 
 def read_named_text(path: Path | str, most: int) -> str:
-    """Return the text of a file that a person names: UTF-8, with or without a byte order mark; a
-    link is followed.
+    """Return the text of a file that a person names; a link is followed.
+
+    The text is UTF-8, with or without a byte order mark.
 
     Args:
-        most: how many bytes it may have.
+        path: the file to read.
+        most: how many bytes the file may have.
 
     Raises:
-        ValueError: it cannot be read, is larger, or is no text; the message names it.
+        ValueError: the file cannot be read, is larger, or is no text; the message names the file.
     """
     try:
         return read_bytes(path, most, links=True).decode("utf-8-sig")
@@ -141,11 +146,13 @@ def parse_object(text: str | bytes, *, finite: bool = True, strict: bool = True)
     """Read one JSON object.
 
     Args:
+        text: the JSON text; bytes are decoded as UTF-8.
         finite: refuse NaN and infinite numbers.
         strict: refuse control characters in strings.
 
     Raises:
-        ValueError: it is something else, nested too deeply, or holds a number that is too large.
+        ValueError: the text is something else, is nested too deeply, or holds a number that is too
+            large.
     """
     reading: dict[str, Any] = {"parse_int": _whole_number}
     if finite:
@@ -212,10 +219,12 @@ def read_fields(
     """Return the fields of a record that a table knows, checked, and the others as they are.
 
     Args:
+        data: the fields of the record.
+        kinds: the table: field → function that checks the value.
         needed: fields that must be there.
 
     Raises:
-        ValueError: one is missing, or of the wrong type; it names the field.
+        ValueError: a field is missing, or of the wrong type; the message names the field.
     """
     missing = [name for name in needed if name not in data]
     if missing:
@@ -231,12 +240,14 @@ def read_fields(
 
 
 def kinds_of(record: type, *, integer: Kind, real: Kind, **others: Kind) -> dict[str, Kind]:
-    """Return the table of a dataclass's fields: text, flags and numbers by the types that they are
-    declared with.
+    """Return the kinds of a dataclass's fields, by the types that the fields are declared with.
+
+    The table holds text, flags and numbers.
 
     Args:
-        record: its module postpones the evaluation of annotations (PEP 563).
-        integer, real: of its integers and of its floats.
+        record: the dataclass; its module postpones the evaluation of annotations (PEP 563).
+        integer: the kind of its integers.
+        real: the kind of its floats.
         others: field → kind, of the fields whose types do not tell.
     """
     by_type = {"str": text, "bool": flag, "int": integer, "float": real}
@@ -257,7 +268,11 @@ def needs_of(record: type) -> tuple[str, ...]:
 
 
 def text(value: Any) -> str:
-    """Take text without NUL, which no path and no argument can hold."""
+    """Take text without NUL, which no path and no argument can hold.
+
+    Raises:
+        ValueError: the value is not text, or contains NUL.
+    """
     if not isinstance(value, str) or "\0" in value:
         raise ValueError("is not text")
     return value
@@ -287,21 +302,33 @@ def whole(least: int = 0, most: int = 10**9) -> Kind:
 
 
 def number(value: Any) -> float:
-    """Take a finite number."""
+    """Take a finite number.
+
+    Raises:
+        ValueError: the value is no number, is not finite, or is too large.
+    """
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e300:
         raise ValueError("is not a number")
     return value
 
 
 def time_s(value: Any) -> float:
-    """Take a time: seconds since the epoch."""
+    """Take a time: seconds since the epoch.
+
+    Raises:
+        ValueError: the value is no number, is negative, or is too late.
+    """
     if not 0 <= number(value) <= _LATEST_S:
         raise ValueError("is not a time")
     return float(value)
 
 
 def flag(value: Any) -> bool:
-    """Take true or false."""
+    """Take true or false.
+
+    Raises:
+        ValueError: the value is neither of them.
+    """
     if not isinstance(value, bool):
         raise ValueError("takes true or false")
     return value
@@ -329,7 +356,11 @@ def list_of(kind: Kind) -> Kind:
 
 
 def pair(value: Any) -> list[str]:
-    """Take a list of two texts: a name and its value."""
+    """Take a list of two texts: a name and its value.
+
+    Raises:
+        ValueError: the value is not a list of two texts.
+    """
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise ValueError("is not a pair of texts")
     return [text(item) for item in value]

@@ -20,8 +20,12 @@ def for_oneself(path: str, flags: int) -> int:
 
 
 def make_folder(folder: Path, mode: int = 0o755) -> None:
-    """Make a folder and its missing parents, to which other users cannot write, whatever the
-    umask.
+    """Make a folder and its missing parents, to which other users cannot write.
+
+    The umask has no effect.
+
+    Raises:
+        NotADirectoryError: the path leads to something that is no folder.
     """
     missing = [part for part in (folder, *folder.parents) if not part.exists()]
     for part in reversed(missing):  # one by one: mkdir makes parents with the umask
@@ -34,11 +38,12 @@ def write_file(path: Path | int, content: str | bytes, *, durable: bool = True) 
     """Write a file.
 
     Args:
-        path: or a descriptor, which is closed.
+        path: the file, or a descriptor, which is closed.
+        content: what is written; text is encoded as UTF-8.
         durable: wait until it is on the disk, so that not even a power failure loses it.
 
     Raises:
-        OSError: it could not be written.
+        OSError: the file could not be written.
     """
     with open(path, "wb", opener=None if isinstance(path, int) else for_oneself) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -58,13 +63,15 @@ def replace_file(
     """Replace a file, or make it, by one that is whole before it takes the name.
 
     Args:
-        durable: as above.
+        path: the file to replace or to make.
+        content: what is written; text is encoded as UTF-8.
+        durable: wait until the file is on the disk, as in ``write_file``.
         mode: of the file, less what the umask takes.
         keep_mode: a file that is replaced keeps its permissions, and its owner where this user may
             give files away.
 
     Raises:
-        OSError: it could not be written; the old file is untouched.
+        OSError: the file could not be written; the old file is untouched.
     """
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -87,11 +94,13 @@ def _copy_mode(old: os.stat_result, new: Path) -> None:
 
 @contextmanager
 def flocked(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
-    """Hold the lock of a file, flock(2), which ends with the process; where the file system has
-    none, go on without.
+    """Hold the lock of a file, flock(2), which ends with the process.
+
+    Where the file system has no locks, the caller goes on without one.
 
     Yields:
-        whether it may go on; False where another process has held the lock for all that time.
+        whether the caller may go on; False where another process has held the lock for all that
+        time.
 
     Raises:
         OSError: the file cannot be made.

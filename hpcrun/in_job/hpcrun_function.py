@@ -60,8 +60,9 @@ def main() -> None:
 
 
 def _describe_job() -> None:
-    """Tell submitit.JobEnvironment where it is; a local job's variables are those of submitit's own
-    local jobs.
+    """Tell submitit.JobEnvironment where this process is.
+
+    A local job's variables are those of submitit's own local jobs.
     """
     if "SLURM_JOB_ID" in os.environ:
         os.environ["SUBMITIT_EXECUTOR"] = "slurm"
@@ -109,12 +110,11 @@ def _fresh(path: Path) -> Iterator[Path]:
 
 
 def _checkpoint_when_told(env: Any, paths: Any, delayed: Any) -> None:
-    """In place of submitit's signal handlers: a function with a ``checkpoint`` method is asked for
-    what to run next.
+    """Ask a function with a ``checkpoint`` method what to run next, when a signal comes.
 
-    hpcrun's script decides whether the job is started again, so that neither submitit's requeue nor
-    its counting of time-outs is wanted. Without such a method the signals are left as they are, for
-    should_stop() or the function.
+    These handlers replace submitit's signal handlers. hpcrun's script decides whether the job is
+    started again, so that neither submitit's requeue nor its counting of time-outs is wanted.
+    Without such a method the signals stay as they are, for should_stop() or the function.
     """
     from submitit.core.job_environment import SignalHandler
 

@@ -1,9 +1,8 @@
-"""A test job: each rank says where it runs, and an all-reduce shows that the ranks reach each
-other.
+"""A test job: each rank says where it runs, and an all-reduce shows that ranks reach each other.
 
-One file and the standard library: ``hpcrun init`` copies it into the run's folder. With torch, the
-all-reduce is torch's, on GPUs (NCCL) or on CPUs (gloo); without torch, the ranks add their numbers
-over plain sockets.
+One file and the standard library: ``hpcrun init`` copies the file into the run's folder. With
+torch, the all-reduce is torch's, on GPUs (NCCL) or on CPUs (gloo). Without torch, the ranks add
+their numbers over plain sockets.
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ WITHIN_S = 120.0
 
 
 def main() -> None:
-    """Say where each rank runs, and add up the ranks' numbers; exit status 1 if the sum is
-    wrong.
+    """Say where each rank runs, and add up the ranks' numbers.
+
+    The exit status is 1 if the sum is wrong, else 0.
     """
     env = os.environ
     rank, world = (

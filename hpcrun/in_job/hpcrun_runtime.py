@@ -72,8 +72,9 @@ def _is_asked_to_stop() -> bool:
 
 
 def _note_heard() -> None:
-    """Say to the wrapper of this rank that it has heard: one that then ends well was stopped, and
-    is not done.
+    """Say to the wrapper of this rank that the rank has heard of the request to stop.
+
+    A rank that then ends well was stopped, and is not done.
     """
     try:
         Path(
@@ -84,8 +85,9 @@ def _note_heard() -> None:
 
 
 def _outlive_sigterm() -> None:
-    """Take SIGTERM for a request to stop, in a process that would die of it; once, in the main
-    thread.
+    """Take SIGTERM for a request to stop, in a process that would die of the signal.
+
+    This happens once, in the main thread.
     """
     global _listening
     if _listening or threading.current_thread() is not threading.main_thread():
@@ -104,8 +106,9 @@ def _on_sigterm(_number: int, _frame: object) -> None:
 
 
 def _before_fork() -> None:
-    """Hold SIGTERM back: Python forgets a signal for which the new process has run a handler this
-    early.
+    """Hold SIGTERM back before a fork.
+
+    Python forgets a signal for which the new process has run a handler this early.
     """
     _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
@@ -144,8 +147,9 @@ def attempt() -> int:
 
 
 def checkpoint_dir() -> Path:
-    """Return the folder for checkpoints that all attempts of a job share; ``./checkpoints`` outside
-    of a job.
+    """Return the folder for checkpoints that all attempts of a job share.
+
+    Outside of a job, the folder is ``./checkpoints``.
     """
     folder = Path(os.environ.get("HPCRUN_CHECKPOINT_DIR") or "checkpoints")
     folder.mkdir(parents=True, exist_ok=True)
@@ -181,12 +185,12 @@ def log_metrics(*, step: int | None = None, **values: Any) -> None:
 
 
 def register_stacks() -> None:
-    """Let ``hpcrun explain --stacks`` ask this process for its Python stacks where py-spy is
-    missing or forbidden.
+    """Let ``hpcrun explain --stacks`` ask this process for its Python stacks.
 
-    faulthandler writes them at a signal that no other program uses, to a file on the node's own
-    disk whose name has the process and the signal: so hpcrun sends it to no other process. Call it
-    once in each rank.
+    This is for nodes where py-spy is missing or forbidden. faulthandler writes the stacks at a
+    signal that no other program uses, to a file on the node's own disk. The name of the file has
+    the process and the signal, so that hpcrun sends the signal to no other process. Call the
+    function once in each rank.
     """
     folder = os.environ.get("HPCRUN_NODE_DIR")
     if not folder:

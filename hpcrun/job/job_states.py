@@ -1,5 +1,6 @@
-"""The states of a job, Slurm's own and the few that hpcrun adds, and Slurm's reasons for a pending
-job in plain words.
+"""The states of a job, and Slurm's reasons for a pending job in plain words.
+
+The states are Slurm's own and the few that hpcrun adds.
 
 Sources: job_state_codes.shtml and slurm/slurm.h for the states, src/common/job_state_reason.c
 (job_reason_codes.shtml) for the reasons, 19.05 to 26.05. A state that is not in the table is shown
@@ -51,8 +52,9 @@ STATES = _TERMINAL | _ACTIVE | {SUBMITTING, NOT_SUBMITTED, UNKNOWN}
 
 
 def base_state(text: str) -> str:
-    """Return only the state from Slurm's text: ``CANCELLED by 1000`` and ``CANCELLED+`` are
-    CANCELLED.
+    """Return only the state from Slurm's text.
+
+    The state of ``CANCELLED by 1000`` and ``CANCELLED+`` is CANCELLED.
     """
     words = text.split()
     return (words[0].rstrip("+").upper() if words else "") or UNKNOWN
@@ -64,8 +66,9 @@ def is_terminal(state: str) -> bool:
 
 
 def is_silent(node_state: str) -> bool:
-    """Return whether a node in this state of sinfo does not respond: ``down``, or a state that ends
-    with ``*``.
+    """Return whether a node in this state of sinfo does not respond.
+
+    Such a state is ``down``, or it ends with ``*``.
     """
     return node_state.lower().startswith("down") or node_state.endswith("*")
 
@@ -93,8 +96,9 @@ class JobInfo:
 
 
 def is_live(info: JobInfo | None) -> bool:
-    """Return whether the scheduler itself lists the job as not ended, so that it can be cancelled
-    or entered.
+    """Return whether the scheduler itself lists the job as not ended.
+
+    Such a job can be cancelled or entered.
     """
     return info is not None and not info.archived and not is_terminal(info.state)
 
@@ -109,7 +113,11 @@ class Reason:
 
 
 def parse_states(given: list[str]) -> set[str]:
-    """Return the states that were asked for; raise UsageError for an unknown one."""
+    """Return the states that the user has asked for.
+
+    Raises:
+        UsageError: if a state is unknown.
+    """
     wanted = {state.strip().upper() for item in given for state in item.split(",") if state.strip()}
     for state in sorted(wanted - STATES):
         hint = did_you_mean(state, sorted(STATES), ", ".join(sorted(STATES)))

@@ -1,7 +1,7 @@
-"""Options of sbatch, srun, torchrun, accelerate and others: which may be passed on, and what to use
-instead. Pure.
+"""Options of sbatch, srun, torchrun, accelerate and others. Pure.
 
-Names of sbatch are those of sbatch(1) of Slurm 22.05 to 26.05, without the leading dashes.
+The module says which options may be passed on, and what to use instead of others. Names of sbatch
+are those of sbatch(1) of Slurm 22.05 to 26.05, without the leading dashes.
 """
 
 from __future__ import annotations
@@ -110,8 +110,9 @@ t | help | torchrun would not start the ranks
 
 
 def advice_for(whose: str) -> dict[str, str]:
-    """Return what a user writes instead of each option of sbatch (``s``), srun (``r``), torchrun
-    (``t``) or others.
+    """Return what a user writes instead of each option of a program.
+
+    The programs are sbatch (``s``), srun (``r``), torchrun (``t``), or others.
     """
     rows = ((names, advice) for letters, names, advice in table_rows(_ADVICE) if whose in letters)
     return {name: advice for names, advice in rows for name in names.split()}
@@ -281,8 +282,10 @@ def is_own_option(program: Program, name: str) -> bool:
 
 
 def check_option(program: Program, key: str, value: str | None, where: str) -> str:
-    """Return the normalised name of an option that may be set; UsageError if hpcrun sets it or it
-    breaks the job.
+    """Return the normalised name of an option that may be set.
+
+    Raises:
+        UsageError: hpcrun sets the option itself, or the option breaks the job.
     """
     name = normalise_key(key)
     owned = _OWNED[program]
@@ -343,7 +346,11 @@ def set_directive(directives: Directives, key: str, value: str | None) -> None:
 
 
 def remove_directive(directives: Directives, key: str) -> None:
-    """Remove one directive by name, or raise UsageError: the script needs it, or it is not set."""
+    """Remove one directive by name.
+
+    Raises:
+        UsageError: the script needs the directive, or the directive is not set.
+    """
     name = normalise_key(key)
     if name in ESSENTIAL:
         raise UsageError(f"--no-sbatch {name}: the script needs it")
@@ -355,8 +362,10 @@ def remove_directive(directives: Directives, key: str) -> None:
 
 
 def directive_line(key: str, value: str | None) -> str:
-    """Return ``--key`` or ``--key=value`` for an ``#SBATCH`` line; UsageError if sbatch cannot read
-    the value.
+    """Return ``--key`` or ``--key=value`` for an ``#SBATCH`` line.
+
+    Raises:
+        UsageError: sbatch cannot read the value.
     """
     if value is None:
         return f"--{key}"
@@ -367,11 +376,11 @@ def directive_line(key: str, value: str | None) -> str:
 
 
 def takes_value(program: Program, option: str) -> tuple[str, bool] | None:
-    """Return an option's long name, and whether the next word is its value; None if the option is
-    not known.
+    """Return an option's long name, and whether the next word is its value.
 
-    It is without ``=VALUE``: ``--nproc_per_node`` or a unique beginning of it, or a letter with its
-    value behind it.
+    The result is None if the option is not known. The option comes without ``=VALUE``:
+    ``--nproc_per_node`` or a unique beginning of that name, or a letter with its value behind the
+    letter.
     """
     letters, known, bare = _TABLES[program]
     if option.startswith("--"):
@@ -426,13 +435,15 @@ def takes_no_value(option: str) -> bool:
 def instead_of(
     option: str, value: str | None, command: str, options: Collection[str]
 ) -> str | None:
-    """Return what to write instead of an option that a command of hpcrun does not have; None if
-    that is unknown.
+    """Return what to write instead of an option that a command of hpcrun does not have.
+
+    The result is None if hpcrun does not know.
 
     Args:
-        option: as typed, without its value: ``--array`` or ``-a``.
+        option: the option as typed, without its value: ``--array`` or ``-a``.
         value: what stood behind ``=``, if anything.
-        options: of the command.
+        command: the name of the command of hpcrun.
+        options: the options of the command.
     """
     name = _name(option)
     if f"--{name}" in options:  # --nproc_per_node, and sbatch's letters

@@ -135,8 +135,9 @@ class RequeueSection(_Section):
 
 
 class TflopsSection(_Section):
-    """The rates of a card, dense (without 2:4 sparsity); the card does not have the types that are
-    missing.
+    """The rates of a card, dense (without 2:4 sparsity).
+
+    The card does not have the types that are missing.
     """
 
     fp32: Rate | None = None
@@ -197,8 +198,9 @@ class FabricSection(_Section):
 
 
 class PriceSection(_Section):
-    """The price of a job, in the site's currency or unit: euros, dollars, or units of an
-    allocation.
+    """The price of a job, in the site's currency or unit.
+
+    The unit is euros, dollars, or units of an allocation.
     """
 
     per_gpu_hour: Rate | None = None

@@ -125,8 +125,9 @@ class AttemptFolder:
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """The folder that identifies a job for a scheduler: a run's, or an element's if each element is
-    a job.
+    """The folder that identifies a job for a scheduler.
+
+    This is the folder of a run, or of an element if each element is a job.
     """
 
     path: Path
@@ -154,10 +155,10 @@ class ElementFolder(JobFolder):
     checkpoints = _Below(_CHECKPOINTS)
 
     def chain(self, name: str = "") -> Path:
-        """Return the folder of what the links of a chain share besides the checkpoints, or a file
-        in it: ``stopped``.
+        """Return the folder of what the links of a chain share besides the checkpoints.
 
-        The checkpoints of a later link are a symbolic link.
+        With a name, return a file in the folder: ``stopped``. The checkpoints of a later link are a
+        symbolic link.
         """
         return self.path / _CHECKPOINTS / ".." / "chain" / name
 
@@ -195,8 +196,9 @@ class RunFolder(JobFolder):
     code_diff = _Below("code.diff")
 
     def programs(self, part: str = "") -> Path:
-        """Return the link to the programs that run inside the job, which runs share, or a part of
-        them: ``launch``.
+        """Return the link to the programs that run inside the job, which runs share.
+
+        With a part, return one of the programs: ``launch``.
         """
         return self.path / "programs" / part
 
@@ -205,14 +207,16 @@ class RunFolder(JobFolder):
     calls = _Below("submitit/calls.zip")  # the archive of the pickled calls, one per element
 
     def submit_claim(self, now: str = "ready") -> Path:
-        """Return the claim to submit it: ``ready``, ``called`` or ``revoked``; see
-        ``schedulers/submit_claim.py``.
+        """Return the claim to submit the run: ``ready``, ``called`` or ``revoked``.
+
+        See ``schedulers/submit_claim.py``.
         """
         return self.path / f"submit.{now}"
 
     def messages(self, name: str = "") -> Path:
-        """Return the folder of the messages about the run, or a file in it: ``sender``, ``log``,
-        ``tried``.
+        """Return the folder of the messages about the run.
+
+        With a name, return a file in the folder: ``sender``, ``log``, ``tried``.
         """
         return self.path / "messages" / name
 
@@ -300,46 +304,53 @@ def run_name(run_id: str) -> str:
 
 
 def parse_aside(name: str) -> str | None:
-    """Return the run, or copy of the programs, whose folder has this name while it is made or
-    deleted, else None.
+    """Return the run, or copy of the programs, to which a temporary folder belongs.
+
+    A folder has a temporary name while hpcrun makes or deletes the folder. The result is None for
+    another name.
     """
     match = _ASIDE.fullmatch(name)
     return match["run_id"] if match else None
 
 
 def parse_job_entry(name: str) -> tuple[str, str] | None:
-    """Return the job id and the run id in the name of an entry of the index, None for another
-    name.
+    """Return the job id and the run id in the name of an entry of the index.
+
+    The result is None for another name.
     """
     match = _JOB_ENTRY.fullmatch(name)
     return (match["job_id"], match["run_id"]) if match else None
 
 
 def parse_numbers(names: Iterable[str]) -> list[int]:
-    """Return the numbers among the names in a folder of elements or attempts, the smallest
-    first.
+    """Return the numbers among the names in a folder of elements or attempts.
+
+    The smallest number comes first.
     """
     return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
 
 def parse_ranks(names: Iterable[str], *kinds: str) -> list[int]:
-    """Return the ranks with a file of one of the kinds (``out``, ``err``, ``exit``, ``metrics``)
-    among the names.
+    """Return the ranks with a file of one of the kinds among the names.
+
+    The kinds are ``out``, ``err``, ``exit`` and ``metrics``.
     """
     matches = (_RANK_FILE.fullmatch(name) for name in names)
     return sorted({int(match["rank"]) for match in matches if match and match["kind"] in kinds})
 
 
 def parse_nodes(names: Iterable[str], kind: str = "start") -> list[str]:
-    """Return the nodes with a file of a kind among the names: ``start`` for its record, ``use`` for
-    its samples.
+    """Return the nodes with a file of a kind among the names.
+
+    The kind is ``start`` for the node's record, or ``use`` for its samples.
     """
     matches = (_NODE_FILE.fullmatch(name) for name in names)
     return [match["node"] for match in matches if match and match["kind"] == kind]
 
 
 def is_checkpoint(parts: Sequence[str]) -> bool:
-    """Whether a path below a run's folder, given as parts, is in an element's folder of
-    checkpoints.
+    """Return whether a path is in an element's folder of checkpoints.
+
+    The path is below a run's folder, and given as parts.
     """
     return len(parts) > 2 and parts[0] == _ELEMENTS and parts[2] == _CHECKPOINTS

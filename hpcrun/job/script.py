@@ -30,8 +30,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals = {name: self.globals[name] for name in _GLOBALS}
 
     def is_safe_callable(self, obj: Any) -> bool:
-        """Whether a template may call this: methods of plain values and of the plan, and Jinja's
-        own functions.
+        """Return whether a template may call this object.
+
+        A template may call methods of plain values and of the plan, and Jinja's own functions.
         """
         if not super().is_safe_callable(obj):
             return False
@@ -74,9 +75,14 @@ def sandbox_of(templates: Mapping[str, Template]) -> Sandbox:
 
 
 def render_script(plan: Plan, templates: Mapping[str, Template]) -> str:
-    """Return the script of a plan by templates, of which ``job.sh.j2`` includes the others: pure
-    ASCII with LF.
-    """
+    """Return the script of a plan, rendered from templates: pure ASCII with LF.
+
+    The template ``job.sh.j2`` includes the others.
+
+    Raises:
+        ProfileError: a template contains non-ASCII characters or CR line ends, or cannot be
+            rendered: then with its file and line.
+    """  # noqa: DOC501
     environment = sandbox_of(templates)
     try:
         text = environment.get_template(MAIN_TEMPLATE).render(_variables(plan))

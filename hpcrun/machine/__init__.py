@@ -1,0 +1,1 @@
+"""This machine: its processes, its terminal, its GPUs and Pythons."""

@@ -1,5 +1,6 @@
-"""This host: GPUs and their driver, adapters, interfaces, modules, quota; the Python, torch and uv
-that a job finds.
+"""This host: its hardware, its modules and its quota, and the Python that a job finds.
+
+The hardware is the GPUs and their driver, adapters and interfaces. The job also finds torch and uv.
 """
 
 from __future__ import annotations
@@ -72,8 +73,10 @@ def host_facts(
 
 
 def query_gpus(field: str, env: Mapping[str, str], *, timeout_s: float) -> list[str] | str:
-    """Return a field of each GPU that nvidia-smi shows here, none without it; or, as text, why it
-    did not respond.
+    """Return a field of each GPU that nvidia-smi shows here.
+
+    The list is empty without nvidia-smi. If nvidia-smi did not respond, the result is a text that
+    says why.
     """
     if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
         return []
@@ -203,8 +206,10 @@ def ask_quota(
 
 
 def quota_command(folder: Path, kind: str) -> list[str]:
-    """Ask for the quota: of Lustre, or of every file system that has one; ``--raw-grace`` fills
-    every column.
+    """Return the command that asks for the quota.
+
+    The quota is of Lustre, or of every file system that has one. ``--raw-grace`` fills every
+    column.
     """
     if kind == "lustre":
         return ["lfs", "quota", "-q", "-u", str(os.getuid()), str(folder)]
@@ -212,10 +217,10 @@ def quota_command(folder: Path, kind: str) -> list[str]:
 
 
 def parse_quota(text: str, names: Sequence[str]) -> Quota | None:
-    """Read the line of one file system from the answer of ``quota`` or ``lfs quota``, whose columns
-    are the same.
+    """Read the line of one file system from the answer of ``quota`` or ``lfs quota``.
 
-    A ``*`` after a number means that it is exceeded, ``[]`` around it that Lustre is not sure.
+    Both answers have the same columns. A ``*`` after a number means that the number is exceeded,
+    ``[]`` around a number that Lustre is not sure.
     """
     words = text.split()
     for place, name in enumerate(words):
@@ -303,8 +308,9 @@ class DriverFacts:
 
 
 def ask_python(python: PythonEnvironment, env: Mapping[str, str], *, kernels: bool) -> PythonFacts:
-    """Ask an interpreter for its properties, as a job runs it; for the architectures of kernels it
-    takes seconds.
+    """Ask an interpreter for its properties, as a job runs the interpreter.
+
+    The question for the architectures of kernels takes seconds.
     """
     argv = [
         python.executable,
@@ -319,8 +325,9 @@ def ask_python(python: PythonEnvironment, env: Mapping[str, str], *, kernels: bo
 
 
 def _env_of(python: PythonEnvironment, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a job's Python, with its folder on PATH as the script puts it
-    there.
+    """Return the environment of a job's Python.
+
+    The folder of the Python is on PATH, as the script puts it there.
     """
     env = clean_env(env)
     prefix = python.prefix
@@ -330,10 +337,10 @@ def _env_of(python: PythonEnvironment, env: Mapping[str, str]) -> dict[str, str]
 
 
 def parse_probe(text: str, failure: str | None) -> PythonFacts:
-    """Read the probe's answer: JSON objects, one per line, and ignore other output of a site's
-    start-up files.
+    """Read the probe's answer: JSON objects, one per line.
 
-    ``failure`` is why the interpreter failed, if it did.
+    Other output of a site's start-up files is ignored. ``failure`` is why the interpreter failed,
+    if it did.
     """
     facts: dict[str, Any] = {}
     for line in text.splitlines():
@@ -385,8 +392,9 @@ parser.parse_args(sys.argv[1:] + ["program"])
 
 
 def uv_refusal(project: str, env: Mapping[str, str]) -> str | None:
-    """Return uv's message if the lock of a project is not up to date; None if it is, or if uv
-    cannot tell here.
+    """Return uv's message if the lock of a project is not up to date.
+
+    Returns None if the lock is up to date, or if uv cannot tell here.
     """
     answer = run_command(
         ["uv", "lock", "--check", "--project", project], timeout_s=_UV_WITHIN_S, env=clean_env(env)
@@ -400,8 +408,9 @@ def uv_refusal(project: str, env: Mapping[str, str]) -> str | None:
 def torchrun_refusal(
     python: PythonEnvironment, words: Sequence[str], env: Mapping[str, str]
 ) -> str | None:
-    """Return the message of an interpreter's torchrun on unknown options, None if it cannot be
-    asked.
+    """Return the message of an interpreter's torchrun on unknown options.
+
+    Returns None if there is no such message, or if torchrun cannot be asked.
     """
     argv = [python.executable, "-c", _TORCHRUN_PROBE, *words]
     answer = run_command(argv, timeout_s=_TORCH_WITHIN_S, env=_env_of(python, env))

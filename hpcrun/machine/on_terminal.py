@@ -20,10 +20,12 @@ SSH_FAILED = 255
 def run_on_terminal(
     argv: Sequence[str], env: Mapping[str, str], *, read: Callable[[int], None] | None = None
 ) -> int:
-    """Run a program that uses the terminal, such as an editor; return its exit status, or raise
-    OSError without it.
+    """Run a program that uses the terminal, such as an editor; return its exit status.
 
     With ``read`` its stdout is a pipe instead, whose descriptor ``read`` gets.
+
+    Raises:
+        OSError: there is no such program.
     """
     before = {
         number: signal.getsignal(number)
@@ -59,8 +61,9 @@ def run_on_terminal(
 
 
 def succeeds(argv: Sequence[str], *, within_s: float) -> bool:
-    """Whether a program, whose output is not needed, ends with exit status 0 within so many
-    seconds.
+    """Return whether a program ends with exit status 0 within so many seconds.
+
+    The output of the program is not needed.
     """
     nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
     try:

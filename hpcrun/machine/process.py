@@ -1,14 +1,13 @@
-"""Runs commands for all of hpcrun outside a job (submitit runs its own sbatch), logs them, and
-makes their environment.
+"""Runs commands for hpcrun outside a job, logs the commands, and makes their environment.
 
-The log has each command, how it ended, and how many seconds it took. ``hpcrun -v`` or HPCRUN_DEBUG
-prints it on stderr;
-``submit`` and ``cancel`` also add it to a file in the run's folder.
+submitit runs its own sbatch; all other commands run here. The log has each command, how it ended,
+and how many seconds it took. ``hpcrun -v`` or HPCRUN_DEBUG prints the log on stderr; ``submit`` and
+``cancel`` also add it to a file in the run's folder.
 
-A job records the changes by its script and hpcrun (in_job/launch/environment.py): the original
-value of a variable in
-``HPCRUN_CAME_NAME``, the new value in ``HPCRUN_PUT_NAME``. Submissions and Slurm's commands get the
-original values, without the variables that Slurm, torchrun and hpcrun add for each rank.
+A job records the changes by its script and hpcrun (launch/environment.py): the original value of a
+variable in ``HPCRUN_CAME_NAME``, the new value in ``HPCRUN_PUT_NAME``. Submissions and Slurm's
+commands get the original values, without the variables that Slurm, torchrun and hpcrun add for each
+rank.
 """
 
 from __future__ import annotations
@@ -77,6 +76,7 @@ def logged_to(path: Path, what: str) -> Iterator[None]:
     If the file cannot be written, the block runs all the same.
 
     Args:
+        path: the file, to which lines are added.
         what: the action, such as ``cancel``; each line begins with it.
     """
 
@@ -118,7 +118,11 @@ class Completed:
         )
 
     def checked(self, problem: str, hint: str) -> Completed:
-        """Return the same; it raises SchedulerError if the command failed."""
+        """Return this result if the command succeeded.
+
+        Raises:
+            SchedulerError: the command failed.
+        """
         if not self.ok:
             raise SchedulerError(f"{problem}: {self.words()}", hint=hint)
         return self
@@ -133,9 +137,15 @@ def run_command(
     stdin: str | None = None,
     most: int | None = None,
 ) -> Completed:
-    """Run a command to its end, or end it after ``timeout_s`` seconds. Its failure never raises.
+    """Run a command to its end, or end it after ``timeout_s`` seconds.
+
+    A failure of the command never raises.
 
     Args:
+        argv: the command and its arguments.
+        timeout_s: the seconds after which the command is ended; None for no limit.
+        env: the environment of the command; None for this process's own.
+        cwd: the folder in which the command runs; None for this process's own.
         stdin: what it reads, without ``most``.
         most: the bytes of stdout or stderr after which it is killed: another machine may print
             without end.
@@ -171,8 +181,10 @@ def run_command(
 def _run_bounded(
     argv: Sequence[str], most: int, timeout_s: float | None, **place: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command as subprocess.run does, without stdin; OSError once it has printed ``most``
-    bytes.
+    """Run a command as subprocess.run does, without stdin and with a limit on its output.
+
+    Raises:
+        OSError: the command has printed ``most`` bytes.
     """
     process = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **place
@@ -208,8 +220,9 @@ def _decoded(output: bytes) -> str:
 
 
 def command_text(argv: Sequence[str]) -> str:
-    """Return a command for a message, with ``...`` for unreadable parts: thousands of job ids,
-    separators.
+    """Return a command for a message.
+
+    Unreadable parts, such as thousands of job ids or separators, become ``...``.
     """
     words = [_argument_text(argument) for argument in argv[:_MOST_WORDS]]
     return " ".join([*words, *(["..."] if len(argv) > _MOST_WORDS else [])])
@@ -235,12 +248,13 @@ def open_in_browser(url: str) -> bool:
 def leave_running(
     argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None
 ) -> None:
-    """Start a program in its own session, so that neither Ctrl-C nor a closed terminal reaches it;
-    return at once.
+    """Start a program in its own session; return at once.
 
-    Its output is added to a log. A shell starts it and ends: then it is a child of init, which
-    takes its exit status. It raises OSError if the folder does not exist, or the log cannot be
-    written.
+    Neither Ctrl-C nor a closed terminal reaches the program. Its output is added to a log. A shell
+    starts the program and ends: then the program is a child of init, which takes its exit status.
+
+    Raises:
+        OSError: the folder does not exist, or the log cannot be written.
     """
     with open(log, "ab", opener=for_oneself) as output, timed(command_text(argv)) as how:
         done = subprocess.run(
@@ -301,14 +315,13 @@ _GPUS = frozenset(
 
 
 def clean_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without variables of an enclosing job, and without the user's filters
-    for Slurm's commands.
+    """Return an environment without variables of an enclosing job and filters of the user.
 
-    SLURM_*, HPCRUN_* and the ranks' variables describe the enclosing job; variables that its script
-    has changed get their original values. SBATCH_* would override a script's own lines (hpcrun
-    reads those that it uses at submission); SQUEUE_*, SACCT_*, SINFO_* and such change the output.
-    SLURM_CONF stays, since it names the cluster; so do the variables with the places of runs and
-    profiles.
+    The filters are those for Slurm's commands. SLURM_*, HPCRUN_* and the ranks' variables describe
+    the enclosing job; variables that its script has changed get their original values. SBATCH_*
+    would override a script's own lines (hpcrun reads those that it uses at submission); SQUEUE_*,
+    SACCT_*, SINFO_* and such change the output. SLURM_CONF stays, since it names the cluster; so do
+    the variables with the places of runs and profiles.
     """
     return {
         name: value
@@ -333,18 +346,19 @@ class SlurmSite:
 
 
 def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for submitting a Slurm job: inside another job, without the GPUs of
-    that job.
+    """Return the environment for submitting a Slurm job.
 
-    A local job keeps the variables, since it runs on the GPUs that are visible here.
+    Inside another job, the environment is without the GPUs of that job. A local job keeps the
+    variables, since it runs on the GPUs that are visible here.
     """
     inside = "SLURM_JOB_ID" in env or "HPCRUN_JOB_ID" in env
     return {name: value for name, value in clean_env(env).items() if not (inside and name in _GPUS)}
 
 
 def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment with the original values of what the script of the enclosing job has
-    changed.
+    """Return an environment with the original values of changed variables.
+
+    The variables are those that the script of the enclosing job has changed.
     """
     original = dict(env)
     if "TORCHELASTIC_RUN_ID" in env:

@@ -1,5 +1,6 @@
-"""The configuration of a site, a user or a project: profile, runs folder, default time and
-account.
+"""The configuration of a site, a user or a project.
+
+The configuration holds the profile, the runs folder, the default time and the account.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ class Config:
 
 
 def load_config(folders: Sequence[Source]) -> Config:
-    """Read ``config.yaml`` of each folder, most important first; the first value of a key
-    counts.
+    """Read ``config.yaml`` of each folder, most important first.
+
+    The first value of a key counts.
     """
     values: dict[str, Any] = {}
     metrics: dict[str, str] = {}
@@ -94,15 +96,20 @@ def load_config(folders: Sequence[Source]) -> Config:
 
 
 def check_config(text: str, path: Path) -> None:
-    """Check a possible new text of the file ``path``; raise ProfileError for invalid keys or
-    values.
+    """Check a possible new text of the file ``path``.
+
+    Raises:
+        ProfileError: a key or a value is invalid.
     """
     _read(parse_yaml(text, path))
 
 
 def _read(file: YamlFile) -> dict[str, Any]:
-    """Return the values of a file by their keys, or raise MistakesError: at most one mistake for
-    each key.
+    """Return the values of a file by their keys.
+
+    Raises:
+        MistakesError: there are mistakes; the error holds at most one for each key.
+        ValueError: never to the caller; inside, an unknown key or a wrong value becomes a mistake.
     """
     values: dict[str, Any] = {}
     mistakes = []

@@ -1,11 +1,10 @@
-"""Folders of profiles, templates and rules: shipped ones, and those that no other user can write or
-that are trusted.
+"""Folders of profiles, templates and rules: shipped folders, safe folders and trusted folders.
 
-The shipped folders are inside an installed wheel, or beside the package in a checkout. A clone's
-``.hpcrun`` contains templates and set-up commands that run as the user who submits there. Ownership
-is no help, since a user owns all files of a clone. So the files are used only if each has the
-contents that the user has seen and trusted; hpcrun uses the bytes that it has hashed, and does not
-read a file again.
+A safe folder is one that no other user can write. The shipped folders are inside an installed
+wheel, or beside the package in a checkout. A clone's ``.hpcrun`` contains templates and set-up
+commands that run as the user who submits there. Ownership is no help, since a user owns all files
+of a clone. So the files are used only if each has the contents that the user has seen and trusted;
+hpcrun uses the bytes that it has hashed, and does not read a file again.
 """
 
 from __future__ import annotations
@@ -61,8 +60,9 @@ class Folder:
         return replace(self, path=self.path / name, contents=inner)
 
     def names(self, suffix: str) -> list[str]:
-        """Return the sorted names of all files with this suffix, also in subfolders; none if the
-        folder is withheld.
+        """Return the sorted names of all files with this suffix, also in subfolders.
+
+        A folder that is withheld gives no names.
         """
         if self.withheld:
             return []
@@ -84,8 +84,10 @@ class Folder:
         return name in self.contents
 
     def text(self, name: str) -> str:
-        """Return the text of a file; ProfileError if it is no text, or if another user could have
-        written it.
+        """Return the text of a file.
+
+        Raises:
+            ProfileError: the file is no text, or another user could have written the file.
         """
         path = self.path / name
         if self.contents is not None:
@@ -94,8 +96,9 @@ class Folder:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether there is a file, or an entry whose error must be reported: a pipe, a device, a broken
-    link.
+    """Return whether there is a file, or an entry whose error must be reported.
+
+    Such an entry is a pipe, a device or a broken link.
     """
     return os.path.lexists(path) and not os.path.isdir(path)
 
@@ -111,8 +114,9 @@ def shipped_folder(kind: str) -> Path:
 
 
 def shipped(kind: str) -> Folder:
-    """Return the shipped ``templates`` or ``cluster_profiles``, which are as trustworthy as hpcrun
-    itself.
+    """Return the shipped ``templates`` or ``cluster_profiles``.
+
+    The shipped folders are as trustworthy as hpcrun itself.
     """
     return Folder(shipped_folder(kind), checked=False)
 
@@ -122,8 +126,12 @@ Source = Folder | Path
 
 
 def load_templates(folders: Sequence[Source]) -> dict[str, tuple[str, str]]:
-    """Return template name (path below its folder) → source and file; an earlier folder hides a
-    later one.
+    """Return template name (path below its folder) → source and file.
+
+    An earlier folder hides a later one.
+
+    Raises:
+        ProfileError: a template cannot be read, is no text, or another user could have written it.
     """
     templates: dict[str, tuple[str, str]] = {}
     for folder in folders_of(folders):
@@ -184,8 +192,9 @@ class TrustStore:
         self.root = root
 
     def find(self, path: Path) -> Trust | None:
-        """Return the answer about a folder, by its real path; None if there is none, or if it
-        cannot be read.
+        """Return the answer about a folder, by the folder's real path.
+
+        Returns None if there is no answer, or if the answer cannot be read.
         """
         trust = self._read(self._file(path))
         if trust and trust.path == Path(os.path.realpath(path)):
@@ -213,8 +222,10 @@ class TrustStore:
         return is_there
 
     def all(self) -> list[Trust]:
-        """Return all answers, by path, or raise ProfileError: another user could have written
-        it.
+        """Return all answers, sorted by path.
+
+        Raises:
+            ProfileError: another user could have written an answer.
         """
         return sorted(
             filter(None, map(self._read, self.root.glob("*.json"))), key=lambda trust: trust.path
@@ -260,8 +271,10 @@ def read_contents(folder: Path) -> Contents:
 
 
 def _names(folder: Path, skipped: list[str], dangers: list[str]) -> Iterator[str]:
-    """Yield the names of the files that hpcrun would read, and of links; ProfileError for more than
-    one could check.
+    """Yield the names of the files that hpcrun would read, and of links.
+
+    Raises:
+        ProfileError: there are more files and folders than hpcrun could check.
     """
     yield from (name for name in FILES if os.path.lexists(folder / name))
     number = 0  # of files and folders so far, with those that hpcrun does not read
@@ -302,10 +315,10 @@ def _names(folder: Path, skipped: list[str], dangers: list[str]) -> Iterator[str
 
 
 def dangers_on_disk(folder: Path) -> tuple[str, ...]:
-    """Return how other users could write to a folder, or to the files that hpcrun reads in it;
-    links are followed.
+    """Return how other users could write to a folder, or to the files that hpcrun reads there.
 
-    A file that does not exist, or cannot be checked, is no danger: it cannot be read either.
+    Links are followed. A file that does not exist, or cannot be checked, is no danger: hpcrun
+    cannot read such a file either.
     """
     if not os.path.lexists(folder):
         return ()
@@ -335,8 +348,9 @@ def _dangers_to(path: Path, *, way: bool = True) -> list[str]:
 
 
 def changes(trust: Trust | None, contents: Contents) -> dict[str, str]:
-    """Return the differences from the trusted contents: name → ``new``, ``changed`` or
-    ``removed``.
+    """Return the differences from the trusted contents.
+
+    The differences are name → ``new``, ``changed`` or ``removed``.
     """
     before = trust.hashes if trust else {}
     now = contents.hashes()
@@ -369,8 +383,9 @@ class Layer:
 
 
 def own_layer(path: Path, store: TrustStore) -> Layer:
-    """Return the user's or the site's folder: used if no other user could have written it, or if it
-    is trusted.
+    """Return the layer of the user's or the site's folder.
+
+    The folder is used if no other user could have written it, or if it is trusted.
     """
     dangers = dangers_on_disk(path)
     if dangers:
@@ -379,8 +394,9 @@ def own_layer(path: Path, store: TrustStore) -> Layer:
 
 
 def project_layer(path: Path, store: TrustStore) -> Layer:
-    """Return a project's folder: used if its contents are trusted, whatever its owner and its
-    rights.
+    """Return the layer of a project's folder.
+
+    The folder is used if its contents are trusted, whatever its owner and its rights.
     """
     return _judged(path, store, None)
 

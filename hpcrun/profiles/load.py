@@ -1,5 +1,6 @@
-"""Loading a profile: find it by name, follow ``extends``, merge, validate; and every value's
-origin.
+"""Load a profile: find the file by name, follow ``extends``, merge, and validate.
+
+The origin of every value is kept.
 """
 
 from __future__ import annotations
@@ -71,8 +72,10 @@ def is_path(name: str) -> bool:
 
 
 def find_profile(name: str, folders: Sequence[Source]) -> Path:
-    """Return the file of a profile, given its name or a path to it; ProfileError if hpcrun may not
-    use it.
+    """Return the file of a profile, given its name or a path to the file.
+
+    Raises:
+        ProfileError: there is no such profile or file, or hpcrun may not use the file.
     """
     if is_path(name):
         path = Path(name)
@@ -104,8 +107,10 @@ def find_profile(name: str, folders: Sequence[Source]) -> Path:
 
 
 def load_profile(name: str, folders: Sequence[Source]) -> LoadedProfile:
-    """Load a profile by path, or by name from the first folder that has it; ProfileError lists all
-    of its mistakes.
+    """Load a profile by path, or by name from the first folder that has the profile.
+
+    Raises:
+        ProfileError: the profile has mistakes; the error lists all of them.
     """
     path = find_profile(name, folders)
     return _load(parse_yaml(_text(path, folders), path), folders)
@@ -123,8 +128,9 @@ def _text(path: Path, folders: Sequence[Source]) -> str:
 
 
 def load_text(text: str, path: Path, folders: Sequence[Source]) -> LoadedProfile:
-    """Load a profile from a possible new text of the file ``path``, and refuse what
-    ``load_profile`` refuses.
+    """Load a profile from a possible new text of the file ``path``.
+
+    Whatever ``load_profile`` refuses is refused here too.
     """
     return _load(parse_yaml(text, path), folders)
 
@@ -143,8 +149,9 @@ def _load(file: YamlFile, folders: Sequence[Source]) -> LoadedProfile:
 
 
 class _Merger:
-    """Merges a file with the files that it extends, and collects all mistakes, to report them at
-    once.
+    """Merges a file with the files that it extends.
+
+    All mistakes are collected, to report them at once.
     """
 
     def __init__(self, folders: Sequence[Folder]) -> None:
@@ -165,8 +172,9 @@ class _Merger:
         return merged
 
     def _with_cards(self, file: YamlFile, chain: tuple[Path, ...]) -> _Merged:
-        """Return a file's own values, with the cards of the parts that it names: ``card:
-        gpu/a100``.
+        """Return a file's own values, with the cards of the parts that the file names.
+
+        A file names a part with ``card: gpu/a100``.
         """
         merged = _Merged(file.data, file.origins)
         of_types = ("gpu", "types")
@@ -192,8 +200,9 @@ class _Merger:
         return merged
 
     def _base(self, base: str, file: YamlFile, key: Key, chain: tuple[Path, ...]) -> _Merged | None:
-        """Return the merged values of a file that another file names under a key; None after a
-        mistake.
+        """Return the merged values of a file that another file names under a key.
+
+        Returns None after a mistake.
         """
         match = self._find_base(base, file, key)
         if match is None:
@@ -229,8 +238,6 @@ class _Merger:
             bases = []
         elif isinstance(bases, str):
             bases = [bases]
-        else:
-            bases = bases
         if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
             text = "'extends' must be the name of a profile, or a list of names"
             self._mistake(file.origins[("extends",)], ("extends",), text)
@@ -262,8 +269,9 @@ class _Merger:
         return None
 
     def _merge(self, under: _Merged, over: _Merged, key: Key = ()) -> None:
-        """Merge one file's values over another's: mappings are merged, ``x+`` extends, null
-        removes, others replace.
+        """Merge one file's values over another's.
+
+        Mappings are merged, ``x+`` extends a list, null removes a value, and other values replace.
         """
         target = under.data
         source = over.data

@@ -17,8 +17,10 @@ _FORM = (
 
 
 def load_roles_file(path: Path) -> dict[str, Any]:
-    """Return the fields of a request with the roles of a file, or raise UsageError, which names the
-    file.
+    """Return the fields of a request with the roles of a file.
+
+    Raises:
+        UsageError: the file cannot be read, or has another form; the message names the file.
     """
     where = f"--roles {path}"
     try:

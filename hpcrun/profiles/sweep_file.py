@@ -28,7 +28,12 @@ _KINDS = ("product", "zip")
 
 
 def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
-    """Read the elements of a sweep from a file, or raise UsageError, which names the file."""
+    """Read the elements of a sweep from a file.
+
+    Raises:
+        UsageError: the file cannot be read, or holds no valid elements; the message names the file.
+        ValueError: never to the caller; inside, a file without elements becomes a UsageError.
+    """
     try:
         text = read_named_text(path, _MAX_BYTES)
     except ValueError as error:
@@ -52,8 +57,13 @@ def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
 
 
 def parse_csv(text: str) -> tuple[Parameters, ...]:
-    """Read a header of names and a row for each element; tabs are the separator if the header
-    contains tabs.
+    """Read a header of names and a row for each element.
+
+    Tabs are the separator if the header contains tabs and no commas.
+
+    Raises:
+        ValueError: a name is invalid or appears twice, a row has another number of values, there
+            are too many rows, or the text is no CSV.
     """
     lines = text.splitlines()
     tabs = bool(lines) and "\t" in lines[0] and "," not in lines[0]
@@ -80,7 +90,11 @@ def parse_csv(text: str) -> tuple[Parameters, ...]:
 
 
 def parse_yaml(text: str) -> tuple[Parameters, ...]:
-    """Read ``product:`` and ``zip:``, or a list of elements; raise ValueError for anything else."""
+    """Read ``product:`` and ``zip:``, or a list of elements.
+
+    Raises:
+        ValueError: the text holds anything else.
+    """
     data = parse_plain(text)
     if isinstance(data, list):
         return tuple(_element(number, item) for number, item in enumerate(data))

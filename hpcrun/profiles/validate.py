@@ -1,5 +1,6 @@
-"""The profile model as files show it: mistakes in merged values with their lines, and the JSON
-Schema for editors.
+"""The profile model as files show it.
+
+Mistakes in merged values are shown with their lines. Editors get the JSON Schema.
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ def check_values(
 
 
 def known_keys(section: Key = ()) -> list[str]:
-    """Return the allowed keys of a section of a profile; none if any key is allowed, as in
-    ``env``.
+    """Return the allowed keys of a section of a profile.
+
+    The list is empty if any key is allowed, as in ``env``.
     """
     return [
         name
@@ -78,10 +80,10 @@ def known_keys(section: Key = ()) -> list[str]:
 
 
 def value_kinds(key: Key) -> set[str]:
-    """Return the allowed kinds of a key's value: ``list``, ``mapping``, ``bool``; empty for text
-    and numbers.
+    """Return the allowed kinds of a key's value: ``list``, ``mapping``, ``bool``.
 
-    An unknown key has no kind: the check of the values reports it better.
+    The set is empty for text and numbers. An unknown key has no kind: the check of the values
+    reports it better.
     """
     types = [schema.get("type", ()) for schema in _schemas(key)]
     return {
@@ -93,8 +95,9 @@ def value_kinds(key: Key) -> set[str]:
 
 @cache
 def _schemas(key: Key) -> list[dict[str, Any]]:
-    """Return the JSON Schemas of a key's value, one for each form of it; none for an unknown
-    key.
+    """Return the JSON Schemas of a key's value, one for each form of the value.
+
+    An unknown key has none.
     """
     schema = profile_schema()
     if not key:
@@ -139,10 +142,9 @@ def _explain(detail: Any, path: Path, origins: Mapping[Key, Origin]) -> Mistake:
 
 
 def _secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> list[Mistake]:
-    """Return a mistake for every value of a profile that holds a secret; the messages do not
-    contain the value.
+    """Return a mistake for every value of a profile that holds a secret.
 
-    Other users may read the file, and it may be in git.
+    The messages do not contain the value: other users may read the file, and it may be in git.
     """
     listed = data.get("secrets")
     if isinstance(listed, list):
@@ -249,8 +251,9 @@ def _value(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_written(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a value's schema in the form of the file: ``account: 0042`` is text, ``max:
-    1-00:00:00`` is a time.
+    """Return a value's schema in the form that the file has.
+
+    In a file, ``account: 0042`` is text, and ``max: 1-00:00:00`` is a time.
     """
     if "enum" in value or "const" in value or "$ref" in value:
         return value

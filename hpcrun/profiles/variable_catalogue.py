@@ -49,8 +49,9 @@ class Values:
     pattern: str | None = None  # a regular expression for the whole value
 
     def allow(self, value: str) -> bool:
-        """Return whether the value is possible; words are compared without regard to case, as in
-        NCCL.
+        """Return whether the value is possible.
+
+        Words are compared without regard to case, as in NCCL.
         """
         least, most = self.range
         if self.one_of:
@@ -196,11 +197,10 @@ class Catalogue(Mapping[str, Variable]):
         return len(self.texts)
 
     def check(self, env: Mapping[str, str], gpu: str = "") -> list[Finding]:
-        """Return the problems with the variables of a job, at most one for each; an empty value
-        counts as unset.
+        """Return the problems with the variables of a job, at most one for each variable.
 
-        ``gpu`` is the type or name of its GPUs, such as ``l40s``, ``nvidia_l40s`` or ``NVIDIA L40S
-        48 GB``.
+        An empty value counts as unset. ``gpu`` is the type or name of the job's GPUs, such as
+        ``l40s``, ``nvidia_l40s`` or ``NVIDIA L40S 48 GB``.
         """
         findings = []
         for name, value in env.items():
@@ -217,7 +217,11 @@ class Catalogue(Mapping[str, Variable]):
 
 
 def load_catalogue(path: Path | None = None) -> Catalogue:
-    """Return the catalogue of variables; the shipped one unless a path is given."""
+    """Return the catalogue of variables; the shipped one unless a path is given.
+
+    Raises:
+        ProfileError: the file cannot be read, or is not UTF-8 text.
+    """
     path = path or shipped_folder("cluster_profiles") / "variables" / "variables.yaml"
     try:
         text = path.read_text("utf-8")

@@ -27,7 +27,11 @@ def set_value(text: str, key: Key, value: Any, path: Path) -> str:
 
 
 def unset_value(text: str, key: Key, path: Path) -> str:
-    """Return the text without one key, and without its section if nothing else is in it."""
+    """Return the text without one key, and without a section that becomes empty.
+
+    Raises:
+        ProfileError: the key is not set in the text, or its removal would change other lines.
+    """
     data = parse_yaml(text, path).data
     while True:
         section: Any = data
@@ -56,8 +60,12 @@ def _changed(data: dict[str, Any], key: Key, value: Any) -> dict[str, Any]:
 
 
 def _checked(change: Callable[[], str], expected: dict[str, Any], key: Key, path: Path) -> str:
-    """Return a changed text if it has the expected values: a file with an unexpected layout is not
-    changed.
+    """Return a changed text if it has the expected values.
+
+    A file with an unexpected layout is not changed.
+
+    Raises:
+        ProfileError: the key cannot be changed without a change of other lines.
     """
     with suppress(ProfileError, ValueError):
         text = change()
@@ -92,8 +100,9 @@ def _colon_after(text: str, key: Any) -> int:
 
 
 def _end(text: str, pair: Any) -> int:
-    """Return the end of an entry's value; for the parser, a block ends only where the next one
-    begins.
+    """Return the end of an entry's value.
+
+    For the parser, a block ends only where the next one begins.
     """
     key, node = pair
     if _empty(node):
@@ -237,8 +246,9 @@ def unsaid(given: Sequence[Key]) -> str:
 
 
 def copy_text(name: str, source: Path, data: Mapping[str, Any]) -> str:
-    """Return the text for the first edit of a profile: it extends the one of its name, whose values
-    are comments.
+    """Return the text for the first edit of a profile.
+
+    The text extends the profile of the same name, whose values are comments in the text.
     """
     lines = [
         f"# Your own {name!r}. It extends {source},",
@@ -261,8 +271,9 @@ def yaml_lines(data: Mapping[str, Any], indent: str = "") -> list[str]:
 
 
 def with_remarks(text: str, mistakes: Sequence[Mistake], path: Path) -> str:
-    """Return the text with each mistake as a comment above its line; those of other files come
-    first.
+    """Return the text with each mistake as a comment above its line.
+
+    Mistakes of other files come first.
     """
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):

@@ -1,9 +1,9 @@
-"""Reads and saves files that users write: every mistake, and every value, of a YAML file can be
-shown with its line.
+"""Reads and saves files that users write.
 
-It is read by the parser's events, not its constructors: so numbers and dates keep the user's
-spelling (an account 0042, a version 12.10), and the result has only plain mappings, lists and
-scalars. A file is saved completely or not at all, by one process at a time.
+Every mistake, and every value, of a YAML file can be shown with its line. A file is read by the
+events of the parser, not by its constructors: so numbers and dates keep the user's spelling (an
+account 0042, a version 12.10), and the result has only plain mappings, lists and scalars. A file is
+saved completely or not at all, by one process at a time.
 """
 
 from __future__ import annotations
@@ -118,15 +118,19 @@ class YamlFile:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file that users write, with its line ends; ProfileError if it is too
-    large, or not text.
+    """Return the text of a file that users write, with its line ends.
+
+    Raises:
+        ProfileError: the file is too large, or is not text.
     """
     return _read(path, lambda: read_open(path, MAX_BYTES)[0])
 
 
 def read_own_text(path: Path) -> str:
-    """Return the text of a file like ``read_text``; ProfileError if another user could have written
-    it.
+    """Return the text of a file like ``read_text``, but only of a file that others cannot write.
+
+    Raises:
+        ProfileError: another user could have written the file, or it is too large or not text.
     """
     return _read(path, lambda: read_checked(path, MAX_BYTES))
 
@@ -142,8 +146,10 @@ def _read(path: Path, read: Callable[[], bytes]) -> str:
 
 
 def decoded_text(raw: bytes, path: Path) -> str:
-    """Return the bytes of a file as text, or raise ProfileError: it is too large, or is not
-    text.
+    """Return the bytes of a file as text.
+
+    Raises:
+        MistakesError: the bytes are too many, or are not UTF-8 text. It is a ProfileError.
     """
     if len(raw) > MAX_BYTES:
         raise MistakesError(
@@ -157,8 +163,14 @@ def decoded_text(raw: bytes, path: Path) -> str:
 
 
 def parse_yaml(text: str, path: Path) -> YamlFile:
-    """Return one mapping in YAML 1.2 without duplicate keys, tags and aliases; ``path`` is for
-    messages.
+    """Return one mapping in YAML 1.2 without duplicate keys, tags and aliases.
+
+    Args:
+        text: the YAML text.
+        path: the file of the text, for messages.
+
+    Raises:
+        MistakesError: the text is not such a mapping; the error names the line.
     """
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -187,8 +199,10 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
 
 
 def parse_plain(text: str) -> Any:
-    """Return the sections, lists and texts of a YAML text, without their lines; raise ValueError
-    for a mistake.
+    """Return the sections, lists and texts of a YAML text, without their lines.
+
+    Raises:
+        ValueError: the text has a mistake, or is nested too deeply.
     """
     from ruamel.yaml.error import YAMLError
 
@@ -203,13 +217,12 @@ def parse_plain(text: str) -> Any:
 
 
 def bounded_parser() -> YAML:
-    """Return a parser that refuses brackets which are nested too deeply, before it has read all of
-    them.
+    """Return a parser that refuses brackets that are nested too deeply.
 
-    The scanner of ruamel.yaml looks at all open brackets for each token: its time grows with the
-    square of their number. Its kind ``base`` leaves 1e-3, 007 and true as they are written, takes
-    two thirds of the time of ``rt``, which looks after comments, and has no marks of its own in
-    folded text.
+    The parser refuses such brackets before it has read all of them. The scanner of ruamel.yaml
+    looks at all open brackets for each token: its time grows with the square of their number. Its
+    kind ``base`` leaves 1e-3, 007 and true as they are written, takes two thirds of the time of
+    ``rt``, which looks after comments, and has no marks of its own in folded text.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.scanner import Scanner, ScannerError
@@ -359,8 +372,10 @@ def _escaped(char: str) -> str:
 
 @contextmanager
 def locked(lock: Path) -> Iterator[None]:
-    """Hold the lock of a user's files; ProfileError if another program holds it for longer than a
-    change takes.
+    """Hold the lock of a user's files.
+
+    Raises:
+        ProfileError: another program holds the lock for longer than a change takes.
     """
     with ExitStack() as held:
         with saving(lock):
@@ -388,7 +403,11 @@ def replace_text(path: Path, text: str, mode: int = 0o644) -> None:
 
 @contextmanager
 def saving(path: Path) -> Iterator[None]:
-    """Turn an error of the file system into a message with the state of the file."""
+    """Turn an error of the file system into a message with the state of the file.
+
+    Raises:
+        ProfileError: the file cannot be saved; the message says whether the file is unchanged.
+    """
     try:
         yield
     except OSError as error:

@@ -143,11 +143,11 @@ def last_attempts(run_folder: Path) -> Iterator[Attempt]:
 
 
 def in_failed_role(attempt: Attempt | None, run: Run) -> Attempt | None:
-    """Return an attempt with the ranks of one role: that failed first, that its end's message
-    names, or that decides.
+    """Return an attempt with the ranks of one role: the role that failed first, if any.
 
-    Of a role without which the job fails any end is a failure. The terminated ranks of other roles
-    are consequences.
+    If no role has failed, the role is the one that the message of the attempt's end names, or else
+    the role that decides. Any end of a role without which the job fails is a failure. The
+    terminated ranks of other roles are consequences.
     """
     if attempt is None or not run.roles:
         return attempt
@@ -176,8 +176,9 @@ def has_started(run_folder: Path) -> bool:
 
 
 def chain_stop(run_folder: Path, job_id: str | None = None) -> str:
-    """Return why a link has ended the chain of a run; the empty string if none has, or did not
-    cancel this job.
+    """Return why a link has ended the chain of a run.
+
+    Returns the empty string if no link has ended the chain, or if the link did not cancel this job.
     """
     try:
         record = reading.read_object(RunFolder(run_folder).element(0).chain("stopped"))
@@ -190,8 +191,9 @@ def chain_stop(run_folder: Path, job_id: str | None = None) -> str:
 def attempts(
     run_folder: Path, element: int = 0, role: RoleRanks | None = None
 ) -> Iterator[Attempt]:
-    """Yield the attempts of an element that have started, the newest first: with all ranks, or
-    those of a role.
+    """Yield the attempts of an element that have started, the newest first.
+
+    Each attempt has all ranks, or the ranks of ``role``.
     """
     folder = RunFolder(run_folder).element(element)
     for number in reversed(parse_numbers(names_in(folder.attempts))):
@@ -245,8 +247,9 @@ def _read(
 
 
 def joined_files(folder: AttemptFolder) -> dict[str, str]:
-    """Return the small files that the end of an element of a sweep has joined into its exit record:
-    name → text.
+    """Return the small files that the end of an element has joined into its exit record.
+
+    The element is of a sweep. The files are name → text.
     """
     files = (_read(folder.exit, {}, ()) or {}).get("files")
     if isinstance(files, dict):
@@ -255,8 +258,9 @@ def joined_files(folder: AttemptFolder) -> dict[str, str]:
 
 
 def load_imports(folder: AttemptFolder) -> dict[str, Any]:
-    """Return an attempt's record of its code: ``folder``, ``script``, ``imports``; empty if there
-    is none.
+    """Return an attempt's record of its code: ``folder``, ``script``, ``imports``.
+
+    The record is empty if there is none.
     """
     return _read(folder.imports, _IMPORTS, needed=()) or {}
 
@@ -270,8 +274,9 @@ def names_in(folder: Path) -> list[str]:
 
 
 def ranks(folder: AttemptFolder) -> list[int]:
-    """Return the ranks of an attempt that have a log or an exit record; none if the folder does not
-    exist.
+    """Return the ranks of an attempt that have a log or an exit record.
+
+    There are none if the folder does not exist.
     """
     return folder.role_ranks(parse_ranks(names_in(folder.path), "out", "err", "exit"))
 

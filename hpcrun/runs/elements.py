@@ -1,5 +1,6 @@
-"""The elements of a run: their parameters, job ids, folders and records, and what was last known of
-each of a sweep.
+"""The elements of a run: their parameters, job ids, folders and records.
+
+For a sweep, also what was last known of each element.
 """
 
 from __future__ import annotations
@@ -35,16 +36,18 @@ class Elements:
     packed: bool = False  # each task runs several of them
 
     def job_id(self, run: Run, index: int) -> str | None:
-        """Return the job id of an element: ``123``, or ``123_4`` as Slurm writes a task of an
-        array.
+        """Return the job id of an element.
+
+        The id is ``123``, or ``123_4`` as Slurm writes a task of an array.
         """
         if run.job_id and self.are_array:
             return f"{run.job_id}_{self.tasks[index]}"
         return run.job_id
 
     def job_folder(self, folder: Path, index: int) -> JobFolder:
-        """Return the folder that schedulers know an element's job by: the run's own where it is the
-        only job.
+        """Return the folder by which schedulers know an element's job.
+
+        The folder is the run's own where the job is the only job.
         """
         if self.are_array:
             return RunFolder(folder).element(index)
@@ -66,8 +69,9 @@ def all_elements(run: Run) -> Elements:
 
 
 def elements_of(run: Run) -> Elements | None:
-    """Return the elements of an array, None of a single job; calls of Python functions have no
-    parameters.
+    """Return the elements of an array; None of a single job.
+
+    Calls of Python functions have no parameters.
     """
     sweep = run.plan.get("sweep")
     if not sweep:
@@ -110,8 +114,9 @@ def records_of(run_folder: Path, index: int = 0) -> ElementRecords:
 
 
 def all_records(run_folder: Path, indices: Iterable[int]) -> dict[int, ElementRecords]:
-    """Return what a run's folder says of elements; those without a folder of their own cost
-    nothing.
+    """Return what a run's folder says of elements.
+
+    Elements without a folder of their own cost nothing.
     """
     folder = RunFolder(run_folder)
     there = set(names_in(folder.elements))
@@ -144,8 +149,9 @@ def load_statuses(run_folder: Path) -> dict[int, LastStatus]:
 
 
 def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
-    """Save the status of each element, in one file: a thousand small files would be slow to write
-    and to read.
+    """Save the status of each element, in one file.
+
+    A thousand small files would be slow to write and to read.
     """
     defaults = known_fields(LastStatus("", 0.0))
     records = {

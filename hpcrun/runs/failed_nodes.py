@@ -1,8 +1,8 @@
-"""The nodes on which runs of this user failed, for a day: one small file in the user's state
-folder.
+"""The nodes on which runs of this user failed, for a day.
 
-It is only a hint for submissions: a file that cannot be read or written is no error, and two
-processes that write at the same moment may lose an entry.
+The nodes are in one small file in the user's state folder. The file is only a hint for submissions:
+a file that cannot be read or written is no error, and two processes that write at the same moment
+may lose an entry.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class FailedNodes:
     path: Path
 
     def known(self, now_s: float) -> tuple[FailedNode, ...]:
-        """Return the nodes that failed within a day and are not forgotten, the newest first; one
-        entry for each.
+        """Return the nodes that failed within a day and are not forgotten, the newest first.
+
+        Each node has one entry.
         """
         newest: dict[tuple[str | None, str], FailedNode] = {}
         for entry in self._load(now_s):
@@ -54,8 +55,9 @@ class FailedNodes:
         return tuple(sorted(newest.values(), key=lambda entry: -entry.failed_s))
 
     def of_cluster(self, cluster: str | None, now_s: float) -> tuple[str, ...]:
-        """Return the names of those nodes that are of a cluster; none if the cluster has no
-        name.
+        """Return the names of the known failed nodes that belong to a cluster.
+
+        There are none if the cluster has no name.
         """
         return tuple(
             entry.node for entry in self.known(now_s) if cluster and entry.cluster == cluster

@@ -1,5 +1,4 @@
-"""The runs folder: who else can write to it, what else it is used for, its file system and its free
-space.
+"""The runs folder: other users' access, other uses, the file system and the free space.
 
 hpcrun reads, and runs, only what no other user could have put there.
 """
@@ -29,7 +28,11 @@ class UnsafeFolderError(PlanError):
 
 @contextmanager
 def writing(root: Path) -> Iterator[None]:
-    """Turn what the disk refuses into a PlanError."""
+    """Turn what the disk refuses into a PlanError.
+
+    Raises:
+        PlanError: the runs folder cannot be written to.
+    """
     try:
         yield
     except OSError as error:
@@ -41,7 +44,11 @@ def writing(root: Path) -> Iterator[None]:
 
 
 def check_private(root: Path) -> None:
-    """Refuse a runs folder that others can write to."""
+    """Refuse a runs folder that others can write to.
+
+    Raises:
+        UnsafeFolderError: another user can write to the folder.
+    """
     with suppress(OSError):
         danger = danger_in(root, root.stat())
         if danger:
@@ -51,7 +58,11 @@ def check_private(root: Path) -> None:
 
 
 def check_dedicated(root: Path) -> None:
-    """Refuse to keep runs in a folder that also has another use."""
+    """Refuse to keep runs in a folder that also has another use.
+
+    Raises:
+        UnsafeFolderError: the folder has another use.
+    """
     use = other_use(root)
     if use:
         dedicated = shlex.quote(str(root / "hpcrun-runs"))
@@ -82,10 +93,13 @@ def other_use(root: Path) -> str | None:
 
 
 def check_path(folder: Path, elsewhere: str = ELSEWHERE) -> None:
-    """Refuse to put runs, whose programs the job will run, where another user could replace a
-    folder on the path.
+    """Refuse to put runs where another user could replace a folder on the path.
 
-    It raises OSError if the folder does not exist, or cannot be checked.
+    The job will run the programs of the runs.
+
+    Raises:
+        UnsafeFolderError: another user could replace a folder on the path.
+        OSError: the folder does not exist, or cannot be checked.
     """
     replacer = replacer_of(folder)
     if replacer:

@@ -61,9 +61,12 @@ def walk_code(root: Path, leaving_out: Sequence[Path]) -> Iterator[str]:
 
 
 def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeFile, ...]:
-    """Return the files and links to copy; missing files, and other kinds of entries, are ignored.
+    """Return the files and links to copy.
 
-    It raises PlanError if the total size is over the limit in megabytes.
+    Missing files, and other kinds of entries, are ignored.
+
+    Raises:
+        PlanError: the total size is over the limit in megabytes.
     """
     code = tuple(file for path in paths if (file := _code_file(root, path)))
     size = sum(file.size for file in code)
@@ -81,7 +84,11 @@ def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeF
 
 
 def check_count(paths: Sequence[str], root: Path) -> None:
-    """Refuse more files than the code of one project can have."""
+    """Refuse more files than the code of one project can have.
+
+    Raises:
+        PlanError: there are too many files.
+    """
     if len(paths) > MOST_FILES:
         raise PlanError(
             f"there are more than {MOST_FILES} files in {root}, too many for a snapshot",
@@ -152,10 +159,10 @@ def _copy_file(source: Path, copy: Path) -> None:
 
 
 def share_checkpoints(run_folder: Path, earlier: Path, element: int = 0) -> None:
-    """Let a new run's element keep its checkpoints in an earlier run's folder, which is made if it
-    does not exist.
+    """Let a new run's element keep its checkpoints in an earlier run's folder.
 
-    The link leads to the folder itself, so that runs in between may be removed.
+    The folder is made if it does not exist. The link leads to the folder itself, so that runs in
+    between may be removed.
     """
     theirs = RunFolder(earlier).element(element).checkpoints
     theirs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -172,11 +179,13 @@ def share_code(run_folder: Path, earlier: Path) -> None:
 def put_programs(runs: RunsFolder, files: Mapping[str, bytes]) -> Path:
     """Return the copy of the programs; make it if there is none, or none that may be run as it is.
 
-    It raises UnsafeFolderError if another user could change the copies, and OSError if the copy
-    cannot be written.
-
     Args:
+        runs: the runs folder, which has the copies.
         files: path below the copy → content.
+
+    Raises:
+        UnsafeFolderError: another user could change the copies.
+        OSError: the copy cannot be written.
     """
     lengths = (
         f"{name} {len(content)}\n".encode() + content for name, content in sorted(files.items())
@@ -211,8 +220,9 @@ def _aside(runs: RunsFolder, version: str) -> Path:
 
 
 def _is_whole(copy: Path, files: Mapping[str, bytes]) -> bool:
-    """Whether a copy has all files with their content, and only this user could have put more into
-    it.
+    """Return whether a copy has all files with their content.
+
+    Only this user may have been able to put more files into the copy.
     """
     folders = {copy, *((copy / name).parent for name in files)}
     try:
@@ -237,8 +247,9 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def remove_unused_programs(runs: RunsFolder, before_s: float) -> None:
-    """Remove the copies that no run has used since a time, in seconds since the epoch, and that no
-    run links to.
+    """Remove the copies that no run has used since a time, and that no run links to.
+
+    The time is in seconds since the epoch.
     """
     with suppress(OSError):
         for name in os.listdir(runs.programs()):

@@ -37,8 +37,9 @@ LIVE_ROUNDS = 20  # after so many rounds without new output a log counts as sile
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One log: its path, its owner in words (``rank 3``, ``trainer 3``, ``batch``), and its
-    attempt.
+    """One log: its path, its owner, and its attempt.
+
+    The owner is in words: ``rank 3``, ``trainer 3``, ``batch``.
     """
 
     path: Path
@@ -54,8 +55,9 @@ def rank_log(folder: AttemptFolder, rank: int, stream: str, attempt: int = 0) ->
 
 
 def has_text(log: LogFile) -> bool:
-    """Return whether a log exists and is not empty; also true for a link, so that reading it
-    reports the refusal.
+    """Return whether a log exists and is not empty.
+
+    The result is also true for a link, so that reading the log reports the refusal.
     """
     try:
         status = log.path.lstat()
@@ -65,11 +67,13 @@ def has_text(log: LogFile) -> bool:
 
 
 def tail(path: Path, lines: int | None, *, links: bool = False) -> str:
-    """Return the last lines of a log, at most a mebibyte, or all of it for None; undecodable bytes
-    show as U+FFFD.
+    """Return the last lines of a log, at most a mebibyte.
 
-    It raises OSError if it is no regular file that can be read. With ``links``, a link is followed:
-    the runs of an Executor have links to their logs, at submitit's paths.
+    ``lines`` is None for all of the log. Undecodable bytes show as U+FFFD. With ``links``, a link
+    is followed: the runs of an Executor have links to their logs, at submitit's paths.
+
+    Raises:
+        OSError: the log is no regular file that can be read.
     """
     with open_regular(path, links=links) as file:
         if lines is not None:
@@ -103,8 +107,9 @@ def tail_start(file: BinaryIO, lines: int, most: int = 4 << 30) -> int:
 
 
 def texts(path: Path, lines: int | None = None) -> Iterator[str]:
-    """Yield the last lines of a file, all of it for None, in blocks, without waiting for new
-    text.
+    """Yield the last lines of a file in blocks, without waiting for new text.
+
+    ``lines`` is None for all of the file.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     with open_regular(path, links=False) as file:
@@ -124,8 +129,9 @@ def log_lines(path: Path, lines: int | None = None) -> Iterator[str]:
 
 
 def fold(line: str) -> str:
-    """Return what a terminal finally shows of a line: the last state of a progress bar, which each
-    CR overwrites.
+    """Return what a terminal finally shows of a line.
+
+    This is the last state of a progress bar: each CR overwrites the state before it.
     """
     if "\r" not in line:
         return line
@@ -225,12 +231,11 @@ class _Reader:
 
 @dataclass(slots=True)
 class Pace:
-    """Counts the rounds, and selects the logs to read in each, so that many followed logs do not
-    load a file server.
+    """Counts the rounds, and selects the logs to read in each round.
 
-    If there are few logs, all are read in every round. If there are many, recently written logs
-    come first, then the silent ones in turn; silent logs always keep a share, so that none is
-    forgotten.
+    In this way, many followed logs do not load a file server. If there are few logs, all are read
+    in every round. If there are many, recently written logs come first, then the silent ones in
+    turn; silent logs always keep a share, so that none is forgotten.
     """
 
     round: int = 0
@@ -269,10 +274,11 @@ def follow(
     """Yield the existing and the new text of logs, until the job ends.
 
     Args:
-        logs: called repeatedly, since ranks' files appear when they start. It returns those of an
-            earlier attempt once more, to be read to their end.
+        logs: called repeatedly, since ranks' files appear when they start. The function returns the
+            logs of an earlier attempt once more, to be read to their end.
         lines: how many existing lines; None for all.
         is_over: tells whether nothing more will be written.
+        pause: waits between two rounds.
     """
     readers: dict[Path, _Reader] = {}
     pace = Pace()

@@ -1,11 +1,9 @@
-"""Times that programs print at the beginning of their lines; and lines of many logs, selected or
-merged by them.
+"""Times at the beginning of lines, and lines of many logs, selected or merged by their times.
 
-The known forms are ISO dates with a time (Python's logging, Slurm, NCCL_DEBUG_TIMESTAMP_LEVELS),
-glog's
-``E1121 04:50:01.12`` (torch's own messages, in C++ ``E707`` for July 7; also after ``[rank0]:``), a
-time of day, and seconds since the epoch; each may be in brackets. A time without a zone is in this
-machine's zone.
+Programs print these times. The known forms are ISO dates with a time (Python's logging, Slurm,
+NCCL_DEBUG_TIMESTAMP_LEVELS), glog's ``E1121 04:50:01.12`` (torch's own messages, in C++ ``E707``
+for July 7; also after ``[rank0]:``), a time of day, and seconds since the epoch; each may be in
+brackets. A time without a zone is in this machine's zone.
 """
 
 from __future__ import annotations
@@ -54,8 +52,9 @@ class Stamps:
     last_s: float
 
     def read(self, line: str) -> float | None:
-        """Return the time at the beginning of a line, in seconds since the epoch; None if there is
-        none.
+        """Return the time at the beginning of a line, in seconds since the epoch.
+
+        Returns None if there is no time.
         """
         return self.read_with_end(line)[0]
 
@@ -114,8 +113,9 @@ def second_of_year(line: str) -> float | None:
 
 
 def seconds_between(one_s: float, other_s: float) -> float:
-    """Return how much later the second of two times of a year is; negative if it is earlier, also
-    over New Year.
+    """Return how much later the second of two times of a year is, in seconds.
+
+    The result is negative if the second time is earlier, also over New Year.
     """
     return (other_s - one_s + _YEAR_S / 2) % _YEAR_S - _YEAR_S / 2
 
@@ -140,8 +140,9 @@ def has_stamps(path: Path, started_s: float) -> bool:
 
 
 def since(lines: Iterator[str], since_s: float, started_s: float) -> Iterator[str]:
-    """Yield all lines from the first whose time is at or after ``since_s`` (seconds since the
-    epoch).
+    """Yield all lines from the first whose time is at or after ``since_s``.
+
+    ``since_s`` is in seconds since the epoch.
     """
     stamps = Stamps(started_s)
     for line in lines:
@@ -171,6 +172,10 @@ def merged(
     files has a fixed size.
 
     Args:
+        logs: the logs to read.
+        started_s: the start of the attempt, in seconds since the epoch.
+        since_s: the time from which lines are wanted, in seconds since the epoch; None for all
+            lines.
         whole: logs of which all lines are wanted, whatever ``since_s``.
     """
     room = max(4096, min(4 * LONGEST_LINE, _MERGE_BYTES // max(1, len(logs))))

@@ -1,5 +1,6 @@
-"""The metrics of a run: those that ranks recorded with ``hpcrun_runtime.log_metrics``, and those in
-their logs.
+"""The metrics of a run: recorded by ranks, or found in the logs of ranks.
+
+Ranks record metrics with ``hpcrun_runtime.log_metrics``.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ class MetricsRow:
 
 @dataclass(slots=True)
 class Unreadable:
-    """Counts lines that are not metrics: cut off when a disk was full, or not written by
-    log_metrics.
+    """Counts lines that are not metrics.
+
+    Such a line was cut off when a disk was full, or was not written by log_metrics.
     """
 
     lines: int = 0
@@ -49,8 +51,9 @@ def metric_ranks(folder: AttemptFolder) -> list[int]:
 def noted(
     attempt: Attempt, rank: int, bad: Unreadable, lines: int | None = None
 ) -> Iterator[MetricsRow]:
-    """Yield the metrics that a rank recorded in one attempt, in order: the last lines of them, all
-    for None.
+    """Yield the metrics that a rank recorded in one attempt, in order.
+
+    ``lines`` limits the metrics to the last lines; None for all.
     """
     try:
         for line in log_lines(attempt.folder.rank_metrics(rank), lines):
@@ -97,8 +100,9 @@ class LogMetrics:
     _at_step: set[str] = field(default_factory=set)
 
     def rows(self, attempt: Attempt, rank: int, lines: int | None = None) -> Iterator[MetricsRow]:
-        """Yield the metrics of one attempt, stdout before stderr: of the last lines of both, of all
-        for None.
+        """Yield the metrics of one attempt, stdout before stderr.
+
+        ``lines`` limits the metrics to the last lines of both; None for all.
         """
         for stream in ("out", "err"):
             stamps = Stamps(attempt.started_s)
@@ -148,11 +152,10 @@ def count_steps(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
 
 
 def join(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
-    """Return one row for each rank and step, ordered by both: later values of the same step replace
-    earlier ones.
+    """Return one row for each rank and step, ordered by both.
 
-    An attempt that continues from a checkpoint records some steps again. Rows without a step do not
-    change.
+    Later values of the same step replace earlier ones. An attempt that continues from a checkpoint
+    records some steps again. Rows without a step do not change.
     """
     joined: dict[tuple[int, float, int], MetricsRow] = {}
     last: dict[int, float] = {}

@@ -81,8 +81,9 @@ class Run:
 
     @property
     def roles(self) -> tuple[RoleRanks, ...]:
-        """The roles of a job of several programs, in the order of their ranks; none of other
-        jobs.
+        """The roles of a job of several programs, in the order of their ranks.
+
+        Other jobs have none.
         """
         recorded = self.plan.get("roles", ())
         return tuple(
@@ -257,8 +258,11 @@ def run_to_json(run: Run) -> str:
 
 
 def load_run(path: Path) -> Run:
-    """Read the file ``run.json``; it raises OSError if it cannot be read, and else as
-    :func:`run_from_json`.
+    """Read the file ``run.json``.
+
+    Raises:
+        OSError: the file cannot be read.
+        RecordError: as in :func:`run_from_json`.
     """
     run = run_from_json(read_bytes(path, MOST_RUN))
     HIDER.learn(named=(*run.secrets, *variables_in(str(run.plan.get("notify")))))
@@ -266,7 +270,12 @@ def load_run(path: Path) -> Run:
 
 
 def run_from_json(content: str | bytes) -> Run:
-    """Read ``run.json``; it raises RecordError if it is damaged, or a newer hpcrun wrote it."""
+    """Read the text of ``run.json``.
+
+    Raises:
+        NewerRecordError: a newer hpcrun wrote the record.
+        RecordError: the record is damaged.
+    """
     try:
         data = parse_object(content)
         newer = check_schema(data.pop("schema", SCHEMA), SCHEMA)
@@ -282,16 +291,18 @@ def run_from_json(content: str | bytes) -> Run:
 
 
 def pairs_of(value: Any) -> list[tuple[str, Any]]:
-    """Return the pairs in a list of a recorded plan, such as its directives; what is no pair is
-    left out.
+    """Return the pairs in a list of a recorded plan, such as its directives.
+
+    An item that is no pair is left out.
     """
     items = value if isinstance(value, list) else []
     return [(str(item[0]), item[1]) for item in items if isinstance(item, list) and len(item) == 2]
 
 
 def check_schema(schema: Any, mine: int) -> str | None:
-    """Return a message about a record that a newer hpcrun wrote, None if this hpcrun can read
-    it.
+    """Return a message about a record that a newer hpcrun wrote.
+
+    Returns None if this hpcrun can read the record.
     """
     if kind.whole(0, 10**6)(schema) <= mine:
         return None
@@ -299,8 +310,12 @@ def check_schema(schema: Any, mine: int) -> str | None:
 
 
 def _check_sweep(known: Mapping[str, Any]) -> None:
-    """Refuse a sweep some of whose elements have no parameters; none of the calls of Python
-    functions has any.
+    """Refuse a sweep in which some elements have no parameters.
+
+    The calls of Python functions have no parameters at all.
+
+    Raises:
+        ValueError: an element has no parameters, although others have.
     """
     sweep = known.get("plan", {}).get("sweep")
     if not sweep:
@@ -336,8 +351,10 @@ def status_from_json(content: str | bytes) -> LastStatus:
 def read_status(
     data: Mapping[str, Any], needed: tuple[str, ...] = ("state", "asked_s")
 ) -> LastStatus:
-    """Return a status from its fields; it raises ValueError if a needed one is missing, or one has
-    a wrong type.
+    """Return a status from its fields.
+
+    Raises:
+        ValueError: a needed field is missing, or a field has a wrong type.
     """
     return LastStatus(
         **{"state": "", "asked_s": 0.0, **read_fields(data, _STATUS_KINDS, needed)[0]}

@@ -1,5 +1,4 @@
-"""Deletes a folder tree: the only module of hpcrun that does so, and only for trees that hpcrun
-itself has made.
+"""Deletes a folder tree that hpcrun itself has made; no other module of hpcrun deletes trees.
 
 It deletes only the folder of a run that is being made or deleted, ``.RUNID`` or ``.RUNID.gone``: a
 real folder of this user that contains a marker or the run's record. It opens each folder relative
@@ -36,11 +35,12 @@ class NotRemovedError(PlanError):
 def remove_tree(folder: Path) -> None:
     """Delete the folder of a run that is being made or deleted, with its contents.
 
-    A missing folder is no error.
+    A missing folder is no error. The marker and the record are deleted last: if the process is
+    killed meanwhile, the rest can still be deleted.
 
-    The marker and the record are deleted last: if the process is killed meanwhile, the rest can
-    still be deleted. It raises NotRemovedError if hpcrun did not make the folder, and so does not
-    change it, or if a part of it remains.
+    Raises:
+        NotRemovedError: hpcrun did not make the folder, and so does not change it, or a part of the
+            folder remains.
     """
     problems: list[str] = []
     with ExitStack() as opened:
@@ -187,8 +187,10 @@ def _remove_folder(name: str, parent: int, problems: list[str], depth: int) -> N
 
 
 def _open_folder(name: str, parent: int) -> int:
-    """Open a folder, never through a link, and restore its owner's rights to empty it; OSError if
-    that fails.
+    """Open a folder, never through a link, and restore its owner's rights to empty the folder.
+
+    Raises:
+        OSError: that fails.
     """
     try:
         folder = os.open(name, _FOLDER, dir_fd=parent)

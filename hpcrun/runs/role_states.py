@@ -41,8 +41,9 @@ class RoleState:
 
 
 def role_states(run: Run, run_folder: Path, element: int = 0) -> Iterator[RoleState]:
-    """Yield what each role of a run is doing, or of an element of a sweep; none before it starts,
-    or without roles.
+    """Yield what each role of a run, or of an element of a sweep, is doing.
+
+    There are none before the run starts, or without roles.
     """
     roles = run.roles
     attempt = last_attempt(run_folder, element) if roles else None

@@ -1,8 +1,7 @@
-"""When the ranks of a running job last wrote, by the times of their files, and what their silence
-means.
+"""When the ranks of a running job last wrote, and what their silence means.
 
-One listing of the attempt's folder and one stat for each file: 512 ranks take some milliseconds,
-and no log is opened.
+The times are those of the ranks' files. One listing of the attempt's folder and one stat for each
+file: 512 ranks take some milliseconds, and no log is opened.
 """
 
 from __future__ import annotations
@@ -29,8 +28,9 @@ _FEW_LINES = 3  # fewer lines show no pace
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """The last signs of the ranks and nodes of an attempt, in seconds since the epoch by the file
-    server's clock.
+    """The last signs of the ranks and nodes of an attempt.
+
+    The times are in seconds since the epoch, by the file server's clock.
     """
 
     # rank → when it last wrote a line or a metric; None if it has written nothing
@@ -65,8 +65,9 @@ def _path(folder: AttemptFolder, rank: int, kind: str) -> Path:
 
 
 def written_s(path: Path) -> float | None:
-    """Return when a file was last written, in seconds since the epoch; None if it is empty, missing
-    or a link.
+    """Return when a file was last written, in seconds since the epoch.
+
+    Returns None if the file is empty, missing or a link.
     """
     try:
         status = os.lstat(path)
@@ -78,12 +79,12 @@ def written_s(path: Path) -> float | None:
 
 
 def usual_pause_s(attempt: Attempt, rank: int) -> float | None:
-    """Return the longest pause between the recent lines of a rank, in seconds; None if it is
-    unknown.
+    """Return the longest pause between the recent lines of a rank, in seconds.
 
-    The times are those of its metrics, else those at the beginnings of its lines. Without them, it
-    is the mean pause from the start to the last line; a log may have millions of lines: their
-    number is that of bytes over the mean length of the last lines.
+    Returns None if the pause is unknown. The times are those of its metrics, else those at the
+    beginnings of its lines. Without them, the result is the mean pause from the start to the last
+    line; a log may have millions of lines: their number is the number of bytes over the mean length
+    of the last lines.
     """
     times = list(_metric_times(attempt, rank))
     mean_s = None
@@ -140,8 +141,9 @@ _BEGINNING_S = 120.0
 
 
 def silence_limit_s(usual_s: float | None) -> float:
-    """Return the pause after which a job counts as silent, by its usual pause between two lines
-    (None: unknown).
+    """Return the pause after which a job counts as silent, in seconds.
+
+    ``usual_s`` is the usual pause of the job between two lines (None: unknown).
     """
     return max(WROTE_LATELY_S, MUCH_LONGER * (usual_s or 0.0))
 
@@ -158,6 +160,8 @@ def silence_sentence(
     Args:
         silent_s: rank → seconds since it last wrote; None if it has written nothing.
         where: returns the name of a rank: ``rank 11 on node-3``.
+        running_s: seconds since the job started.
+        usual_s: the usual pause between two lines, in seconds; None if unknown.
     """
     ages = {rank: age for rank, age in silent_s.items() if age is not None}
     if not ages:

@@ -97,8 +97,10 @@ class RunStore:
         return RunsFolder(self.root)
 
     def run_ids(self) -> list[str]:
-        """Return the ids of all runs, oldest first; UnsafeFolderError if another user could have
-        changed them.
+        """Return the ids of all runs, oldest first.
+
+        Raises:
+            UnsafeFolderError: another user could have changed the runs.
         """
         folder_checks.check_private(self.root)
         return run_names(_names(self.root))
@@ -116,16 +118,20 @@ class RunStore:
         fill: Callable[[Path], None] | None = None,
         programs: Mapping[str, bytes] | None = None,
     ) -> Path:
-        """Make the folder of a run, completely or not at all; return it.
-
-        It raises PlanError: RunExistsError, UnsafeFolderError if another user could change it, or
-        it cannot be written.
+        """Make the folder of a run, completely or not at all; return the folder.
 
         Args:
+            run: the run to record.
+            script: the text of the job's script.
             elsewhere: put the folder there; the runs folder then has a link to it.
             files: path below the folder → content, for files that the job needs besides its script.
             fill: puts more into the folder; if it raises, no run is left.
             programs: path → content, for the programs of the job that all such runs share.
+
+        Raises:
+            RunExistsError: there is a run with this id. It is a PlanError.
+            UnsafeFolderError: another user could change the folder. It is a PlanError.
+            PlanError: the folder cannot be written.
         """
         parent = elsewhere or self.root
         folder = parent / run.run_id
@@ -188,9 +194,11 @@ class RunStore:
     def load(self, run_id: str) -> Run:
         """Read a run's record.
 
-        It raises NotFoundError without such a run, DamagedRunError if its record cannot be read,
-        and UnsafeRunError if another user could have written it.
-        """
+        Raises:
+            NotFoundError: there is no such run.
+            UnsafeRunError: another user could have written the record.
+            DamagedRunError: the record cannot be read.
+        """  # noqa: DOC501
         path = self._runs.run(run_id).record
         try:
             danger = danger_in(path.parent, path.parent.stat())
@@ -239,8 +247,9 @@ class RunStore:
         return jobs
 
     def is_own_folder(self, run_id: str) -> bool:
-        """Whether a run's folder belongs to this user and contains this run and no other: a link
-        may lead anywhere.
+        """Return whether a run's folder belongs to this user and contains only this run.
+
+        A link may lead anywhere.
         """
         real = self.folder(run_id).resolve()
         return real.name == run_id and holds_record(real, run_id)
@@ -250,8 +259,10 @@ class RunStore:
 
         If the process is killed meanwhile, a hidden folder may remain.
 
-        It raises PlanError if its folder cannot be written to, is not this run's, or a part of it
-        remains.
+        Raises:
+            NotRemovedError: the folder is not this run's, or a part of it remains. It is a
+                PlanError.
+            PlanError: the folder cannot be written to.
         """
         folder, marker = self.folder(run_id), self._runs.active_marker(run_id)
         real = folder.resolve()
@@ -274,18 +285,18 @@ class RunStore:
             marker.unlink(missing_ok=True)
 
     def check_dedicated(self) -> None:
-        """Refuse to clean a runs folder that also has another use, or that another user could
-        replace.
+        """Refuse to clean a runs folder that is not for runs alone, or is not safe.
+
+        Such a folder also has another use, or another user could replace it.
         """
         folder_checks.check_dedicated(self.root)
         with suppress(OSError):
             folder_checks.check_path(self.root)
 
     def leftovers(self, before_s: float) -> list[Leftover]:
-        """Return the folders of runs that were being made or deleted when a process was killed,
-        before a time.
+        """Return the folders of runs that were being made or deleted when a process was killed.
 
-        A younger folder may still be in use.
+        Only folders from before a time are returned: a younger folder may still be in use.
         """
         runs = set(self.run_ids())
         paths = {self.root / name for name in _names(self.root)}
@@ -301,8 +312,9 @@ class RunStore:
         return leftovers
 
     def remove_leftovers(self, leftovers: Sequence[Leftover], before_s: float) -> list[HpcrunError]:
-        """Remove leftovers, and, before a time, markers, index entries and programs without runs;
-        return failures.
+        """Remove leftovers, and other old entries without runs; return the failures.
+
+        The other entries are markers, index entries and programs; they are older than a time.
         """
         errors: list[HpcrunError] = []
         for leftover in leftovers:
@@ -365,15 +377,17 @@ def _write_private(path: Path, content: bytes = b"") -> None:
 
 
 def _note_place(marker: Path, parent: Path) -> None:
-    """Write the place of a run that is made or deleted elsewhere to its marker, so that clean finds
-    the rest.
+    """Write the place of a run that is made or deleted elsewhere to its marker.
+
+    From the marker, clean finds the rest.
     """
     _write_private(marker, os.fsencode(parent) + b"\n")
 
 
 def _noted_asides(marker: Path) -> list[Path]:
-    """Return the possible places of a run that is made or deleted elsewhere; none if its marker has
-    no place.
+    """Return the possible places of a run that is made or deleted elsewhere.
+
+    There are none if its marker has no place.
     """
     try:
         text = read_bytes(marker, _LONGEST_PATH + 1)
@@ -386,8 +400,9 @@ def _noted_asides(marker: Path) -> list[Path]:
 
 
 def _remove_quietly(aside: Path) -> None:
-    """Remove an incomplete run after a failure; the message is about the failure, and clean finds
-    the rest.
+    """Remove an incomplete run after a failure.
+
+    The message is about the failure, and clean finds the rest.
     """
     with suppress(NotRemovedError):
         remove_tree(aside)

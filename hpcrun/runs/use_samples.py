@@ -1,5 +1,6 @@
-"""What an attempt uses of its nodes' hardware: the samples that its job has recorded
-(``in_job/launch/sampler.py``).
+"""What an attempt uses of its nodes' hardware: the samples of the job.
+
+The job records the samples (``launch/sampler.py``).
 """
 
 from __future__ import annotations
@@ -104,8 +105,9 @@ _SAMPLE = kinds_of(UseSample, integer=_BYTES, real=_amount, time=kind.time_s, gp
 
 
 def read_use(folder: AttemptFolder) -> tuple[NodeUse, ...]:
-    """Return the samples of each node of an attempt, in the order of its nodes; a damaged line is
-    left out.
+    """Return the samples of each node of an attempt, in the order of its nodes.
+
+    A damaged line is left out.
     """
     names = parse_nodes({*names_in(folder.path), *joined_files(folder)}, "use")
     if not names:
@@ -157,8 +159,9 @@ class IdleWarning:
 
 
 def idle_warning(folder: AttemptFolder) -> IdleWarning | None:
-    """Return the warning of an attempt whose GPUs are all idle now
-    (``in_job/launch/per_job/idle_watch.py``); None without one.
+    """Return the warning of an attempt whose GPUs are all idle now (``launch/idle_watch.py``).
+
+    Returns None without a warning.
     """
     try:
         kinds = kinds_of(IdleWarning, integer=kind.whole(), real=kind.time_s)
@@ -168,8 +171,9 @@ def idle_warning(folder: AttemptFolder) -> IdleWarning | None:
 
 
 def idle_unknown(folder: AttemptFolder) -> str | None:
-    """Return the node without whose samples the limit on idle GPUs has no effect; None if it
-    has.
+    """Return the node without whose samples the limit on idle GPUs has no effect.
+
+    Returns None if the limit has an effect.
     """
     try:
         node = read_object(folder.idle_unknown).get("node")
@@ -180,8 +184,9 @@ def idle_unknown(folder: AttemptFolder) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class UseSummary:
-    """The use of the hardware by a run in a few numbers: of one node on average, unless they say
-    otherwise.
+    """The use of the hardware by a run in a few numbers.
+
+    The numbers are of one node on average, unless they say otherwise.
     """
 
     # how long the run was sampled, over all of its attempts; of the node with the most samples
@@ -206,8 +211,9 @@ class UseSummary:
 
 
 def summarise(uses: Iterable[NodeUse]) -> UseSummary | None:
-    """Return the summary of the samples of nodes, of one attempt or of several; None without a
-    sample.
+    """Return the summary of the samples of nodes, of one attempt or of several.
+
+    Returns None without a sample.
     """
     nodes = [use for use in uses if use.samples]
     if not nodes:

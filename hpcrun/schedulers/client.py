@@ -1,5 +1,4 @@
-"""Slurm's client on this machine: its commands, whether the controller responds, and when a job
-could start.
+"""Slurm's client on this machine: commands, responses of the controller, and expected starts.
 
 ``sbatch --test-only`` submits nothing, but each call uses up a job id. It accepts a time limit over
 the partition's, and estimates a start for a job that would never start (slurmctld's
@@ -61,8 +60,9 @@ def ask_version(site: SlurmSite) -> str | None:
 
 
 def ping(site: SlurmSite) -> Ping:
-    """Ask whether the controller responds, and nothing else: other requests would wait for ten
-    seconds.
+    """Ask whether the controller responds, and nothing else.
+
+    Other requests would wait for ten seconds.
     """
     start = time.monotonic()
     answer = site.run(["scontrol", "ping"])
@@ -79,8 +79,9 @@ def parse_version(text: str) -> str | None:
 
 
 def major_release(version: str) -> str:
-    """Return the release, which decides whether two versions are compatible: ``22.05`` of
-    ``22.05.8``.
+    """Return the release of a version: ``22.05`` of ``22.05.8``.
+
+    The release decides whether two versions are compatible.
     """
     return ".".join(version.split(".")[:2])
 
@@ -93,8 +94,9 @@ def parse_ping(text: str) -> tuple[Server, ...]:
 
 
 def user_associations(env: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the user's accounts, each with its QOS, for completion; none if Slurm does not respond
-    in two seconds.
+    """Return the user's accounts, each with its QOS, for completion.
+
+    There are none if Slurm does not respond in two seconds.
     """
     answer = SlurmSite(env, _COMPLETES_WITHIN_S).run(assoc_command(user_name()))
     if answer.ok:
@@ -103,8 +105,9 @@ def user_associations(env: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]
 
 
 def partition_names(env: Mapping[str, str]) -> list[str]:
-    """Return the partitions for jobs, each once, for completion; none if Slurm does not respond
-    within two seconds.
+    """Return the partitions for jobs, each once, for completion.
+
+    There are none if Slurm does not respond within two seconds.
     """
     answer = SlurmSite(env, _COMPLETES_WITHIN_S).run(_PARTITION_NAMES)
     if answer.ok:

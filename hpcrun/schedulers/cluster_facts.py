@@ -1,9 +1,9 @@
-"""The facts of a cluster: a few of Slurm's commands at once, and a copy of their answers in the
-user's cache.
+"""The facts of a cluster: the answers of a few commands of Slurm, and their copy in the cache.
 
-Thanks to the copy, a submission without a profile asks Slurm nothing more for an hour. If it cannot
-be read or written, Slurm is asked. Of the answers, a field that is missing, or in the unknown form
-of another version, is None, or its line is ignored.
+hpcrun runs the commands at once. The copy is in the user's cache. Thanks to the copy, a submission
+without a profile asks Slurm nothing more for an hour. If it cannot be read or written, Slurm is
+asked. Of the answers, a field that is missing, or in the unknown form of another version, is None,
+or its line is ignored.
 """
 
 from __future__ import annotations
@@ -174,8 +174,9 @@ def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
 
 
 def parse_records(text: str, first: str) -> list[dict[str, str]]:
-    """Read lines of ``KEY=VALUE`` pairs whose values may contain blanks (OS, Reason); the first of
-    a key counts.
+    """Read lines of ``KEY=VALUE`` pairs whose values may contain blanks (OS, Reason).
+
+    The first value of a key counts.
     """
     records = []
     for line in text.splitlines():
@@ -200,8 +201,9 @@ def parse_assoc(text: str) -> list[Association]:
 
 
 def parse_qos(text: str) -> list[QosLimits]:
-    """Read sacctmgr's ``_QOS_FIELDS``; a limit of GPUs is that of any type: ``cpu=64,gres/gpu=4`` →
-    4.
+    """Read sacctmgr's ``_QOS_FIELDS``.
+
+    A limit of GPUs is the limit of any type: ``cpu=64,gres/gpu=4`` → 4.
     """
     qos = []
     for name, *tres, wall, flags in filter(
@@ -348,8 +350,14 @@ def _groups() -> tuple[str, ...]:
 
 
 def check_answered(facts: ClusterFacts, otherwise: str = "") -> None:
-    """Raise SchedulerError for facts without any node and partition; ``otherwise`` is what else a
-    person can do.
+    """Refuse facts without any node and partition.
+
+    Args:
+        facts: the facts of the cluster.
+        otherwise: what else a person can do, for the hint.
+
+    Raises:
+        SchedulerError: there is no node and no partition.
     """
     if facts.partitions or facts.kinds:
         return
@@ -399,8 +407,9 @@ class FactsCache(SharedCopy):
 
 
 def _is_partial(facts: ClusterFacts) -> bool:
-    """Whether a command failed that should have worked: without a database, sacctmgr and sacct
-    always fail.
+    """Return whether a command failed that should have worked.
+
+    Without a database, sacctmgr and sacct always fail.
     """
     database = "slurmdbd" in facts.config.get("AccountingStorageType", "")
     return any(database or not command.startswith("sacct") for command in facts.problems)

@@ -17,16 +17,18 @@ from hpcrun.schedulers.cluster_facts import Partition, parse_partitions
 
 
 def try_directives(site: SlurmSite, directives: DirectivePairs, form: str) -> Trial:
-    """Let sbatch check a job with these directives; nothing is submitted, but a job id is
-    used up.
+    """Let sbatch check a job with these directives.
+
+    Nothing is submitted, but a job id is used up.
     """
     trial = read_answer(site.run(estimate_command(directives)))
     return replace(trial, form=form, message=refusal_words(trial.message))
 
 
 def refusal_words(stderr: str) -> str:
-    """Return sbatch's messages on one line, without its name before each, and without
-    repetitions.
+    """Return sbatch's messages on one line.
+
+    The name of sbatch before each message is left out, and so are repetitions.
     """
     lines = [
         re.sub(r"^(sbatch: )?(error: |allocation failure: )?", "", line.strip())
@@ -74,8 +76,10 @@ class SlurmForecast(SlurmSite):
     """Estimates for jobs that are not submitted."""
 
     def partitions(self) -> list[Partition]:
-        """Return every partition; SchedulerError if the controller does not respond, or there is no
-        Slurm here.
+        """Return every partition.
+
+        Raises:
+            SchedulerError: the controller does not respond, or there is no Slurm here.
         """
         answer = self.run(_PARTITIONS)
         partitions = parse_partitions(answer.stdout, preempts=False)
@@ -114,10 +118,10 @@ def read_answer(answer: Completed) -> Trial:
 
 
 def parse_start(message: str) -> JobStart | None:
-    """Read ``Job 7 to start at 2026-11-21T03:30:00 using 32 processors on nodes a100-1 in partition
-    gpu``.
+    """Return the expected start of a job from a message of sbatch.
 
-    None if there is no such line, or no time in it (``Unknown``).
+    The message is ``Job 7 to start at 2026-11-21T03:30:00 using 32 processors on nodes a100-1 in
+    partition gpu``. Returns None if there is no such line, or no time in it (``Unknown``).
     """
     match = _WILL_START.search(message)
     if match is None:

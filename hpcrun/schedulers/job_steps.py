@@ -1,5 +1,6 @@
-"""srun: the options that it accepts; a shell, and the use of GPUs and network, beside the ranks of
-a running job.
+"""srun: its accepted options; a shell and measurements beside the ranks of a running job.
+
+The measurements are of the use of GPUs and network.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ class Allocation:
     def shell(
         self, shell: Sequence[str], *, node: str | None, workdir: str | None, is_terminal: bool
     ) -> int:
-        """Open a shell on a node, by default the first; return its exit status, or raise OSError
-        without srun.
+        """Open a shell on a node, by default the first; return the shell's exit status.
+
+        Raises:
+            FileNotFoundError: there is no srun on PATH. It is an OSError.
         """
         argv = shell_command(
             self.job_id,
@@ -62,10 +65,10 @@ class Allocation:
 
 
 def plain_job_id(job_id: str, env: Mapping[str, str]) -> str:
-    """Return srun's id of a job: an element of an array, 123_4, also has a plain number (squeue(1),
-    %A).
+    """Return srun's id of a job.
 
-    If squeue does not show it, the id is returned unchanged.
+    An element of an array, 123_4, also has a plain number (squeue(1), %A). If squeue does not show
+    the job, the id is returned unchanged.
     """
     if "_" not in job_id:
         return job_id
@@ -150,8 +153,9 @@ read_ports | say port
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """The state of one GPU; ``None`` for values that its driver does not report: ``[N/A]``, ``[Not
-    Supported]``.
+    """The state of one GPU.
+
+    A value that its driver does not report (``[N/A]``, ``[Not Supported]``) is ``None``.
     """
 
     index: int  # in nvidia-smi's order, which is that of the PCI bus
@@ -252,8 +256,9 @@ class PortReading:
 
 
 def parse_ports(lines: Iterable[str]) -> tuple[PortReading, ...]:
-    """Return the rates from the first and the last reading of each port, without interfaces that
-    have no traffic.
+    """Return the rates from the first and the last reading of each port.
+
+    Interfaces without traffic are left out.
     """
     first: dict[str, tuple[float, int, int]] = {}
     rates: dict[str, PortReading] = {}
@@ -303,8 +308,9 @@ def srun_refusal(words: Sequence[str], env: Mapping[str, str]) -> str | None:
 
 
 def mpi_types(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the MPI types that srun here has for the usual libraries; none if the cluster's
-    MpiDefault is one.
+    """Return the MPI types that srun here has for the usual libraries.
+
+    There are none if the cluster's MpiDefault is such a type.
     """
     config = run_command(
         ["scontrol", "show", "config"], timeout_s=_SRUN_WITHIN_S, env=clean_env(env)
@@ -324,8 +330,9 @@ def _mpi_kinds(env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
 
 
 def parse_mpi_list(text: str) -> tuple[str, ...]:
-    """Read the answer to ``srun --mpi=list``: names on lines of their own, and the versions of
-    pmix.
+    """Read the answer to ``srun --mpi=list``.
+
+    The answer has names on lines of their own, and the versions of pmix.
     """
     names = re.findall(r"^(?:srun:)?\s+(\w+)$", text, re.MULTILINE)
     versions = re.findall(r"versions available: (.*)$", text, re.MULTILINE)

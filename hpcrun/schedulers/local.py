@@ -1,5 +1,6 @@
-"""This machine as a scheduler: a supervisor per job, in its own session, which survives the end of
-the terminal.
+"""This machine as a scheduler: a supervisor per job.
+
+The supervisor has its own session, which survives the end of the terminal.
 """
 
 from __future__ import annotations
@@ -61,7 +62,11 @@ class LocalScheduler(Scheduler):
     name = "local"
 
     def submit(self, submission: Submission) -> SubmittedJob:
-        """Start a supervisor for the script."""
+        """Start a supervisor for the script.
+
+        Raises:
+            SchedulerError: the job cannot be started, or its supervisor does not start in time.
+        """
         log = RunFolder(submission.folder).supervisor_log
         env = {**clean_env(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
         # by path, not by module name: hpcrun may not be on the job's PYTHONPATH
@@ -96,8 +101,9 @@ class LocalScheduler(Scheduler):
         return {job.folder: info for job in jobs if (info := look_at(job, now_s)) is not None}
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """Terminate jobs through their supervisors, which wait for the ranks and then kill the
-        rest.
+        """Terminate jobs through their supervisors.
+
+        A supervisor waits for the ranks and then kills the rest.
         """
         for job in jobs:
             record, lives = _current(job.folder)
@@ -106,7 +112,11 @@ class LocalScheduler(Scheduler):
                     os.kill(record["pid"], signal.SIGTERM)
 
     def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:  # noqa: ARG002
-        """Refuse it: a job of this machine starts at once."""
+        """Refuse to hold jobs: a job of this machine starts at once.
+
+        Raises:
+            SchedulerError: always.
+        """
         raise SchedulerError(
             "jobs on this machine start at once: they cannot be held", hint="hpcrun cancel RUN"
         )

@@ -55,8 +55,10 @@ class JobRef:
 
 @dataclass(frozen=True, slots=True)
 class ArrayLimits:
-    """The limits of a cluster: ``array`` tasks in an array, with numbers below it; ``jobs`` of all
-    users together.
+    """The limits of a cluster on arrays and jobs.
+
+    ``array`` is the number of tasks in an array, whose numbers are below it; ``jobs`` is the number
+    of jobs of all users together.
     """
 
     array: int
@@ -99,10 +101,10 @@ class Scheduler(Protocol):
         ...
 
     def node_states(self, hosts: str) -> dict[str, str]:  # noqa: ARG002 - for those that know nodes
-        """Return node → the scheduler's state of it, of a node list in the form of
-        :class:`JobInfo`.
+        """Return node → the scheduler's state of the node.
 
-        It is empty if the scheduler knows no nodes, or does not respond.
+        ``hosts`` is a node list in the form of :class:`JobInfo`. The result is empty if the
+        scheduler knows no nodes, or does not respond.
         """
         return {}
 

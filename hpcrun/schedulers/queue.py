@@ -1,12 +1,13 @@
-"""Slurm's queue: order and expected start of pending jobs, the limits that keep them so, and what
-ended jobs used.
+"""Slurm's queue: pending jobs, their limits, and the usage of ended jobs.
+
+Pending jobs have an order and an expected start. The limits keep jobs pending.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcrun.job.job_states import PENDING, base_state
@@ -27,9 +28,22 @@ from hpcrun.schedulers.slurm_text import (
     whole_number,
 )
 
-# squeue(1): job id, partition, name, user, state, time used, limit, nodes, reason, priority as a
-# number, expected start, QOS, command
-_FIELDS = ("%i", "%P", "%j", "%u", "%T", "%M", "%l", "%D", "%r", "%Q", "%S", "%q", "%o")
+# squeue(1); the priority is a number, the start is expected
+_FIELDS = {
+    "%i": "job_id",
+    "%P": "partitions",
+    "%j": "name",
+    "%u": "user",
+    "%T": "state",
+    "%M": "used",
+    "%l": "limit",
+    "%D": "nodes",
+    "%r": "reason",
+    "%Q": "priority",
+    "%S": "start",
+    "%q": "qos",
+    "%o": "command",
+}
 _NOT_IN_LINE = ("JobArrayTaskLimit", "JobHeld", "Dependency", "BeginTime", "JobHoldMaxRequeue")
 _USAGE = (
     "JobID",
@@ -104,22 +118,24 @@ class SlurmQueue(SlurmSite):
 
     def waiting(self, job_ids: Sequence[str]) -> dict[str, Waiting]:
         """Return the places of jobs in the queue, with one command for any number of jobs."""
-        pending = squeue("--states=PENDING", fields=_FIELDS)
+        pending = squeue("--states=PENDING", fields=tuple(_FIELDS))
         if job_ids:
             return places(parse_jobs(self.run(pending).stdout), job_ids)
         return {}
 
     def limits(self) -> dict[str, list[Limit]]:
-        """Return the limits that are set, per QOS, and under ``ACCOUNTS`` per account of this
-        user.
+        """Return the limits that are set, per QOS.
+
+        The limits of this user's accounts are under ``ACCOUNTS``, per account.
         """
         # all QOS, and this user's accounts and their parents
         command = ["scontrol", "show", "assoc_mgr", "flags=qos,assoc", f"users={user_name()}"]
         return parse_limits(self.run(command).stdout, os.getuid())
 
     def usage(self, job_ids: Sequence[str]) -> dict[tuple[str, str], Usage]:
-        """Return the usage of ended jobs by run id and job id, with one command for any number of
-        jobs.
+        """Return the usage of ended jobs by run id and job id.
+
+        One command serves any number of jobs.
         """
         parts = in_parts(sorted({array_id(job_id) for job_id in job_ids}))
         commands = (
@@ -128,15 +144,18 @@ class SlurmQueue(SlurmSite):
         return parse_usage("\n".join(self.run(command).stdout for command in commands))
 
     def jobs(self) -> list[QueuedJob]:
-        """Return the jobs of all users, as far as the site shows them; SchedulerError if Slurm does
-        not respond.
+        """Return the jobs of all users, as far as the site shows them.
+
+        Raises:
+            SchedulerError: Slurm does not respond.
         """
-        return parse_jobs(self.run(squeue(fields=_FIELDS)).checked(*NO_RESPONSE).stdout)
+        return parse_jobs(self.run(squeue(fields=tuple(_FIELDS))).checked(*NO_RESPONSE).stdout)
 
 
 def places(jobs: Sequence[QueuedJob], job_ids: Iterable[str]) -> dict[str, Waiting]:
-    """Return the places of these jobs, from all pending jobs of all users, as far as the site shows
-    them.
+    """Return the places of these jobs among all pending jobs of all users.
+
+    A site may not show all of the jobs.
     """
     in_line: dict[str, list[tuple[int, int]]] = {}
     for job in sorted(jobs, key=lambda job: job.order):
@@ -161,48 +180,38 @@ def _order(job_id: str, priority: str) -> tuple[int, int]:
 
 def parse_jobs(text: str) -> list[QueuedJob]:
     """Read squeue's lines of all jobs that are not over; other lines are left out."""
-    return [_queued_job(*fields) for fields in rows_of(text, len(_FIELDS))]
+    rows = rows_of(text, len(_FIELDS))
+    return [_queued_job(dict(zip(_FIELDS.values(), row, strict=True))) for row in rows]
 
 
-def _queued_job(
-    job_id: str,
-    partitions: str,
-    name: str,
-    user: str,
-    state: str,
-    used: str,
-    limit: str,
-    nodes: str,
-    reason: str,
-    priority: str,
-    start: str,
-    qos: str,
-    command: str,
-) -> QueuedJob:
+def _queued_job(fields: Mapping[str, str]) -> QueuedJob:
+    job_id = fields["job_id"]
+    state = base_state(fields["state"])
+    reason = fields["reason"]
     return QueuedJob(
         job_id,
-        tuple(partitions.split(",")),
-        name,
-        user,
-        base_state(state),
-        slurm_seconds(used),
-        slurm_seconds(limit),
-        _int(nodes),
+        tuple(fields["partitions"].split(",")),
+        fields["name"],
+        fields["user"],
+        state,
+        slurm_seconds(fields["used"]),
+        slurm_seconds(fields["limit"]),
+        _int(fields["nodes"]),
         known_text(reason) or "",
         len(element_ids(job_id)),
-        base_state(state) == PENDING and not reason.startswith(_NOT_IN_LINE),
-        _order(job_id, priority),
-        parse_time(start),
-        qos,
-        run_id_of_line(command),
+        state == PENDING and not reason.startswith(_NOT_IN_LINE),
+        _order(job_id, fields["priority"]),
+        parse_time(fields["start"]),
+        fields["qos"],
+        run_id_of_line(fields["command"]),
     )
 
 
 def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
-    """Return run id and job id → usage, from sacct: a job has a line, and its steps (``7.batch``,
-    ``7.0``) follow it.
+    """Return run id and job id → usage, from sacct.
 
-    A job that belongs to no run is left out.
+    A job has a line, and its steps (``7.batch``, ``7.0``) follow that line. A job that belongs to
+    no run is left out.
     """
     jobs: dict[tuple[str, str], list[list[str]]] = {}
     most: dict[tuple[str, str], float] = {}
@@ -280,12 +289,11 @@ class Limit:
 
 
 def parse_limits(text: str, uid: int) -> dict[str, list[Limit]]:
-    """Read the answer: QOS → the user's limits there; under ``ACCOUNTS`` the limits of the user's
-    accounts.
+    """Read the answer: QOS → the user's limits there, and the limits of the user's accounts.
 
-    ``MaxJobsPU=2(1)`` means two allowed and one in use, ``N`` means no limit
-    (src/common/assoc_mgr_info.c); users of a QOS are listed by number. Entries without a limit are
-    left out.
+    The limits of accounts are under ``ACCOUNTS``. ``MaxJobsPU=2(1)`` means two allowed and one in
+    use, ``N`` means no limit (src/common/assoc_mgr_info.c); users of a QOS are listed by number.
+    Entries without a limit are left out.
     """
     limits: dict[str, list[Limit]] = {}
     key = ""

@@ -54,7 +54,11 @@ class SharedCopy:
         )
 
     def read(self) -> bytes:
-        """Return the copy; OSError if there is none, or if another user could have written it."""
+        """Return the copy.
+
+        Raises:
+            OSError: there is no copy, or another user could have written it, or it is too large.
+        """
         with open_regular(self.path, links=False) as file:
             status = os.fstat(file.fileno())
             if (
@@ -80,8 +84,9 @@ class QueueCache(SharedCopy):
     clock: Callable[[], float] = time.time  # seconds since the epoch
 
     def shared(self, ask: Callable[[], Completed]) -> Answer:
-        """Return an answer that is young enough, from any process; else call squeue, one process at
-        a time.
+        """Return an answer that is young enough, from any process; else call squeue.
+
+        One process at a time calls squeue.
         """
         known = self._young()
         if known:
@@ -109,8 +114,9 @@ class QueueCache(SharedCopy):
         return Answer(asked_s, pause_s, done)
 
     def _young(self) -> Answer | None:
-        """Return the stored answer while polls may use it; one from the future is from before a
-        clock was set back.
+        """Return the stored answer while polls may use it.
+
+        An answer from the future is from before a clock was set back, and is not used.
         """
         known = self._known()
         if known and 0 <= self.clock() - known.asked_s < known.pause_s:

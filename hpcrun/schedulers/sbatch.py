@@ -76,9 +76,11 @@ class ScriptExecutor(submitit.SlurmExecutor):
 def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> SubmittedJob:
     """Submit a script that is ready in its folder.
 
-    It raises SubmissionUncertainError if sbatch got no answer: the job may exist; SchedulerError if
-    sbatch refused it.
-    """
+    Raises:
+        SubmissionUncertainError: sbatch got no answer, so the job may exist, or the job was
+            submitted but its record could not be completed.
+        SchedulerError: sbatch refused the script, or the script cannot be written.
+    """  # noqa: DOC501
     folder = RunFolder(submission.folder)
     executor = ScriptExecutor(submission)
     try:

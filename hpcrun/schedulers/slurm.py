@@ -51,8 +51,9 @@ class SlurmScheduler(Scheduler):
         return None
 
     def cluster(self) -> str | None:
-        """Return ClusterName: from slurm.conf if it can be read, which needs no request to the
-        controller.
+        """Return ClusterName, from slurm.conf if that file can be read.
+
+        The file needs no request to the controller.
         """
         for path in filter(None, (self.env.get("SLURM_CONF"), *_CONF_FILES)):
             with suppress(OSError):
@@ -145,8 +146,9 @@ class SlurmScheduler(Scheduler):
         return text.parse_node_states(answer.stdout) if answer.ok else {}
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """Cancel jobs with one scancel; its task ends an element of a pack, by the mark in its
-        folder.
+        """Cancel jobs with one scancel.
+
+        A task ends an element of a pack, by the mark in the element's folder.
         """
         ids = [job.job_id for job in jobs if job.job_id and not job.shares]
         # --quiet: a job that has already ended is no error
@@ -156,7 +158,11 @@ class SlurmScheduler(Scheduler):
             )
 
     def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:
-        """Hold or release jobs with one scontrol."""
+        """Hold or release jobs with one scontrol.
+
+        Raises:
+            SchedulerError: a job shares its task with other elements, or scontrol failed.
+        """
         verb = "release" if release else "hold"
         shared = next((job for job in jobs if job.shares), None)
         if shared:

@@ -125,8 +125,9 @@ def sacct(*options: str, fields: Sequence[str]) -> list[str]:
 
 
 def in_parts(job_ids: Sequence[str]) -> list[Sequence[str]]:
-    """Return job ids in the fewest parts that fit on a command line: Linux allows 128 KiB per
-    argument (execve(2)).
+    """Return job ids in the fewest parts that fit on a command line.
+
+    Linux allows 128 KiB per argument (execve(2)).
     """
     return [job_ids[begin : begin + _IDS_AT_ONCE] for begin in range(0, len(job_ids), _IDS_AT_ONCE)]
 
@@ -143,18 +144,18 @@ def sacct_command(job_ids: Sequence[str]) -> list[str]:
 
 
 def sacct_lines_command(since_s: float) -> list[str]:
-    """Ask the accounting database for the user's jobs since a time, and one minute more for clocks
-    that differ.
+    """Return the command that asks the accounting database for the user's jobs since a time.
+
+    The time is one minute earlier, for clocks that differ.
     """
     since = datetime.fromtimestamp(max(0.0, since_s - 60)).isoformat(timespec="seconds")
     return sacct("--allocations", f"--starttime={since}", fields=_SACCT_FIELDS)
 
 
 def parse_sacct(text: str) -> list[JobInfo]:
-    """Read the answer to :func:`sacct_command` or :func:`sacct_lines_command`; the newest
-    submission comes last.
+    """Read the answer to :func:`sacct_command` or :func:`sacct_lines_command`.
 
-    A requeued job has a line for each time that it was submitted.
+    The newest submission comes last. A requeued job has a line for each time that it was submitted.
     """
     rows = rows_of(text, len(_SACCT_FIELDS))
     rows.sort(key=lambda fields: fields[-2])  # local time as ISO 8601: later is larger
@@ -185,8 +186,9 @@ def node_states_command(hosts: str) -> list[str]:
 
 
 def parse_node_states(text: str) -> dict[str, str]:
-    """Read the answer to :func:`node_states_command`: node → state; a node has a line for each of
-    its partitions.
+    """Read the answer to :func:`node_states_command`: node → state.
+
+    A node has a line for each of its partitions.
     """
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
@@ -244,8 +246,9 @@ def known_text(text: str) -> str | None:
 
 
 def whole_number(text: str | None) -> int | None:
-    """Return a number of Slurm's; None of another text, or of one that is too long for any number
-    of it.
+    """Return a number of Slurm's; None of another text.
+
+    A text that is too long for any number of Slurm's also gives None.
     """
     if text and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit():
         return int(text)
@@ -269,8 +272,9 @@ def element_ids(job_id: str) -> list[str]:
 
 
 def allocated_gpus(tres: str) -> int:
-    """Return the GPUs of ``cpu=4,gres/gpu=2``; where a site counts only GPUs with a type, the sum
-    of all types.
+    """Return the GPUs of ``cpu=4,gres/gpu=2``.
+
+    Where a site counts only GPUs with a type, the result is the sum of all types.
     """
     numbers = {name: whole_number(value) or 0 for name, value in resources(tres).items()}
     typed = sum(number for name, number in numbers.items() if name.startswith("gres/gpu:"))
@@ -286,18 +290,19 @@ _SCRIPT = re.compile(r"/([^/\s]+)/" + re.escape(SUBMISSION_FILE))
 
 
 def run_id_of_line(command: str) -> str | None:
-    """Return the id of the run whose script a command line submits, None if it belongs to no
-    run.
+    """Return the id of the run whose script a command line submits.
+
+    Returns None if the command line belongs to no run.
     """
     match = _SCRIPT.search(command)
     return match[1] if match else None
 
 
 def jobs_of_runs(listed: Iterable[JobInfo], jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
-    """Choose from the jobs that Slurm lists those asked about: folder → its job; of several with an
-    id the last.
+    """Return the listed jobs that were asked about: folder → its job.
 
-    A job that is not listed is left out, and so is one that only has the same id.
+    Of several jobs with an id, the last counts. A job that is not listed is left out, and so is a
+    job that only has the same id.
     """
     run_ids = {job.folder: JobFolder(job.folder).run.name for job in jobs}
     wanted = set(run_ids.values())  # others have arrays of thousands of elements as well

@@ -67,8 +67,10 @@ def claim_text() -> str:
 
 
 def close_submission(folder: Path) -> None:
-    """Remove the claim after sbatch's answer was recorded; OSError if it cannot be removed, which
-    does no harm.
+    """Remove the claim after sbatch's answer was recorded.
+
+    Raises:
+        OSError: the claim cannot be removed, which does no harm.
     """
     RunFolder(folder).submit_claim("called").unlink(missing_ok=True)
 
@@ -114,10 +116,10 @@ def _look_before_call(run: RunFolder, created_s: float, now_s: float) -> Sending
 
 
 def _submits(arguments: list[bytes], run_id: str) -> bool:
-    """Whether a command line is that of a run's sbatch (or of a program before it), or of the run's
-    supervisor.
+    """Return whether a command line belongs to a run's sbatch or to the run's supervisor.
 
-    It compares the run's id, not its path, which may have several forms.
+    A program before sbatch also counts. The comparison uses the run's id, not its path, which may
+    have several forms.
     """
     script = f"/{run_id}/{SUBMISSION_FILE}".encode()
     name = run_id.encode()

@@ -42,13 +42,13 @@ def boot_id() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a running process started, in clock ticks since boot; None if it has ended or is
-    a zombie.
+    """Return when a running process started, in clock ticks since boot.
 
-    Together with the pid it identifies a process, since pids are reused.
+    Returns None if the process has ended or is a zombie. Together with the pid the time identifies
+    a process, since pids are reused.
 
     Raises:
-        OSError: it cannot be checked: too many open files, no memory. It may be running.
+        OSError: the process cannot be checked: too many open files, no memory. It may be running.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
@@ -75,8 +75,9 @@ def _write(folder: Path, record: dict[str, Any]) -> None:
 
 
 def _descendants() -> list[int]:
-    """Return every living descendant of this process, which, as subreaper, inherits the orphans of
-    the job.
+    """Return every living descendant of this process.
+
+    As subreaper, this process inherits the orphans of the job.
     """
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
@@ -118,8 +119,9 @@ def _clear_away() -> None:
 
 
 def _newest(folder: Path, element: int) -> int:
-    """Return the number of the newest attempt of an element, -1 where none has started: a script
-    may make several.
+    """Return the number of the newest attempt of an element; -1 where none has started.
+
+    A script may make several attempts.
     """
     try:
         names = os.listdir(folder / ATTEMPTS.format(element))
@@ -132,8 +134,9 @@ def _newest(folder: Path, element: int) -> int:
 
 
 def _again(folder: Path, element: int, attempt: int) -> bool:
-    """Whether the script's exit record asks for another attempt, as it would ask Slurm with
-    scontrol requeue.
+    """Return whether the script's exit record asks for another attempt.
+
+    The script would ask Slurm for it with scontrol requeue.
     """
     path = folder / EXIT.format(element, attempt)
     try:
@@ -170,8 +173,10 @@ def _new_record(limit_s: int, job_id: str | None = None) -> dict[str, Any]:
 
 
 def _take_orphans_and_term() -> list[str]:
-    """Become the parent of the job's orphans; return a list that fills when this process gets
-    SIGTERM.
+    """Become the parent of the job's orphans.
+
+    Returns:
+        a list that fills when this process gets SIGTERM.
     """
     import ctypes  # only here: hpcrun status imports the functions above, too
 
@@ -184,14 +189,17 @@ def _take_orphans_and_term() -> list[str]:
 def supervise(
     folder: Path, limit_s: int, warn_s: int, element: int | None = None, job_id: str | None = None
 ) -> bool:
-    """Run ``folder/script.sh`` to its end and record it in ``supervisor.json``; return whether it
-    completed.
+    """Run ``folder/script.sh`` to its end; return whether the script completed.
+
+    The end is recorded in ``supervisor.json``.
 
     Args:
+        folder: the folder of the run.
         limit_s: seconds that each attempt may take, 0 for no limit.
         warn_s: seconds between SIGUSR1 and the limit, 0 for no warning.
         element: the element of a sweep, whose record is in its own folder; None for an ordinary
             job.
+        job_id: the id of the job; None to make one.
     """
     ended_by = _take_orphans_and_term()
     record = _new_record(limit_s, job_id)
@@ -251,7 +259,10 @@ def supervise_sweep(
     """Run ``folder/script.sh`` once for each element, each with its own supervisor.
 
     Args:
-        limit_s, warn_s: for each element, as in ``supervise``.
+        folder: the folder of the run.
+        limit_s: seconds that each attempt of an element may take, as in ``supervise``.
+        warn_s: seconds between SIGUSR1 and the limit for each element, as in ``supervise``.
+        elements: the numbers of the elements to run.
         at_once: how many may run at the same time.
     """
     ended_by = _take_orphans_and_term()
@@ -286,8 +297,9 @@ def supervise_sweep(
 
 
 def _start_element(folder: Path, limit_s: int, warn_s: int, index: int, job_id: str) -> set[int]:
-    """Start the supervisor of one element, and return its process id; empty if it was cancelled
-    before.
+    """Start the supervisor of one element, and return its process id.
+
+    The set is empty if the element was cancelled before.
     """
     home = folder / ELEMENT.format(index)
     own_id = f"{job_id}_{index}"

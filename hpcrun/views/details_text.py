@@ -1,5 +1,6 @@
-"""status --verbose: a run's expected start, progress, use of resources, folder and code; its plan,
-as recorded.
+"""The details of status --verbose: a run's expected start, its progress, and its plan.
+
+Other details are the use of resources, the folder and the code. The plan is shown as recorded.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ _ROOM_LEAST = 20
 
 
 def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """Return the details for which the table has no room, wrapped between words; ``more`` comes
-    first.
+    """Return the details for which the table has no room, wrapped between words.
+
+    ``more`` comes first.
     """
     run, checkpoints = item.run, os.path.realpath(RunFolder(item.folder).element(0).checkpoints)
     attempt = last_attempt(item.folder, item.element or 0)
@@ -279,8 +281,9 @@ def _metrics_text(metrics: Mapping[str, Any]) -> str:
 
 
 def idle_limit_rows(item: RunStatus) -> Rows:
-    """Return that ``--cancel-idle`` has no effect, if a node does not report the use of its
-    GPUs.
+    """Return a row that says that ``--cancel-idle`` has no effect.
+
+    There is a row if a node does not report the use of its GPUs.
     """
     if item.elements:
         attempt = None
@@ -293,8 +296,9 @@ def idle_limit_rows(item: RunStatus) -> Rows:
 
 
 def last_words(item: RunStatus) -> str:
-    """Return in one line what rank 0 of a run noted last with ``log_metrics()``, else its last
-    line.
+    """Return in one line what rank 0 of a run noted last with ``log_metrics()``.
+
+    Without such a note, the result is the last line of the run.
     """
     metrics = last_metrics(item)
     if metrics:
@@ -313,8 +317,9 @@ def bar_text(elapsed_s: int, limit_s: int) -> str:
 
 
 def _use(item: RunStatus) -> UseSummary | None:
-    """Return what a run has recorded of its own use; None of a sweep, whose elements are runs of
-    their own.
+    """Return what a run has recorded of its own use.
+
+    Returns None of a sweep, whose elements are runs of their own.
     """
     if item.elements:
         return None
@@ -322,8 +327,9 @@ def _use(item: RunStatus) -> UseSummary | None:
 
 
 def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) -> Rows:
-    """Return what a run has used: its GPU-hours by Slurm's accounting, and the rest by its own
-    samples.
+    """Return what a run has used.
+
+    The GPU-hours are by Slurm's accounting, and the rest is by the run's own samples.
     """
     rows: Rows = []
     if usage and usage.gpus:

@@ -24,8 +24,9 @@ _LIGHTEST = 0.75
 
 @contextmanager
 def paper_style(option: str = "--png") -> Iterator[None]:
-    """Draw with the style of hpcrun alone, whatever a matplotlibrc says; letters that the font
-    lacks are boxes.
+    """Draw with the style of hpcrun alone, whatever a matplotlibrc says.
+
+    Letters that the font lacks are boxes.
 
     Args:
         option: the option that draws, for the message.
@@ -60,8 +61,9 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def style_of(number: int) -> dict[str, Any]:
-    """Return the colour, marker and dashes of a curve; an earlier one is wider, and visible below
-    an equal one.
+    """Return the colour, marker and dashes of a curve.
+
+    An earlier curve is wider, and visible below an equal curve.
     """
     import matplotlib
 
@@ -74,8 +76,9 @@ def style_of(number: int) -> dict[str, Any]:
 
 
 def ordered_styles(number: int) -> list[dict[str, Any]]:
-    """Return the styles of curves in an order: from dark to light, distinct in grey and without
-    colour vision, too.
+    """Return the styles of curves in an order, from dark to light.
+
+    The styles are distinct in grey and without colour vision, too.
     """
     from matplotlib import colormaps
 

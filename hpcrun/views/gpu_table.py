@@ -21,8 +21,9 @@ _NO_NUMBERS = frozenset(("NODE", "NAME", "PORT", "LINK"))
 
 
 def gpu_tables(result: GpuResult) -> list[Table]:
-    """Return the GPUs of a running job and the network traffic of its nodes, without a table that
-    has no row.
+    """Return the GPUs of a running job and the network traffic of its nodes.
+
+    A table that has no row is left out.
     """
     ports = [
         (node, port.port, port.link or "-", format_rate(port.in_per_s), format_rate(port.out_per_s))
@@ -33,8 +34,9 @@ def gpu_tables(result: GpuResult) -> list[Table]:
 
 
 def recorded_tables(uses: Sequence[RecordedUse]) -> list[Table]:
-    """Return the recorded use of each GPU, and of each node besides GPUs, by a run or by the
-    elements of a sweep.
+    """Return the recorded use of each GPU, and of each node besides GPUs.
+
+    The use is by a run or by the elements of a sweep.
     """
     if uses[0].element is None:
         front: tuple[str, ...] = ("NODE",)

@@ -33,7 +33,8 @@ def metrics_table(
     """Return rows for a terminal; the rank and the attempt only where there are several.
 
     Args:
-        each: the elements of a sweep, with their parameters; or a run alone.
+        each: the elements of a sweep, with their metrics; or a run alone.
+        parameters: the parameters of the elements of a sweep; None for a run.
     """
     names = _names(each)
     several = [
@@ -81,8 +82,10 @@ def _clock(time_s: float | None) -> str:
 
 
 def metrics_csv(each: Mapping[Any, Metrics]) -> str:
-    """Return the rows as CSV: element (of a sweep), rank, attempt, step, seconds since the epoch,
-    then the metrics.
+    """Return the rows as CSV.
+
+    The columns are element (of a sweep), rank, attempt, step, seconds since the epoch, then the
+    metrics.
     """
     names = _names(each)
     front = () if None in each else ("element",)
@@ -113,8 +116,9 @@ def metrics_json(
     *,
     element: int | None = None,
 ) -> dict[str, Any]:
-    """Return the rows of a run or of one element as a JSON document, or those of a sweep by
-    element.
+    """Return the rows of a run or of one element as a JSON document.
+
+    The rows of a sweep are by element.
     """
     head = {"kind": "metrics", "run_id": run_id, "metrics": list(_names(each))}
     if parameters is None:
@@ -157,8 +161,9 @@ def plot_lines(metrics: Metrics, width: int) -> list[str]:
 
 
 def curves_of(metrics: Metrics, name: str) -> dict[int, list[_Point]]:
-    """Return the finite numbers of a metric by rank, over the steps; over their positions where
-    none has a step.
+    """Return the finite numbers of a metric by rank, over the steps.
+
+    Where none has a step, the numbers are over their positions.
     """
     rows = [
         (number, row, row.values[name])
@@ -178,6 +183,7 @@ def save_png(metrics: Metrics, path: Path, title: str) -> None:
     """Draw the metrics below each other into a file.
 
     Raises:
+        HpcrunError: there are no values to draw.
         PlanError: matplotlib is not installed, or the file cannot be written.
     """
     if not metrics.names:
@@ -209,10 +215,12 @@ def braille_plot(
     *,
     names: Sequence[str] = (),
 ) -> list[str]:
-    """Return lines that show curves, at most ``width`` columns wide, with the limits of both axes
-    beside them.
+    """Return lines that show curves, with the limits of both axes beside the curves.
 
     Args:
+        curves: the points of each curve.
+        width: the most columns of a line.
+        height: the number of lines with curves.
         names: of the curves; each stands to the right of the line on which its curve ends.
     """
     xs = [x for curve in curves for x, _ in curve]

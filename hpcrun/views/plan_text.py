@@ -197,8 +197,9 @@ def _stop(requeue: Requeue) -> str:
 
 
 def sweep_text(sweep: Sweep, scheduler: str) -> str:
-    """Return the number of elements of a sweep, its parameters, and how many elements may run at
-    once.
+    """Return the number of elements of a sweep, and its parameters.
+
+    The text also says how many elements may run at once.
     """
     values: dict[str, dict[str, None]] = {}
     for index in sweep.chosen:
@@ -291,8 +292,9 @@ def submissions_json(done: Sequence[SubmitResult]) -> dict[str, Any]:
 
 
 def joined_json(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the documents of a submission as one: the only one, or the first with all under
-    ``parts``.
+    """Return the documents of a submission as one document.
+
+    The result is the only document, or the first with all under ``parts``.
     """
     if len(documents) == 1:
         return documents[0]

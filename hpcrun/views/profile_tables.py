@@ -1,5 +1,6 @@
-"""Profiles, the places of their values, and the catalogue of variables: as tables, YAML, lines of
-text and JSON.
+"""Profiles, the places of their values, and the catalogue of variables, for display.
+
+The forms are tables, YAML, lines of text and JSON.
 """
 
 from __future__ import annotations
@@ -29,11 +30,10 @@ if TYPE_CHECKING:
 def profiles_tables(
     rows: Sequence[ProfileRow], layers: Mapping[str, Path]
 ) -> tuple[Table, Table | None, list[str]]:
-    """Return the list of profiles for a terminal, that of other machines' profiles, and where their
-    folders are.
+    """Return the lists of profiles for a terminal, and where their folders are.
 
-    The user's own and detected profiles come before the shipped ones. A folder is named by its
-    layer.
+    One list is of this machine's profiles, the other of other machines' profiles. The user's own
+    and detected profiles come before the shipped ones. A folder is named by its layer.
     """
     headings = ("", "NAME", "GPU", "GPUS/NODE", "PARTITION", "MAX TIME", "SOURCE")
     here, elsewhere = (
@@ -104,8 +104,9 @@ def profile_yaml(values: dict[str, Any]) -> str:
 
 
 def profile_values(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a profile's values in the form that a user would write: times and sizes in Slurm's
-    forms.
+    """Return a profile's values in the form that a user would write.
+
+    Times and sizes are in Slurm's forms.
     """
     return {name: _form((name,), value) for name, value in values.items() if name != "name"}
 
@@ -122,8 +123,9 @@ def origins_json(loaded: LoadedProfile) -> dict[str, Any]:
 
 
 def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path]) -> tuple[Table, list[str]]:
-    """Return a table of values with file and line, and where the folders are that it names by their
-    layer.
+    """Return a table of values with file and line, and where the named folders are.
+
+    The table names the folders by their layer.
     """
     rows = [
         (dotted(key), _text(value), place_text(origin, layers))
@@ -252,8 +254,9 @@ def variables_lines(variables: Sequence[Variable], width: int) -> list[str]:
 
 
 def _now(variable: Variable) -> str:
-    """Return from when on a variable is deprecated and what replaces it; empty for one that
-    is not.
+    """Return since when a variable is deprecated, and what replaces the variable.
+
+    The text is empty for a variable that is not deprecated.
     """
     replaced = f"{'replaced by' if variable.since else 'renamed to'} {variable.renamed_to}"
     since = f"since {variable.since}" if variable.since else ""
@@ -288,8 +291,9 @@ def variable_lines(variable: Variable, width: int) -> list[str]:
 def profile_variables_lines(
     variables: ProfileVariables, layers: Mapping[str, Path], width: int
 ) -> list[str]:
-    """Return the variables that a profile sets, with file, line and reason; a folder is named by
-    its layer.
+    """Return the variables that a profile sets, with file, line and reason.
+
+    A folder is named by its layer.
     """
     lines = [
         f"Profile {variables.profile} sets"

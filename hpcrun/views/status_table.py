@@ -96,7 +96,11 @@ _WHY_MOST_LINES = 3
 
 
 def check_columns(given: Sequence[str]) -> tuple[str, ...]:
-    """Return the requested columns, each once; empty if none are requested."""
+    """Return the requested columns, each once; empty if none are requested.
+
+    Raises:
+        UsageError: there is no such column.
+    """
     known = (*TABLE, *(name for name in FIELDS if name not in TABLE))
     wanted = tuple(
         dict.fromkeys(
@@ -115,11 +119,10 @@ def check_columns(given: Sequence[str]) -> tuple[str, ...]:
 def status_table(
     result: StatusResult, now_s: float, width: int, columns: Sequence[str] = ()
 ) -> Table:
-    """Return the table of runs, at most ``width`` characters wide if this is enough for its
-    numbers.
+    """Return the table of runs, at most ``width`` wide if this is enough for its numbers.
 
-    Long names are cut, since ``--json`` has them and users can type a part; reasons are wrapped,
-    and long reasons are cut. A narrow terminal gets fewer columns.
+    ``width`` is in characters. Long names are cut, since ``--json`` has them and users can type a
+    part; reasons are wrapped, and long reasons are cut. A narrow terminal gets fewer columns.
     """
     from rich.text import Text
 
@@ -188,8 +191,9 @@ def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) 
 
 
 def only_elements(result: StatusResult, chosen: Mapping[str, set[int] | None]) -> StatusResult:
-    """Return the result with only the named elements of its sweeps, by run id; with all if the run
-    itself was named.
+    """Return the result with only the named elements of its sweeps, by run id.
+
+    If the run itself was named, the result has all of its elements.
     """
 
     def kept(item: RunStatus) -> RunStatus:
@@ -204,10 +208,12 @@ def only_elements(result: StatusResult, chosen: Mapping[str, set[int] | None]) -
 
 
 def with_element_rows(result: StatusResult, of: Collection[str] | None = None) -> StatusResult:
-    """Return the result with each sweep as its elements: ``train/3``, job ``123_3``, its parameters
-    first.
+    """Return the result with each sweep as its elements.
+
+    An element is ``train/3``, job ``123_3``, with its parameters first.
 
     Args:
+        result: the statuses of runs.
         of: the ids of the runs that become their elements. Default: all sweeps.
     """
     rows: list[RunStatus] = []
@@ -237,10 +243,10 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
 
 
 def why_text(item: RunStatus, now_s: float) -> str:
-    """Return what is to be said of a run besides its state: attempt, cause, silence, place in a
-    chain, reason.
+    """Return what is to be said of a run besides its state.
 
-    An exception comes before its rank: there may be room for the beginning only.
+    That is its attempt, cause, silence, place in a chain and reason. An exception comes before its
+    rank: there may be room for the beginning only.
     """
     status = item.status
     cause = _exception_first(status.cause or "")
@@ -317,8 +323,9 @@ def lineage_json(item: RunStatus) -> dict[str, Any]:
 
 
 def _exception_first(cause: str) -> str:
-    """Return ``KeyError: 'x' (rank 0, node1)`` for ``rank 0 on node1 failed first: KeyError:
-    'x'``.
+    """Return ``KeyError: 'x' (rank 0, node1)`` for a cause that names a rank first.
+
+    Such a cause is ``rank 0 on node1 failed first: KeyError: 'x'``.
     """
     match = _RANK_FIRST.fullmatch(cause)
     if match:
@@ -327,8 +334,9 @@ def _exception_first(cause: str) -> str:
 
 
 def never_starts_lines(item: RunStatus) -> list[str]:
-    """Return what to tell of a pending job that Slurm never starts as it is; empty if there is
-    nothing.
+    """Return the lines about a pending job that Slurm never starts as it is.
+
+    The list is empty if there is nothing to tell.
     """
     status, job_id = item.status, item.run.job_id or item.run.run_id
     never = item.never_starts
@@ -341,8 +349,9 @@ def never_starts_lines(item: RunStatus) -> list[str]:
 
 
 def waiting_lines(item: RunStatus, now_s: float) -> list[str]:
-    """Return what to tell of a job that has not started: its state, why, and when Slurm expects to
-    start it.
+    """Return what to tell of a job that has not started.
+
+    That is its state, why it has not started, and when Slurm expects to start it.
     """
     status, job_id = item.status, item.run.job_id or item.run.run_id
     start = start_text(status.start_s, now_s) if status.start_s else ""
@@ -369,8 +378,9 @@ def _reason_text(status: LastStatus) -> str | None:
 def status_json(
     result: StatusResult, more: Callable[[RunStatus], Mapping[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """Return the statuses as a JSON document, with ``more`` fields of each run; and that the
-    scheduler is away.
+    """Return the statuses as a JSON document, with ``more`` fields of each run.
+
+    The document also says that the scheduler is away.
     """
     away = result.away
     if away:
@@ -410,8 +420,9 @@ def _run_json(item: RunStatus) -> dict[str, Any]:
 
 
 def _roles_json(item: RunStatus) -> dict[str, Any]:
-    """Return what the roles of a run do, of a sweep those of its only named element; none without
-    roles.
+    """Return what the roles of a run do; none without roles.
+
+    For a sweep, the roles are those of its only named element.
     """
     if item.elements:
         element = item.elements[0].index

@@ -1,5 +1,6 @@
-"""Makes text safe and short for a terminal; and tables, all in one form: no frame, two blanks
-between columns.
+"""Makes text safe and short for a terminal; and makes tables, all in one form.
+
+A table has no frame and two blanks between columns.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ def harmless(text: str) -> str:
 
 
 def without_colours(text: str) -> str:
-    """Return harmless text without its colours: for NO_COLOR, and for lines with a limited
-    width.
+    """Return harmless text without its colours.
+
+    This is for NO_COLOR, and for lines with a limited width.
     """
     return _COLOUR.sub("", text)
 
@@ -55,10 +57,10 @@ _JOINERS = "\u200c\u200d"
 
 
 def visible(text: str) -> str:
-    """Return text with invisible characters (control characters, line ends, direction marks)
-    written as ``\\x1b``.
+    r"""Return text with invisible characters written as ``\x1b``.
 
-    The joiners U+200C and U+200D stay: Persian, Hindi and emoji need them.
+    Invisible characters are control characters, line ends and direction marks. The joiners U+200C
+    and U+200D stay: Persian, Hindi and emoji need them.
     """
     if text.isprintable():
         return text
@@ -71,10 +73,10 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a line of names and rows as CSV; an unknown value is empty, true and false are 1 and
-    0.
+    """Return a line of names and rows as CSV.
 
-    All CSV files of hpcrun come from this function.
+    An unknown value is empty, true and false are 1 and 0. All CSV files of hpcrun come from this
+    function.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -90,10 +92,10 @@ def _csv_value(value: object) -> object:
 
 
 def csv_cell(text: str) -> str:
-    """Return text for a cell of CSV that is safe on a terminal and in a spreadsheet.
+    r"""Return text for a cell of CSV that is safe on a terminal and in a spreadsheet.
 
     Invisible characters (control characters, those that change the direction of text, line ends)
-    are written in Python's form, ``\\x1b``, so that different names stay different. Text that a
+    are written in Python's form, ``\x1b``, so that different names stay different. Text that a
     spreadsheet would read as a formula gets a leading apostrophe: OWASP, "CSV Injection". A number,
     such as -1.5, does not change.
     """
@@ -113,8 +115,9 @@ def time_text(seconds: int | None) -> str:
 
 
 def clock_text(seconds: int | None) -> str:
-    """Return a time in squeue's form, without leading zeros: ``0:19``, ``1:00:00``,
-    ``2-00:00:00``.
+    """Return a time in squeue's form, without leading zeros.
+
+    Examples are ``0:19``, ``1:00:00`` and ``2-00:00:00``.
     """
     if seconds is None:
         return "-"
@@ -175,8 +178,9 @@ def code_text(code: dict[str, Any]) -> str:
 def labelled(
     label: str, text: str, indent: int, width: int, *, break_long_words: bool = False
 ) -> list[str]:
-    """Return text behind a label, folded between words at ``width`` characters and indented;
-    commands stay whole.
+    """Return text behind a label, folded between words and indented.
+
+    Lines are at most ``width`` characters long; commands stay whole.
     """
     wrap = textwrap.TextWrapper(
         width,
@@ -189,8 +193,9 @@ def labelled(
 
 
 def folded_command(groups: Iterable[str], width: int) -> list[str]:
-    """Return the lines of a command that can be pasted; an option and its value, a group, stay
-    together.
+    """Return the lines of a command that can be pasted.
+
+    An option and its value, which are a group, stay together.
     """
     lines = [""]
     for text in groups:
@@ -210,8 +215,9 @@ def rows_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
 
 
 def fields_of(item: object, names: str) -> dict[str, Any]:
-    """Return attributes of a record by their names, for a JSON document: whatever else it holds
-    stays out of it.
+    """Return attributes of a record by their names, for a JSON document.
+
+    Whatever else the record holds stays out of the document.
     """
     return {name: getattr(item, name) for name in names.split()}
 
@@ -231,6 +237,7 @@ def text_table(
     """Return a table; on a narrow terminal its columns are folded.
 
     Args:
+        headings: the headings of the columns.
         rows: cells; a plain one is shown on one line, literally.
         right: headings of columns of numbers.
         whole: headings of columns that are never folded: the others are folded first, then these
@@ -261,6 +268,7 @@ def fitting(needed: Mapping[str, int], width: int, dropped: Sequence[str]) -> tu
 
     Args:
         needed: column → the least that it needs.
+        width: the width of the terminal, in characters.
         dropped: those that can be done without, what is missed least first.
     """
     left = list(needed)

@@ -1,5 +1,7 @@
-"""--after and --chain: the runs that a new one waits for, and jobs that continue from each other's
-checkpoints.
+"""--after and --chain: runs that wait for other runs, and jobs that continue from checkpoints.
+
+--after names the runs that a new run waits for. --chain submits jobs that continue from each
+other's checkpoints.
 """
 
 from __future__ import annotations
@@ -26,8 +28,13 @@ from hpcrun.runs.attempt import chain_stop
 
 
 def check_can_wait(plan: Plan, option: str) -> None:
-    """Refuse --after and --chain on this machine, which starts jobs at once, and beside a
-    dependency of --sbatch.
+    """Refuse --after and --chain for a job that cannot wait.
+
+    A job on this machine starts at once. A job with a dependency of --sbatch has its own condition.
+
+    Raises:
+        PlanError: the profile's scheduler is not Slurm.
+        UsageError: the plan has the directive ``dependency``.
     """
     if plan.scheduler != "slurm":
         raise PlanError(
@@ -47,6 +54,9 @@ def resolve_after(
 
     Slurm forgets a job soon after its end, so the run's own record tells whether its end fulfils
     the condition.
+
+    Raises:
+        PlanError: Slurm cannot wait for a run, since the run is local or on another cluster.
     """
     matches = [run_of(item, ports) for item in conditions]
     cluster = ports.schedulers("slurm").cluster()
@@ -73,7 +83,11 @@ def resolve_after(
 
 
 def run_of(after: After, ports: Ports) -> FoundRun:
-    """Return the run of a condition; raise NotFoundError with a hint for another job of Slurm."""
+    """Return the run of a condition.
+
+    Raises:
+        NotFoundError: hpcrun has no such run; for another job of Slurm, the error has a hint.
+    """
     try:
         return find_run(after.run, ports.store)
     except NotFoundError as error:
@@ -111,8 +125,9 @@ def _dependency(item: RunStatus, after: After) -> Dependency:
 
 
 def note_link(result: SubmitResult) -> None:
-    """Note the job of a link for the others, which cancel it if they get nowhere; see
-    in_job/launch/per_job/chain.py.
+    """Write down the job of a link for the other links of the chain.
+
+    The other links cancel this job if they get nowhere; see launch/chain.py.
     """
     element, place = RunFolder(result.folder).element(0), result.run.chain or {}
     element.checkpoints.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -127,14 +142,16 @@ def note_link(result: SubmitResult) -> None:
 def chain_links(
     prepared: Prepared, chain: Chain, lineage: Lineage, surroundings: Surroundings
 ) -> tuple[list[Prepared], LineageOfNext]:
-    """Return the links of a chain: the same job under different names, each with its relations to
-    the links before it.
+    """Return the links of a chain: the same job under different names.
 
-    The folder of the first link holds the checkpoints, and the snapshot of the code if there is
-    one.
+    Each link has its relations to the links before it. The folder of the first link holds the
+    checkpoints, and the snapshot of the code if there is one.
 
     Args:
-        lineage: of the first link.
+        prepared: the job of the first link.
+        chain: the number of links, and the condition under which the next link starts.
+        lineage: the relations of the first link to earlier runs.
+        surroundings: the surroundings in which the user submits the chain.
     """
     names = (link_name(prepared.plan.name, number) for number in range(2, chain.links + 1))
     links = [

@@ -1,8 +1,7 @@
-"""The choices that a profile leaves open: the GPU type; on a detected cluster also partition,
-account and QOS.
+"""The choices that a profile leaves open: GPU type, partition, account and QOS.
 
-If one option fits, hpcrun takes it. Else it asks the user at the terminal; without a terminal, one
-error names the options with the exact flags.
+The last three are open only on a detected cluster. If one option fits, hpcrun takes it. Else it
+asks the user at the terminal; without a terminal, one error names the options with the exact flags.
 """
 
 from __future__ import annotations
@@ -52,6 +51,8 @@ def settle(
 
     Args:
         request: with the values of SBATCH_* and of the configuration.
+        loaded: the profile of the job, with the file of each value.
+        surroundings: gives the detected profile and asks the user.
         sizes: what was typed as --gpus, if the request is one of several sizes.
     """
     if loaded.profile.scheduler != "slurm":
@@ -86,8 +87,9 @@ def settle(
 
 
 def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: DetectedProfile) -> Settled:
-    """Choose the partition of a job without GPUs on a detected cluster, unless a user's file names
-    one.
+    """Choose the partition of a job without GPUs on a detected cluster.
+
+    A partition that a user's file names stays.
     """
     from hpcrun.actions.jobs.cluster_choices import ClusterJob, check_nodes, with_partition
 
@@ -106,8 +108,10 @@ def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: Detected
 
 
 def settle_gpu_type(profile: Profile, sizes: str, surroundings: Surroundings) -> str | None:
-    """Return the GPU type for any number of GPUs, however large; None if the profile has at most
-    one type.
+    """Return the GPU type for any number of GPUs, however large.
+
+    Returns:
+        The type; None if the profile has at most one type.
     """
     request = JobRequest(script="true", gpus=GpuCount(count=1))
     if profile.gpu.type or not types_to_choose_from(profile, request):
@@ -123,7 +127,11 @@ def settle_gpu_type(profile: Profile, sizes: str, surroundings: Surroundings) ->
 
 
 def _check_made(picker: Picker, profile: str) -> None:
-    """Raise one error for all choices that were not made."""
+    """Raise one error for all choices that were not made.
+
+    Raises:
+        UsageError: at least one choice was not made; the message names the flags.
+    """
     if picker.unmade:
         values = [f"{made.key}={first_option(made)}" for made in picker.unmade]
         if profile == DETECTED:

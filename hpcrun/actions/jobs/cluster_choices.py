@@ -94,8 +94,10 @@ def _fitting_partitions(
 def _nodes_with(
     partition: Partition, shape: Shape, request: JobRequest, facts: ClusterFacts
 ) -> int:
-    """Return how many nodes of a partition have the GPUs, CPUs and memory that the job needs on
-    each node.
+    """Return how many nodes of a partition have the GPUs and CPUs that the job needs on each.
+
+    The count is for each node's GPUs of the wanted type and for its CPUs. The memory of a node is
+    not compared.
     """
     nodes = 0
     for kind in facts.kinds:
@@ -235,8 +237,9 @@ class ClusterJob:
     def with_one(
         self, option: str, what: str, reason: str, values: Sequence[str], picker: Picker
     ) -> ClusterJob:
-        """Return the job with the only value of an option, or one of several that the user
-        picks.
+        """Return the job with one value of an option.
+
+        The value is the only one, or the user picks one of several.
         """
         options = tuple(Option(value, f"--{option} {value}") for value in values)
         if len(values) == 1:
@@ -247,8 +250,9 @@ class ClusterJob:
 
 
 def with_account(job: ClusterJob, picker: Picker) -> ClusterJob:
-    """Return the job with the account to charge: the only one for the partition, or Slurm's
-    default.
+    """Return the job with the account to charge.
+
+    The account is the only one for the partition, or Slurm's default.
     """
     if job.account or not job.enforced:
         return job
@@ -267,8 +271,9 @@ def with_account(job: ClusterJob, picker: Picker) -> ClusterJob:
 
 
 def with_qos(job: ClusterJob, picker: Picker) -> ClusterJob:
-    """Return the job with a QOS, if Slurm's default for this user does not exist or is not for the
-    partition.
+    """Return the job with a QOS, if Slurm's default QOS for this user cannot be used.
+
+    The default cannot be used if it does not exist or is not for the partition.
     """
     if job.request.qos or job.typed.qos or not {"qos", "all"} & job.enforced:
         return job
@@ -289,8 +294,12 @@ def with_qos(job: ClusterJob, picker: Picker) -> ClusterJob:
 
 
 def check_qos_limits(job: ClusterJob) -> None:
-    """Refuse a job that a QOS limit will never let start: one of the partition's own QOS, or else
-    of the job's.
+    """Refuse a job that a QOS limit will never let start.
+
+    The limit is one of the partition's own QOS, or else one of the job's QOS.
+
+    Raises:
+        PlanError: the job has more GPUs or a longer time than a QOS allows.
     """
     if not {"limits", "safe", "all"} & job.enforced:
         return
@@ -328,6 +337,9 @@ def check_nodes(job: ClusterJob) -> None:
 
     Where the profile knows how many nodes have its GPUs, the plan is refused with their number,
     which is smaller.
+
+    Raises:
+        PlanError: the partition does not give a job this number of nodes.
     """
     facts, typed, partition = job.facts, job.typed, job.known_partition
     shape = decide_shape(job.request, typed)

@@ -75,6 +75,9 @@ def run_git(
     """Run git in a folder; of the programs that the repository names, only filters can run.
 
     Args:
+        folder: the folder in which git starts.
+        *args: git's command and its arguments.
+        env: the environment; of git's own variables, only those of ``_KEPT`` reach git.
         place: git's variables that name another repository than the one of the folder.
     """
     kept = {
@@ -101,7 +104,13 @@ def diff_work_tree(root: Path, *args: str, env: Mapping[str, str]) -> Completed:
     """Run ``git diff`` at the top of a work tree, without the configuration of its repository.
 
     Args:
-        args: a commit is named by its hash, since there are no references.
+        root: the top of the work tree.
+        *args: the arguments of ``git diff``; the hash names a commit, since there are no
+            references.
+        env: the environment in which git runs.
+
+    Raises:
+        PlanError: hpcrun cannot write the temporary git repository.
     """
     objects, index, attributes, object_format = _repository_parts(root, env)
     settings = _settings(root, env)
@@ -121,8 +130,12 @@ def diff_work_tree(root: Path, *args: str, env: Mapping[str, str]) -> Completed:
 
 
 def _repository_parts(root: Path, env: Mapping[str, str]) -> tuple[Path, Path, Path, str]:
-    """Return the objects, the index, the attributes and the object format of a repository: none
-    names a program.
+    """Return the objects, the index, the attributes and the object format of a repository.
+
+    None of these parts names a program.
+
+    Raises:
+        PlanError: git does not find the repository, or a path has a line break.
     """
     options = [
         argument

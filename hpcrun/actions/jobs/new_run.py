@@ -1,5 +1,6 @@
-"""Making a run: its record, its relations to earlier runs, and the files in its folder before the
-job starts.
+"""Making a run: its record, its relations to earlier runs, and the files in its folder.
+
+All of them exist before the job starts.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ class Lineage:
         }
 
     def fill(self, folder: Path, elements: Sequence[int]) -> None:
-        """Link a new run's folder to the snapshot and checkpoints of earlier ones; each element has
-        its own.
+        """Link the folder of a new run to the snapshot and the checkpoints of earlier runs.
+
+        Each element has its own checkpoints.
         """
         for element in elements if self.checkpoints else ():
             assert self.checkpoints is not None
@@ -82,9 +84,12 @@ def new_run(
     lineage: Lineage,
     elements: Sequence[int] = (),
 ) -> tuple[Run, Path, tuple[str, ...]]:
-    """Make a run, completely or not at all; return its record, its folder, and notes for the user.
+    """Make a run, completely or not at all; return its record, its folder, and notes to show.
 
     If another submission of the same second has drawn the same id, the run gets the next one.
+
+    Raises:
+        RunExistsError: all ids up to the last possible one are taken.
     """
     plan, code = prepared.plan, None
     if plan.snapshot and not lineage.code:
@@ -127,6 +132,10 @@ def run_record(
     """Return the record of a run without its id, its code, and its relations to earlier runs.
 
     Args:
+        prepared: the job of the run.
+        ports: give the cluster, the host and the time.
+        surroundings: give the folder in which the user submits the run, and the folders of
+            profiles.
         elements: the numbers of the array's elements; empty for a single job.
     """
     plan = prepared.plan
@@ -151,8 +160,10 @@ def run_record(
 
 
 def profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | None:
-    """Return the profile's file if the user named the file; None if the name is enough to
-    find it.
+    """Return the path of the profile's file, if the user named the file.
+
+    Returns:
+        The path; None if the name is enough to find the file.
     """
     named = profile_names(surroundings.profile_folders).get(loaded.profile.name)
     if named == loaded.path:
@@ -161,8 +172,10 @@ def profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | Non
 
 
 def job_programs() -> dict[str, bytes]:
-    """Return the programs that run inside jobs or beside their ranks: path below ``programs`` →
-    content.
+    """Return the programs that run inside jobs or beside the ranks of jobs.
+
+    Returns:
+        The path below ``programs`` → the content.
     """
     in_job = Path(LAUNCH).parent
     programs = {}
@@ -176,8 +189,9 @@ def job_programs() -> dict[str, bytes]:
 
 
 def _message_sender(elements: int, events: Sequence[str]) -> str:
-    """Return the record by which a job finds this Python and this hpcrun to send messages; see
-    in_job/launch/per_job/messages.py.
+    """Return the record by which a job finds this Python and this hpcrun to send messages.
+
+    See launch/messages.py.
     """
     package = str(Path(LAUNCH).resolve().parents[2])
     return (
@@ -194,6 +208,7 @@ def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str
     Secrets are masked; those whose name does not tell are listed.
 
     Args:
+        request: the request of the job; fields with their default value are left out.
         named: the names of secrets in the profile.
     """
     record = request.model_dump(exclude_defaults=True)

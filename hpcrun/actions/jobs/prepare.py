@@ -55,8 +55,9 @@ if TYPE_CHECKING:  # few jobs run a batch script or have a snapshot
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A job that is decided and not submitted; ``listing`` has the code of a job with a
-    snapshot.
+    """A job that is decided and not submitted.
+
+    ``listing`` has the code of a job with a snapshot.
     """
 
     request: JobRequest
@@ -78,8 +79,10 @@ class Prepared:
 def choose_profile(
     typed: str | None, surroundings: Surroundings, slurm_unavailable: Callable[[], str | None]
 ) -> str:
-    """Return the profile to use: flag, HPCRUN_PROFILE, configuration; else ``detected``, or
-    ``local`` without Slurm.
+    """Return the name of the profile to use.
+
+    The order is: the flag, HPCRUN_PROFILE, the configuration; else ``detected``, or ``local``
+    without Slurm.
     """
     chosen = typed or surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
     if chosen and (typed or chosen != DETECTED):
@@ -97,6 +100,9 @@ def prepare(
     """Decide everything about a job, and render its script.
 
     Args:
+        request: the job as the user wants it.
+        profile_name: the name or the path of the profile.
+        surroundings: the folder, the environment and the configuration of the user.
         machine: used only for a local profile.
 
     Raises:
@@ -118,9 +124,7 @@ def prepare(
         request, shell_notes = apply_sbatch_env(request, env)
         notes += shell_notes
         # the lines of a batch script decide instead of the configuration
-        if script:
-            request = request
-        else:
+        if not script:
             request = _with_config(request, surroundings.config, profile)
     if script:
         request = _as_script_asks(request, script, surroundings)
@@ -188,8 +192,9 @@ def prepare(
 
 
 def with_defaults(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
-    """Fill in values from SBATCH_* and the configuration that the request of a Slurm job does not
-    have.
+    """Fill in values that the request of a Slurm job does not have.
+
+    The values come from SBATCH_* and the configuration.
     """
     if profile.scheduler != "slurm":
         return request
@@ -199,8 +204,9 @@ def with_defaults(request: JobRequest, profile: Profile, surroundings: Surroundi
 
 
 def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRequest:
-    """Fill in the configured time and account, which come after options and environment and before
-    the profile.
+    """Fill in the configured time and account.
+
+    Both come after the options and the environment, and before the profile.
     """
     walltime_s, most = config.walltime_s, profile.time.max
     if walltime_s and most:
@@ -235,8 +241,12 @@ def _with_programs(
     path_may_change: bool,
     in_container: bool,
 ) -> tuple[JobRequest, list[str]]:
-    """Return the request with its program, or those of its roles, as the job calls them, and notes
-    on the launchers.
+    """Return the request with its program as the job calls the program, and notes on launchers.
+
+    A request with roles has the programs of the roles.
+
+    Raises:
+        UsageError: the program of a role is a batch script.
     """
     done = list[JobRequest]()
     notes = list[str]()
@@ -264,7 +274,11 @@ def _with_programs(
 def _as_script_asks(
     request: JobRequest, script: BatchScript, surroundings: Surroundings
 ) -> JobRequest:
-    """Return the request with the folder and the task ids of a batch script."""
+    """Return the request with the folder and the task ids of a batch script.
+
+    Raises:
+        UsageError: the folder of the script's --chdir does not exist.
+    """
     from hpcrun.job.plan.batch_plan import with_array
 
     if script.options.workdir and not request.workdir:
@@ -280,8 +294,14 @@ def _as_script_asks(
 def _with_snapshot(
     request: JobRequest, python: PythonEnvironment, surroundings: Surroundings
 ) -> tuple[JobRequest, Snapshot | None, Listing | None]:
-    """Return the request with its script as called in the copy of the code, the copy, and the list
-    of its files.
+    """Return the request with its script as called in the copy of the code.
+
+    Returns:
+        The request, the copy, and the list of the copy's files; no copy and no list without a
+            snapshot.
+
+    Raises:
+        UsageError: --snapshot-include is used without --snapshot.
     """
     if not request.snapshot:
         if request.snapshot_include:
@@ -306,7 +326,12 @@ def _data(request: JobRequest, cwd: Path) -> tuple[tuple[str, str, int | None], 
 def _messages(
     request: JobRequest, profile: Profile, surroundings: Surroundings
 ) -> tuple[Notify | None, dict[str, str], list[str]]:
-    """Return the messages that hpcrun sends, the directives for mail from Slurm, and notes."""
+    """Return the messages that hpcrun sends, the directives for mail from Slurm, and notes.
+
+    Raises:
+        UsageError: --notify-on has no destination, a variable of a --notify destination is not set,
+            or mail needs Slurm and the job has no Slurm.
+    """
     config = surroundings.config
     # a check of nodes sends no messages: its user waits for it
     if request.preflight == "only":
@@ -355,20 +380,24 @@ def _messages(
 def failed_nodes(
     request: JobRequest, profile: Profile, surroundings: Surroundings
 ) -> tuple[str, ...]:
-    """Return the nodes that a job with --exclude-bad-nodes excludes; none if the request names the
-    nodes.
+    """Return the nodes that a job with --exclude-bad-nodes excludes.
+
+    The result is empty if the request names the nodes.
     """
     wanted = request.exclude_bad_nodes and profile.scheduler == "slurm" and request.nodelist is None
     return surroundings.failed_nodes() if wanted else ()
 
 
 def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroundings) -> None:
-    """Refuse options that this machine's srun or the job's torchrun does not know, and an outdated
-    uv.lock.
+    """Refuse options that this machine's srun or the job's torchrun does not know.
 
-    srun answers in milliseconds, torchrun in seconds. So torchrun is asked only for --torchrun: a
-    profile's options are the same for every job.
-    """
+    An outdated uv.lock is refused too. srun answers in milliseconds, torchrun in seconds. So
+    torchrun is asked only for --torchrun: a profile's options are the same for every job.
+
+    Raises:
+        UsageError: the project's uv.lock is outdated.
+        UsageError: srun or torchrun does not know an option.
+    """  # noqa: DOC501
     env, python = surroundings.env, plan.python
     if not (plan.srun or request.torchrun or python.uv_project):
         return

@@ -1,5 +1,6 @@
-"""The program of a job: whether it can run, with which launcher and Python, in which container; or
-a batch script.
+"""The program of a job: whether it can run, and how.
+
+The program has a launcher, a Python, perhaps a container; or the program is a batch script.
 """
 
 from __future__ import annotations
@@ -51,14 +52,21 @@ def check_program(
     path_may_change: bool,
     in_container: bool = False,
 ) -> JobRequest:
-    """Return the request with its script as the job will call it; refuse a script that is missing
-    or cannot run.
+    """Return the request with its script as the job will call the script.
+
+    A script that is missing or cannot run is refused.
 
     Args:
+        request: the request of the job, with the script or the program.
+        surroundings: give the folder and the PATH of the user.
         path_may_change: modules, set-up commands or an image may bring the program: it need not be
             on PATH here.
         in_container: an absolute path that does not exist here may exist in the image.
-    """
+
+    Raises:
+        UsageError: the script is a folder, is not executable, is not a regular file, or is neither
+            a file nor a program on PATH.
+    """  # noqa: DOC501
     if request.module or request.preflight == "only":
         return request
     script = request.script
@@ -109,7 +117,11 @@ def _kind_of_file(path: Path) -> str:
 def _check_interpreted(
     request: JobRequest, surroundings: Surroundings, *, in_container: bool
 ) -> None:
-    """Refuse ``bash run.sh`` and ``python -u train.py`` without such a script."""
+    """Refuse ``bash run.sh`` and ``python -u train.py`` without such a script.
+
+    Raises:
+        UsageError: the script does not exist.
+    """  # noqa: DOC501
     inner = interpreted((request.script, *request.args))
     if (
         inner is None
@@ -143,8 +155,9 @@ def _close_script(path: Path) -> str | None:
 
 
 def _other_words(request: JobRequest) -> str | None:
-    """Return what to type instead of a command line in quotes, or of a missing interpreter or
-    launcher.
+    """Return what to type instead of a command line that hpcrun cannot use.
+
+    The command line is in quotes, or its interpreter or launcher is missing.
     """
     words = request.script.split()
     if len(words) > 1 and not request.args:
@@ -172,8 +185,9 @@ def _other_words(request: JobRequest) -> str | None:
 def with_launcher(
     request: JobRequest, profile: Profile, surroundings: Surroundings, *, of_role: bool = False
 ) -> tuple[JobRequest, tuple[str, ...]]:
-    """Return the request with the launcher that its program needs, and notes on it; see
-    ``choose_launcher``.
+    """Return the request with the launcher that its program needs, and notes on the launcher.
+
+    See ``choose_launcher``.
     """
     if request.preflight == "only":
         return request, ()
@@ -208,8 +222,11 @@ def file_text(path: Path) -> str:
 
 
 def with_container(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
-    """Return the request with the image of its container as the job finds it; refuse a missing
-    image.
+    """Return the request with the image of its container as the job finds the image.
+
+    Raises:
+        PlanError: a local job needs a container program that is not on PATH.
+        UsageError: there is no file of the image.
     """
     image, runtime = image_of(request, profile), profile.container.runtime
     if image is None:
@@ -247,8 +264,10 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
 
 
 def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchScript | None:
-    """Return the program of a request, if it is a batch script with #SBATCH lines; None of other
-    programs.
+    """Return the batch script of a request, if its program is one with #SBATCH lines.
+
+    Returns:
+        The script; None for other programs.
     """
     path = Path(request.workdir or surroundings.cwd, request.script)
     if (
@@ -264,7 +283,11 @@ def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchS
 
 
 def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
-    """Read a batch script without running it; refuse a script that sbatch would not take."""
+    """Read a batch script without running it; refuse a script that sbatch would not take.
+
+    Raises:
+        UsageError: the file is not a text that sbatch takes.
+    """
     from hpcrun.job.batch.batch_script import read_batch_script
     from hpcrun.job.text.shell_text import MOST_BYTES
 
@@ -282,8 +305,9 @@ def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
 def find_python(
     request: JobRequest, profile: Profile, surroundings: Surroundings, *, in_container: bool = False
 ) -> PythonEnvironment:
-    """Return the Python of a job; for a container that of the host, since --python then names the
-    image's Python.
+    """Return the Python of a job.
+
+    For a container, this is the Python of the host, since --python then names the image's Python.
     """
     env = surroundings.env
     project = _project_folders(Path(request.workdir or surroundings.cwd))
@@ -319,11 +343,10 @@ def changes_path(request: JobRequest, profile: Profile) -> bool:
 def missing_packages(
     launchers: Collection[str], python: PythonEnvironment, env: Mapping[str, str]
 ) -> Iterator[str]:
-    """Return a note for each package that a job's environment surely lacks and one of the launchers
-    needs.
+    """Yield a note for each package that a job's environment surely lacks.
 
-    No program of the environment runs, since a cloned project may contain any program: its files
-    decide.
+    Only packages that one of the launchers needs count. No program of the environment runs, since a
+    cloned project may contain any program: its files decide.
     """
     if python.prefix is None or python.uv_project:
         return
@@ -358,8 +381,10 @@ def _lacks(package: str, prefix: Path, env: Mapping[str, str]) -> bool:
 
 
 def _project_folders(folder: Path) -> list[Path]:
-    """Return a folder and its parents up to the project's root; only the folder if it is in no
-    project.
+    """Return a folder and its parents up to the project's root.
+
+    Returns:
+        The folders; only the folder itself if the folder is in no project.
     """
     places = [folder, *takewhile(_is_not_of_all, folder.parents)]
     root = next(
@@ -374,8 +399,9 @@ def _project_folders(folder: Path) -> list[Path]:
 
 
 def _is_not_of_all(folder: Path) -> bool:
-    """Whether some users cannot write to a folder: in /tmp, anybody could add the files of a
-    project.
+    """Return whether some users cannot write to a folder.
+
+    In /tmp, anybody could add the files of a project.
     """
     try:
         return not folder.stat().st_mode & stat.S_IWOTH
@@ -388,8 +414,12 @@ def _uv_environment(
 ) -> PythonEnvironment:
     """Return the environment that each node makes from a project's uv.lock.
 
-    It has the same path on all nodes, so that scripts and records can name it; jobs with the same
-    lock share it.
+    The environment has the same path on all nodes, so that scripts and records can name the path;
+    jobs with the same lock share the environment.
+
+    Raises:
+        UsageError: --uv is used together with --python or --container, or there is no uv.lock, or
+            no uv on PATH.
     """
     if request.python or request.container not in (None, "none"):
         other = "--python" if request.python else "--container"
@@ -430,8 +460,9 @@ def _project_python(folders: Sequence[Path]) -> PythonEnvironment | None:
 
 
 def _is_of_project(prefix: Path, folder: Path) -> bool:
-    """Whether only users who can change the project could have made an environment in it, and no
-    other user of /tmp.
+    """Return whether only users who can change the project could have made an environment in it.
+
+    No other user of /tmp could have made the environment.
     """
     try:
         return danger_in_project(prefix / "bin/python", folder) is None

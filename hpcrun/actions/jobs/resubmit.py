@@ -1,5 +1,6 @@
-"""resubmit: the request of an earlier run with changes; the new run continues from its
-checkpoints.
+"""resubmit: the request of an earlier run, with changes.
+
+The new run continues from the checkpoints of the earlier run.
 """
 
 from __future__ import annotations
@@ -31,8 +32,12 @@ _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def check_over(run: Run, after: Iterable[After], ports: Ports, *, force: bool) -> None:
-    """Refuse to repeat a run that may still write checkpoints, unless the new run starts
-    after it.
+    """Refuse to repeat a run that may still write checkpoints.
+
+    The run is repeated if the new run starts after the run's end.
+
+    Raises:
+        PlanError: the run has not ended.
     """
     if force or any(run_of(each, ports).run == run for each in after):
         return
@@ -51,8 +56,12 @@ def check_over(run: Run, after: Iterable[After], ports: Ports, *, force: bool) -
 
 
 def check_no_calls(run: Run, store: RunStore) -> None:
-    """Raise PlanError for a run of Python functions: their calls belong to the program that made
-    them.
+    """Refuse to repeat a run of Python functions.
+
+    The calls belong to the program that made the calls.
+
+    Raises:
+        PlanError: the run called Python functions.
     """
     if RunFolder(store.folder(run.run_id)).calls.exists():
         raise PlanError(
@@ -61,7 +70,11 @@ def check_no_calls(run: Run, store: RunStore) -> None:
 
 
 def failed_of(run: Run, ports: Ports) -> tuple[int, ...]:
-    """Return the elements of a sweep that have ended and did not complete; others may still run."""
+    """Return the elements of a sweep that have ended and did not complete; others may still run.
+
+    Raises:
+        PlanError: the run is no sweep, or no element has failed.
+    """
     item = one_status(run.run_id, ports).runs[0]
     if not item.elements:
         raise PlanError(
@@ -81,6 +94,7 @@ def repeated(run: Run, changes: Mapping[str, Any], env: Mapping[str, str]) -> di
     """Return the request of a run, with changes, as a user would type it.
 
     Args:
+        run: the run to repeat.
         changes: the new values. Variables and sbatch directives are added to those of the run.
         env: the source of the values of secrets, which the record does not have.
     """
@@ -111,11 +125,17 @@ def unmasked(
     """Return a request's recorded variables; the values of secrets come from the environment.
 
     Args:
+        recorded: the names and values of the variables; a secret has a mask as its value.
+        env: the environment, with the values of the secrets.
         named: the names that the record lists as secret.
+
+    Raises:
+        UsageError: a secret is not in the environment.
     """
     variables = []
-    for name, value in recorded:
-        if value == MASK and (name in named or is_secret(name)):
+    for name, text in recorded:
+        value = text
+        if text == MASK and (name in named or is_secret(name)):
             if name not in env:
                 raise UsageError(
                     f"{name} is a secret, which is not in the run's record, and it is not set here",
@@ -127,8 +147,9 @@ def unmasked(
 
 
 def same_python(python: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with the virtual or conda environment of an earlier run's plan as the
-    only active one.
+    """Return the environment with the Python of an earlier run's plan as the only active one.
+
+    The plan names a virtual environment, a conda environment, or neither.
     """
     kept = {name: value for name, value in env.items() if name not in _ENVIRONMENTS}
     if python.get("prefix"):
@@ -137,7 +158,11 @@ def same_python(python: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, 
 
 
 def folder_of(cwd: str | None, whose: str) -> Path:
-    """Return the folder from which a run was submitted."""
+    """Return the folder from which a run was submitted.
+
+    Raises:
+        PlanError: the folder is not known or no longer exists.
+    """
     if cwd is not None and Path(cwd).is_dir():
         return Path(cwd)
     raise PlanError(
@@ -152,8 +177,14 @@ def lineage_of(
     """Return the relations of the new run to the earlier one.
 
     Args:
-        fresh: it begins with its own empty folder of checkpoints.
+        run: the earlier run.
+        plan: the plan of the new run.
+        store: finds the folder of the earlier run.
+        fresh: the new run begins with its own empty folder of checkpoints.
         new_snapshot: the code is copied again instead of taken from the earlier run's snapshot.
+
+    Raises:
+        PlanError: the snapshot of the earlier run is gone.
     """
     folder = store.folder(run.run_id)
     code = None

@@ -62,7 +62,11 @@ class Tree:
         return run_git(self.root / below, *args, env=self.env)
 
     def diff(self, *args: str) -> Completed:
-        """Run git diff of a commit, named by its hash, and the work tree."""
+        """Run git diff of a commit, named by its hash, and the work tree.
+
+        Raises:
+            PlanError: git diff fails.
+        """
         answer = diff_work_tree(self.root, *args, env=self.env)
         if not answer.ok:
             raise PlanError(f"the changes cannot be recorded: {answer.words()}")
@@ -70,8 +74,13 @@ class Tree:
 
 
 def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
-    """Return the tree to copy for a job that starts in a folder: its git work tree, or without git
-    the folder.
+    """Return the tree to copy for a job that starts in a folder.
+
+    Returns:
+        The git work tree of the folder; without git, the folder itself.
+
+    Raises:
+        PlanError: git fails, or the folder is outside of its repository's work tree.
     """
     workdir = workdir.resolve()
     tree = Tree(workdir, ".", False, env)
@@ -94,8 +103,9 @@ def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
 def place_in_snapshot(
     request: JobRequest, tree: Tree, python: PythonEnvironment
 ) -> tuple[JobRequest, Snapshot]:
-    """Return the request with its script as called in the copy, and the copy's layout for the
-    script.
+    """Return the request with its script as called in the copy, and the layout of the copy.
+
+    The layout is for the script.
     """
     workdir = tree.root / tree.folder
     script = _script(request, tree, workdir)
@@ -115,8 +125,13 @@ def place_in_snapshot(
 
 
 def _script(request: JobRequest, tree: Tree, workdir: Path) -> str | None:
-    """Return the script's path below the root; None for a module, or for a program outside of the
-    code.
+    """Return the script's path below the root.
+
+    Returns:
+        The path; None for a module, or for a program outside of the code.
+
+    Raises:
+        UsageError: a Python script is outside of the root.
     """
     if request.module or not ("/" in request.script or request.script.endswith(".py")):
         return None
@@ -196,6 +211,7 @@ def list_code(tree: Tree, include: Sequence[str], runs: Path | None) -> Listing:
     """List the files of a tree.
 
     Args:
+        tree: the folder, and whether git knows it.
         include: patterns of files that are copied although they look like secrets.
         runs: the runs folder, which is no code.
     """
@@ -223,8 +239,13 @@ def _outside(paths: Mapping[str, str], root: Path, folders: Sequence[Path]) -> d
 
 
 def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]:
-    """Return the tracked files and those that are neither tracked nor ignored, each with git's
-    letter for it.
+    """Return the files that git tracks or does not ignore.
+
+    Returns:
+        The path of each file → git's letter for it, which tells tracked and untracked files apart.
+
+    Raises:
+        PlanError: git cannot list the files.
     """
     answer = tree.run(
         "ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", below=below
@@ -322,6 +343,8 @@ def code_to_copy(
     """Decide which files to copy.
 
     Args:
+        listing: the files of the code, and those that are left out.
+        snapshot: the layout of the copy, with the script.
         limit_mb: the largest total size in megabytes; None for ``LIMIT_MB``.
         output_dir: the folder for the run, which is not code.
 

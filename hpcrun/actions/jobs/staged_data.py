@@ -10,10 +10,13 @@ from hpcrun.errors import UsageError
 
 
 def find_data(texts: Iterable[str], folder: Path) -> tuple[tuple[str, str, int | None], ...]:
-    """Return the name, the path and the bytes of each ``SRC[:NAME]``, None for a folder, which may
-    be large.
+    """Return the name, the path and the size in bytes of the source in each ``SRC[:NAME]``.
 
-    It raises UsageError for a source that does not exist, and for two of the same name.
+    The size is None for a folder, which may be large.
+
+    Raises:
+        UsageError: a source does not exist or cannot be read, a name is not valid, or two sources
+            have the same name.
     """
     data: dict[str, str] = {}
     for text in texts:

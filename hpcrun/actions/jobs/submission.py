@@ -50,6 +50,17 @@ class SubmitResult:
     remarks: str = ""  # other messages of the scheduler, and what could not be recorded
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionArray:
+    """An array whose elements are not those of a sweep: calls of a Python function."""
+
+    elements: tuple[int, ...] = ()
+    at_once: int | None = None  # how many of them may run at a time, None for any number
+
+
+_NO_ARRAY = FunctionArray()
+
+
 def submit(
     prepared: Prepared,
     ports: Ports,
@@ -59,24 +70,29 @@ def submit(
     output_dir: Path | None = None,
     files: Mapping[str, str | bytes] | None = None,
     lineage: Lineage = _ALONE,
-    elements: Sequence[int] = (),
-    at_once: int | None = None,
+    array: FunctionArray = _NO_ARRAY,
 ) -> SubmitResult:
     """Record a run, then submit its job.
 
     Args:
+        prepared: the job to submit.
+        ports: give the store of runs and the scheduler.
+        surroundings: the folder and the environment in which the user submits the job.
         run_id: None for a new one.
         output_dir: the folder for the run instead of the runs folder.
         files: path below the run's folder → content, for files that the job needs besides its
             script.
-        elements: the elements of an array that is not a sweep.
-        at_once: how many of them may run at a time, None for any number.
+        lineage: the relations of the run to earlier runs.
+        array: the elements of an array that is not a sweep.
 
     Raises:
+        UsageError: a secret that the job needs is not in the environment; no run is made.
         SubmissionUncertainError: sbatch got no answer; the run is kept, and status will find its
             job.
+        SchedulerError: the scheduler refused the submission; no run remains.
+        InterruptedByUser: the user interrupted; its job ids are those that were submitted.
         HpcrunError: the submission was refused; no run remains.
-    """
+    """  # noqa: DOC501
     plan = prepared.plan
     scheduler = ports.schedulers(plan.scheduler)
     check_available(plan, scheduler)
@@ -89,7 +105,7 @@ def submit(
                 hint=f"read -rs {name} && export {name}",
             )
     run_id = run_id or new_run_id(plan.name)
-    elements = plan.sweep.chosen if plan.sweep else tuple(elements)
+    elements = plan.sweep.chosen if plan.sweep else array.elements
     run, folder, notes = new_run(
         prepared,
         ports,
@@ -109,7 +125,7 @@ def submit(
         warn_s=plan.requeue.warn_s if plan.requeue else None,
         dependency=dependency_option(lineage.after) if lineage.after else "",
         elements=elements,
-        max_parallel=plan.sweep.max_parallel if plan.sweep else at_once,
+        max_parallel=plan.sweep.max_parallel if plan.sweep else array.at_once,
     )
     submitted: SubmittedJob | None = None
     try:
@@ -148,7 +164,11 @@ def submit(
 
 
 def check_available(plan: Plan, scheduler: Scheduler) -> None:
-    """Refuse a job whose scheduler this machine does not have."""
+    """Refuse a job whose scheduler this machine does not have.
+
+    Raises:
+        PlanError: the scheduler is not available on this machine.
+    """
     reason = scheduler.unavailable()
     if reason:
         raise PlanError(
@@ -170,14 +190,22 @@ def submit_all(
     noun: str,
     output_dir: Path | None = None,
 ) -> Iterator[SubmitResult]:
-    """Submit jobs one after the other, each when the caller requests it; yield each submitted run.
+    """Submit jobs one after the other; yield each submitted run.
+
+    Each job is submitted when the caller requests the next run.
 
     Args:
+        jobs: the jobs in the order of their submission.
+        lineage: submitted runs → the relations of the next job.
+        ports: give the store of runs and the scheduler.
+        surroundings: the folder and the environment in which the user submits the jobs.
         noun: the word for one of them in messages.
+        output_dir: the folder for each run instead of the runs folder.
 
     Raises:
         HpcrunError: one was refused; those before it remain, and the message says so.
-    """
+        InterruptedByUser: the user interrupted; it has the ids of the jobs that were submitted.
+    """  # noqa: DOC501
     done: list[SubmitResult] = []
     for job in jobs:
         try:
@@ -217,11 +245,13 @@ def submit_all(
 def sweep_parts(
     prepared: Prepared, scheduler: Scheduler, surroundings: Surroundings
 ) -> list[Prepared]:
-    """Return a prepared submission as several, if the cluster's MaxArraySize requires it; mostly as
-    one.
+    """Return a prepared submission as several, if the cluster's MaxArraySize requires several.
 
-    Each is a separate run, NAME-1, NAME-2 ...; the numbers of the elements continue from one to the
-    next.
+    Mostly the result is one submission. Of several, each is a separate run, NAME-1, NAME-2 ...; the
+    numbers of the elements continue from one to the next.
+
+    Raises:
+        PlanError: the sweep has more tasks than the cluster takes jobs (MaxJobCount).
     """
     plan, sweep = prepared.plan, prepared.plan.sweep
     limits = scheduler.array_limits() if sweep else None

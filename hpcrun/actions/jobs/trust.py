@@ -71,8 +71,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class TrustRow:
-    """The user's answer about a folder; ``state`` is ``trusted``, ``changed``, ``never`` or
-    ``gone``.
+    """The user's answer about a folder.
+
+    ``state`` is ``trusted``, ``changed``, ``never`` or ``gone``.
     """
 
     path: Path
@@ -81,8 +82,13 @@ class TrustRow:
 
 
 def folder_to_trust(typed: Path | None, layers: Sequence[Layer]) -> Path:
-    """Return the folder to trust: the typed one, or the typed project's; else the first that is not
-    used here.
+    """Return the folder to trust.
+
+    The folder is the typed one, or the ``.hpcrun`` of the typed project; without a typed folder,
+    the first that is not used here.
+
+    Raises:
+        NotFoundError: the typed folder does not exist, or there is nothing to trust here.
     """
     if typed is None:
         for layer in sorted(layers, key=lambda layer: layer.folder.withheld is None):
@@ -102,7 +108,12 @@ def folder_to_trust(typed: Path | None, layers: Sequence[Layer]) -> Path:
 
 
 def look_into(path: Path, store: TrustStore) -> Question:
-    """Return what the user must see before trusting a folder."""
+    """Return what the user must see before trusting a folder.
+
+    Raises:
+        ProfileError: the folder cannot be trusted.
+        NotFoundError: the folder has no files for hpcrun.
+    """
     layer = project_layer(path, store)
     if layer.refused or layer.contents is None:
         raise ProfileError(
@@ -150,15 +161,20 @@ def _keys(name: str, content: bytes, folder: Path) -> tuple[str, ...]:
 
 
 def remember(path: Path, contents: Contents | None, store: TrustStore) -> None:
-    """Trust a folder with the contents that were shown; without contents it is never used, without
-    a question.
+    """Save that the user trusts a folder with the contents that were shown.
+
+    Without contents, hpcrun never uses the folder, and asks no question about it.
     """
     hashes = contents.hashes() if contents else {}
     store.save(Trust(Path(os.path.realpath(path)), hashes, never=contents is None))
 
 
 def revoke(path: Path, store: TrustStore) -> None:
-    """Forget the answer about a folder."""
+    """Forget the answer about a folder.
+
+    Raises:
+        UsageError: there is no answer about the folder.
+    """
     if not store.forget(path):
         raise UsageError(
             f"{path} is not trusted", hint="hpcrun profile trust --list shows the trusted projects"

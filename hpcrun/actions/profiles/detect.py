@@ -1,5 +1,6 @@
-"""profile detect: query the cluster, and write its profile: every value with its source, every gap
-with the reason.
+"""profile detect: query the cluster, and write its profile.
+
+Every value has its source, and every gap has the reason.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ class Detected:
 def detect(
     site: SlurmSite, host: str, folders: Sequence[Source], path: Path | None = None
 ) -> Detected:
-    """Query the cluster and return the text of its profile, which loads; if a path is given, write
-    it there.
+    """Query the cluster and return the text of its profile, which loads.
+
+    If a path is given, the function also writes the text there.
     """
     detected = replace(detected_profile(ask_cluster(site), site, host, folders), path=path)
     if path:
@@ -99,6 +101,10 @@ def detected_profile(
     """Return the profile of a cluster from its answers.
 
     Args:
+        facts: the answers of Slurm.
+        site: the cluster whose commands are on PATH, with their environment and timeout.
+        host: the name of this host.
+        folders: the folders with the profiles that the new one may extend.
         choices: the user's choices; the account decides which partitions are open.
     """
     from hpcrun.machine.host import host_facts  # a submission does not look at the host
@@ -111,7 +117,11 @@ def detected_profile(
 
 
 def check_loads(text: str, folders: Sequence[Source]) -> Profile:
-    """Load the text as a profile: hpcrun writes only a profile that loads."""
+    """Load the text as a profile: hpcrun writes only a profile that loads.
+
+    Raises:
+        HpcrunError: the text does not load as a profile, which is a bug in hpcrun.
+    """
     path = Path(f"detected{SUFFIX}")  # for messages; nothing is written
     try:
         return load_text(text, path, folders).profile
@@ -136,6 +146,8 @@ def profile_text(
     """Return the YAML of a profile.
 
     Args:
+        facts: the answers of Slurm about the cluster.
+        choices: the user's choices of an account and a GPU type.
         host: the host it is detected on; None for the profile ``detected``, which is made of the
             facts alone.
         in_job: whether the host is one that jobs run on, seen from inside a job.
@@ -273,8 +285,9 @@ def _qos_row(mine: Sequence[Association], source: str) -> _Row:
 
 
 def _offer_rows(prefix: Key, offer: GpuOffer, top_s: int) -> Iterator[_Row]:
-    """Yield the values for a GPU type, in an entry of ``gpu.types`` or, for the only one, in the
-    profile itself.
+    """Yield the values for a GPU type.
+
+    The values stand in an entry of ``gpu.types`` or, for the only type, in the profile itself.
     """
     gpu = prefix or ("gpu",)
     most = offer.partition.max_nodes
@@ -326,7 +339,9 @@ def _time_rows(
     """Yield the times of a partition.
 
     Args:
-        inherited_s: the default time, unless the partition has its own.
+        prefix: the key of the section in which the times stand.
+        partition: the partition with its default and its longest time.
+        inherited_s: the default time in seconds, unless the partition has its own.
         limited: the longest time is written here.
     """
     default_s = _default_s(partition, inherited_s)

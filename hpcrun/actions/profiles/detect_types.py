@@ -1,5 +1,6 @@
-"""The GPU types that a user can have on a cluster, their cards, and the partition in which to
-request each. Pure.
+"""The GPU types that a user can have on a cluster, their cards, and the partition of each. Pure.
+
+The partition is the one in which to request the type.
 """
 
 from __future__ import annotations
@@ -63,11 +64,13 @@ class GpuOffer:
 
 
 def card_part(type_: str) -> str | None:
-    """Return the part with the data of a card, given Slurm's name of its type; None for an unknown
-    card.
+    """Return the part with the data of a card, given Slurm's name of the card's type.
 
     Sites choose the names, or take NVML's: ``a100``, ``a100_80gb``, ``tesla_v100-sxm2-16gb``,
     ``nvidia_h100_80gb_hbm3``. A MIG slice (``a100_3g.20gb``) is not the whole card.
+
+    Returns:
+        The name of the part; None for an unknown card.
     """
     name = type_.lower()
     parts = re.split(r"[^a-z0-9]+", _VENDORS.sub(" ", name))
@@ -82,8 +85,11 @@ def card_part(type_: str) -> str | None:
 def best_partition(
     facts: ClusterFacts, names: Collection[str] | None = None, account: str | None = None
 ) -> Partition | None:
-    """Return the partition to request: one that the user may use, not preempted, the default, else
-    the one with the longest time limit."""
+    """Return the best partition to request.
+
+    A partition that the user may use comes first, then one without preemption, then the default,
+    then the one with the longest time limit.
+    """
     partitions = [part for part in facts.partitions if names is None or part.name in names]
     return min(partitions, key=lambda part: rank(part, facts, account), default=None)
 
@@ -102,8 +108,9 @@ def rank(
 
 
 def partition_without_gpus(facts: ClusterFacts, account: str | None = None) -> Partition | None:
-    """Return the partition for jobs without GPUs: one whose nodes have no GPUs, if there is one,
-    else the best one.
+    """Return the partition for jobs without GPUs.
+
+    The partition is one whose nodes have no GPUs, if there is one, else the best one.
     """
     free = partitions_without_gpus(facts)
     best = best_partition(facts, free, account) if free else None
@@ -120,8 +127,9 @@ def partitions_without_gpus(facts: ClusterFacts) -> set[str]:
 
 
 def may_use(partition: Partition, facts: ClusterFacts, account: str | None = None) -> bool:
-    """Return whether the user's jobs may run in a partition, as far as its groups and accounts
-    tell.
+    """Return whether the user's jobs may run in a partition.
+
+    The groups and accounts of the partition decide, as far as they tell.
     """
     return why_closed(partition, facts, account) is None
 
@@ -132,8 +140,12 @@ def accounts_of(facts: ClusterFacts) -> list[str]:
 
 
 def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = None) -> str | None:
-    """Return why the user's jobs may not run in a partition, with the charged account or any; None
-    if they may.
+    """Return why the user's jobs may not run in a partition.
+
+    The charged account decides, or any of the user's accounts.
+
+    Returns:
+        The reason; None if the jobs may run.
     """
     if not partition.up:
         return "it is not up"
@@ -153,8 +165,9 @@ def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = 
 
 
 def gpu_offers(facts: ClusterFacts, account: str | None = None) -> list[GpuOffer]:
-    """Return the GPU types, by name, for the charged account; without those that ``--gpus TYPE:N``
-    cannot say.
+    """Return the GPU types, by name, for the charged account.
+
+    A type that ``--gpus TYPE:N`` cannot say is left out.
     """
     types = {type_ for kind in facts.kinds for type_, _ in kind.gpus}
     named = sorted(type_ for type_ in types if type_ and _NAME.fullmatch(type_))
@@ -187,8 +200,10 @@ def offer_in(partition: Partition, type_: str | None, facts: ClusterFacts) -> Gp
 
 
 def share(nodes: list[tuple[int | None, int]], unit: str) -> Share | None:
-    """Return the share of a resource, given (amount, GPUs) of each kind of node; None if nothing is
-    known.
+    """Return the share of a resource, given (amount, GPUs) of each kind of node.
+
+    Returns:
+        The share; None if nothing is known.
     """
     known = [(amount, gpus) for amount, gpus in nodes if amount]
     if not known:

@@ -1,9 +1,9 @@
-"""The profile ``detected``: the facts of this cluster from Slurm, as a profile that no user had to
-write.
+"""The profile ``detected``: the facts of this cluster from Slurm, as a profile.
 
-It is a layer of profiles between the site's and the shipped ones. So it is named, shown, extended
-and hidden by a file of the same name like any other profile; the cluster is asked when its text is
-read, or nothing is asked if the facts of an earlier command are still valid.
+No user had to write this profile. It is a layer of profiles between the site's and the shipped
+ones. So it is named, shown, extended and hidden by a file of the same name like any other profile;
+the cluster is asked when its text is read, or nothing is asked if the facts of an earlier command
+are still valid.
 """
 
 from __future__ import annotations

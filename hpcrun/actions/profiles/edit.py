@@ -1,5 +1,6 @@
-"""profile new, set, unset, edit and use: changes to the user's own files, checked before a file is
-replaced.
+"""profile new, set, unset, edit and use: changes to the user's own files.
+
+Each change is checked before a file is replaced.
 """
 
 from __future__ import annotations
@@ -98,8 +99,12 @@ class FileChange:
     def write(
         self, lock: Path, *, during: str = "", hint: str | None = None, kept: Path | None = None
     ) -> None:
-        """Write the file, completely or not at all, if it has not changed since; ``kept`` gets its
-        old text.
+        """Write the file, completely or not at all, if the file has not changed since.
+
+        ``kept`` gets the old text of the file.
+
+        Raises:
+            ProfileError: another program changed the file.
         """
         with locked(lock):
             if text_at(self.path) != self.before:
@@ -115,7 +120,11 @@ def text_at(path: Path) -> str | None:
 
 
 def new_profile(name: str, base: str | None, values: Sequence[str], place: Place) -> Changed:
-    """Write a small profile that extends another, with values as ``set_values`` takes them."""
+    """Write a small profile that extends another, with values as ``set_values`` takes them.
+
+    Raises:
+        UsageError: the file of the profile exists already.
+    """
     path = place.user / f"{check_name(name)}{SUFFIX}"
     assignments = [_parse_assignment(value) for value in values]
     with locked(place.lock):
@@ -133,11 +142,14 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
 
 
 def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
-    """Set values in the user's copy of a profile, which is made if it does not exist; an invalid
-    result is refused.
+    """Set values in the user's copy of a profile; refuse an invalid result.
+
+    The copy is made if it does not exist.
 
     Args:
+        name: the name or the path of the profile.
         words: ``KEY=VALUE``; ``KEY+=VALUE`` adds to a list; ``null`` removes the inherited value.
+        place: the folder of the user's profiles, and every folder of profiles.
     """
     assignments = [_parse_assignment(each) for each in words]
     replaced: dict[str, list[str]] = {}
@@ -151,7 +163,11 @@ def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
 
 
 def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
-    """Remove keys from the user's copy of a profile: the inherited values apply again."""
+    """Remove keys from the user's copy of a profile: the inherited values apply again.
+
+    Raises:
+        ProfileError: the user has no copy of the profile.
+    """
     wanted = [tuple(key.split(".")) for key in keys]
 
     def change(text: str, path: Path) -> str:
@@ -173,8 +189,9 @@ def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
 
 
 def use_profile(name: str, place: Place, config: Path) -> Changed:
-    """Make a profile, named or given by its path, the default in the user's config.yaml; every
-    other line stays.
+    """Make a profile the default in the user's config.yaml; every other line stays.
+
+    The profile is given by its name or its path.
     """
     load_profile(name, place.folders)
     change, _ = plan_config(os.path.abspath(name) if is_path(name) else name, config)
@@ -184,10 +201,13 @@ def use_profile(name: str, place: Place, config: Path) -> Changed:
 
 
 def plan_config(name: str, config: Path, runs: str | None = None) -> tuple[FileChange, str | None]:
-    """Return the change of the user's config.yaml that makes a profile the default, and the default
-    until now.
+    """Return the change of the user's config.yaml that makes a profile the default.
+
+    The result also has the default until now.
 
     Args:
+        name: the profile to use: a name, or an absolute path.
+        config: the path of the user's config.yaml.
         runs: the runs folder to set; None leaves it as it is.
     """
     before = text_at(config)
@@ -204,9 +224,14 @@ def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain
     """Open the user's copy of a profile in an editor; replace the file only with a valid one.
 
     Args:
+        name: the name or the path of the profile.
+        place: the folder of the user's profiles, and every folder of profiles.
         run_editor: opens a file in the user's editor, waits, and returns the exit status.
         again: gets the mistakes; returns whether to go back to the editor, which shows each at its
             line.
+
+    Raises:
+        ProfileError: another program changed the file; the user's text is saved elsewhere.
     """
     copy = _open_copy(name, place, commented=True)
     with tempfile.TemporaryDirectory(prefix="hpcrun-edit-") as folder:
@@ -227,7 +252,12 @@ def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain
 def _edited(
     draft: Path, copy: FileChange, place: Place, run_editor: RunEditor, again: AskAgain
 ) -> str:
-    """Return the edited draft once it is valid, or unchanged."""
+    """Return the edited draft once it is valid, or unchanged.
+
+    Raises:
+        ProfileError: the editor failed or removed the file.
+        MistakesError: the user does not go back to the editor to correct the mistakes.
+    """
     if copy.before is not None:
         as_it_was = f"{copy.path} is unchanged"
     else:
@@ -262,7 +292,11 @@ def _mistakes(text: str, path: Path, place: Place) -> tuple[tuple[Mistake, ...],
 
 
 def check_name(name: str) -> str:
-    """Return the name of a profile that may be written; refuse any other name."""
+    """Return the name of a profile that may be written; refuse any other name.
+
+    Raises:
+        UsageError: the name has other characters, or ends as a file of YAML does.
+    """
     if _NAME.fullmatch(name) and not name.endswith((SUFFIX, ".yml")):
         return name
     raise UsageError(
@@ -272,7 +306,12 @@ def check_name(name: str) -> str:
 
 
 def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:
-    """Return the file for a new profile."""
+    """Return the file for a new profile.
+
+    Raises:
+        UsageError: hpcrun itself uses a profile of this name.
+        ProfileError: the file exists, and it is not to be replaced (``force``).
+    """
     if name in ("local", DETECTED):  # a file of that name would hide the profile
         raise UsageError(
             f"hpcrun itself uses the profile {name}", hint="choose another name, as mysite"
@@ -286,7 +325,11 @@ def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:
 
 
 def _open_copy(name: str, place: Place, *, commented: bool = False) -> FileChange:
-    """Return the user's copy of a profile, or the text with which a new copy begins."""
+    """Return the user's copy of a profile, or the text with which a new copy begins.
+
+    Raises:
+        ProfileError: the profile is the project's own.
+    """
     if is_path(name):
         path = find_profile(name, place.folders).absolute()
     else:
@@ -328,8 +371,12 @@ def _change(
 
 
 def _check(text: str, path: Path, place: Place, keys: Sequence[Key]) -> None:
-    """Raise the mistakes in a text; a value that was just typed has no line yet, and is named by
-    its key.
+    """Raise the mistakes in a text.
+
+    A value that was just typed has no line yet. The message names the value's key instead.
+
+    Raises:
+        ProfileError: the text has mistakes; nothing is changed.
     """
     mistakes, hint = _mistakes(text, path, place)
     if not mistakes:
@@ -367,7 +414,11 @@ def _parse_assignment(assignment: str) -> tuple[Key, Any]:
 
 
 def _parse_value(key: Key, text: str) -> Any:
-    """Return the value of a typed word: a list if the key takes one, else the text unchanged."""
+    """Return the value of a typed word: a list if the key takes one, else the text unchanged.
+
+    Raises:
+        UsageError: a time has no unit, or a bracket does not begin a list or a mapping.
+    """
     if text == "null":
         return None
     if _plain(key)[-2:] in _TIMES and text.isdecimal():  # minutes in a file, as in sbatch's --time
@@ -393,11 +444,10 @@ def _parse_value(key: Key, text: str) -> Any:
 def _assigned(
     text: str, assignments: Sequence[tuple[Key, Any]], path: Path, place: Place
 ) -> tuple[str, dict[str, list[str]]]:
-    """Return a text with values that take effect, and for each the GPU types that no longer
-    override it.
+    """Return a text with values that take effect, and the GPU types whose values give way.
 
-    A GPU type's value has priority over the profile's: ``null`` removes it, unless it is set here,
-    too.
+    For each value, the result names the GPU types that no longer override the value. A GPU type's
+    value has priority over the profile's: ``null`` removes it, unless it is set here, too.
     """
     for key, value in assignments:
         text = _assign(text, key, value, path)
@@ -419,8 +469,9 @@ def _assigned(
 
 
 def _assign(text: str, key: Key, value: Any, path: Path) -> str:
-    """Set one value; ``modules+`` adds to the file's own list, or begins one that adds to the
-    inherited.
+    """Set one value in a text.
+
+    ``modules+`` adds to the file's own list, or begins a list that adds to the inherited one.
     """
     if not key[-1].endswith(EXTEND) or value is None:
         return set_value(text, key, value, path)

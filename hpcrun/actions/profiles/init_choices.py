@@ -1,5 +1,6 @@
-"""init: the user's choices on a cluster, the resulting profile and configuration, and what to do
-next.
+"""init: the user's choices on a cluster, and what to do next.
+
+The choices lead to a profile and a configuration.
 """
 
 from __future__ import annotations
@@ -38,8 +39,10 @@ _NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def account_choice(facts: ClusterFacts, profile: Profile | None) -> Choice | None:
-    """Return the choice of the account to charge; None if there is only one, or if Slurm does not
-    say.
+    """Return the choice of the account to charge.
+
+    Returns:
+        The choice; None if there is only one account, or if Slurm does not say.
     """
     accounts = accounts_of(facts)
     if len(accounts) < 2:
@@ -99,7 +102,11 @@ def unmade(choices: Sequence[Choice]) -> UsageError:
 
 
 def check_choices(choices: Choices, facts: ClusterFacts) -> None:
-    """Refuse a typed account or GPU type that the cluster does not have for this user."""
+    """Refuse a typed account or GPU type that the cluster does not have for this user.
+
+    Raises:
+        UsageError: the cluster does not have the account or the GPU type for this user.
+    """
     types = [offer.type for offer in gpu_offers(facts) if offer.type]
     for flag, answer, known in (
         ("--account", choices.account, accounts_of(facts)),
@@ -151,8 +158,13 @@ class Setup:
 
 
 def existing_profile(name: str, place: Place, *, anew: bool) -> Profile | None:
-    """Return the user's own profile of that name; None without one, or if an invalid one is
-    replaced (``anew``).
+    """Return the user's own profile of that name.
+
+    Returns:
+        The profile; None if there is no file, or if the file is invalid and is replaced (``anew``).
+
+    Raises:
+        ProfileError: the file is invalid and is not replaced.
     """
     path = new_profile_path(name, place.user, force=True)
     text = text_at(path)
@@ -181,8 +193,12 @@ def plan_setup(
     An existing profile keeps all lines except those of the choices.
 
     Args:
+        name: the name of the profile.
+        detected: the profile that hpcrun detected.
+        choices: the user's choices of an account and a GPU type.
         config: the user's config.yaml.
         runs: the runs folder to set; None leaves it as it is.
+        place: the folder of the user's profiles, and every folder of profiles.
         anew: replace an existing profile by the detected one.
     """
     path = new_profile_path(name, place.user, force=True)
@@ -213,8 +229,10 @@ def plan_setup(
 
 
 def write_setup(setup: Setup, place: Place) -> Path | None:
-    """Write the files, each completely or not at all; return the path of the old profile if it was
-    replaced.
+    """Write the files, each completely or not at all.
+
+    Returns:
+        The path of the old profile if the profile was replaced, else None.
     """
     profile = setup.profile
     if profile and profile.changed and setup.anew and profile.before:
@@ -231,8 +249,9 @@ def write_setup(setup: Setup, place: Place) -> Path | None:
 
 
 def _with_choices(text: str, choices: Choices, path: Path, place: Place) -> str:
-    """Return the text of a profile with the choices set; a choice that is not made, or already set,
-    changes no line.
+    """Return the text of a profile with the choices set.
+
+    A choice that is not made, or already set, changes no line.
     """
     now = load_text(text, path, place.folders).profile
     if choices.account not in (None, now.account):
@@ -249,8 +268,9 @@ def _with_choices(text: str, choices: Choices, path: Path, place: Place) -> str:
 
 
 def _free_name(path: Path) -> Path:
-    """Return a free path beside a file for its old text, with a name that is not that of a
-    profile.
+    """Return a free path beside a file for the file's old text.
+
+    The name at this path is not the name of a profile.
     """
     number = 1
     while os.path.lexists(kept := path.with_name(f"{path.name.removesuffix(SUFFIX)}.old-{number}")):
@@ -262,8 +282,9 @@ def _free_name(path: Path) -> Path:
 
 
 def next_commands(setup: Setup, gpu_type: str | None) -> tuple[tuple[str, str], ...]:
-    """Return three commands to try next, each with its purpose; without a default type they name
-    one.
+    """Return three commands to try next, each with its purpose.
+
+    Without a default GPU type, the commands name a type.
     """
     offers = setup.detected.offers if setup.detected else ()
     offer = next(
@@ -314,8 +335,9 @@ _PROGRAM = "hpcrun_hello"
 
 @dataclass(frozen=True, slots=True)
 class TrialJob:
-    """The size of the test job: two nodes where there are two, since it is the network that fails
-    most often.
+    """The size of the test job.
+
+    The job has two nodes where there are two, since the network fails most often.
     """
 
     nodes: int
@@ -358,8 +380,9 @@ def prepare_trial(
     *,
     has_torch: bool,
 ) -> Prepared:
-    """Prepare the test job for a profile; without torch in the job's Python, torchrun cannot start
-    the ranks.
+    """Prepare the test job for a profile.
+
+    Without torch in the job's Python, torchrun cannot start the ranks, and srun starts them.
     """
     request: dict[str, Any] = {
         "script": _PROGRAM,

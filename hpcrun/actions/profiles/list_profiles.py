@@ -58,9 +58,10 @@ def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
 
 
 def _is_elsewhere(row: ProfileRow, cluster: Profile | None) -> bool:
-    """Whether a shipped profile is for another machine.
+    """Return whether a shipped profile is for another machine.
 
     Args:
+        row: the profile in the list of profiles.
         cluster: the detected profile, None without Slurm.
     """
     if row.default or not row.shipped or row.profile is None or row.profile.scheduler == "local":
@@ -108,8 +109,9 @@ def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[
 
 
 def _verdict_on_variables(name: str, loaded: LoadedProfile) -> Verdict:
-    """Check the variables that a profile sets: an impossible value is a mistake, since submit
-    refuses it.
+    """Check the variables that a profile sets.
+
+    An impossible value is a mistake, since submit refuses the value.
     """
     mistakes: list[Mistake] = []
     remarks: list[Mistake] = []

@@ -1,5 +1,6 @@
-"""The variables of jobs: the known ones, those that a profile sets and why, and mistakes in those
-of a job.
+"""The variables of jobs: the known ones, those of a profile and why, and mistakes in a job's.
+
+The variables of a profile are those that the profile sets; the reason is given with each.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ def find_variables(name: str, surroundings: Surroundings) -> Variable | ProfileV
 
     Args:
         name: a variable's name in any case, a profile's name, or a path of a profile.
+        surroundings: give the folders of profiles.
+
+    Raises:
+        NotFoundError: hpcrun knows no variable and no profile of that name.
     """
     catalogue = load_catalogue()
     if name.upper() in catalogue:
@@ -92,7 +97,13 @@ def check_job_env(
     """Return notes on the variables of a job.
 
     Args:
+        request: the job, with its own variables.
+        loaded: the profile of the job, with the file of each value.
         gpu_type: the type of the job's GPUs, as the site calls it.
+
+    Raises:
+        UsageError: a variable of --env has an impossible value.
+        ProfileError: a variable of the profile has an impossible value.
     """
     profile = loaded.profile
     env = {name: value for name, value in planned_env(request, profile) if value is not None}

@@ -30,7 +30,11 @@ def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | 
     """Return a run, or one element of it as a separate run, and a note on the choice.
 
     Args:
+        item: the run with its status.
         element: the element that the user named; if None, the only running element is used.
+
+    Raises:
+        UsageError: several elements run, and the user named none.
     """
     if not item.elements:
         return item, None
@@ -51,7 +55,11 @@ def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | 
 
 
 def check_running(item: RunStatus, command: str) -> None:
-    """Raise an error if a run has no allocation now, for a command such as ``hpcrun shell``."""
+    """Raise an error if a run has no allocation now, for a command such as ``hpcrun shell``.
+
+    Raises:
+        PlanError: the run has ended, has not started, or the scheduler does not list it.
+    """
     run, status = item.run, item.status
     if status.final:
         raise PlanError(
@@ -91,8 +99,9 @@ def allocation_of(item: RunStatus, env: Mapping[str, str]) -> Allocation:
 
 
 def job_environment(plan: Mapping[str, Any]) -> str:
-    """Return the lines of bash for the modules, the Python environment and the variables of a job's
-    plan.
+    """Return the lines of bash that set the environment of a job's plan.
+
+    The environment has the modules, the Python environment and the variables of the plan.
     """
     python = plan.get("python") or {}
     lines = [f"module load {quote_bash(str(module))}" for module in plan.get("modules") or ()]
@@ -112,10 +121,10 @@ def job_environment(plan: Mapping[str, Any]) -> str:
 
 
 def job_shell(plan: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
-    """Return the command of a login shell with the modules, the Python environment and the
-    variables of a job's plan.
+    """Return the command of a login shell with the environment of a job's plan.
 
-    Set-up commands are not run again. Without a terminal the shell reads commands from stdin.
+    The environment has the modules, the Python environment and the variables of the plan. Set-up
+    commands are not run again. Without a terminal the shell reads commands from stdin.
     """
     start = _ON_TERMINAL if is_terminal else 'eval "$1"; exec bash'
     return ["bash", "-l", "-c", start, "bash", job_environment(plan)]
@@ -124,8 +133,14 @@ def job_shell(plan: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
 def open_shell(
     item: RunStatus, node: str | None, env: Mapping[str, str], *, is_terminal: bool
 ) -> int:
-    """Open a shell on a node of a run, in the folder where its job started; return the exit
-    status.
+    """Open a shell on a node of a run, and return the exit status of the shell.
+
+    The shell starts in the folder where the job of the run started.
+
+    Raises:
+        UsageError: the run is local, and the user named another node.
+        NotFoundError: the run has no such node.
+        SchedulerError: the shell cannot be started.
     """
     check_running(item, "hpcrun shell")
     workdir = item.run.plan.get("workdir") or item.run.cwd

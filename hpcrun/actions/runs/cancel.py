@@ -38,7 +38,11 @@ class Cancelled:
 
 
 def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
-    """Cancel runs and elements of sweeps that have not ended, each through its own scheduler."""
+    """Cancel runs and elements of sweeps that have not ended, each through its own scheduler.
+
+    Raises:
+        SchedulerError: a run has no job id yet.
+    """
     over = tuple(item for item in runs if item.status.final)
     unlisted = tuple(item for item in runs if not item.status.final and not item.live)
     cancelled = tuple(item for item in runs if not item.status.final and item.live)
@@ -54,7 +58,11 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
 
 
 def check_listed(unlisted: Sequence[RunStatus]) -> None:
-    """Raise an error for runs of which nothing was cancelled."""
+    """Raise an error for runs of which nothing was cancelled.
+
+    Raises:
+        NotFoundError: the scheduler does not list at least one run.
+    """
     if unlisted:
         lines = [
             f"{unlisted_words(item)}: nothing was cancelled (run {item.run.run_id})"
@@ -64,7 +72,11 @@ def check_listed(unlisted: Sequence[RunStatus]) -> None:
 
 
 def _cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
-    """Cancel jobs that the scheduler lists, and note it in the folders of their runs."""
+    """Cancel jobs that the scheduler lists, and note it in the folders of their runs.
+
+    Raises:
+        SchedulerError: the scheduler does not cancel the jobs; the notes are removed.
+    """
     folders = [JobFolder(ref.folder) for ref in refs]
     # the record tells why the job ended after the scheduler has forgotten it
     marks = [folder.cancelled for folder in folders if not folder.cancelled.exists()]
@@ -85,8 +97,10 @@ def _cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
 
 
 def left_waiting(run_ids: Collection[str], store: RunStore) -> list[Run]:
-    """Return the other runs that may start once these are cancelled; Slurm cancels those that wait
-    for completion.
+    """Return the other runs that may start once these runs are cancelled.
+
+    Slurm cancels the runs that wait for the completion of these runs, so the result does not have
+    those.
     """
     waiting = []
     for run_id in store.active_ids():
@@ -100,8 +114,9 @@ def left_waiting(run_ids: Collection[str], store: RunStore) -> list[Run]:
 
 
 def named_statuses(named: Sequence[Named], ports: Ports) -> list[RunStatus]:
-    """Return the status of what a person has named: of runs, and of elements as runs of their
-    own.
+    """Return the status of what a person has named.
+
+    A run has its own status; an element is shown as a run of its own.
     """
     result = get_status([run_id for run_id, _ in named], ports)
     if result.away:
@@ -117,8 +132,10 @@ def named_statuses(named: Sequence[Named], ports: Ports) -> list[RunStatus]:
 def hold_runs(
     named: Sequence[Named], ports: Ports, *, release: bool
 ) -> tuple[Sequence[RunStatus], Sequence[RunStatus]]:
-    """Hold or release the pending jobs of runs and elements; return those, and the others, which
-    are not pending.
+    """Hold or release the pending jobs of runs and elements.
+
+    Returns:
+        The runs and elements with pending jobs, and the others, which are not pending.
     """
     wanted = named_statuses(named, ports)
     changed = [item for item in wanted if _has_pending(item)]

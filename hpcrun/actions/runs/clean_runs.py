@@ -86,11 +86,15 @@ class CleanPlan:
 def plan_clean(
     runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStore, now_s: float
 ) -> CleanPlan:
-    """Choose the runs to remove: never one that may still be alive, nor one whose folder is not its
-    own.
+    """Choose the runs to remove.
+
+    A run that may still be alive is never removed, nor a run whose folder is not its own.
 
     Args:
         runs: all runs with their present status, oldest first.
+        choice: which runs the user wants to remove.
+        store: the store of the runs, which also lists markers without runs.
+        now_s: the present time, in seconds since the epoch.
     """
     chosen = [item for item in runs if _is_chosen(item, choice, now_s)]
     if choice.keep:
@@ -112,8 +116,10 @@ def plan_clean(
 def remove_runs(
     plan: CleanPlan, store: RunStore, *, now_s: float
 ) -> tuple[list[Candidate], list[HpcrunError]]:
-    """Remove the runs of a plan, and markers without runs; return the removed runs and the
-    failures.
+    """Remove the runs of a plan, and markers without runs.
+
+    Returns:
+        The removed runs and the failures.
     """
     gone = []
     errors = []

@@ -1,5 +1,6 @@
-"""Finding the run that the user names: a run id, a job id, a name, or ``last``; an element:
-``RUN/3``, ``123_3``.
+"""Finding the run that the user names: a run id, a job id, a name, or ``last``.
+
+An element is ``RUN/3`` or ``123_3``.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ class FoundRun:
 
 
 def find_run(label: str, store: RunStore) -> FoundRun:
-    """Find a run by its id or the beginning of it, a job id, a name (the newest wins, with a note),
-    or ``last``.
+    """Return the run that a label names: by run id, job id, name, or ``last``.
+
+    The label may be the beginning of a run id. Of the runs with a name, the newest wins, with a
+    note.
 
     Raises:
         NotFoundError: there is no such run; the message has the nearest name.
@@ -56,8 +59,9 @@ def find_run(label: str, store: RunStore) -> FoundRun:
 
 
 def find_element(label: str, store: RunStore) -> FoundRun:
-    """Find a run as :func:`find_run` does, or an element of an array: ``RUN/3``, or ``_3`` behind a
-    job id.
+    """Return the run that a label names, as :func:`find_run` does, or an element of an array.
+
+    An element is ``RUN/3``, or ``_3`` behind a job id.
     """
     match = _ELEMENT.fullmatch(label)
     if match:
@@ -161,8 +165,9 @@ def _newest(ids: Sequence[str], store: RunStore) -> Run:
 
 
 def newest_line(run: Run) -> str:
-    """Return the line that names the newest run, for a command that was given no RUN: ``last`` is
-    its default.
+    """Return the line that names the newest run.
+
+    The line is for a command that was given no RUN: ``last`` is its default.
     """
     job = f"job {run.job_id}" if run.job_id else run.run_id
     return f"the newest of all runs: {run.name}, {job}"
@@ -171,13 +176,19 @@ def newest_line(run: Run) -> str:
 def choose_id(
     label: str, ids: Sequence[str], nouns: tuple[str, str], listing: str
 ) -> tuple[str, str | None]:
-    """Choose the id that a label means: a name (the newest wins, with a note), the id's beginning,
-    or its end.
+    """Return the id that a label means.
+
+    The label is a name (the newest wins, with a note), the id's beginning, or its end.
 
     Args:
+        label: what the user typed.
         ids: oldest first.
         nouns: the word for one of them, and for several.
         listing: a hint with the command that lists all of them.
+
+    Raises:
+        UsageError: several ids match.
+        NotFoundError: no id matches.
     """
     noun, plural = nouns
     named = [item for item in ids if run_name(item) == label]
@@ -201,8 +212,13 @@ def choose_id(
 
 
 def _by_job_id(job_id: str, ids: Sequence[str], store: RunStore) -> FoundRun | None:
-    """Find the run of a job: first where the index says, and in the runs that it does not know,
-    then in all.
+    """Return the run of a job, found by the job's id.
+
+    The search begins where the index says and in the runs that the index does not know, then goes
+    through all runs.
+
+    Raises:
+        UsageError: runs of several clusters or hosts have this job id.
     """
     noted = store.noted_jobs()
 

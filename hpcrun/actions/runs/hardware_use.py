@@ -1,5 +1,6 @@
-"""The hardware of a run: its use over all attempts, the advice for the next request, and its GPUs
-now, by rank.
+"""The hardware of a run: its use over all attempts, and its GPUs now, by rank.
+
+The use also gives advice for the next request.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ _ONE_BUSY = 0.7
 
 
 def all_samples(folder: Path, element: int = 0) -> list[NodeUse]:
-    """Return the samples of all attempts of a run, or of one element of it; the oldest attempt
-    first.
+    """Return the samples of all attempts of a run, or of one element of the run.
+
+    The samples of the oldest attempt come first.
     """
     newest = list(islice(attempts(folder, element), _MOST_ATTEMPTS))
     return [use for attempt in reversed(newest) for use in read_use(attempt.folder)]
@@ -55,10 +57,12 @@ def run_use(folder: Path, element: int = 0) -> UseSummary | None:
 
 
 def use_advice(use: UseSummary, *, completed: bool) -> list[str]:
-    """Return advice for the next request, with the numbers that show why; none without enough
-    samples.
+    """Return advice for the next request, with the numbers that show why.
+
+    Without enough samples, there is no advice.
 
     Args:
+        use: the use of the run's nodes over all attempts.
         completed: the run completed; otherwise it may have ended before its peak.
     """
     if use.seconds < ENOUGH_S:
@@ -74,8 +78,9 @@ def _is_idle(use: UseSummary) -> bool:
 
 
 def _idle_gpus(use: UseSummary) -> list[str]:
-    """Return what the CPUs did while the GPUs were idle: it shows whether the data loader is the
-    cause.
+    """Return what the CPUs did while the GPUs were idle.
+
+    This shows whether the data loader is the cause.
     """
     if not _is_idle(use) or use.gpu_idle is None:
         return []
@@ -224,8 +229,12 @@ class RecordedUse:
 
 
 def recorded_uses(item: RunStatus) -> Iterator[RecordedUse]:
-    """Yield the recorded use of a run, or of each element of a sweep, which ``status --gpus`` shows
-    after its end.
+    """Yield the recorded use of a run, or of each element of a sweep.
+
+    ``status --gpus`` shows this use after the end of the run.
+
+    Raises:
+        PlanError: the run recorded no use of its nodes.
     """
     indices: list[int | None] = [one.index for one in item.elements]
     uses = (
@@ -246,10 +255,10 @@ def recorded_uses(item: RunStatus) -> Iterator[RecordedUse]:
 
 
 def record_instead(item: RunStatus, result: GpuResult) -> RecordedUse | None:
-    """Return the recorded GPUs of a running job for nodes on which nvidia-smi shows none in a step
-    beside it.
+    """Return the recorded GPUs of a running job on whose nodes nvidia-smi shows no GPUs.
 
-    The program may be on the PATH of the job's own environment only.
+    nvidia-smi runs in a step beside the job. The program may be on the PATH of the job's own
+    environment only.
     """
     if result.rows or item.elements:
         use = None
@@ -284,7 +293,11 @@ def _recorded_use(item: RunStatus, element: int | None) -> RecordedUse | None:
 
 
 def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
-    """Ask nvidia-smi on every node of a run."""
+    """Ask nvidia-smi on every node of a run.
+
+    Raises:
+        SchedulerError: no node answers, or the nodes cannot be queried.
+    """
     check_running(item, "hpcrun status --gpus")
     if item.run.scheduler == "local":
         answer = run_command(query_command(), timeout_s=ANSWER_WITHIN_S, env=env)

@@ -28,8 +28,9 @@ files are looked at each time."""
 
 @dataclass(frozen=True, slots=True)
 class LogChoice:
-    """Which logs: those of some ranks, of all, of one node, or of the batch script; with ``err``
-    only stderr.
+    """Which logs to show: those of some ranks, of all, of one node, or of the batch script.
+
+    With ``err``, only stderr is shown.
     """
 
     ranks: tuple[int, ...] = (0,)  # as the job counts them
@@ -50,7 +51,11 @@ class LogChoice:
 
 
 def role_named(run: Run, name: str | None) -> RoleRanks | None:
-    """Return the role of a run with this name; None for None."""
+    """Return the role of a run with this name; None for None.
+
+    Raises:
+        NotFoundError: the run has no role of that name.
+    """
     roles = {role.name: role for role in run.roles}
     if name is not None and name not in roles:
         if roles:
@@ -62,7 +67,12 @@ def role_named(run: Run, name: str | None) -> RoleRanks | None:
 
 
 def parse_ranks(text: str, world_size: int, of: str = "the job") -> tuple[int, ...]:
-    """Return the ranks in ``0-3,7``."""
+    """Return the ranks in ``0-3,7``.
+
+    Raises:
+        UsageError: the text is not a list of ranks.
+        NotFoundError: a rank is too large for the job or the role.
+    """
     try:
         chosen = parse_indices(text)
     except ValueError as error:
@@ -75,8 +85,9 @@ def parse_ranks(text: str, world_size: int, of: str = "the job") -> tuple[int, .
 
 
 def chosen_ranks(run: Run | None, text: str | None, role_name: str | None) -> tuple[int, ...]:
-    """Return the ranks of ``--rank`` and ``--role``, as the job counts them; none without either,
-    or without a run.
+    """Return the ranks of ``--rank`` and ``--role``, as the job counts the ranks.
+
+    The result is empty without either option, or for ``--role`` alone without a run.
     """
     role = role_named(run, role_name) if run else None
     if role is None:
@@ -97,7 +108,11 @@ def chosen_attempt(folder: Path, choice: LogChoice) -> Attempt | None:
 
 
 def check_choice(folder: Path, choice: LogChoice) -> None:
-    """Raise an error for an attempt or a node that the run does not have."""
+    """Raise an error for an attempt or a node that the run does not have.
+
+    Raises:
+        NotFoundError: the run has no such attempt, or the attempt has no such node.
+    """
     there = sorted(item.number for item in attempts(folder, choice.element))
     if choice.attempt is not None and choice.attempt not in there:
         if there:
@@ -159,8 +174,9 @@ def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
 def follow_logs(
     folder: Path, choice: LogChoice, *, lines: int | None, is_over: Callable[[], bool]
 ) -> Iterator[tuple[LogFile, str]]:
-    """Yield a run's logs as they grow, over the attempts that come, until ``is_over`` says that the
-    job is.
+    """Yield a run's logs as they grow, over the attempts that come.
+
+    The logs end when ``is_over`` says that the job is over.
     """
     newest: int | None = None
     shown: list[LogFile] = []

@@ -43,6 +43,8 @@ def metric_patterns(
     """Return the patterns for a run's logs, and a remark if its profile cannot be read.
 
     Args:
+        profile: the name or the path of the profile.
+        folders: the folders in which profiles are found.
         configured: those of config.yaml, which have priority over the profile's.
     """
     from hpcrun.profiles.load import load_profile  # reading one takes longer than all the rest
@@ -65,10 +67,12 @@ def read_metrics(
     """Read the metrics of a run.
 
     Args:
+        folder: the folder of the run.
         patterns: metric → regular expression to find it in the logs; one that was noted too is not
             looked for. Without patterns, a rank that noted nothing has the usual metrics of its
             log; None for noted metrics only.
         wanted: the ranks; None for the first that said something.
+        all_ranks: read every rank, and ignore ``wanted``.
         element: of a sweep, else 0.
         role: the role whose ranks these are, by its own numbers; None without roles.
     """
@@ -119,11 +123,19 @@ def read_elements(
     names: Sequence[str] = (),
     role: RoleRanks | None = None,
 ) -> dict[int, Metrics]:
-    """Read the metrics of the elements of a sweep: number of an element → its metrics, empty if it
-    has none.
+    """Read the metrics of the elements of a sweep.
 
     Args:
+        folder: the folder of the run.
+        elements: the numbers of the elements.
+        patterns: metric → regular expression to find it in the logs.
+        wanted: the ranks; None for the first that said something.
+        all_ranks: read every rank, and ignore ``wanted``.
         names: only these metrics; all where there are none.
+        role: the role whose ranks these are; None without roles.
+
+    Returns:
+        The number of an element → its metrics, empty if the element has none.
     """
     each = {
         index: read_metrics(
@@ -143,7 +155,11 @@ def read_elements(
 
 
 def choose_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
-    """Return some of the metrics, all where none is named."""
+    """Return some of the metrics, all where none is named.
+
+    Raises:
+        NotFoundError: there is no metric of a name.
+    """
     if not names:
         return metrics
     for name in names:

@@ -1,5 +1,6 @@
-"""The status of a run from all sources: the scheduler's answer, the script's records, the last
-known status.
+"""The status of a run from all sources.
+
+The sources are the scheduler's answer, the script's records, and the last known status.
 """
 
 from __future__ import annotations
@@ -75,10 +76,12 @@ def judge(
     """Decide the status of an element of a run.
 
     Args:
+        run: the run of the element.
         info: the scheduler's answer; None if it does not list the job, or did not answer.
         records: those of the script and of ``hpcrun cancel``.
         last: the last known status.
         answered: whether the scheduler answered at all.
+        now_s: the present time, in seconds since the epoch.
         sending: the progress of its submission before the query, for a run without a job.
     """
     attempt, cancelled = records.attempt, records.cancelled
@@ -154,11 +157,13 @@ def _from_newer_record(
 def _from_own_record(
     run: Run, info: JobInfo, attempt: Attempt | None, now_s: float
 ) -> LastStatus | None:
-    """Judge a job by its own record if that has priority over the scheduler's state, else return
-    None.
+    """Return a status from a job's own record, if the record has priority over the scheduler.
 
     Slurm 24.11 reports PREEMPTED for a job that was preempted once, started again, and then ended
     by itself. A local supervisor that was killed after the script had ended leaves NODE_FAIL.
+
+    Returns:
+        The status; None if the scheduler's state has priority.
     """
     exit_ = attempt.exit if attempt else None
     if (
@@ -209,8 +214,10 @@ def _without_job(
 
 
 def _missed(run: Run, last: LastStatus | None, now_s: float) -> LastStatus | None:
-    """Return the last known status if an answer lacks a live job for the first time in a while,
-    else None.
+    """Return the last known status if an answer lacks a live job for the first time in a while.
+
+    Returns:
+        The status; None in any other case.
     """
     if last is None:
         if now_s - run.created_s < MISSED_FOR_S:
@@ -308,8 +315,9 @@ def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> 
 def _from_again(
     run: Run, exit_: ExitRecord, *, answered: bool, cancelled: bool, now_s: float
 ) -> LastStatus:
-    """Judge a job that the scheduler does not list, and whose last attempt requested another
-    one.
+    """Return the status of a job that the scheduler does not list and that is to start again.
+
+    The last attempt of the job requested another attempt.
     """
     if answered and cancelled:
         return LastStatus(state.CANCELLED, now_s, final=True, limit_s=run.walltime_s)
@@ -326,6 +334,7 @@ def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
     """Return the status with its attempt, and why the attempt before it ended.
 
     Args:
+        status: the status of the run or element.
         newest: the attempts that have started, the newest first.
     """
     if not newest:
@@ -346,7 +355,7 @@ def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
 
 
 def attempt_times(newest: Sequence[Attempt], status: LastStatus) -> list[tuple[float, float]]:
-    """Return the start and the end of each attempt, the oldest first, in seconds since the epoch.
+    """Return the start and the end of each attempt in seconds since the epoch, oldest first.
 
     A restarted attempt held its nodes until the next one began. One without an exit record ended
     with its last heartbeat, or when the scheduler says that its allocation ended; a running one has
@@ -354,6 +363,7 @@ def attempt_times(newest: Sequence[Attempt], status: LastStatus) -> list[tuple[f
 
     Args:
         newest: the attempts that have started, the newest first.
+        status: the status of the run or element, with the length of its allocation.
     """
     times: list[tuple[float, float]] = []
     allocated_s = 0.0
@@ -391,8 +401,10 @@ def ended_text(attempt: Attempt) -> str:
 
 
 def ended_state(attempt: Attempt) -> str:
-    """Return the state in which an attempt ended; UNKNOWN if something ended it, and no record says
-    what.
+    """Return the state in which an attempt ended.
+
+    Returns:
+        The state; UNKNOWN if something ended the attempt, and no record says what.
     """
     if attempt.exit is None:
         return state.NODE_FAIL
@@ -426,12 +438,15 @@ def keep_since(status: LastStatus, last: LastStatus | None) -> LastStatus:
 
 
 def is_lost(run: Run, folder: Path, status: LastStatus, *, elsewhere: bool, now_s: float) -> bool:
-    """Whether a run's end has been unknown for a day, without a heartbeat.
+    """Return whether a run's end has been unknown for a day, without a heartbeat.
 
     Args:
+        run: the run.
+        folder: the folder of the run.
         status: UNKNOWN since its ``asked_s`` where this cluster or host does not know the run; of a
             run elsewhere what was last known at its ``asked_s``.
         elsewhere: it belongs to a cluster or host that cannot be asked from here.
+        now_s: the present time, in seconds since the epoch.
     """
     if status.final or not (elsewhere or status.state == state.UNKNOWN):
         return False
@@ -441,8 +456,9 @@ def is_lost(run: Run, folder: Path, status: LastStatus, *, elsewhere: bool, now_
 
 
 def last_sign_s(run: Run, folder: Path, status: LastStatus) -> float:
-    """Return when a run ended, or last sent a heartbeat, in seconds since the epoch: of a sweep its
-    last element.
+    """Return when a run ended, or last sent a heartbeat, in seconds since the epoch.
+
+    For a sweep, the last element decides.
     """
     signs = [
         attempt.exit.ended_s

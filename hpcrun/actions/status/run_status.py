@@ -64,8 +64,9 @@ class RunStatus:
 
     @property
     def label(self) -> str:
-        """The name by which commands find it: its job id, ``123/4`` of an element of a pack, or its
-        run id.
+        """The name by which commands find the run or the element.
+
+        The name is the job id, ``123/4`` of an element of a pack, or the run id.
         """
         if self.run.job_id and self.element is not None and all_elements(self.run).packed:
             return f"{self.run.job_id.partition('_')[0]}/{self.element}"
@@ -144,10 +145,10 @@ def element_of(item: RunStatus, index: int) -> RunStatus:
 
 
 def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatus:
-    """Return one status for many: running while one runs, final when all have ended, and then the
-    worst of them.
+    """Return one status for many.
 
-    Its time is that of the newest of them. It counts as missed only if every unfinished element is
+    The status is running while one runs, final when all have ended, and then the worst of them. Its
+    time is that of the newest of them. It counts as missed only if every unfinished element is
     missed.
     """
     states = [status.state for status in statuses]
@@ -179,8 +180,9 @@ def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatu
 
 
 def counts_text(states: list[str]) -> str:
-    """Return the number of elements in each state: ``8 elements: 2 running, 5 completed, 1
-    failed``.
+    """Return the number of elements in each state, as text.
+
+    An example is ``8 elements: 2 running, 5 completed, 1 failed``.
     """
     order = [*(each for each in _ORDER if each in states), *sorted(set(states) - set(_ORDER))]
     return f"{count(len(states), 'element')}: " + ", ".join(
@@ -198,8 +200,9 @@ def failed_elements(elements: Iterable[ElementStatus]) -> list[int]:
 
 
 def interesting_element(elements: Iterable[ElementStatus]) -> int:
-    """Return the element with the most interesting log: the first that failed, else that runs, else
-    that ended.
+    """Return the element with the most interesting log.
+
+    The first that failed comes first, else the first that runs, else the first that ended.
     """
     listed = list(elements)
     tests: tuple[Callable[[ElementStatus], bool], ...] = (
@@ -230,8 +233,9 @@ class Wait:
 def waits_of(
     run: Run, status: LastStatus, status_of: Callable[[str], LastStatus | None]
 ) -> tuple[Wait, ...]:
-    """Return the dependencies of a run that has not started: those not yet fulfilled, and those
-    that never will be.
+    """Return the dependencies of a run that has not started.
+
+    These are the dependencies that are not yet fulfilled, and those that never will be.
     """
     if status.state not in (state.PENDING, state.UNKNOWN, state.CANCELLED):
         return ()
@@ -248,8 +252,9 @@ def waits_of(
 
 
 def never_started(status: LastStatus, waits: Sequence[Wait]) -> LastStatus:
-    """Return CANCELLED for an UNKNOWN run whose dependency could never be met, else the status as
-    it is.
+    """Return CANCELLED for an UNKNOWN run whose dependency could never be met.
+
+    Any other status is returned as it is.
     """
     if status.state != state.UNKNOWN or status.final or not waits:
         return status

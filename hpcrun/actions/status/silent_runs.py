@@ -17,8 +17,9 @@ SILENT_WITHOUT_PACE_S = 1800.0
 
 
 def with_silence(result: StatusResult, now_s: float) -> StatusResult:
-    """Return the runs; those that run and have been silent for long have the length of their
-    silence.
+    """Return the runs, with the length of their silence.
+
+    Only a run that runs and has been silent for long has a length.
     """
     return replace(
         result, runs=tuple(replace(item, silent_s=_silent_s(item, now_s)) for item in result.runs)
@@ -26,8 +27,10 @@ def with_silence(result: StatusResult, now_s: float) -> StatusResult:
 
 
 def _silent_s(item: RunStatus, now_s: float) -> float | None:
-    """Return the seconds since any rank has written; None if this is not long, or if the ranks
-    write nothing.
+    """Return the seconds since any rank has written.
+
+    Returns:
+        The seconds; None if this is not long, or if the ranks write nothing.
     """
     status = item.status
     if (

@@ -1,5 +1,6 @@
-"""status --verbose: the expected start of pending runs, the last output of running ones, the use of
-ended ones.
+"""status --verbose: the expected start of pending runs, and the last output of running ones.
+
+For ended runs, it is the use of their nodes.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ def look_closer(
     """Query Slurm about runs of this cluster; runs with an old status (``stale``) are left out.
 
     Args:
+        items: the runs with their status.
+        queue: the queries to Slurm.
+        env: the environment of the user, for the queries of nodes.
         inside: also ask the nodes for the load of their GPUs.
     """
     ours = [
@@ -78,8 +82,9 @@ def last_line(item: RunStatus) -> str | None:
 
 
 def last_metrics(item: RunStatus) -> dict[str, Any]:
-    """Return the last metrics that this rank recorded with ``log_metrics()``; empty if it recorded
-    none.
+    """Return the last metrics that this rank recorded with ``log_metrics()``.
+
+    The result is empty if the rank recorded none.
     """
     attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
     try:
@@ -101,8 +106,9 @@ def last_metrics(item: RunStatus) -> dict[str, Any]:
 
 
 def time_advice(status: LastStatus) -> list[str]:
-    """Return the advice to request less time, if a completed job has used a small part of an hour
-    or more.
+    """Return the advice to request less time for a completed job.
+
+    The job has used a small part of a time limit of more than an hour.
     """
     ran_s, limit_s = status.elapsed_s, status.limit_s
     if (

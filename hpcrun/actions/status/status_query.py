@@ -1,5 +1,6 @@
-"""status: the state of each run, from one query to the scheduler, else from its folder, never a
-guess.
+"""status: the state of each run, from one query to the scheduler, else from the run's folder.
+
+The state is never a guess.
 """
 
 from __future__ import annotations
@@ -98,7 +99,11 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
 
 
 def one_status(run_id: str, ports: Ports) -> StatusResult:
-    """Return the status of one run."""
+    """Return the status of one run.
+
+    Raises:
+        NotFoundError: the folder of the run is gone.
+    """
     result = get_status([run_id], ports)
     if not result.runs:
         ports.store.load(run_id)  # says why
@@ -156,8 +161,9 @@ def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]
 
 
 def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
-    """Return a damaged run's problem, and its state from its script's records and the last known
-    status.
+    """Return the problem of a damaged run, and what can still be read of the run.
+
+    The state comes from the records of the run's script, and from the last known status.
     """
     if isinstance(error, UnsafeRunError):
         return error.message
@@ -205,8 +211,9 @@ class KnownRun:
         return self.last is not None and self.last.final
 
     def open_elements(self) -> list[int]:
-        """Return the elements that are not known to have ended; the others are never queried
-        again.
+        """Return the elements that are not known to have ended.
+
+        The other elements are never queried again.
         """
         return [
             index
@@ -322,8 +329,11 @@ def _judge_element(
     """Decide the status of one element.
 
     Args:
+        one: the run of the element, with its last known status.
+        index: the number of the element.
         records: None if its last known status stays.
         answers: None if the scheduler did not answer, or was not queried about it.
+        now_s: the present time, in seconds since the epoch.
     """
     last = one.known.get(index)
     info = None
@@ -347,8 +357,10 @@ def _judge_element(
 
 
 def _in_pack(info: JobInfo | None, records: ElementRecords) -> JobInfo | None:
-    """Return what the task of an element says of it; None if its own records decide, since others
-    share the task.
+    """Return what the task of an element says of the element.
+
+    Returns:
+        The answer; None if the element's own records decide, since other elements share the task.
     """
     attempt = records.attempt
     if records.ended or (records.cancelled and attempt is None):
@@ -361,8 +373,9 @@ def _in_pack(info: JobInfo | None, records: ElementRecords) -> JobInfo | None:
 
 
 def _is_stale(status: LastStatus, *, answered: bool, now_s: float) -> bool:
-    """Whether there is no answer, or the answer lacks the job: then its status is the last known
-    one.
+    """Return whether there is no answer, or the answer lacks the job.
+
+    In both cases, the status of the job is the last known one.
     """
     return not status.final and (
         not answered or (status.missed_s is not None and status.asked_s < now_s)
@@ -406,6 +419,8 @@ def run_status(
     """Return the status of a run.
 
     Args:
+        one: the run with its last known status.
+        now_s: the present time, in seconds since the epoch.
         records: those of its open elements; None for a run that is over, or of another cluster or
             host.
         answers: of the scheduler; None if it did not answer.
@@ -446,7 +461,10 @@ def _save(
     """Save a new status of a run; if nothing is new, nothing is written.
 
     Args:
-        last, known: the saved status of the run, and of its elements.
+        item: the run with its new status.
+        store: the store of the runs.
+        last: the saved status of the run.
+        known: the saved status of the run's elements, by their numbers.
     """
     known = known or {}
     if any(_is_news(each.status, known.get(each.index)) for each in item.elements):

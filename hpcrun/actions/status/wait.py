@@ -1,5 +1,6 @@
-"""Waiting for the end of a run with few queries to the scheduler, and for a call that may never
-return.
+"""Waiting for the end of a run with few queries to the scheduler, and for a slow call.
+
+The call may never return.
 """
 
 from __future__ import annotations
@@ -92,8 +93,9 @@ class Waiter:
         return is_over
 
     def wait(self) -> RunStatus:
-        """Wait until the run has ended and the scheduler says how, or until it says that the job
-        never starts.
+        """Wait until the run has ended and the scheduler says how the run ended.
+
+        The wait also ends if the scheduler says that the job never starts.
         """
         is_over = self.over()
         while not is_over():
@@ -138,8 +140,7 @@ class Pauses:
 
 
 def records_mark(folder: Path, element: int = 0) -> tuple[object, ...]:
-    """Return a value that changes when an attempt of an element begins or ends, or when it is
-    cancelled.
+    """Return a value that changes when an attempt of an element begins, ends or is cancelled.
 
     It costs some ten system calls and reads no file. The folders are opened because of network file
     systems: they report for half a minute that a new file does not exist, unless its folder is
@@ -166,8 +167,9 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class Changes:
-    """When to check all runs again: after some seconds, or at once if the records of one have
-    changed.
+    """When to check all runs again.
+
+    This is after some seconds, or at once if the records of one run have changed.
     """
 
     store: RunStore

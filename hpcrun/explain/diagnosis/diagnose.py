@@ -188,7 +188,8 @@ class _Job:
 
     def key(self, item: Cause, rule_places: Mapping[str, int]) -> Key:
         """Return the sort key, the most likely cause first: kind, no wait, first rank, that of the
-        launcher, last traceback, line, rule."""
+        launcher, last traceback, line, rule.
+        """
         assert item.log is not None and item.hit is not None
         rank, places = item.rank, self.places
         by_itself = rank is None or rank in places

@@ -167,8 +167,6 @@ def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
         ]
         if threads:
             chosen = replace(threads[-1], followed_by=chosen.followed_by)
-        else:
-            chosen = chosen
     if chosen is not None and chosen.followed_by <= AFTER_MOST:
         return chosen
     statement = last_statement(lines, mixed=mixed)

@@ -189,8 +189,9 @@ def write_config(door: Address, key: Path, proxy: Sequence[str], lost: str) -> P
 
 
 def _remove_old(folder: Path) -> None:
-    """Remove the files of runs that have ended: the time of a configuration is the end of its
-    run.
+    """Remove the files of runs that have ended.
+
+    The time of a configuration file is the end of its run.
     """
     for config in folder.glob("hpcrun-*.conf"):
         with suppress(OSError):
@@ -200,8 +201,12 @@ def _remove_old(folder: Path) -> None:
 
 
 def is_included(name: str, *, yes: bool) -> bool:
-    """Whether ~/.ssh/config includes the files of runs; with the user's consent, the line is added,
-    asked for once.
+    """Return whether ~/.ssh/config includes the files of runs.
+
+    With the user's consent, for which hpcrun asks only once, hpcrun adds the missing line.
+
+    Raises:
+        HpcrunError: ~/.ssh/config cannot be read or changed.
     """
     folder = _folder()
     line = f"Include {folder}/*.conf"

@@ -1,5 +1,6 @@
-"""What doctor checks and finds: the jobs by which it judges a profile, and one line for each
-check.
+"""What doctor checks and finds.
+
+That is the jobs by which doctor judges a profile, and one line for each check.
 """
 
 from __future__ import annotations
@@ -96,8 +97,10 @@ class Target:
         return sum(count for name, count in kind.gpus if type_ in (None, name))
 
     def set_partition(self, facts: ClusterFacts, close: str | None = None) -> str | None:
-        """Return the command that names an open partition with its GPUs, at best the one ``close``
-        to the name.
+        """Return the command that names an open partition with the GPUs of the job.
+
+        At best, this is the partition ``close`` to the name. Return None if no such partition is
+        open.
         """
         if (self.plan.directive("partition") or "") != (self.profile.partition or ""):
             return "SBATCH_PARTITION, or `sbatch:` in the profile, sets it"
@@ -111,8 +114,9 @@ class Target:
 def targets_of(
     named: str, profile: Profile, surroundings: Surroundings
 ) -> tuple[list[Target], list[Check]]:
-    """Return the largest jobs of a profile, and what is wrong where it, or SBATCH_TIMELIMIT, allows
-    none.
+    """Return the largest jobs of a profile, and the errors where no job is possible.
+
+    The profile or SBATCH_TIMELIMIT can be the reason that no job is possible.
     """
     # what --gpus 4 means comes first: sbatch judges that one
     types: list[str | None] = sorted(profile.gpu.types, key=lambda type_: type_ != profile.gpu.type)

@@ -1,5 +1,6 @@
-"""doctor: check all that a job needs, in a few seconds and without a job: all is asked at the same
-time.
+"""doctor: check all that a job needs, in a few seconds and without a job.
+
+All questions are asked at the same time.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ _UNSEEN = not_checked(
 
 
 def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -> Checkup:
-    """Check Slurm, a profile (None for the one that submit would choose), the runs folder and the
-    job's Python.
+    """Check Slurm, a profile, the runs folder and the job's Python.
+
+    ``profile_name`` is None for the profile that submit would choose.
     """
     env, site = surroundings.env, SlurmSite(surroundings.env)
     missing = missing_commands(env)
@@ -155,8 +157,9 @@ def _check_runs(root: Path, env: Mapping[str, str], *, on_slurm: bool) -> list[C
 def _check_python(
     python: PythonEnvironment, profile: Profile | None, env: Mapping[str, str], *, on_slurm: bool
 ) -> tuple[list[Check], bool]:
-    """Return how the job's Python and this machine's driver are, and whether torch can be
-    imported.
+    """Return the checks of Python and of the driver, and whether torch can be imported.
+
+    The Python is the one of the job, and the driver is the one of this machine.
     """
     if profile is not None and profile.container.image is not None:  # torch is in the image
         seen = f"{python.executable} starts the ranks; torch comes from the image"
@@ -185,8 +188,9 @@ def _check_python(
 def _ask_slurm(
     site: SlurmSite, missing: tuple[str, ...], targets: Sequence[Target]
 ) -> SlurmAnswers:
-    """Ask whether the controller answers and, only if it does, everything else: nobody waits for
-    one that is away.
+    """Ask whether the controller answers and, only if it answers, ask everything else.
+
+    So nobody waits for a controller that is away.
     """
     if "scontrol" in missing:
         return SlurmAnswers(missing)
@@ -204,8 +208,9 @@ def _ask_slurm(
 
 
 def _try(site: SlurmSite, target: Target) -> tuple[Trial, ...]:
-    """Have sbatch judge the largest job on one node and, where it refuses that, one with a single
-    GPU.
+    """Have sbatch judge the largest job on one node.
+
+    Where sbatch refuses this job, sbatch also judges a job with a single GPU.
     """
     largest = try_directives(site, target.plan.directives, _form(target.plan))
     if largest.accepted or largest.silent or target.plan.directives == target.smallest.directives:

@@ -69,8 +69,9 @@ class DoctorHooks(Hooks):
 
 
 def checkup_text(checkup: Checkup, width: int, *, brief: bool = False) -> Text:
-    """Return the checks by group, or in brief the warnings and errors, as wide as this if it leaves
-    room for words.
+    """Return the checks by group, or in brief only the warnings and errors.
+
+    The text is ``width`` columns wide, or wider where this width leaves no room for words.
     """
     from rich.text import Text
 

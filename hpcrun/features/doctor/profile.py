@@ -1,5 +1,7 @@
-"""doctor: a profile: its largest jobs beside what Slurm says, its variables, its modules, and its
-container.
+"""doctor: judge a profile.
+
+doctor compares the profile's largest jobs with what Slurm says, and judges the profile's variables,
+modules and container.
 """
 
 from __future__ import annotations
@@ -47,8 +49,9 @@ def judge_profile(
 
 
 def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition], list[Check]]:
-    """Return the partitions of a job that are there and open, and what to say of all that it
-    names.
+    """Return the partitions of a job that exist and are open, and the checks of its partitions.
+
+    The checks say something of each partition that the job names.
     """
     known = {partition.name: partition for partition in facts.partitions}
     names = target.partitions or tuple(
@@ -105,12 +108,15 @@ def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition
 def judge_trials(
     trials: Sequence[Trial], target: Target, mine: Sequence[Association], *, others: Sequence[Check]
 ) -> Check:
-    """Judge what sbatch says of the profile's largest job on one node: it alone knows who may use
-    which account.
+    """Judge what sbatch says of the profile's largest job on one node.
+
+    Only sbatch knows who may use which account.
 
     Args:
+        trials: the answers of sbatch, the one for the largest job first.
+        target: the largest job, with its profile.
         mine: the person's accounts and qualities of service.
-        others: what is red already, and may be why it refuses the job.
+        others: what is red already, and may be why sbatch refuses the job.
     """
     first = trials[0]
     last = trials[-1]
@@ -138,8 +144,9 @@ def judge_trials(
 
 
 def _yours(key: str, target: Target, mine: Sequence[Association]) -> list[str]:
-    """Return the other accounts of a person, or the other qualities of service of the job's
-    account.
+    """Return the other accounts of a person, or the other qualities of service.
+
+    The qualities of service are those of the job's account.
     """
     account = target.plan.directive("account")
     value = target.plan.directive(key)
@@ -150,8 +157,9 @@ def _yours(key: str, target: Target, mine: Sequence[Association]) -> list[str]:
 
 
 def _with_trials(checks: list[Check], trials: Sequence[Trial]) -> list[Check]:
-    """Return the checks, a partition that seems closed no longer red where sbatch has accepted the
-    job.
+    """Return the checks, changed where sbatch has accepted the job.
+
+    A partition that seems closed is then no longer red.
     """
     if not any(trial.accepted for trial in trials):
         return checks
@@ -164,11 +172,12 @@ def _with_trials(checks: list[Check], trials: Sequence[Trial]) -> list[Check]:
 
 
 def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
-    """Judge whether the runtime and the image of a profile's container are here; nothing where it
-    has none.
+    """Judge whether the runtime and the image of a profile's container are on this machine.
 
-    Compute nodes may have what this machine lacks, and modules may bring it: that is sure for its
-    own jobs alone.
+    Return nothing where the profile has no container.
+
+    Compute nodes may have what this machine lacks, and modules may bring it: the judgement is sure
+    only for this machine's own jobs.
     """
     image, runtime = profile.container.image, profile.container.runtime
     if image is None:
@@ -210,8 +219,9 @@ def _container_runtime(runtime: str, path: str | None, program: str, *, sure: bo
 
 
 def judge_variables(loaded: LoadedProfile) -> list[Check]:
-    """Judge a profile's variables by the catalogue: one that submit refuses is red, one that it
-    remarks on yellow.
+    """Judge a profile's variables by the catalogue.
+
+    A variable that submit refuses is red, and a variable that submit remarks on is yellow.
     """
     checks = []
     for finding, key in check_profile_env(loaded):
@@ -233,8 +243,9 @@ def judge_variables(loaded: LoadedProfile) -> list[Check]:
 
 
 def judge_modules(names: Sequence[str], facts: ModuleFacts | None) -> Check:
-    """Judge whether this machine can load a profile's modules, one after the other as a job
-    does.
+    """Judge whether this machine can load a profile's modules.
+
+    The modules are loaded one after the other, as in a job.
     """
     every = " ".join(names)
     if facts is None or facts.problem:
@@ -282,8 +293,9 @@ def judge_messages(destinations: Sequence[str], env: Mapping[str, str]) -> list[
 def judge_nodes(
     target: Target, partitions: Sequence[Partition], facts: ClusterFacts
 ) -> list[Check]:
-    """Judge whether the nodes have what the profile says, and what its largest job on one node asks
-    for.
+    """Judge whether the nodes have what a profile says.
+
+    The nodes must also have what the profile's largest job on one node asks for.
     """
     if not facts.kinds:
         return [
@@ -349,14 +361,20 @@ def _judge_amount(
     limit: tuple[str, int | None] = ("", None),
     text: Callable[[int], str] = str,
 ) -> Iterator[Check]:
-    """Yield what is wrong where a job requests more than there is (red), or the profile allows it
-    (yellow).
+    """Yield a check where the amount in a profile is more than the cluster has.
+
+    The check is red where a job requests more than there is, and yellow where the profile allows
+    more.
 
     Args:
-        most, have: how much there is, and where, in words; 0 if unknown.
-        requested: the key that sets it, how much the largest job requests, and for what; of
-            ``per_gpu``, for all.
+        target: the largest job, with its profile.
+        name: the name of the amount, such as ``GPUs`` or ``memory``.
+        most: how much there is, in the unit of ``requested``; 0 if unknown.
+        have: where there is so much, in words.
+        requested: the key that sets the amount, how much the largest job requests, and for what;
+            with a key ``per_gpu``, the amount is for all GPUs.
         limit: the key of the profile's own limit, and that limit.
+        text: the function that writes an amount with its unit.
     """
     (key, amount, of), (limit_key, allowed) = requested, limit
     if most and amount and amount > most:
@@ -399,8 +417,9 @@ def _fits(target: Target, kinds: Sequence[NodeKind], holding: Sequence[NodeKind]
 def _no_such_gpus(
     target: Target, names: Sequence[str], inside: Sequence[NodeKind], facts: ClusterFacts
 ) -> Check:
-    """Say that no node of the partitions has GPUs of the type, or that there is none, and where to
-    find some.
+    """Return the error that the partitions have no nodes, or no node with GPUs of the type.
+
+    The fix says where to find such GPUs.
     """
     type_ = target.plan.shape.gpu_type
     if not inside:

@@ -64,8 +64,9 @@ def wanted_by(profile: Profile | None, driver: DriverFacts | None) -> Wanted:
 
 
 def comes_with_the_job(python: PythonEnvironment, profile: Profile | None) -> bool:
-    """Return whether the Python is one that the job finds on its own PATH, as modules or set-up
-    commands make it.
+    """Return whether the job finds the Python on its own PATH.
+
+    Modules or set-up commands make this PATH.
     """
     return (
         profile is not None
@@ -98,8 +99,9 @@ def judge_python(python: PythonEnvironment, facts: PythonFacts) -> Check:
 
 
 def judge_prefix(python: PythonEnvironment, mount: Mount | None) -> list[Check]:
-    """Judge whether compute nodes can plausibly see the environment of a job's Python; nothing
-    where they can.
+    """Judge whether compute nodes can plausibly see the environment of a job's Python.
+
+    Return nothing where the nodes can plausibly see the environment.
     """
     if python.prefix is None or mount is None or is_shared(mount):
         return []
@@ -206,8 +208,9 @@ def capability_of(text: str) -> tuple[int, int]:
 
 
 def judge_driver(driver: DriverFacts, facts: PythonFacts | None, wanted: Wanted) -> Check:
-    """Judge the driver of this machine against torch's CUDA; for Slurm's jobs, that of the nodes
-    counts.
+    """Judge the driver of this machine against torch's CUDA.
+
+    For Slurm's jobs, the driver of the nodes counts.
     """
     if driver.version is None:
         if wanted.on_slurm and wanted.gpus:

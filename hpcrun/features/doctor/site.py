@@ -93,8 +93,9 @@ def judge_commands(missing: tuple[str, ...], version: str | None) -> Check:
 
 
 def judge_versions(client: str | None, controller: str | None) -> Check | None:
-    """Judge whether the commands are of the controller's release; None where they are, or nobody
-    says.
+    """Judge whether the commands are of the controller's release.
+
+    Return None where the releases are the same, or where one of them is unknown.
     """
     if not client or not controller or major_release(client) == major_release(controller):
         return None

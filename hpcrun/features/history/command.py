@@ -148,7 +148,11 @@ def _remarks(result: History) -> Iterator[str]:
 
 
 def _since_s(text: str, now_s: float) -> float:
-    """Return when the history begins, in seconds since the epoch."""
+    """Return when the history begins, in seconds since the epoch.
+
+    Raises:
+        UsageError: the text is neither a length of time nor a day, or the day lies in the future.
+    """
     if not re.match(r"\d{4}-\d\d-", text.strip()):
         return max(0.0, now_s - read_duration("--since", text))
     hint = "--since 30d, --since 8w, --since 2026-10-01"
@@ -285,8 +289,9 @@ def hours_text(hours: float) -> str:
 
 
 def percent_text(share: float | None) -> str:
-    """Return a part of 1 in whole per cent; 100 % only if it is all, and 0 % only if it is
-    nothing.
+    """Return a part of 1 in whole per cent.
+
+    The text is 100 % only if the part is all, and 0 % only if the part is nothing.
     """
     if share is None:
         return "-"
@@ -305,8 +310,12 @@ def _key_text(group: HistoryRow) -> str:
 
 
 def save_history_figure(history: History, path: Path) -> None:
-    """Draw the GPU-hours of each row, with the lost part, and below them the success rate, into a
-    file.
+    """Draw the GPU-hours and the success rate of each row into a file.
+
+    The GPU-hours show the lost part, and the success rate is below them.
+
+    Raises:
+        PlanError: there is no run in this time.
     """
     if not history.rows:
         raise PlanError(

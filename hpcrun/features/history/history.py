@@ -1,5 +1,6 @@
-"""history: the jobs since a time, from the runs folder and from Slurm's accounting; their numbers
-by week, project ...
+"""history: the jobs since a time, with their numbers by week, project and so on.
+
+The jobs come from the runs folder and from Slurm's accounting.
 
 Each number counts where it happened: GPU-hours in the week in which they were used, an end in the
 week of the end, a wait in the week of the start.
@@ -58,8 +59,9 @@ class HistoryRow:
 
     @property
     def success(self) -> float | None:
-        """The part of the jobs that completed, of those that ended and were not cancelled; None if
-        there are none.
+        """The part of completed jobs among the jobs that ended and were not cancelled.
+
+        None if there are no such jobs.
         """
         counted = self.ends["completed"] + self.ends["failed"]
         return self.ends["completed"] / counted if counted else None
@@ -106,8 +108,9 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A limit of GPU-, CPU- or other minutes that an account or QOS may use, and what it has
-    used.
+    """A limit of minutes that an account or QOS may use, and the minutes already used.
+
+    The minutes are those of GPUs, CPUs or other resources.
     """
 
     holder: str  # such as ``account lab``
@@ -133,8 +136,9 @@ class Budget:
 
 
 def budgets_of(limits: Mapping[str, Sequence[Limit]], qos: Collection[str]) -> list[Budget]:
-    """Return the budgets among limits: those of the user's accounts and of these QOS, GPUs
-    first.
+    """Return the budgets among limits: of the user's accounts and of these QOS.
+
+    The budgets of GPUs come first.
     """
     held = [limit for key in (ACCOUNTS, *sorted(qos)) for limit in limits.get(key, ())]
     budgets = [
@@ -154,8 +158,9 @@ def budgets_of(limits: Mapping[str, Sequence[Limit]], qos: Collection[str]) -> l
 def get_history(
     ports: Ports, *, by: str, since_s: float, rules: Rules, accounted: Sequence[PastJob] = ()
 ) -> History:
-    """Return the numbers of all runs that were active since a time, and of the accounting's jobs
-    without a run.
+    """Return the numbers of all runs that were active since a time.
+
+    The accounting's jobs without a run count as well.
     """
     store, now_s = ports.store, ports.now_s()
     result = get_status(runs_since(store, since_s), ports)
@@ -193,8 +198,9 @@ def get_history(
 
 
 def runs_since(store: RunStore, since_s: float) -> list[str]:
-    """Return the runs that may have been active since a time, by their ids, marks and status files;
-    read none.
+    """Return the runs that may have been active since a time.
+
+    The ids, marks and status files of the runs decide this. No run is read.
     """
     active = set(store.active_ids())
     day = f"{datetime.fromtimestamp(max(0.0, since_s)):%Y%m%d-%H%M%S}"
@@ -219,8 +225,9 @@ def is_within(job: PastJob, since_s: float) -> bool:
 
 
 def examined(result: StatusResult, store: RunStore, rules: Rules) -> Sequence[RunStatus]:
-    """Return the runs, those that failed with their cause, as many as the time allows; what is
-    found is kept.
+    """Return the runs, and for failed runs also the cause.
+
+    The function finds as many causes as the time allows, and keeps the causes that it finds.
     """
     before = None
     until = time.monotonic() + EXAMINE_WITHIN_S
@@ -235,8 +242,9 @@ def examined(result: StatusResult, store: RunStore, rules: Rules) -> Sequence[Ru
 
 
 def with_accounts(jobs: Sequence[PastJob], accounted: Sequence[PastJob]) -> list[PastJob]:
-    """Return the jobs, those that named no account with the account that Slurm has charged, as far
-    as it is known.
+    """Return the jobs, with the account that Slurm has charged where a job named none.
+
+    A job keeps its account where the charged account is not known.
     """
     charged = {each.run_id: each.account for each in accounted if each.run_id}
 
@@ -325,8 +333,9 @@ def week_name(first: date) -> str:
 
 
 def _weeks(time: JobTime, since_s: float, now_s: float) -> Iterator[JobTime]:
-    """Yield the parts of a time in each week; a week in which clocks change has an hour less, or
-    more.
+    """Yield the parts of a time in each week.
+
+    A week in which clocks change has an hour less, or more.
     """
     start_s, end_s = max(time.start_s, since_s), min(time.end_s, now_s)
     while start_s < end_s:

@@ -1,5 +1,6 @@
-"""The jobs of a history: each run or element of a sweep by its folder, and the jobs of Slurm's
-accounting.
+"""The jobs of a history, from the runs folder and from Slurm's accounting.
+
+Each run or element of a sweep is read from its folder.
 """
 
 from __future__ import annotations
@@ -113,8 +114,9 @@ class PastJob:
 
 
 def jobs_of_run(item: RunStatus) -> list[PastJob]:
-    """Return a run as one job, a sweep as a job for each element; none of what was never
-    submitted.
+    """Return a run as one job, or a sweep as one job for each element.
+
+    A run or element that was never submitted gives no job.
     """
     if item.elements:
         rows = [element_row(item, element) for element in item.elements]
@@ -137,11 +139,13 @@ def jobs_of_run(item: RunStatus) -> list[PastJob]:
 
 
 def _counted_once(jobs: Sequence[PastJob], tasks: Sequence[str]) -> list[PastJob]:
-    """Return the elements of packs with the times for which no other element of the same task
-    counts.
+    """Return the elements of packs, with times that count only once in each task.
+
+    An element keeps the times for which no other element of the same task counts.
 
     Args:
-        tasks: the job id of the task of each.
+        jobs: the elements of packs.
+        tasks: the job id of the task of each element.
     """
     times, counted_s = [list(job.times) for job in jobs], dict.fromkeys(tasks, 0.0)
     order = [
@@ -233,8 +237,9 @@ def cause_of(status: LastStatus) -> str:
 
 @cache
 def project_of(cwd: str | None) -> str:
-    """Return the git repository that contains a folder, else the folder; the home folder is no
-    project's repository.
+    """Return the git repository that contains a folder, or else the folder.
+
+    The home folder is no project's repository.
     """
     if not cwd:
         return "-"
@@ -258,8 +263,9 @@ def _spares(plan: Mapping[str, Any]) -> int:
 def accounted_jobs(
     since_s: float, now_s: float, env: Mapping[str, str]
 ) -> tuple[list[PastJob], Completed]:
-    """Ask for this user's jobs since a time, with one command; none where there is no
-    accounting.
+    """Return this user's jobs since a time, and the answer of Slurm's accounting.
+
+    One command asks for the jobs. There are no jobs where there is no accounting.
     """
     command = accounted_command(since_s, os.getuid())
     # sacct(1), a format of strftime(3)
@@ -268,8 +274,9 @@ def accounted_jobs(
 
 
 def accounted_command(since_s: float, uid: int) -> list[str]:
-    """Ask the accounting database for the jobs of a user that were pending or running since a
-    time.
+    """Return the command that asks for a user's jobs since a time.
+
+    The command asks the accounting database for the jobs that were pending or running.
     """
     since = datetime.fromtimestamp(max(0.0, since_s)).isoformat(timespec="seconds")
     time = (f"--user={uid}", f"--starttime={since}", "--endtime=now")
@@ -277,8 +284,9 @@ def accounted_command(since_s: float, uid: int) -> list[str]:
 
 
 def parse_accounted(text: str, now_s: float) -> list[PastJob]:
-    """Read the answer to :func:`accounted_command`; a requeued job, which has a line for each
-    start, is one job.
+    """Read the answer to :func:`accounted_command`.
+
+    A requeued job, which has a line for each start, is one job.
     """
     rows = [dict(zip(_FIELDS, row, strict=True)) for row in rows_of(text, len(_FIELDS))]
     starts: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
@@ -325,8 +333,9 @@ def _accounted_job(starts: Sequence[Mapping[str, str]], now_s: float) -> PastJob
 
 
 def _accounted_time(fields: Mapping[str, str], now_s: float, *, is_last: bool) -> JobTime:
-    """Return one start of a job; one without an end has perhaps been lost, and counts until now
-    only if it runs.
+    """Return the time of one start of a job.
+
+    A start without an end has perhaps been lost, and counts until now only if the job runs.
     """
     at = state.base_state(fields["State"])
     start_s = float(fields["Start"])

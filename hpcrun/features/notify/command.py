@@ -128,7 +128,11 @@ def notify(
 
 
 def _in_job(folder: Path, context: Context) -> RunStatus:
-    """Return the status of the run whose job this is: see ``in_job/launch/per_job/messages.py``."""
+    """Return the status of the run whose job this is: see ``launch/messages.py``.
+
+    Raises:
+        PlanError: the record of the run cannot be read.
+    """
     try:
         run = load_run(record := RunFolder(folder).record)
         while run.job_id is None and time.time() - run.created_s < _RECORDED_WITHIN_S:
@@ -140,9 +144,7 @@ def _in_job(folder: Path, context: Context) -> RunStatus:
 
 
 def _send_due(item: RunStatus, context: Context, reported: str | None) -> list[Delivery]:
-    """Send the messages about a run that are due and that nobody has sent; return what became of
-    them.
-    """
+    """Send the due messages about a run that nobody has sent, and return their results."""
     notify = notify_of(item.run)
     results: list[Delivery] = []
     for event in due_events(item, notify, context.now_s(), reported) if notify else ():
@@ -170,8 +172,9 @@ def _explain(context: Context, item: RunStatus) -> str:
 
 
 def _patterns(run: Run, context: Context) -> Mapping[str, Any]:
-    """Return the patterns of the metrics in the logs, of the configuration and the profile; Slurm
-    is not asked.
+    """Return the patterns of the metrics in the logs.
+
+    The patterns come from the configuration and the profile. Slurm is not asked.
     """
     folders = [
         *(folder.below("profiles") for folder in context.layers.values()),
@@ -265,6 +268,9 @@ def message_of(
     """Return the message about an event: one line as title, and some lines.
 
     Args:
+        event: what happened, such as ``started``, with a number where there can be several.
+        item: the run of the message, with its status.
+        now_s: the time now, in seconds since the epoch.
         explain: returns the first line of ``hpcrun explain`` about a run or element that failed, if
             it may be shown.
         patterns: metric → compiled pattern for the logs; read only if the message needs metrics.
@@ -386,8 +392,9 @@ def _message(title: str, lines: Iterable[str], item: RunStatus, kind: Any = "inf
 
 
 def clean_line(text: str) -> str:
-    """Return text from a log as one line for a message: no control characters, secrets, mentions,
-    or links.
+    """Return text from a log as one line for a message.
+
+    The line has no control characters, secrets, mentions, or links.
     """
     line = " ".join(without_colours(harmless(HIDER.hide(text))).split())
     line = "".join(char for char in line if char.isprintable())
@@ -417,8 +424,9 @@ def _metrics(item: RunStatus, attempt: Attempt | None, patterns: Mapping[str, An
 
 
 def _idle(attempt: Attempt | None) -> str:
-    """Return since when the GPUs are idle, and when the job ends, by the record that
-    in_job/launch/per_job/idle_watch.py wrote.
+    """Return since when the GPUs are idle, and when the job ends.
+
+    Both times come from the record that ``launch/idle_watch.py`` wrote.
     """
     warning = idle_warning(attempt.folder) if attempt else None
     if warning is None:

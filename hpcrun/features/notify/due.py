@@ -1,5 +1,6 @@
-"""Which messages about a run are due, and who sends those that its job could not send: the next
-command, in the background, that asks for the run's status.
+"""Which messages about a run are due, and who sends messages that its job could not send.
+
+The next command that asks for the run's status sends these messages in the background.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ def notify_of(run: Run) -> Notify | None:
 
 
 def status_in_job(run: Run, folder: Path, now_s: float) -> RunStatus:
-    """Return the status of a run by its records alone, as its job sees it: Slurm still takes the
-    job for running.
+    """Return the status of a run by its records alone, as the job of the run sees it.
+
+    Slurm still takes the job for running.
     """
     one = KnownRun(run, folder, all_elements(run), None, {})
     return run_status(one, now_s, one.records(), {})
@@ -74,8 +76,9 @@ def status_in_job(run: Run, folder: Path, now_s: float) -> RunStatus:
 def due_events(
     item: RunStatus, notify: Notify, now_s: float, reported: str | None = None
 ) -> list[str]:
-    """Return the events of which there should be a message by now, sent or not; the job reports one
-    that just came.
+    """Return the events of which there should be a message by now, sent or not.
+
+    The job reports an event that just came, in ``reported``.
     """
     events = [
         *([reported] if reported in (STARTED, FIRST_STEP) else []),
@@ -139,9 +142,7 @@ def _has_metrics(attempt: Attempt, now_s: float) -> bool:
 
 
 def send_late(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
-    """Start a process that sends the messages of these runs that are due and that nobody has
-    sent.
-    """
+    """Start a process that sends the due messages of these runs that nobody has sent."""
     late = list(
         islice(
             (item for item in items if _is_late(item, now_s) and _is_untried(item.folder)),
@@ -192,8 +193,9 @@ def _is_late(item: RunStatus, now_s: float) -> bool:
 
 
 def _is_untried(folder: Path) -> bool:
-    """Whether no other command has just tried: a try takes a second of a CPU, and may send
-    nothing.
+    """Return whether no other command has just tried to send the messages.
+
+    A try takes a second of a CPU, and may send nothing.
     """
     tried = RunFolder(folder).messages("tried")
     try:

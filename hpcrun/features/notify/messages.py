@@ -89,8 +89,9 @@ class MessageClaim:
             file.write(_text(to, CLAIMED, ""))
 
     def close(self, state: str, reason: str = "") -> None:
-        """Record the result of sending; a message that cannot have left this host can be claimed
-        again.
+        """Record the result of sending a message.
+
+        A message that cannot have left this host can be claimed again.
         """
         is_unsent = state in (UNREACHABLE, UNKNOWN)
         if is_unsent:
@@ -158,8 +159,9 @@ _OUTCOMES = {
 
 
 def delivery_lines(deliveries: Iterable[Delivery]) -> list[str]:
-    """Return the results of messages, those that arrived first: ``started, failed (2), finished
-    sent to $A``.
+    """Return the results of messages, with the messages that arrived first.
+
+    An example of a line: ``started, failed (2), finished sent to $A``.
     """
     events: dict[tuple[str, str, str], list[str]] = {}
     for each in deliveries:

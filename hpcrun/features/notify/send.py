@@ -98,8 +98,9 @@ def _send_one(
 def _sent(
     message: Message, to: str, servers: Sequence[Any], env: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Return the state of a message after an attempt to send it, and the reason if it has not
-    arrived.
+    """Try to send a message, and return the state of the message afterwards.
+
+    The second value is the reason if the message has not arrived.
     """
     log = _Log()
     try:
@@ -155,7 +156,11 @@ def servers_of(to: str, env: Mapping[str, str]) -> list[Any]:
 
 
 def _private_text(to: str, path: str, env: Mapping[str, str]) -> str:
-    """Return the text of a file that only this user can read; UsageError for another file."""
+    """Return the text of a file that only this user can read.
+
+    Raises:
+        UsageError: the file cannot be read, or other users can read or own the file.
+    """
     home = env.get("HOME", "")
     place = Path(os.path.join(home, path[2:]) if path.startswith("~/") and home else path)
     try:
@@ -226,8 +231,9 @@ _getaddrinfo = socket.getaddrinfo
 
 
 def _count_connections() -> None:
-    """Count the connections of each thread: if none could be made, a message has not left this
-    host.
+    """Count the connections of each thread.
+
+    If a thread could make no connection, a message has not left this host.
 
     apprise only says whether a service has accepted a message. A plugin that connects in another
     way has connected.

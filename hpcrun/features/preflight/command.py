@@ -128,8 +128,9 @@ def _verdict(item: RunStatus, verdict: dict[str, Any]) -> Outcome:
 
 
 def preflight_table(verdict: dict[str, Any], width: int) -> Table:
-    """Return the table for a terminal; on a narrow one, what is long and wrong is left to the lines
-    below it.
+    """Return the table for a terminal.
+
+    On a narrow terminal, long texts of failed or slow checks are left to the lines below the table.
     """
     from rich.text import Text
 

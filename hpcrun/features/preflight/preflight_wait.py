@@ -1,5 +1,6 @@
-"""preflight: wait for a job that checks its nodes, and tell which of them are bad, whatever became
-of the job.
+"""preflight: wait for a job that checks its nodes, and tell which of them are bad.
+
+This works whatever became of the job.
 """
 
 from __future__ import annotations
@@ -89,8 +90,11 @@ class PreflightWatch:
             time.sleep(LOOK_EVERY_S)
 
     def cancel(self) -> None:
-        """End the job; SchedulerError if the scheduler refuses or is away, NotFoundError if it
-        lists no such job.
+        """End the job.
+
+        Raises:
+            SchedulerError: the scheduler refuses or is away.
+            NotFoundError: the scheduler lists no such job.
         """
         check_listed(cancel_runs([self._get()], self._ports).unlisted)
 
@@ -140,7 +144,13 @@ class PreflightWatch:
                 self._tell("cancelled: the preflight cannot finish")
 
     def _judge_here(self, item: RunStatus, attempt: Attempt | None) -> PreflightResult:
-        """Judge a job that could not: what its nodes have written, and what Slurm says of them."""
+        """Judge a job that could not judge its nodes itself.
+
+        What its nodes have written and what Slurm says of them decide this.
+
+        Raises:
+            JobFailedError: the job ended for a reason that is not in its nodes.
+        """
         states = self._states(item)
         silent = {
             node: f"Slurm state {words.rstrip('*')}, not responding"

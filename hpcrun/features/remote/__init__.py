@@ -22,8 +22,9 @@ class TypedHost:
 
 
 def on_host(text: str, host: str) -> str:
-    """Return a text in which each command of hpcrun has ``--on HOST``; unchanged if the host is
-    empty.
+    """Return a text in which each command of hpcrun has ``--on HOST``.
+
+    The text is unchanged if the host is empty.
     """
     if not host or "hpcrun " not in text:
         return text

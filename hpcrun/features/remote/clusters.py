@@ -1,5 +1,7 @@
-"""Several clusters at once: ``status`` of all in one table, ``submit`` on the one where the job
-would start first.
+"""Several clusters at once: ``status`` of all, and ``submit`` on one of them.
+
+``status`` shows all clusters in one table. ``submit`` uses the cluster where the job would start
+first.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ _HEADINGS = ("CLUSTER", "NAME", "JOB", "PROFILE", "STATE", "SIZE", "ELAPSED", "N
 
 
 def run_on_several(hosts: Sequence[str], words: Sequence[str]) -> int:
-    """Run ``status`` or ``submit`` on several hosts; return the exit status."""
+    """Run ``status`` or ``submit`` on several hosts; return the exit status.
+
+    Raises:
+        UsageError: the command is neither ``status`` nor ``submit``.
+    """
     verb = words[0] if words else ""
     if verb == "status":
         want_json("--json" in words)
@@ -120,7 +126,13 @@ def _number(value: object) -> float:
 
 
 def _first_to_start(hosts: Sequence[str], words: Sequence[str]) -> str:
-    """Return the host on which a job would start first, by the ``where`` of each; say so."""
+    """Return the host on which a job would start first, and print its name.
+
+    The answers of each host's ``where`` decide this.
+
+    Raises:
+        PlanError: no host can start the job.
+    """
     answers = _documents(hosts, ["where", *_job_words(words)])
     starts: dict[str, float] = {}
     for host, answer in answers.items():

@@ -1,10 +1,8 @@
-"""The code of a project on its way to a cluster: each submission has a copy of its own, made by
-rsync.
+"""The code of a project on its way to a cluster.
 
-Files that the last copy has too become hard links to it, so only changes travel. A copy gets its
-name when it is
-complete: neither a cut connection nor a second submission can leave a job a mixture. The job itself
-runs a snapshot.
+Each submission has a copy of its own, which rsync makes. Files that the last copy has too become
+hard links to it, so only changes travel. A copy gets its name when it is complete: neither a cut
+connection nor a second submission can leave a job a mixture. The job itself runs a snapshot.
 """
 
 from __future__ import annotations
@@ -38,8 +36,9 @@ _SILENT_S = 600
 
 
 def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
-    """Copy the project around this folder to the host, for a command; return the same folder there,
-    an absolute path.
+    """Copy the project around this folder to the host; return the same folder there.
+
+    The result is an absolute path. The copy is for a command.
 
     People work in the copy of ``dev``: it shares no file with others, and is not removed. Without a
     new job or a project, ``dev`` takes no code: then the path is empty.
@@ -129,7 +128,11 @@ def _project_name(root: Path) -> str:
 
 
 def _end(connection: Connection, folder: str, name: str, inner: str) -> None:
-    """Give a complete copy its name, and remove old copies and the rest of incomplete ones."""
+    """Give a complete copy its name, and remove old copies and the rest of incomplete ones.
+
+    Raises:
+        SchedulerError: the copy cannot get its name.
+    """
     if name.startswith("2"):
         latest = f"ln -sfn {name} .latest-{name} && mv -T .latest-{name} latest"
     else:
@@ -151,8 +154,9 @@ def _end(connection: Connection, folder: str, name: str, inner: str) -> None:
 
 
 def _reason(stderr: str) -> str:
-    """Return the line of rsync that tells of the other side; what follows on this side is its
-    consequence.
+    """Return the line of rsync that tells of the other side.
+
+    The lines about this side only follow from the other side's error.
     """
     return next(
         (line[:300] for line in stderr.splitlines() if "[receiver]" in line), _last_line(stderr)

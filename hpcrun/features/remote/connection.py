@@ -73,7 +73,11 @@ class Remote(NamedTuple):
 
 
 def check_host(host: str) -> str:
-    """Return a name of a host as ssh takes it, or raise UsageError: it is none, or an option."""
+    """Return the name of a host if ssh takes the name.
+
+    Raises:
+        UsageError: the text is no name of a host, or is an option.
+    """
     if not _HOST.fullmatch(host):
         raise UsageError(
             f"{host!r} is not the name of a host", hint="a Host of ~/.ssh/config, or USER@HOST"
@@ -109,8 +113,11 @@ class Connection(NamedTuple):
         return succeeds(self.argv("-O", "exit"), within_s=_CHECK_S)
 
     def run(self, script: str, *, timeout_s: float = 60) -> Completed:
-        """Run a script of sh there to its end, without a terminal; NotConnectedError if the
-        connection breaks.
+        """Run a script of sh on the host to its end, without a terminal.
+
+        Raises:
+            SchedulerError: ssh cannot run here.
+            NotConnectedError: the connection breaks.
         """
         # a command that is only passed on does without
         from hpcrun.machine.process import run_command
@@ -129,11 +136,12 @@ class Connection(NamedTuple):
         return done
 
     def make_folder(self, path: str, inner: str = ".") -> str:
-        """Make a folder below the home there, and one in it; return the path of the first, an
-        absolute one.
+        """Make a folder below the home on the host, and return its absolute path.
+
+        ``inner`` is a folder to make in this folder.
 
         Raises:
-            SchedulerError: it cannot be made.
+            SchedulerError: the folder cannot be made.
         """
         make = f"mkdir -p {shlex.quote(f'{path}/{inner}')}"
         done = self.run(
@@ -152,11 +160,11 @@ class Connection(NamedTuple):
         on_terminal: bool = False,
         take: Callable[[bytes], object] | None = None,
     ) -> int:
-        """Run a script of sh there with the stdin and the output of this process; return the exit
-        status of ssh.
+        """Run a script of sh on the host, and return the exit status of ssh.
 
-        With ``take`` that gets its stdout. Without a terminal, what a login shell's start-up files
-        print to stdout is left out.
+        The script has the stdin and the output of this process. With ``take``, that function gets
+        the stdout of the script. Without a terminal, what a login shell's start-up files print to
+        stdout is left out.
         """
         if on_terminal:
             return run_on_terminal([*self.argv("-t"), remote_command(script)], os.environ)
@@ -183,8 +191,12 @@ class Connection(NamedTuple):
 
 
 def remote_command(script: str) -> str:
-    """Return a script of sh as one command that every login shell reads alike: bash, zsh, tcsh,
-    fish.
+    """Return a script of sh as one command that every login shell reads alike.
+
+    These shells are bash, zsh, tcsh and fish.
+
+    Raises:
+        UsageError: the command is too long for ssh.
     """
     encoded = b2a_base64(script.encode("utf-8", "surrogateescape"), newline=False).decode()
     if len(encoded) > _LONGEST_COMMAND:
@@ -203,8 +215,9 @@ def connection_to(host: str, remote: Remote | None) -> Connection:
 
 
 def own_control(host: str, *, make: bool = False) -> str:
-    """Return the path of hpcrun's own socket for a host; ``make`` makes its folder, which only this
-    user can enter.
+    """Return the path of hpcrun's own socket for a host.
+
+    ``make`` makes the folder of the socket, which only this user can enter.
 
     Raises:
         PlanError: the folder cannot be made, or other users can enter it.
@@ -237,8 +250,9 @@ def own_control(host: str, *, make: bool = False) -> str:
 
 
 def _record(host: str) -> str:
-    """Return the path of what is known of a host: beside the connection, since each ``hpcrun
-    login`` writes it.
+    """Return the path of the file with what is known of a host.
+
+    The file is beside the connection, since each ``hpcrun login`` writes it.
     """
     folder, name = os.path.split(own_control(host))
     return f"{folder}/.{name}.json"
@@ -267,7 +281,11 @@ def known_hosts() -> list[str]:
 
 
 def remember(host: str, remote: Remote) -> None:
-    """Save what is known of hpcrun on a host."""
+    """Save what is known of hpcrun on a host.
+
+    Raises:
+        HpcrunError: the file cannot be written.
+    """
     from pathlib import Path
 
     from hpcrun.files.writing import replace_file
@@ -281,8 +299,9 @@ def remember(host: str, remote: Remote) -> None:
 
 
 def shell_setup(remote: Remote) -> str:
-    """Return the lines of sh that give a command the environment of a login shell, as far as hpcrun
-    needs it.
+    """Return the lines of sh that give a command the environment of a login shell.
+
+    The lines set only what hpcrun needs.
     """
     lines = [f"PATH={shlex.quote(remote.path)}", "export PATH"]
     if remote.slurm_conf:
@@ -291,15 +310,17 @@ def shell_setup(remote: Remote) -> str:
 
 
 def rsh_option(connection: Connection) -> str:
-    """Return the option of rsync that runs this module; rsync must run in ``/``, where no project
-    has modules.
+    """Return the option of rsync that runs this module.
+
+    rsync must run in ``/``, where no project has modules.
     """
     return f"--rsh={sys.executable} -m {__name__} {connection.control}"
 
 
 def main(control: str, *words: str) -> int:
-    """Run words, which are quoted for sh, on the host before them, as rsync calls its ssh; return
-    the exit status.
+    """Run words on the host before them, as rsync calls its ssh; return the exit status.
+
+    The words are quoted for sh.
     """
     # how rsync ends it, perhaps since the connection hangs
     signal.signal(signal.SIGUSR1, lambda *_: sys.exit(1))
@@ -309,8 +330,12 @@ def main(control: str, *words: str) -> int:
 
 
 def copy_after(mark: bytes, source: int, take: Callable[[bytes], object]) -> None:
-    """Pass a pipe on from behind a mark: what a login shell's start-up files print comes
-    before it.
+    """Pass on what comes behind a mark in a pipe.
+
+    What a login shell's start-up files print comes before the mark.
+
+    Raises:
+        SchedulerError: the start-up files print too much before the mark.
     """
     before = b""
     room = MOST_BYTES

@@ -32,10 +32,13 @@ class RemoteHooks(Hooks):
     """The hook of ``--on``."""
 
     def run_elsewhere(self, words: Sequence[str]) -> int | None:
-        """Run a command line on the hosts that it or the configuration names; None if it is for
-        this machine.
+        """Run a command line on the hosts that the line or the configuration names.
+
+        Return None if the command line is for this machine.
 
         Raises:
+            UsageError: ``--on local`` stands beside another host, or the line is wrong.
+            SchedulerError: the answer of a host is nested too deeply.
             HpcrunError: there is no connection, or the line is wrong.
         """
         if ATTACHED in os.environ:
@@ -65,8 +68,9 @@ class RemoteHooks(Hooks):
         return run_on_one(hosts[0], rest)
 
     def as_typed(self, text: str) -> str:
-        """Return a text in which the proposed commands have the ``--on HOST`` that was typed for
-        this one.
+        """Return a text whose proposed commands have the ``--on HOST`` of this command.
+
+        This ``--on HOST`` is the one that was typed.
         """
         return on_host(text, TypedHost.name)
 
@@ -78,8 +82,9 @@ class RemoteHooks(Hooks):
 
 
 def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the hosts of ``--on HOST`` before a command and right behind it, and the command line
-    without them.
+    """Return the hosts of ``--on HOST``, and the command line without them.
+
+    ``--on HOST`` stands before a command or right behind it.
 
     Raises:
         UsageError: a host is missing.
@@ -106,8 +111,9 @@ def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _configured_files() -> Iterable[str]:
-    """Yield the possible ``config.yaml`` of this person and of the projects around the current
-    folder.
+    """Yield the possible ``config.yaml`` of this person and of the projects.
+
+    The projects are those around the current folder.
     """
     import platformdirs  # a line that names its host does without
 
@@ -152,8 +158,9 @@ def _configured_host() -> list[str]:
 
 
 def _end_with_connection() -> None:
-    """Interrupt this command when its output has no reader: without a terminal, ssh sends it no
-    signal.
+    """Interrupt this command when its output has no reader.
+
+    Without a terminal, ssh sends the command no signal.
     """
     if os.isatty(1):
         return

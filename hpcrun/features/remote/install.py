@@ -1,5 +1,6 @@
-"""``hpcrun login --install``: this version of hpcrun into a virtual environment on the host, which
-needs no network.
+"""``hpcrun login --install``: put this version of hpcrun on the host.
+
+The installation goes into a virtual environment on the host, which needs no network.
 
 The wheels travel from here: one made of this installation, and those of its dependencies, for the
 Python there.
@@ -54,6 +55,7 @@ def install_hpcrun(connection: Connection, path: str) -> None:
     """Install this version of hpcrun on a host.
 
     Args:
+        connection: the open connection to the host.
         path: PATH of a login shell there.
 
     Raises:
@@ -94,7 +96,11 @@ def install_hpcrun(connection: Connection, path: str) -> None:
 
 
 def _python_of(connection: Connection, path: str) -> tuple[str, str, str, str]:
-    """Return the version, the machine and the path of a Python there that can run hpcrun."""
+    """Return the version, the machine and the path of a Python there that can run hpcrun.
+
+    Raises:
+        PlanError: the host has no Python 3.10 or later.
+    """
     done = connection.run(f"PATH={shlex.quote(path)}\n{_FIND_PYTHON}")
     words = done.stdout.rpartition("//")[2].split()
     if (
@@ -135,8 +141,12 @@ def _download(wheels: Path, wheel: Path, python: str, machine: str) -> None:
 
 
 def _own_wheel(folder: Path) -> Path:
-    """Write a wheel of this installation, editable or not (packaging.python.org, binary
-    distribution format).
+    """Write a wheel of this installation, editable or not, and return its path.
+
+    The format is the one of packaging.python.org, binary distribution format.
+
+    Raises:
+        PlanError: this hpcrun is not installed.
     """
     try:
         installed = distribution(_DISTRIBUTION)
@@ -168,8 +178,9 @@ def _own_wheel(folder: Path) -> Path:
 
 
 def _own_files() -> Iterator[tuple[Path, str]]:
-    """Yield the files of this installation, and their places in a wheel: as pyproject's
-    force-include has them.
+    """Yield the files of this installation, and their places in a wheel.
+
+    The places are as pyproject's force-include has them.
     """
     package = Path(__file__).resolve().parents[2]
     places = {package: "hpcrun"} | {

@@ -11,8 +11,9 @@ from hpcrun.cli.main import build_app
 
 
 def split_options(verb: str, words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
-    """Return the options of a command, each with its value, and the words from the first that is no
-    option.
+    """Return the options of a command, each with its value, and the words behind the options.
+
+    These words begin with the first word that is no option.
     """
     known = options_of(verb)
     queue = list(words)

@@ -147,8 +147,9 @@ def connect(host: str) -> Connection:
 
 
 def _shared_by_user(host: str) -> Connection | None:
-    """Return the connection that the user's own ssh configuration shares, open or not; None without
-    such a setting.
+    """Return the connection that the user's own ssh configuration shares.
+
+    The connection can be open or not. Return None without such a setting.
     """
     answer = run_command(["ssh", "-G", "--", check_host(host)], timeout_s=5)
     settings = dict(line.split(" ", 1) for line in answer.stdout.splitlines() if " " in line)
@@ -159,8 +160,9 @@ def _shared_by_user(host: str) -> Connection | None:
 
 
 def find_hpcrun(connection: Connection) -> tuple[Remote, str | None]:
-    """Ask a login shell of the host for hpcrun and its environment, and remember the answer; with a
-    warning.
+    """Ask a login shell of the host for hpcrun and its environment.
+
+    Remember the answer, and return it with a warning, or None if there is none.
 
     Raises:
         SchedulerError: the host answered something else.

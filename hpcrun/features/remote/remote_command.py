@@ -66,7 +66,12 @@ def run_on_one(host: str, words: list[str]) -> int:
 
 
 def opened(host: str) -> tuple[Connection, Remote]:
-    """Return the open connection to a host, and what is known of hpcrun there."""
+    """Return the open connection to a host, and what is known of hpcrun there.
+
+    Raises:
+        NotConnectedError: there is no open connection.
+        SchedulerError: no hpcrun is known on the host.
+    """
     remote = known(host)
     connection = connection_to(host, remote)
     if not connection.is_alive():
@@ -85,8 +90,9 @@ def opened(host: str) -> tuple[Connection, Remote]:
 
 
 def script_of(remote: Remote, words: Sequence[str], folder: str = "") -> str:
-    """Return the script of sh that runs a command line of hpcrun in a folder there, by default the
-    home.
+    """Return the script of sh that runs a command line of hpcrun in a folder on the host.
+
+    The default folder is the home.
     """
     if folder:
         go = f"cd -- {shlex.quote(folder)} || exit {NO_FOLDER}"
@@ -113,11 +119,13 @@ def _document(connection: Connection, script: str, folder: str) -> dict[str, Any
 
 
 def document_of(host: str, stdout: str, stderr: str = "") -> dict[str, Any]:
-    """Return the JSON document in the output of a host, which may print anything: its fields are
-    checked at their use.
+    """Return the JSON document in the output of a host.
+
+    The host may print anything: the fields of the document are checked at their use.
 
     Raises:
-        HpcrunError: the document has one, or there is no document.
+        SchedulerError: there is no document.
+        HpcrunError: the document has an error.
     """
     try:
         document = dict(json.loads(stdout[stdout.find("{") :]))  # behind what start-up files print
@@ -134,8 +142,6 @@ def document_of(host: str, stdout: str, stderr: str = "") -> dict[str, Any]:
         code = error.get("exit_code")
         if isinstance(code, int) and 0 < code < 256:
             failure.exit_code = code
-        else:
-            failure.exit_code = failure.exit_code
         raise failure
     return document
 
@@ -149,7 +155,13 @@ def _argv(connection: Connection, remote: Remote, program: Sequence[str]) -> lis
 
 
 def _checked(connection: Connection, status: int, folder: str) -> int:
-    """Return the exit status of a command there, or raise the error that it stands for."""
+    """Return the exit status of a command there, or raise the error that the status stands for.
+
+    Raises:
+        InterruptedByUser: the user interrupts ssh.
+        NotConnectedError: the connection is lost, or takes no further session.
+        SchedulerError: the folder of the code is gone on the host.
+    """
     if status == -signal.SIGINT:
         raise InterruptedByUser("interrupted")
     if status == SSH_FAILED or status < 0:

@@ -1,5 +1,6 @@
-"""Parts of a report's figures: panels, curves, axes on which the ideal is straight, and labels that
-never overlap.
+"""Parts of a report's figures: panels, curves, axes and labels.
+
+On the axes the ideal is straight, and the labels never overlap.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Panel:
 
     @property
     def series(self) -> Series:
+        """The series that is drawn."""
         return self.part.series
 
     @property
@@ -85,8 +87,9 @@ class Shown:
 
 
 def draw_panels(shown: Shown, draw: Callable[[Axes, Panel], None]) -> Figure:
-    """Return a figure with a panel for each series; panels with the same axis have the same
-    range.
+    """Return a figure with a panel for each series.
+
+    Panels with the same axis have the same range.
     """
     number = len(shown.panels)
     if number <= 3:
@@ -151,8 +154,9 @@ def draw_legend(
 
 
 def draw_curve(axes: Axes, panel: Panel, numbers: Sequence[tuple[Row, Spread]]) -> Any:
-    """Draw one number of a series by size with the range of its repeats; markers are hollow where
-    no verdict stands.
+    """Draw one number of a series by size, with the range of its repeats.
+
+    Markers are hollow where no verdict stands.
     """
     at, style = [row.gpus for row, _ in numbers], panel.style
     (curve,) = axes.plot(at, [value.mean for _, value in numbers], zorder=4, **style)
@@ -248,8 +252,9 @@ def value_axis(axes: Axes, values: Sequence[float], *, logarithmic: bool) -> Non
 
 
 def share_axis(axes: Axes, values: Sequence[float]) -> None:
-    """Let the vertical axis of shares, such as accuracies, end at 1 or at 100 %; marks at its end
-    are not cut.
+    """Let the vertical axis of shares, such as accuracies, end at 1 or at 100 %.
+
+    Marks at the end of the axis are not cut.
     """
     largest = max(values, default=0.0)
     whole = 1.0 if largest <= 1.0 else 100.0
@@ -288,8 +293,9 @@ def note(axes: Axes, x: float, y: float, text: str) -> None:
 
 
 def settle(figure: Figure) -> None:
-    """Lay a figure out for good: labels are moved away from each other, and those without room are
-    hidden.
+    """Lay a figure out for good.
+
+    Labels are moved away from each other, and labels without room are hidden.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -359,8 +365,9 @@ def _curves(axes: Axes) -> list[Path]:
 def _placed(
     text: Text, taken: Sequence[Bbox], curves: Sequence[Path], within: Any, renderer: Any
 ) -> bool:
-    """Move a label to the free place around its point that fewest curves cross; False if none is
-    free.
+    """Move a label to the free place around its point that the fewest curves cross.
+
+    Return False if no place is free.
     """
     free = []
     for number, (x, y) in enumerate(_AROUND):

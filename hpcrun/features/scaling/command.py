@@ -1,5 +1,6 @@
-"""hpcrun scale plan, scale run and scale report: how a training scales, by forecast, by
-measurement, as a report.
+"""hpcrun scale plan, scale run and scale report: how a training scales.
+
+The commands say this by forecast, by measurement, and as a report.
 """
 
 from __future__ import annotations
@@ -316,7 +317,11 @@ def report(
 
 
 def check_folder(folder: Path, *, force: bool) -> None:
-    """Refuse a folder with files that no report wrote, before any work is done."""
+    """Refuse a folder with files that no report wrote, before any work is done.
+
+    Raises:
+        PlanError: the path is not a folder, or other files are in it and ``force`` is not set.
+    """
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():
@@ -331,10 +336,14 @@ def check_folder(folder: Path, *, force: bool) -> None:
 
 
 def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of a report in place of those of a report before it.
+    """Write the files of a report in place of the files of an earlier report.
 
     What others wrote stays, and a report with a file of its name is refused; on a full disk the
     folder stays as it was.
+
+    Raises:
+        PlanError: a file of another origin has the name of a file of the report, or the folder
+            cannot be written.
     """
     folder = folder.resolve()
     marked = {MARK: "".join(f"{name}\n" for name in sorted(files)).encode(), **files}

@@ -52,8 +52,9 @@ MOST_SERIES = 6
 
 
 def draw_figures(report: Report) -> tuple[dict[str, bytes], list[str]]:
-    """Draw every figure that has numbers, and say why others are missing; the same numbers give the
-    same bytes.
+    """Draw every figure that has numbers, and say why other figures are missing.
+
+    The same numbers give the same bytes.
     """
     files: dict[str, bytes] = {}
     try:
@@ -144,8 +145,9 @@ def _time_label(series: Series) -> str:
 
 
 def _speedup_efficiency(shown: Shown) -> Figure:
-    """Draw speed-up beside the ideal, and efficiency with that of the added GPUs, which the target
-    is for.
+    """Draw the speed-up beside the ideal, and the efficiency of all and of the added GPUs.
+
+    The target is for the efficiency of the added GPUs.
     """
     gpus, alone = shown.gpus, len(shown.panels) == 1
     figure = new_figure(PAGE, 3.0)
@@ -231,8 +233,9 @@ def _mark_requested(speed: Axes, efficiency: Axes, shown: Shown) -> list[Any]:
 def _by_epoch(
     shown: Shown, label: str, value: Callable[[Epoch], float | None], *, times: bool
 ) -> Figure:
-    """Draw one number epoch by epoch: a curve for each size, with the range of its repeats as a
-    band.
+    """Draw one number epoch by epoch, with a curve for each size.
+
+    A band shows the range of the repeats.
     """
     from matplotlib.ticker import MaxNLocator
 

@@ -1,5 +1,6 @@
-"""A training on other numbers of GPUs: time, speed-up with its range, and what a size loses its
-time to.
+"""A training on other numbers of GPUs: its time, its speed-up and its losses.
+
+The speed-up has a range, and the losses say what a size loses its time to.
 
 The times come from a model of a step that was fitted to the measured epochs:
 ``hpcrun.features.scaling.step_model``.
@@ -94,8 +95,9 @@ class MeasuredTraining:
 
     @property
     def warmup(self) -> float:
-        """Epochs of warm-up: as given, else those of Goyal et al., and at most half of a short
-        training.
+        """The epochs of warm-up, as given or else as Goyal et al. use them.
+
+        Without a given number, they are at most half of a short training.
         """
         if self.warmup_epochs is not None:
             return self.warmup_epochs
@@ -105,8 +107,9 @@ class MeasuredTraining:
 
 
 def steps_per_epoch(samples: int, batch_size: int) -> int:
-    """Return the steps of an epoch, the last one with the rest, like torch's DataLoader by
-    default.
+    """Return the number of steps of an epoch.
+
+    The last step has the rest, like torch's DataLoader by default.
     """
     return -(-samples // batch_size)
 
@@ -151,8 +154,9 @@ class Forecast:
 
 
 def half_rows(card: CardSection) -> float | None:
-    """Return how many rows of a matrix fill a card; None if the profile does not have the card's
-    rates.
+    """Return how many rows of a matrix fill a card.
+
+    None if the profile does not have the card's rates.
 
     A layer of weights K × N does 2·M·K·N operations for M rows and reads 2·K·N bytes of weights in
     a 16-bit type: M operations for each byte. At M = peak / memory bandwidth both take equally
@@ -166,8 +170,12 @@ def half_rows(card: CardSection) -> float | None:
 
 
 def fit_steps(work: MeasuredTraining, rows: float | None, nodes: Sequence[int]) -> StepModel:
-    """Return the model of a step, fitted to the measured epochs on these nodes, for a card that so
-    many rows fill.
+    """Return the model of a step, fitted to the measured epochs on these nodes.
+
+    ``rows`` is the number of rows that fill the card.
+
+    Raises:
+        UsageError: the measured epochs contradict each other.
     """
     timed = tuple(
         TimedStep(
@@ -218,8 +226,9 @@ def forecast(
 def remedy(
     work: MeasuredTraining, row: Forecast, sizes: Sequence[JobSize], steps: StepModel
 ) -> Forecast | None:
-    """Return a size with the smallest larger batch, doubled and doubled again, that reaches the
-    target; else None.
+    """Return a size with the smallest larger batch that reaches the target, or else None.
+
+    The batch is doubled and doubled again.
     """
     base = _baseline(work, row.case, sizes, steps)
     batch_size = 2 * row.batch_size
@@ -232,8 +241,9 @@ def remedy(
 
 
 def advised_lr(work: MeasuredTraining, row: Forecast) -> float | None:
-    """Return the learning rate to begin with: the square-root rule's, the linear one's for SGD and
-    a small growth.
+    """Return the learning rate to begin with.
+
+    The square-root rule gives it, or the linear rule for SGD and a small growth of the batch.
     """
     if work.optimizer == "sgd" and row.growth < LARGE_GROWTH:
         return row.lr_linear
@@ -300,8 +310,9 @@ class GpuAdvice:
 
 
 def gpus_to_ask_for(rows: Sequence[Forecast], model: StepModel) -> GpuAdvice:
-    """Return the size to ask for among the rows of one case; of several numbers of nodes the best
-    counts.
+    """Return the size to ask for among the rows of one case.
+
+    Where a number of GPUs has several numbers of nodes, the best one counts.
     """
     best: dict[int, Forecast] = {}
     for row in sorted(rows, key=lambda row: (row.size.gpus, -row.efficiency)):
@@ -318,7 +329,11 @@ def gpus_to_ask_for(rows: Sequence[Forecast], model: StepModel) -> GpuAdvice:
 
 
 def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:
-    """Return the global batch."""
+    """Return the global batch.
+
+    Raises:
+        UsageError: the batch does not divide by the GPUs, or is larger than an epoch.
+    """
     if case == "fixed":
         if work.batch_size % gpus:
             raise UsageError(

@@ -70,8 +70,9 @@ _WHY: dict[Concern, str] = {
 
 
 def forecast_text(result: ForecastResult, width: int) -> Iterator[TextPart]:
-    """Yield the answer, a table for each case, the learning rates, and what to measure or to run
-    instead.
+    """Yield the answer, a table for each case, the learning rates, and the advice.
+
+    The advice says what to measure or to run instead.
     """
     work, wrap = (
         result.work,
@@ -160,8 +161,9 @@ def _measured_text(epoch: MeasuredEpoch) -> str:
 
 
 def case_table(result: ForecastResult, case: Case, width: int) -> Table:
-    """Return one case for a terminal of ``width`` columns; a row below the target says what its
-    time is lost to.
+    """Return the table of one case for a terminal of ``width`` columns.
+
+    A row below the target says what its time is lost to.
     """
     rows = [row for row in result.rows if row.case == case]
     several = any(row.size.nodes > 1 for row in rows)
@@ -196,8 +198,9 @@ def _table(shown: Mapping[str, Sequence[str]]) -> Table:
 
 
 def rates_table(result: ForecastResult) -> Table | None:
-    """Return the learning rates for batches that differ from the measured one; None if there are
-    none.
+    """Return the learning rates for batches that differ from the measured batch.
+
+    Return None if there are no such batches.
     """
     work = result.work
     rows = {row.batch_size: row for row in result.rows if row.batch_size != work.batch_size}
@@ -217,8 +220,9 @@ def rates_table(result: ForecastResult) -> Table | None:
 
 
 def advice_lines(result: ForecastResult, width: int) -> list[str]:
-    """Return what to measure next, the warnings, what to run instead, and what the numbers
-    rest on.
+    """Return what to measure next, the warnings, what to run instead, and the notes.
+
+    The notes say what the numbers rest on.
     """
     width = min(width, _PROSE)
     measure = measure_command(result)
@@ -298,8 +302,9 @@ def _warnings(result: ForecastResult) -> list[str]:
 
 
 def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
-    """Return the command for a batch that gives each GPU enough work; the user replaces SCRIPT and
-    its options.
+    """Return the command for a batch that gives each GPU enough work.
+
+    The user replaces SCRIPT and its options.
     """
     work, size = result.work, remedy.size
     if result.gpu_type:
@@ -319,8 +324,9 @@ def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """Return a time in a suitable unit: ``12 µs``, ``108 ms``, ``42.3 s``, ``36:00``,
-    ``2-00:00:00``.
+    """Return a time in a suitable unit.
+
+    Examples are ``12 µs``, ``108 ms``, ``42.3 s``, ``36:00`` and ``2-00:00:00``.
     """
     for unit, size in (("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)):
         if seconds < 999.5 * size and seconds < 59.95:

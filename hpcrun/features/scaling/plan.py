@@ -85,6 +85,9 @@ def make_forecast(
     """Forecast every number of GPUs on a profile.
 
     ``options``: as typed; ``known``: as ``read_measured`` returns it.
+
+    Raises:
+        UsageError: there are too many numbers of GPUs.
     """
     work = read_workload(options, known)
     gpu_type, numbers = parse_sizes(
@@ -135,8 +138,9 @@ def make_forecast(
 
 
 def _doublings(work: MeasuredTraining) -> str:
-    """Return the measured GPUs and three doublings of them, as far as the batch and the data set
-    allow.
+    """Return the measured number of GPUs and three doublings of it.
+
+    A number is left out where the batch or the data set does not allow it.
     """
     counts = [work.gpus * factor for factor in (1, 2, 4, 8)]
     fitting = [
@@ -161,8 +165,9 @@ def _job_size(size: Size, gpu_type: str | None, profile: Profile) -> JobSize:
 def read_measured(
     label: str, context: Context, batch_size: str | None = None
 ) -> tuple[dict[str, Any], str, list[str]]:
-    """Read what a study measured, or a run if no study has this label; runs that are not over count
-    with their epochs.
+    """Read what a study measured, or what a run measured if no study has this label.
+
+    Runs that are not over count with their epochs.
 
     Returns:
         the fields for ``read_workload``, the profile of the runs by name or path, and what a reader
@@ -269,8 +274,13 @@ def _remarks(work: MeasuredTraining, fitted: StepModel, rows: Sequence[Forecast]
 def read_workload(
     options: Mapping[str, str], known: Mapping[str, Any] | None = None
 ) -> MeasuredTraining:
-    """Build the workload from what was typed, by the names of the options, and what is known from
-    runs' metrics.
+    """Build the workload from the typed options and from what is known of the runs.
+
+    ``options`` has what was typed, by the names of the options. ``known`` is what the runs' metrics
+    say.
+
+    Raises:
+        UsageError: a part of the measured epoch is missing.
     """
     typed = {
         name: read_option(name, text, _READERS[name])
@@ -322,6 +332,9 @@ def workload_of(
 
     Runs of the same size and batch are repeats: their mean counts. The smallest size is the
     reference.
+
+    Raises:
+        UsageError: no run has the time of an epoch, or a run does not say its batch.
     """
     timed = [item for point in points if (item := _timed(point, warmup))]
     if not timed:
@@ -357,8 +370,9 @@ def workload_of(
 
 
 def _timed(point: Point, warmup: int) -> tuple[Point, float] | None:
-    """Return a run with the samples and the time of its epoch; one of them may follow from its
-    samples per second.
+    """Return a run with the samples and the time of its epoch.
+
+    One of the two may follow from the samples per second. Return None if there is no time.
     """
     run = measure(point, warmup)
     rate, epoch_s, samples = run.samples_per_s, run.epoch_s, point.samples
@@ -372,7 +386,11 @@ def _timed(point: Point, warmup: int) -> tuple[Point, float] | None:
 
 
 def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
-    """Read the value of one option, which an error message names."""
+    """Read the value of one option, which an error message names.
+
+    Raises:
+        UsageError: ``parse`` refuses the value.
+    """
     try:
         return parse(text)
     except ValueError as error:
@@ -382,7 +400,11 @@ def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
 
 
 def one_of(text: str, known: Mapping[str, _Item]) -> _Item:
-    """Return the meaning of a word."""
+    """Return the meaning of a word.
+
+    Raises:
+        ValueError: the word is not a known one.
+    """
     if text.lower() not in known:
         raise ValueError(f"{text!r} is none of {', '.join(known)}")
     return known[text.lower()]
@@ -397,7 +419,13 @@ def _epoch_s(text: str, samples: int, batch_size: int) -> float:
 
 
 def _epoch(text: str, known: Mapping[str, Any]) -> MeasuredEpoch:
-    """Read ``[GPUS[/NODES]:]BATCH=TIME``; without GPUS they are those of the measured epoch."""
+    """Read ``[GPUS[/NODES]:]BATCH=TIME``.
+
+    Without GPUS, the GPUs and nodes of the measured epoch count.
+
+    Raises:
+        ValueError: the text has no ``=``, or a part of it cannot be read.
+    """
     size, equals, time = text.strip().partition("=")
     if not equals:
         raise ValueError(

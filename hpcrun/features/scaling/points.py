@@ -1,5 +1,6 @@
-"""The measurements of a run at one size, epoch by epoch: read from its metrics, and their means
-without the warm-up.
+"""The measurements of a run at one size, epoch by epoch, and their means.
+
+The measurements are read from the run's metrics. The means leave the warm-up out.
 """
 
 from __future__ import annotations
@@ -91,8 +92,9 @@ class Point:
 
 
 def epochs_of(rows: Iterable[tuple[float | None, Mapping[str, Any]]]) -> tuple[Epoch, ...]:
-    """Return the epochs among a rank's steps and metrics, in order; a row without a step has the
-    next number.
+    """Return the epochs among a rank's steps and metrics, in order.
+
+    A row without a step has the next number.
     """
     listed = list(rows)
     timed = next(
@@ -132,8 +134,9 @@ def whole(values: Iterable[Any]) -> int | None:
 
 
 def positive(value: float | None) -> float | None:
-    """Return a number by which one can divide, else None: a metric may be NaN, or a clock may run
-    backwards.
+    """Return a number by which one can divide, or else None.
+
+    A metric may be NaN, or a clock may run backwards.
     """
     if value is not None and 0 < value < math.inf:
         return value
@@ -173,8 +176,9 @@ class Shares(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunMeasurement:
-    """The numbers of one run, None if missing: means over its epochs, times and speeds above 0; the
-    last accuracy.
+    """The numbers of one run, each of them None if it is missing.
+
+    They are means over the epochs of the run, with times and speeds above 0, and the last accuracy.
     """
 
     point: Point
@@ -186,8 +190,9 @@ class RunMeasurement:
 
 
 def measure(point: Point, warmup: int) -> RunMeasurement:
-    """Return the means of a run over its epochs, without the first ``warmup``; the last epoch
-    always counts.
+    """Return the means of a run over its epochs, without the first ``warmup`` epochs.
+
+    The last epoch always counts.
     """
     epochs = point.counted(warmup)
     most = max(point.rank_samples, default=0)
@@ -234,8 +239,9 @@ def _numbers(values: Iterable[float | None]) -> list[float]:
 
 
 def read_points(studies: Sequence[Study], context: Context) -> tuple[list[Point], list[str]]:
-    """Return what the runs of studies measured, as last known where the scheduler does not respond,
-    and remarks.
+    """Return what the runs of studies measured, and remarks.
+
+    Where the scheduler does not respond, the states are as last known.
     """
     points: list[Point] = []
     remarks: list[str | None] = []
@@ -266,8 +272,9 @@ def read_points(studies: Sequence[Study], context: Context) -> tuple[list[Point]
 def _known(
     kept: Mapping[str, Any], patterns: Mapping[str, str], store: RunStore
 ) -> dict[str, Point]:
-    """Return the points that were kept, by run; where other patterns are set now, those of runs
-    that were removed.
+    """Return the kept points, by run.
+
+    Where other patterns are set now, return only the points of runs that were removed.
     """
     if kept.get("schema") != _CACHE_SCHEMA:
         return {}
@@ -318,8 +325,9 @@ def _point(item: StudyRun, patterns: Mapping[str, str]) -> Point:
 
 
 def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]) -> Point:
-    """Return a point with the numbers in its run's metrics, else in its logs; else with how long
-    the run took.
+    """Return a point with the numbers of its run.
+
+    The numbers come from the run's metrics, else from its logs, else from how long the run took.
     """
     begun = list(reversed(list(attempts(item.folder))))
     of_ranks = read_metrics(item.folder, None, all_ranks=True)
@@ -354,8 +362,9 @@ def _whole(rows: Iterable[MetricsRow], name: str) -> int | None:
 
 
 def _samples(metrics: Metrics, world_size: int) -> tuple[int, ...]:
-    """Return how many samples each rank had in an epoch; nothing unless every rank has
-    recorded it.
+    """Return how many samples each rank had in an epoch.
+
+    Return nothing unless every rank has recorded the number.
     """
     rows: dict[int, list[MetricsRow]] = {}
     for row in metrics.rows:
@@ -367,8 +376,9 @@ def _samples(metrics: Metrics, world_size: int) -> tuple[int, ...]:
 
 
 def _total_s(begun: Sequence[Attempt], item: RunStatus) -> float | None:
-    """Return the seconds of all attempts, by their own records; the scheduler's where one left
-    none.
+    """Return the seconds of all attempts, by their own records.
+
+    Where an attempt left no record, the scheduler's time counts.
     """
     ended = [(attempt, attempt.exit) for attempt in begun]
     if ended and all(exit_ for _, exit_ in ended):

@@ -1,5 +1,7 @@
-"""A report in every form: JSON, CSV and LaTeX for other programs; text in 80 columns, Markdown and
-one HTML file.
+"""A report in every form.
+
+JSON, CSV and LaTeX are for other programs; text in 80 columns, Markdown and one HTML file are for
+people.
 """
 
 from __future__ import annotations
@@ -105,8 +107,9 @@ def summaries(part: Part) -> list[dict[str, Any]]:
 
 
 def summary_csv(report: Report) -> str:
-    """Return a line for each size of each series; an unknown value is empty, true and false are 1
-    and 0.
+    """Return a CSV line for each size of each series.
+
+    An unknown value is empty, and true and false are 1 and 0.
     """
     rows = (summary.values() for part in report.parts for summary in summaries(part))
     return csv_text(
@@ -131,8 +134,9 @@ _TEX = {
 
 
 def tex_text(text: str) -> str:
-    """Return text that LaTeX only typesets; letters that pdflatex lacks lose their accents or
-    become ?.
+    """Return text that LaTeX only typesets.
+
+    Letters that pdflatex lacks lose their accents or become ``?``.
     """
     return "".join(_TEX.get(char) or _plain_letters(char) for char in text)
 
@@ -360,8 +364,9 @@ def _rendered(
     figures: Mapping[str, bytes] = MappingProxyType({}),
     escape: Callable[[str], str] | None = None,
 ) -> str:
-    """Return the report by a template; all its values are escaped, for HTML unless ``escape`` is
-    given.
+    """Return the report by a template, with all its values escaped.
+
+    The values are escaped for HTML unless ``escape`` is given.
     """
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup

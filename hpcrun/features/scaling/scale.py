@@ -1,5 +1,6 @@
-"""scale run: one training at several sizes, each an ordinary run; the record of the study comes
-before the first.
+"""scale run: one training at several sizes, each an ordinary run.
+
+The record of the study comes before the first run.
 """
 
 from __future__ import annotations
@@ -80,11 +81,18 @@ def run_study(
     wait: bool,
     as_json: bool,
 ) -> Outcomes:
-    """Submit all runs of a study, or show them; nothing is recorded before everything is decided.
+    """Submit all runs of a study, or show them.
+
+    Nothing is recorded before everything is decided.
 
     Args:
         options: those of the job, by the fields of its request, with ``script`` and ``args``.
+        design: the sizes, the workload and the repeats of the study.
+        context: the folders, profiles and schedulers of this command.
         chain: whether a run waits for the one before; None leaves it to the scheduler.
+        dry_run: whether to show the runs, and to submit nothing.
+        wait: whether to wait until all runs end.
+        as_json: whether to show the state of the study, as ``--json`` asks for it.
     """
     # a script of a study would not have these options: --lr and --batch-size are the script's as
     # well
@@ -145,8 +153,9 @@ def resume_study(
 
 
 def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context]:
-    """Return the runs of a study that are to be submitted, and the context as it would be in the
-    study's folder.
+    """Return the runs of a study that are to be submitted, and their context.
+
+    The context is as it would be in the study's folder.
     """
     points = [point for point in study.points if not point.submitted]
     if not points:
@@ -188,8 +197,9 @@ def _finish(
     wait: bool,
     shown: bool,
 ) -> Outcomes:
-    """Wait where that was requested, and show how to go on, or what became of the runs if ``shown``
-    or waited for.
+    """Wait where that was requested, and show how to go on, or what became of the runs.
+
+    The states of the runs are shown if ``shown`` is set or the runs were waited for.
     """
     study, waited = (
         StudyStore(context.store.root).load(study.study_id),
@@ -216,8 +226,9 @@ def _finish(
 
 
 def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
-    """Return what would be submitted: all runs and a plan on stderr, one script on stdout; or one
-    document.
+    """Return what would be submitted, as text or as one document.
+
+    The text has all runs and a plan on stderr, and one script on stdout.
     """
 
     def line(point: StudyPoint, prepared: Prepared) -> str:
@@ -261,16 +272,14 @@ def new_study(
     new_id: Callable[[str], str],
     **fields: Any,
 ) -> tuple[Study, JobRequest]:
-    """Return a study of which nothing is submitted, and the request of all its runs, with places
-    for their values.
+    """Return a study of which nothing is submitted, and the request of all its runs.
 
-    ``new_id`` makes an id of a name; the other fields of the study are given.
+    The request has places for the values of the runs. ``new_id`` makes an id of a name; the other
+    fields of the study are given.
     """
     unit, name = design.unit, name_of(template)
     if unit == "ranks":
         template = _on_ranks(template, cluster)
-    else:
-        template = template
     sizes = _placed(template, design, cluster)
     times = Counter(size.gpus for size in sizes)
 
@@ -299,15 +308,21 @@ def new_study(
 
 
 def _on_ranks(template: JobRequest, profile: Profile) -> JobRequest:
-    """Return the request of a study of CPU ranks: without GPUs, started by torchrun where nothing
-    else is set.
+    """Return the request of a study of CPU ranks.
+
+    The request has no GPUs, and torchrun starts the ranks where nothing else is set.
     """
     launcher = template.launcher or profile.launcher or "torchrun"
     return template.model_copy(update={"gpus": GpuCount(count=0), "launcher": launcher})
 
 
 def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size]:
-    """Return the sizes, each with its number of nodes."""
+    """Return the sizes, each with its number of nodes.
+
+    Raises:
+        PlanError: the profile's nodes have no GPUs, and the study is one of GPUs.
+        UsageError: a size is given twice.
+    """
     if (
         design.unit == "GPUs"
         and profile.scheduler == "slurm"
@@ -351,8 +366,9 @@ def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -
 def settle_design(
     template: JobRequest, design: Design, loaded: LoadedProfile, surroundings: Surroundings
 ) -> tuple[JobRequest, Design]:
-    """Return a study with GPU type, partition and account where its profile leaves them open, by
-    its largest size.
+    """Return a study with the GPU type, partition and account that its profile leaves open.
+
+    The largest size of the study decides them.
     """
     if loaded.profile.scheduler != "slurm":
         return template, design
@@ -379,7 +395,11 @@ def prepare_points(
     points: Iterable[StudyPoint],
     prepare: Callable[[JobRequest], Prepared],
 ) -> list[StudyJob]:
-    """Decide everything about some runs of a study."""
+    """Decide everything about some runs of a study.
+
+    Raises:
+        UsageError: the script is a batch script that starts the ranks itself.
+    """
     workload = Workload(study.scaling, study.batch_size, study.lr, study.dataset)
     jobs = []
     for point in points:
@@ -412,10 +432,14 @@ def submit_points(
     was made and not noted, by a process that was killed, is noted now.
 
     On Ctrl-C the record says what was submitted. The first one waits for ``last``.
+
+    Raises:
+        KeyboardInterrupt: the user presses Ctrl-C.
     """
     folder, waits = context.store.folder, must_wait_between(study, jobs)
     studies = StudyStore(context.store.root)
-    for point, prepared in jobs:
+    for planned, prepared in jobs:
+        point = planned
         if folder(point.run_id).exists():
             study = _noted(study, replace(point, submitted=True), studies)
             continue

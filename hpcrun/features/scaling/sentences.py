@@ -1,5 +1,6 @@
-"""The sentences of a report, each with a label, for text, Markdown and HTML; and its numbers in
-readable form.
+"""The sentences of a report, each with a label, and its numbers in readable form.
+
+The sentences are for text, Markdown and HTML.
 """
 
 from __future__ import annotations
@@ -112,7 +113,10 @@ def _answer(part: Part) -> str:
 
 
 def _recommended(advice: Advice) -> str:
-    """Return ``2 GPUs: 1.74× at 87 %; 4 would be 46 %.``"""
+    """Return the advice as one sentence.
+
+    An example: ``2 GPUs: 1.74× at 87 %; 4 would be 46 %.``
+    """
     row = advice.value
     following = advice.next_step
     speed = f"{_full(row)}; " if advice.step else ""
@@ -201,8 +205,9 @@ def report_lines(report: Report) -> list[Line]:
 
 
 def _verdicts(part: Part) -> Iterator[Line]:
-    """Yield a line for each group of neighbouring sizes with the same verdict, with the numbers of
-    the last size.
+    """Yield a line for each group of neighbouring sizes with the same verdict.
+
+    The numbers of a line are those of the last size.
     """
     series = part.series
     judged = [(verdict(row, series, part.advice), row) for row in series.sizes[1:]]
@@ -325,8 +330,9 @@ def _time_text(time_s: float, unit: TimeUnit) -> str:
 
 
 def number_text(value: float | None) -> str:
-    """Return up to three significant digits, and no fraction from 100 on: 0.0054, 3.5, 1234; "" for
-    None.
+    """Return a number with up to three significant digits.
+
+    There is no fraction from 100 on: 0.0054, 3.5, 1234. The text is "" for None.
     """
     if value is None:
         return ""

@@ -1,5 +1,6 @@
-"""Turns points into rows of a table: a series for each data set, with a row for each size and the
-repeats' range.
+"""Turns points into the rows of a table.
+
+There is a series for each data set, with a row for each size and the range of the repeats.
 """
 
 from __future__ import annotations
@@ -163,8 +164,9 @@ def _with_baseline(points: list[Point]) -> list[Point]:
 
 
 def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
-    """Return runs by the name of their series: runs of one size with different batch sizes are not
-    repeats.
+    """Return runs by the name of their series.
+
+    Runs of one size with different batch sizes are not repeats.
     """
     datasets: dict[str, list[Point]] = defaultdict(list)
     batches: dict[tuple[str, int, int], set[int]] = defaultdict(set)
@@ -210,8 +212,9 @@ def _problem(point: Point) -> str:
 
 
 def _basis(runs: Sequence[RunMeasurement], order: Sequence[Basis]) -> Basis:
-    """Return the first basis with a run of every size; if there is none, the basis with the most
-    sizes.
+    """Return the first basis with a run of every size.
+
+    If there is no such basis, return the basis with the most sizes.
     """
 
     def covered(basis: Basis) -> int:
@@ -270,8 +273,9 @@ def _rows(
 
 
 def _with_derived_times(rows: tuple[Row, ...], basis: Basis) -> tuple[Row, ...]:
-    """Return rows of a published table with the times that its speed-ups and one of its times
-    imply.
+    """Return the rows of a published table, with derived times.
+
+    The speed-ups of the table and one of its times imply these times.
     """
     timed = next((row for row in rows if row.time_s), None)
     if basis != "published" or timed is None or timed.time_s is None:

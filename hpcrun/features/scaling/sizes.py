@@ -1,5 +1,6 @@
-"""The sizes of a study, the script's arguments for each of them, and the command that measures
-them. Pure.
+"""The sizes of a study, the script's arguments for each, and the command that measures them.
+
+This module is pure.
 """
 
 from __future__ import annotations
@@ -35,11 +36,16 @@ class Size:
 
 
 def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, tuple[Size, ...]]:
-    """Read ``[TYPE:]1,2,4`` behind --gpus or --ranks, and the nodes of each, or one number of nodes
-    for all.
+    """Read the sizes behind --gpus or --ranks, and the number of nodes of each size.
+
+    The sizes are written ``[TYPE:]1,2,4``. ``nodes`` has a number for each size, or one number of
+    nodes for all.
 
     Returns:
         The type of the GPUs, None if none is named, and the sizes in their order.
+
+    Raises:
+        UsageError: the text is no list of sizes, or ``nodes`` does not fit the sizes.
     """
     match = _SIZES.fullmatch(text.replace(" ", ""))
     if match is None or (match["type"] and option != "--gpus"):
@@ -77,8 +83,9 @@ def in_order(sizes: Iterable[Size], repeat: int) -> list[tuple[Size, int]]:
 
 
 def point_name(name: str, size: Size, repeat: int, unit: Unit, *, with_nodes: bool) -> str:
-    """Return the name of one run: ``train-g4-r2``, with ranks ``train-p4-r2``; or
-    ``train-g4-n2-r2``.
+    """Return the name of one run, such as ``train-g4-r2``.
+
+    With ranks, it is ``train-p4-r2``; with nodes, ``train-g4-n2-r2``.
     """
     on = f"-n{size.nodes}" if with_nodes else ""
     ending = f"-{'g' if unit == 'GPUs' else 'p'}{size.gpus}{on}-r{repeat}"
@@ -100,7 +107,11 @@ class Workload:
     dataset: str = ""
 
     def check(self, sizes: Iterable[Size]) -> str | None:
-        """Return a note about the batch, None if it divides."""
+        """Return a note about the batch, or None if the batch divides.
+
+        Raises:
+            UsageError: the learning rate is not a positive number, or the batch is too small.
+        """
         if self.lr is not None:
             try:
                 parse_positive(self.lr)
@@ -137,8 +148,9 @@ class Workload:
         return self.batch_size
 
     def values(self, gpus: int, nodes: int, repeat: int) -> dict[str, str]:
-        """Return the values of the placeholders in the script's arguments; a batch that does not
-        divide has none.
+        """Return the values of the placeholders in the script's arguments.
+
+        A global batch that does not divide by the GPUs gives no batch per GPU.
         """
         values = {"gpus": str(gpus), "nodes": str(nodes), "repeat": str(repeat)}
         batch = self.global_batch(gpus)
@@ -157,7 +169,12 @@ class Workload:
     def arguments(
         self, words: Iterable[str], gpus: int, nodes: int, repeat: int
     ) -> tuple[str, ...]:
-        """Return the script's arguments at one size."""
+        """Return the script's arguments at one size.
+
+        Raises:
+            UsageError: a batch or a learning rate is given that no argument receives, or an
+                argument has a placeholder without a value.
+        """
         values = self.values(gpus, nodes, repeat)
         placed, used = fill_places(
             tuple(words), values, lambda name: self._unknown(name, gpus, values)
@@ -217,7 +234,11 @@ def read_design(
     repeat: int,
     warmup: int,
 ) -> tuple[Design, str | None]:
-    """Return the study that the options describe, and a note on it."""
+    """Return the study that the options describe, and a note on it.
+
+    Raises:
+        UsageError: not exactly one of ``gpus`` and ``ranks`` is given, or the runs are too many.
+    """
     if (gpus is None) == (ranks is None):
         raise UsageError(
             "give the sizes with --gpus or with --ranks",
@@ -262,11 +283,10 @@ class ScaleCommand:
         options: Mapping[str, str] = MappingProxyType({}),
         args: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
-        """Return the command for these sizes; new options replace those of the command, and a flag
-        has the value "".
+        """Return the command for these sizes.
 
-        ``batch_size`` is the global batch of the last size. ``args`` that the script's command
-        lacks are left out.
+        New options replace those of the command, and a flag has the value "". ``batch_size`` is the
+        global batch of the last size. ``args`` that the script's command lacks are left out.
         """
         listed = list(sizes)
         batch, options, args = self.batch_size, dict(options), dict(args)
@@ -319,8 +339,9 @@ class ScaleCommand:
         return "" if line == self.scale(sizes) else line
 
     def more(self, option: str, least: int) -> dict[str, str]:
-        """Return an option with twice the number that the command gives it, and at least so
-        many.
+        """Return an option with twice the number that the option has in the command.
+
+        The number is at least ``least``.
         """
         given = re.search(
             rf"(?<!\S){option}[= ](\d+)(?!\S)", f"{self.options} {self.script}".replace("_", "-")
@@ -328,8 +349,9 @@ class ScaleCommand:
         return {option: str(max(least, 2 * int(given[1])) if given else least)}
 
     def more_cpus(self, least: int) -> dict[str, str]:
-        """Return the option for more CPUs; nothing where the command names no CPUs and has no
-        GPUs.
+        """Return the option for more CPUs.
+
+        Return nothing where the command names no CPUs and has no GPUs.
         """
         given = re.search(r"(?<!\S)--cpus(-per-task)?(?!\S)", self.options)
         if given or self.sizes == "--gpus":
@@ -344,8 +366,9 @@ class ScaleCommand:
 
 
 def with_options(command: str, options: Mapping[str, str]) -> str:
-    """Return a quoted command with each option once, with its new value, "" for a flag:
-    ``--batch_size`` too.
+    """Return a quoted command with each option once, with its new value.
+
+    The value of a flag is "". ``--batch_size`` counts as ``--batch-size``.
     """
     words = shlex.split(command)
     for name, value in options.items():

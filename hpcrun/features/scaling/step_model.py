@@ -1,5 +1,6 @@
-"""Forecasts the time of a step on any number of GPUs, and the speed-ups of the next sizes of a
-measured series.
+"""Forecasts the time of a step on any number of GPUs, and the speed-ups of the next sizes.
+
+The next sizes are those of a measured series.
 
 A step of ``b`` samples on each of N GPUs, of which the measured step on N₁ GPUs with ``b₁`` samples
 is known::
@@ -15,9 +16,9 @@ model of computation, waiting, network and loader with a typical cost for each 2
 Classes of networks gained nothing.
 
 The serial fraction is what Karp and Flatt (1990) measure, for each size N by itself: Amdahl's law
-(1967) for a strong study, ``S(N) = 1/(s + (1-s)/N)``, Gustafson's (1988) for a weak one, ``S(N) = N
-- s(N-1)``, solved for ``s``. Where it grows from size to size it is no serial work but the cost of
-  more GPUs.
+(1967) for a strong study, ``S(N) = 1/(s + (1-s)/N)``, Gustafson's (1988) for a weak one,
+``S(N) = N - s(N-1)``, solved for ``s``. Where it grows from size to size it is no serial work but
+the cost of more GPUs.
 """
 
 from __future__ import annotations
@@ -85,8 +86,9 @@ class StepModel:
 
     @cached_property
     def losses(self) -> dict[float, float]:
-        """Doublings from the first measurement's GPUs → the measured loss there, in ascending
-        order.
+        """The measured loss, by the doublings from the first measurement's GPUs.
+
+        The doublings are in ascending order.
         """
         losses: dict[float, list[float]] = {}
         for each in self.timed:
@@ -134,8 +136,9 @@ class StepModel:
         return self.work_s(size) * math.exp(self.loss(size))
 
     def half_batch(self) -> float:
-        """Return the samples of a GPU at which half of its computing is work on samples (Hockney's
-        n½).
+        """Return the samples of a GPU at which half of its computing is work on samples.
+
+        This is Hockney's n½.
         """
         return self.fixed / (1 - self.fixed) * self.first.size.batch_per_gpu
 
@@ -144,8 +147,9 @@ class StepModel:
         return self.work_s(timed.size) * math.exp(self.loss(timed.size)) / timed.step_s - 1
 
     def range_s(self, size: StepSize) -> tuple[float, float]:
-        """Return the range in which eight of ten such steps lie: the shortest and the longest, one
-        time if measured.
+        """Return the range in which eight of ten such steps lie.
+
+        The range is the shortest and the longest time, or one time if the step was measured.
         """
         step_s = self.step_s(size)
         if any(each.size == size for each in self.timed):
@@ -214,8 +218,9 @@ def fixed_share(timed: Sequence[TimedStep], half_batch: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The speed-up forecast for a size that was not run, and the range in which eight of ten
-    published ones lie.
+    """The speed-up forecast for a size that was not run, with a range.
+
+    Eight of ten published speed-ups lie in such a range.
     """
 
     gpus: int
@@ -256,8 +261,9 @@ def outlook(series: Series) -> Outlook:
 
 
 def _serial_fraction(first: Row, row: Row, *, weak: bool) -> float:
-    """Return the constant share of ``a + b·x`` at one GPU: of the time, x = 1/N, or of a weak
-    study's speed, x = N.
+    """Return the constant share of ``a + b·x`` at one GPU.
+
+    The share is of the time with x = 1/N, or of a weak study's speed with x = N.
     """
     ratio = row.speedup.mean / first.speedup.mean
     if weak:

@@ -1,5 +1,6 @@
-"""Scaling studies: the record of each, ``studies/<id>/study.json`` below the runs folder; what
-became of its runs.
+"""Scaling studies: the record of each study, and what became of its runs.
+
+The record is ``studies/<id>/study.json`` below the runs folder.
 """
 
 from __future__ import annotations
@@ -142,7 +143,13 @@ class StudyStore:
         return []
 
     def load(self, study_id: str) -> Study:
-        """Read a study's record."""
+        """Read a study's record.
+
+        Raises:
+            NotFoundError: there is no such study.
+            DamagedStudyError: the record cannot be read, or is of another study.
+            ValueError: never outside: the function turns it into a DamagedStudyError.
+        """
         folder = self._study(study_id)
         check_private(folder.path)
         try:
@@ -162,8 +169,9 @@ class StudyStore:
             ) from None
 
     def save(self, study: Study) -> None:
-        """Write a study's record: if the process is killed, there is the complete old or new
-        record.
+        """Write a study's record.
+
+        If the process is killed, there is the complete old or new record.
         """
         folder = self._study(study.study_id)
         fields = asdict(study)
@@ -180,8 +188,12 @@ class StudyStore:
 
     @contextmanager
     def submitting(self, study_id: str) -> Iterator[None]:
-        """Prevent other processes from submitting runs of this study meanwhile, if the file system
-        has locks.
+        """Prevent other processes from submitting runs of this study meanwhile.
+
+        This holds if the file system has locks.
+
+        Raises:
+            PlanError: another process is submitting runs of this study.
         """
         with ExitStack() as held:
             with writing(self.runs):
@@ -201,8 +213,9 @@ class StudyStore:
             return {}
 
     def save_measured(self, study_id: str, measured: dict[str, Any]) -> None:
-        """Save the measurements of ended runs; on a full disk the runs are read again the next
-        time.
+        """Save the measurements of ended runs.
+
+        On a full disk, the runs are read again the next time.
         """
         with suppress(OSError):
             replace_file(self._study(study_id).measured, json.dumps(measured) + "\n", durable=False)
@@ -245,9 +258,12 @@ class StudyStatus:
 
 
 def find_study(label: str, studies: StudyStore) -> tuple[Study, str | None]:
-    """Return one study, and a note where its label could have meant an older one too.
+    """Return one study, and a note where its label could have meant an older study too.
 
     A label is a study's id or the beginning of one, a name, of which the newest wins, or ``last``.
+
+    Raises:
+        NotFoundError: there are no studies, or the label means none.
     """
     ids = studies.study_ids()
     if not ids:
@@ -264,10 +280,10 @@ def find_study(label: str, studies: StudyStore) -> tuple[Study, str | None]:
 
 
 def resubmissions(studies: Iterable[Study], store: RunStore) -> dict[str, list[str]]:
-    """Return for each run of some studies itself and the runs that were resubmitted from it, the
-    newest last.
+    """Return each run of some studies, with the runs that were resubmitted from the run.
 
-    A resubmitted run keeps its name, so that few records are read whatever is in the runs folder.
+    The list of a run begins with the run itself, and the newest is last. A resubmitted run keeps
+    its name, so that few records are read whatever is in the runs folder.
     """
     runs = {point.run_id: [point.run_id] for study in studies for point in study.points}
     names = {run_name(run_id) for run_id in runs}
@@ -291,10 +307,10 @@ def study_status(
     again: Mapping[str, list[str]] | None = None,
     known: Mapping[str, str] | None = None,
 ) -> StudyStatus:
-    """Return the states of the runs of a study: one query to the scheduler for all but the
-    ``known`` ones.
+    """Return the states of the runs of a study.
 
-    ``again``: the answer of ``resubmissions``, where it is there already.
+    One query to the scheduler is for all runs but the ``known`` ones. ``again``: the answer of
+    ``resubmissions``, where it is there already.
     """
     again, known = again or resubmissions([study], context.store), known or {}
     made = [
@@ -322,8 +338,9 @@ def study_status(
 
 
 def with_run_ids(status: StudyStatus, new_id: Callable[[str], str]) -> Study:
-    """Return a study with its submitted runs marked, and new run ids for those that were refused or
-    never tried.
+    """Return a study with its submitted runs marked, and with new ids for the other runs.
+
+    The other runs were refused or never tried.
     """
 
     def marked(item: StudyRun) -> StudyPoint:

@@ -60,7 +60,11 @@ def chosen_study(label: str, context: Context) -> Generator[Outcome, None, Study
 
 
 def show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
-    """Show the runs of a study as they stand."""
+    """Show the runs of a study as they stand.
+
+    Raises:
+        JobFailedError: ``check`` is set, and a run has ended without completing.
+    """
     status = study_status(study, context)
     yield Outcome(
         lambda: [

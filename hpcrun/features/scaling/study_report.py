@@ -1,5 +1,6 @@
-"""report: what a scaling study says, from the runs it measured or from tables; what several studies
-say together.
+"""report: what a scaling study says, or several studies together.
+
+A study's numbers come from the runs that it measured, or from tables.
 """
 
 from __future__ import annotations
@@ -82,8 +83,13 @@ def make_report(
     claims: Iterable[Claim] = (),
     remarks: Sequence[str] = (),
 ) -> Report:
-    """Compare the sizes of a study, judge them, and check the claims of tables against their other
-    numbers.
+    """Compare the sizes of a study, judge them, and check the claims of tables.
+
+    The claims are checked against the other numbers of the tables.
+
+    Raises:
+        UsageError: the smallest efficiency is not from 1 to 100 %.
+        NotFoundError: there are no runs to report on.
     """
     if not 0.01 <= options.min_efficiency <= 1:
         raise UsageError(
@@ -134,8 +140,9 @@ def _part(series: Series, options: ReportOptions, *, finished: bool) -> Part:
 
 
 def _again(series: Series, doubts: Sequence[Doubt], command: ScaleCommand) -> str:
-    """Return the command that runs the unreliable sizes three times; after noise, one run after the
-    other.
+    """Return the command that runs the unreliable sizes three times.
+
+    After noise, the command runs one run after the other.
     """
     gpus = {number for doubt in doubts for number in doubt.again}
     sizes = [Size(row.gpus, row.nodes) for row in series.sizes if row.gpus in gpus]
@@ -159,8 +166,9 @@ def read_tables(paths: Sequence[Path]) -> Table:
 
 
 def side_by_side(studies: Sequence[Study], *, tables: bool = False) -> list[Study]:
-    """Return studies with a name for the data set of each, where one stands beside others or tables
-    and has none.
+    """Return studies with a name for the data set of each study.
+
+    A study without such a name gets one where it stands beside others or tables.
 
     Studies of one name and one data set are repeats of each other.
     """
@@ -182,8 +190,12 @@ def study_options(
     warmup: int | None,
     min_efficiency: int,
 ) -> ReportOptions:
-    """Return how some studies, or none, are to be read: as each was submitted, unless an option
-    says otherwise.
+    """Return how some studies, or none, are to be read.
+
+    A study is read as it was submitted, unless an option says otherwise.
+
+    Raises:
+        UsageError: the studies are of strong and of weak scaling, and ``weak`` does not decide.
     """
     kinds = {study.scaling for study in studies}
     commands = {command_of(study) for study in studies}  # of several, none is that of all data sets

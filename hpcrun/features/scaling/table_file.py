@@ -1,5 +1,6 @@
-"""Published tables, as CSV or Markdown: a row for each run or epoch, in columns with their units;
-contradictions.
+"""Published tables, as CSV or Markdown, and their contradictions.
+
+A table has a row for each run or epoch, in columns with their units.
 """
 
 from __future__ import annotations
@@ -150,7 +151,13 @@ _POINT = {field.name for field in fields(Point)}
 
 
 def load_table(path: Path, dataset: str = "") -> Table:
-    """Read runs, of ``dataset`` unless they name one, from a file."""
+    """Read runs from a file.
+
+    ``dataset`` is the data set of runs that name none.
+
+    Raises:
+        UsageError: the file cannot be read, is too large, or is not UTF-8 text.
+    """
     try:
         text = read_named_text(path, _MAX_BYTES)
     except ValueError as error:
@@ -159,8 +166,12 @@ def load_table(path: Path, dataset: str = "") -> Table:
 
 
 def parse_table(text: str, name: str, dataset: str = "") -> Table:
-    """Read runs, of ``dataset`` unless they name one, from the text of a file; lines that begin
-    with # are comments.
+    """Read runs from the text of a file.
+
+    ``dataset`` is the data set of runs that name none. Lines that begin with # are comments.
+
+    Raises:
+        UsageError: the text is empty, or has a header and no rows.
     """
     lines = _lines(text, name)
     if not (header := next(lines, (0, []))[1]):
@@ -197,8 +208,12 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
 
 
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of a line and its cells, without comments and empty lines; of Markdown's
-    tables as well.
+    """Yield the number of a line and its cells, without comments and empty lines.
+
+    Markdown's tables are read as well.
+
+    Raises:
+        UsageError: the text is not valid CSV.
     """
     # a comment may have quotes that csv would interpret
     lines = ["" if _COMMENT.match(line) else line for line in text.splitlines()]
@@ -220,7 +235,12 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
-    """Return the names of the columns, and notes on those that are not read."""
+    """Return the names of the columns, and notes on columns that are not read.
+
+    Raises:
+        UsageError: the column of GPUs is missing, a column is repeated or misspelt, a name is too
+            long, or there are too many columns.
+    """
     if len(header) > _MOST_COLUMNS:
         raise UsageError(
             f"{name}: the header has {len(header)} columns; at most {_MOST_COLUMNS} are read"
@@ -260,8 +280,9 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
 
 
 def _column_name(cell: str) -> str:
-    """Return the name of a column as it is known: ``Time (min)`` is time_min, ``Speed-up``
-    speedup.
+    """Return the name of a column as it is known.
+
+    ``Time (min)`` is ``time_min``, and ``Speed-up`` is ``speedup``.
     """
     plain = re.sub(r"\s*[(\[]\s*([\w%]+)\s*[)\]]$", r"_\1", cell.lower())
     plain = re.sub(r"[\s\-]+", "_", plain).replace("%", "percent")
@@ -279,14 +300,13 @@ def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
         raise UsageError(f"{place}: the line has {len(cells)} values, the header {len(columns)}")
     values: dict[str, Any] = {}
     claims: dict[str, str] = {}
-    for name, cell in zip(columns, cells, strict=True):
+    for name, written in zip(columns, cells, strict=True):
         column = COLUMNS.get(name)
-        if column is None or not cell:
+        if column is None or not written:
             continue
-        if column.type is _Text:
-            cell = cell
-        else:
-            cell = _MARKS.sub("", _CARDS.sub(r"\1", cell))
+        cell = written
+        if column.type is not _Text:
+            cell = _MARKS.sub("", _CARDS.sub(r"\1", written))
         try:
             value = _reader(name).validate_python(cell)
         except ValidationError as error:
@@ -312,8 +332,9 @@ def _reader(column: str) -> TypeAdapter[Any]:
 def _runs(
     rows: Sequence[_Row], columns: Sequence[str]
 ) -> tuple[tuple[Point, ...], tuple[Claim, ...]]:
-    """Return a point for each run, of which a row is an epoch or all; claims of epochs are not
-    checked.
+    """Return a point for each run, and the claims of the table.
+
+    A row is an epoch of a run, or the whole run. Claims of epochs are not checked.
     """
     if "epoch" in columns:
         runs: dict[tuple[Any, ...], list[_Row]] = defaultdict(list)

@@ -1,5 +1,6 @@
-"""Which numbers of GPUs are worth their price, which times are unreliable, and why a size falls
-short of the ideal.
+"""Which numbers of GPUs are worth their price, and which times are unreliable.
+
+This module also says why a size falls short of the ideal.
 
 Sizes are taken from the smallest up. The marginal efficiency of a size is the speed-up of each GPU
 that it adds to the last size taken, over the speed-up of each GPU of the smallest size. A size that
@@ -95,8 +96,9 @@ def steps(
 def choose(
     speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY
 ) -> tuple[int, Step | None, Step | None]:
-    """Return the largest size that is worth its GPUs, the step to it, and the step to the next
-    larger size, if any.
+    """Return the largest size that is worth its GPUs, and two steps.
+
+    The steps are the step to this size, and the step to the next larger size, if any.
     """
     walk = steps(speedups, target)
     step = next((step for step in reversed(walk) if step.taken), None)
@@ -121,8 +123,9 @@ class Advice:
 
 
 def verdict(row: Row, series: Series, advice: Advice | None) -> Verdict:
-    """Return the verdict on a size's efficiency; "" for the only size, "no verdict" without advice
-    on the series.
+    """Return the verdict on a size's efficiency.
+
+    The verdict is "" for the only size, and "no verdict" without advice on the series.
     """
     if not series.compared:
         return ""
@@ -142,8 +145,9 @@ def verdict(row: Row, series: Series, advice: Advice | None) -> Verdict:
 def advise(
     series: Series, min_efficiency: float = MIN_EFFICIENCY, doubtful: frozenset[int] = frozenset()
 ) -> Advice | None:
-    """Return the sizes to request; None without two that are not doubtful, of which one must be the
-    baseline.
+    """Return the sizes to request, or None if too few sizes are reliable.
+
+    Two sizes must not be doubtful, and one of them must be the baseline.
     """
     sizes = [row for row in series.sizes if row.gpus not in doubtful]
     if len(sizes) < 2 or series.sizes[0].gpus in doubtful:
@@ -163,8 +167,9 @@ def advise(
 
 
 def pareto(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the rows for which no other row is better in both time and GPU-hours, the fastest
-    first.
+    """Return the rows that no other row beats in both time and GPU-hours.
+
+    The fastest row comes first.
     """
     timed = [
         (row.time_s.mean, row.gpu_hours, row)
@@ -370,8 +375,9 @@ class ScalingDiagnosis:
 def diagnose_series(
     series: Series, advice: Advice, command: ScaleCommand
 ) -> ScalingDiagnosis | None:
-    """Return the causes for the first size that is not worth its GPUs, or else those known for the
-    largest.
+    """Return the causes for the first size that is not worth its GPUs.
+
+    If there is no such size, return the causes that are known for the largest size.
     """
     base = series.rows[0]
     row = advice.next_row or series.sizes[-1]
@@ -396,8 +402,9 @@ def diagnose_series(
 def _causes(
     row: Row, base: Row, command: ScaleCommand
 ) -> tuple[tuple[Kind, float | None, str, str, str, str], ...]:
-    """Return the possible causes: the share of each, None if it was not measured, what that needs,
-    and the texts.
+    """Return the possible causes of a size's loss.
+
+    Each has its share, or None if it was not measured, what the measurement needs, and the texts.
     """
     sizes = [Size(each.gpus, each.nodes) for each in (base, row)]
     shares, gpus, batch = row.shares, row.gpus, row.batch_size

@@ -88,8 +88,9 @@ def _round_values(low: float, high: float, most: int) -> list[float]:
 def _scale_of(
     values: Sequence[float], least: float | None = None, most: float | None = None
 ) -> Scale:
-    """Return the scale of a vertical axis; logarithmic where positive values differ by a large
-    factor.
+    """Return the scale of a vertical axis.
+
+    The scale is logarithmic where positive values differ by a large factor.
     """
     ends = [*values, *(end for end in (least, most) if end is not None)]
     low = min(ends)
@@ -115,11 +116,13 @@ def line_chart(
     """Return a chart of curves, each of which has a point.
 
     Args:
-        name: what it shows.
-        x_name, unit: what stands at the end of the horizontal axis, and behind the values of
-        points.
+        name: what the chart shows.
+        curves: the label and the points of each curve.
+        x_name: what stands at the end of the horizontal axis.
+        unit: what stands behind the values of points.
+        least: a value that the vertical axis shows in any case; None if there is none.
+        most: a second such value.
         width: ``WIDE`` for a chart as wide as the page.
-        least, most: values that the vertical axis shows in any case.
     """
     thinned = [(label, _thin(points)) for label, points in curves]
     steps = [x for _, points in thinned for x, _ in points]
@@ -239,8 +242,9 @@ the axis.
 
 
 def use_section(uses: Sequence[NodeUse]) -> dict[str, Any]:
-    """Return the table and the charts of the use of the hardware; no rows if nothing was
-    sampled.
+    """Return the table and the charts of the use of the hardware.
+
+    There are no rows if nothing was sampled.
     """
     summaries = [
         (use.node, dict(use_rows(summary))) for use in uses if (summary := summarise([use]))

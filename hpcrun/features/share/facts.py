@@ -135,8 +135,9 @@ def ended(span: AttemptSpan) -> Row:
 
 
 def command_text(command: Sequence[Sequence[str]]) -> str:
-    """Return a command; a long one on several lines, where an option and its value stay
-    together.
+    """Return the text of a command.
+
+    A long command is on several lines, where an option and its value stay together.
     """
     return "\n".join(
         folded_command((" ".join(map(quote_bash, words)) for words in command), _LONGEST_LINE)

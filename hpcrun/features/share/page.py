@@ -80,8 +80,9 @@ _BINARY = re.compile(r"^GIT binary patch\n(?:.+\n|\n(?!diff ))*", re.MULTILINE)
 
 
 class _Cleaner:
-    """Makes text of others fit for the page: without secrets, control characters and the caller's
-    home folder.
+    """The filter that makes the text of others fit for the page.
+
+    The page gets no secrets, no control characters, and not the caller's home folder.
     """
 
     def __init__(self, hider: SecretHider, home: str) -> None:
@@ -94,8 +95,9 @@ class _Cleaner:
             self._home = None
 
     def __call__(self, value: object) -> object:
-        """Return a value as text; a number, and what the template itself has made, stays as
-        it is.
+        """Return a value as text.
+
+        A number stays as it is, and so does what the template itself has made.
         """
         if isinstance(value, Markup | int | float):
             return value
@@ -124,8 +126,9 @@ def _cut(line: str) -> str:
 
 
 def share_page(shared: SharedRun, hider: SecretHider, home: str) -> bytes:
-    """Return the page of a run, without secrets, which the hider counts, and with ``~`` for the
-    caller's home.
+    """Return the page of a run, without secrets, and with ``~`` for the caller's home.
+
+    The hider counts the secrets.
     """
     clean = _Cleaner(hider, home)
     folder = Path(__file__).parent
@@ -242,8 +245,9 @@ def _cause(explanation: Explanation) -> dict[str, Any]:
 
 
 def _failed(shared: SharedRun) -> list[tuple[str, str]]:
-    """Return what happened to each failed element of a sweep, the first of many; nothing where one
-    is explained.
+    """Return what happened to each failed element of a sweep, the first of many.
+
+    The result is empty if there are fewer than two: the page explains a single failed element.
     """
     failed = [
         one
@@ -373,8 +377,9 @@ def _shown(
     *,
     end: bool = False,
 ) -> tuple[str, str]:
-    """Return the first whole lines of a text, or its last, and how much is not shown: cut only when
-    it is clean.
+    """Return the first or last whole lines of a text, and how much is not shown.
+
+    The function cleans the text first, and then cuts the text.
     """
     text = clean(part.text)
     if len(text) <= most:

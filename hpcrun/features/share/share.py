@@ -65,8 +65,10 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class SharedText:
-    """A part of a file; ``bytes_left_out`` are those after it, of the end of a log those
-    before it.
+    """A part of a file.
+
+    ``bytes_left_out`` is the number of bytes after the part. For the end of a log, the number is
+    that of the bytes before the part.
     """
 
     text: str
@@ -81,8 +83,9 @@ exit status 1``.
 
 @dataclass(frozen=True, slots=True)
 class AttemptSpan:
-    """An attempt of an element, its nodes, and its end; of one that runs, when the scheduler was
-    asked.
+    """An attempt of an element, its nodes, and its end.
+
+    For an attempt that runs, the end is the time when hpcrun asked the scheduler.
     """
 
     attempt: Attempt
@@ -136,12 +139,16 @@ def gather(
     """Return what a page shows of a run, a sweep, or one element of a sweep.
 
     Args:
-        logs, code: with the ends of the logs, with the script and the changes of the code.
-        rules: of explain.
-        patterns: metric → regular expression that finds it in a log.
+        run: the run to show.
+        ports: the store, the scheduler and the clock that hpcrun uses.
+        element: the index of the element to show; None for the whole run.
+        logs: whether to include the ends of the logs.
+        code: whether to include the script and the changes of the code.
+        rules: the rules of explain.
+        patterns: metric → regular expression that finds the metric in a log.
 
     Raises:
-        NotFoundError: its folder is gone.
+        NotFoundError: the folder of the run is gone.
     """
     result = one_status(run.run_id, ports)
     item, now_s = result.runs[0], ports.now_s()
@@ -290,8 +297,9 @@ def _rank_ends(attempt: Attempt, explanation: Explanation | None) -> Iterator[Lo
 
 
 def _odd_ranks(attempt: Attempt, explanation: Explanation | None) -> dict[int, str]:
-    """Return the ranks to show, with the reasons: the one that explain names, those that failed,
-    and the first.
+    """Return the ranks to show, each with the reason to show the rank.
+
+    These are the rank that explain names, the ranks that failed, and the first rank.
     """
     failed = sorted(
         (end for end in rank_exits(attempt.folder) if end.status),
@@ -327,7 +335,11 @@ def _end(path: Path) -> SharedText | None:
 
 
 def save_page(path: Path, content: bytes) -> None:
-    """Write the page: whole, or not at all."""
+    """Write the page: whole, or not at all.
+
+    Raises:
+        PlanError: the file cannot be written.
+    """
     try:
         replace_file(path, content, mode=0o644, keep_mode=True)
     except OSError as error:

@@ -1,5 +1,6 @@
-"""hpcrun sweep: its options, and a sweep's elements as a table, CSV, JSON, curves in a terminal, or
-a picture.
+"""hpcrun sweep: its options, and the forms in which a sweep's elements are shown.
+
+The forms are a table, CSV, JSON, curves in a terminal, and a picture.
 """
 
 from __future__ import annotations
@@ -179,8 +180,9 @@ def _label(row: SweepRow, table: SweepTable) -> str:
 
 
 def sweep_csv(table: SweepTable) -> str:
-    """Return the elements as CSV, best first: run, element, job id, state, parameters, step and
-    metrics.
+    """Return the elements as CSV, the best first.
+
+    The columns are run, element, job id, state, exit status, parameters, step and metrics.
     """
     front = ("run_id", "element", "job_id", "state", "exit_status")
     rows = (
@@ -226,8 +228,9 @@ def row_json(row: SweepRow) -> dict[str, Any]:
 
 
 def sweep_plot(table: SweepTable, width: int) -> list[str]:
-    """Return the curves of the best elements for a terminal ``width`` columns wide, each named at
-    its end.
+    """Return the curves of the best elements for a terminal ``width`` columns wide.
+
+    Each curve has its element's name at its end.
     """
     if table.ranking is None:
         return ["no values"]
@@ -248,8 +251,12 @@ def _curve(row: SweepRow, metric: str) -> list[tuple[float, float]]:
 
 
 def save_sweep_png(table: SweepTable, path: Path) -> None:
-    """Draw the curves of the best elements, and below them all elements by their parameters, into a
-    file.
+    """Draw the curves of the best elements, and all elements by their parameters, into a file.
+
+    The curves are above, and the parameters below.
+
+    Raises:
+        PlanError: no element has a value to draw.
     """
     ranking, scored = table.ranking, table.scored
     if ranking is None or not scored:
@@ -287,8 +294,9 @@ def _short(text: str) -> str:
 def _draw_parallel(
     axes: Any, rows: Sequence[SweepRow], table: SweepTable, styles: dict[int, Any]
 ) -> None:
-    """Draw parallel coordinates: a vertical axis for each parameter, the last for the metric; a
-    line per element.
+    """Draw parallel coordinates: a line for each element.
+
+    Each parameter has a vertical axis; the last axis is for the metric.
     """
     assert table.ranking is not None
     metric = table.ranking.metric
@@ -323,11 +331,10 @@ def _draw_parallel(
 
 
 def _scale(values: Sequence[str]) -> tuple[list[float], list[tuple[float, str]]]:
-    """Return the height of each value between 0 and 1, and the labels of the axis with their
-    heights.
+    """Return the height of each value between 0 and 1, and the axis labels with their heights.
 
-    Numbers stand where they belong, on a logarithmic axis if they span magnitudes; other text in
-    the order of the rows.
+    Numbers stand where they belong, on a logarithmic axis if they span magnitudes. Other text
+    stands in the order of the rows.
     """
     numbers = [finite_number(value) for value in values]
     distinct = list(dict.fromkeys(values))
@@ -355,8 +362,10 @@ def _scale(values: Sequence[str]) -> tuple[list[float], list[tuple[float, str]]]
 
 
 def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Return the labels that do not overlap: the lowest, the highest, and those between with room
-    around them.
+    """Return the labels that do not overlap.
+
+    These are the lowest label, the highest label, and the labels between them that have room around
+    them.
     """
     kept: list[tuple[float, str]] = []
     for tick in ticks:

@@ -1,5 +1,6 @@
-"""sweep: the elements of a sweep with their parameters, states and metrics, best first; the command
-of the best.
+"""sweep: the elements of a sweep with their parameters, states and metrics, the best first.
+
+The module also makes the command of the best element.
 """
 
 from __future__ import annotations
@@ -93,7 +94,11 @@ class SweepTable:
 
 
 def sweeps_of(label: str, store: RunStore) -> tuple[list[Run], list[str | None]]:
-    """Return the sweep that a label means with those that it repeats, oldest first, and remarks."""
+    """Return the sweep that a label means with those that it repeats, oldest first, and remarks.
+
+    Raises:
+        UsageError: the run has no elements, and so is no sweep.
+    """
     match = find_run(label, store)
     run = match.run
     if elements_of(run) is None:
@@ -111,8 +116,9 @@ def sweeps_of(label: str, store: RunStore) -> tuple[list[Run], list[str | None]]
 
 
 def read_items(run_ids: Sequence[str], context: Context) -> tuple[list[Item], list[str | None]]:
-    """Return some runs with the metrics of their elements, and remarks on what could not be
-    read.
+    """Return some runs with the metrics of their elements, and remarks.
+
+    The remarks say what hpcrun could not read.
     """
     result = get_status(run_ids, context.ports)
     items: list[Item] = []
@@ -136,8 +142,9 @@ def shown_part(table: SweepTable, names: Sequence[str], lines: int | None) -> Sw
 
 
 def repeated_runs(run: Run, store: RunStore) -> list[Run]:
-    """Return a sweep and the runs that it repeats with the same program, oldest first: ``resubmit
-    --failed``.
+    """Return a sweep and the runs that it repeats with the same program, the oldest first.
+
+    A sweep of ``resubmit --failed`` repeats another run.
     """
     runs = [run]
     while (earlier := runs[0].resubmitted_from) and earlier not in [one.run_id for one in runs]:
@@ -156,8 +163,13 @@ def _program(run: Run) -> object:
 
 
 def parse_ranking(text: str, names: Sequence[str]) -> Ranking:
-    """Read ``loss``, ``loss:min`` or ``accuracy:max``; without a direction, the metric's name
-    decides.
+    """Read the order of elements: ``loss``, ``loss:min`` or ``accuracy:max``.
+
+    Without a direction, the metric's name decides.
+
+    Raises:
+        UsageError: the direction is neither ``min`` nor ``max``.
+        NotFoundError: no element has a metric of this name.
     """
     metric, colon, direction = text.rpartition(":")
     if text in names or not colon:
@@ -185,8 +197,9 @@ def parse_ranking(text: str, names: Sequence[str]) -> Ranking:
 
 
 def default_ranking(names: Sequence[str]) -> Ranking | None:
-    """Return the ranking if none was named: by a metric of the validation if there is one, else by
-    the first.
+    """Return the ranking that applies if the user named none.
+
+    The ranking is by a metric of the validation if there is one, else by the first metric.
     """
     chosen = next((name for name in names if _VALIDATION.search(name)), names[0] if names else None)
     return None if chosen is None else parse_ranking(chosen, names)
@@ -195,11 +208,13 @@ def default_ranking(names: Sequence[str]) -> Ranking | None:
 def sweep_table(
     items: Sequence[Item], order: str | None = None, *, best_step: bool = False
 ) -> SweepTable:
-    """Return the elements of runs, given the oldest first, best first; of an element that several
-    have, the newest.
+    """Return the elements of runs, the best first.
 
-    ``order``: as ``parse_ranking`` reads it; with ``best_step`` the best value of each element
-    counts, not the last.
+    The runs are given with the oldest first. If several runs have the same element, the newest one
+    counts.
+
+    ``order`` is a text that ``parse_ranking`` reads. With ``best_step`` the best value of each
+    element counts, not the last value.
     """
     newest = {
         (one.index, one.parameters): (item.run, one, metrics.get(one.index, Metrics((), ())))
@@ -236,8 +251,9 @@ def _finite(value: Value | None) -> float | None:
 
 
 def _place(row: SweepRow, ranking: Ranking | None) -> tuple[bool, bool, float, int]:
-    """Return the sorting key of an element: finite values first, then diverged ones, then those
-    without a value.
+    """Return the sorting key of an element.
+
+    Elements with a finite value come first, then diverged elements, then elements without a value.
     """
     last = row.values.get(ranking.metric) if ranking else None
     value = _finite(last)
@@ -246,8 +262,9 @@ def _place(row: SweepRow, ranking: Ranking | None) -> tuple[bool, bool, float, i
 
 
 def _values(metrics: Metrics, best: Ranking | None) -> tuple[float | None, dict[str, Value]]:
-    """Return the last step and the last value of each metric; or, for a ranking, those at its best
-    step.
+    """Return the last step and the last value of each metric.
+
+    With a ranking, these are the step and the values at the ranking's best step.
     """
     rows: Sequence[MetricsRow] = metrics.rows
     if best is not None:
@@ -264,7 +281,11 @@ def _values(metrics: Metrics, best: Ranking | None) -> tuple[float | None, dict[
 
 
 def best_row(table: SweepTable) -> SweepRow:
-    """Return the best element."""
+    """Return the best element.
+
+    Raises:
+        NotFoundError: no element has a value of the metric.
+    """
     if table.scored:
         return table.scored[0]
     what = table.ranking.metric if table.ranking else "metric"
@@ -279,8 +300,9 @@ def states_hint(table: SweepTable) -> str:
 
 
 def submit_command(row: SweepRow, cwd: str) -> str:
-    """Return the line that submits one element as a plain job, typed in ``cwd``, quoted for a
-    shell.
+    """Return the line that submits one element as a plain job, quoted for a shell.
+
+    The line is for a person who types in the folder ``cwd``.
     """
     from hpcrun.job.plan.sweep import element_arguments
     from hpcrun.job.request.job_request import (

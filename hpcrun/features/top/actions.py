@@ -1,8 +1,8 @@
-"""What ``hpcrun top`` does to runs: it asks once, runs the command that a person would type, and
-shows what it prints.
+"""What ``hpcrun top`` does to runs: ask once, run a command, and show what the command prints.
 
-Each command runs in a process of its own, so that its questions, messages and errors cannot disturb
-the screen, and keys work while it imports modules.
+The command is the one that a person would type. Each command runs in a process of its own, so that
+its questions, messages and errors cannot disturb the screen, and keys work while the process
+imports modules.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ def commands(verb: str, rows: Sequence[TopRow]) -> list[list[str]]:
 
 
 def question(verb: str, rows: Sequence[TopRow], others: int) -> tuple[str, list[str]]:
-    """Return a title that says what and how many, and the lines below it; to ``others`` more it
-    cannot be done.
+    """Return a title that says what to do and with how many runs, and the lines below the title.
+
+    ``others`` is the number of further chosen runs for which the action is impossible.
     """
     about, why_not = VERBS[verb]
     lines = []
@@ -163,8 +164,9 @@ def _say(screen: TopScreen, text: str) -> None:
 
 
 def summary(results: Sequence[Done]) -> str:
-    """Return in one line what commands printed: what failed, else what was submitted, cancelled,
-    held or released.
+    """Return in one line what commands printed.
+
+    The line says what failed, else what was submitted, cancelled, held or released.
     """
     first = next((done for done in results if not done.ok), results[0])
     telling = next(

@@ -1,5 +1,6 @@
-"""``hpcrun top``: the program that shows the screens, what ends it, and its first screen: all runs,
-live.
+"""``hpcrun top``: the program that shows the screens, what ends it, and its first screen.
+
+The first screen shows all runs, live.
 """
 
 from __future__ import annotations
@@ -233,8 +234,9 @@ class RunsScreen(TableScreen[ShownRow]):
             self.app.push_screen(RunPage(self.reader, row.key))
 
     def action_log(self) -> None:
-        """Open the log of rank 0; of a sweep that of the element that a person most likely
-        wants.
+        """Open the log of rank 0.
+
+        For a sweep, this is the log of the element that a person most likely wants.
         """
         row = self._row()
         if row is None or row.run is None:

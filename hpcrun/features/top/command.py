@@ -48,7 +48,12 @@ def top(
 
 
 def _check_terminal(env: Mapping[str, str]) -> None:
-    """Refuse what cannot be drawn on: there is no terminal, or one that cannot move its cursor."""
+    """Refuse what cannot be drawn on: there is no terminal, or one that cannot move its cursor.
+
+    Raises:
+        UsageError: input or output is not a terminal, or TERM names a terminal without cursor
+            movement.
+    """
     hint = "hpcrun status --watch shows the runs on any terminal"
     if not (sys.stdin.isatty() and sys.stderr.isatty() and sys.stdout.isatty()):
         raise UsageError(

@@ -1,5 +1,6 @@
-"""The log of a rank, or of a batch script, in ``hpcrun top``: followed, and searched, whatever its
-size.
+"""The log of a rank, or of a batch script, in ``hpcrun top``.
+
+The screen follows and searches the log, whatever the size of the log.
 """
 
 from __future__ import annotations
@@ -168,8 +169,10 @@ class LogPage(TextScreen):
     # --- reading
 
     def _logs(self, step: int = 0) -> tuple[int | None, bool, list[LogFile]]:
-        """Return the attempt so many after the one that is shown, whether it is the newest, and the
-        logs to show.
+        """Return an attempt, whether the attempt is the newest, and the logs to show.
+
+        The attempt is the one so many attempts (``step``) after the attempt that is shown now. The
+        attempt is None for the log of a batch script, and if no attempt has begun.
         """
         item, element = self._item, self._item.element or 0
         if self._rank is None:
@@ -248,8 +251,9 @@ class LogPage(TextScreen):
             self.draw()
 
     def _learn_state(self) -> None:
-        """Take what is known of the run now; if its folder is gone, it stays as it was known
-        last.
+        """Take what is known of the run now.
+
+        If the run's folder is gone, the screen keeps what was known last.
         """
         element, was_final = self._item.element, self._item.status.final
         with suppress(HpcrunError):
@@ -292,9 +296,7 @@ class LogPage(TextScreen):
         self._message = Text()
         view = self._view
         pages = self._pages
-        if not self._is_opened:
-            self._follows = self._follows
-        else:
+        if self._is_opened:
             self._follows = not up and view.at_end and pages.is_at_end
         if up and pages.top < 2 * pages.height and not view.at_start:
             self._work(view.older, lambda _: self._show())
@@ -370,8 +372,9 @@ class LogPage(TextScreen):
         self.action_again(self._follows)
 
     def action_again(self, up: bool) -> None:
-        """Go to the next line with what is searched for, or to the one before; reads on in the log
-        where needed.
+        """Go to the next line with the searched text, or to the line before.
+
+        The search reads on in the log where needed.
         """
         view = self._view
         pages = self._pages

@@ -1,8 +1,8 @@
-"""A window on logs of any size: the lines around one place, read in blocks from the end and from
-the beginning.
+"""A window on logs of any size: the lines around one place.
 
-Of a log of a gigabyte only the end is read; going up reads the block before, and lets go of the
-end. Nothing is read again unless the file has changed: one lstat tells.
+The window reads blocks from the end and from the beginning. Of a log of a gigabyte the window reads
+only the end. Going up reads the block before, and lets go of the end. The window reads nothing
+again unless the file has changed: one lstat tells.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ class WindowLine:
 
 @dataclass(slots=True)
 class LogWindow:
-    """The lines of one log from byte ``begin`` to byte ``end``; the last one may not be complete
-    yet.
+    """The lines of one log from byte ``begin`` to byte ``end``.
+
+    The last line may not be complete yet.
     """
 
     log: LogFile
@@ -105,10 +106,10 @@ class LogWindow:
         return older
 
     def newer(self) -> list[WindowLine]:
-        """Put what follows the window at its end, what is new in the file included; returns the
-        lines in it.
+        """Put what follows the window at its end, and return the lines in this new part.
 
-        Where much has come since the last look, the window moves to the end of the file.
+        This includes what is new in the file. Where much has come since the last look, the window
+        moves to the end of the file.
         """
         at_end = self.at_end
         before = self._mark
@@ -275,16 +276,18 @@ class LogView:
         up: bool,
         is_stopped: Callable[[], bool],
     ) -> tuple[WindowLine | None, bool]:
-        """Return the next line in which a pattern is found, and whether only after a turn: from the
-        other end on.
+        """Return the next line with a pattern, and whether the search had to turn.
 
-        It reads on in the logs until it finds one, and leaves the window there; else the window
-        stays where it was.
+        A search that turns goes on from the other end. The search reads on in the logs until it
+        finds a line, and leaves the window there; else the window stays where it was.
 
         Args:
+            pattern: the pattern to find.
             start: the line after which, or before which, to begin; None for the end or the
                 beginning of the window.
-            is_stopped: asked between blocks: whether the person has lost patience.
+            up: whether to search towards the beginning of the logs.
+            is_stopped: a function that the search calls between blocks: whether the person has lost
+                patience.
         """
         is_whole = start is None and (self.at_end if up else self.at_start)
         before = [replace(window, lines=[*window.lines]) for window in self.windows]

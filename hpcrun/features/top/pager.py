@@ -1,5 +1,6 @@
-"""Lines through which a person pages: up and down, sideways or wrapped, with a cursor in lists and
-tables.
+"""Lines through which a person pages.
+
+A person pages up and down, and sideways or with wrapped lines; lists and tables have a cursor.
 """
 
 from __future__ import annotations
@@ -52,8 +53,10 @@ class Pages(Generic[Line]):
     overlap: int = 1  # rows that stay on the screen when it moves by a screen
 
     def show(self, lines: Sequence[Line], *, follow: bool = False) -> None:
-        """Take other lines; the end stays on the screen, or else the line at the top, if it is
-        among them.
+        """Take other lines.
+
+        The end stays on the screen, or else the line at the top, if that line is among the new
+        lines.
         """
         anchor = self.lines[self.top] if self.top < len(self.lines) else None
         self.lines = lines
@@ -284,8 +287,9 @@ class TableScreen(PagerScreen, Generic[Line]):
         yield Pager(self.rows)
 
     def cells(self, row: Line) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
-        """Return the sign before a row, its text by column, and the style of some columns; each
-        screen has its own.
+        """Return the sign before a row, its text by column, and the style of some columns.
+
+        Each screen has its own cells.
         """
         raise NotImplementedError
 
@@ -299,8 +303,10 @@ class TableScreen(PagerScreen, Generic[Line]):
         return self._keys[self.rows.cursor or 0] if self._keys else None
 
     def show_rows(self, rows: Sequence[Line], keys: Sequence[str]) -> None:
-        """Take other rows and their keys; the cursor stays at its row or its place, at the top
-        before it was moved.
+        """Take other rows and their keys.
+
+        The cursor stays at its row or at its place. Before a person moves the cursor, the cursor
+        stays at the top.
         """
         if self._was_moved and self.key in keys:
             moved = keys.index(self.key) - (self.rows.cursor or 0)
@@ -338,8 +344,9 @@ class TableScreen(PagerScreen, Generic[Line]):
 
 
 class TextScreen(PagerScreen):
-    """A screen with lines of text, which go on to the right or are wrapped, and a search in
-    them.
+    """A screen with lines of text, and a search in the lines.
+
+    Long lines go on to the right, or are wrapped.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -377,11 +384,10 @@ class TextScreen(PagerScreen):
 
 
 def search_pattern(words: str) -> tuple[Pattern, str]:
-    """Return the regular expression that a person searches for; without capital letters, case does
-    not matter.
+    """Return the regular expression that a person searches for, and a remark on the search.
 
-    What is no regular expression is searched for as it is; the second text says so, with a comma
-    behind it.
+    Without capital letters, case does not matter. The search takes text that is no regular
+    expression literally; the remark says so, with a comma at its end.
     """
     flags = "(?i)" if words == words.lower() else ""
     try:

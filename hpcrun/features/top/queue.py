@@ -1,7 +1,7 @@
-"""The other screens of ``hpcrun top``: the user's jobs that are not hpcrun's, and the partitions'
-queues.
+"""The other screens of ``hpcrun top``: the user's other jobs, and the partitions' queues.
 
-Slurm is asked only while one of them is shown: one squeue for both.
+The other jobs are those that are not hpcrun's. hpcrun asks Slurm only while one of these screens is
+shown: one squeue for both.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def job_cells(job: QueuedJob) -> Cells:
 
 
 def partition_cells(jobs: Sequence[QueuedJob], user: str, now_s: float) -> list[Cells]:
-    """Return the cells of each partition: its running and pending jobs, and the place of the user's
-    first job.
+    """Return the cells of each partition: running and pending jobs, and the user's first job.
+
+    The cell for the user's first job says the place of the job in the queue.
     """
     rows: list[Cells] = []
     for name in sorted({name for job in jobs for name in job.partitions}):
@@ -96,8 +97,9 @@ def _place(line: Sequence[QueuedJob], mine: Sequence[QueuedJob], now_s: float) -
 
 
 class QueueScreen(TableScreen[Cells]):
-    """A table of what squeue lists: columns with their least widths, the last takes the rest of the
-    screen.
+    """A table of what squeue lists.
+
+    The columns have least widths; the last column takes the rest of the screen.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,5 +1,6 @@
-"""The ranks of an attempt: how each is, where it runs, when it last wrote and what; those that are
-odd come first.
+"""The ranks of an attempt: state, node, time and text of the last line of each rank.
+
+Ranks that are odd come first.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ MOST_PACES = 32
 
 
 class RankState(Enum):
-    """The state of a rank, its words and its style, in the order in which ranks are shown: what is
-    odd first.
+    """The state of a rank, its words and its style, in the order in which ranks are shown.
+
+    States that are odd come first.
     """
 
     FAILED = "failed", "bold red"
@@ -66,8 +68,9 @@ class RankRow:
 
 @dataclass(slots=True)
 class RanksReader:
-    """Reads the ranks of one element of a run again and again; a last line only where its rank has
-    written since.
+    """The reader of the ranks of one element of a run, which reads again and again.
+
+    The reader reads a last line again only if the rank has written since.
     """
 
     folder: Path  # of the run
@@ -80,12 +83,14 @@ class RanksReader:
     def read(
         self, now_s: float, *, is_over: bool, shown: Sequence[int] = ()
     ) -> tuple[Attempt, list[RankRow]] | None:
-        """Return the newest attempt and its ranks, those that are odd first; None if none has
-        started.
+        """Return the newest attempt and its ranks, or None if no attempt has started.
+
+        Ranks that are odd come first.
 
         Args:
-            is_over: the job has ended: a rank without an exit status will have none.
-            shown: ranks that are on the screen: their last lines are read first.
+            now_s: the present time, in seconds since the epoch.
+            is_over: whether the job has ended; then a rank without an exit status will have none.
+            shown: the ranks that are on the screen; the reader reads their last lines first.
         """
         attempt = next(iter(islice(attempts(self.folder, self.element), 1)), None)
         if attempt is None:
@@ -95,11 +100,13 @@ class RanksReader:
         )
 
     def _rows(self, attempt: Attempt, now_s: float, *, is_over: bool) -> list[RankRow]:
-        """Return the ranks, those that are odd first: failed (the first failure first), silent (the
-        longest first), then those without output.
+        """Return the ranks, with the odd ranks first.
 
-        A rank that wrote only at the start of the job, while others write, is not silent: in most
-        programs only rank 0 prints. Neither is one that always writes seldom.
+        The order is failed ranks (the first failure first), silent ranks (the longest silence
+        first), and then ranks without output.
+
+        A rank that wrote only at the start of the job, while other ranks write, is not silent: in
+        most programs only rank 0 prints. A rank that always writes seldom is not silent either.
         """
         wrote = last_writes(attempt.folder).ranks
         node_of = {rank: node for node, its in node_ranks(attempt.folder).items() for rank in its}
@@ -158,8 +165,9 @@ class RanksReader:
         return sorted(rows, key=_place)
 
     def _pace(self, attempt: Attempt, rank: int, wrote_s: float | None) -> float:
-        """Return the usual pause of a rank, 0 if it is not known; read again only if it has written
-        since.
+        """Return the usual pause of a rank in seconds, 0 if the pause is not known.
+
+        The function reads the pause again only if the rank has written since.
         """
         key = (attempt.number, rank)
         if self._paces.get(key, (None, 0.0))[0] != wrote_s:
@@ -186,8 +194,9 @@ class RanksReader:
 
 
 def _line_of(attempt: Attempt, row: RankRow) -> str:
-    """Return the last line of a rank: of one that failed its last on stderr, where the exception
-    is.
+    """Return the last line of a rank.
+
+    For a rank that failed, this is the last line of stderr, where the exception is.
     """
     if row.kind is RankState.FAILED:
         with suppress(OSError):
@@ -204,8 +213,9 @@ def _place(row: RankRow) -> tuple[int, float, int]:
 
 
 def matching_rows(rows: Sequence[RankRow], words: str) -> list[RankRow]:
-    """Return the ranks of which each of some words is in the number, the state, the node or the
-    last line.
+    """Return the ranks in which each of some words occurs.
+
+    A word may occur in the number, the state, the node or the last line of the rank.
     """
     terms = words.lower().split()
     texts = (

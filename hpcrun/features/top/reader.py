@@ -1,8 +1,8 @@
-"""What ``hpcrun top`` knows of the runs, and the threads that learn it: no screen waits for a file
-or for Slurm.
+"""What ``hpcrun top`` knows of the runs, and the threads that learn it.
 
-It does not import textual. The threads are daemons: a thread that waits for a file system that
-hangs does not delay the end of the program, as a pool of threads would.
+No screen waits for a file or for Slurm. The module does not import textual. The threads are
+daemons: a thread that waits for a file system that hangs does not delay the end of the program, as
+a pool of threads would.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A command that has ended, as a person types it; what it printed, and whether its exit status
-    is 0.
+    """A command that has ended, as a person types the command.
+
+    The record also holds what the command printed, and whether its exit status is 0.
     """
 
     line: str
@@ -96,8 +97,9 @@ class Reader:
         self._first_shown.set()
 
     def tell(self, post: Post, publish: Callable[[], object]) -> None:
-        """From now on call the screens by ``post``, in their thread: ``publish`` when there is a
-        new reading.
+        """Call the screens by ``post`` from now on, in the thread of the screens.
+
+        The reader calls ``publish`` when there is a new reading.
         """
         self._post, self._publish = post, publish
 
@@ -128,8 +130,9 @@ class Reader:
         return self.ports.now_s()
 
     def late(self) -> str | None:
-        """Return what the reader has been waiting for, if that takes long: ``Slurm``, or the runs
-        folder.
+        """Return what the reader has been waiting for, if the wait is long, else None.
+
+        The answer names the scheduler, such as ``Slurm``, or the runs folder.
         """
         waits = self._waits_for
         if waits and time.monotonic() - waits[1] > LATE_S:
@@ -142,8 +145,9 @@ class Reader:
         then: Callable[[Answer], object],
         failed: Callable[[HpcrunError | OSError], object],
     ) -> None:
-        """Call something in a thread of its own; then, in the thread of the screens, take the
-        answer or what failed.
+        """Call a function in a thread of its own, and then hand over the answer or the error.
+
+        ``then`` takes the answer and ``failed`` takes the error, in the thread of the screens.
         """
 
         def run() -> None:
@@ -202,9 +206,7 @@ class Reader:
             return self._with(ids, ids, last_known(ids, store=store, now_s=self.ports.now_s()))
 
     def _ask(self, ports: Ports) -> Reading:
-        """Ask the scheduler about the runs that have not ended, and read the folders of new
-        ones.
-        """
+        """Ask the scheduler about the runs that have not ended, and read new runs' folders."""
         store, now_s = self.ports.store, self.ports.now_s()
 
         def scheduler_of(name: str) -> Scheduler:

@@ -103,8 +103,9 @@ class Arrangement:
 def run_rows(
     runs: Iterable[RunStatus], damaged: Mapping[str, str], before: Iterable[TopRow] = ()
 ) -> tuple[TopRow, ...]:
-    """Return a row for each run, and for what is wrong with damaged ones; those of runs that have
-    not changed stay.
+    """Return a row for each run, and a row for each damaged run that says what is wrong.
+
+    Rows of runs that have not changed stay.
     """
     known = {row.key: row for row in before}
     rows = []
@@ -213,8 +214,9 @@ def arranged(
 
 
 def keys_to_mark(shown: Sequence[ShownRow]) -> set[str]:
-    """Return the keys of all runs that are shown; of a sweep that a filter shows in part, of its
-    elements.
+    """Return the keys of all runs that are shown.
+
+    For a sweep of which a filter shows a part, these are the keys of the shown elements.
     """
     elements: dict[str, list[str]] = {}
     for row, _ in shown:
@@ -264,8 +266,9 @@ def _grouped(rows: Sequence[TopRow], group: str, studies: Mapping[str, str]) -> 
 
 
 def states_text(states: Sequence[str], order: str) -> str:
-    """Return ``12 runs, newest first: 2 running, 1 timed out``, those that ask for attention
-    first.
+    """Return the states in words, such as ``12 runs, newest first: 2 running, 1 timed out``.
+
+    The states that ask for attention come first.
     """
     numbers = Counter(states).most_common()
     numbers.sort(key=lambda pair: pair[0] not in _COUNTED_FIRST)
@@ -307,12 +310,15 @@ def column_widths(shown: Sequence[ShownRow], width: int) -> dict[str, int]:
 
 
 def fitted(needed: Mapping[str, int], width: int, dropped: Sequence[str]) -> dict[str, int]:
-    """Return the columns that a terminal has room for, each with its width: the last one takes the
-    rest.
+    """Return the columns that a terminal has room for, each with its width.
+
+    The last column takes the rest.
 
     Args:
-        needed: column → the least that it needs.
-        dropped: those that can be done without, what is missed least first.
+        needed: column → the least width that the column needs, in terminal columns.
+        width: the width of the terminal, in columns.
+        dropped: the columns that the table can do without; the column that is missed least comes
+            first.
     """
     *names, last = fitting(needed, width - 1, dropped)
     widths = {name: needed[name] for name in names}
@@ -325,7 +331,10 @@ def cells(
     """Return the cells of a row.
 
     Args:
-        is_open: its children are shown.
+        row: the row to show.
+        depth: the depth of the row in the tree, 0 for a run at the top.
+        now_s: the present time, in seconds since the epoch.
+        is_open: whether the children of the row are shown.
         words: what the run wrote last.
     """
     if row.children:

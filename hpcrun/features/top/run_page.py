@@ -25,8 +25,9 @@ _AROUND = 5  # lines above and below those of a section
 
 
 class RunPage(TextScreen):
-    """Shows one run, or one element of a sweep, ``RUN_ID/3``, in sections that number keys
-    choose.
+    """The screen that shows one run, or one element of a sweep, ``RUN_ID/3``.
+
+    Number keys choose the section.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -140,8 +141,9 @@ class RunPage(TextScreen):
     # --- reading
 
     def _tick(self) -> None:
-        """Take what is known of the run, and read the section again if it is time; nothing while a
-        log is shown.
+        """Take what is known of the run, and read the section again if it is time.
+
+        Nothing happens while a log is shown.
         """
         if self.app.screen is not self:
             return

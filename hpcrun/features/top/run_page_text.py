@@ -1,5 +1,6 @@
-"""The sections of a run's page in ``hpcrun top``, as lines of text: all is readable without
-colours. Pure.
+"""The sections of a run's page in ``hpcrun top``, as lines of text.
+
+All is readable without colours. Pure.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ def title_text(item: RunStatus, now_s: float) -> Text:
 
 
 def rank_heading(attempt: Attempt, rows: Sequence[RankRow], shown: int, now_s: float) -> str:
-    """Return a line above the ranks: the attempt, when it began, and how many ranks are in each
-    state.
+    """Return a line above the ranks: the attempt, when the attempt began, and a count of states.
+
+    The count says how many ranks are in each state.
     """
     if shown < len(rows):
         filtered = f"{shown} of {count(len(rows), 'rank')} shown; "
@@ -95,9 +97,7 @@ class RankColumns:
         text = Text(f"{self._names[row.rank]:>{self._rank}}  ")
         text.append(f"{row.state:<{self._state}}", row.kind.style)
         node = visible(row.node or "-")
-        if len(node) <= self._node:
-            node = node
-        else:
+        if len(node) > self._node:
             node = f"{node[: self._node - 1]}…"
         text.append(f"  {node:<{self._node}}  {age:>8}  ")
         return text.append(visible(terminal_text(row.line, colours=False)))
@@ -115,14 +115,18 @@ def attempt_lines(
     is_over: bool,
     ending: str = "",
 ) -> list[Text]:
-    """Return a run's attempts as bars over real time, oldest first, each with the reason of its
-    end.
+    """Return a run's attempts as bars over real time, the oldest first.
+
+    Each bar has the reason of its attempt's end.
 
     Args:
-        attempts: the oldest first.
-        created_s: when the run was submitted: the time until its first start is waiting time.
-        is_over: the job has ended; otherwise the last attempt runs.
-        ending: how Slurm says that it ended, for a last attempt that left no record.
+        attempts: the attempts, the oldest first.
+        created_s: when the run was submitted, in seconds since the epoch; the time until its first
+            start is waiting time.
+        now_s: the present time, in seconds since the epoch.
+        width: the width of the terminal, in columns.
+        is_over: whether the job has ended; otherwise the last attempt runs.
+        ending: how Slurm says that the job ended, for a last attempt that left no record.
     """
     if not attempts:
         return [
@@ -168,16 +172,15 @@ def attempt_lines(
 
 
 def attempt_of(line: Text) -> int | None:
-    """Return the number of the attempt that a line of ``attempt_lines`` begins; None of another
-    line.
-    """
+    """Return the number of the attempt that a line of ``attempt_lines`` begins, else None."""
     number = line.plain[:4].strip()
     return int(number) - 1 if number.isdecimal() else None
 
 
 def _bar(before: float, begin: float, end: float, first: float, last: float, width: int) -> str:
-    """Return dots from ``before`` to ``begin`` and a bar from there to ``end``, of at least one
-    column.
+    """Return dots from ``before`` to ``begin`` and a bar from there to ``end``.
+
+    The bar is at least one column wide.
     """
 
     def column(at: float) -> int:
@@ -213,8 +216,9 @@ def _length(seconds: float) -> str:
 
 
 def metric_lines(metrics: Metrics, chosen: int, width: int, height: int) -> list[Text]:
-    """Return a curve of one metric over the steps, and below it all metrics with their last
-    values.
+    """Return a curve of one metric over the steps, and below the curve all metrics.
+
+    Each metric has its last value.
     """
     names = metrics.names
     if not names:
@@ -301,9 +305,7 @@ def use_lines(nodes: Sequence[NodeUse], width: int) -> list[Text]:
 
 
 def _use_rows(node: NodeUse) -> Iterator[tuple[str, list[float], float | None, str]]:
-    """Yield what a node used: its label, the values, the most that there is of it, and the numbers
-    in words.
-    """
+    """Yield what a node used: label, values, the most that there is, and the numbers in words."""
     samples = node.samples
     for index in sorted({gpu.index for sample in samples for gpu in sample.gpus}):
         gpus = [gpu for sample in samples for gpu in sample.gpus if gpu.index == index]
@@ -350,11 +352,11 @@ def _use_rows(node: NodeUse) -> Iterator[tuple[str, list[float], float | None, s
 def sparkline(
     values: Sequence[float], width: int, low: float | None = None, high: float | None = None
 ) -> str:
-    """Return values as a row of bars, at most ``width`` columns: each is the mean of the values at
-    its place.
+    """Return values as a row of bars, at most ``width`` columns.
 
-    ``low`` and ``high`` are the values of the lowest and the highest bar; those of the values where
-    None.
+    Each bar is the mean of the values at its place. ``low`` and ``high`` are the values of the
+    lowest and the highest bar. Where one of them is None, the bar takes the lowest or highest of
+    the means.
     """
     finite = [value for value in values if math.isfinite(value)]
     if not finite or width < 1:
@@ -377,8 +379,9 @@ def sparkline(
 
 
 def plan_lines(item: RunStatus, submit_line: str, width: int) -> list[Text]:
-    """Return the command that submits the same run, its resources, and its folder, code and
-    relations.
+    """Return the command that submits the same run, its resources, and its folder.
+
+    The lines also tell the run's code and relations.
     """
     run = item.run
     lines = [Text(visible(line)) for line in submit_line.splitlines()]

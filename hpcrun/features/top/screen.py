@@ -1,8 +1,6 @@
-"""What the screens of ``hpcrun top`` share: a title, a line for messages, the keys at the bottom,
-and ``?``.
+"""What the screens of ``hpcrun top`` share: title, message line, keys at the bottom, and ``?``.
 
-Lines are drawn as they are, never as markup, and only those that have changed are sent to the
-terminal.
+Lines are drawn as they are, never as markup. Only lines that have changed are sent to the terminal.
 """
 
 from __future__ import annotations
@@ -41,10 +39,10 @@ _LAST_KEYS = ("q", "?")
 
 
 def strip_of(line: Text | str, width: int, left: int = 0) -> Strip:
-    """Return a line from one column on in so many cells, invisible characters written out; ``…``
-    says that it goes on.
+    """Return a line from one column on, in a given number of cells.
 
-    A plain text is shown literally.
+    Invisible characters are written out. ``…`` says that the line goes on. A plain text is shown
+    literally.
     """
     parts = (Text(line) if isinstance(line, str) else line).render(_CONSOLE)
     strip = Strip(Segment(visible(text), style or _PLAIN) for text, style, _ in parts)
@@ -177,11 +175,10 @@ class TopScreen(Screen[None]):
         then: Callable[[Any], object],
         failed: Callable[[Any], object],
     ) -> bool:
-        """Make a call in a thread, unless one of this name is made already; returns whether it is
-        made.
+        """Make a call in a thread, and return whether the call is made.
 
-        ``then`` takes the answer, ``failed`` the HpcrunError or OSError; a screen that was left
-        hears of neither.
+        The call is not made if a call of this name is already in progress. ``then`` takes the
+        answer, ``failed`` the HpcrunError or OSError; a screen that was left hears of neither.
         """
         if name in self.calls:
             return False
@@ -269,8 +266,9 @@ class TopScreen(Screen[None]):
 
 
 def key_line(bindings: Sequence[Binding], width: int) -> Text:
-    """Return the keys for the bottom of a screen, as many as it has room for; ``q`` and ``?`` are
-    always among them.
+    """Return the keys for the bottom of a screen, as many as the screen has room for.
+
+    ``q`` and ``?`` are always among them.
     """
     shown = [(key_names(item), item.description) for item in bindings if item.show]
     last = [pair for pair in shown if pair[0] in _LAST_KEYS]
@@ -313,8 +311,9 @@ class Dialog(ModalScreen[bool]):
         )
 
     def on_resize(self) -> None:
-        """Make the box as large as what it says, and no larger than the terminal; at its beginning
-        too.
+        """Make the box as large as its text, and no larger than the terminal.
+
+        This happens at the beginning, too.
         """
         box = self.query_one(TextLines)
         box.styles.width = min(

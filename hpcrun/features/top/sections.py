@@ -60,8 +60,10 @@ class Section(ABC):
         self._read_of: tuple[object, ...] | None = None
 
     def is_due(self, item: RunStatus, now_s: float) -> bool:
-        """Whether to read now: first, when the run's state has changed, and again while it runs or
-        a reading failed.
+        """Return whether to read now.
+
+        The section reads at first, when the run's state has changed, and again while the run is in
+        progress or after a reading failed.
         """
         if self._read_of != _mark(item):
             return True
@@ -104,8 +106,9 @@ class Section(ABC):
         return None
 
     def log_at(self, number: int) -> tuple[int, int | None]:  # noqa: ARG002
-        """Return the rank and the attempt whose log a line is about; None for the newest
-        attempt.
+        """Return the rank and the attempt whose log a line is about.
+
+        The attempt is None for the newest attempt.
         """
         return self.item.run.main_rank, None
 
@@ -247,8 +250,9 @@ class UseSection(Section):
         return next((nodes for nodes in uses if nodes), ())
 
     def lines(self) -> Sequence[Text]:
-        """Return a row of bars for each GPU, and for the CPUs, the memory and the network of each
-        node.
+        """Return rows of bars for what each node used.
+
+        Each GPU has a row, and so have the CPUs, the memory and the network of each node.
         """
         yet = "No use of the hardware is recorded yet: the job takes a sample every 10 s."
         if self.item.status.final:

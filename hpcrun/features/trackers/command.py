@@ -1,5 +1,6 @@
-"""hpcrun open: the page of a run in its tracker, TensorBoard over several, and the upload of
-offline runs.
+"""hpcrun open: the page of a run in its tracker, TensorBoard, and the upload of offline runs.
+
+TensorBoard can show several runs.
 """
 
 from __future__ import annotations
@@ -104,9 +105,7 @@ def open_(
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """What the trackers of a run or an element have: their runs, and the event files for
-    TensorBoard.
-    """
+    """What the trackers of a run or an element have: runs, and event files for TensorBoard."""
 
     runs: Sequence[TrackerRun]
     event_files: Sequence[Path]
@@ -116,8 +115,12 @@ class Tracked:
 
 
 def tracked(named: FoundRun, context: Context) -> Tracked:
-    """Return what the trackers of a run that has started, or of a named element of a sweep,
-    have.
+    """Return what the trackers of a run, or of a named element of a sweep, have.
+
+    The run must have started.
+
+    Raises:
+        NotFoundError: the run is a sweep and no element is named, or the run has not started yet.
     """
     run, folder, each = (
         named.run,
@@ -195,8 +198,9 @@ def _owner(each: TrackerRun) -> str:
 
 
 def display_hints(result: Tracked, typed: str) -> list[str]:
-    """Return the commands that show or upload what trackers wrote on disk only, of the run as it
-    was typed.
+    """Return the commands that show or upload what trackers wrote only on disk.
+
+    The commands name the run as the user typed its name.
     """
     run = shlex.quote(typed)
     hints = []
@@ -261,8 +265,6 @@ def _upload(named: Sequence[FoundRun], context: Context, *, as_json: bool) -> Ou
     hint = "again: hpcrun open --upload"
     if problem and "API key" in problem:
         hint = f"log in with `wandb login`, then {hint}"
-    else:
-        hint = hint
     documents = [
         {
             "run_id": result.run.run_id,
@@ -339,8 +341,9 @@ def _serve(
 
 
 def _linked_lines(links: LinkedRuns) -> list[str]:
-    """Return what TensorBoard shows: the runs with their event files, and folders that were not
-    searched to the end.
+    """Return what TensorBoard shows: the runs with the number of their event files.
+
+    Further lines name the folders that were not searched to the end.
     """
     names = sorted(links.counts)
     lines = [f"{name}  {count(links.counts[name], 'event file')}" for name in names[:_SHOWN]]

@@ -74,10 +74,10 @@ Searched = dict[Path, tuple[list[EventFile], bool]]
 def event_files(
     run: Run, folder: Path, element: int, searched: Searched, others: Sequence[Path] = ()
 ) -> list[EventFile]:
-    """Return those of an element, in its own folder and in its working folder, or in ``others`` in
-    place of that.
+    """Return the event files of an element, in its own folder and in its working folder.
 
-    A folder that is among the ``searched`` ones is not searched again.
+    If ``others`` names folders, these replace the working folder. A folder that is among the
+    ``searched`` ones is not searched again.
     """
     begun = list(attempts(folder, element))
     inside = RunFolder(folder).element(element).path
@@ -147,8 +147,9 @@ ChosenRun = tuple[Run, int, str]
 
 @dataclass(slots=True)
 class LinkedRuns:
-    """A folder with a link to each event file of the chosen runs: a folder for each run and each of
-    its log folders.
+    """A folder with a link to each event file of the chosen runs.
+
+    Each run has a folder in this folder, and so has each of the run's log folders.
     """
 
     links: Path  # the folder
@@ -188,8 +189,9 @@ class LinkedRuns:
 
 
 def common_name(names: Sequence[str]) -> str:
-    """Return the name for a file that may be of several runs: elements that ran at the same time on
-    the same node.
+    """Return the name for a file that may belong to several runs.
+
+    Such runs are elements that ran at the same time on the same node.
     """
     if len(names) == 1:
         return names[0]
@@ -197,8 +199,9 @@ def common_name(names: Sequence[str]) -> str:
 
 
 def chosen_runs(run: Run, element: int | None) -> list[ChosenRun]:
-    """Return the elements of a run to show: one, or all of a sweep, each with its parameters in its
-    name.
+    """Return the elements of a run to show: one element, or all elements of a sweep.
+
+    Each element has its parameters in its name.
     """
     elements = all_elements(run)
     short = f"{run.name}-{run.run_id[-4:]}"
@@ -224,8 +227,10 @@ def _safe(name: str) -> str:
 
 
 def free_port(wanted: int | None) -> int | None:
-    """Return a port of this machine's own address: the wanted one or None if it is taken, else 6006
-    or any free one.
+    """Return a free port of this machine's own address.
+
+    With a wanted port, the result is that port, or None if another program uses the port. Otherwise
+    the result is 6006, or any free port.
     """
     for port in (wanted,) if wanted is not None else (PORT, 0):
         with suppress(OSError), socket.socket() as tried:

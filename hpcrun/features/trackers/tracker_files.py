@@ -1,10 +1,9 @@
-"""The runs of wandb, MLflow and Aim that a run of hpcrun made, and the upload of wandb's that were
-offline.
+"""The runs of wandb, MLflow and Aim that a run of hpcrun made, and the upload of wandb's runs.
 
-They are known by the logs of the ranks and by files in the run's folder; nothing of a tracker is
-imported, and nothing is asked over the network. Logs are written by jobs: only http and https
-addresses without user names are taken, and only printable paths. The upload is ``wandb sync`` by
-the run's own Python.
+The upload is for wandb runs that were offline. The module knows the runs from the logs of the ranks
+and from files in the run's folder. The module imports nothing of a tracker and asks nothing over
+the network. Jobs write the logs, so that the module takes only http and https addresses without
+user names, and only printable paths. The upload is ``wandb sync`` by the run's own Python.
 """
 
 from __future__ import annotations
@@ -127,8 +126,9 @@ def is_local(url: str) -> bool:
 def tracker_runs(
     run: Run, folder: Path, element: int = 0, *, most_attempts: int = MOST_ATTEMPTS
 ) -> list[TrackerRun]:
-    """Return the runs of trackers that an element of a run made, those of its newest attempt
-    first.
+    """Return the runs of trackers that an element of a run made.
+
+    The runs of the element's newest attempt come first.
     """
     begun = list(islice(attempts(folder, element), most_attempts))
     if not begun:
@@ -245,8 +245,9 @@ def _of_mlflow(place: Path, run_id: str, element: int, newest: Attempt) -> Itera
 
 
 def _rows(database: Path, run_id: str) -> list[tuple[str, str | None]]:
-    """Return id and element of the runs in a database with the tag of a run; none where it cannot
-    be read.
+    """Return id and element of the runs in a database that have the tag of a run.
+
+    The result is empty if the database cannot be read.
     """
     if not database.is_file():
         return []
@@ -278,8 +279,9 @@ def _tagged(place: Path, run_id: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _of_aim(place: Path, begun: Iterable[Attempt]) -> Iterator[TrackerRun]:
-    """Yield the Aim runs of a repository that began during an attempt: Aim reads no variable, and
-    has no tag of it.
+    """Yield the Aim runs of a repository that began during an attempt.
+
+    Aim reads no variable, and so an Aim run has no tag of the run.
     """
     for identity in islice(_paths(place, ".aim/meta/chunks/*/IDENTITY"), _MOST_NAMES):
         with suppress(OSError):
@@ -323,14 +325,14 @@ class SyncResult:
 def sync_wandb(
     run: Run, store: RunStore, element: int | None, env: Mapping[str, str]
 ) -> SyncResult:
-    """Upload the offline wandb runs of a run that are not yet uploaded, with the user's own
-    credentials.
+    """Upload the offline wandb runs of a run that are not yet uploaded.
 
-    Elements that have not ended are left out: wandb takes a run that it has uploaded once for
-    complete.
+    The upload uses the user's own credentials. The function leaves out elements that have not
+    ended: wandb takes a run that was uploaded once for complete.
 
     Raises:
-        PlanError: no Python here has wandb, or another ``hpcrun open --upload`` uploads them now.
+        PlanError: no Python here has wandb, or another ``hpcrun open --upload`` uploads the runs
+            now.
     """
     folder = store.folder(run.run_id)
     with flocked(RunFolder(folder).tracker_sync("lock")) as is_ours:
@@ -389,8 +391,9 @@ def sync_wandb(
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a folder is this user's: a log may name any, and its owner chooses what is uploaded,
-    and where to.
+    """Return whether a folder belongs to this user.
+
+    A log may name any folder, and the owner of a folder chooses what is uploaded, and where to.
     """
     try:
         return path.stat().st_uid == os.geteuid()
@@ -404,8 +407,9 @@ def _has_ended(folder: Path, element: int) -> bool:
 
 
 def _why(done: Completed, log: Path) -> str:
-    """Return the line that says why ``wandb sync`` failed: behind it there may be pages of
-    traceback.
+    """Return the line that says why ``wandb sync`` failed.
+
+    Behind this line there may be pages of traceback.
     """
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     line = next(filter(_ERROR.match, lines), lines[-1] if lines else "it did not end in time")
@@ -416,8 +420,13 @@ def _why(done: Completed, log: Path) -> str:
 
 
 def python_with(module: str, run: Run, env: Mapping[str, str]) -> str:
-    """Return a Python that has a module: the run's own, the active environment's, hpcrun's own, the
-    first of PATH.
+    """Return a Python that has a module.
+
+    The function tries the run's own Python, the active environment's, hpcrun's own, and the first
+    Python of PATH, in this order.
+
+    Raises:
+        PlanError: none of these Pythons has the module.
     """
     tried = list(dict.fromkeys(_pythons(run.plan, env)))
     for python in tried:
@@ -453,8 +462,9 @@ class TrackerHooks(Hooks):
     """The hooks of trackers."""
 
     def on_end(self, run: Run, folder: Path, env: Mapping[str, str]) -> None:
-        """Upload the offline wandb runs of a run, in the background; the output goes into the run's
-        folder.
+        """Upload the offline wandb runs of a run, in the background.
+
+        The output goes into the run's folder.
         """
         program = [sys.executable, "-m", "hpcrun", "open", "--upload", run.run_id]
         leave_running(program, cwd=folder, env=env, log=RunFolder(folder).tracker_sync("log"))

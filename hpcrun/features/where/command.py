@@ -1,5 +1,6 @@
-"""hpcrun where: on which profile a job could start first; the table of offers, and the command for
-the best.
+"""hpcrun where: on which profile a job could start first.
+
+The command shows the table of offers, and the command for the best offer.
 """
 
 from __future__ import annotations
@@ -132,11 +133,16 @@ def compare_profiles(
     surroundings: Surroundings,
     now_s: float,
 ) -> tuple[tuple[Offer, ...], list[Misfit]]:
-    """Ask Slurm when a job could start with each of these profiles; with all of Slurm's where none
-    is named.
+    """Ask Slurm when a job could start with each of these profiles.
+
+    If no profile is named, the function compares all profiles of Slurm.
 
     Returns:
         the offers, first start first, and what does not fit.
+
+    Raises:
+        UsageError: the size of the job is missing, or the request contradicts itself.
+        SchedulerError: there is no offer, and sbatch did not respond.
     """
     if request.gpus is None and request.gpus_per_node is None:
         raise UsageError(
@@ -203,8 +209,12 @@ def ranked(offers: Collection[Offer], now_s: float) -> tuple[Offer, ...]:
 def _tried(
     request: JobRequest, names: Sequence[str], surroundings: Surroundings
 ) -> Iterator[tuple[str, str | None, Placement | HpcrunError]]:
-    """Plan the job with each profile, and with each type of a profile where the request leaves that
-    open.
+    """Plan the job with each profile.
+
+    If the request leaves the GPU type open, plan the job with each type of a profile.
+
+    Raises:
+        HpcrunError: a named profile cannot be loaded, or Slurm does not respond.
     """
     for name in dict.fromkeys(names or _all_names(surroundings)):
         try:
@@ -234,8 +244,10 @@ def _tried(
 
 
 def _all_names(surroundings: Surroundings) -> list[str]:
-    """Return the profiles to compare; on a cluster that hpcrun can detect, not the shipped ones of
-    other clusters.
+    """Return the profiles to compare.
+
+    On a cluster that hpcrun can detect, the result leaves out the shipped profiles of other
+    clusters.
     """
     paths = profile_names(surroundings.profile_folders)
     if surroundings.detected is not None:
@@ -295,8 +307,9 @@ def _gpu_hours(plan: Plan, start: JobStart, partitions: Sequence[Partition]) -> 
 
 
 def offers_table(offers: Sequence[Offer], now_s: float, width: int) -> Table:
-    """Return the offers, the first start first; a terminal of few columns gets fewer of the
-    table's.
+    """Return the offers as a table, the first start first.
+
+    A terminal of few columns gets fewer columns of the table.
     """
     rows = [_cells(offer, now_s) for offer in offers]
     longest = {
@@ -345,8 +358,9 @@ def shape_text(plan: Plan) -> str:
 
 
 def start_text(start_s: float, now_s: float) -> str:
-    """Return ``now``, or the time until the start and the time of day, with the date if it is
-    another day.
+    """Return ``now``, or the time until the start and the time of day.
+
+    The date is added if the start is on another day.
     """
     if start_s - now_s < _NOW_S:
         return "now"

@@ -1,8 +1,9 @@
-"""``launch container IMAGE -- RUNTIME ...``: becomes a container, or reports what this node lacks
-for it.
+"""Become a container, or report what this node lacks for the container.
 
-``launch container --deaf -- PROGRAM ...``, inside a container: a runtime does not pass on the
-signal mask, and torchrun's agent must receive no signal (see ``node``).
+``launch container IMAGE -- RUNTIME ...`` is called outside of the container.
+
+``launch container --deaf -- PROGRAM ...`` is called inside a container: a runtime does not pass on
+the signal mask, and torchrun's agent must receive no signal (see ``node``).
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from .processes import HEARD, become
 
 
 def main(arguments: list[str]) -> int:
-    """Replace this process by the command after ``--``; return a shell's exit status if the command
-    does not exist.
+    """Replace this process by the command after ``--``.
+
+    If the command does not exist, the result is the exit status of a shell.
     """
     end = arguments.index("--")
     (what,), command = arguments[:end], arguments[end + 1 :]
@@ -38,8 +40,9 @@ def main(arguments: list[str]) -> int:
 
 
 def missing(runtime: str, image: str) -> str:
-    """Return what is missing on this node, and what to do; the empty string if nothing is
-    missing.
+    """Return what is missing on this node, and what to do.
+
+    The result is the empty string if nothing is missing.
     """
     if shutil.which(runtime) is None:
         return (

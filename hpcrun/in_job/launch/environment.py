@@ -1,5 +1,6 @@
-"""The environment of the ranks: the variables that hpcrun adds, and those that the script has
-changed.
+"""The environment of the ranks: hpcrun's variables, and what the script has changed.
+
+hpcrun's variables are those that hpcrun adds.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
 
 
 def be_node() -> None:
-    """Set the name of this node: a task of srun gets it from Slurm, the nodes of one machine from
-    the job.
+    """Set the name of this node.
+
+    A task of srun gets the name from Slurm; the nodes of one machine get their names from the job.
     """
     env = os.environ
     if "SLURMD_NODENAME" in env and "HPCRUN_NODE_ADDR" not in env:
@@ -61,8 +63,9 @@ def be_node() -> None:
 
 
 def restore_slurm() -> None:
-    """Set Slurm's variables as they are in the batch script, for a program that it starts without
-    srun.
+    """Set Slurm's variables as they are in the batch script.
+
+    This is for a program that the script starts without srun.
     """
     env = os.environ
     if BATCH in env:
@@ -116,8 +119,9 @@ def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
 
 
 def _close_log() -> None:
-    """Let no other user write the log of the batch script, which Slurm makes with the job's
-    umask.
+    """Let no other user write the log of the batch script.
+
+    Slurm makes this log with the umask of the job.
     """
     run = os.path.realpath(os.environ["HPCRUN_RUN_DIR"])
     for number in (1, 2):
@@ -129,15 +133,17 @@ def _close_log() -> None:
 
 
 def flight() -> str:
-    """Return the folder of the dumps of torch's flight recorder: one for each role, whose ranks
-    count from 0.
+    """Return the folder of the dumps of torch's flight recorder.
+
+    Each role has its own folder, since its ranks count from 0.
     """
     return os.path.join(records.attempt_dir(), "flight", os.environ.get("HPCRUN_ROLE", ""))
 
 
 def renew(folder: str) -> None:
-    """Make the folders of an attempt, and set it in the variables with paths in the attempt
-    before.
+    """Make the folders of an attempt, and set the new paths in the variables.
+
+    Variables with paths in the folder of the attempt before get paths in the new folder.
     """
     for name in ("flight", records.STOP):
         os.makedirs(os.path.join(folder, name), exist_ok=True)
@@ -153,8 +159,9 @@ def moved(env: Mapping[str, str], before: str, folder: str) -> dict[str, str]:
 
 
 def tidy() -> None:
-    """Tidy the folder of an attempt whose ranks have ended; a sweep's small files go into the exit
-    record.
+    """Tidy the folder of an attempt whose ranks have ended.
+
+    The small files of a sweep go into the exit record.
     """
     from contextlib import suppress  # every rank imports this module, and only the job calls this
 
@@ -193,8 +200,9 @@ def _is_small(name: str) -> bool:
 
 
 def _has_torch_before(version: list[int]) -> bool:
-    """Whether the job's Python has an older torch: before 2.8 the flight recorder has another
-    variable.
+    """Return whether the job's Python has an older torch than this version.
+
+    Before 2.8 the flight recorder has another variable.
     """
     import glob
     import re

@@ -1,5 +1,6 @@
-"""The step of a job: srun, or the "nodes" of this machine; start it, wait for it, and repeat the
-request.
+"""The step of a job: srun, or the "nodes" of this machine.
+
+Start the step, wait for the step, and repeat the request.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ class JobStep:
         self.streams: tuple[int, ...] = ()
 
     def run(self, command: list[str], hosts: list[str]) -> int:
-        """Run the command of the ranks to its end; return its status, 143 if the waiting has ended
-        before.
+        """Run the command of the ranks to its end, and return its status.
+
+        The status is 143 if the waiting has ended before.
         """
         status = self.run_other(command, hosts)
         if status or self._local or records.has_begun():
@@ -74,10 +76,12 @@ class JobStep:
         *,
         one_fails_all: bool = True,
     ) -> int:
-        """Run a command, which need not be that of the ranks, to its end; return its status as
-        ``run`` does.
+        """Run a command, which need not be the command of the ranks, to its end.
+
+        The result is the status, as in ``run``.
 
         Args:
+            command: the program and its arguments.
             hosts: the names of the nodes of this machine.
             log: a file to which the output is appended.
             one_fails_all: the first failure ends the other nodes, like srun --kill-on-bad-exit.
@@ -139,8 +143,9 @@ class JobStep:
         return status
 
     def _controller_was_away(self, until: float) -> bool:
-        """Wait until Slurm reports the job as running; return whether it does, after it had not
-        responded.
+        """Wait until Slurm reports the job as running; return whether Slurm does so.
+
+        The result is True only if Slurm had not responded before.
 
         srun gives up after MessageTimeout, or at once if the controller stops during the request.
         """

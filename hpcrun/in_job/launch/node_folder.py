@@ -1,5 +1,6 @@
-"""The folder of the ranks of one node, on the node's own disk: the names of its empty files are
-what its ranks share.
+"""The folder of the ranks of one node, on the node's own disk.
+
+The names of its empty files are what its ranks share.
 
 ``rank-N.PID`` is the running program of rank N. ``stop-REASON`` asks all ranks to stop. ``heard-N``
 records that rank N knows this: it has asked, or was signalled and has a handler. ``warned-N`` and
@@ -10,7 +11,7 @@ Each process of the node finds the folder by its name, which follows from the at
 the first one makes it. A folder of another user with this name is not used: then the ranks meet in
 another place. Each process that uses the folder holds a lock on it, which ends with the process,
 however it ends. The last one to leave the folder gets the lock alone, and removes it. After all
-were killed, the next job of the same user on this node does.
+were killed, the next job of the same user on this node removes it.
 """
 
 from __future__ import annotations
@@ -105,8 +106,9 @@ class NodeFolder:
         return any(name.startswith("stop-") for name in records.names_in(self.path))
 
     def note_heard(self, rank: int, pid: int, number: int) -> None:
-        """Record that a program learns of the stop from a signal: SIGTERM ends a program without a
-        handler for it.
+        """Record that a program learns of the stop from a signal.
+
+        SIGTERM ends a program that has no handler for it.
         """
         if not ignores(pid, number) if number == signal.SIGTERM else catches(pid, number):
             self.claim(f"heard-{rank}")
@@ -121,8 +123,9 @@ class NodeFolder:
         return {int(rank): int(pid) for rank, pid in pairs}
 
     def leads(self) -> bool:
-        """Whether this process watches for its node: one does at a time, and when it has ended
-        another one.
+        """Return whether this process watches for its node.
+
+        One process watches at a time, and when it has ended, another process does.
         """
         try:
             if self._watching is None:
@@ -207,8 +210,9 @@ def _enter(path: str, message: str = "") -> NodeFolder:
 
 
 def hold(path: str) -> int:
-    """Return a descriptor of a folder of this user: while it is open, ``remove`` leaves the folder
-    there.
+    """Return a descriptor of a folder of this user.
+
+    While the descriptor is open, ``remove`` leaves the folder there.
 
     Raises:
         OSError: there is no such folder, it belongs to another user, or it is being removed.
@@ -227,7 +231,11 @@ def remove(path: str) -> None:
 
 
 def _open(path: str) -> int:
-    """Open a folder of this user, and never what a link leads to."""
+    """Open a folder of this user, and never what a link leads to.
+
+    Raises:
+        PermissionError: if the folder belongs to another user.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     if os.fstat(descriptor).st_uid != os.getuid():
         os.close(descriptor)

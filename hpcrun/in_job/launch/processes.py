@@ -1,5 +1,6 @@
-"""Starting a process as it would start without hpcrun, receiving signals, and waiting without
-losing an exit status.
+"""Start a process as it would start without hpcrun, receive signals, and wait.
+
+The waiting loses no exit status.
 
 Signals are blocked and received one by one (sigtimedwait), so that no handler interrupts the
 program, and each signal shows its sender.
@@ -98,8 +99,9 @@ def show_colons(arguments: list[str]) -> list[str]:
 
 
 def become(argv: list[str]) -> int:
-    """Replace this process by a program; return a shell's exit status as ``try_start`` does if it
-    cannot be started.
+    """Replace this process by a program.
+
+    If the program cannot be started, the result is the exit status of a shell, as in ``try_start``.
     """
     os.umask(_umask)
     try:
@@ -123,11 +125,15 @@ def start(
     own_group: bool = False,
     blocked: frozenset[signal.Signals] = frozenset(),
 ) -> int:
-    """Start a process with the signal dispositions and the mask that a shell would set, and return
-    its id.
+    """Start a process, and return its id.
+
+    The process has the signal dispositions and the mask that a shell would set.
 
     Args:
-        out, err: files to which its output is appended.
+        argv: the program and its arguments.
+        env: the environment of the process.
+        out: a file to which its standard output is appended.
+        err: a file to which its standard error is appended.
         streams: descriptors for its stdin, stdout and stderr.
         own_group: it leads its own process group.
         blocked: signals that are blocked for it and its child processes until it unblocks them.
@@ -158,8 +164,9 @@ def start(
 
 
 def try_start(argv: Sequence[str], env: Mapping[str, str], **how: Any) -> tuple[int, int]:
-    """Start a process; return its id and 0, or 0 and a shell's exit status: 127 not found, 126 not
-    executable.
+    """Start a process; return its id and 0, or 0 and the exit status of a shell.
+
+    The exit status is 127 if the program is not found, and 126 if it is not executable.
     """
     try:
         return start(argv, env, **how), 0
@@ -179,12 +186,15 @@ def wait(
     tick: Callable[[], bool] | None = None,
     every_s: float = 1.0,
 ) -> tuple[int, int] | None:
-    """Wait until one of several children has ended; it stays a zombie, with its entry in /proc,
-    until ``reap``.
+    """Wait until one of several children has ended.
+
+    The child stays a zombie, with its entry in /proc, until ``reap``.
 
     Args:
+        pids: the process ids of the children.
         on_signal: called for each signal that arrives meanwhile.
         tick: called about every ``every_s`` seconds; it ends the waiting by returning True.
+        every_s: the seconds between two calls of ``tick``.
 
     Returns:
         Its id and its status in a shell's form (128 + n for signal n), or None if ``tick`` ended
@@ -256,13 +266,13 @@ def send(pid: int, number: int, *, group: bool = False) -> bool:
 
 
 class Canary:
-    """A process beside this one, which handles no signal, and ends what this process has started if
-    this one is killed.
+    """A process that ends what this process has started, if this process is killed.
+
+    It runs beside this process, and handles no signal.
 
     A signal that is pending there was sent to every process of the step. How Slurm signals depends
-    on how it tracks
-    processes: with cgroups only the tasks of a step get a signal, and must forward it; otherwise
-    every process gets it, and forwarding would run a program's handler twice.
+    on how it tracks processes: with cgroups only the tasks of a step get a signal, and must forward
+    it; otherwise every process gets it, and forwarding would run a program's handler twice.
 
     It waits at a pipe, which the kernel closes when this process ends in any way. PR_SET_PDEATHSIG
     would signal the program alone, not its group, and is cleared where a program changes its user.
@@ -287,8 +297,9 @@ class Canary:
         return os.getppid() != self._parent
 
     def heard(self, number: int) -> bool:
-        """Whether the signal that has just arrived was sent to every process; waits for it for a
-        moment.
+        """Return whether the signal that has just arrived was sent to every process.
+
+        This function waits for the signal for a moment.
         """
         deadline = time.monotonic() + CANARY_S
         while not _status_mask(self._pid, "ShdPnd:") >> (number - 1) & 1:

@@ -136,8 +136,9 @@ class Rank:
             log.write(line)
 
     def _start_again(self) -> int | None:
-        """Rename the exit record and the dump of an earlier start of this rank: they are not of the
-        new start.
+        """Rename the exit record and the dump of an earlier start of this rank.
+
+        These files do not belong to the new start.
 
         TORCHELASTIC_RESTART_COUNT is not enough: it counts only the failures of this node.
 
@@ -176,8 +177,9 @@ class Rank:
         return time.monotonic() < last + ECHO_S
 
     def _catch_up(self) -> None:
-        """Forward a SIGTERM for the job that arrived before the node's process knew of this
-        program.
+        """Forward a SIGTERM for the job that arrived too early.
+
+        It arrived before the process of the node knew of this program.
         """
         if self._folder.has(f"stop-{records.TERMINATED}") and not self._canary.heard(
             signal.SIGTERM
@@ -202,8 +204,6 @@ class Rank:
         else:
             if info.si_signo == signal.SIGTERM:
                 self._signalled = "TERM"
-            else:
-                self._signalled = self._signalled
             self._folder.note_heard(self._rank, self._pid, info.si_signo)
             if not self._canary.heard(info.si_signo):
                 send(self._pid, info.si_signo)

@@ -1,5 +1,6 @@
-"""``launch ray -- PROGRAM ...``: one node of a Ray cluster, as long as the program runs on the head
-node.
+"""Run one node of a Ray cluster, as long as the program runs on the head node.
+
+The command is ``launch ray -- PROGRAM ...``.
 
 A node is a rank: Ray runs beside its program. That is ``launch ray --join -- PROGRAM ...``. On the
 head node it becomes the program once all nodes have joined; on the other nodes it waits for the end
@@ -113,8 +114,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _join(program: list[str]) -> int:
-    """Become the program when all nodes have joined; on the other nodes, wait for the end of the
-    head.
+    """Become the program when all nodes have joined.
+
+    On the other nodes, wait for the end of the head.
     """
     if _is_head():
         if not _head_is_own():
@@ -133,8 +135,9 @@ def _is_head() -> bool:
 
 
 def _head_is_own() -> bool:
-    """Wait for the head's Ray; return False if another user's program has its port, and would get
-    the job's token.
+    """Wait for the head's Ray; return False if another user's program has the port of Ray.
+
+    That program would get the job's token.
     """
     port = int(os.environ["HPCRUN_PORT"])
     until = time.monotonic() + JOIN_S
@@ -176,8 +179,9 @@ def _wait_for_end_of_head() -> int:
 
 
 def _address() -> str:
-    """Return the address of this node in the network that the nodes share, by the route to another
-    node.
+    """Return the address of this node in the network that the nodes share.
+
+    The route to another node shows the address.
     """
     others = [host for host in _hosts() if host != os.environ["HPCRUN_NODE"]]
     if not others or os.environ["HPCRUN_NODE_ADDR"] == "127.0.0.1":
@@ -188,8 +192,9 @@ def _address() -> str:
 
 
 def resources() -> list[str]:
-    """Return the options of ``ray start`` for this node's share of the allocation: Ray would take
-    the whole node.
+    """Return the options of ``ray start`` for this node's share of the allocation.
+
+    Without these options, Ray would take the whole node.
     """
     env = os.environ
     free = len(os.sched_getaffinity(0))
@@ -298,8 +303,9 @@ class RayRank(Rank):
         self._clear()
 
     def _end_ray(self) -> None:
-        """End what is left; after the end of the program, Ray has some time to end the actors of
-        all nodes.
+        """End what is left of Ray.
+
+        After the end of the program, Ray has some time to end the actors of all nodes.
         """
         until = time.monotonic() + STOP_S * (_is_head() and not self._signalled)
         if _runs(self._ray):
@@ -309,8 +315,9 @@ class RayRank(Rank):
         self._clear()
 
     def _clear(self) -> None:
-        """Kill what Ray and its programs have started on this node: its workers leave its process
-        group and session.
+        """Kill what Ray and its programs have started on this node.
+
+        The workers of Ray leave its process group and session.
         """
         mark = os.fsencode(f"{MARK}={os.environ[MARK]}\0")
         until = time.monotonic() + STOP_S

@@ -38,15 +38,17 @@ def attempt_dir() -> str:
 
 
 def chain_folder() -> str:
-    """Return the folder of what the links of a chain know of each other; it exists if this job may
-    be one.
+    """Return the folder of what the links of a chain know of each other.
+
+    The folder exists if this job may be a link.
     """
     return os.path.join(os.environ["HPCRUN_CHECKPOINT_DIR"], "..", "chain")
 
 
 def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) -> bool:
-    """Write one record of this attempt; return whether this succeeded, and print an error if
-    not.
+    """Write one record of this attempt, and return whether this succeeded.
+
+    If not, print an error.
     """
     folder = folder or attempt_dir()
     aside = os.path.join(folder, f".{name}.{os.uname().nodename}.{os.getpid()}")
@@ -61,8 +63,9 @@ def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) ->
 
 
 def _json(fields: dict[str, Any] | int) -> str:
-    """Return the JSON of the plain records that every rank writes, like json.dumps but without
-    importing json.
+    """Return the JSON of the plain records that every rank writes.
+
+    The result is like that of json.dumps, but this function does not import json for plain records.
     """
     if isinstance(fields, dict):
         texts = [_plain(value) for value in fields.values()]
@@ -121,8 +124,9 @@ def attempts_cut_off() -> int:
 
 
 def lost_nodes() -> list[str]:
-    """Return the nodes that failed in the attempt before this one; none if it ended for another
-    reason.
+    """Return the nodes that failed in the attempt before this attempt.
+
+    The result is empty if that attempt ended for another reason.
     """
     number = int(os.environ["HPCRUN_ATTEMPT"])
     if number == 0:  # most jobs: no access to the shared folder
@@ -203,8 +207,9 @@ def stop_reasons() -> list[str]:
 
 
 def ask_to_stop(reason: str) -> bool:
-    """Ask all ranks of this attempt to stop; return whether this is the first request for this
-    reason.
+    """Ask all ranks of this attempt to stop.
+
+    The result says whether this is the first request for this reason.
     """
     path = os.path.join(attempt_dir(), STOP, reason)
     try:

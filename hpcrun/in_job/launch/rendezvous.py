@@ -36,8 +36,9 @@ def choose(hosts: list[str], *, local: bool) -> None:
 
 
 def free_port(seed: int) -> int:
-    """Return a port for this job, on which no program listens at this moment: any, if others hold
-    all of its range.
+    """Return a port for this job, on which no program listens at this moment.
+
+    It is any port if other programs hold all ports of the job's range.
     """
     ports = (FIRST + (seed + step) % SPAN for step in range(SPAN))
     port = next(filter(_is_free, ports), None)

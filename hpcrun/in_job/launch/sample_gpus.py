@@ -1,5 +1,6 @@
-"""The GPUs of a job on one node: a single nvidia-smi, which reports them again and again into a
-pipe.
+"""The GPUs of a job on one node, as a single nvidia-smi reports their use.
+
+This nvidia-smi reports the GPUs again and again into a pipe.
 
 To start nvidia-smi for each sample would cost more than all else, since it loads the driver's
 library and opens every GPU each time. In this process that library (NVML) could hang: a call waits
@@ -121,8 +122,9 @@ class Gpus:
 
 
 def parse(line: str) -> Reading | None:
-    """Read one line of nvidia-smi; None for another line, or a GPU that does not report how busy it
-    is (MIG).
+    """Read one line of nvidia-smi; None for another line.
+
+    The result is None, too, for a GPU that does not report how busy it is (MIG).
     """
     words = [cell.strip() for cell in line.split(",")]
     if len(words) != len(FIELDS.split(",")) or not words[0].isdigit() or _number(words[1]) is None:

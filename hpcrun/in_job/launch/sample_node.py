@@ -30,8 +30,9 @@ The page cache is left out: it fills whatever is free.
 
 
 def read(path: str) -> str:
-    """Return the beginning of a small file of the kernel in three system calls; the empty string if
-    it has none.
+    """Return the beginning of a small file of the kernel, in three system calls.
+
+    The result is the empty string if the kernel has no such file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -94,8 +95,9 @@ class Cgroup:
         return None if micro is None else micro / 1e6
 
     def memory_used(self) -> int | None:
-        """Return the bytes that the job holds, without the page cache; None if they are not
-        known.
+        """Return the bytes that the job holds, without the page cache.
+
+        The result is None if the bytes are not known.
         """
         memory = fields(read(self._memory))
         names = _HELD_V1 if "total_rss" in memory else _HELD_V2
@@ -113,8 +115,9 @@ class Cgroup:
 
 
 def use_of_processes(roots: Iterable[int], proc: str = PROC) -> tuple[float, int]:
-    """Return the CPU seconds of processes and of those below them, with ended children, and the
-    bytes that they hold.
+    """Return the CPU seconds of some processes, and the bytes that the processes hold.
+
+    The processes below them count, too, and the ended children.
 
     It reads all processes of this user, which takes milliseconds: the sampler makes room for that.
     """
@@ -142,8 +145,9 @@ def use_of_processes(roots: Iterable[int], proc: str = PROC) -> tuple[float, int
 
 
 class Traffic:
-    """The counters of the network: of the interfaces without ``lo``, and of RDMA, which they do not
-    count.
+    """The counters of the network: of the interfaces without ``lo``, and of RDMA.
+
+    The interfaces do not count the bytes of RDMA.
 
     An interface that stands for others (a bond, a bridge) would count their bytes twice: so only
     devices count, if there are any.
@@ -162,8 +166,9 @@ class Traffic:
                 self._rdma += [f"{folder}/{name}" for name in ("port_rcv_data", "port_xmit_data")]
 
     def read(self) -> tuple[int, int | None]:
-        """Return the bytes so far, of both directions: of the interfaces, and of RDMA (None without
-        such a device).
+        """Return the bytes so far, in both directions, of the interfaces and of RDMA.
+
+        The bytes of RDMA are None without such a device.
         """
         moved = sum(moved for name, moved in self._interfaces() if name in self._counted)
         counts = [text for text in (read(path).strip() for path in self._rdma) if text.isdigit()]
@@ -180,8 +185,9 @@ class Traffic:
 
 
 def allocated(cgroup: Cgroup) -> tuple[int | None, int | None]:
-    """Return how many CPUs and how many bytes of memory this job has on this node; None for what is
-    not known.
+    """Return how many CPUs and how many bytes of memory this job has on this node.
+
+    A number that is not known is None.
     """
     env = os.environ
     number = env.get("SLURM_CPUS_ON_NODE", "")
@@ -201,8 +207,9 @@ def allocated(cgroup: Cgroup) -> tuple[int | None, int | None]:
 
 
 def used(cgroup: Cgroup, roots: Callable[[], Iterable[int]]) -> tuple[float, int]:
-    """Return the CPU seconds of the job so far on this node, and the bytes in use: of the cgroup,
-    or the processes.
+    """Return the CPU seconds of the job so far on this node, and the bytes in use.
+
+    The values are those of the cgroup, or of the processes where the cgroup does not tell them.
     """
     cpu_s, memory = cgroup.cpu_s(), cgroup.memory_used()
     if cpu_s is None or memory is None:

@@ -114,8 +114,9 @@ class Sampler:
             self._write_at = now + (PER_WRITE - 0.5) * self._period_s
 
     def _write(self) -> None:
-        """Append the new samples; a full disk is reported once, and the samples are kept for the
-        next time.
+        """Append the new samples.
+
+        A full disk is reported once, and the samples are kept for the next time.
         """
         if not self._unwritten:
             return
@@ -134,8 +135,9 @@ class Sampler:
             del self._unwritten[:-MOST_UNWRITTEN]
 
     def _begin(self) -> None:
-        """Write the first line; after another process of this node, as srun's tasks are, go on with
-        its file.
+        """Write the first line of the file of samples.
+
+        After another process of this node, as the tasks of srun are, go on with its file.
         """
         if os.path.exists(self._path) and os.path.getsize(self._path):
             with open(self._path, "rb") as file:
@@ -151,6 +153,8 @@ def _append(path: str, text: str, *, fresh_line: bool = False) -> None:
     """Append text in one write.
 
     Args:
+        path: the file, which is made if there is none.
+        text: what is appended.
         fresh_line: the last write has failed, perhaps within a line.
 
     Raises:

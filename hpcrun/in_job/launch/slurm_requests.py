@@ -71,8 +71,9 @@ def parse_job(text: str) -> JobSays:
 
 
 def nodes_dead(hosts: list[str]) -> dict[str, bool]:
-    """Return whether Slurm reports each node as down or not responding; empty if Slurm does not
-    respond.
+    """Return whether Slurm reports each node as down or not responding.
+
+    The result is empty if Slurm does not respond.
     """
     status, text = _ask(
         "sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format=%N %t"
@@ -98,8 +99,9 @@ def requeue(exclude: list[str]) -> str:
 
 
 def requeue_patiently(exclude: list[str]) -> bool:
-    """Requeue this job as ``requeue`` does; try again while Slurm refuses, and return whether it
-    accepts.
+    """Requeue this job as ``requeue`` does, and try again while Slurm refuses.
+
+    The result says whether Slurm accepts the request.
     """
     for pause_s in range(1, TRIES + 1):
         problem = requeue(exclude)
@@ -116,8 +118,9 @@ def cancel(*job_ids: str) -> str:
 
 
 def end_steps() -> str:
-    """Send SIGTERM to the steps of this job, not to its script; return Slurm's message if it
-    refuses.
+    """Send SIGTERM to the steps of this job, not to its script.
+
+    The result is Slurm's message if Slurm refuses.
     """
     return _refusal("scancel", "--signal=TERM", os.environ["HPCRUN_JOB_ID"])
 
@@ -132,8 +135,9 @@ def requeue_no_more() -> None:
 
 
 def small_step(*nodes: str) -> tuple[list[str], dict[str, str]]:
-    """Return the srun of one task on each of some nodes of this job, beside its step, and the
-    environment for it.
+    """Return the srun of one task on each of some nodes of this job, and its environment.
+
+    The srun runs beside the step of the job.
     """
     size = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
     argv = ["srun", *size, "--overlap", "--gres=none"]
@@ -141,8 +145,9 @@ def small_step(*nodes: str) -> tuple[list[str], dict[str, str]]:
 
 
 def starts_step(node: str) -> bool:
-    """Whether a node of this job starts a step now: one that does not respond is not always known
-    to be down.
+    """Return whether a node of this job starts a step now.
+
+    A node that does not respond is not always known to be down.
     """
     argv, env = small_step(node)
     return _ask(*argv, "true", env=env)[0] == 0

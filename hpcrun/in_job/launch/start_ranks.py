@@ -38,8 +38,9 @@ def main(arguments: list[str]) -> int:
 
 
 def with_rendezvous(command: list[str], *, by_torchrun: bool) -> list[str]:
-    """Set the rendezvous, and return the command with it; none if this node does not find the head
-    node.
+    """Set the rendezvous, and return the command with the rendezvous.
+
+    The result is empty if this node does not find the head node.
     """
     if not by_torchrun:
         env = os.environ
@@ -102,8 +103,9 @@ class Node:
         return status
 
     def _after_kill(self, pid: int) -> None:
-        """End the command after this process was killed, in the canary; the ranks end when their
-        parent has.
+        """End the command in the canary after this process was killed.
+
+        The ranks end when their parent process has ended.
         """
         if pid:
             send(pid, signal.SIGKILL)

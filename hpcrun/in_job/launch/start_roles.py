@@ -155,8 +155,9 @@ class RoleNode(Node):
         records.write(f"{self._role.name}.{kind}", {**fields, "time": time.time()}, self._shared)
 
     def _wait_for(self, names: set[str]) -> bool:
-        """Wait until the nodes of other roles have written these files; return whether this role is
-        still needed.
+        """Wait until the nodes of other roles have written these files.
+
+        The result says whether this role is still needed.
         """
         if not (names <= {*records.names_in(self._shared)} or self._is_not_needed()):
             wait(
@@ -168,8 +169,9 @@ class RoleNode(Node):
         return not self._is_not_needed()
 
     def _with_addresses(self) -> list[str]:
-        """Set the variables with the addresses of all roles; return the command with the addresses
-        filled in.
+        """Set the variables with the addresses of all roles, and return the command.
+
+        The addresses are filled in in the command.
         """
         env = os.environ
         hosts = records.read_text("hosts").split()
@@ -218,16 +220,18 @@ class RoleNode(Node):
         return self._meaning(status)
 
     def _end_unready(self, status: int) -> None:
-        """Look once more whether the role, which has ended, is ready; if not, those that wait for
-        it would do so on.
+        """Look once more whether the role, which has ended, is ready.
+
+        If not, the roles that wait for this role would continue to wait.
         """
         self._look_whether_ready(self._started_at)
         if not self._is_ready and any(self._role.name in role.after for role in self._roles):
             self._fail(f"ended with status {status} before it was ready: {self._check}")
 
     def _tick(self) -> bool:
-        """Do the work of each second; True ends the waiting: for other roles, or in the short steps
-        until ready.
+        """Do the work of each second, and return True if the waiting ends.
+
+        The waiting is for other roles, or in the short steps until the role is ready.
         """
         now = time.monotonic()
         before = self._is_ready
@@ -303,8 +307,9 @@ class RoleNode(Node):
                 send(pid, signal.SIGKILL, group=True)
 
     def _end_groups(self) -> None:
-        """Wait until all processes of terminated programs have ended, at most for the rest of the
-        grace.
+        """Wait until all processes of terminated programs have ended.
+
+        The wait takes at most the rest of the grace time.
         """
         for pid in self._terminated:
             while send(pid, 0, group=True) and time.monotonic() < self._kill_at:
@@ -312,9 +317,7 @@ class RoleNode(Node):
             send(pid, signal.SIGKILL, group=True)
 
     def _meaning(self, status: int) -> int:
-        """Return 0 if the job continues or has ended well, otherwise the status with which it
-        fails.
-        """
+        """Return 0 if the job continues or has ended well, otherwise the status of its failure."""
         role = self._role
         if self._failure:
             return 1
@@ -358,10 +361,9 @@ class RoleNode(Node):
 
 
 def fill(text: str, places: dict[str, str]) -> str:
-    """Return a text with the addresses in place of ``{server.url}``; ``{{server.url}}`` becomes
-    ``{server.url}``.
+    """Return a text with the addresses in place of ``{server.url}``.
 
-    ``${port}`` is a shell's.
+    ``{{server.url}}`` becomes ``{server.url}``. ``${port}`` is a shell's.
     """
     names = "|".join(map(re.escape, places))
     place = rf"\{{(\{{(?:{names})\}})\}}|(?<!\$)\{{({names})\}}"
@@ -369,8 +371,9 @@ def fill(text: str, places: dict[str, str]) -> str:
 
 
 def why_not_ready(check: str, host: str) -> str:
-    """Return why a check (``tcp:PORT``, ``http:PORT/PATH``, ``file:PATH``) fails; empty if the role
-    is ready.
+    """Return why a check fails; the empty string if the role is ready.
+
+    A check is ``tcp:PORT``, ``http:PORT/PATH`` or ``file:PATH``.
     """
     kind, _, place = check.partition(":")
     port, _, path = place.partition("/")
@@ -394,8 +397,9 @@ def why_not_ready(check: str, host: str) -> str:
 
 
 def _http_problem(connection: socket.socket, host: str, path: str) -> str:
-    """Return why a GET fails; the status line must come within the time of a check, whatever
-    follows it.
+    """Return why a GET request fails.
+
+    The status line must come within the time of a check, whatever follows it.
     """
     connection.sendall(
         f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()

@@ -1,5 +1,6 @@
-"""What one process per node does for all its ranks: it finds requests to stop, forwards signals,
-and samples.
+"""Find requests to stop, forward signals, and take samples, for all ranks of a node.
+
+One process per node does this for all its ranks.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class StopRequests:
         """Handle a signal from outside; return ``TERM`` or ``cleared`` if it ends the job.
 
         Args:
+            number: the number of the signal.
             programs: rank → process id of the programs that get it if Slurm has not signalled every
                 process; by default all programs of the node.
         """
@@ -109,8 +111,9 @@ class StopRequests:
             self._warn()
 
     def _warn(self) -> None:
-        """Send SIGUSR1 once to each program that handles it, now or later; others would be killed
-        by it.
+        """Send SIGUSR1 once to each program that handles this signal, now or later.
+
+        The signal would kill the other programs.
         """
         for rank, pid in self._folder.programs().items():
             mark = f"warned-{rank}"

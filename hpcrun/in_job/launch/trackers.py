@@ -1,5 +1,6 @@
-"""What wandb and MLflow read from the environment: this run among their tags, and the wandb run
-that a rank continues.
+"""What wandb and MLflow read from the environment.
+
+These are their tags, to which this run is added, and the wandb run that a rank continues.
 
 Only labels are set unasked. An id would join what a program keeps apart: the runs of several ranks,
 or of several calls of ``wandb.init``. A variable that the user has set stays.
@@ -24,8 +25,9 @@ _LONGEST_LINE = 8192
 
 
 def label() -> None:
-    """Add this run to the tags of the wandb and MLflow runs that the job makes; group those of a
-    sweep.
+    """Add this run to the tags of the wandb and MLflow runs that the job makes.
+
+    The runs of a sweep become a group.
     """
     env = os.environ
     run = os.path.basename(env["HPCRUN_RUN_DIR"])
@@ -48,8 +50,9 @@ def label() -> None:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether text stays as it is between commas and in JSON: a folder of a job submitted by hand
-    has any name.
+    """Return whether text stays as it is between commas and in JSON.
+
+    A folder of a job that was submitted by hand may have any name.
     """
     return (
         text.isascii()
@@ -58,8 +61,9 @@ def _is_plain(text: str) -> bool:
 
 
 def continue_run(rank: int) -> None:
-    """With ``WANDB_RESUME=allow``, set the id of the wandb run that this rank began before, if it
-    began only one.
+    """Set the id of the wandb run that this rank began before.
+
+    The id is set only with ``WANDB_RESUME=allow``, and only if the rank began only one run.
     """
     env = os.environ
     if env.get("WANDB_RESUME") not in ("allow", "must") or env.get("WANDB_RUN_ID"):
@@ -70,8 +74,9 @@ def continue_run(rank: int) -> None:
 
 
 def _ids_before(rank: int) -> set[str]:
-    """Return the ids of the runs that this rank began in the newest attempt in which it began
-    one.
+    """Return the ids of the wandb runs that this rank began in its newest such attempt.
+
+    This is the newest attempt in which the rank began a run.
     """
     attempts = os.path.dirname(os.environ["HPCRUN_ATTEMPT_DIR"])
     # this one, too: torchrun restarts ranks
@@ -89,8 +94,9 @@ def _ids_before(rank: int) -> set[str]:
 
 
 def _ids_in(log: str) -> Iterator[str]:
-    """Yield the id of each run that wandb names in a log: it is at the end of the name of the run's
-    folder.
+    """Yield the id of each run that wandb names in a log.
+
+    The id is at the end of the name of the folder of the run.
     """
     import re
 

@@ -55,8 +55,9 @@ def cell(mark: str, text: str = "") -> Cell:
 
 
 def not_ready(hosts: Sequence[str], answered: Reports) -> list[str]:
-    """Return the nodes that took no part in the inter-node all-reduce: late ones, and those without
-    an end.
+    """Return the nodes that took no part in the inter-node all-reduce.
+
+    These are the late nodes, and the nodes that have not reported an end.
     """
     reports = {host: answered.get(host, {}) for host in hosts}
     return [host for host, report in reports.items() if report.get("late") or "ended" not in report]
@@ -68,10 +69,11 @@ def check_node(
     """Return a node's row of the table: check → cell.
 
     Args:
+        host: the name of the node.
         answered: node → its report.
-        missing: the nodes that took no part in the inter-node all-reduce.
         rates: the profile's rates of the card and the network: ``bf16-tflops``, ``nvlink-gb-s`` and
             so on.
+        missing: the nodes that took no part in the inter-node all-reduce.
     """
     if host not in answered:
         return {check: cell(NONE) for check in CHECKS}
@@ -113,8 +115,9 @@ def _port(report: Mapping[str, Any]) -> Cell:
 
 
 def _clock(host: str, answered: Reports) -> Cell:
-    """Compare clocks as seen by the first node; the median counts as right, and for two nodes the
-    first node's.
+    """Compare the clock of a node with the others, as the first node sees the clocks.
+
+    The median counts as right; for two nodes, the clock of the first node does.
     """
     first = next(iter(answered))
     seen = {

@@ -1,5 +1,6 @@
-"""The judge of a preflight: ``judge.py [--RATE=N ...]``, run once on the first node when the others
-are done.
+"""The judge of a preflight, which decides which nodes are bad.
+
+The command is ``judge.py [--RATE=N ...]``, run once on the first node when the others are done.
 
 It reads the nodes' reports, decides which nodes are bad, writes ``verdict.json`` beside the
 reports, prints a table to stderr and one line for the exit record to stdout. Exit status 0: no node
@@ -175,8 +176,9 @@ def _blame_cells(
     table: dict[str, dict[str, Cell]],
     problems: list[str],
 ) -> None:
-    """Blame nodes for failures on them; a failure that is the same on all nodes is not a node's
-    fault.
+    """Blame nodes for failures on these nodes.
+
+    A failure that is the same on all nodes is not the fault of a node.
     """
     for check in CHECKS:
         if check in ("port", "across"):
@@ -209,8 +211,9 @@ def _blame_cells(
 
 
 def _across(answered: Reports, missing: Sequence[str], cells: Sequence[Cell]) -> list[str]:
-    """Return why the inter-node all-reduce failed: if all else is well, it is not a single node's
-    fault.
+    """Return why the inter-node all-reduce failed.
+
+    If all else is well, the failure is not the fault of a single node.
     """
     lost = [host for host in missing if not answered.get(host, {}).get("late")]
     if lost:

@@ -1,11 +1,11 @@
-"""One node of a preflight: ``node.py RANKS GPUS``, run once on every node of a job at the same
-time.
+"""One node of a preflight: the checks of its machine, its connections and its ranks.
+
+The command is ``node.py RANKS GPUS``, run once on every node of a job at the same time.
 
 It checks its own machine, lets every other node connect to the job's port, connects to the other
-nodes, and starts
-``rank.py`` for each rank. It writes its results to ``$HPCRUN_ATTEMPT_DIR/preflight/NODE.json``
-after each step, so that a killed node leaves a report. It ends within HPCRUN_PREFLIGHT_S seconds,
-whatever its peers do.
+nodes, and starts ``rank.py`` for each rank. It writes its results to
+``$HPCRUN_ATTEMPT_DIR/preflight/NODE.json`` after each step, so that a killed node leaves a report.
+It ends within HPCRUN_PREFLIGHT_S seconds, whatever its peers do.
 """
 
 from __future__ import annotations
@@ -90,8 +90,9 @@ class LocalNode:
 
 
 class Door:
-    """Listens on the job's port, and answers connections: with the time, and the port for the ranks
-    of all nodes.
+    """Listens on the job's port, and answers connections.
+
+    An answer has the time, and the port for the ranks of all nodes.
     """
 
     def __init__(self, node: LocalNode) -> None:
@@ -133,8 +134,7 @@ def free_port(address: str) -> int:
 
 
 def ask(node: LocalNode, rank: int) -> dict[str, Any]:
-    """Connect to another node; return its delay, the offset of its clock, and its port for the
-    ranks.
+    """Connect to another node; return its delay, its clock's offset, and its port for the ranks.
 
     Raises:
         OSError: it cannot be reached.
@@ -195,8 +195,10 @@ def shared_memory() -> dict[str, int] | None:
 
 
 def run(*argv: str) -> str | None:
-    """Return the output of a command, None if it does not exist, is not permitted, or takes too
-    long.
+    """Return the output of a command, None if the command fails.
+
+    It fails if it does not exist, is not permitted, takes too long, or ends with another status
+    than 0.
     """
     try:
         done = subprocess.run(
@@ -241,8 +243,9 @@ def parse_ecc(text: str) -> list[int]:
 
 
 def parse_rows(text: str) -> list[list[str]]:
-    """Read ``gpu_bus_id, pending, failure`` of each GPU: ``No`` or ``Yes``, in some versions 0 or
-    1.
+    """Read ``gpu_bus_id, pending, failure`` of each GPU.
+
+    The values are ``No`` or ``Yes``, in some versions 0 or 1.
     """
     fields = (line.split(", ") for line in text.splitlines())
     return [row[1:] for row in fields if len(row) == 3]
@@ -301,9 +304,7 @@ class Ranks:
             self._changed.notify_all()
 
     def results(self) -> list[dict[str, Any]]:
-        """Return the results of every rank so far, and for how many seconds it has been in its
-        step.
-        """
+        """Return the results of every rank so far, and the seconds since its step began."""
         with self._changed:
             now = time.monotonic()
             return [
@@ -312,8 +313,9 @@ class Ranks:
             ]
 
     def wait(self, doing: str, until: float) -> bool:
-        """Wait until every rank is in the step ``doing`` or has ended; return whether all are in
-        it.
+        """Wait until every rank is in the step ``doing`` or has ended.
+
+        The result says whether all ranks are in the step.
         """
         with self._changed:
             self._changed.wait_for(
@@ -323,8 +325,9 @@ class Ranks:
             return all(rank.get("doing") == doing for rank in self._found)
 
     def order(self, node: LocalNode, store: int) -> None:
-        """Start the inter-node all-reduce of the ranks, which wait for those of other nodes until
-        time is over.
+        """Start the inter-node all-reduce of the ranks.
+
+        The ranks wait for the ranks of other nodes until the time is over.
         """
         count = len(self._processes)
         order = {"ranks": len(node.hosts) * count, "store": f"{node.address(0)}:{store}"}
@@ -349,8 +352,9 @@ class Ranks:
 
 
 def in_background(report: NodeReport, key: str, check: Callable[[], Any]) -> threading.Thread:
-    """Start a check that may take long, such as a name server that does not respond, and report its
-    result.
+    """Start a check that may take long, and report its result.
+
+    An example is a question to a name server that does not respond.
     """
     thread = threading.Thread(target=lambda: report.put(**{key: check()}), daemon=True)
     thread.start()

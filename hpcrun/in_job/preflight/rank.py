@@ -66,8 +66,9 @@ def choose_device(torch: Any, local_rank: int, gpus: int) -> Any:
 
 
 def is_right(torch: Any, device: Any) -> bool:
-    """Return whether a product of small whole numbers, exact in fp32, equals the CPU's result in
-    fp64.
+    """Return whether a product of small whole numbers equals the CPU's result in fp64.
+
+    The product is exact in fp32.
     """
     numbers = torch.randint(-2, 3, (1024, 1024), generator=torch.Generator().manual_seed(0))
     product = numbers.float().to(device) @ numbers.float().to(device)
@@ -143,8 +144,9 @@ def sum_up(torch: Any, device: Any, *, rank: int, ranks: int, store: str, wait_s
 
 
 def check(local_rank: int, ranks: int, gpus: int, store_port: int) -> None:
-    """Do all checks, and report each step before it starts, so that a hanging rank has reported its
-    step.
+    """Do all checks, and report each step before the step starts.
+
+    So a rank that hangs has reported its step.
     """
     say(doing="import torch")
     import torch

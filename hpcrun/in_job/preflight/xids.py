@@ -1,5 +1,6 @@
-"""NVIDIA's catalogue of Xids: what the driver's codes in the kernel's log mean, and what each calls
-for. Data.
+"""NVIDIA's catalogue of Xids: what the codes mean, and what each code calls for.
+
+The codes are those of the driver in the kernel's log. Data.
 
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of October 2025; codes that
 it calls unused are left out. ``checks.py`` judges nodes by it, and ``explain`` runs.

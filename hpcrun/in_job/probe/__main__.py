@@ -1,5 +1,6 @@
-"""``python -I -S -B .../probe/__main__.py FOLDER [PY_SPY]``: prints what each rank of this node is
-doing.
+"""Print what each rank of this node is doing.
+
+The command is ``python -I -S -B .../probe/__main__.py FOLDER [PY_SPY]``.
 
 FOLDER is the attempt's. No rank is stopped, and no rank is signalled that has not asked for it: see
 ``rank_processes``.
@@ -85,8 +86,9 @@ def main(arguments: list[str]) -> int:
 
 
 def ras_reports(processes: dict[int, list[Process]], until: float) -> list[str]:
-    """Return what NCCL's RAS says of the job, on the node of rank 0: its report is of all
-    processes.
+    """Return what NCCL's RAS says of the job, on the node of rank 0.
+
+    The report of this node is about all processes.
     """
     if 0 in processes:
         address = address_of(program_of(processes[0]).env)
@@ -103,8 +105,9 @@ def ras_reports(processes: dict[int, list[Process]], until: float) -> list[str]:
 
 
 def print_answer(node: str, number: int, answer: dict[str, Any], most: int) -> int:
-    """Print an answer in short lines, without its stacks if it is too long; return the characters
-    of it.
+    """Print an answer in short lines, and return the number of its characters.
+
+    The stacks are left out if the answer is too long.
     """
     record = json.dumps(answer).encode()
     text = base64.b64encode(zlib.compress(record)).decode()

@@ -1,13 +1,13 @@
-"""Asks NCCL what the communicators of a job are doing, on a node of the job: for ``hpcrun explain
---stacks``.
+"""Ask NCCL what the communicators of a job are doing, on a node of the job.
+
+This is for ``hpcrun explain --stacks``.
 
 Since NCCL 2.24 each process has a thread (RAS: reliability, availability, serviceability) that
 listens on localhost:28028, or at NCCL_RAS_ADDR; all processes of a user on a node share the port,
 so that any of them may answer. It speaks lines of text (NCCL's user guide, RAS; src/ras/client.cc
-and client_support.cc of NCCL 2.24 to 2.30):
-``CLIENT PROTOCOL 2``, ``TIMEOUT n``, ``VERBOSE STATUS``; the report ends with the connection. RAS
-collects the state of all processes of the job; none of them has to stop for it. (From 2.28.7 it can
-write JSON, which is far longer.)
+and client_support.cc of NCCL 2.24 to 2.30): ``CLIENT PROTOCOL 2``, ``TIMEOUT n``, ``VERBOSE
+STATUS``; the report ends with the connection. RAS collects the state of all processes of the job;
+none of them has to stop for it. (From 2.28.7 it can write JSON, which is far longer.)
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ _PRINTABLE = {code: chr(code) if code == 10 or 32 <= code < 127 else "?" for cod
 
 
 def address_of(env: Mapping[bytes, bytes]) -> Address | None:
-    """Return where the RAS of a process with this environment listens; None if it has none, or a
-    strange address.
+    """Return where the RAS of a process with this environment listens.
+
+    The result is None if the process has no RAS, or a strange address.
     """
     if env.get(b"NCCL_RAS_ENABLE") == b"0":
         return None
@@ -82,10 +83,10 @@ def own_address(address: Address) -> Address | None:
 
 
 def is_theirs(port: int, pids: Iterable[int]) -> bool:
-    """Whether something listens at a port of this machine, and all of it belongs to these
-    processes.
+    """Return whether only these processes listen at a port of this machine.
 
-    Another job at the port, of the same user, could answer instead.
+    At least one of them must listen at the port. Another job at the port, of the same user, could
+    answer instead.
     """
     listening = set()
     for name in ("tcp", "tcp6"):
@@ -112,8 +113,9 @@ def _sockets_of(pid: int) -> list[str]:
 
 
 def reports(address: Address, timeout_s: float) -> list[str]:
-    """Return the reports of RAS: two if there is time, since one does not show whether the job
-    makes progress.
+    """Return the reports of RAS: two reports if there is time.
+
+    One report does not show whether the job makes progress.
     """
     until = time.monotonic() + timeout_s
     addresses = []
@@ -130,8 +132,8 @@ def ask(address: Address, timeout_s: float) -> str:
     """Return the report of RAS at an address, as much of it as comes in time.
 
     Raises:
-        OSError: nothing answers there (TimeoutError: not in time), or what answers is not NCCL's
-            RAS.
+        OSError: nothing answers there, or what answers is not NCCL's RAS.
+        TimeoutError: nothing answers in time.
     """
     until = time.monotonic() + timeout_s
     while True:
@@ -150,7 +152,11 @@ def ask(address: Address, timeout_s: float) -> str:
 
 
 def _greet(connection: socket.socket, until: float, seconds: int) -> None:
-    """Agree on the protocol, and on how long RAS waits for a process that does not answer it."""
+    """Agree on the protocol, and on how long RAS waits for a process that does not answer it.
+
+    Raises:
+        OSError: if the answer is not from NCCL's RAS.
+    """
     answer = _exchange(connection, "CLIENT PROTOCOL 2", until)
     if not answer.upper().startswith("SERVER PROTOCOL "):
         raise OSError(f"not NCCL's RAS: it says {answer[:40]!r}")
@@ -158,7 +164,11 @@ def _greet(connection: socket.socket, until: float, seconds: int) -> None:
 
 
 def _exchange(connection: socket.socket, line: str, until: float) -> str:
-    """Send a line, and return the line that answers it."""
+    """Send a line, and return the line that answers it.
+
+    Raises:
+        OSError: if the connection was closed.
+    """
     connection.sendall(line.encode() + b"\n")
     answer = b""
     while not answer.endswith(b"\n") and len(answer) < LONGEST_LINE:
@@ -171,9 +181,7 @@ def _exchange(connection: socket.socket, line: str, until: float) -> str:
 
 
 def _receive(connection: socket.socket, until: float) -> bytes:
-    """Return what comes until the connection ends, or the time, or the most that is wanted of
-    it.
-    """
+    """Return what comes until the connection or the time ends, at most ``MOST`` bytes."""
     received = b""
     while len(received) < MOST and time.monotonic() < until:
         connection.settimeout(max(0.01, until - time.monotonic()))

@@ -1,5 +1,6 @@
-"""Runs py-spy for ``explain --stacks``: which one, in which environment, and how much of what it
-prints is read.
+"""Run py-spy for ``explain --stacks``: choose the program and its environment.
+
+This module also limits how much is read of what py-spy prints.
 
 The rank runs code that nobody has checked. So nothing is looked up in the folder where hpcrun was
 called, py-spy sees nothing of the environment of the login session, and its output and its time
@@ -33,8 +34,9 @@ _SYSTEM = "/usr/local/bin:/usr/bin:/bin"
 
 
 def find_py_spy(python: str, path: str, given: str) -> str:
-    """Return the py-spy beside a rank's Python, on its PATH, or the one that hpcrun has; empty if
-    there is none.
+    """Return the py-spy beside a rank's Python, on its PATH, or the one that hpcrun has.
+
+    The result is the empty string if there is none.
 
     Args:
         python: the Python as the rank was started with it; a relative name tells nothing of its
@@ -45,9 +47,7 @@ def find_py_spy(python: str, path: str, given: str) -> str:
     program = shutil.which(
         "py-spy", path=absolute(os.pathsep.join((os.path.dirname(python), path)))
     )
-    if os.path.isabs(given) and os.access(given, os.X_OK):
-        given = given
-    else:
+    if not (os.path.isabs(given) and os.access(given, os.X_OK)):
         given = ""
     return (
         program or given or shutil.which("py-spy", path=absolute(os.environ.get("PATH", ""))) or ""
@@ -55,8 +55,9 @@ def find_py_spy(python: str, path: str, given: str) -> str:
 
 
 def absolute(path: str) -> str:
-    """Return a PATH without its relative and empty entries, which mean the current folder: that of
-    somebody else.
+    """Return a PATH without its relative and empty entries.
+
+    These entries mean the current folder, which belongs to somebody else.
     """
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
 
@@ -65,6 +66,8 @@ def dump(py_spy: str, pid: int, path: str, until: float) -> tuple[str, str]:
     """Return py-spy's JSON of a process, or nothing and what it said.
 
     Args:
+        py_spy: the path of py-spy.
+        pid: the id of the process.
         path: the rank's PATH.
         until: when it must have ended.
     """

@@ -1,5 +1,6 @@
-"""The ranks on this node: their processes, found by their environment in /proc, and what each is
-doing.
+"""The ranks on this node: their processes, and what each process is doing.
+
+The processes are found by their environment in /proc.
 
 The Python stack of a rank comes from py-spy, which reads the memory of the process and does not
 pause it (``--nonblocking``); else from faulthandler, if the program has called
@@ -37,8 +38,9 @@ _RUN_ID = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{4}")
 
 
 def in_threads(calls: list[Callable[[], None]], until: float) -> None:
-    """Make some calls in a few threads, and wait for them until a time: a call that hangs, or
-    fails, is left behind.
+    """Make some calls in a few threads, and wait for the calls until a time.
+
+    A call that hangs, or fails, is left behind.
     """
     pool = ThreadPoolExecutor(THREADS)
     wait([pool.submit(call) for call in calls], until - time.monotonic())
@@ -50,6 +52,7 @@ def find_processes(folder: str, node: str, until: float) -> dict[int, list[Proce
     Args:
         folder: the attempt's.
         node: its name; empty for a job of this machine, whose nodes are all here.
+        until: the time at which the search ends.
     """
     mine = os.path.normpath(folder)
     # with the id of a run, its last names are enough: a home may have other names on other nodes
@@ -114,6 +117,7 @@ class Process:
 
 
 def read_proc(pid: int, name: str) -> bytes:
+    """Return a file of proc(5) about a process, at most 4 MB of it."""
     with open(f"/proc/{pid}/{name}", "rb") as file:
         return file.read(1 << 22)
 
@@ -127,8 +131,9 @@ def peek(pid: int, name: str) -> bytes:
 
 
 def ranks_within(rank: int, processes: list[Process]) -> dict[int, list[Process]]:
-    """Return rank → processes: a node's program may be a launcher (accelerate, deepspeed) with
-    ranks of its own.
+    """Return rank → processes, also of the ranks that a launcher has started.
+
+    The program of a node may be a launcher (accelerate, deepspeed) with ranks of its own.
     """
     inner: dict[int, list[Process]] = {}
     for process in processes:
@@ -140,15 +145,17 @@ def ranks_within(rank: int, processes: list[Process]) -> dict[int, list[Process]
 
 
 def program_of(processes: list[Process]) -> Process:
-    """Return the process that trains: the oldest Python among those of a rank, else the oldest
-    process.
+    """Return the process that trains.
+
+    It is the oldest Python among the processes of a rank, else the oldest process.
     """
     return min(processes, key=lambda one: (not one.is_python, one.started, one.pid))
 
 
 def has_gpu(pid: int) -> bool:
-    """Whether a process has loaded a GPU's driver: waiting for the GPU keeps its thread as busy as
-    computing.
+    """Return whether a process has loaded a GPU's driver.
+
+    Waiting for the GPU keeps a thread of the process as busy as computing.
     """
     maps = peek(pid, "maps")
     return b"/libcuda.so" in maps or b"/libamdhip64.so" in maps
@@ -170,8 +177,9 @@ class RankReading:
         self.answer["state"] = self._program.state
 
     def busy_s(self) -> float:
-        """Return the seconds in which the main thread ran, or waited for a CPU: a loop is busy on a
-        full node too.
+        """Return the seconds in which the main thread ran, or waited for a CPU.
+
+        So a loop is busy on a full node, too.
         """
         pid = self._program.pid
         return sum(map(int, peek(pid, f"task/{pid}/schedstat").split()[:2])) / 1e9
@@ -194,8 +202,9 @@ class RankReading:
         self.answer.update({"how": "faulthandler", "stack": text} if text else {"lacks": lacks})
 
     def _workers(self, py_spy: str, text: str) -> list[str]:
-        """Return the stacks of the workers that a rank waits for: only if it is inside of its
-        DataLoader.
+        """Return the stacks of the workers that a rank waits for.
+
+        There are such stacks only if the rank is inside of its DataLoader.
         """
         if _LOADER not in text:
             return []
@@ -211,8 +220,9 @@ class RankReading:
         return [stack for stack in stacks if _WORKER in stack]
 
     def _dump(self) -> str:
-        """Let the program write its stacks, if it has asked for this, and return them; else the
-        empty string.
+        """Let the program write its stacks, if it has asked for this, and return the stacks.
+
+        The result is the empty string if the program has not asked for this.
         """
         program = self._program
         place = os.fsdecode(program.env.get(NODE_FOLDER, b""))
@@ -244,8 +254,10 @@ class RankReading:
 
 
 def registered(folder: str, pid: int) -> tuple[int, str]:
-    """Return the signal at which a process writes its stacks, and the file: hpcrun_runtime.py has
-    named it so.
+    """Return the signal at which a process writes its stacks, and the path of their file.
+
+    hpcrun_runtime.py names the file ``stacks-ID.SIGNAL``. Without such a file: 0 and the empty
+    text.
     """
     try:
         names = os.listdir(folder) if folder else []

@@ -1,9 +1,8 @@
-"""A person's batch script as a job of hpcrun: the script stays, and its launch calls
-``hpcrun_launch``. Pure.
+"""A person's batch script as a job of hpcrun: the launch in the script calls ``hpcrun_launch``.
 
-``"$HPCRUN_LAUNCH"`` and one or two marks are put into the launch line, and bash runs the rest as it
-is. A launch that hpcrun does not understand stays as it is, too; then the job has no logs per rank,
-and hpcrun says why.
+The script stays as it is but for the launch line. hpcrun puts ``"$HPCRUN_LAUNCH"`` and one or two
+marks into that line, and bash runs the rest unchanged. A launch that hpcrun does not understand
+stays unchanged, too; then the job has no logs per rank, and hpcrun says why. Pure.
 """
 
 from __future__ import annotations
@@ -68,8 +67,9 @@ class BatchScript:
         return not (self.missing or self.options.problems)
 
     def ranks(self, sizes: Sizes) -> tuple[Launcher, int]:
-        """Return hpcrun's launcher, and the ranks of each node, as far as the script says them for
-        a job's sizes.
+        """Return hpcrun's launcher and the ranks of each node for a job's sizes.
+
+        The answer goes as far as the script says the ranks.
         """
         if not self.launches:
             return "command", 1
@@ -102,8 +102,11 @@ class _Launch:
 
 
 def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchScript:
-    """Return a batch script as hpcrun runs it with its arguments; UsageError if sbatch does not
-    take it.
+    """Return a batch script as hpcrun runs the script with its arguments.
+
+    Raises:
+        UsageError: sbatch does not take the script: it has CR line ends, or does not begin with
+            ``#!``.
     """
     if "\r" in text:
         raise UsageError(
@@ -207,8 +210,9 @@ def _has_idle_agents(line: LaunchLine, sizes: Sizes) -> bool:
 
 
 def _launches(source: Source) -> list[_Launch]:
-    """Return the surest launches of a script: torchrun and the like, else Python, else shell
-    scripts.
+    """Return the surest launches of a script.
+
+    Launches by torchrun and the like are the surest, then launches by Python, then shell scripts.
     """
     launches = []
     for node in nodes_of(source.root, "command"):
@@ -245,8 +249,9 @@ def _problems(source: Source, launches: list[_Launch]) -> Iterator[str]:
 
 
 def _place(root: Node, node: Node, depth: int = 3) -> str | None:
-    """Return why a launch at this place may be started more than once, or beside the script; None
-    if it is not.
+    """Return why a launch at this place may be started more than once, or beside the script.
+
+    The result is None if neither is possible.
     """
     for parent in (*parents_of(node), node):
         if parent.type in _LOOPS:
@@ -297,8 +302,9 @@ def _marks(launch: _Launch) -> Iterator[tuple[int, int, str]]:
 
 
 def _secrets(root: Node) -> Iterator[tuple[Node, str, str]]:
-    """Yield each secret that the script sets a variable to: its place, a variable of hpcrun for it,
-    and the text.
+    """Yield each secret that the script sets a variable to.
+
+    Each secret has its place, a variable of hpcrun for the secret, and the text.
     """
     for number, node in enumerate(nodes_of(root, "variable_assignment")):
         if len(node.named_children) < 2 or any(child.type == "+=" for child in node.children):

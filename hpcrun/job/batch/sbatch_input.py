@@ -1,9 +1,10 @@
-"""What sbatch reads besides its options: the #SBATCH lines of a script, and its environment
-variables. Pure: no I/O.
+"""What sbatch reads besides its options: the #SBATCH lines of a script, and variables.
 
-hpcrun keeps the lines as they are, but for what it sets itself. For sbatch the variables override
-the lines. hpcrun passes none of them on: a variable for a directive that a user may set becomes a
-directive, so that the script shows it; the other variables are named in a note.
+The variables are those of sbatch's environment. Pure: no I/O.
+
+hpcrun keeps the lines as they are, except for what it sets itself. For sbatch the variables
+override the lines. hpcrun passes none of them on: a variable for a directive that a user may set
+becomes a directive, so that the script shows it; a note names the other variables.
 """
 
 from __future__ import annotations
@@ -139,8 +140,9 @@ def _why_not(name: str, value: str | None) -> str | None:
 
 
 def _read_lines(lines: list[str]) -> tuple[list[Option], list[int]]:
-    """Return the options of the #SBATCH lines above the first command, and the numbers of those
-    below it.
+    """Return the options of the #SBATCH lines above the first command, and later lines' numbers.
+
+    The later lines are the #SBATCH lines below the first command.
     """
     options: list[Option] = []
     late: list[int] = []
@@ -158,8 +160,9 @@ def _read_lines(lines: list[str]) -> tuple[list[Option], list[int]]:
 
 
 def _split(text: str) -> list[str]:
-    """Return the words of an #SBATCH line as sbatch divides them: a # at the start of a word begins
-    a comment.
+    """Return the words of an #SBATCH line as sbatch divides the line.
+
+    A # at the start of a word begins a comment.
     """
     words: list[str] = []
     for match in re.finditer(r"""((?:"[^"]*"?|'[^']*'?|\\.|[^\s"'\\])+)""", text):
@@ -191,8 +194,9 @@ def _options(line: int, words: list[str]) -> Iterator[Option]:
 
 
 def _array(text: str) -> tuple[tuple[int, ...], int | None] | None:
-    """Return the task ids of ``--array``, and how many may run at once; None if it cannot be
-    read.
+    """Return the task ids of ``--array``, and how many tasks may run at once.
+
+    The result is None if the text cannot be read.
     """
     ranges, _, most = text.partition("%")
     try:
@@ -241,9 +245,7 @@ def _number(text: str | None) -> int | None:
 
 
 def gpus_in(name: str, item: str) -> tuple[int, str | None] | None:
-    """Return the number and type of ``gpu:a100:4`` or ``a100:4``, None if it is another
-    resource.
-    """
+    """Return the number and type of ``gpu:a100:4`` or ``a100:4``, None for another resource."""
     if name == "gres":
         if not re.match(r"(gres[:/])?gpu\b", item):
             return None
@@ -310,10 +312,10 @@ _OF_SRUN = {
 def apply_sbatch_env(
     request: JobRequest, env: Mapping[str, str]
 ) -> tuple[JobRequest, tuple[str, ...]]:
-    """Add the values of sbatch's variables, which override the profile and which typed options
-    override.
+    """Add the values of sbatch's variables to a request.
 
-    The notes name the variables that are used, and those that are ignored.
+    The variables override the profile, and typed options override the variables. The notes name the
+    variables that are used, and those that are ignored.
     """
     if "SLURM_JOB_ID" in env:  # inside a job these variables describe the enclosing job
         return request, ()

@@ -1,0 +1,1 @@
+"""Programs that start ranks: which they are, what they are told, what hpcrun starts instead."""

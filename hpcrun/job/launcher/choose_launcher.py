@@ -178,8 +178,9 @@ def _uv_run(
 
 
 def _shell_script(request: JobRequest, shape: Shape) -> Iterator[str]:
-    """Return a note if a shell script, which starts no ranks itself, runs more than once on a
-    node.
+    """Return a note if a shell script runs more than once on a node.
+
+    The note is about a script that starts no ranks itself.
     """
     by_shell = PurePath(request.script).name in SHELLS and not "".join(request.args[:1]).startswith(
         "-"
@@ -210,12 +211,20 @@ _VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
 def choose_launcher(
     request: JobRequest, profile: Profile, calls: list[Call], here: Here, *, of_role: bool = False
 ) -> tuple[JobRequest, tuple[str, ...]]:
-    """Return the request with the launcher that its program needs, and notes; the program is, or
-    has, the calls.
+    """Return the request with the launcher that its program needs, and notes.
 
     Args:
-        of_role: the program is a role's, and no launcher was typed: it would run once on each node.
-    """
+        request: the request of the user.
+        profile: the profile of the job.
+        calls: the launchers that the program is, or has.
+        here: what is known of the submission besides its request.
+        of_role: whether the program is a role's and no launcher was typed; then the program would
+            run once on each node.
+
+    Raises:
+        UsageError: the launcher would start Ray in the job's Ray, or would hang in the job's own
+            step, or would start a separate training on each node.
+    """  # noqa: DOC501
     if not calls:
         return request, tuple(program_notes(request, profile, here))
     call = next((call for call in calls if _is_ours(call)), calls[0])
@@ -282,7 +291,11 @@ def _without(instead: Replacement) -> str:
 def _taken_over(
     call: Call, request: JobRequest, profile: Profile, here: Here
 ) -> tuple[JobRequest, tuple[str, ...]]:
-    """Return the request for the ranks that a typed launcher was to start, and notes on it."""
+    """Return the request for the ranks that a typed launcher was to start, and notes on it.
+
+    Raises:
+        UsageError: each rank would submit a job, or each rank would start all of the ranks.
+    """
     if call.launcher.role == "submits":
         raise UsageError(
             f"`{call.title}` would run once per rank, and submit a job each time",
@@ -350,8 +363,9 @@ def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
 
 
 def _own_line(call: Call, here: Here) -> str:
-    """Return the command line with hpcrun's launcher that does the same, and the program behind
-    ``--``.
+    """Return the command line that does the same with hpcrun's launcher.
+
+    The line has the program of the call behind ``--``.
     """
     if "--" in call.argv:
         program = call.argv[call.argv.index("--") + 1 :]

@@ -1,9 +1,8 @@
-"""The line that starts the ranks: which words are srun's, which torchrun's, and which the
-program's. Pure.
+"""The line that starts the ranks: which words are srun's, torchrun's, and the program's. Pure.
 
 The same reader serves a script's words, of which some are known only in the job, and the words of
-``hpcrun submit torchrun ...``. It reports what it does not understand, and never guesses an unknown
-option.
+``hpcrun submit torchrun ...``. The reader reports what it does not understand, and never guesses an
+unknown option.
 """
 
 from __future__ import annotations
@@ -99,8 +98,12 @@ class LaunchLine:
 
 
 def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
-    """Return what a command starts, and its words with the values of its variables; None if it
-    starts no training.
+    """Return what a command starts, and its words with the values of its variables.
+
+    The result is None if the command starts no training.
+
+    Raises:
+        UnclearError: the words of the launch are in a variable.
     """
     words = _with_values(words, 0)
     at = 0
@@ -141,8 +144,12 @@ def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
 
 
 def _with_torchrun(line: LaunchLine, words: list[Word], start: int) -> LaunchLine:
-    """Return the launch with torchrun's part, if torchrun starts the ranks and its words are not in
-    a variable.
+    """Return the launch with torchrun's part, if torchrun starts the ranks.
+
+    If the words of the program are in a variable, the launch gets only a remark.
+
+    Raises:
+        UnclearError: torchrun has no program that hpcrun could start.
     """
     head = _torchrun_head(words, start)
     texts = _texts(words)
@@ -171,8 +178,9 @@ def _with_torchrun(line: LaunchLine, words: list[Word], start: int) -> LaunchLin
 
 
 def _with_values(words: Sequence[Word], at: int) -> list[Word]:
-    """Return the words with the value of the variable at a place as words of its own: ``$LAUNCHER
-    train.py``.
+    """Return the words, with the value of the variable at a place as words of its own.
+
+    An example is ``$LAUNCHER train.py``.
     """
     first = words[at] if at < len(words) else None
     if (
@@ -197,7 +205,12 @@ def _texts(words: Sequence[Word]) -> tuple[str, ...]:
 
 
 def _srun_remarks(options: dict[str, str | None]) -> tuple[str, ...]:
-    """Return what is different from srun's options."""
+    """Return what is different from srun's options.
+
+    Raises:
+        UnclearError: srun has an option for a step that hpcrun cannot start itself, or ``--export``
+            without ``ALL``.
+    """
     alone = next((name for name in _ALONE if name in options), None)
     if alone:
         raise UnclearError(f"srun --{alone}: hpcrun cannot start such a step itself")
@@ -230,8 +243,9 @@ def _is_helper(texts: Sequence[str]) -> bool:
 
 
 def _torchrun_head(words: Sequence[Word], at: int) -> int | None:
-    """Return the number of torchrun's first option, None if another program starts here, or may
-    start here.
+    """Return the number of torchrun's first option.
+
+    The result is None if another program starts here, or may start here.
     """
     texts = _texts(words)
     launcher = BY_NAME.get(PurePath(texts[at]).name)
@@ -247,8 +261,9 @@ def _torchrun_head(words: Sequence[Word], at: int) -> int | None:
 
 
 def _rank(texts: tuple[str, ...]) -> int | None:
-    """Return how surely a program is a training: 0 a launcher, 1 Python, 3 a shell script; None if
-    it is none.
+    """Return how surely a program is a training, or None if the program is no training.
+
+    The number is 0 for a launcher, 1 for Python, and 3 for a shell script.
     """
     if not texts or _is_set_up(texts):
         return None
@@ -283,8 +298,9 @@ def _rank(texts: tuple[str, ...]) -> int | None:
 
 
 def _is_set_up(texts: tuple[str, ...]) -> bool:
-    """Whether a program trains nothing: a utility, a service, Python's own tools, or a shell text
-    of these.
+    """Return whether a program trains nothing.
+
+    Such a program is a utility, a service, one of Python's own tools, or a shell text of these.
     """
     name, inner = PurePath(texts[0]).name, interpreted(texts)
     if name in _UTILITIES or (name, *texts[1:2]) in _SERVICES:
@@ -312,8 +328,12 @@ def number_of(text: str | None) -> int | None:
 def read_options(
     words: Sequence[Word], at: int, program: Program
 ) -> tuple[int, dict[str, str | None]]:
-    """Return the number of the first word behind a program's options, and the options by their long
-    names.
+    """Return the number of the first word behind a program's options, and the options.
+
+    The options have their long names.
+
+    Raises:
+        UnclearError: the value of a variable may hold options, the program, or both.
     """
     options: dict[str, str | None] = {}
     waiting = ""
@@ -342,8 +362,13 @@ def read_options(
 def _read_choice(
     choice: Sequence[str], waiting: str, program: Program, options: dict[str, str | None]
 ) -> tuple[str, int]:
-    """Read the words of one choice; return the option that waits for its value, and where the
-    program is, or -1.
+    """Read the words of one choice.
+
+    Return the option that waits for its value, and the number of the word at which the program is,
+    or -1.
+
+    Raises:
+        UnclearError: the program has no such option that hpcrun knows.
     """
     for number, text in enumerate(choice):
         if waiting:

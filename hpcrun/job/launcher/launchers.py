@@ -1,8 +1,7 @@
-"""Programs that start the ranks of a training themselves, or submit jobs; and what runs them: env,
-uv, python, bash.
+"""Programs that start a training's ranks themselves or submit jobs, and programs that run these.
 
-As the program of a job, each launcher would be started once per rank, and start all ranks each
-time. Pure: no I/O.
+Programs that run others are env, uv, python and bash. As the program of a job, each launcher would
+be started once per rank, and start all ranks each time. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -111,8 +110,9 @@ def is_python(name: str) -> bool:
 
 
 def interpreted(argv: tuple[str, ...]) -> Inner | None:
-    """Return what the interpreter at the head of a command runs; None if there is none, or if it
-    reads stdin.
+    """Return what the interpreter at the head of a command runs.
+
+    The result is None if there is no interpreter, or if the interpreter reads stdin.
     """
     name, rest = PurePath(argv[0]).name, argv[1:]
     if name not in SHELLS and not _PYTHON.fullmatch(name):
@@ -132,8 +132,9 @@ def interpreted(argv: tuple[str, ...]) -> Inner | None:
 
 
 def program_of(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what a command runs behind its wrappers and interpreter: a script, ``-m`` and a
-    module, or a program.
+    """Return what a command runs behind its wrappers and interpreter.
+
+    The result is a script, ``-m`` and a module, or a program.
     """
     is_wrapper = PurePath(argv[0]).name in WRAPPERS
     inner = unwrapped(argv) if is_wrapper else interpreted(argv)
@@ -147,8 +148,9 @@ def program_of(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def script_arguments(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments of the script, module or text that a command runs behind its wrappers
-    and interpreter.
+    """Return the arguments of what a command runs behind its wrappers and interpreter.
+
+    The arguments are those of a script, a module or a text.
     """
     if PurePath(argv[0]).name in WRAPPERS:
         inner = unwrapped(argv)
@@ -330,9 +332,9 @@ _HELP = frozenset({"-h", "--help", "--version", "-V"})
 
 
 def find_calls(argv: tuple[str, ...], read_script: ReadScript) -> list[Call]:
-    """Return the launchers that a command starts: the command itself, after wrappers, or in a shell
-    script.
+    """Return the launchers that a command starts.
 
+    Such a launcher is the command itself, a command after wrappers, or a command in a shell script.
     ``read_script`` returns the text of a shell script by its name as written, None for another
     file.
     """
@@ -404,8 +406,9 @@ def _shell_text(
 
 
 def named_launcher(argv: tuple[str, ...]) -> str | None:
-    """Return the launcher among the arguments of an unknown program, as in ``./with-modules
-    torchrun train.py``.
+    """Return the launcher among the arguments of an unknown program, else None.
+
+    An example is ``./with-modules torchrun train.py``.
     """
     name = PurePath(argv[0]).name
     if name in WRAPPERS or name in SHELLS or is_python(name) or name.endswith(".py"):

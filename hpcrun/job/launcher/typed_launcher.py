@@ -92,11 +92,10 @@ def replacement(
 
 
 def line_of(request: JobRequest, before: JobRequest, typed: tuple[str, ...]) -> str:
-    """Return the line of a request that was made of a typed one: its options, and in their place
-    those that changed.
+    """Return the line of a request that was made of a typed one.
 
-    ``typed`` has hpcrun's subcommand and its options as typed; it is empty if there is no command
-    line.
+    The line keeps the typed options, but options that changed replace theirs. ``typed`` has
+    hpcrun's subcommand and its options as typed; ``typed`` is empty if there is no command line.
     """
     fields = request.model_dump()
     old = before.model_dump()
@@ -121,8 +120,9 @@ def line_of(request: JobRequest, before: JobRequest, typed: tuple[str, ...]) -> 
 
 
 def node_line(call: Call, typed: tuple[str, ...]) -> str | None:
-    """Return the line that starts the launcher once per node, with the options that it needs
-    there.
+    """Return the line that starts the launcher once per node.
+
+    The line has the options that the launcher needs there.
     """
     node_options, argv = call.launcher.node_options, call.argv
     if not node_options:
@@ -155,7 +155,11 @@ def _started(call: Call) -> _Started | None:
 
 
 def _read(of: Program, argv: tuple[str, ...]) -> tuple[dict[str, str | None], tuple[str, ...]]:
-    """Return the options of srun or torchrun by their full names, and the program behind them."""
+    """Return the options of srun or torchrun by their full names, and the program behind them.
+
+    Raises:
+        UsageError: hpcrun does not understand the options.
+    """
     try:
         end, options = read_options([Word(text, 0, ((text,),)) for text in argv], 0, of)
     except UnclearError as error:
@@ -166,8 +170,9 @@ def _read(of: Program, argv: tuple[str, ...]) -> tuple[dict[str, str | None], tu
 
 
 def _passed_on(program: Program, options: dict[str, str | None]) -> dict[str, tuple[str, ...]]:
-    """Return options of srun or torchrun as a request has them; UsageError for those that hpcrun
-    does not pass on.
+    """Return options of srun or torchrun as a request has them.
+
+    The function raises UsageError for an option that hpcrun does not pass on.
     """
     keys = {
         check_option(program, name, value, f"{program} --{name}"): value
@@ -230,8 +235,9 @@ def _by_srun(argv: tuple[str, ...]) -> _Started:
 
 
 def _sizes(started: _Started, request: JobRequest, profile: Profile) -> dict[str, Any]:
-    """Return the fields for the nodes and ranks of a launcher; ``gpus`` replaces all sizes of the
-    request.
+    """Return the fields for the nodes and ranks of a launcher.
+
+    The field ``gpus`` replaces all sizes of the request.
     """
     nodes = started.nodes or request.nodes or 1
     total = started.total or (nodes * started.per_node if started.per_node else None)
@@ -297,8 +303,9 @@ def _with_python(before: tuple[str, ...], program: tuple[str, ...]) -> tuple[str
 def _without(
     argv: tuple[str, ...], names: Collection[str], *, values: int, up_to_script: bool = False
 ) -> tuple[str, ...]:
-    """Return words without these options and their values, written as ``--gpus 2``, ``--gpus=2`` or
-    ``-G2``.
+    """Return words without these options and their values.
+
+    The function recognises ``--gpus 2``, ``--gpus=2`` and ``-G2``.
     """
     kept: list[str] = []
     skip = 0

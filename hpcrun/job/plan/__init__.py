@@ -1,0 +1,1 @@
+"""The decisions on a job: request and profile become a plan."""

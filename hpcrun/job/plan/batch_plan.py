@@ -50,8 +50,10 @@ _REQUEUE = ("requeue", "no-requeue", "signal")
 
 
 def with_array(request: JobRequest, script: BatchScript) -> JobRequest:
-    """Return the request with the task ids of the script, or raise UsageError: it has a sweep of
-    its own.
+    """Return the request with the task ids of the script.
+
+    Raises:
+        UsageError: both the script and the request have a sweep.
     """
     if script.options.array is None:
         return request
@@ -81,9 +83,13 @@ def plan_script(
 ) -> Plan:
     """Decide a job that runs a batch script.
 
-    The profile says where jobs go and how they are requeued; it adds no directive and no variable
-    to the script.
-    ``python`` runs hpcrun's programs in the job, not the script.
+    The profile says where jobs go and how they are requeued; the profile adds no directive and no
+    variable to the script. ``python`` runs hpcrun's programs in the job, not the script.
+
+    Raises:
+        PlanError: hpcrun cannot submit the script, or a local profile has no srun and no other
+            nodes.
+        UsageError: an option has no effect on a script that starts its own ranks.
     """
     if script.options.problems:
         raise PlanError(
@@ -161,7 +167,11 @@ def plan_script(
 
 
 def _apply_sizes(directives: Directives, request: JobRequest) -> None:
-    """Override the script's sizes as the command line of sbatch does."""
+    """Override the script's sizes as the command line of sbatch does.
+
+    Raises:
+        UsageError: the GPUs do not divide evenly over the nodes.
+    """
     if request.nodes:
         directives["nodes"] = str(request.nodes)
     gpus = request.gpus or request.gpus_per_node

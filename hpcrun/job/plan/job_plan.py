@@ -115,8 +115,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of a job: every number and word of the script, and nothing that depends on time or
-    place.
+    """The plan of a job: every number and word of the script.
+
+    The plan holds nothing that depends on time or place.
     """
 
     name: str
@@ -167,8 +168,9 @@ class Plan:
 
     @property
     def cpus_per_rank(self) -> int | None:
-        """CPUs of one rank, at least one; None if the site decides, or Ray for each task and
-        actor.
+        """The CPUs of one rank, at least one.
+
+        The number is None if the site decides, or if Ray decides for each task and actor.
         """
         if self.cpus_per_node is None or self.shape.launcher == "ray":
             return None
@@ -219,9 +221,12 @@ def build_plan(
     """Decide every number of a job: the request's, else the profile's.
 
     Args:
-        python: the interpreter of the job; for a job in a container, that of the host, which starts
-            it.
+        request: the request of the user.
+        profile: the profile of the job.
+        python: the interpreter of the job; for a job in a container, the host's interpreter, which
+            starts the job.
         machine: the machine of the local scheduler; not used for Slurm.
+        notify: the messages that hpcrun sends; None if there are none.
         mail: the directives of the mail that Slurm sends.
     """
     profile, request = for_gpu_type(profile, request), as_one_process(request)
@@ -313,11 +318,10 @@ def job_env(request: JobRequest, profile: Profile) -> dict[str, str]:
 
 
 def planned_env(request: JobRequest, profile: Profile) -> tuple[tuple[str, str | None], ...]:
-    """Return the variables of a job: name → value, None for a secret, whose value goes only through
-    the environment.
+    """Return the variables of a job: name → value, or None for a secret.
 
-    If a secret is named but set by neither profile nor request, its value comes from the caller's
-    environment.
+    The value of a secret goes only through the environment. If a secret is named but set by neither
+    profile nor request, its value comes from the caller's environment.
     """
     env = job_env(request, profile)
     named = dict.fromkeys((*profile.secrets, *request.secrets))
@@ -328,19 +332,20 @@ def planned_env(request: JobRequest, profile: Profile) -> tuple[tuple[str, str |
 
 
 def flight_recorder_env(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return the variables that hpcrun adds for torch's flight recorder, which writes the last
-    collectives of a hang.
+    """Return the variables that hpcrun adds for torch's flight recorder.
 
-    The variables in ``env``, from profile, request and shell, have priority under each name of a
-    setting: torch would prefer the name that hpcrun adds.
+    The flight recorder writes the last collectives of a hang. The variables in ``env``, from
+    profile, request and shell, have priority under each name of a setting: torch would prefer the
+    name that hpcrun adds.
     """
     settings = [setting for setting, other in _FLIGHT_RECORDER if not {*setting, other} & {*env}]
     return tuple(item for setting in settings for item in setting.items())
 
 
 def _rates(profile: Profile) -> tuple[tuple[str, float], ...]:
-    """Return the profile's rates of the card and the network, by the names that
-    in_job/preflight/judge.py uses.
+    """Return the profile's rates of the card and the network.
+
+    The rates have the names that preflight/judge.py uses.
     """
     card, tflops = profile.card, profile.card.tflops
     rates = {
@@ -384,8 +389,9 @@ def _profile_directives(
     memory_mb: int | None,
     walltime_s: int | None,
 ) -> Directives:
-    """Return the directives that follow from the profile and the job's size; its nodes include the
-    spare ones.
+    """Return the directives that follow from the profile and the job's size.
+
+    The nodes of the job include the spare nodes.
     """
     wanted = {
         "partition": profile.partition,
@@ -437,8 +443,9 @@ def requeue_directives(requeue: Requeue | None) -> Directives:
 
 
 def apply_request(directives: Directives, request: JobRequest) -> None:
-    """Override the profile's directives by the request's: options, then --sbatch, then
-    --no-sbatch.
+    """Override the profile's directives by the request's.
+
+    First the options apply, then --sbatch, then --no-sbatch.
     """
     for field in _DIRECTIVES:
         value = getattr(request, field)

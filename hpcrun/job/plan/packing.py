@@ -28,7 +28,14 @@ _REFUSED = {
 
 
 def as_one_process(request: JobRequest) -> JobRequest:
-    """Return the request of a pack, each of whose elements is one process; others are unchanged."""
+    """Return the request of a pack, each of whose elements is one process.
+
+    A request without a pack stays unchanged.
+
+    Raises:
+        UsageError: an option has no effect with a pack, or an element of the pack is not one
+            process.
+    """
     if request.pack is None:
         if request.pack_memory:
             raise UsageError(
@@ -62,8 +69,12 @@ def packed(
     container: Container | None,
     scheduler: str,
 ) -> Sweep | None:
-    """Return the sweep with the share of an element in the memory of its GPU; refuse a pack that
-    cannot run.
+    """Return the sweep, with the share of each element in the memory of its GPU.
+
+    Raises:
+        PlanError: the pack has more than one node, more GPUs than elements, or a container of
+            pyxis.
+        UsageError: ``--pack-memory`` is given for a job without a GPU.
     """
     if sweep is None or (pack := sweep.pack) is None:
         return sweep

@@ -15,15 +15,18 @@ in_job/launch/rank.py, torchrun).
 
 
 def threads_of(plan: Plan) -> str | None:
-    """Return a rank's OMP_NUM_THREADS: the profile's or --env's, else its share of the CPUs; None
-    if unset.
+    """Return a rank's OMP_NUM_THREADS, or None if the variable is not set.
+
+    The value is the profile's or that of ``--env``, else the rank's share of the CPUs.
     """
     share = plan.cpus_per_rank
     return dict(plan.env).get(_THREADS) or (None if share is None else str(share))
 
 
 def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator[str]:
-    """Return notes on a plan, for the profile of its GPU type and the environment of hpcrun's
+    """Return notes on a plan.
+
+    The notes take account of the profile of the plan's GPU type and of the environment of hpcrun's
     caller.
     """
     if plan.preflight == "only":

@@ -1,8 +1,7 @@
-"""The roles of a job: several programs on the nodes, or on the GPUs of the one node, of one
-allocation. Pure.
+"""The roles of a job: several programs on the nodes of one allocation. Pure.
 
-A role is a range of ranks: ranks are numbered through all roles, in the order in which the roles
-are given.
+The programs can also share the GPUs of the allocation's one node. A role is a range of ranks: ranks
+are numbered through all roles, in the order in which the roles are given.
 """
 
 from __future__ import annotations
@@ -63,8 +62,9 @@ class Role(RoleRanks):
 
 @dataclass(frozen=True, slots=True)
 class RolesShape(Shape):
-    """The shape of a job with roles: one process on each node, or one for each role of the one
-    node.
+    """The shape of a job with roles: one process on each node.
+
+    If the roles share the one node, the job has one process for each role.
     """
 
     world_size: int = 0
@@ -72,8 +72,9 @@ class RolesShape(Shape):
 
 
 def requests_of(request: JobRequest) -> list[JobRequest]:
-    """Return a request for each role, as for a job of its own: the options that are not a role's
-    hold for each.
+    """Return a request for each role, as for a job of its own.
+
+    The options that are not a role's hold for each role.
     """
     each = request.gpus_per_node
     total = request.gpus
@@ -116,7 +117,12 @@ def requests_of(request: JobRequest) -> list[JobRequest]:
 
 
 def with_size(request: JobRequest) -> JobRequest:
-    """Return a request with the nodes, or the shared GPUs of one node, of its roles."""
+    """Return a request with the nodes, or the shared GPUs of one node, of its roles.
+
+    Raises:
+        UsageError: if there is only one role, with --pack, if some roles have nodes and others
+            share GPUs, or if an option contradicts the sizes of the roles.
+    """
     if len(request.roles) == 1:
         raise UsageError(
             "--role is for several programs in one job, and there is one",
@@ -162,7 +168,12 @@ def with_programs(request: JobRequest, done: Sequence[JobRequest]) -> JobRequest
 
 
 def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, list[Shape]]:
-    """Return the shape of a job with roles, and that of each role."""
+    """Return the shape of a job with roles, and the shape of each role.
+
+    Raises:
+        UsageError: if two roles have the same name in variables, or a role has a launcher that
+            roles cannot have.
+    """
     request = with_size(request)
     for name, names in Counter(
         role.name.upper().replace("-", "_") for role in request.roles
@@ -201,9 +212,15 @@ def plan_roles(
     """Return the roles of a plan, none for a job of one program.
 
     Args:
-        cpus: of each node, None if the site decides.
+        request: the request with the roles.
+        shapes: the shape of each role, in the order of the roles.
+        cpus: the CPUs of each node, None if the site decides.
         env: the variables that the job has anyway.
         command: request of one role → the program and arguments of each of its ranks.
+
+    Raises:
+        PlanError: if roles wait for each other.
+        UsageError: if the variables of a role contain a secret, or if no role ends the job.
     """
     names, roles = address_names(request.roles), list[Role]()
     total = sum(role.gpus or 0 for role in request.roles)
@@ -262,8 +279,9 @@ def plan_roles(
 def shared_gpus(
     roles: Sequence[Role], gpus: tuple[tuple[str, ...], ...]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the GPUs of each process of this machine: those of its node, or those of its role on a
-    shared node.
+    """Return the GPUs of each process of this machine.
+
+    These are the GPUs of its node, or on a shared node the GPUs of its role.
     """
     shares = [role.gpus for role in roles if role.gpus]
     if gpus and shares:
@@ -272,8 +290,10 @@ def shared_gpus(
 
 
 def _used(role: str, words: Sequence[str], names: Sequence[str], one: JobRequest) -> set[str]:
-    """Return the addresses that a role's command or its check has; UsageError for a place that is
-    no address.
+    """Return the addresses that the command of a role, or its check, contains.
+
+    Raises:
+        UsageError: if a place in the command or the check is no address.
     """
 
     def unknown(name: str) -> UsageError:
@@ -294,8 +314,13 @@ def _used(role: str, words: Sequence[str], names: Sequence[str], one: JobRequest
 def _after(
     role: RoleRequest, used: set[str], before: Sequence[Role], others: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the roles for which a role waits: by default those whose address it uses, and checked
-    ones before it.
+    """Return the roles for which a role waits.
+
+    By default, these are the roles whose addresses it uses, and the roles before it that have a
+    check.
+
+    Raises:
+        UsageError: if the role is to wait for a name that is not another role.
     """
     if role.after is None:
         wanted = {name.rpartition(".")[0] for name in used} | {

@@ -47,6 +47,11 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
 
     A parameter replaces ``{name}`` in the arguments; a parameter without a place is appended as
     ``--name value``.
+
+    Raises:
+        UsageError: if an option of sweeps is used without a sweep, if an element does not exist, if
+            a parameter has the name of an address of a role, or if the elements need too many
+            ranges for one array.
     """
     if not request.sweep:
         given = [
@@ -93,8 +98,9 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
 
 
 def element_arguments(args: Sequence[str], index: int, parameters: Parameters) -> tuple[str, ...]:
-    """Return a script's arguments for one element: parameters in their places, and the others
-    appended.
+    """Return the arguments of a script for one element.
+
+    The parameters are in their places, and the other parameters are appended.
     """
     row = dict(parameters)
     values = {**row, "element": str(index)}
@@ -118,7 +124,11 @@ def _unknown(name: str, index: int, row: Mapping[str, str]) -> UsageError:
 
 
 def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
-    """Return a sweep in parts with task numbers below ``most``, the limit of Slurm's arrays."""
+    """Return a sweep in parts with task numbers below ``most``, the limit of Slurm's arrays.
+
+    Raises:
+        PlanError: if --max-parallel is less than one element for each part.
+    """
     if max(tasks_of(sweep.chosen, 0, sweep.pack).values()) < most:
         return [sweep]
     groups: list[list[int]] = []
@@ -152,7 +162,11 @@ def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
 
 
 def check_gpus(sweep: Sweep | None, local_gpus: Sequence[Sequence[str]]) -> None:
-    """Raise PlanError for parallel elements on this machine's GPUs: each would use all of them."""
+    """Raise PlanError for parallel elements on this machine's GPUs: each would use all of them.
+
+    Raises:
+        PlanError: if more than one element may run at once on these GPUs.
+    """
     if sweep and sweep.max_parallel and sweep.max_parallel > 1 and local_gpus:
         raise PlanError(
             f"--max-parallel {sweep.max_parallel}: on this machine the elements share the GPUs and "

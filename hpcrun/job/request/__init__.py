@@ -1,0 +1,1 @@
+"""What a person asked for: the options of hpcrun submit, and their texts."""

@@ -44,7 +44,11 @@ class Chain:
 
 
 def parse_after(text: str) -> After:
-    """Read ``RUN`` or ``RUN:ok|any|fail``; raise UsageError for anything else."""
+    """Read ``RUN`` or ``RUN:ok|any|fail``.
+
+    Raises:
+        UsageError: the text has another form.
+    """
     run, condition = _split(text, "ok", "--after", "write --after RUN, RUN:any or RUN:fail")
     if not run:
         raise UsageError(
@@ -54,7 +58,11 @@ def parse_after(text: str) -> After:
 
 
 def parse_chain(text: str) -> Chain:
-    """Read ``N`` or ``N:any``; raise UsageError for anything else."""
+    """Read ``N`` or ``N:any``.
+
+    Raises:
+        UsageError: the text has another form, or the number is not from 2 to 100.
+    """
     number, condition = _split(text, "fail", "--chain", "write --chain 4, or 4:any")
     if not (number.isascii() and number.isdigit() and 2 <= int(number) <= 100):
         raise UsageError(
@@ -102,8 +110,9 @@ def chain_text(chain: Chain) -> str:
 
 
 def dependency_option(dependencies: Sequence[Dependency]) -> str:
-    """Return the value of sbatch's ``--dependency`` for the runs that have not ended; empty for
-    none.
+    """Return the value of sbatch's ``--dependency`` for the runs that have not ended.
+
+    The value is empty if all runs have ended.
     """
     return ",".join(
         f"{_DEPENDENCY[item.condition]}:{item.job_id}" for item in dependencies if not item.over
@@ -111,7 +120,8 @@ def dependency_option(dependencies: Sequence[Dependency]) -> str:
 
 
 def link_name(name: str, link: int) -> str:
-    """Return the name of a link of a chain, the first being 1: ``train``, ``train-2``,
-    ``train-3``.
+    """Return the name of a link of a chain: ``train``, ``train-2``, ``train-3``.
+
+    The first link has the number 1.
     """
     return name if link == 1 else with_ending(name, f"-{link}")

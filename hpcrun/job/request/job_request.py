@@ -1,5 +1,6 @@
-"""The user's request, as typed: the options of ``hpcrun submit`` in one frozen model, and as a
-line.
+"""The user's request, as typed: the options of ``hpcrun submit`` in one frozen model.
+
+The module also writes a request as a line.
 """
 
 from __future__ import annotations
@@ -68,8 +69,10 @@ class GpuCount(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> GpuCount:
-        """Read ``N`` or ``TYPE:N``, as Slurm's ``--gpus`` does; raise ValueError for anything
-        else.
+        """Read ``N`` or ``TYPE:N``, as Slurm's ``--gpus`` does.
+
+        Raises:
+            ValueError: the text has another form.
         """
         type_, colon, count = text.rpartition(":")
         if not re.fullmatch(r"\d{1,6}", count, re.ASCII) or (
@@ -80,8 +83,9 @@ class GpuCount(BaseModel):
 
 
 def _from_text(parse: Callable[[str], object]) -> BeforeValidator:
-    """Return what reads a value as it was typed; a value from a record or from Python is no
-    text.
+    """Return the validator that reads a value as it was typed.
+
+    A value from a record or from Python is no text.
     """
     return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
@@ -138,8 +142,9 @@ PreflightOption = Annotated[
 
 
 class JobRequest(BaseModel):
-    """The request: one field per option of ``hpcrun submit``; ``None`` and ``()`` mean not
-    given.
+    """The request: one field per option of ``hpcrun submit``.
+
+    ``None`` and ``()`` mean that the option is not given.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -256,8 +261,9 @@ _TEXTS: dict[str, Callable[[Any], str]] = {
 
 
 def option_text(field: str, value: Any) -> str | list[str] | tuple[str, ...]:
-    """Return the value of a field as it is written behind its option, one text for each repetition
-    of the option.
+    """Return the value of a field as the value is written behind its option.
+
+    There is one text for each repetition of the option.
     """
     if field in _TEXTS:
         return _TEXTS[field](value)
@@ -265,8 +271,10 @@ def option_text(field: str, value: Any) -> str | list[str] | tuple[str, ...]:
 
 
 def read_request(fields: dict[str, Any]) -> JobRequest:
-    """Build the request from the typed options, or raise UsageError, which shows how to write the
-    option.
+    """Build the request from the typed options.
+
+    Raises:
+        UsageError: an option has a wrong value; the message shows how to write the option.
     """
     if (roles := fields.get("roles")) and isinstance(roles[0], str):
         program = (
@@ -292,17 +300,16 @@ def _error_line(error: Any) -> str:
         # a proposal may have it in another form
         return f"{option_of(field)} holds the value of {name}"
     given = repr(error["input"])
-    if len(given) <= _MOST_SHOWN:
-        given = given
-    else:
+    if len(given) > _MOST_SHOWN:
         given = f"{given[:_MOST_SHOWN]}..."
     detail = error_words(error) + ("" if error["type"] == "value_error" else f", not {given}")
     return f"{option_of(field)}: {detail}"
 
 
 def learn_secrets(fields: Mapping[str, Any]) -> None:
-    """Let no message repeat the value of a variable that a request, not yet read, declares as
-    secret.
+    """Let no message repeat the value of a variable that a request declares as secret.
+
+    The request has not been read yet.
     """
     variables = dict(text.split("=", 1) for text in _texts(fields.get("env")) if "=" in text)
     HIDER.learn(variables, [*_texts(fields.get("secrets"))])
@@ -316,8 +323,13 @@ def check_secrets(
     The messages name the kind of secret, never its value.
 
     Args:
-        env: variables of the job: the shell may have filled in the value of one that is a secret.
-        named: names of variables that are declared as secret.
+        request: the request to check.
+        env: the variables of the job; the shell may have filled in the value of a variable that is
+            a secret.
+        named: the names of variables that are declared as secret.
+
+    Raises:
+        UsageError: an option or the command holds a secret.
     """
     for place, kind in _secrets_in(request, SecretHider(env, named), named):
         raise UsageError(
@@ -330,8 +342,9 @@ def check_secrets(
 def _secrets_in(
     request: JobRequest, hider: SecretHider, named: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield options, and the kind of secret that each holds: by its form or name, and the known
-    values.
+    """Yield options, and the kind of secret that each option holds.
+
+    The function recognises a secret by its form or name, and by the known values.
     """
     parameters = (f"--{name}={value}" for row in request.sweep for name, value in row)
     words = (
@@ -341,7 +354,8 @@ def _secrets_in(
         *(text for role in request.roles for text in role.command),
     )
     yield from (("the command", kind) for kind in secret_arguments(words))
-    for field, value in request:
+    for field, given in request:
+        value = given
         if field in ("script", "args", "sweep"):
             place = "the command"
         else:
@@ -376,10 +390,10 @@ Words = tuple[str, ...]
 
 
 def option_groups(request: Mapping[str, Any], profile: str) -> list[Words]:
-    """Return the words of a request's options, those of each option together; the sweep's as far as
-    options can say it.
+    """Return the words of a request's options, with the words of each option together.
 
-    The request is as a run's record has it: only what was given. The profile is a name or a file.
+    The options of a sweep go as far as options can say the sweep. The request is as a run's record
+    has it: only what was given. The profile is a name or a file.
     """
     groups: list[Words] = [("--profile", profile)]
     for field in JobRequest.model_fields:
@@ -399,8 +413,9 @@ def program_words(request: Mapping[str, Any]) -> Words:
 
 
 def editable_line(request: Mapping[str, Any], profile: str, head: Sequence[str]) -> str:
-    """Return the line of a request for an editor: each option on a line of its own, below a head of
-    comments.
+    """Return the line of a request for an editor: each option on a line of its own.
+
+    The lines come below a head of comments.
     """
     lines = (" ".join(map(shlex.quote, words)) for words in option_groups(request, profile))
     program = " ".join(map(shlex.quote, program_words(request)))
@@ -420,10 +435,13 @@ def with_remark(text: str, remark: str) -> str:
 
 
 def read_edited_line(text: str) -> Words:
-    """Return the words behind ``hpcrun submit`` of an edited text; empty if only comments are left.
+    """Return the words behind ``hpcrun submit`` of an edited text.
 
-    Quotes are a shell's, nothing is expanded, line ends separate words. Lines that begin with # are
-    comments.
+    The result is empty if only comments are left. Quotes are a shell's, nothing is expanded, and
+    line ends separate words. Lines that begin with # are comments.
+
+    Raises:
+        UsageError: a quote is not closed, or the command does not begin with ``hpcrun submit``.
     """
     kept = ""
     for line in text.splitlines(keepends=True):
@@ -466,8 +484,9 @@ def of_one_element(request: Mapping[str, Any], arguments: Sequence[str]) -> dict
 
 
 def with_named_secrets(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recorded request in which masked variables are named with ``--secret``: its line has
-    no values.
+    """Return a recorded request in which masked variables are named with ``--secret``.
+
+    The line of the request has no values of these variables.
     """
     env = request.get("env", ())
     masked = [name for name, value in env if value == MASK]
@@ -482,8 +501,9 @@ def with_named_secrets(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sweep_options(rows: Sequence[Parameters]) -> list[Words] | None:
-    """Return the ``--sweep`` options whose product is these rows; None where only a file can say
-    them.
+    """Return the ``--sweep`` options whose product is these rows.
+
+    The result is None if only a file can say the rows.
     """
     columns: dict[str, list[str]] = {}
     for row in rows:

@@ -61,10 +61,14 @@ class Notify:
 
 
 def check_destination(text: str) -> str:
-    """Return a destination: an apprise URL, ``$NAME``, ``file:PATH``, or ``mailto:ADDRESS`` for
-    mail by Slurm.
+    """Return a destination, if the text is one.
 
-    A ValueError for another text, or for a secret, does not contain the destination.
+    A destination is an apprise URL, ``$NAME``, ``file:PATH``, or ``mailto:ADDRESS`` for mail by
+    Slurm.
+
+    Raises:
+        ValueError: the text has another form, or holds a secret; the message does not contain the
+            destination.
     """
     if (
         text == NONE
@@ -129,8 +133,10 @@ def _is_filled_in(text: str) -> bool:
 
 
 def check_events(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the events that were named, in their own order; all for ``all``; raise ValueError for
-    an unknown one.
+    """Return the events that were named, in the order of ``EVENTS``; all for ``all``.
+
+    Raises:
+        ValueError: an event is unknown.
     """
     named = [event.strip() for event in words]
     for event in named:
@@ -147,8 +153,9 @@ def check_events(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def event_kind(event: str) -> str:
-    """Return which of EVENTS a message is about: ``failed`` for ``attempt-0`` and
-    ``first-failure``.
+    """Return which of EVENTS a message is about.
+
+    An example is ``failed`` for ``attempt-0`` and ``first-failure``.
     """
     if event in (FAILED, FIRST_FAILURE) or event.startswith(f"{ATTEMPT}-"):
         return FAILED
@@ -161,10 +168,12 @@ def decide_notify(
     """Return the messages that hpcrun sends, and the address that Slurm sends mail to.
 
     Args:
-        typed: the destinations of ``--notify``; ``none`` among them leaves out all that come before
-            it.
-        known: those of the configuration and the profile.
-        events: of these there are messages; all where it is empty.
+        typed: the destinations of ``--notify``; ``none`` among them leaves out all destinations
+            before it.
+        known: the destinations of the configuration and the profile.
+        events: the events for which there are messages; empty for all events.
+        waiting_s: the seconds for which a job is pending before the message ``waiting``; None for
+            the default.
     """
     named: list[str] = []
     for text in (*known, *typed):

@@ -24,8 +24,13 @@ _MOST_INDICES = 100_000
 
 
 def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
-    """Return the product of ``NAME=VALUE,VALUE...``, one text per parameter; the last varies
-    fastest.
+    """Return the product of ``NAME=VALUE,VALUE...``, one text per parameter.
+
+    The last parameter varies fastest.
+
+    Raises:
+        ValueError: a text has no ``=``, an empty or repeated value, a range or brackets, or a name
+            occurs twice.
     """
     columns: dict[str, list[str]] = {}
     for item in items:
@@ -73,7 +78,11 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
 
 
 def check_parameter(name: str) -> str:
-    """Return ``name`` if it can be the name of a parameter, else raise ValueError."""
+    """Return ``name`` if ``name`` can be the name of a parameter.
+
+    Raises:
+        ValueError: the name has another form, or is the reserved name ``element``.
+    """
     if _NAME.fullmatch(name) is None:
         raise ValueError(
             f"{name!r} cannot be a parameter's name: letters, digits and _ . -, a letter or _ first"
@@ -87,8 +96,10 @@ def check_parameter(name: str) -> str:
 
 
 def cross(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
-    """Return every combination of the values of some parameters, the last varying fastest;
-    ValueError for too many.
+    """Return every combination of the values of some parameters, the last varying fastest.
+
+    Raises:
+        ValueError: a parameter has no values, or there are too many combinations.
     """
     for name, values in columns.items():
         if not values:
@@ -98,7 +109,11 @@ def cross(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
 
 
 def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
-    """Return the first values of some parameters together, then the second values, and so on."""
+    """Return the first values of some parameters together, then the second values, and so on.
+
+    Raises:
+        ValueError: the parameters have different numbers of values.
+    """
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{name} has {number}" for name, number in lengths.items())
@@ -109,8 +124,10 @@ def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]
 
 
 def joined(rows: Sequence[Parameters], others: Sequence[Parameters]) -> tuple[Parameters, ...]:
-    """Return every row of one list with every row of the other; ValueError for a parameter in
-    both.
+    """Return every row of one list with every row of the other.
+
+    Raises:
+        ValueError: a parameter is in both lists, or there are too many rows.
     """
     for name in {name for row in rows for name, _ in row} & {
         name for row in others for name, _ in row
@@ -121,14 +138,21 @@ def joined(rows: Sequence[Parameters], others: Sequence[Parameters]) -> tuple[Pa
 
 
 def check_number(number: int) -> None:
-    """Raise ValueError for more than ``MOST`` elements."""
+    """Check that a sweep has at most ``MOST`` elements.
+
+    Raises:
+        ValueError: there are more elements.
+    """
     if number > MOST:
         raise ValueError(f"{number} elements are too many: a sweep has at most {MOST}")
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
-    """Read ``3,7-9`` or ``0-8:2`` as numbers, in ascending order, each once; raise ValueError for
-    anything else.
+    """Read ``3,7-9`` or ``0-8:2`` as numbers, in ascending order, each once.
+
+    Raises:
+        ValueError: the text has another form, a range ends before its start, or there are too many
+            numbers.
     """
     numbers: set[int] = set()
     for part in text.split(","):
@@ -145,9 +169,10 @@ def parse_indices(text: str) -> tuple[int, ...]:
 
 
 def tasks_of(indices: Iterable[int], first: int, pack: int | None) -> dict[int, int]:
-    """Return element → the task of Slurm's array that runs it.
+    """Return element → the task of Slurm's array that runs the element.
 
     Args:
+        indices: the indices of the elements, in their order.
         first: the element of task 0, where each element is a task of its own.
         pack: how many elements share a task, in their order; None if none do.
     """
@@ -167,10 +192,9 @@ def has_place(argument: str) -> bool:
 def fill_places(
     words: Sequence[str], values: Mapping[str, str], unknown: Callable[[str], Exception]
 ) -> tuple[tuple[str, ...], set[str]]:
-    """Return arguments with values in place of ``{name}``, and the used names; ``{{name}}`` becomes
-    ``{name}``.
+    """Return arguments with values in place of ``{name}``, and the names that were used.
 
-    ``unknown`` makes the exception for a name without a value.
+    ``{{name}}`` becomes ``{name}``. ``unknown`` makes the exception for a name without a value.
     """
     used: set[str] = set()
 

@@ -70,8 +70,12 @@ def _ready(text: str) -> str:
 
 
 def split_words(value: Any) -> Any:
-    """Return a program that is one text as its words: it is split as a shell would split it, and
-    given to no shell.
+    """Return a program that is one text as its words.
+
+    The text is split as a shell would split the text, and no shell gets the text.
+
+    Raises:
+        ValueError: a quote is not closed.
     """
     try:
         return shlex.split(value) if isinstance(value, str) else value
@@ -86,8 +90,9 @@ def _names(value: Any) -> Any:
 
 
 class RoleRequest(BaseModel):
-    """One role: its size, its program, when it is ready, and what its end means; ``None`` and
-    ``()`` mean not given.
+    """One role: its size, its program, when the role is ready, and what its end means.
+
+    ``None`` and ``()`` mean that a field is not given.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -117,21 +122,27 @@ class RoleRequest(BaseModel):
 
 
 def address_names(roles: Iterable[RoleRequest]) -> list[str]:
-    """Return the names that a command may have in braces: ``port``, ``server.host``,
-    ``server.port``, ...
+    """Return the names that a command may have in braces.
+
+    Examples are ``port``, ``server.host`` and ``server.port``.
     """
     return ["port", *(f"{role.name}.{what}" for role in roles for what in ("host", "port", "url"))]
 
 
 def keep_addresses(text: str, names: Sequence[str]) -> str:
-    """Return a text with its addresses in double braces, from which a sweep makes the addresses
-    again.
+    """Return a text with its addresses in double braces.
+
+    A sweep makes the addresses from the double braces again.
     """
     return re.sub(r"\{(" + "|".join(map(re.escape, names)) + r")\}", r"{{\1}}", text)
 
 
 def read_role(where: str, fields: Mapping[str, Any]) -> RoleRequest:
-    """Return a role from its fields, or raise UsageError that says where the mistake is."""
+    """Return a role from its fields.
+
+    Raises:
+        UsageError: a field is unknown or has a wrong value; the message says where the mistake is.
+    """
     try:
         return RoleRequest(**fields)
     except ValidationError as error:
@@ -150,6 +161,9 @@ def split_roles(typed: Sequence[str], program: Sequence[str]) -> dict[str, Any]:
     Args:
         typed: the values of these options in front of the first program; there can be only one.
         program: all words from the first program on.
+
+    Raises:
+        UsageError: a role has no program.
     """
     if len(typed) > 1:
         raise UsageError(f"--role {typed[0]!r} has no program", hint=_FORM)
@@ -183,7 +197,11 @@ def _typed_role(spec: str, words: Sequence[str]) -> RoleRequest:
 
 
 def with_last_program(roles: Sequence[RoleRequest]) -> dict[str, Any]:
-    """Return the fields of a request with these roles, each of which has its program."""
+    """Return the fields of a request with these roles, each of which has its program.
+
+    Raises:
+        UsageError: a role has no program.
+    """
     for role in roles:
         if role.command in ((), ("-m",)):
             raise UsageError(f"role {role.name} has no program", hint=_FORM)

@@ -1,0 +1,1 @@
+"""How large a job is: nodes, GPUs, ranks, CPUs, memory, time, container."""

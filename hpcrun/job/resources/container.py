@@ -34,8 +34,9 @@ class Container:
 
 
 def is_image_file(runtime: str, image: str) -> bool:
-    """Return whether an image is a path: for apptainer, any word without a scheme such as
-    ``docker://`` is a path.
+    """Return whether an image is a path.
+
+    For apptainer, any word without a scheme such as ``docker://`` is a path.
     """
     if runtime in ("apptainer", "singularity"):
         return _REFERENCE.match(image) is None
@@ -53,7 +54,12 @@ def image_of(request: JobRequest, profile: Profile) -> str | None:
 def decide_container(
     request: JobRequest, profile: Profile, shape: Shape, host_python: str
 ) -> Container | None:
-    """Return the container of a job; None if it has none."""
+    """Return the container of a job, None if the job has no container.
+
+    Raises:
+        PlanError: if the container needs pyxis, and the profile runs on this machine.
+        UsageError: if there are mounts, but no container.
+    """
     image, runtime = image_of(request, profile), profile.container.runtime
     if image is None:
         if request.mounts:

@@ -1,7 +1,7 @@
-"""CPUs, memory, time, local GPUs and requeue of a job: the request's, else the profile's, within
-the profile's limits.
+"""CPUs, memory, time, local GPUs and requeue of a job, within the profile's limits.
 
-At last the directives decide, which ``--sbatch`` may have changed:
+The request decides the numbers, else the profile. At last the directives decide, which ``--sbatch``
+may have changed:
 
 | number | decided by |
 |---|---|
@@ -39,7 +39,13 @@ class Machine:
 
 
 def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Machine) -> int:
-    """Return the CPUs of each node: those of one option, else the profile's share."""
+    """Return the CPUs of each node: those of one option, else the profile's share.
+
+    Raises:
+        UsageError: the options contradict each other, have no effect, or do not divide by the
+            tasks.
+        PlanError: a node of the profile has fewer CPUs.
+    """
     tasks = shape.tasks_per_node
     gpus = shape.gpus_per_node
     ways = (
@@ -94,7 +100,11 @@ def decide_memory(request: JobRequest, profile: Profile, shape: Shape) -> int | 
 
 
 def check_memory(memory_mb: int | None, profile: Profile) -> None:
-    """Raise PlanError for more memory than a node of the profile has."""
+    """Check that a node of the profile has the requested memory.
+
+    Raises:
+        PlanError: the node has less memory.
+    """
     most = profile.memory.per_node
     if memory_mb is not None and most is not None and memory_mb > most:
         requested = format_memory(memory_mb)
@@ -106,7 +116,11 @@ def check_memory(memory_mb: int | None, profile: Profile) -> None:
 
 
 def decide_cancel_idle(request: JobRequest, profile: Profile, gpus_per_node: int) -> int | None:
-    """Return for how many seconds all GPUs of the job may be idle, None for any time."""
+    """Return for how many seconds all GPUs of the job may be idle, None for any time.
+
+    Raises:
+        UsageError: the job has no GPU, or the profile takes no samples of the GPUs.
+    """
     requested = request.cancel_idle_s
     idle_s = profile.cancel_idle if requested is None else requested
     if not idle_s or request.preflight == "only":
@@ -128,8 +142,12 @@ def decide_cancel_idle(request: JobRequest, profile: Profile, gpus_per_node: int
 
 
 def check_walltime(walltime_s: int | None, profile: Profile) -> None:
-    """Raise PlanError for a time limit over the profile's: Slurm would accept the job, and never
-    start it.
+    """Check that a time limit is not over the profile's limit.
+
+    Slurm would accept such a job, and never start the job.
+
+    Raises:
+        PlanError: the time limit is longer than the profile allows.
     """
     most = profile.time.max
     if walltime_s is not None and most is not None and walltime_s > most:
@@ -149,8 +167,10 @@ def check_walltime(walltime_s: int | None, profile: Profile) -> None:
 def share_gpus(
     profile: Profile, shape: Shape, machine: Machine
 ) -> tuple[tuple[tuple[str, ...], ...], str | None]:
-    """Return the ids of this machine's GPUs for each local node, none and a note if ranks run on
-    the CPU.
+    """Return the ids of this machine's GPUs for each local node, and a note or None.
+
+    If the ranks run on the CPU, there are no ids; a note says so where the machine has too few
+    GPUs.
     """
     if profile.scheduler != "local" or shape.gpus == 0:
         return (), None
@@ -173,8 +193,9 @@ _GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
 def read_allocation(
     directives: Directives, shape: Shape, profile: Profile
 ) -> tuple[int | None, int | None, int | None]:
-    """Return the CPUs and MB of each node and the seconds that directives request, None where the
-    site decides.
+    """Return the CPUs and the MB of each node, and the seconds, that directives request.
+
+    A number is None where the site decides.
     """
     _check_gpus(directives, shape)
     check_binding("sbatch", directives, shape)
@@ -207,7 +228,11 @@ def _memory_mb(
 
 
 def _check_gpus(directives: Directives, shape: Shape) -> None:
-    """Refuse a job if one of its nodes would have fewer GPUs than planned ranks."""
+    """Refuse a job if one of its nodes would have fewer GPUs than planned ranks.
+
+    Raises:
+        UsageError: no directive requests the GPUs of each node.
+    """
     wanted = shape.gpus_per_node
     given = {key: directives[key] for key in _GPU_DIRECTIVES if key in directives}
     if (
@@ -262,8 +287,13 @@ class Requeue:
 
 
 def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
-    """Return how an interrupted job continues; None if neither the request nor the profile sets
-    this.
+    """Return how an interrupted job continues.
+
+    The result is None if neither the request nor the profile sets this.
+
+    Raises:
+        UsageError: an option has no effect on this machine, or without ``--requeue`` or
+            ``--restarts``.
     """
     if request.requeue is None:
         times = profile.requeue.times
@@ -311,7 +341,11 @@ def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
 
 
 def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:
-    """Raise UsageError for a warning that could come before the ranks listen."""
+    """Check that a warning cannot come before the ranks listen.
+
+    Raises:
+        UsageError: the time limit is too short for the warning.
+    """
     if requeue is None or walltime_s is None or requeue.warn_s + EARLY_S < walltime_s:
         return
     raise UsageError(

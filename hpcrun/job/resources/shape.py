@@ -1,5 +1,6 @@
-"""The shape of a job: GPU type, nodes, GPUs, ranks; the options of their srun and torchrun; their
-container. Pure.
+"""The shape of a job, the options of its srun and torchrun, and its container.
+
+The shape has the GPU type, the nodes, the GPUs and the ranks. Pure.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from hpcrun.job.text.units import count
 
 
 def asked_gpu_type(request: JobRequest) -> str | None:
-    """Return the GPU type that a request names, None if it names none, or raise UsageError: it
-    names two.
+    """Return the GPU type that a request names, None if the request names no type.
+
+    Raises:
+        UsageError: if the request names two types.
     """
     types = {count.type for count in (request.gpus, request.gpus_per_node) if count and count.type}
     if len(types) > 1:
@@ -41,8 +44,9 @@ def types_to_choose_from(profile: Profile, request: JobRequest) -> tuple[str, ..
 
 
 def types_with_room(profile: Profile, total: int, without: str | None = None) -> list[str]:
-    """Return the options for so many GPUs of each other type of a profile that has them, the fewest
-    nodes first.
+    """Return the options for so many GPUs of each other type of a profile, fewest nodes first.
+
+    Only types that have so many GPUs are in the list.
     """
     rooms = [
         (nodes, f"--gpus {type_}:{total} --nodes {nodes}")
@@ -54,8 +58,9 @@ def types_with_room(profile: Profile, total: int, without: str | None = None) ->
 
 
 def nodes_for(total: int, per_node: int, most: int | None) -> int | None:
-    """Return the fewest nodes over which so many GPUs can be split evenly; None if more nodes than
-    most are needed.
+    """Return the fewest nodes over which so many GPUs can be split evenly.
+
+    The result is None if more than ``most`` nodes are needed.
     """
     fewest = -(-total // per_node) if per_node else total + 1
     return next(
@@ -75,10 +80,14 @@ def naming_gpu_type(request: JobRequest, type_: str) -> JobRequest:
 
 
 def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
-    """Return the profile for the GPU type of a request: the type's values override the profile's
-    own.
+    """Return the profile for the GPU type of a request.
 
-    Without ``gpu.types``, and for a job without GPUs, the profile does not change.
+    The values of the type override the profile's own values. Without ``gpu.types``, and for a job
+    without GPUs, the profile does not change.
+
+    Raises:
+        UsageError: if the request must name a GPU type and names none, if it names two types, or if
+            the profile does not have the type.
     """
     types = profile.gpu.types
     type_ = asked_gpu_type(request)
@@ -98,8 +107,12 @@ def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
 
 
 def check_gpu_type(profile: Profile, type_: str) -> None:
-    """Raise UsageError for a GPU type that is none of ``gpu.types``, and not that of the profile's
-    own values.
+    """Raise UsageError if the profile does not have a GPU type.
+
+    The type must be one of ``gpu.types``, or the type of the profile's own values.
+
+    Raises:
+        UsageError: if the type is neither of these.
     """
     types = profile.gpu.types
     # then the profile's own values are for this type
@@ -178,7 +191,12 @@ class Shape:
 
 
 def decide_shape(request: JobRequest, profile: Profile) -> Shape:
-    """Decide nodes, GPUs per node, launcher and ranks from any combination of options."""
+    """Decide nodes, GPUs per node, launcher and ranks from any combination of options.
+
+    Raises:
+        PlanError: if the launcher is srun, and the profile runs on this machine.
+        UsageError: if the profile has GPUs of another type.
+    """
     type_ = asked_gpu_type(request) or profile.gpu.type
     if profile.scheduler == "slurm" and profile.gpu.type not in (None, type_):
         raise UsageError(
@@ -202,10 +220,12 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
 
 
 def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | None) -> None:
-    """Raise PlanError for more nodes, spare ones included, than a job can ever have in the
-    profile's partition.
+    """Raise PlanError if a job can never have so many nodes in the profile's partition.
 
-    Nothing is known of another partition than the profile's.
+    The number includes spare nodes. Nothing is known about other partitions than the profile's.
+
+    Raises:
+        PlanError: if there are more nodes than the partition allows.
     """
     most = profile.gpu.nodes
     if most is None or not shape.gpus_per_node or partition != profile.partition or nodes <= most:
@@ -224,8 +244,9 @@ def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | Non
 
 
 def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
-    """Return the hint for more GPUs of a type than so many nodes have: fewer, or a type that has
-    them.
+    """Return the hint for a request of more GPUs of a type than so many nodes have.
+
+    The hint names fewer GPUs, or a type that has enough of them.
     """
     typed = f"{type_}:" if type_ else ""
     others = types_with_room(profile, total, without=type_)
@@ -234,7 +255,13 @@ def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
 
 
 def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
-    """Return nodes and GPUs per node from any combination of options."""
+    """Return nodes and GPUs per node from any combination of options.
+
+    Raises:
+        PlanError: if a node has fewer GPUs than requested.
+        UsageError: if several nodes have no number of GPUs, or if the numbers contradict each
+            other.
+    """
     total = request.gpus.count if request.gpus else None
     if request.gpus_per_node:
         each = request.gpus_per_node.count
@@ -302,8 +329,9 @@ def _from_total(
 
 
 def multiples_around(number: int, divisor: int, most: int = 0) -> str:
-    """Return the nearest numbers that divide, ``8 or 10``, for a hint; at most ``most``, 0 for no
-    limit.
+    """Return the nearest numbers that are multiples of a divisor, ``8 or 10``, for a hint.
+
+    The numbers are at most ``most``; 0 means that there is no limit.
     """
     low = min(number, most or number) // divisor * divisor
     fitting = [str(each) for each in (low, low + divisor) if each and (not most or each <= most)]
@@ -339,8 +367,13 @@ def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int)
 def decide_segment(
     request: JobRequest, profile: Profile, shape: Shape
 ) -> tuple[int | None, str | None]:
-    """Return the number of nodes in one block of the network, and a note if the profile's number is
-    not used.
+    """Return the number of nodes in one block of the network, and a note.
+
+    The note says that the profile's number is not used; it is None in all other cases.
+
+    Raises:
+        UsageError: if --segment is used on this machine, or if the segments do not divide the
+            nodes.
     """
     requested = request.segment
     if profile.scheduler != "slurm":
@@ -361,8 +394,12 @@ def decide_segment(
 
 
 def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
-    """Return the options of the srun that starts the ranks: the profile's, overridden by the
-    request's.
+    """Return the options of the srun that starts the ranks.
+
+    The options of the request override the options of the profile.
+
+    Raises:
+        UsageError: if the request has options of srun, and the profile runs on this machine.
     """
     if profile.scheduler != "slurm":
         if request.srun:
@@ -380,8 +417,12 @@ def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options
 def check_binding(
     of: Literal["sbatch", "srun"], options: Mapping[str, str | None], shape: Shape
 ) -> None:
-    """Raise UsageError for an option that hides GPUs from a rank, which uses the GPU with the
-    number LOCAL_RANK.
+    """Raise UsageError for an option that hides GPUs from a rank.
+
+    A rank uses the GPU with the number LOCAL_RANK.
+
+    Raises:
+        UsageError: if the option binds each rank to only some of the GPUs of its node.
     """
     for key in ("gpu-bind", "tres-bind"):
         value = options.get(key) or "none"
@@ -396,8 +437,12 @@ def check_binding(
 
 
 def torchrun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
-    """Return torchrun's options: the profile's, overridden by the request's; none if torchrun
-    starts no ranks.
+    """Return torchrun's options, none if torchrun starts no ranks.
+
+    The options of the request override the options of the profile.
+
+    Raises:
+        UsageError: if the request has options of torchrun, and the launcher is another one.
     """
     if shape.launcher == "torchrun":
         return tuple(_laid_over("torchrun", profile.torchrun, request.torchrun).items())

@@ -86,10 +86,10 @@ class SecretHider:
         return text if hidden == plain else hidden
 
     def hide_all(self, value: Any) -> Any:
-        """Return a JSON document without the secrets in its texts; what JSON has no form for
-        becomes text.
+        """Return a JSON document without the secrets in its texts.
 
-        A declared value may be the same word as the name of a field, which stays.
+        A value for which JSON has no form becomes text. A declared value may be the same word as
+        the name of a field, which stays.
         """
         if isinstance(value, Mapping):
             keys = {
@@ -103,8 +103,10 @@ class SecretHider:
         return self.hide(str(value))
 
     def _overwritten(self, line: str) -> str:
-        """Return a line as it is, or, if a terminal shows a secret after its backspaces, that
-        without the secret.
+        """Return a line without a secret that a terminal shows after the line's backspaces.
+
+        If there is no such secret, the line stays as it is; otherwise the result is the text that a
+        terminal shows, without the secret.
         """
         kept: list[str] = []
         for char in (
@@ -132,16 +134,18 @@ class SecretHider:
         return text
 
     def variable_in(self, text: str) -> str | None:
-        """Return the name of a secret variable whose value is in a text, in any form; None if there
-        is none.
+        """Return the name of a secret variable whose value is in a text, in any form.
+
+        The result is None if the text contains no such value.
         """
         flat = _IN_BREAKS.sub("", text)
         known = ((value, name) for value, unbroken, name in self._all_known() if unbroken in flat)
         return next((name for value, name in known if re.search(_pattern(value), text)), None)
 
     def _all_known(self) -> list[tuple[str, str, str]]:
-        """Return the secret variables' values in all forms, the longest first; each also without
-        breaks; the names.
+        """Return the values of the secret variables in all forms, the longest first.
+
+        Each entry has the value, the value without breaks, and the name of the variable.
         """
         known = self._known
         if known is None:
@@ -153,8 +157,9 @@ class SecretHider:
         return known
 
     def _values(self, name: str) -> Iterable[str]:
-        """Return the value of a variable in all forms in which a program may print it, if it is a
-        secret.
+        """Return all forms in which a program may print the value of a secret variable.
+
+        The result is empty for a variable that is not a secret.
         """
         value = self._env[name]
         declared = name in self._named and not SWITCH.fullmatch(value)
@@ -195,8 +200,9 @@ def _forms_of(value: str, *, declared: bool) -> Iterator[str]:
 
 
 def _encodings(value: str) -> Iterator[str]:
-    """Yield a value in each encoding: as it is, in Python's and JSON's forms, quoted for a URL, and
-    for HTML.
+    """Yield a value in each encoding.
+
+    The encodings are: as it is, in Python's and JSON's forms, quoted for a URL, and for HTML.
     """
     import html
     import json
@@ -213,8 +219,9 @@ def _encodings(value: str) -> Iterator[str]:
 
 
 def _in_base64(value: str) -> Iterator[str]:
-    """Yield the base64 characters that a value alone determines, behind any other bytes such as
-    ``user:``.
+    """Yield the base64 characters that a value alone determines.
+
+    Any other bytes, such as ``user:``, may stand before the value.
     """
     import base64
 
@@ -226,8 +233,10 @@ def _in_base64(value: str) -> Iterator[str]:
 
 
 def _pattern(value: str) -> str:
-    """Return what finds a value: with any white space between its words, and a short one as a whole
-    word only.
+    """Return the regular expression that finds a value.
+
+    Any white space may stand between the words of the value. A short value is found only as a whole
+    word.
     """
     if len(value) < _LEAST_OF_VALUE:
         words = r"\s+".join(map(re.escape, value.split()))

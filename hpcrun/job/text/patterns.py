@@ -1,13 +1,13 @@
-"""Regular expressions that users write for lines of logs: the time of a match grows only linearly
-with the line.
+r"""Regular expressions that users write for lines of logs, matched in linear time.
 
-Python's ``re`` tries every way to match: ``(a+)+$`` takes hours for a line of 40 characters. So RE2
-(https://github.com/google/re2) compiles these expressions. It has no look-around and no
-back-references; hpcrun needs neither. The syntax is Python's without these; ``\\w``, ``\\d``,
-``\\s`` and ``\\b`` match ASCII only, and ``\\pL`` is any letter.
+The time of a match grows only linearly with the line. Python's ``re`` tries every way to match:
+``(a+)+$`` takes hours for a line of 40 characters. So RE2 (https://github.com/google/re2) compiles
+these expressions. RE2 has no look-around and no back-references; hpcrun needs neither. The syntax
+is Python's without these; ``\w``, ``\d``, ``\s`` and ``\b`` match ASCII only, and ``\pL`` is any
+letter.
 
-RE2 is imported when the first expression is compiled: ``submit`` and most calls of ``status`` do
-not need it.
+hpcrun imports RE2 when the first expression is compiled: ``submit`` and most calls of ``status`` do
+not need RE2.
 """
 
 from __future__ import annotations
@@ -87,8 +87,11 @@ def _encode(text: str) -> bytes:
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Return a regular expression to search with, or raise PatternError: it is none, or needs more
-    than linear time.
+    """Return a regular expression to search with.
+
+    Raises:
+        PatternError: the text is no regular expression, is too long, or needs more than linear
+            time.
     """
     import re2  # takes 7 ms: import it only if there is an expression
 
@@ -114,8 +117,6 @@ def compile_pattern(text: str) -> Pattern:
         reason = error.args[0] if error.args else b""
         if isinstance(reason, bytes):
             reason = reason.decode("utf-8", "replace")
-        else:
-            reason = reason
         raise PatternError(
             f"RE2 refuses it: {reason} (docs/explain.md, Regular expressions)"
         ) from None
@@ -154,8 +155,10 @@ _USUAL_STEP = re.compile(
 
 
 def check_metric_pattern(text: str) -> str:
-    """Return the regular expression of a metric, or raise ValueError: it is none, or has no group
-    for the number.
+    """Return the regular expression of a metric.
+
+    Raises:
+        ValueError: the text is no regular expression, or has no group for the number.
     """
     try:
         pattern = compile_pattern(text)
@@ -190,10 +193,10 @@ def finite_number(text: str) -> float | None:
 
 
 def usual_numbers(line: str) -> tuple[float | None, dict[str, float]]:
-    """Return the step and the losses and accuracies in a line as most scripts print them: ``step 3
-    val_loss=0.12``.
+    """Return the step, and the losses and accuracies, in a line as most scripts print them.
 
-    A step beside an epoch is None: it may begin again with each epoch.
+    An example is ``step 3 val_loss=0.12``. A step beside an epoch is None: the step may begin again
+    with each epoch.
     """
     lowered = line.lower()
     if "loss" not in lowered and "acc" not in lowered:

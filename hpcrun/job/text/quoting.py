@@ -23,10 +23,12 @@ _DIRECTIVE_MAX = 4096
 
 
 def quote_bash(text: str) -> str:
-    """Return one bash word, in printable ASCII, that expands to exactly ``text``; raise ValueError
-    for a NUL in it.
+    """Return one bash word, in printable ASCII, that expands to exactly ``text``.
 
     Undecodable bytes are surrogates, as in ``sys.argv``.
+
+    Raises:
+        ValueError: the text has a NUL character.
     """
     raw = os.fsencode(text)
     if b"\0" in raw:
@@ -46,8 +48,10 @@ def bash_line(words: Iterable[str]) -> str:
 
 
 def quote_directive(value: str) -> str:
-    """Return ``value`` as sbatch reads it after ``#SBATCH --key=``, or raise ValueError: sbatch
-    cannot read it.
+    """Return ``value`` as sbatch reads the value after ``#SBATCH --key=``.
+
+    Raises:
+        ValueError: sbatch cannot read the value.
     """
     if any(not 0x20 <= ord(char) < 0x7F for char in value):
         raise ValueError("only printable ASCII can stand in an #SBATCH line")
@@ -64,8 +68,12 @@ def quote_directive(value: str) -> str:
 
 
 def check_job_name(name: str) -> str:
-    """Return ``name`` if it can be a job's name, a part of a file name and a word on a terminal;
-    else ValueError.
+    """Return ``name`` if ``name`` can be a job's name.
+
+    Such a name can also be a part of a file name and a word on a terminal.
+
+    Raises:
+        ValueError: the name cannot be a job's name.
     """
     reason = None
     if _NAME_SAFE.fullmatch(name) is None:
@@ -96,7 +104,11 @@ def with_ending(name: str, ending: str) -> str:
 
 
 def check_env_name(name: str) -> str:
-    """Return ``name`` if it can be the name of a shell variable, else raise ValueError."""
+    """Return ``name`` if ``name`` can be the name of a shell variable.
+
+    Raises:
+        ValueError: the name cannot be a variable's name.
+    """
     if _ENV_NAME.fullmatch(name) is None:
         raise ValueError(
             f"{name!r} cannot be a variable's name: letters, digits and _, no digit first"
@@ -105,8 +117,10 @@ def check_env_name(name: str) -> str:
 
 
 def check_mount(text: str) -> str:
-    """Return a folder for a container, ``SOURCE[:TARGET[:ro]]``; raise ValueError for another
-    text.
+    """Return a folder for a container, ``SOURCE[:TARGET[:ro]]``.
+
+    Raises:
+        ValueError: the text has another form.
     """
     if _MOUNT.fullmatch(text) is None:
         raise ValueError(

@@ -308,8 +308,9 @@ _SHELL_SPACES = frozenset(" \t\r\n")
 
 
 def is_secret(name: str, value: str | None = None, named: Collection[str] = ()) -> bool:
-    """Return whether a variable is a secret: declared in ``named``, by its name, or by the form of
-    its value.
+    """Return whether a variable is a secret.
+
+    A variable is a secret if it is declared in ``named``, by its name, or by the form of its value.
     """
     if value == "":
         return False
@@ -339,8 +340,9 @@ def is_secret(name: str, value: str | None = None, named: Collection[str] = ()) 
 
 
 def _words(name: str) -> tuple[str, ...]:
-    """Return the words of a name without trailing numbers, and without the words that may follow
-    any name.
+    """Return the words of a name without trailing numbers.
+
+    The words that may follow any name are left out, too.
     """
     words = [part for part in _WORD.split(name.upper()) if part]
     while len(words) > 1 and _QUALIFIERS.fullmatch(words[-1]):
@@ -353,8 +355,9 @@ def _any_is(pattern: re.Pattern[str], words: Sequence[str]) -> bool:
 
 
 def secret_kind(text: str) -> str | None:
-    """Return the kind of secret in a text by its form, such as ``a GitHub token``; None if there is
-    none.
+    """Return the kind of secret in a text by its form, such as ``a GitHub token``, or None.
+
+    None means that the text contains no secret.
     """
     return next((form.kind for form in forms_in(text) if re.search(form.pattern, text)), None)
 
@@ -434,8 +437,9 @@ MOST_NAMED = 5  # how many of the files that are not copied a message names
 
 
 def looks_secret(path: str) -> bool:
-    """Return whether a file's name, or its path below the root of the code, shows that it holds
-    secrets.
+    """Return whether a file's name or path shows that the file holds secrets.
+
+    The path is the one below the root of the code.
     """
     lower = path.lower()
     *folders, name = lower.split("/")
@@ -456,10 +460,10 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _named_like_a_secret(name: str) -> bool:
-    """Whether a text file is named like a variable that is a secret: ``.huggingface_token``,
-    ``api_key.txt``.
+    """Return whether a text file is named like a variable that is a secret.
 
-    One word is too little, and a file of tokens is a vocabulary.
+    Examples are ``.huggingface_token`` and ``api_key.txt``. One word is too little, and a file of
+    tokens is a vocabulary.
     """
     stem = name.lstrip(".").removesuffix(".txt")
     return (
@@ -471,8 +475,9 @@ def _named_like_a_secret(name: str) -> bool:
 
 
 def may_be_key(path: str) -> bool:
-    """Return whether a file may be a private key, so that its content must decide: ssh-keygen's
-    have no suffix.
+    """Return whether a file may be a private key, so that its content must decide.
+
+    The keys of ssh-keygen have no suffix.
     """
     name = path.lower().rpartition("/")[2]
     return "." not in name or is_named_key(path)
@@ -484,10 +489,10 @@ def is_named_key(path: str) -> bool:
 
 
 def is_key(path: str, content: bytes, size: int) -> bool:
-    """Return whether a file that may be a private key is one, by its beginning and its size in
-    bytes.
+    """Return whether a file that may be a private key is one.
 
-    A small file that is not PEM may be a key in another form.
+    The beginning of the file and its size in bytes decide. A small file that is not PEM may be a
+    key in another form.
     """
     if b"PRIVATE KEY-----" in content:
         return True

@@ -72,8 +72,11 @@ def _parser() -> Parser:
 
 
 def parse_shell(text: str) -> Node:
-    """Return the syntax tree of a script, or raise UsageError: it is too long, nested too deeply,
-    or not text.
+    """Return the syntax tree of a script.
+
+    Raises:
+        UsageError: if the script is too long, nested too deeply, not text, or not understood in
+            time.
     """
     data = text.encode("utf-8", "surrogateescape")
     if len(data) > MOST_BYTES or b"\0" in data:
@@ -103,10 +106,10 @@ def parse_shell(text: str) -> Node:
 
 
 def read_commands(text: str) -> list[ShellCommand]:
-    """Return the commands of a shell script in their order, with the values that the script itself
-    assigns.
+    """Return the commands of a shell script in their order.
 
-    What only a running shell knows is ``$``; a script that is nested too deeply has no commands.
+    The commands have the values that the script itself assigns. A value that only a running shell
+    knows is ``$``. A script that is nested too deeply has no commands.
     """
     try:
         source = Source(parse_shell(text.replace("\0", "")))
@@ -148,11 +151,10 @@ def parents_of(node: Node) -> Iterator[Node]:
 
 
 def misread_line(root: Node) -> int | None:
-    """Return the first line that the grammar does not understand, or reads in another way than
-    bash; None if none.
+    r"""Return the first line that the grammar does not understand or misreads, or None.
 
-    tree-sitter-bash 0.25 takes the end of an escaped backslash for the beginning of an escaped
-    quote: ``$'\\\\'``.
+    To misread means to read in another way than bash. tree-sitter-bash 0.25 takes the end of an
+    escaped backslash for the beginning of an escaped quote: ``$'\\'``.
     """
     lines = [node.start_point[0] + 1 for node in nodes_of(root, "ERROR") if root.has_error]
     lines += [
@@ -246,8 +248,9 @@ class Source:
     def _assignment(
         self, name: str, node: Node, before: list[tuple[str, ...]]
     ) -> list[tuple[str, ...]] | None:
-        """Return the values after one assignment, for those before it; None if they are not
-        known.
+        """Return the values after one assignment, from the values before the assignment.
+
+        The result is None if the values are not known.
         """
         adds = any(child.type == "+=" for child in node.children)
         if len(node.named_children) > 1:
@@ -278,10 +281,10 @@ class Source:
     def _texts(
         self, node: Node, variable: str = "", before: Sequence[tuple[str, ...]] = ()
     ) -> list[str] | None:
-        """Return the texts that a word may become without being divided; None if there are too
-        many.
+        """Return the texts that a word may become without being divided.
 
-        ``before`` has the values of a variable before this assignment to it.
+        The result is None if there are too many texts. ``before`` has the values of a variable
+        before this assignment to it.
         """
         kind = node.type
         text = node_text(node)
@@ -310,8 +313,9 @@ class Source:
     def _joined(
         self, node: Node, variable: str, before: Sequence[tuple[str, ...]]
     ) -> list[str] | None:
-        """Return the texts of a word of several pieces; in quotes, what stands between the
-        expansions is text.
+        """Return the texts of a word that has several pieces.
+
+        In quotes, what stands between the expansions is text.
         """
         raw = node.text or b""
         quoted = node.type == "string"

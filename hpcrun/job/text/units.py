@@ -1,5 +1,6 @@
-"""Times, sizes, numbers and lists as text and back: what options take, and phrases that many
-messages have. Pure.
+"""Times, sizes, numbers and lists as text and back, and phrases of many messages.
+
+The texts are those that options take. Pure.
 
 Slurm's time forms are those of sbatch(1) ``--time``: ``minutes``, ``minutes:seconds``,
 ``hours:minutes:seconds``, ``days-hours``, ``days-hours:minutes`` and
@@ -35,11 +36,13 @@ _DURATION = re.compile("".join(rf"(?:({_NUMBER}){unit})?" for unit in _UNIT_S), 
 
 
 def parse_duration(text: str) -> float:
-    """Return a duration in seconds, from ``36h``, ``1d12h``, ``42.3s`` or one of Slurm's forms with
-    ``:`` or ``-``.
+    """Return a duration in seconds, from ``36h``, ``1d12h``, ``42.3s`` or a form of Slurm.
 
-    A number without a unit is a ValueError: sbatch reads minutes in --time and seconds in --signal,
-    and most people think of days where the age of a run is asked for.
+    Slurm's forms here have ``:`` or ``-``. A number without a unit is refused: sbatch reads minutes
+    in --time and seconds in --signal, and most people think of days for the age of a run.
+
+    Raises:
+        ValueError: if the text is no duration, has no unit, or is zero.
     """
     typed = text.strip().lower()
     if _ZERO_TIME.fullmatch(typed):
@@ -66,15 +69,17 @@ def parse_time(text: str) -> int:
 
 
 def parse_slurm_time(text: str) -> int:
-    """Return a time limit in seconds as sbatch reads it, where a number is minutes: in files,
-    directives, variables.
+    """Return a time limit in seconds as sbatch reads it: a number without a unit is minutes.
+
+    This is the rule for files, directives and variables.
     """
     return parse_time(with_minutes(text))
 
 
 def with_minutes(text: str) -> str:
-    """Return a time limit of Slurm as hpcrun's options take it: a number of minutes has its
-    unit.
+    """Return a time limit of Slurm as hpcrun's options take it.
+
+    A number of minutes gets its unit.
     """
     if re.fullmatch(r"\d{1,9}", text.strip(), re.ASCII):
         return f"{text.strip()}m"
@@ -82,8 +87,10 @@ def with_minutes(text: str) -> str:
 
 
 def parse_walltime(text: str) -> int:
-    """Return a job's time limit in seconds, as ``parse_time`` does; zero means no limit for
-    sbatch(1).
+    """Return a job's time limit in seconds, as ``parse_time`` does.
+
+    Raises:
+        ValueError: if the time is zero, which means no limit for sbatch(1).
     """
     if _ZERO_TIME.fullmatch(text.strip().lower()):
         raise ValueError(
@@ -94,8 +101,9 @@ def parse_walltime(text: str) -> int:
 
 
 def slurm_seconds(text: str) -> int | None:
-    """Return the seconds of a time in one of Slurm's forms; None for UNLIMITED, NOT_SET and other
-    texts.
+    """Return the seconds of a time in one of Slurm's forms.
+
+    The result is None for UNLIMITED, NOT_SET and other texts.
     """
     match = _SLURM_TIME.fullmatch(text)
     if match is None:
@@ -117,10 +125,13 @@ def format_time(seconds: int) -> str:
 
 
 def parse_memory(text: str, forms: str = MEMORY_FORMS) -> int:
-    """Return a memory size in MB (Slurm's own unit, 1024 × 1024 bytes); 0 is all of a node's
-    memory.
+    """Return a memory size in MB, Slurm's own unit of 1024 × 1024 bytes.
 
-    A ValueError shows how a size may be written, in ``forms``.
+    0 is all of a node's memory.
+
+    Raises:
+        ValueError: if the text is no memory size, or is less than a megabyte; the message shows
+            ``forms``, in which a size may be written.
     """
     match = _MEMORY.fullmatch(text.strip())
     if match is None:
@@ -132,17 +143,16 @@ def parse_memory(text: str, forms: str = MEMORY_FORMS) -> int:
 
 
 def format_memory(megabytes: int) -> str:
-    """Return MB in sbatch's form: in gigabytes if it is a whole number of them, else in
-    megabytes.
-    """
+    """Return MB in sbatch's form: in gigabytes if the number is whole, else in megabytes."""
     if megabytes and megabytes % 1024 == 0:
         return f"{megabytes // 1024}G"
     return f"{megabytes}M" if megabytes else "0"
 
 
 def format_size(size: float) -> str:
-    """Return a number of bytes in GB of 1024³ bytes, in MB or in kB: ``16.0 GB``, ``340 MB``, ``2
-    kB``.
+    """Return a number of bytes in GB of 1024³ bytes, in MB or in kB.
+
+    Examples are ``16.0 GB``, ``340 MB`` and ``2 kB``.
     """
     megabytes = size / (1 << 20)
     if megabytes >= 1024:
@@ -161,15 +171,18 @@ def format_rate(bytes_per_s: float) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """Return an age in the largest unit that fits; 0 s if it is negative, since clocks of hosts
-    differ.
+    """Return an age in the largest unit that fits.
+
+    A negative age is 0 s, since the clocks of hosts differ.
     """
     return f"{format_span(seconds, least=1)} ago"
 
 
 def format_span(seconds: float, least: int = 2) -> str:
-    """Return a length of time in the largest unit of which there are at least two: ``95 s``, ``12
-    min``.
+    """Return a length of time in the largest unit of which there are at least two.
+
+    Examples are ``95 s`` and ``12 min``. ``least`` is the smallest number of a unit, two by
+    default.
     """
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= least * length:
@@ -178,8 +191,10 @@ def format_span(seconds: float, least: int = 2) -> str:
 
 
 def parse_count(text: str) -> int:
-    """Return a number of samples or parameters, ``1.2M`` or ``25000000``; ValueError for zero and
-    for a fraction.
+    """Return a number of samples or parameters, from ``1.2M`` or ``25000000``.
+
+    Raises:
+        ValueError: if the text is no number, or the number is zero or a fraction.
     """
     match = _COUNT.fullmatch(text.strip())
     if match is None:
@@ -195,8 +210,10 @@ def parse_count(text: str) -> int:
 
 
 def parse_positive(text: str) -> float:
-    """Return a number above zero that is neither infinite nor absurdly large or small; else raise
-    ValueError.
+    """Return a number above zero that is neither infinite nor absurdly large or small.
+
+    Raises:
+        ValueError: if the text is not such a number.
     """
     try:
         if text.isascii() and "_" not in text:
@@ -231,8 +248,9 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def joined(names: Sequence[str], most: int = 3) -> str:
-    """Return ``a``, ``a and b`` or ``a, b and c``; of more names than ``most`` the first: ``a, b, c
-    and 4 more``.
+    """Return names in one text: ``a``, ``a and b`` or ``a, b and c``.
+
+    Of more names than ``most`` only the first are shown: ``a, b, c and 4 more``.
     """
     if len(names) > most:
         return listed(names, most)
@@ -240,8 +258,10 @@ def joined(names: Sequence[str], most: int = 3) -> str:
 
 
 def rank_text(rank: int, node: str | None = None, role: RoleRanks | None = None) -> str:
-    """Return ``rank 3 on node-1``; ``rank 3`` if its node is unknown; ``trainer rank 3``, or
-    ``server`` alone.
+    """Return the name of a rank, such as ``rank 3 on node-1``.
+
+    The text is ``rank 3`` if the node is unknown, and ``trainer rank 3`` for a role; a role with
+    one rank has its name alone, ``server``.
     """
     if role and role.ranks == 1:
         name = role.name
@@ -251,8 +271,9 @@ def rank_text(rank: int, node: str | None = None, role: RoleRanks | None = None)
 
 
 def ranks_text(ranks: Sequence[int], role: RoleRanks | None = None) -> str:
-    """Return ``rank 3`` or ``ranks 0-2, 5``, after the name of their role; of many ranges the
-    first.
+    """Return ``rank 3`` or ``ranks 0-2, 5``, after the name of their role.
+
+    Of many ranges only the first are shown.
     """
     front = f"{role.name} " if role else ""
     ranges = index_ranges(ranks).replace(",", ", ")
@@ -264,8 +285,9 @@ def ranks_text(ranks: Sequence[int], role: RoleRanks | None = None) -> str:
 
 
 def rank_option(rank: int, role: RoleRanks | None) -> str:
-    """Return the options of ``hpcrun logs`` that show a rank: ``--rank 3``, ``--role trainer --rank
-    3``.
+    """Return the options of ``hpcrun logs`` that show a rank.
+
+    Examples are ``--rank 3`` and ``--role trainer --rank 3``.
     """
     of_role = f"--rank {rank}" if role is None or role.ranks > 1 else ""
     if role:
@@ -293,8 +315,9 @@ def count(number: int, noun: str) -> str:
 
 
 def cut_at_word(text: str, most: int) -> str:
-    """Return at most so many characters of a text: whole words and ``…``, or a part of a single
-    long one.
+    """Return at most so many characters of a text: whole words and ``…``.
+
+    Of a single long word the result is a part.
     """
     if len(text) <= most:
         return text
@@ -310,8 +333,9 @@ _DETAIL = re.compile(r", (?:unable|got) .*| or instance of .*")
 
 
 def error_words(detail: Mapping[str, Any]) -> str:
-    """Return one of pydantic's errors in words, ``must be a valid integer``, without the value
-    itself.
+    """Return one of pydantic's errors in words, without the value itself.
+
+    An example is ``must be a valid integer``.
     """
     message = _DETAIL.sub("", str(detail["msg"]).removeprefix("Value error, "))
     return (

@@ -20,8 +20,9 @@ WAIT_S = 0.3
 
 
 def main(words: list[str]) -> int:
-    """Have the job run the step, and return its status; if the job does not, become the launch as
-    it was written.
+    """Have the job run the step, and return the status of the step.
+
+    If the job does not run the step, this process becomes the launch as it was written.
     """
     with socket.socket(socket.AF_UNIX) as job:
         try:
@@ -75,8 +76,9 @@ class _Step:
         self._done: dict[str, int] = {}
 
     def wait(self) -> int | None:
-        """Wait a moment; return the status of the step, -1 if the job does not run it, None while
-        it runs.
+        """Wait a moment; return the status of the step, or None while the step runs.
+
+        The result is -1 if the job does not run the step.
         """
         self._job.settimeout(WAIT_S if self._copied else None)
         try:

@@ -1,9 +1,10 @@
-"""The words of a script's launch, ``[srun ...] :: PROGRAM ...`` or ``[srun ...] ::: TORCHRUN ... ::
-PROGRAM ...``.
+"""The words of a script's launch, and the command of the step that follows from the words.
 
-hpcrun submit has put the marks there (hpcrun/job/batch/batch_script.py); the values behind them are
-known only here. The options of srun and of torchrun stay as they are: only each rank's program gets
-its wrapper.
+The words are ``[srun ...] :: PROGRAM ...`` or ``[srun ...] ::: TORCHRUN ... :: PROGRAM ...``.
+
+hpcrun submit has put the marks there (hpcrun/job/batch_script.py); the values behind them are known
+only here. The options of srun and of torchrun stay as they are: only each rank's program gets its
+wrapper.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ def step_words(words: list[str], launch: list[str], *, local: bool, again: bool)
     """Return the command of the step.
 
     Args:
+        words: the words of the launch in the script.
         launch: starts this program.
         local: the node is this machine.
         again: the allocation had a step before.
@@ -93,8 +95,9 @@ def step_words(words: list[str], launch: list[str], *, local: bool, again: bool)
 
 
 def _with_ranks(torchrun: list[str], program: list[str], launch: list[str]) -> list[str]:
-    """Return torchrun's words with the wrapper of each rank, which runs the program with torchrun's
-    own Python.
+    """Return torchrun's words with the wrapper of each rank.
+
+    The wrapper runs the program with torchrun's own Python.
     """
     if {"--no-python", "--no_python"} & {*torchrun}:
         return [*torchrun, *launch, "rank", AS_IS, "--", *program]
@@ -109,8 +112,9 @@ def _with_ranks(torchrun: list[str], program: list[str], launch: list[str]) -> l
 
 
 def _task_options(srun: list[str]) -> list[str]:
-    """Return srun with the job's options, which the script's override; the ranks' output goes into
-    their logs.
+    """Return srun with the job's options, which the options of the script override.
+
+    The output of the ranks goes into their logs.
     """
     options = [srun[0], "--wait=0", "--kill-on-bad-exit=1"]
     rest = srun[1:]
@@ -124,8 +128,9 @@ def _task_options(srun: list[str]) -> list[str]:
 
 
 def _one_task() -> list[str]:
-    """Return srun for one task on the node of the script, which has all that the script has
-    there.
+    """Return srun for one task on the node of the script.
+
+    The task has all that the script has on this node.
     """
     env = os.environ
     return [
@@ -144,8 +149,9 @@ def _one_task() -> list[str]:
 
 
 def hide_sizes() -> None:
-    """Hide the sizes of the job from the srun of one task; ``restore_slurm`` brings them back for
-    its program.
+    """Hide the sizes of the job from the srun of one task.
+
+    ``restore_slurm`` brings the sizes back for the program of this task.
     """
     env = os.environ
     of_slurm = {name: value for name, value in env.items() if name.startswith("SLURM")}

@@ -1,5 +1,6 @@
-"""A person's own batch script as the child of ``launch job``: only the step of its launch line is
-the job's.
+"""Run a person's own batch script as the child of ``launch job``.
+
+Only the step of its launch line is the job's.
 
 bash runs the script. At its launch line, ``hpcrun_launch`` (ask.py) hands over words, environment,
 folder and streams through a Unix socket, and waits for the exit status. A restart in place starts
@@ -143,8 +144,9 @@ class ScriptStep(JobStep):
     # --- the script ------------------------------------------------------------------------------
 
     def _to_launch(self, command: list[str]) -> bool:
-        """Start the script, and wait for its launch; False if it has ended, or the job is about to
-        end.
+        """Start the script, and wait for its launch.
+
+        The result is False if the script has ended, or if the job is about to end.
         """
         if not self._runs:
             self._start_script(command)
@@ -260,8 +262,9 @@ class ScriptStep(JobStep):
         return asker
 
     def _refuse_more(self) -> None:
-        """Let a second launch run without the job: the records of an attempt are those of one
-        step.
+        """Let a second launch run without the job.
+
+        The records of an attempt are the records of one step.
         """
         try:
             asker, _ = self._server.accept()
@@ -271,8 +274,9 @@ class ScriptStep(JobStep):
         asker.close()
 
     def _tick_with_script(self) -> bool:
-        """While the step runs: end it if its script or its launch has ended, as Slurm and ``timeout
-        srun`` do.
+        """End the step if its script or its launch has ended while the step runs.
+
+        Slurm and ``timeout srun`` do the same.
         """
         self._refuse_more()
         now = time.monotonic()

@@ -1,5 +1,6 @@
-"""``TORCHRUN OPTIONS torchrun_rank.py LAUNCH... [-m] -- PROGRAM ...``: the program of a rank, with
-its wrapper.
+"""Run the program of a rank with its wrapper.
+
+The command is ``TORCHRUN OPTIONS torchrun_rank.py LAUNCH... [-m] -- PROGRAM ...``.
 
 torchrun starts this file with its own Python, of any version 3, and so with the Python of the
 program. The wrapper has the Python of the job; where that does not exist, as in a container, the

@@ -1,10 +1,9 @@
-"""The end of a link of a chain that has not completed: the next links are cancelled if it got
-nowhere.
+"""End a link of a chain that has not completed: cancel the next links if it got nowhere.
 
 ``submit`` writes the job of each link into a folder beside the checkpoints, which the links share.
-It knows a link's progress by new files there, and by the steps in its ranks' metrics; a program may
-use neither. An unknown progress never ends a chain, unless two links in a row fail at once and in
-the same way.
+This module knows the progress of a link by new files there, and by the steps in the metrics of its
+ranks; a program may use neither. An unknown progress never ends a chain, unless two links in a row
+fail at once and in the same way.
 """
 
 from __future__ import annotations
@@ -34,10 +33,12 @@ _STEP = re.compile(rb'"step": (\d+)')
 
 
 def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
-    """Cancel the next links if this one got nowhere; return the reason, the empty string if the
-    chain continues.
+    """Cancel the next links if this link got nowhere, and return the reason.
+
+    The reason is the empty string if the chain continues.
 
     Args:
+        status: the exit status of this link.
         why_it_ended: returns why; only its program's failure, its time limit and idle GPUs count.
     """
     folder = records.chain_folder()
@@ -80,8 +81,9 @@ def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
 
 
 def judge(link: dict[str, Any], before: dict[str, Any]) -> tuple[str, bool]:
-    """Return why a link got nowhere, the empty string if it did or may have; and whether the chain
-    ends.
+    """Return why a link got nowhere, and whether the chain ends.
+
+    The reason is the empty string if the link made progress, or may have made progress.
 
     Args:
         link: its number from 1, its exit status, the seconds of its last attempt; whether its
@@ -118,8 +120,9 @@ def _attempts() -> str:
 
 
 def _has_saved() -> bool | None:
-    """Whether a checkpoint is newer than this job, by the clock of their file system; None if there
-    is none.
+    """Return whether a checkpoint is newer than this job, None if there is no checkpoint.
+
+    The clock of their file system decides.
     """
     began = os.stat(os.path.join(_attempts(), "0", "start")).st_mtime
     until = time.monotonic() + WALK_S

@@ -57,8 +57,9 @@ class Heartbeats:
         return self.dead
 
     def look_closer(self, nodes: list[str]) -> list[str]:
-        """Return the dead nodes after the end of the step, some with late heartbeats; Slurm is
-        asked once.
+        """Return the dead nodes after the end of the step.
+
+        A node with a late heartbeat counts, too, if the node does not respond. Slurm is asked once.
         """
         if self._closer is None:
             late = [node for node, age_s in self._ages(time.monotonic()).items() if age_s > FRESH_S]
@@ -93,8 +94,9 @@ class Heartbeats:
 
 
 def silent_nodes(ages: dict[str, float]) -> list[str]:
-    """Return the silent nodes by the seconds since their last heartbeat; none if no node has a
-    heartbeat.
+    """Return the silent nodes by the seconds since their last heartbeat.
+
+    The result is empty if no node has a recent heartbeat.
     """
     silent = [node for node, age_s in ages.items() if age_s > LATE_S]
     if any(age_s <= FRESH_S for age_s in ages.values()):
@@ -112,8 +114,9 @@ def answers(node: str) -> bool:
 
 
 def next_nodes(nodes: list[str], before: list[str], left_out: list[str]) -> list[str]:
-    """Return nodes for a restart, fewer than before if there are not enough: spare nodes only if
-    they start a step.
+    """Return the nodes for a restart, fewer than before if there are not enough nodes.
+
+    A spare node is used only if it starts a step.
 
     Args:
         nodes: those that Slurm counts to the job now.

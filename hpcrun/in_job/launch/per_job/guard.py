@@ -1,5 +1,6 @@
-"""``launch guard NODE REQUEUE|OVER``: ends or requeues a job with --no-kill if its first node
-fails.
+"""End or requeue a job with --no-kill if its first node fails.
+
+The command is ``launch guard NODE REQUEUE|OVER``.
 
 Slurm removes a failed node from such a job, ends the steps on this node, and keeps the job, even if
 it was the node of the batch script: the job would then idle until its time limit. So one more step,
@@ -29,6 +30,8 @@ def start(node: str, *, on: str, how: str, exclude: bool) -> None:
     """Start the guard of a node on another node, as a separate step.
 
     Args:
+        node: the node that the guard watches.
+        on: the node that runs the guard.
         how: whether the job is requeued or ends.
         exclude: the failed node is not used again.
     """

@@ -1,5 +1,6 @@
-"""Ends a job whose GPUs are all idle: only the job's process judges, from the samples of its nodes
-(sampler.py).
+"""End a job whose GPUs are all idle.
+
+Only the job's process judges, from the samples of its nodes (sampler.py).
 
 The nodes are read one after another, until one has used a GPU: as long as that was not long ago, no
 other node has to be read, nor this one again. So a job that works costs one read per limit,
@@ -128,8 +129,9 @@ class IdleWatch:
 
 
 def idle_seconds(text: str, not_before: float) -> float | None:
-    """Return for how long all GPUs of a node have been idle, by its own clock; None if that is not
-    known.
+    """Return for how long all GPUs of a node have been idle, None if this is not known.
+
+    The clock of the node measures the time.
 
     Args:
         text: the samples of the node.

@@ -1,5 +1,6 @@
-"""``launch job [OPTIONS] -- [CHECK ... && JUDGE ... &&] STEP ...``: the job, in the place of the
-batch script.
+"""The job itself: this program runs in the place of the batch script.
+
+The command is ``launch job [OPTIONS] -- [CHECK ... && JUDGE ... &&] STEP ...``.
 
 It chooses the rendezvous, starts the step (srun, or the "nodes" of this machine), and receives
 Slurm's warnings. When the ranks have ended, it records how and why, and decides whether the job is
@@ -123,8 +124,9 @@ class Job:
         return self._go(command)
 
     def _go(self, command: list[str]) -> int:
-        """Run the step until the job does not continue in this allocation; return the last
-        status.
+        """Run the step until the job does not continue in this allocation.
+
+        The result is the last status.
         """
         while True:
             self._set_guard()
@@ -145,8 +147,9 @@ class Job:
             self._meet()
 
     def _begin(self) -> bool:
-        """Begin the next attempt, with a folder and a start record; return whether this job may
-        begin it.
+        """Begin the next attempt; return whether this job may begin the attempt.
+
+        The attempt gets a folder and a start record.
         """
         environment.tidy()
         self._attempt += 1
@@ -201,8 +204,9 @@ class Job:
         return step, ""
 
     def _stage(self, over_s: float | None = None) -> str:
-        """Copy the data of --stage onto the nodes, or remove it, once, in so many seconds; return
-        the error.
+        """Copy the data of --stage onto the nodes, or remove the data; return the error.
+
+        This happens once. The removal takes at most ``over_s`` seconds.
         """
         sources, self._options.stage = (
             self._options.stage,
@@ -217,6 +221,7 @@ class Job:
         return stage.remove_from(self._hosts, self._left_out, 0 if self._signalled else over_s)
 
     def refuse(self, message: str) -> int:
+        """Say why the job cannot run, in its log and its record; return its exit status."""
         records.say(message)
         self._write_exit(1, message=message)
         self._messages.tell_end(failed=True)
@@ -244,8 +249,9 @@ class Job:
         self._messages.tell_start()
 
     def _set_guard(self) -> None:
-        """Start a guard on another node, which ends or requeues the job if this node fails: see
-        guard.py.
+        """Start a guard on another node, which ends or requeues the job if this node fails.
+
+        See guard.py.
         """
         usable = (host for host in (*self._hosts, *self._allotted) if host not in self._left_out)
         on = next((host for host in usable if host != self._allotted[0]), "")
@@ -254,8 +260,9 @@ class Job:
             guard.start(self._allotted[0], on=on, how=how, exclude=self._options.exclude_bad_nodes)
 
     def _placed(self, command: list[str]) -> list[str]:
-        """Return the command with its nodes, if the allocation has more nodes or had a step
-        before.
+        """Return the command, with the names of its nodes where srun needs the names.
+
+        srun needs them if the allocation has more nodes, or had a step before.
         """
         if (
             self._local
@@ -283,8 +290,10 @@ class Job:
             self._step.tell(signal.SIGTERM)
 
     def _tick(self) -> bool:
-        """Write the heartbeat, which hpcrun status reads if Slurm does not know this job; True ends
-        the waiting.
+        """Do what is due now, and return True if the waiting ends.
+
+        One of these tasks is to write the heartbeat, which hpcrun status reads if Slurm does not
+        know this job.
         """
         now = time.monotonic()
         if now >= self._beat_at:
@@ -317,8 +326,9 @@ class Job:
         return self._given_up and self._local
 
     def _end_idle(self, now: float, message: str) -> None:
-        """Ask the ranks to end, since their GPUs are idle; like after a warning, they have some
-        time for it.
+        """Ask the ranks to end, since their GPUs are idle.
+
+        As after a warning, the ranks have some time to end.
         """
         records.say(f"{message}; --cancel-idle or the profile's cancel_idle sets the limit")
         self._write_exit(records.TERM_STATUS, why=IDLE, message=message)  # SIGKILL may come first
@@ -331,10 +341,12 @@ class Job:
     # --- when they have ended --------------------------------------------------------------------
 
     def _end(self, status: int, message: str = "") -> tuple[int, bool]:
-        """Record how the attempt ended; return its status, and whether another one begins in this
-        allocation.
+        """Record how the attempt ended, and return its status, and whether another one begins.
+
+        The next attempt begins in this allocation.
 
         Args:
+            status: the exit status of the step.
             message: why it ended before its ranks started; empty if they did.
         """
         self._kill_at = float("inf")
@@ -387,8 +399,9 @@ class Job:
         return status, False
 
     def _end_link(self, status: int, ended: Ended, why: str) -> str:
-        """End the chain if this is a link that got nowhere; return the reason, else the empty
-        string.
+        """End the chain if this is a link that got nowhere, and return the reason.
+
+        The result is the empty string if the chain does not end here.
         """
         if not status or not self._in_slurm or not os.path.isdir(records.chain_folder()):
             return ""
@@ -401,8 +414,9 @@ class Job:
         return not self._signalled and self._give_up_at - time.monotonic() > MESSAGE_S
 
     def _how(self, why: str, bad: list[str]) -> tuple[str, bool]:
-        """Return how the job continues, and whether it has the nodes for a restart, which are
-        chosen here.
+        """Return how the job continues, and whether the job has the nodes for a restart.
+
+        This function chooses these nodes.
         """
         next_ = partial(
             what_next, why, self._rules, requeues=self._requeues, restarts=self._restarts
@@ -421,8 +435,9 @@ class Job:
         return next_(enough=enough), enough or not nodes
 
     def _nodes_of_job(self) -> list[str]:
-        """Return the nodes of this job; none if Slurm has ended it, or requeued it while this node
-        had no network.
+        """Return the nodes of this job, none if Slurm has ended or requeued the job.
+
+        Slurm may have requeued the job while this node had no network.
         """
         for pause_s in range(1, slurm.TRIES + 1):
             state = slurm.job()

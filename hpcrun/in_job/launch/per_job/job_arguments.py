@@ -1,4 +1,4 @@
-"""The options of ``launch job``, in front of ``--``:
+"""The options of ``launch job``, which stand in front of ``--``.
 
 --nodes N        no Slurm: the command is started N times on this machine, as N nodes
 --gpus A,B;C,D   the GPUs of each of these nodes
@@ -48,9 +48,7 @@ def parse_options(arguments: list[str]) -> Namespace:
 
 
 def step_of(options: Namespace, on_signal: OnSignal, tick: Callable[[], bool]) -> JobStep:
-    """Return the step of a job: the given command, or what a person's script launches; see
-    ``JobStep``.
-    """
+    """Return the step of a job: the given command, or what a person's script launches."""
     gpus = options.gpus.split(";") if options.gpus else []
     if not options.script:
         return JobStep(options.nodes, gpus, on_signal, tick)

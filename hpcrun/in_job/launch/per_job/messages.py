@@ -1,5 +1,6 @@
-"""Messages about the run, which hpcrun's own Python sends: this program starts it and does not wait
-long for it.
+"""Messages about the run, which hpcrun's own Python sends.
+
+This program starts that Python and does not wait long for it.
 
 ``submit`` writes the path of that Python into the run's folder if there are messages. It decides
 from the records which messages are due, and sends each of them once. If this node does not have it,
@@ -43,8 +44,9 @@ _PROGRAM = (
 
 
 class Messages:
-    """The messages of one job of a run; a run without them has no sender, and no event of which
-    there is one.
+    """The messages of one job of a run.
+
+    A run without messages has no sender, and no event that would cause a message.
     """
 
     def __init__(self) -> None:
@@ -68,8 +70,9 @@ class Messages:
             self._start("--event", STARTED)
 
     def tick(self) -> None:
-        """Look from time to time for the first step and for idle GPUs; end a sender that takes too
-        long.
+        """Look from time to time for the first step and for idle GPUs.
+
+        A sender that takes too long is ended.
         """
         now = time.monotonic()
         if now < self._look_at:
@@ -84,10 +87,13 @@ class Messages:
                     self._start("--event", event)
 
     def tell_end(self, *, failed: bool, wait_s: float = END_S, over: bool = True) -> None:
-        """Send a message about the end of an attempt, and wait for some seconds: Slurm kills what a
-        job leaves behind.
+        """Send a message about the end of an attempt, and wait for some seconds.
+
+        The wait is needed because Slurm kills what a job leaves behind.
 
         Args:
+            failed: the attempt has failed.
+            wait_s: the seconds to wait for the sender.
             over: no further attempt follows.
         """
         # the end of a sweep may be good or bad: others decide
@@ -120,8 +126,9 @@ class Messages:
         return ended >= self._elements or (failed and self._is_first_element(FIRST_FAILURE))
 
     def _is_first_element(self, event: str) -> bool:
-        """Whether this element is the first with this event: of a thousand that start at once, one
-        sends it.
+        """Return whether this element is the first with this event.
+
+        Of a thousand elements that start at once, one sends the message.
         """
         if not self._elements:
             return True
@@ -146,10 +153,13 @@ class Messages:
         return self._output_at is not None and now > self._output_at + LOG_IS_ALL_S
 
     def _start(self, *event: str, nice: bool = True) -> None:
-        """Start a sender. It hears no signal of the job; if memory is short, it is killed first.
+        """Start a sender, which hears no signal of the job.
+
+        If memory is short, the sender is killed first.
 
         Args:
-            nice: it has a low priority, beside the ranks.
+            *event: the arguments that name the event; none for the end of an attempt.
+            nice: the sender has a low priority, beside the ranks.
         """
         run = os.environ["HPCRUN_RUN_DIR"]
         log = os.path.join(self._folder, LOG)
@@ -168,8 +178,9 @@ class Messages:
             return
 
     def _reap(self, now: float) -> None:
-        """Forget the senders that have ended, and kill those whose time is over; never wait for
-        one.
+        """Forget the senders that have ended, and kill the senders whose time is over.
+
+        This function never waits for a sender.
         """
         for pid, until in list(self._children.items()):
             if now > until:

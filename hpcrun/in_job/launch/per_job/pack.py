@@ -1,5 +1,6 @@
-"""``launch pack FAILED [ELEMENT ATTEMPT COUNT ARGUMENT ...]... -- OPTIONS -- COMMAND``: elements
-that share a task.
+"""Run elements that share a task.
+
+The command is ``launch pack FAILED [ELEMENT ATTEMPT COUNT ARGUMENT ...]... -- OPTIONS -- COMMAND``.
 
 Each element is a child: ``launch job`` with these options and the command, followed by the
 element's own arguments, as on a machine without Slurm. It has its own folder, CPUs of the task, and
@@ -52,8 +53,9 @@ class Element:
         self.kill_at = float("inf")
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of this element, from that of the one in whose name the set-up has
-        run.
+        """Return the environment of this element.
+
+        It follows from the environment of the element in whose name the set-up has run.
         """
         env = moved(os.environ, records.attempt_dir(), self.attempt_folder)
         checkpoints = os.path.join(self.folder, "checkpoints")
@@ -82,8 +84,9 @@ class Pack:
         self._signalled = self._requeued = False
 
     def run(self, command: list[str]) -> int:
-        """Start the elements and wait for all of them; return the status of the first that
-        failed.
+        """Start the elements and wait for all of them.
+
+        The result is the status of the first element that failed.
         """
         requeues = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         if self._options.requeue and requeues >= self._options.requeue:

@@ -1,5 +1,6 @@
-"""``launch stage NODES NAME/SRC ...``: copies data onto the nodes' own disks, before the ranks
-start.
+"""Copy data onto the nodes' own disks, before the ranks start.
+
+The command is ``launch stage NODES NAME/SRC ...``.
 
 The head node lists the files once, and starts a step with ``launch stage --node`` on each node. If
 all have enough room, they copy by tar, some at a time, so that the shared storage is not flooded: a
@@ -94,8 +95,9 @@ def main(arguments: list[str]) -> int:
 
 
 def copy(step: JobStep, nodes: list[str], sources: list[str]) -> str:
-    """Copy the data onto the nodes that do not have it; return why it failed, or the empty
-    string.
+    """Copy the data onto the nodes that do not have the data.
+
+    The result says why the copy failed, or is the empty string.
     """
     status = step.run_other([*launch_program(), "stage", ",".join(nodes), *sources], nodes)
     if status:
@@ -114,6 +116,7 @@ def remove_from(nodes: list[str], replaced: list[str], most_s: float) -> str:
     """Remove the copies at the end of the job; return the empty string.
 
     Args:
+        nodes: the nodes that have the copies.
         replaced: nodes that are not used any more, and may be dead.
         most_s: the time for it; 0 if Slurm is ending this job, and the nodes do it themselves.
     """
@@ -185,8 +188,9 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
 
 
 def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:
-    """Make a folder with a link to each source under its name, and a list of the files below, for
-    tar.
+    """Make a folder with a link to each source under its name, and a list of the files.
+
+    The list has the files below the sources, for tar.
 
     Links are followed. Other kinds of entries, as sockets, cannot be copied.
 
@@ -196,6 +200,7 @@ def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:
 
     Raises:
         OSError: a folder cannot be read.
+        StageError: if a source does not exist.
     """
     root = os.fsencode(os.path.join(folder, "data"))
     os.makedirs(root)

@@ -1,5 +1,6 @@
-"""Why an attempt ended, whether another one follows, and the exit status: pure, from records and
-Slurm's answers.
+"""Decide why an attempt ended, whether another one follows, and the exit status.
+
+Pure: everything follows from records and Slurm's answers.
 """
 
 from __future__ import annotations
@@ -72,8 +73,9 @@ class Ended:
 
     @property
     def by_returned_node(self) -> bool:
-        """Whether a returning node ended the step, with its remains of the job, or refused to start
-        it.
+        """Return whether a returning node ended the step.
+
+        The node did so by its remains of the job, or refused to start the step.
         """
         return self.with_returned and self.status != 0 and first_failed(self.exits) is None
 
@@ -111,6 +113,7 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
     """Return why an attempt ended; the empty string if its ranks completed.
 
     Args:
+        ended: what is known of the end of the attempt.
         ask: returns what Slurm reports of the job; called only if necessary.
         dead: returns the nodes that do not respond; called only if necessary.
     """
@@ -130,12 +133,11 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
 
 
 def _why_signalled(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
-    """Return the reason of a SIGTERM: cancelled, preempted, requeued or the time limit; only Slurm
-    knows which.
+    """Return the reason of a SIGTERM: cancelled, preempted, requeued or the time limit.
 
-    While a job ends, scontrol shows only COMPLETING instead of its state. An unknown reason counts
-    as
-    cancelled: a job that a user has cancelled must not run again.
+    Only Slurm knows the reason. While a job ends, scontrol shows only COMPLETING instead of its
+    state. An unknown reason counts as cancelled: a job that a user has cancelled must not run
+    again.
     """
     if ended.cancelled:
         return CANCELLED
@@ -194,7 +196,10 @@ def what_next(why: str, rules: Rules, *, requeues: int, restarts: int, enough: b
     """Return how the job continues: ``RESTART``, ``REQUEUE``, or ``OVER``.
 
     Args:
-        requeues, restarts: how often it has continued in this way before.
+        why: the reason for which the attempt ended.
+        rules: when and how often the job may continue.
+        requeues: how often the job has been requeued before.
+        restarts: how often the job has been restarted before.
         enough: the allocation has as many nodes left as the job needs.
     """
     if not is_passing(why, rules):
@@ -218,8 +223,9 @@ def used_up(why: str, rules: Rules, *, enough: bool) -> str:
 
 
 def final_status(ended: Ended, why: str, rules: Rules) -> int:
-    """Return the exit status of the job: that of what failed first, 128 + n if signal n ended
-    it.
+    """Return the exit status of the job: the status of what failed first.
+
+    The status is 128 + n if signal n ended what failed first.
     """
     if ended.signalled or (why == IDLE and ended.status != 0):
         return TERM_STATUS
