@@ -269,9 +269,20 @@ def _upward_imports() -> Places:
     ]
     places: Places = []
     for contract in contracts:
-        if contract["type"] == "layers":
-            places += upward(_graph(), contract["layers"], contract.get("ignore_imports", []))
+        if contract["type"] != "layers":
+            continue
+        ignored = contract.get("ignore_imports", [])
+        for container in contract.get("containers", [""]):
+            layers = [_within(container, layer) for layer in contract["layers"]]
+            places += upward(_graph(), layers, ignored)
     return places
+
+
+def _within(container: str, layer: str) -> str:
+    """Return a layer with the full names of its modules; ``a | b`` are two."""
+    if not container:
+        return layer
+    return " | ".join(f"{container}.{module}" for module in layer.split(" | "))
 
 
 def _lazy_imports() -> Places:

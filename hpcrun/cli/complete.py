@@ -28,6 +28,8 @@ def is_safe_word(text: str) -> bool:
 
 
 def quiet(complete: Complete) -> Complete:
+    """Return a completion that offers nothing after a failure, and only words that are safe."""
+
     def quietly(incomplete: str) -> list[str]:
         try:
             offers = dict.fromkeys(complete(incomplete))

@@ -84,8 +84,15 @@ def _answer(question: str) -> str:
 
 
 def find_editor(env: Mapping[str, str], otherwise: str) -> list[str]:
-    """Return the command of $VISUAL or $EDITOR, or an editor on PATH; ``otherwise`` is a command
-    that needs none.
+    """Return the command of $VISUAL or $EDITOR, or an editor on PATH.
+
+    Args:
+        env: the environment with these variables.
+        otherwise: a command that needs no editor, for the hint where there is no terminal.
+
+    Raises:
+        UsageError: if the variable is not a valid command line, there is no terminal, or there is
+            no editor.
     """
     for variable in ("VISUAL", "EDITOR"):
         if env.get(variable, "").strip():
@@ -104,7 +111,11 @@ def find_editor(env: Mapping[str, str], otherwise: str) -> list[str]:
 
 
 def run_editor(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run an editor, and return its exit status."""
+    """Run an editor, and return its exit status.
+
+    Raises:
+        UsageError: if the editor cannot be started.
+    """
     try:
         return run_on_terminal(argv, env)
     except OSError as error:

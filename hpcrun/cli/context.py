@@ -1,5 +1,6 @@
-"""Building the adapters: the one place that reads the environment and decides which folders and
-schedulers.
+"""Building the adapters, with the environment, the folders and the schedulers.
+
+This is the one place that reads the environment and decides which folders and schedulers.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ Announce = Callable[[Iterable[str]], None]
 
 @dataclass(frozen=True)
 class Context:
-    """Everything that a command gets: its environment and folder, the runs, the schedulers, the
-    clock.
+    """Everything that a command gets.
+
+    This is its environment and folder, the runs, the schedulers and the clock.
     """
 
     env: dict[str, str]
@@ -162,8 +164,9 @@ class Context:
         )
 
     def _chooser(self) -> Callable[[Choice], str] | None:
-        """Return the function that asks the user at the terminal; None without one, and for callers
-        in Python.
+        """Return the function that asks the user at the terminal.
+
+        The result is None without a terminal, and for callers in Python.
         """
         if not self.announce or not can_ask() or wants_json():
             return None
@@ -224,8 +227,9 @@ class Context:
             )
 
     def scheduler(self, name: str, *, polls: bool = False) -> Scheduler:
-        """Return the scheduler of that name; with ``polls`` it shares its answers with other
-        commands that poll.
+        """Return the scheduler of that name.
+
+        With ``polls``, the scheduler shares its answers with other commands that poll.
         """
         if name == "local":
             from hpcrun.schedulers.local import LocalScheduler
@@ -258,8 +262,9 @@ class Context:
     def named(
         self, words: Sequence[str], *, newest: bool = False
     ) -> Generator[Outcome, None, list[FoundRun]]:
-        """Find runs and elements, and print the notes on their names; with ``newest`` also which
-        run ``last`` is.
+        """Find runs and elements, and print the notes on their names.
+
+        With ``newest``, also print which run ``last`` is.
         """
         from hpcrun.actions.runs.find import LAST, find_element, newest_line
 
@@ -277,8 +282,9 @@ class Context:
         return load_rules(self.layers.values())
 
     def metric_patterns(self, profile: str) -> tuple[dict[str, str], str | None]:
-        """Return the patterns for the logs of a profile's runs, and a remark if the profile cannot
-        be read.
+        """Return the patterns for the logs of a profile's runs, and a remark.
+
+        The remark is None, except if the profile cannot be read.
         """
         from hpcrun.actions.runs.run_metrics import metric_patterns
 
@@ -322,8 +328,12 @@ def _tell_why_it_waits() -> Callable[[RunStatus], None]:
 
 
 def make_context(announce: Announce | None = hold) -> Context:
-    """Return the context of this process; with ``announce`` None, the caller says which
-    configuration is not used.
+    """Return the context of this process.
+
+    With ``announce`` None, the caller says which configuration is not used.
+
+    Raises:
+        HpcrunError: if the current folder no longer exists.
     """
     try:
         cwd = Path.cwd()
@@ -336,8 +346,9 @@ def make_context(announce: Announce | None = hold) -> Context:
 
 
 def _project_folder(cwd: Path) -> Path | None:
-    """Return the project's ``.hpcrun``: here or in a parent, as git finds ``.git``; never the
-    home's own.
+    """Return the project's ``.hpcrun`` in this folder or a parent, as git finds ``.git``.
+
+    The ``.hpcrun`` of the home folder never counts. The result is None if there is no such folder.
     """
     home = Path.home()
     for folder in (cwd, *cwd.parents):

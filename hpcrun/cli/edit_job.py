@@ -1,5 +1,6 @@
-"""Editing a job's command line in the user's editor, until the job can be prepared: resubmit
---edit.
+"""Editing a job's command line in the user's editor, for resubmit --edit.
+
+The user edits until the job can be prepared.
 """
 
 from __future__ import annotations
@@ -42,8 +43,14 @@ class EditAbortedError(UsageError):
 def edited_job(
     run: Run, request: dict[str, Any], there: Context, *, fresh: bool
 ) -> Iterator[Prepared]:
-    """Let the user edit a request; if that fails, or what is then done with the job, the text is
-    kept.
+    """Let the user edit a request, and yield the prepared job.
+
+    The user's text is kept if the edit fails, or if what is then done with the job fails.
+
+    Raises:
+        EditAbortedError: if nothing was changed, the command is empty, or the editor failed.
+        HpcrunError: if the job cannot be prepared or submitted; the hint names the file with the
+            text.
     """
     profile = request.pop("profile")
     typed = read_request(request)
@@ -107,7 +114,13 @@ def edited_job(
 def _edit(
     path: Path, text: str, read: Callable[[str], Prepared], run: Callable[[], int]
 ) -> Prepared:
-    """Run the editor until the text can be read; a mistake is shown in the text as well."""
+    """Run the editor until the text can be read; a mistake is shown in the text as well.
+
+    Raises:
+        EditAbortedError: if the editor fails, or the user submits nothing.
+        HpcrunError: if the text has a mistake, and the user cannot or does not edit it again.
+        UsageError: if the file cannot be written or read, or the editor cannot be started.
+    """
     while True:
         try:
             path.write_bytes(os.fsencode(text))
@@ -135,7 +148,11 @@ def _edit(
 
 
 def _parse_submit(words: Sequence[str]) -> dict[str, Any]:
-    """Return the request from the words behind ``hpcrun submit``."""
+    """Return the request from the words behind ``hpcrun submit``.
+
+    Raises:
+        UsageError: if the words are not valid for submit, or an option is no part of the job.
+    """
     fields = (*JOB_SCRIPT, *JOB_OPTIONS)
     command = cast(Any, get_command(build_app(["submit"]))).commands["submit"]
     try:

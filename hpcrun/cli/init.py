@@ -152,7 +152,12 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, a
 
 
 def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> Choices:
-    """Ask for the account and the GPU type, if the cluster leaves a choice and none was typed."""
+    """Ask for the account and the GPU type, if the cluster leaves a choice and none was typed.
+
+    Raises:
+        unmade: a UsageError with the options to add, if a choice needs a terminal and there is
+            none.
+    """
     if chosen.asks:
         ask_person = partial(choose, interrupted=_NOTHING_WRITTEN.message)
     else:
@@ -175,8 +180,12 @@ def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> 
 
 
 def _runs(chosen: _Chosen, context: Context) -> str | None:
-    """Return the runs folder to set, None if it does not change; note that existing runs are not
-    moved.
+    """Return the runs folder to set, None if the folder does not change.
+
+    A note says that existing runs are not moved.
+
+    Raises:
+        UsageError: if the typed folder is not suitable, and nobody can be asked for another one.
     """
     current = str(context.store.root)
     asks = chosen.asks and chosen.runs is None and not context.env.get("HPCRUN_RUNS")
@@ -204,7 +213,11 @@ def _runs(chosen: _Chosen, context: Context) -> str | None:
 
 
 def _agreed(setup: action.Setup, *, asks: bool, agreed: bool) -> bool:
-    """Show what would change in an existing profile, ask, and return whether the answer was yes."""
+    """Show what would change in an existing profile, ask, and return whether the answer was yes.
+
+    Raises:
+        ProfileError: if the profile would change, and nobody agreed or can be asked.
+    """
     change = setup.profile
     if agreed or change is None or change.before is None or not change.changed:
         return True

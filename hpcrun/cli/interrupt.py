@@ -32,16 +32,18 @@ def exit_at_interrupt() -> None:
 
 
 def raise_at_interrupt() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt again: the command that runs now cleans up and prints its
-    own message.
+    """Let Ctrl-C raise KeyboardInterrupt again.
+
+    The command that runs now cleans up and prints its own message.
     """
     if signal.getsignal(signal.SIGINT) is _exit:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class interrupted_as:  # not made with contextlib, which would have to be imported
-    """Raise this error at Ctrl-C while the block runs; it says what still runs and how to come back
-    to it.
+    """Raise this error at Ctrl-C while the block runs.
+
+    The error says what still runs and how to come back to it.
     """
 
     def __init__(self, error: InterruptedByUser | Callable[[], InterruptedByUser]) -> None:

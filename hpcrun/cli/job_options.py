@@ -1,5 +1,6 @@
-"""The options of a job, each declared once as a line of ``--help``, in the order and the panels of
-``--help``.
+"""The options of a job, each declared once as a line of ``--help``.
+
+The options stand in the order and the panels of ``--help``.
 """
 
 from __future__ import annotations

@@ -39,8 +39,9 @@ def import_lean() -> None:
 
 
 class LeanFinder:
-    """Finds these libraries as Python does, and lets other modules stand in while they are
-    executed.
+    """Finds these libraries as Python does, with other modules in place of some imports.
+
+    The other modules stand in while the libraries are executed.
     """
 
     def __init__(self, left_out: Mapping[str, StandIns]) -> None:

@@ -51,8 +51,13 @@ class Lines:
 
 
 def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) -> bool:
-    """Print the existing logs, several of them with headings like tail's; return False if there is
-    none.
+    """Print the existing logs, and return whether there are any.
+
+    Several logs get headings like those of tail.
+
+    Raises:
+        BrokenPipeError: if stdout was closed.
+        NotFoundError: if a log cannot be read.
     """
     lines = lines or Lines()
     logs = finished_logs(folder, choice)
@@ -150,8 +155,9 @@ class _BytePrinter:
 
 @dataclass
 class _LinePrinter:
-    """Prints whole lines, each with its log if there are several; an incomplete line waits for its
-    end.
+    """Prints whole lines, each with the name of its log if there are several logs.
+
+    An incomplete line waits for its end.
     """
 
     prefixes: bool
@@ -218,9 +224,7 @@ class _TerminalPrinter:
         self._rest = ""
 
     def _again(self, line: str) -> str:
-        """Return the control sequence that replaces the beginning of a line that is already
-        shown.
-        """
+        """Return the control sequence that replaces the shown beginning of a line."""
         text = terminal_text(line, colours=self.colours)
         shown, self._shown = self._shown, ""
         if text.startswith(shown):
@@ -228,8 +232,9 @@ class _TerminalPrinter:
         return _ERASE_LINE + text
 
     def _begun(self) -> str:
-        """Return the beginning of an incomplete line: at most one row, so that it can be drawn
-        again.
+        """Return the beginning of an incomplete line.
+
+        The beginning has at most one row, so that it can be drawn again.
         """
         text = terminal_text(self._rest, colours=False)[: max(1, self.width - 1)]
         shown, self._shown = self._shown, text

@@ -152,8 +152,10 @@ def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
 def _with_failed_rank(
     choice: LogChoice, place: _LogSource, context: Context
 ) -> tuple[LogChoice, str | None]:
-    """Return the choice of the rank that failed first, by the run's records, with a note; else the
-    choice as it is.
+    """Return the choice of the rank that failed first, with a note.
+
+    The run's records say which rank it is. If they do not, the choice stays as it is, without a
+    note.
     """
     for item in last_known([place.folder.name], store=context.store, now_s=context.now_s()).runs:
         one = element_of(item, choice.element) if item.elements else item

@@ -88,10 +88,10 @@ class _Cheap:
 
 
 class CliCommand(_Cheap, TyperCommand):
-    """A command whose text options cost nothing, whose outcomes are printed, and whose ``-h`` is
-    short.
+    """A command with cheap text options, printed outcomes and a short ``-h``.
 
-    ``-h`` of a command with the options of a job shows those that people use; ``--help`` shows all.
+    The text options cost nothing. ``-h`` of a command with the options of a job shows those that
+    people use; ``--help`` shows all.
     """
 
     _short = False
@@ -136,7 +136,9 @@ class CliGroup(_Cheap, TyperGroup):
 def build_app(
     names: Collection[str], others: Mapping[str, Command] = MappingProxyType({})
 ) -> typer.Typer:
-    """Return the program with these commands; the options of submit alone take as long to build as
+    """Return the program with these commands.
+
+    Only the named commands are built, since the options of submit alone take as long to build as
     all of status.
     """
     app = _empty_app(CliGroup)
@@ -164,8 +166,9 @@ def build_app(
 
 
 def list_app() -> typer.Typer:
-    """Return the program for its help and the completion of names: a command is built only when it
-    is named.
+    """Return the program for its help and the completion of names.
+
+    A command is built only when it is named.
     """
     app = _empty_app(_ListOfCommands)
     for name, command in {**COMMANDS, **commands_of_others()}.items():
@@ -181,8 +184,9 @@ class _ListOfCommands(CliGroup):
     """All commands, each with its name and help alone until it is resolved."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the command that the arguments name, with its options, and the arguments behind
-        it.
+        """Return the command that the arguments name, with its options.
+
+        The result has the name, the command, and the arguments behind the name.
         """
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None:

@@ -143,8 +143,9 @@ def _text(
     plot: bool,
     png: Path | None,
 ) -> Iterator[TextPart]:
-    """Show the metrics of a run or of a sweep: the last rows at a terminal, all of them to a
-    program.
+    """Show the metrics of a run or of a sweep.
+
+    A terminal gets the last rows, a program gets all of them.
     """
     if lines is not None:
         most = lines

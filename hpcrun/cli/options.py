@@ -1,5 +1,6 @@
-"""Declaring options and arguments of commands: each is the default of the parameter that receives
-it.
+"""Declaring options and arguments of commands.
+
+Each is the default of the parameter that receives its value.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ class HelpPanel:
         self._title = title
 
     def option(self, names: str, help: str, *, default: Any = None, complete: Any = None) -> Any:
-        """Return the default of a parameter from which typer makes an option with a value; a list
-        may be repeated.
+        """Return the default of a parameter from which typer makes an option with a value.
+
+        An option whose parameter is a list may be repeated.
 
         Args:
-            names: its names and the placeholder of its value, as ``--help`` shows them: ``--nodes
-                -N N``.
-            complete: the beginning of a value → those that the shell offers.
+            names: its names and the placeholder of its value, as ``--help`` shows them:
+                ``--nodes -N N``.
+            help: its text in ``--help``.
+            default: its value where it is not typed.
+            complete: the beginning of a value → the values that the shell offers.
         """
         parts = names.split()
         return typer.Option(
@@ -57,8 +61,9 @@ option, flag = HelpPanel(None).option, HelpPanel(None).flag
 
 
 def argument(metavar: str, help: str, *, default: Any = None, complete: Any = None) -> Any:
-    """Return the default of a parameter that needs no option's name; ``default=...`` makes it
-    required.
+    """Return the default of a parameter that needs no option's name.
+
+    ``default=...`` makes the argument required.
     """
     return typer.Argument(
         default, metavar=metavar, help=help, show_default=False, autocompletion=complete
@@ -79,12 +84,13 @@ _LINE = re.compile(
 def options_in(
     declarations: str, completions: Mapping[str, Any] = MappingProxyType({}), number: type = int
 ) -> dict[str, inspect.Parameter]:
-    """Return the parameters that a text declares, with lines like ``--nodes -N N Number of nodes.``
-    below their panel.
+    """Return the parameters that a text declares below their panels.
 
-    The placeholder N is a number, a repeatable option is a list, and one without a placeholder is a
-    flag. A name before an option is its parameter's: ``memory_mb: --mem SIZE``. The mark ``~``
-    leaves it out of ``-h``.
+    The lines are like ``--nodes -N N Number of nodes.``
+
+    The placeholder N is a number, a repeatable option is a list, and an option without a
+    placeholder is a flag. A name before an option is the name of its parameter:
+    ``memory_mb: --mem SIZE``. The mark ``~`` leaves the option out of ``-h``.
     """
     panel = HelpPanel(None)
     declared = dict[str, inspect.Parameter]()
@@ -113,7 +119,8 @@ def takes_options(
     """Give a command the options of these tables, whose values it receives as one dict.
 
     Args:
-        without: those that mean nothing to it.
+        *tables: name of a parameter → its option.
+        without: names of options that mean nothing to the command.
         own_first: the command's own parameters come first in its help.
     """
     declared = {
@@ -140,8 +147,12 @@ def takes_options(
 
 
 def check_one_of(**options: object) -> None:
-    """Refuse options that cannot be combined; each is named as its option without ``--``, and has
-    its value.
+    """Refuse options that cannot be combined.
+
+    Each keyword is the name of an option without ``--``, with the option's value.
+
+    Raises:
+        UsageError: if more than one of the options was given.
     """
     given = [
         f"--{name}" for name, value in options.items() if value is not None and value is not False
@@ -153,16 +164,24 @@ def check_one_of(**options: object) -> None:
 
 
 def check_least(option: str, number: int | None, least: int) -> None:
-    """Refuse a number that is too small; typer's own ``min`` would import pydantic's types, a fifth
-    of a command.
+    """Refuse a number that is too small.
+
+    Typer's own ``min`` would import pydantic's types, a fifth of the time of a command.
+
+    Raises:
+        UsageError: if the number is less than ``least``.
     """
     if number is not None and number < least:
         raise UsageError(f"{option} {number}: must be {least} or more")
 
 
 def check_new_file(option: str, path: Path, *, force: bool) -> None:
-    """Refuse a file that an option must not replace, and what is no file, before any work is
-    done.
+    """Refuse a file that an option must not replace, before any work is done.
+
+    A path that exists and is not a file is refused as well.
+
+    Raises:
+        PlanError: if the path is not a file, or exists and ``force`` is False.
     """
     if not os.path.lexists(path):
         return
@@ -176,7 +195,11 @@ def check_new_file(option: str, path: Path, *, force: bool) -> None:
 
 
 def read_duration(option: str, text: str) -> int:
-    """Return a duration in seconds, as it was typed behind an option."""
+    """Return a duration in seconds, as it was typed behind an option.
+
+    Raises:
+        UsageError: if the text is not a duration.
+    """
     try:
         return parse_time(text)
     except ValueError as error:

@@ -1,5 +1,6 @@
-"""The result of a command, and its one renderer: text for people on the right stream, or one JSON
-document.
+"""The result of a command, and its one renderer.
+
+The renderer prints text for people on the right stream, or one JSON document.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a command, or of a step of it: a long command yields an outcome for each
-    step.
+    """The result of a command, or of a step of a command.
+
+    A long command yields an outcome for each step.
     """
 
     # makes the text for a person; not called with --json
@@ -128,8 +130,9 @@ A command reads it where options exclude each other or a question is skipped.
 
 
 def render(outcomes: Outcome | Outcomes) -> int:
-    """Print the outcomes of a command, each as soon as the command yields it; return the exit
-    status.
+    """Print the outcomes of a command, and return the exit status.
+
+    Each outcome is printed as soon as the command yields it.
     """
     if isinstance(outcomes, Outcome):
         return show(outcomes)
@@ -144,8 +147,9 @@ def render(outcomes: Outcome | Outcomes) -> int:
 
 
 def show(outcome: Outcome) -> int:
-    """Print an outcome's notes and text, or keep its document and failure for the end; return the
-    exit status.
+    """Print an outcome's notes and text, and return the exit status.
+
+    With --json, the document is kept for the end instead of the text, and so is the failure.
     """
     _print_parts(outcome.notes)
     if _Answer.json:
@@ -159,8 +163,9 @@ def show(outcome: Outcome) -> int:
 
 
 def finish(status: int = 0) -> None:
-    """Print the command's JSON document, if it has one: what it found, and with a bad exit status
-    why it failed.
+    """Print the command's JSON document, if the command has one.
+
+    The document has what the command found, and with a bad exit status why it failed.
     """
     tell(())
     document = _Answer.document
@@ -184,8 +189,9 @@ def give_up_stdout() -> None:
 
 
 def hold(lines: Iterable[str]) -> None:
-    """Print remarks on configuration that is not used, before the next output: a failure may say
-    the same.
+    """Keep remarks on configuration that is not used, and print them before the next output.
+
+    A remark that a failure repeats is not printed.
     """
     # --on may have read the configuration before
     _Answer.held = tuple(dict.fromkeys((*_Answer.held, *lines)))

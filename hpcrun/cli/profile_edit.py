@@ -195,6 +195,7 @@ def overruled(name: str) -> Outcome:
 
 
 def own_place(context: Context) -> Place:
+    """Return where the user's own profiles are, and the folders that are used."""
     used = tuple(folder for folder in context.profile_layers.values() if not folder.withheld)
     return Place(context.profile_paths["user"], used)
 
@@ -311,8 +312,9 @@ def _power(file: trust_action.FileToTrust) -> str:
 
 
 def _content_lines(question: trust_action.Question) -> Iterator[str]:
-    """Return the text of the files that are new or changed; of all files of a folder that is
-    trusted as it is.
+    """Yield the text of the files that are new or changed.
+
+    Of a folder that is trusted as it is, yield the text of all files.
     """
     for file in question.files:
         if file.state == "removed" or (file.state == "trusted" and not question.trusted):

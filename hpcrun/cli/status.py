@@ -160,8 +160,12 @@ class _Request:
 
 
 def _gpus(request: _Request) -> Outcomes:
-    """Show the load of a running job's GPUs and its network traffic; of a job that has ended, what
-    it recorded.
+    """Show the load of a running job's GPUs and its network traffic.
+
+    For a job that has ended, show what the job recorded.
+
+    Raises:
+        UsageError: if more than one run is named.
     """
     from hpcrun.actions.runs.hardware_use import read_gpus, record_instead, recorded_uses
     from hpcrun.views import gpu_table as view

@@ -117,8 +117,9 @@ def _ended_json(result: SubmitResult, item: RunStatus) -> dict[str, object]:
 
 
 def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
-    """Return the first line of explain for a failed run, and the last lines of the rank that it
-    names.
+    """Yield the first line of explain for a failed run, and the end of a rank's log.
+
+    The end is the last lines of the stderr of the rank that the first line names.
     """
     if not has_failed(item.status):
         return

@@ -1,5 +1,6 @@
-"""What submit and resubmit do: prepare a job, submit it, a chain of it or the arrays of a sweep,
-and show each.
+"""What submit and resubmit do: prepare a job, submit it, and show the result.
+
+A job may be a chain of jobs, or the arrays of a sweep; each of them is shown.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ class Start:
 
 
 def read_start(options: dict[str, Any]) -> Start:
-    """Take these options of submit and resubmit from the others, and return them, read."""
+    """Take these options of submit and resubmit from the others, and return them, read.
+
+    Raises:
+        UsageError: if --chain-anyway is given without --chain, or options cannot be combined.
+    """
     after, chain, dry_run, follow, wait = map(
         options.pop, ("after", "chain", "dry_run", "follow", "wait")
     )
@@ -62,7 +67,11 @@ def prepare_job(options: dict[str, Any], context: Context) -> Prepared:
 
 
 def read_job(options: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
-    """Return the request that was typed, and the name of its profile."""
+    """Return the request that was typed, and the name of its profile.
+
+    Raises:
+        UsageError: if there is no folder with the name of --workdir.
+    """
     profile = options.pop("profile", None)
     # a list that was not given is None from typer, and empty in the request
     given = {name: value for name, value in options.items() if value is not None}
@@ -82,10 +91,13 @@ def prepare_request(request: JobRequest, profile: str, context: Context) -> Prep
 def dry_run_outcome(
     prepared: Prepared, parts: Sequence[Prepared] = (), more: Sequence[tuple[str, str]] = ()
 ) -> Outcome:
-    """Return what would be submitted: the plan on stderr and the script on stdout, or one document.
+    """Return what would be submitted: the plan and the script, or one document.
+
+    The plan goes to stderr, and the script to stdout.
 
     Args:
-        parts: the arrays of a sweep that is more than one.
+        prepared: the job.
+        parts: the arrays of a sweep that needs several arrays.
         more: rows of the plan; see ``plan_lines``.
     """
     parts = parts or [prepared]
@@ -105,11 +117,19 @@ def submit_job(
     lineage: Lineage | None = None,
     output_dir: Path | None = None,
 ) -> Generator[Outcome, None, list[SubmitResult]]:
-    """Submit a job, a chain of jobs, or the arrays of a sweep; show each at once, since the next
-    may be refused.
+    """Submit a job, a chain of jobs, or the arrays of a sweep.
+
+    Each submission is shown at once, since the next may be refused.
 
     Args:
+        prepared: the job, which is the whole sweep or the model of the chain.
+        context: the folder, the environment and the schedulers of the submission.
+        start: which jobs it waits for, the chain, and whether the job is only shown.
         lineage: the relations of a resubmitted run to earlier ones.
+        output_dir: the folder for the run instead of the runs folder; None for the runs folder.
+
+    Raises:
+        UsageError: if --follow is used with a sweep.
     """
     if start.follow and prepared.plan.sweep:
         raise UsageError(
@@ -169,8 +189,12 @@ def submit_job(
 def _arrays(
     prepared: Prepared, context: Context, start: Start
 ) -> Generator[Outcome, None, Sequence[Prepared]]:
-    """Return the arrays in which the cluster accepts a sweep; one without such a cluster here, or
-    without a sweep.
+    """Return the arrays in which the cluster accepts a sweep.
+
+    The result is one job without such a cluster here, or without a sweep.
+
+    Raises:
+        UsageError: if --chain is used with a sweep.
     """
     if not prepared.plan.sweep:
         return [prepared]
@@ -191,8 +215,9 @@ def _arrays(
 
 
 def _waits(prepared: Prepared, start: Start) -> list[tuple[str, str]]:
-    """Return the rows of the plan for the runs on which the job waits, and for the jobs that
-    follow.
+    """Return the rows of the plan for runs before and after the job.
+
+    These are the runs on which the job waits, and the jobs that follow.
     """
     rows = [("after", after_text(start.after))] if start.after else []
     rows += [("chain", chain_text(start.chain))] if start.chain else []

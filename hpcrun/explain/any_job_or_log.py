@@ -80,8 +80,9 @@ _BEGINNING = 4096
 
 @dataclass(frozen=True, slots=True)
 class AnyJob:
-    """A job as scontrol or sacct shows it; ``outputs``: its stderr and stdout, as far as they are
-    known.
+    """A job as scontrol or sacct shows it.
+
+    ``outputs`` has the job's stderr and stdout, as far as they are known.
     """
 
     item: RunStatus
@@ -89,17 +90,18 @@ class AnyJob:
 
 
 def is_job_id(text: str) -> bool:
-    """Whether a word is one of Slurm's job ids: ``4711``, ``4711_3`` of an array, ``4711+1`` of a
-    heterogeneous job.
+    """Return whether a word is one of Slurm's job ids.
+
+    The ids are ``4711``, ``4711_3`` of an array, and ``4711+1`` of a heterogeneous job.
     """
     return _JOB_ID.fullmatch(text) is not None
 
 
 def find_job(job_id: str, env: Mapping[str, str]) -> AnyJob | None:
-    """Ask Slurm for one job: the controller, and the accounting database where that has forgotten
-    it.
+    """Ask Slurm for one job: the controller, and then the accounting database.
 
-    Returns None where neither knows it, or Slurm is not here.
+    The database is asked only if the controller has forgotten the job. The result is None if
+    neither knows the job, or Slurm is not here.
     """
     shown = _run(["scontrol", "--oneliner", "show", "job", job_id], env)
     if shown.ok and (job := parse_shown(shown.stdout)):
@@ -284,16 +286,19 @@ def _look(names: Iterable[str]) -> str:
 
 
 def _apart(logs: Sequence[Log]) -> list[Log]:
-    """Return the logs, those that several ranks write into as one for each, without what their
-    programs survived.
+    """Return the logs, with one log for each rank, without survived failures.
+
+    A log that several ranks write into is split into one for each of them. A survived failure is
+    one after which the program continued.
     """
     parts = (part for log in logs for part in (by_speaker(log) if log.is_shared else [log]))
     return [without_survived(part) for part in parts]
 
 
 def _with_siblings(outputs: Sequence[Path]) -> Iterator[Path]:
-    """Yield the files of a job; of submitit's those of all tasks, since Slurm names that of the
-    first.
+    """Yield the files of a job.
+
+    Of submitit's files, yield the files of all tasks, since Slurm names only the first task's file.
     """
     for path in outputs:
         yield path

@@ -1,5 +1,6 @@
-"""explain of a job that has ended: why it failed, from the scheduler's state, the records and the
-logs.
+"""explain of a job that has ended: why the job failed.
+
+The reason comes from the scheduler's state, the records and the logs.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     Of a sweep, explain the first element that failed.
 
     Args:
+        item: the run and its status.
+        rules: the rules that name the causes.
         quick: read only the beginnings and ends of a few logs: a fraction of a second, whatever
             their size.
     """
@@ -266,8 +269,9 @@ def explained(
 
 
 def _role_end(facts: Facts, attempt: Attempt | None) -> str:
-    """Return how a role has ended a job of which no rank failed: it ended too early, or was not
-    ready; else empty.
+    """Return how a role has ended a job of which no rank failed; else empty.
+
+    The role ended too early, or was not ready.
     """
     exit_, ends = attempt.exit if attempt else None, facts.ends.values()
     has_failed = any(end.status and not end.signalled for end in ends)
@@ -285,8 +289,9 @@ def _role_end(facts: Facts, attempt: Attempt | None) -> str:
 
 
 def _ended_before_ranks(diagnosis: Diagnosis, attempt: Attempt | None) -> str:
-    """Return why a job ended itself before any rank began, if a rank would be named for it; else
-    empty.
+    """Return why a job ended itself before any rank began; else empty.
+
+    The text is only needed if a rank would be named for the end.
     """
     if attempt is None or attempt.exit is None or diagnosis.first is None or ranks(attempt.folder):
         return ""
@@ -294,8 +299,9 @@ def _ended_before_ranks(diagnosis: Diagnosis, attempt: Attempt | None) -> str:
 
 
 def _killed_job(item: RunStatus, diagnosis: Diagnosis, attempt: Attempt | None) -> str:
-    """Return that a failed job has left no record of its end, if nothing else explains its end;
-    else empty.
+    """Return that a failed job has left no record of its end.
+
+    The text is empty if something else explains the end.
     """
     known = diagnosis.first is not None or (
         diagnosis.cause and diagnosis.cause.rule.name != "told-to-end"
@@ -321,8 +327,9 @@ def advice(item: RunStatus, diagnosis: Diagnosis) -> str:
 
 
 def _values(item: RunStatus, diagnosis: Diagnosis) -> dict[str, str | None]:
-    """Return what a rule's fix and next command can name: the run, and the groups of its
-    pattern.
+    """Return what a rule's fix and next command can name.
+
+    These are the run, and the groups of the rule's pattern.
     """
     run, hit = item.run, diagnosis.cause.hit if diagnosis.cause else None
     return {
@@ -355,8 +362,9 @@ def _next_command(item: RunStatus, facts: Facts, diagnosis: Diagnosis) -> str:
 
 
 def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:
-    """Return why the last few attempts ended that were followed by another one, and how the run
-    continued.
+    """Return why the last few attempts ended, and how the run continued.
+
+    Only attempts that were followed by another one count.
     """
     newest = list(islice(attempts(item.folder, item.element or 0), _MOST_ATTEMPTS + 1))
     begun = [
@@ -406,8 +414,9 @@ def _what_made_the_next(attempt: Attempt) -> str:
 
 
 def nothing_failed(item: RunStatus) -> str | None:
-    """Return why there is nothing to explain: the job has not ended, or ended well; None where it
-    failed.
+    """Return why there is nothing to explain; None if the job failed.
+
+    The job has not ended, or ended well.
     """
     status = item.status
     reason = f" ({status.reason})" if status.reason else ""

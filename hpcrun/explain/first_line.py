@@ -1,5 +1,6 @@
-"""The first line of an explanation, for status and --wait: worked out once for each run that
-failed, and kept.
+"""The first line of an explanation, for status and --wait.
+
+The line is worked out once for each run that failed, and kept.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ Rules = Callable[[], "Sequence[Rule]"]
 
 
 def with_first_lines(result: StatusResult, store: RunStore, rules: Rules) -> StatusResult:
-    """Return the runs, those that failed with the first line of their explanation, the newest first
-    to be explained.
+    """Return the runs, with the first line of their explanation for those that failed.
+
+    The newest runs are explained first.
     """
     wanted = [item for item in result.runs if lacks_line(item)][-MOST_AT_ONCE:]
     judged = dict(zip((item.run.run_id for item in wanted), _judged(wanted, rules), strict=False))
@@ -56,8 +58,9 @@ def with_first_lines(result: StatusResult, store: RunStore, rules: Rules) -> Sta
 def with_element_lines(
     item: RunStatus, indices: Collection[int], store: RunStore, rules: Rules
 ) -> RunStatus:
-    """Return a sweep, the first of the named elements that failed with the first line of their
-    explanation.
+    """Return a sweep, with the first line of the explanation for elements that failed.
+
+    Only the first of the named elements that failed get the line.
     """
     rows = (element_row(item, each) for each in item.elements if each.index in indices)
     wanted = [row for row in rows if lacks_line(row)][:MOST_AT_ONCE]
@@ -71,8 +74,9 @@ def with_element_lines(
 
 
 def _judged(wanted: Sequence[RunStatus], rules: Rules) -> list[LastStatus]:
-    """Return the explained statuses; none if a file of rules is broken: explain says so, status is
-    not about it.
+    """Return the explained statuses; none if a file of rules is broken.
+
+    explain says so, and status is not about rules.
     """
     try:
         known = rules() if wanted else ()
@@ -101,10 +105,10 @@ class Ending:
 
 
 def explained_status(item: RunStatus, rules: Sequence[Rule]) -> LastStatus:
-    """Return the status of a run with what happened, in one line, and with the rule that knows the
-    cause.
+    """Return the status of a run with what happened in one line, and the rule for the cause.
 
-    Both are empty where nobody knows, or the logs cannot be read.
+    The rule is the one that knows the cause. Both are empty where nobody knows, or the logs cannot
+    be read.
     """
     explanation = _quickly(item, rules)
     if explanation is None:
@@ -162,8 +166,9 @@ def lacks_line(item: RunStatus) -> bool:
 
 
 def has_failed(status: LastStatus) -> bool:
-    """Whether a run ended in a way that explain explains: a completed one with a reason hides a
-    failure.
+    """Return whether a run ended in a way that explain explains.
+
+    A completed run with a reason hides a failure.
     """
     completed = status.state == state.COMPLETED and bool(status.reason)
     return status.final and (completed or status.state in (*EXPLAINED, *_WITH_RANK))

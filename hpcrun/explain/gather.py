@@ -1,5 +1,6 @@
-"""Reads what is known of an attempt that has ended: the records of its ranks, their logs, torch's
-flight recorder.
+"""Reads what is known of an attempt that has ended.
+
+Sources are the records of its ranks, their logs, and torch's flight recorder.
 """
 
 from __future__ import annotations
@@ -147,8 +148,9 @@ class _LogReader:
 
 
 def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]) -> list[Log]:
-    """Return the logs of the ranks that did not complete, and of a rank that completed before the
-    others failed.
+    """Return the logs of ranks that did not complete, and of a rank that left early.
+
+    A rank left early if it completed before the others failed.
     """
     # one that ended well: what its log says of errors did not matter
     wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
@@ -196,10 +198,11 @@ def read_flight(
     """Return what the dumps of an attempt show; None if there are none.
 
     Args:
+        folder: the folder of the attempt.
         ranks: the ranks of the job, as far as they are known.
         unread: gets a remark for each of the first dumps that cannot be read, and the number of the
             others.
-        quick: only if they are small.
+        quick: read the dumps only if they are small.
     """
     files = {
         int(match["rank"]): name

@@ -77,8 +77,9 @@ class Running:
 
     @property
     def newest_s(self) -> float:
-        """Seconds since any rank that runs last wrote; since the start if none has written
-        anything.
+        """Seconds since any rank that runs last wrote.
+
+        If no rank has written anything, these are the seconds since the start.
         """
         ages = (age for age in self.silent_s.values() if age is not None)
         return min(ages, default=max(0.0, self.now_s - self.attempt.started_s))
@@ -144,8 +145,9 @@ def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> 
 
 
 def most_silent(item: RunStatus, now_s: float) -> int | None:
-    """Return the running element of a sweep that has been silent for the longest time; None if none
-    runs.
+    """Return the running element of a sweep that has been silent for the longest time.
+
+    The result is None if no element runs.
     """
     silent = {}
     for element in item.elements:
@@ -161,8 +163,9 @@ def most_silent(item: RunStatus, now_s: float) -> int | None:
 
 
 def explain_running(running: Running, stacks: Remark | None = None) -> Explanation:
-    """Explain a job that runs, from what is known of it, the most important first, and from the
-    stacks of its ranks.
+    """Explain a job that runs, from what is known of it and from its ranks' stacks.
+
+    The most important finding comes first.
     """
     beats = _heartbeats(running)
     silence = _silence(running)
@@ -291,9 +294,7 @@ def _slow(running: Running) -> Remark | None:
 
 
 def _idle_limit(running: Running) -> Remark | None:
-    """Return that ``--cancel-idle`` has no effect, if a node does not report the use of its
-    GPUs.
-    """
+    """Return that ``--cancel-idle`` has no effect, if a node reports no GPU use."""
     node = idle_unknown(running.attempt.folder)
     if node is None:
         return None
@@ -302,8 +303,10 @@ def _idle_limit(running: Running) -> Remark | None:
 
 
 def shown_ranks(silent_s: Mapping[int, float | None]) -> list[int]:
-    """Return the ranks to show: all of few; else rank 0, those that stopped first, and those that
-    wrote last.
+    """Return the ranks to show.
+
+    Few ranks are all shown. Of many, these are rank 0, the ranks that stopped first, and the ranks
+    that wrote last.
     """
     if len(silent_s) <= _MOST_ROWS:
         return sorted(silent_s)
@@ -313,8 +316,9 @@ def shown_ranks(silent_s: Mapping[int, float | None]) -> list[int]:
 
 
 def _row(running: Running, rank: int, silent_s: float | None) -> str:
-    """Return what a rank last did: ``rank 3 on node-1: 12 min ago, step 480, loss 0.31: last
-    line``.
+    """Return what a rank last did.
+
+    An example is ``rank 3 on node-1: 12 min ago, step 480, loss 0.31: last line``.
     """
     if silent_s is None:
         wrote = "nothing yet"
@@ -331,8 +335,9 @@ def _row(running: Running, rank: int, silent_s: float | None) -> str:
 
 
 def _last_metrics(running: Running, rank: int) -> dict[str, Value]:
-    """Return the last step and metrics of a rank: those that it noted, else those in the last lines
-    of its log.
+    """Return the last step and metrics of a rank.
+
+    The rank noted these; else they come from the last lines of its log.
     """
     rows = [*noted(running.attempt, rank, Unreadable(), _LAST_ROWS)]
     if not rows and running.patterns:

@@ -1,5 +1,6 @@
-"""explain --stacks: what each rank of a running job is doing, from a step on its nodes inside the
-allocation.
+"""explain --stacks: what each rank of a running job is doing.
+
+A step on the job's nodes, inside the allocation, reads the stacks.
 """
 
 from __future__ import annotations
@@ -152,16 +153,18 @@ def take_stacks(running: Running, env: Mapping[str, str]) -> Remark:
 
 
 def _own_py_spy(env: Mapping[str, str]) -> str:
-    """Return hpcrun's py-spy; a relative or empty entry of the PATH means the current folder, and
-    is left out.
+    """Return hpcrun's py-spy, an empty text if there is none.
+
+    A relative or empty entry of the PATH means the current folder, and is left out.
     """
     folders = [os.path.dirname(sys.executable), *env.get("PATH", "").split(os.pathsep)]
     return shutil.which("py-spy", path=os.pathsep.join(filter(os.path.isabs, folders))) or ""
 
 
 def _pythons(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the Pythons that may be on the nodes: in a container's plan ``python`` is that of its
-    image.
+    """Yield the Pythons that may be on the nodes.
+
+    In a container's plan, ``python`` is the Python of the container's image.
     """
     container = plan.get("container") or {}
     python = plan.get("python") or {}
@@ -232,7 +235,9 @@ def _inflated(text: str, most: int) -> bytes:
     """Return what was compressed in a text: a few kilobytes may stand for a gigabyte.
 
     Raises:
-        ValueError, zlib.error: it is not compressed text, or longer.
+        ValueError: if the text is not valid base64, or what it holds is cut off or longer than
+            ``most``.
+        zlib.error: if the text is not compressed.
     """
     inflate = zlib.decompressobj()
     record = inflate.decompress(base64.b64decode(text, validate=True), most)
@@ -317,8 +322,9 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
 
 
 def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:
-    """Return which ranks have no process on nodes that answered: a rank that has just begun or
-    ended, or was killed.
+    """Return which ranks have no process on nodes that answered.
+
+    Such a rank has just begun or ended, or was killed.
     """
     seen = {each.rank for each in answers.ranks}
     lost = [
@@ -332,8 +338,9 @@ def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:
 
 
 def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator[Evidence]:
-    """Yield the stack of each group of ranks: the frames of the user's code and the innermost
-    one.
+    """Yield the stack of each group of ranks.
+
+    The stack has the frames of the user's code and the innermost frame.
     """
     for group in grouped(ranks)[:_MOST_GROUPS]:
         first = group.ranks[0]
@@ -370,8 +377,9 @@ def _frame_text(frame: Frame, code: Mapping[Frame, str]) -> str:
 
 
 def source_lines(ranks: Iterable[RankStack], before_s: float) -> dict[Frame, str]:
-    """Return the lines of code of the user's frames, from files that did not change since the start
-    of the job.
+    """Return the lines of code of the user's frames.
+
+    Only files that did not change since the start of the job are read.
     """
     wanted: dict[str, set[Frame]] = {}
     for stack in ranks:

@@ -70,8 +70,9 @@ class Evidence:
 
 
 def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None) -> str:
-    """Return what happened in one sentence: the rank that ended the run, its last exception and
-    where it was raised.
+    """Return what happened in one sentence.
+
+    The sentence has the rank that ended the run, its last exception, and where it was raised.
     """
     status, cause = item.status, diagnosis.cause
     message = attempt.exit.message if attempt and attempt.exit else ""
@@ -173,8 +174,9 @@ def _last_complaint(rank: int, facts: Facts) -> str:
 
 
 def _without_timeout(facts: Facts) -> str:
-    """Return the few ranks that were terminated silently while others timed out: one may have been
-    missed.
+    """Return the few ranks that were terminated silently while others timed out.
+
+    One of these ranks may have been missed.
     """
     waited = {
         log.rank for log in facts.logs if any(hit.rule.level == "wait" for hit in log.scan.hits)
@@ -193,8 +195,9 @@ def _without_timeout(facts: Facts) -> str:
 
 
 def _left(rank: int, facts: Facts) -> str:
-    """Return which rank ended with exit status 0 before the others, and how the first of those
-    failed.
+    """Return which rank ended with exit status 0 before the others.
+
+    The text also says how the first of the others failed.
     """
     number = sum(end.status != 0 for end in facts.ends.values())
     text = (
@@ -214,18 +217,21 @@ def _left(rank: int, facts: Facts) -> str:
 
 
 def _raised(rank: int, facts: Facts) -> Traceback | None:
-    """Return the exception that ended a rank; where ranks share a log, that of the lines without a
-    rank.
+    """Return the exception that ended a rank.
+
+    Where ranks share a log, this is the exception of the lines without a rank.
     """
     logs = facts.logs_of(rank) or ([] if facts.ends else facts.logs_of(None))
     return uncaught(logs, facts.ends.get(rank))
 
 
 def _exception_at(raised: Traceback, *, whole: bool) -> str:
-    """Return an exception, where it was raised, and what it was raised from: ``ValueError: no split
-    at read.py:6``.
+    """Return an exception, where it was raised, and what it was raised from.
+
+    An example is ``ValueError: no split at read.py:6``.
 
     Args:
+        raised: the exception.
         whole: with its message; else its name alone.
     """
     text = _exception(raised, whole=whole)
@@ -336,8 +342,9 @@ def _of_leaver(rank: int, facts: Facts, attempt: Attempt | None) -> Evidence:
 def _of_flight(
     flight: Flight, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None
 ) -> Evidence:
-    """Return where the ranks stood, by the flight recorder; and the sentence about it, if it is not
-    the answer.
+    """Return where the ranks stood, by the flight recorder.
+
+    The sentence about these places is added, if the sentence is not the answer.
     """
     if diagnosis.by_places:
         sentence: tuple[str, ...] = ()
@@ -376,8 +383,9 @@ def _of_end(log: Log, facts: Facts) -> Evidence:
 
 
 def _warning_of_another(log: Log, facts: Facts) -> tuple[str, ...]:
-    """Return NCCL's first warning, where one process raises NCCL's error and another one of the
-    same log has warned.
+    """Return NCCL's first warning, where another process of the same log has warned.
+
+    One process raises NCCL's error, and another one has warned.
     """
     if (
         not log.part
@@ -432,11 +440,11 @@ def _of_others(facts: Facts, diagnosis: Diagnosis) -> Iterator[Evidence]:
 
 
 def _first_ranks_log(diagnosis: Diagnosis, facts: Facts) -> Log | None:
-    """Return the log of the rank that failed first, else one of no rank that has an exception or a
-    complaint.
+    """Return the log of the rank that failed first, or another log that explains the end.
 
-    Else the first part of a shared log with a complaint, and else any log of no rank, if no other
-    line explains the end.
+    The other log is one of no rank that has an exception or a complaint. Else it is the first part
+    of a shared log with a complaint, and else any log of no rank, if no other line explains the
+    end.
     """
     if diagnosis.first is not None or not diagnosis.culprit.alike:
         first = diagnosis.first
@@ -513,8 +521,9 @@ def _at(log: Log, number: int | None) -> str:
 
 
 def _around(text: str, parts: Sequence[bytes]) -> str:
-    """Return a line, shortened if it is long: its beginning, or the part around texts far to the
-    right.
+    """Return a line, shortened if it is long.
+
+    A long line keeps its beginning, or the part around texts far to the right.
     """
     places = [place for part in parts if (place := text.find(part.decode("utf-8", "replace"))) >= 0]
     if len(text) <= _LONGEST or not places or min(places) < _LONGEST // 2:

@@ -1,3 +1,5 @@
-"""Why a run failed: rules as data, a matcher over its logs, and the choice of the cause among its
+"""Why a run failed: the rules, the matcher and the choice of the cause.
+
+The rules are data, the matcher looks for them in a run's logs, and the cause is chosen among its
 consequences.
 """

@@ -71,10 +71,10 @@ def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culpr
 def _aborter(
     ends: Sequence[RankEnd], failed: list[RankEnd], speech: Mapping[int, Speech]
 ) -> int | None:
-    """Return the one rank with an error and no record, where MPI_Abort killed the others, which
-    wrote no error.
+    """Return the one rank with an error and no record, where MPI_Abort killed the others.
 
-    It has srun kill the step at once, and whichever ranks still write a record.
+    The others wrote no error. MPI_Abort lets srun kill the step at once, and any of the ranks may
+    still write a record.
     """
     silent = all(
         end.status == EXIT_KILLED and _speech(end, speech) is Speech.NOTHING for end in failed
@@ -103,19 +103,22 @@ def _missing(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> int | Non
 
 
 def before_signal(ends: Iterable[RankEnd], signalled_s: float) -> list[RankEnd]:
-    """Return the ends before a signal to the whole job, and those of the ranks that the signal
-    terminated.
+    """Return the ends before a signal to the whole job, and the ends by the signal.
+
+    The ends by the signal are those of the ranks that the signal terminated.
     """
     return [end for end in ends if end.status == EXIT_TERMINATED or end.ended_s < signalled_s]
 
 
 def first_leaver(ends: Iterable[RankEnd], within_s: float = 0.0) -> RankEnd | None:
-    """Return the first rank with exit status 0, if it ended before all other ranks that did not;
-    None if there is none.
+    """Return the first rank with exit status 0, if the rank ended before all ranks that failed.
+
+    The result is None if there is no such rank.
 
     Args:
-        within_s: it may have ended this many seconds later: the others notice closed connections
-            before it has ended.
+        ends: the ends of the ranks.
+        within_s: the rank may have ended this many seconds later: the others notice closed
+            connections before it has ended.
     """
     known = sorted(ends, key=lambda end: (end.ended_s, end.rank))
     badly = [end for end in known if end.status != 0]
@@ -126,8 +129,9 @@ def first_leaver(ends: Iterable[RankEnd], within_s: float = 0.0) -> RankEnd | No
 
 
 def failure_order(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[int]:
-    """Return the ranks that failed by themselves: first those with their own error, each kind by
-    time.
+    """Return the ranks that failed by themselves.
+
+    The ranks with their own error come first; each kind of rank is sorted by time.
     """
     failed = _failures(ends, speech)
     failed.sort(key=lambda end: (_symptom(end, speech), end.signalled, end.ended_s, end.rank))
@@ -158,19 +162,19 @@ def _speech(end: RankEnd, speech: Mapping[int, Speech]) -> Speech:
 
 
 def _symptom(end: RankEnd, speech: Mapping[int, Speech]) -> int:
-    """Return 0 for a rank that failed because of itself, else the distance of its message from the
-    culprit.
+    """Return 0 for a rank that failed because of itself, else a distance.
+
+    The distance says how far the rank's message is from the culprit.
     """
     subject = _speech(end, speech)
     return int(subject) if subject.of_others else 0
 
 
 def _suspicion(end: RankEnd, speech: Mapping[int, Speech]) -> int:
-    """Return the place of a rank among those that ended in the same moment; the most likely culprit
-    has 0.
+    """Return the place of a rank among the ranks that ended in the same moment.
 
-    Libraries and launchers end a rank without its peer by a silent abort or kill; other ends have
-    their cause in the rank.
+    The most likely culprit has 0. Libraries and launchers end a rank without its peer by a silent
+    abort or kill; other ends have their cause in the rank.
     """
     subject = _speech(end, speech)
     if end.status == EXIT_TERMINATED:
@@ -190,11 +194,11 @@ def counted_ends(facts: Facts) -> list[RankEnd]:
 
 
 def places_of_failures(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]:
-    """Return rank → its place among the failed ranks; ranks whose logs are about the failures of
-    others come last.
+    """Return rank → its place among the failed ranks.
 
-    If no rank has a record, the rank whose log stopped growing first comes first; in a log that
-    ranks share, the one whose exception stands first.
+    Ranks whose logs are about the failures of others come last. If no rank has a record, the rank
+    whose log stopped growing first comes first; in a log that ranks share, the rank whose exception
+    stands first.
     """
     if facts.ends:
         ranks = failure_order(facts.ends.values(), speech)
@@ -220,11 +224,15 @@ def rank_without_records(
 ) -> Culprit:
     """Return the rank that ended a job whose ranks left no records: only with proof.
 
-    It is the only one whose lines have the failure, or a launcher saw it fail before the others.
-    What a rank says that waited for others, or lost one, proves nothing against it.
+    The proof is that only this rank's lines have the failure, or that a launcher saw the rank fail
+    before the others. What a rank says that waited for others, or lost one, proves nothing against
+    it.
 
     Args:
+        facts: the logs of the job, and what else is known of its end.
+        speech: rank → the subject of the end of its logs.
         places: rank → its place among those that failed.
+        cause: the rule that explains the end; None if there is none.
     """
     if cause is not None:
         hit_of = (cause.log, cause.hit)
@@ -295,9 +303,10 @@ def _alike(
 
 
 def seen_by_launcher(facts: Facts, *, several: bool = False) -> int | None:
-    """Return the rank that torchrun or srun saw fail first, of a job whose ranks left no records.
+    """Return the rank that torchrun or srun saw fail first, if the ranks left no records.
 
     Args:
+        facts: the logs of the job, and what else is known of its end.
         several: the log shows the same failure of several processes: then torchrun's choice among
             those that failed in one second proves nothing.
     """

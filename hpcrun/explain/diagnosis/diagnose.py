@@ -1,5 +1,6 @@
-"""Chooses the cause among its consequences, from the scheduler's state, the ranks' records and
-their logs. Pure.
+"""Chooses the cause among its consequences. Pure.
+
+The choice uses the scheduler's state, the ranks' records and their logs.
 """
 
 from __future__ import annotations
@@ -187,8 +188,10 @@ class _Job:
         )
 
     def key(self, item: Cause, rule_places: Mapping[str, int]) -> Key:
-        """Return the sort key, the most likely cause first: kind, no wait, first rank, that of the
-        launcher, last traceback, line, rule.
+        """Return the sort key of a cause; the most likely cause comes first.
+
+        The key has the kind, no wait, the first rank, the launcher's rank, the last traceback, the
+        line and the rule.
         """
         assert item.log is not None and item.hit is not None
         rank, places = item.rank, self.places
@@ -209,8 +212,9 @@ class _Job:
         )
 
     def of_state(self, rules: Sequence[Rule]) -> list[tuple[Key, Cause]]:
-        """Return the rules about the job's state, with their sort keys; none if a rank ended it
-        before a signal.
+        """Return the rules about the job's state, with their sort keys.
+
+        There are none if a rank ended the job before a signal.
         """
         if self.has_failed_by_itself and self.facts.state not in OF_THE_JOB:
             return []
@@ -232,8 +236,9 @@ class _Job:
         return ranked
 
     def caught_failure(self, cause: Cause | None) -> Cause | None:
-        """Return the failure that one rank caught, and for which the others then waited; None if
-        unknown.
+        """Return the failure that one rank caught, and for which the others then waited.
+
+        The result is None if no such failure is known.
         """
         if (
             cause is not None and cause.rule.level in ("cause", "symptom")
@@ -329,10 +334,10 @@ def _speech(logs: Sequence[Log], end: RankEnd | None, waits: Sequence[LogLine]) 
 
 
 def first_to_fail(starts: Sequence[Facts]) -> Facts:
-    """Return the start whose failure ended a job: the first one after which the program came no
-    further.
+    """Return the start whose failure ended a job.
 
-    A start that came further than the one before has survived its failure.
+    This is the first start after which the program came no further. A start that came further than
+    the start before has survived its failure.
     """
     first = len(starts) - 1
     lines = [

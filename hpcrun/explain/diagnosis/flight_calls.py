@@ -1,5 +1,6 @@
-"""What ranks called, by torch's flight recorder: process groups, collectives with their tensors,
-transfers. Pure.
+"""What ranks called, by torch's flight recorder. Pure.
+
+The calls belong to process groups; they are collectives with their tensors, and transfers.
 """
 
 from __future__ import annotations
@@ -130,8 +131,9 @@ class Calls(dict[int, CollectiveCall]):
         return next(reversed(self))
 
     def add(self, call: CollectiveCall) -> None:
-        """Add the next call: a group that was destroyed and made anew counts from its new
-        beginning.
+        """Add the next call.
+
+        A group that was destroyed and made anew counts from its new beginning.
         """
         if self and call.number == self.last:  # several are launched together
             before = self[call.number]
@@ -180,8 +182,9 @@ class Dump:
 
 
 def transfers_of(dump: Dump) -> Iterator[tuple[int, Transfer]]:
-    """Yield the open transfers of a dump with the global rank of the other side, where the group's
-    ranks are known.
+    """Yield the open transfers of a dump, with the global rank of the other side.
+
+    Only transfers whose group has known ranks are yielded.
     """
     for transfer in dump.transfers:
         if transfer.peer < len(transfer.group.ranks):
@@ -196,8 +199,9 @@ def make_kind(
     types: tuple[str, ...],
     out_types: tuple[str, ...],
 ) -> Kind:
-    """Return the one kind of calls that a backend writes so, with so many tensors, their sizes and
-    their types.
+    """Return the one kind of calls that a backend writes this way.
+
+    The kind depends on the number of tensors, their sizes and their types.
     """
     backend, _, called = written.rpartition(":")
     name = _KNOWN_AS.get(called, called)

@@ -1,8 +1,9 @@
-"""The dump of one rank by torch's flight recorder: the last collectives that it called, each
-group's in a row. Pure.
+"""The dump of one rank by torch's flight recorder. Pure.
 
-The format is that of torch's FlightRecorder.hpp, versions 1 and 2 (torch 2.2 to 2.13), of NCCL or
-gloo, as a pickle. It has no rank: the file's name tells whose it is.
+The dump has the last collectives that the rank called, each group's in a row.
+
+The format is the format of torch's FlightRecorder.hpp, versions 1 and 2 (torch 2.2 to 2.13), of
+NCCL or gloo, as a pickle. It has no rank: the name of the file tells whose it is.
 
 A pickle is a program for Python's unpickler: it may call any function, and four bytes of it may
 claim gigabytes. So the opcodes are checked first, one by one from the first to the last, and only
@@ -102,8 +103,9 @@ class DumpError(ValueError):
 
 
 class DumpReader:
-    """Reads the dumps of a job's ranks; members of groups that they have in common are kept
-    once.
+    """Reads the dumps of a job's ranks.
+
+    The members of groups that several dumps have in common are kept once.
     """
 
     def __init__(self) -> None:
@@ -214,8 +216,12 @@ class _EntryReader:
         )
 
     def _text(self, value: Any, longest: int = _LONGEST_TEXT) -> str:
-        """Return the beginning of a text, as it can be printed: a pickle can hold half
-        characters.
+        """Return the beginning of a text, as it can be printed.
+
+        A pickle can hold half characters.
+
+        Raises:
+            ValueError: if the value is not a text.
         """
         if not isinstance(value, str):
             raise ValueError("no text")
@@ -269,8 +275,9 @@ class _EntryReader:
 
 
 def _newest(entries: Sequence[Entry]) -> list[tuple[tuple[str, str], Entry]]:
-    """Return the newest entries of each group in their order, with the name and the description of
-    the group.
+    """Return the newest entries of each group in their order.
+
+    Each entry has the name and the description of its group.
     """
     counts: dict[tuple[str, str], int] = {}
     newest: list[tuple[tuple[str, str], Entry]] = []
@@ -284,8 +291,12 @@ def _newest(entries: Sequence[Entry]) -> list[tuple[tuple[str, str], Entry]]:
 
 
 def _group_names(entry: Entry) -> tuple[str, str]:
-    """Return the name and the description of an entry's group: two texts, as the hash of a nested
-    pair takes long.
+    """Return the name and the description of an entry's group.
+
+    Both are texts, as the hash of a nested pair takes long.
+
+    Raises:
+        ValueError: if one of the two is not a text.
     """
     name, description = entry.get("process_group") or (str(_number(entry, "pg_id")), "")
     if not (isinstance(name, str) and isinstance(description, str)):
@@ -309,8 +320,12 @@ def _whole(number: Any) -> int:
 
 
 def _sizes(listed: Any) -> tuple[int, Sizes]:
-    """Return the number of tensors, and the sizes of the first of them: numbers, before a hash of
-    them is computed.
+    """Return the number of tensors, and the sizes of the first of them.
+
+    The sizes are checked to be numbers, before a hash of them is computed.
+
+    Raises:
+        ValueError: if a size is not a number in the valid range.
     """
     if not listed:
         return 0, ()
@@ -374,8 +389,10 @@ def _check_opcodes(data: bytes) -> None:
 
 @cache
 def _compiled() -> tuple[Any, Any]:
-    """Return the expressions of a run of opcodes, and of what keeps the text before it in the memo
-    or ends a pair.
+    """Return two compiled expressions for the opcodes of a dump.
+
+    The first matches a run of opcodes. The second matches what keeps the text before it in the
+    memo, or ends a pair.
     """
     import re2
 

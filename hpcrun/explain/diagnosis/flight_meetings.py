@@ -131,9 +131,12 @@ def judge(dumps: Mapping[int, Dump], world: Collection[int] = ()) -> Flight:
     by_group: defaultdict[ProcessGroup, dict[int, Calls]] = defaultdict(dict)
     default: ProcessGroup | None = None
     for rank in sorted(dumps):
-        for group, mine in dumps[rank].groups.items():
-            if group.default:  # all ranks have it, whatever their dumps have of its members
-                group = default = default or group
+        for recorded, mine in dumps[rank].groups.items():
+            group = recorded
+            if recorded.default:
+                # all ranks have this group, whatever their dumps have of its members
+                default = default or recorded
+                group = default
             by_group[group][rank] = mine
     sides: dict[tuple[int, ...], Sides] = {}
     left = _MOST_COMPARED
@@ -206,11 +209,10 @@ def _without_calls(
     calls: Mapping[int, Calls],
     dumps: Mapping[int, Dump],
 ) -> dict[int, int]:
-    """Return what ranks reached whose dumps have no call of a group: nothing, or they lost their
-    calls of long ago.
+    """Return what ranks reached whose dumps have no call of a group.
 
-    The recorder keeps the last 2,000 calls of all groups. What others called since it began here,
-    this rank did not.
+    They reached nothing, or they lost their calls of long ago. The recorder keeps the last 2,000
+    calls of all groups. What others called since a rank's recording began, this rank did not call.
     """
     newest = max(reached.values(), default=0)
     called = [call.created_s for rank in reached if (call := calls[rank].get(newest))]
@@ -225,8 +227,9 @@ def _all_came(
     dumps: Mapping[int, Dump],
     unknown: tuple[int, ...],
 ) -> Meeting | None:
-    """Return the last collective of a group to which all ranks with a dump came, if it is not known
-    to have ended.
+    """Return the last collective of a group to which all ranks with a dump came.
+
+    The result is None if the collective is known to have ended.
     """
     number = max(mine.last for mine in calls.values())
     known = {rank: call for rank in calls if (call := calls[rank].get(number))}
@@ -271,9 +274,7 @@ def _is_of(last: tuple[ProcessGroup, int], group: ProcessGroup, number: int) -> 
 
 
 def _different(group: ProcessGroup, calls: Mapping[int, Calls]) -> Meeting | None:
-    """Return the first call of a group with which some ranks called something else than the
-    others.
-    """
+    """Return the first call of a group at which some ranks called something different."""
     ranks = sorted(calls)
     if len(ranks) < 2:
         return None
@@ -308,8 +309,9 @@ def _different(group: ProcessGroup, calls: Mapping[int, Calls]) -> Meeting | Non
 
 
 def _first_difference(one: Calls, other: Calls, first: int, last: int) -> int | None:
-    """Return the first number from ``first`` to ``last`` at which two ranks called what cannot go
-    together.
+    """Return the first number at which two ranks called what cannot go together.
+
+    The search goes from ``first`` to ``last``.
     """
     for number in range(first, last + 1):
         if number not in one or number not in other:
@@ -321,8 +323,9 @@ def _first_difference(one: Calls, other: Calls, first: int, last: int) -> int | 
 
 
 def _transfers(dumps: Mapping[int, Dump]) -> Iterator[Meeting]:
-    """Yield of each rank the first send or receive whose other side has no open one; gloo's are not
-    recorded.
+    """Yield of each rank the first send or receive whose other side has no open one.
+
+    Transfers of gloo are not recorded.
     """
     open_ones = {
         (rank, transfer.what, peer)
@@ -370,8 +373,9 @@ def _last_stands(ranks: Sequence[int], dumps: Mapping[int, Dump]) -> tuple[Stand
 def _together(
     stands: Iterable[tuple[int, ProcessGroup | None, CollectiveCall | None]],
 ) -> tuple[Stand, ...]:
-    """Return ranks at the same call and in the same line as one; the largest number of ranks
-    first.
+    """Return ranks at the same call and in the same line as one stand.
+
+    The stand with the largest number of ranks comes first.
     """
     together: dict[object, tuple[list[int], CollectiveCall | None, ProcessGroup | None]] = {}
     for rank, group, call in stands:
@@ -382,8 +386,9 @@ def _together(
 
 
 def _causes_first(meetings: Sequence[Meeting]) -> tuple[list[Meeting], bool]:
-    """Return the meetings, first those whose culprits wait nowhere; and whether all culprits wait
-    for one another.
+    """Return the meetings, and whether all culprits wait for one another.
+
+    First come the meetings whose culprits wait nowhere.
     """
     waiting = frozenset(
         rank for one in meetings if one.finding is not Trouble.STUCK for rank in one.came_ranks

@@ -80,8 +80,9 @@ _QUOTES = re.compile(r'^\W*\w+\s?[:=]\s?"[^"]*"\W*$')
 
 
 def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
-    """Return the subject of the end of a rank's logs: of its uncaught exception, else of the lines
-    that match rules.
+    """Return the subject of the end of a rank's logs.
+
+    This is the subject of its uncaught exception, else of the lines that match rules.
     """
     hits = [
         hit
@@ -115,8 +116,9 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
 
 
 def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
-    """Return the exception that ended a rank, from its logs; None if there is none, or the program
-    continued.
+    """Return the exception that ended a rank, from its logs.
+
+    The result is None if there is no exception, or the program continued.
     """
     candidates = [log for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
     return next(
@@ -130,11 +132,10 @@ def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
 
 
 def _may_end(log: Log, raised: Traceback, end: RankEnd | None) -> bool:
-    """Whether an exception near the end of a log may have ended its program, by the program's exit
-    status.
+    """Return whether an exception near the end of a log may have ended its program.
 
-    A program may print an exception and return any status, at once: what follows a signal is of no
-    exception.
+    The program's exit status decides. A program may print an exception and return any status, at
+    once; what follows a signal does not belong to an exception.
     """
     if end is None or raised.stated or end.status in _EXCEPTION_STATUSES:
         return True
@@ -201,8 +202,9 @@ def is_beside(hit: Hit, log: Log) -> bool:
 
 
 def last_burst(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the matches of a log without those far above the next of their level: these did not
-    end the program.
+    """Return the matches of a log without those far above the next of their level.
+
+    Matches far above did not end the program.
     """
     kept = list(hits)
     for level in ("cause", "symptom"):
@@ -235,8 +237,9 @@ def failed_in(log: Log) -> bool:
 
 
 def hangs_since(log: Log) -> bool:
-    """Whether the last lines of a log have a failure of which the program said nothing more until
-    the job was ended.
+    """Return whether the log ends with a failure after which the program hung.
+
+    The last lines have the failure, and the program said nothing more until the job was ended.
     """
     hits = (
         hit
@@ -270,8 +273,9 @@ def without_survived(log: Log) -> Log:
 
 
 def _place_of(hit: Hit, log: Log) -> int | None:
-    """Return the position of a line in the tail; None for one that is needed although the program
-    went on.
+    """Return the position of a line in the tail.
+
+    The result is None for a line that is needed although the program went on.
     """
     place = log.scan.position(hit.number)
     if place is None or hit.rule.level == "caught" or hit.rule.states:

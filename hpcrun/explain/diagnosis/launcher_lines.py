@@ -1,5 +1,6 @@
-"""What launchers write into a log: the process in front of each line, and reports of the first
-failure. Pure.
+"""What launchers write into a log. Pure.
+
+This is the process in front of each line, and reports of the first failure.
 """
 
 from __future__ import annotations
@@ -151,8 +152,9 @@ class Speaker:
 
     @property
     def may_be_a_node(self) -> bool:
-        """Whether its number is that of a launcher's task: of a rank, or of a program that starts a
-        node's ranks.
+        """Whether the number is the number of a launcher's task.
+
+        Such a task is a rank, or a program that starts a node's ranks.
         """
         return self.kind in ("task", "mpi")
 
@@ -184,8 +186,9 @@ def without_lead(line: str) -> tuple[str, Speaker | None]:
 
 
 def speakers_of(lines: Sequence[Speaker | None]) -> list[Speaker]:
-    """Return the processes that write into a log, sorted by kind and rank; empty if no line names
-    one.
+    """Return the processes that write into a log, sorted by kind and rank.
+
+    The list is empty if no line names a process.
     """
     counts = Counter(speaker for speaker in lines if speaker is not None)
     total = max(1, len(lines))
@@ -225,8 +228,9 @@ def _with(words: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
 
 
 def starts_ranks(lines: Iterable[str]) -> bool:
-    """Whether one of the lines is of a program that starts the ranks of one node: a task of srun is
-    then a node.
+    """Return whether a line is from a program that starts the ranks of one node.
+
+    A task of srun is then a node.
     """
     return any(_STARTS_RANKS.search(line) for line in _with(_WORDS_OF_LAUNCHERS, lines))
 
@@ -264,8 +268,9 @@ def failures(lines: Sequence[str]) -> list[Failure]:
 
 
 def first_failure(lines: Sequence[str]) -> Failure | None:
-    """Return the earliest root cause in the reports of all nodes; a terminated rank does not
-    count.
+    """Return the earliest root cause in the reports of all nodes.
+
+    A terminated rank does not count.
     """
     roots = [one for one in failures(lines) if one.is_root]
     return min(roots, key=lambda root: (root.exitcode == TORN_DOWN, root.time), default=None)
@@ -282,13 +287,13 @@ def failed_with(first: Failure, lines: Sequence[str]) -> list[int]:
 def failed_task(
     lines: Sequence[str], *, several_nodes: bool = False, several: bool = False
 ) -> int | None:
-    """Return the rank that srun or another launcher saw fail first: a task is a rank if srun starts
-    the ranks.
+    """Return the rank that srun or another launcher saw fail first.
 
-    None if several failed at once. Other launchers name a rank of the job or of the node in their
-    reports.
+    A task is a rank if srun starts the ranks. The result is None if several failed at once. Other
+    launchers name a rank of the job or of the node in their reports.
 
     Args:
+        lines: the lines of a log without a rank.
         several_nodes: a number that counts the processes of a node is not the rank.
         several: several processes failed alike: torchrun's agent names the one with the lowest
             number.
@@ -336,10 +341,10 @@ def _passed_on(lines: Sequence[str]) -> bool:
 
 
 def how_it_ended(lines: Sequence[str]) -> str:
-    """Return how the first task ended, in srun's words, or with which exit status torchrun's agent
-    of one node saw one.
+    """Return how the first task ended.
 
-    Empty if nothing tells, or if the agent saw several.
+    The text has srun's words, or the exit status with which torchrun's agent of one node saw a
+    process end. It is empty if nothing tells, or if the agent saw several.
     """
     task = first_task(lines)
     if task is not None:

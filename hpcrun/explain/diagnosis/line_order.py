@@ -1,5 +1,6 @@
-"""What came first: which rank ended a run, by the ranks' records, and which of two lines in its
-logs. Pure.
+"""What came first: which rank ended a run, and which of two lines was first. Pure.
+
+The ranks' records tell which rank ended a run; the lines are in the run's logs.
 """
 
 from __future__ import annotations
@@ -92,8 +93,9 @@ def line_of(log: Log, hit: Hit) -> LogLine:
 
 
 def _waits_in(log: Log) -> list[Hit]:
-    """Return the matches in a log which show that its rank waited for others in vain, in their
-    order.
+    """Return the matches in a log which show that its rank waited in vain.
+
+    The rank waited for other ranks; the matches are in their order.
     """
     return [hit for hit in log.scan.hits if hit.rule.level == "wait"]
 
@@ -107,8 +109,9 @@ def _is_of_cleanup(line: LogLine) -> bool:
 
 
 def first_waits(logs: Iterable[Log]) -> tuple[LogLine, ...]:
-    """Return the lines of the first few ranks which show that these ranks waited for others in
-    vain.
+    """Return the lines which show that ranks waited for others in vain.
+
+    Only the lines of the first few ranks count.
     """
     return tuple(islice((line_of(log, hit) for log in logs for hit in _waits_in(log)), _MOST_WAITS))
 
@@ -125,8 +128,9 @@ def came_of_a_timeout(log: Log, hit: Hit, waits: Sequence[LogLine] = ()) -> bool
 
 
 def ended_by_a_timeout(log: Log, waits: Sequence[LogLine] = ()) -> bool:
-    """Whether the exception of a log was raised only after a rank had waited for others until its
-    timeout.
+    """Return whether the exception of a log was raised only after a timeout.
+
+    A rank had waited for others until its timeout.
     """
     raised = log.traceback
     if raised is None:
@@ -143,11 +147,11 @@ def _after_a_timeout(line: LogLine, waits: Sequence[LogLine]) -> bool:
 
 
 def caught_before_waits(caught: Sequence[LogLine], waits: Sequence[tuple[Log, Hit]]) -> int | None:
-    """Return which failure one rank caught before others began to wait in vain; None if that cannot
-    be known.
+    """Return which failure one rank caught before others began to wait in vain.
 
-    If all ranks caught a failure, none of them waited for another one. If a rank caught a failure
-    long before the others began to wait, the failure is not the reason.
+    The result is None if that cannot be known. If all ranks caught a failure, none of them waited
+    for another one. If a rank caught a failure long before the others began to wait, the failure is
+    not the reason.
     """
     ranks = {line.rank for line in caught}
     others = [(log, hit) for log, hit in waits if log.rank is not None and log.rank not in ranks]
@@ -159,8 +163,9 @@ def caught_before_waits(caught: Sequence[LogLine], waits: Sequence[tuple[Log, Hi
 
 
 def _led_to(line: LogLine, log: Log, wait: Hit) -> bool:
-    """Whether a rank caught a failure shortly before another rank began to wait, by their times or
-    the lines behind.
+    """Return whether a rank caught a failure shortly before another rank began to wait.
+
+    The times of the lines decide, or the lines behind the failure.
     """
     own_s = second_of_year(line.line)
     timeout_s = second_of_year(wait.line)
@@ -180,8 +185,9 @@ def _led_to(line: LogLine, log: Log, wait: Hit) -> bool:
 
 
 def was_cleared_away(log: Log, hit: Hit) -> bool:
-    """Whether a line of torchrun's report is about a rank that torchrun killed because another one
-    had failed.
+    """Return whether a line of torchrun's report is about a rank that torchrun killed.
+
+    Torchrun kills a rank because another one has failed.
     """
     place = log.scan.position(hit.number)
     if place is None or hit.rule.level != "symptom":

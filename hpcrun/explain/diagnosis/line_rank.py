@@ -82,8 +82,9 @@ def named_rank(logs: Sequence[Log], log: Log | None, hit: Hit | None) -> int | N
 
 
 def inferred_rank(logs: Sequence[Log]) -> int | None:
-    """Return the same where no line names a rank: that of the process of NCCL's lines, or rank 0 of
-    a port in use.
+    """Return the rank that ended a job, where no line names a rank.
+
+    This is the rank of the process of NCCL's lines, or rank 0 for a port in use.
     """
     for one in (one for one in logs if one.rank is None):
         if one.traceback is not None and not one.traceback.stated:
@@ -95,8 +96,9 @@ def inferred_rank(logs: Sequence[Log]) -> int | None:
 
 
 def rank_of_hit(log: Log, hit: Hit) -> int | None:
-    """Return the rank that a matching line names, or whose process wrote it; None if it is
-    unknown.
+    """Return the rank that a matching line names, or whose process wrote the line.
+
+    The result is None if the rank is unknown.
     """
     named = _named_by(log, hit)
     if named is None and _NCCL.match(hit.line):
@@ -116,8 +118,9 @@ def _named_by(log: Log, hit: Hit) -> int | None:
 
 
 def rank_of_exception(log: Log, raised: Traceback) -> int | None:
-    """Return the rank that raised an exception, where its message or the lines around it tell; else
-    None.
+    """Return the rank that raised an exception, else None.
+
+    The message of the exception or the lines around it tell the rank.
     """
     tail = log.scan.tail
     rank = _of_itself(raised.exception)
@@ -164,10 +167,10 @@ def _inferred_of_exception(log: Log, raised: Traceback) -> int | None:
 
 
 def missing_rank(logs: Iterable[Log]) -> int | None:
-    """Return the one rank that did not come where all others waited and timed out; None if it is
-    unknown.
+    """Return the one rank that did not come where all others waited and timed out.
 
-    That the highest rank is missing cannot be seen, since nothing tells how many there are.
+    The result is None if the rank is unknown. If the highest rank is missing, this cannot be seen,
+    since nothing tells how many ranks there are.
     """
     waited: set[int] = set()
     others: set[int] = set()
@@ -203,8 +206,9 @@ def _of_itself(line: str) -> int | None:
 
 
 def _rank_on(node: str, logs: Iterable[Log]) -> int | None:
-    """Return the rank on a node, by the lines that say where the ranks are; None if it has several
-    or none of them.
+    """Return the rank on a node, by the lines that say where the ranks are.
+
+    The result is None if the node has several ranks, or none of them.
     """
     ranks: set[int] = set()
     for log in logs:

@@ -77,8 +77,9 @@ class Log:
 
     @property
     def heralds(self) -> tuple[int, ...]:
-        """Positions of complaints directly above its exception, and of NCCL's first warning before
-        NCCL's error.
+        """Positions of complaints directly above its exception, and of NCCL's first warning.
+
+        NCCL's first warning counts if it stands before NCCL's error.
         """
         raised = self.traceback
         if raised is None or raised.stated:
@@ -98,8 +99,9 @@ class Log:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several ranks write into it: it is the batch script's, or torch's prefixes name
-        other ranks.
+        """Whether several ranks write into the log.
+
+        This is true for the batch script's log, or if torch's prefixes name other ranks.
         """
         return self.rank is None or any(
             one is not None and one.kind == "torch" and one.rank not in (None, self.rank)
@@ -108,8 +110,10 @@ class Log:
 
     @property
     def complaint(self) -> int | None:
-        """Position of the first line near its end that complains, where it has no exception; None
-        where none does.
+        """Position of the first line near the log's end that complains.
+
+        A log with an exception has no such position, and neither has a log without a complaint: the
+        value is None then.
         """
         if self.traceback is None:
             return first_complaint(self.scan.tail)
@@ -117,8 +121,9 @@ class Log:
 
 
 def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) -> Log:
-    """Return a log with the exception that ended its program; the batch script's has those of
-    several.
+    """Return a log with the exception that ended its program.
+
+    The batch script's log has the exceptions of several programs.
     """
     several = rank is None and of_several_nodes(scan.tail)
     raised = root_exception(scan.tail, mixed=rank is None)
@@ -126,10 +131,10 @@ def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) 
 
 
 def parts(beginning: str, log: Log) -> list[Log]:
-    """Return the lines of a log before its first line that begins so, and from each of these on, as
-    logs of their own.
+    """Return the parts of a log that begin with a line that starts so, as logs of their own.
 
-    What stands above the end of the log that is kept belongs to the first of them.
+    The lines before the first such line are also a log of their own. What stands above the end of
+    the log that is kept belongs to the first of the logs.
     """
     scan = log.scan
     begins = [place for place, line in enumerate(scan.tail) if line.startswith(beginning)]
@@ -153,8 +158,9 @@ def parts(beginning: str, log: Log) -> list[Log]:
 
 
 def with_other_log(logs: Sequence[Log]) -> list[Log]:
-    """Return the logs of a rank; what one complains of last was survived if the other one later
-    ends with progress.
+    """Return the logs of a rank without failures that the rank survived.
+
+    What one log complains of last was survived if the other log later ends with progress.
     """
     last = max(logs, key=lambda log: log.written_s, default=None)
     if last is None:
@@ -173,10 +179,10 @@ def with_other_log(logs: Sequence[Log]) -> list[Log]:
 
 
 def by_speaker(log: Log) -> list[Log]:
-    """Split a log into which several processes write: first the lines of no process, then a log for
-    each process.
+    """Split a log into which several processes write.
 
-    The rank in a line's own prefix counts, whatever the name of the file says.
+    First come the lines of no process, then a log for each process. The rank in a line's own prefix
+    counts, whatever the name of the file says.
 
     A line keeps its place: in the log of one process, the lines of the others are empty.
     """
@@ -281,8 +287,9 @@ def reached(lines: Sequence[str]) -> Mapping[Shape, Counter]:
 
 
 def went_beyond(earlier: Sequence[str], later: Sequence[str]) -> bool:
-    """Whether a program that was started again came further than before, by lines that both starts
-    have.
+    """Return whether a program that was started again came further than before.
+
+    Lines that both starts have are compared.
     """
     before = reached(earlier)
     return any(

@@ -47,8 +47,9 @@ _MOST_LINES = 20_000
 
 @dataclass(slots=True)
 class RankGroup:
-    """Ranks of a communicator with the same property; ``names`` are those that are known, which may
-    be none.
+    """Ranks of a communicator with the same property.
+
+    ``names`` has the names that are known, which may be none.
     """
 
     number: int
@@ -86,6 +87,7 @@ def parse_ras(text: str, rank_of: Mapping[int, int]) -> RasReport:
     """Read a report; of a truncated one the part that is there, of another text nothing.
 
     Args:
+        text: the report as RAS prints it.
         rank_of: process id → rank in the job, of ids that only one rank has.
     """
     report = RasReport()
@@ -129,8 +131,9 @@ def _add_to(groups: list[RankGroup], line: str, rank_of: Mapping[int, int]) -> N
 
 
 def _name(line: str, rank: str | None, rank_of: Mapping[int, int]) -> str:
-    """Return ``rank 5``, by the rank in the job if it is known: the rank in a communicator may be
-    another one.
+    """Return ``rank 5``, by the rank in the job if the rank is known.
+
+    The rank in a communicator may be another one.
     """
     match = _PROCESS.search(line)
     if match and int(match["pid"]) in rank_of:
@@ -201,8 +204,9 @@ def _status(group: RankGroup) -> str:
 
 
 def _lowest(groups: Sequence[RankGroup]) -> RankGroup | None:
-    """Return the ranks that have launched least of a collective; None if the ranks do not
-    differ.
+    """Return the ranks that have launched the fewest calls of a collective.
+
+    The result is None if the ranks do not differ.
     """
     counts = {group.count: group for group in reversed(groups) if group.count is not None}
     return counts[min(counts)] if len(counts) > 1 else None

@@ -148,10 +148,12 @@ _MOST_STACK = 40
 def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | None:
     """Return the exception that ended a program, None where its log shows none.
 
-    A chain is one: an exception that was raised from another names it as its origin. Of a chain
-    whose last link is a mistake made while the first was handled, the first counts.
+    A chain counts as one exception: an exception that was raised from another one names this one as
+    its origin. Of a chain whose last link is a mistake made while the first was handled, the first
+    counts.
 
     Args:
+        lines: the lines of the log.
         mixed: several processes write into the log: of the exceptions at its end the first counts,
             not the last, and one of a rank that has lost its peer only if there is no other.
     """
@@ -194,8 +196,9 @@ def _chosen(raised: Sequence[Traceback], lines: Sequence[str], *, mixed: bool) -
 
 
 def _times_raised(raised: Traceback, lines: Sequence[str]) -> int:
-    """Return how many processes raised an exception, by its line: their tracebacks may be mixed
-    with one another.
+    """Return how many processes raised an exception, by its line.
+
+    The tracebacks of the processes may be mixed with one another.
     """
     name = raised.exception.partition(":")[0]
     text = without_values(raised.exception)
@@ -204,10 +207,10 @@ def _times_raised(raised: Traceback, lines: Sequence[str]) -> int:
 
 
 def _first_of_its_kind(raised: Sequence[Traceback]) -> Traceback:
-    """Return the last exception, or the first of several programs' that say the same of other files
-    and numbers.
+    """Return the last exception, or the first of several programs that say the same.
 
-    A shell script goes on after a program has failed: what its next program says is the same again.
+    They say the same of other files and numbers. A shell script goes on after a program has failed:
+    what its next program says is the same again.
     """
     chosen = raised[-1]
     for earlier in reversed(raised[:-1]):
@@ -219,8 +222,9 @@ def _first_of_its_kind(raised: Sequence[Traceback]) -> Traceback:
 
 
 def without_values(exception: str) -> str:
-    """Return an exception without its numbers and quoted texts, which differ between processes that
-    fail alike.
+    """Return an exception without its numbers and quoted texts.
+
+    These differ between processes that fail alike.
     """
     return _VALUES.sub("", exception)
 
@@ -238,8 +242,9 @@ def _behind(raised: Traceback, lines: Sequence[str], ends: Sequence[int]) -> Tra
 
 
 def _chains(lines: Sequence[str]) -> tuple[list[Traceback], list[Traceback]]:
-    """Return the chains of tracebacks, each as the one that counts in it, and the tracebacks of a
-    teardown.
+    """Return the chains of tracebacks, and the tracebacks of a teardown.
+
+    Each chain is the traceback that counts in it.
     """
     chains: list[Traceback] = []
     torn: list[Traceback] = []
@@ -275,8 +280,9 @@ def _joined(before: Traceback, raised: Traceback, between: Sequence[str]) -> Tra
 
 
 def _raised_from(origin: Traceback, raised: Traceback) -> Traceback:
-    """Return an exception with its origin, or only the origin if another process passed it on
-    unchanged.
+    """Return an exception with its origin.
+
+    The result is only the origin if another process passed the exception on unchanged.
     """
     if origin.exception == raised.exception or _REPORTERS.match(raised.exception):
         return replace(origin, last=raised.last)
@@ -284,12 +290,13 @@ def _raised_from(origin: Traceback, raised: Traceback) -> Traceback:
 
 
 def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | None:
-    """Return the last line by which a program says why it ends, None where there is none near the
-    end.
+    """Return the last line by which a program says why the program ends.
 
-    What C++ adds to an exception on its next line, and Lmod to its heading, belongs to it.
+    The result is None if there is no such line near the end. What C++ adds to an exception on its
+    next line, and Lmod to its heading, belongs to the line.
 
     Args:
+        lines: the lines of the log.
         mixed: several processes write into the log: of those that say the same the first counts.
     """
     places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
@@ -339,10 +346,10 @@ def is_statement(line: str) -> bool:
 
 
 def first_complaint(lines: Sequence[str]) -> int | None:
-    """Return the position of the first line near the end of a log that complains of anything; None
-    where none does.
+    """Return the position of the first complaint near the end of a log.
 
-    A launcher or a tool beside the program counts only where the program does not complain.
+    The result is None if no line complains of anything. A launcher or a tool beside the program
+    counts only where the program does not complain.
     """
     places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
     complaining = [
@@ -377,8 +384,9 @@ def _with_next(message: str, lines: Sequence[str], position: int) -> str:
 
 
 def _why(lines: Sequence[str], abort: int) -> tuple[int, str] | None:
-    """Return what the innermost call of MPICH's error stack says, the last of its lines, and its
-    position.
+    """Return what the innermost call of MPICH's error stack says, and its position.
+
+    The innermost call is in the last of the stack's lines.
     """
     why = None
     for place in range(abort + 1, min(len(lines), abort + _MOST_STACK)):

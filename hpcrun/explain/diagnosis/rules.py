@@ -94,8 +94,9 @@ class Rule:
 
 
 def fill(sentence: str, values: Mapping[str, str | None]) -> str:
-    """Put values in their places; a part in brackets is left out if a value in it is missing or
-    empty.
+    """Put values in their places.
+
+    A part in brackets is left out if a value in the part is missing or empty.
     """
 
     def part(match: re.Match[str]) -> str:
@@ -213,8 +214,9 @@ _XID_WORDS: dict[int, tuple[Level, str, str, str]] = {
 
 
 def xid_rules() -> list[Rule]:
-    """Return a rule for each Xid that explains the end of a program; those that are only notes have
-    none.
+    """Return a rule for each Xid that explains the end of a program.
+
+    Xids that are only notes have no rule.
     """
     return [
         _xid_rule(code, kind, meaning)
@@ -242,11 +244,13 @@ def _xid_rule(code: int, kind: int, meaning: str) -> Rule:
 
 
 def load_rules(folders: Iterable[Source]) -> tuple[Rule, ...]:
-    """Read ``rules.yaml`` of each folder, most important first, and the shipped one; of one name
-    the first counts.
+    """Read ``rules.yaml`` of each folder, the most important first, and the shipped file.
+
+    Of rules with one name, the first counts.
 
     Raises:
-        ProfileError: a file is broken, or a rule in it means nothing; it says file and line.
+        ProfileError: if a file is broken, or a rule in it means nothing; the error says file and
+            line.
     """
     with_rules = [folder for folder in folders_of(list(folders)) if folder.has(FILE_NAME)]
     shipped = _read(Folder(SHIPPED.parent, checked=False))

@@ -1,8 +1,7 @@
-"""Searches a log for the lines of rules: in blocks, first for fixed words, so that a gigabyte takes
-seconds.
+"""Searches a log for the lines of rules, so that a gigabyte takes seconds.
 
-A regular expression over every line, or one of all rules over a block, would take a minute for a
-gigabyte.
+The search reads blocks and looks first for fixed words. A regular expression over every line, or
+one of all rules over a block, would take a minute for a gigabyte.
 """
 
 from __future__ import annotations
@@ -79,8 +78,9 @@ class LogScan:
     stamps: tuple[str, ...] = ()
 
     def stamped(self, position: int) -> str:
-        """Return a line of ``tail`` with the time in front of it; empty where the line is of
-        another process.
+        """Return a line of ``tail`` with the time in front of the line.
+
+        The text is empty where the line is from another process.
         """
         line = self.tail[position]
         if line and self.stamps:
@@ -88,16 +88,18 @@ class LogScan:
         return line
 
     def number(self, position: int) -> int | None:
-        """Return the number of a line of ``tail`` in the log; None if the lines were not
-        counted.
+        """Return the number of a line of ``tail`` in the log.
+
+        The result is None if the lines were not counted.
         """
         if self.first_tail_line is None:
             return None
         return self.first_tail_line + position
 
     def position(self, number: int | None) -> int | None:
-        """Return the position of a line in ``tail``, negative for a line above it; None if it is
-        unknown.
+        """Return the position of a line in ``tail``, negative for a line above ``tail``.
+
+        The result is None if the position is unknown.
         """
         if self.first_tail_line is None or number is None:
             return None
@@ -136,10 +138,11 @@ class Scanner:
         """Search an open log.
 
         Args:
-            quick: only its last lines.
+            file: the log, which can be sought and read as bytes.
+            quick: search only its last lines.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: if the log cannot be read.
         """
         kept: _Found = {}
         candidates = 0
@@ -224,8 +227,9 @@ class Scanner:
 
 
 def _last_line(file: BinaryIO, end: int) -> bytes:
-    """Return the beginning of a last line that is longer than the end that is read; of a longer
-    one, its end.
+    """Return the beginning of a last line that is longer than the end that is read.
+
+    Of a line longer than a block, return the end.
     """
     file.seek(max(0, end - _BLOCK))
     raw = file.read(_BLOCK) or b""
@@ -236,8 +240,9 @@ def _last_line(file: BinaryIO, end: int) -> bytes:
 
 
 def _match(rules: Iterable[Rule], raw: bytes, place: int, number: int | None, kept: _Found) -> None:
-    """Keep the first and the last of a rule's lines of each process, so that repeated lines take no
-    memory.
+    """Keep the first and the last of a rule's lines of each process.
+
+    So, repeated lines take no memory.
     """
     line, speaker, stamp = plain(raw)
     for rule in rules:
@@ -254,8 +259,9 @@ def _match(rules: Iterable[Rule], raw: bytes, place: int, number: int | None, ke
 
 
 def plain(raw: bytes) -> tuple[str, Speaker | None, str]:
-    """Return a line as a terminal shows it, without colours and ``[rank0]:``, who says it, and a
-    collector's time.
+    """Return a line as a terminal shows it, who says it, and a collector's time.
+
+    The line has no colours and no ``[rank0]:``.
     """
     text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
     stamp, rest = without_stamp(_COLOUR.sub("", text) if "\x1b" in text else text)
@@ -321,8 +327,9 @@ _LEVEL_WITHIN = 120
 
 
 def without_stamp(line: str) -> tuple[str, str]:
-    """Return the time in front of a line, and the line behind it; the time is empty where a logger
-    wrote it.
+    """Return the time in front of a line, and the line behind the time.
+
+    The time is empty where a logger wrote it.
     """
     if line[:1] not in _MAY_BEGIN:
         return "", line

@@ -1,8 +1,7 @@
-"""Where the ranks of a running job are: Python stacks as py-spy and faulthandler print them, in
-groups. Pure.
+"""Where the ranks of a running job are, from their Python stacks in groups. Pure.
 
-The stack of a rank is that of its main thread: it calls the collectives that the other ranks wait
-for.
+The stacks are as py-spy and faulthandler print them. The stack of a rank is that of its main
+thread: this thread calls the collectives that the other ranks wait for.
 """
 
 from __future__ import annotations
@@ -124,8 +123,9 @@ def parse_py_spy(text: str) -> tuple[Frame, ...]:
 
 
 def _text(value: object) -> str:
-    """Return a name without what cannot be printed at all: half a character, which JSON can
-    express.
+    """Return a name without what cannot be printed at all.
+
+    Such a thing is half a character, which JSON can express.
     """
     return str(value)[:_LONGEST_NAME].encode("utf-8", "replace").decode()
 
@@ -169,8 +169,9 @@ def parse_faulthandler(text: str) -> tuple[Frame, ...]:
 
 
 def own_work(frames: Sequence[Frame]) -> tuple[Frame, ...]:
-    """Return the frames of a DataLoader worker inside its loop: empty for a worker that waits for
-    work.
+    """Return the frames of a DataLoader worker inside its loop.
+
+    The tuple is empty for a worker that waits for work.
     """
     place = next((place for place, frame in enumerate(frames) if frame.function == _WORKER), None)
     if place is not None:
@@ -258,10 +259,12 @@ def verdict(
     silent_s: float | None,
     code: Mapping[Frame, str] | None = None,
 ) -> str:
-    """Return in one sentence where the ranks are: those that wait, and the odd ones by their line
-    of the user's code.
+    """Return in one sentence where the ranks are.
+
+    The sentence has the ranks that wait, and the odd ranks by their line of the user's code.
 
     Args:
+        stacks: the stacks of the ranks.
         world: how many ranks the job has.
         silent_s: how long no rank has written, in seconds; None if this is not worth a word.
         code: frame → its line of code, as far as it is known.
@@ -284,8 +287,9 @@ def verdict(
 
 
 def odd_ranks(stacks: Sequence[RankStack]) -> list[RankStack]:
-    """Return the ranks that the others wait for: those outside of the group of ranks that wait, or
-    of the largest.
+    """Return the ranks that the others wait for.
+
+    These are the ranks outside of the group of ranks that wait, or of the largest group.
     """
     groups = grouped(stacks)
     rest = groups[1:]
@@ -315,8 +319,10 @@ def _odd(group: Group, code: Mapping[Frame, str]) -> str:
 
 
 def _doing(group: Group, number: int, code: Mapping[Frame, str]) -> str:
-    """Return what ranks do: ``wait in all_reduce (train.py:88)``, ``is stopped (SIGSTOP) in epoch
-    (train.py:27)``.
+    """Return what ranks do.
+
+    Examples are ``wait in all_reduce (train.py:88)`` and
+    ``is stopped (SIGSTOP) in epoch (train.py:27)``.
     """
     position, first = group.position, group.ranks[0]
     be = "is" if number == 1 else "are"

@@ -1,9 +1,8 @@
-"""Finds ranks or nodes whose steps take longer than those of the others, by the metrics that they
-note.
+"""Finds ranks or nodes whose steps take longer than the steps of the others.
 
-Where the ranks wait for each other in every step, a step takes the same time on all: then nothing
-is found, unless the program measures the time before the ranks wait. That is why what programs
-print of their steps is not read.
+The metrics that the ranks note are compared. Where the ranks wait for each other in every step, a
+step takes the same time on all: then nothing is found, unless the program measures the time before
+the ranks wait. That is why what programs print of their steps is not read.
 """
 
 from __future__ import annotations
@@ -98,8 +97,9 @@ def noted_paces(rows: Sequence[tuple[float | None, float | None, Mapping[str, ob
 
 
 def find_stragglers(paces: Mapping[int, Paces], node_of: Mapping[int, str]) -> Stragglers | None:
-    """Return the ranks that are slower than the others; None if there are none, or it is
-    unknown.
+    """Return the ranks that are slower than the others.
+
+    The result is None if there are no such ranks, or if this is unknown.
     """
     kinds = dict.fromkeys(kind for of_rank in paces.values() for kind in of_rank)
     for kind in sorted(kinds, key=lambda kind: kind != STEP_TIME):
@@ -118,8 +118,9 @@ def find_stragglers(paces: Mapping[int, Paces], node_of: Mapping[int, str]) -> S
 
 
 def straggler_sentence(slow: Stragglers, node_of: Mapping[int, str]) -> str:
-    """Return what was found: ``rank 5 on node-2 takes 1.9 s a step, the others 1.2 s: 58 %
-    more``.
+    """Return in one sentence what was found about slow ranks.
+
+    An example is ``rank 5 on node-2 takes 1.9 s a step, the others 1.2 s: 58 % more``.
     """
     one = len(slow.nodes or slow.ranks) == 1
     others = "the other nodes" if slow.nodes else "the others"
@@ -170,8 +171,9 @@ def _slow_ranks(
 def _whole_nodes(
     slow: Sequence[int], ranks: Iterable[int], node_of: Mapping[int, str]
 ) -> tuple[str, ...]:
-    """Return the nodes of the slow ranks, if all their ranks are slow, and each has several; else
-    none.
+    """Return the nodes of the slow ranks, if all ranks of these nodes are slow.
+
+    Each node must have several ranks; else the result is empty.
     """
     members: dict[str, set[int]] = {}
     for rank in ranks:
@@ -195,8 +197,9 @@ def _times(kind: str, values: Sequence[float]) -> list[float]:
 
 
 def _kind_of(name: str, value: float) -> tuple[str, float]:
-    """Return the kind of pace that a metric is, and its value in the unit of this kind; an empty
-    kind if it is none.
+    """Return the kind of pace that a metric is, and its value in the unit of this kind.
+
+    The kind is empty if the metric is not a pace.
     """
     time = _TIME_NAME.fullmatch(name)
     if time is not None:
@@ -216,8 +219,9 @@ def _span(seconds: float) -> str:
 
 
 def stragglers_of(attempt: Attempt) -> tuple[Stragglers, dict[int, str]] | None:
-    """Return the ranks of an attempt that are slower than the others, and the nodes of all ranks;
-    None if none is.
+    """Return the ranks of an attempt that are slower than the others, and all ranks' nodes.
+
+    The result is None if no rank is slower.
     """
     node_of = {end.rank: end.node for end in rank_exits(attempt.folder)}
     node_of |= {rank: node for node, mine in node_ranks(attempt.folder).items() for rank in mine}

@@ -131,8 +131,9 @@ def tracebacks(lines: Sequence[str]) -> Iterator[Traceback]:
 
 
 def _read_cut(lines: Sequence[str]) -> Traceback | None:
-    """Read a traceback without its header, which is above the first line: that of a deep recursion
-    is long.
+    """Read a traceback without its header, which is above the first line.
+
+    The traceback of a deep recursion is long.
     """
     first = next(
         (place for place, line in enumerate(lines) if _HEADER in line or _PLACE.match(line)), None
@@ -175,8 +176,9 @@ def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
 def _read_frames(
     lines: Sequence[str], first: int, lead: str
 ) -> tuple[tuple[Frame, ...], int | None]:
-    """Return the frames from a line on, and the position of the first line behind them; None if
-    there is none.
+    """Return the frames from a line on, and the position of the first line behind them.
+
+    The position is None if there is no such line.
     """
     frames: list[Frame] = []
     for position in range(first, len(lines)):
@@ -208,8 +210,9 @@ def _goes_on(lines: Sequence[str], position: int, lead: str) -> bool:
 
 
 def _without(lead: str, line: str) -> str:
-    """Return a line of a traceback without what stands before each of them: its indentation, or who
-    says it.
+    """Return a line of a traceback without what stands before each of its lines.
+
+    This is the indentation, or who says the line.
     """
     if line.startswith(lead):
         return line[len(lead) :]
@@ -217,8 +220,9 @@ def _without(lead: str, line: str) -> str:
 
 
 def _lead(before: str, following: str) -> str:
-    """Return what stands before each line of a traceback: from its header and the line after
-    that.
+    """Return what stands before each line of a traceback.
+
+    The header and the line after the header tell it.
     """
     lead = following.partition('  File "')[0]
     if lead.strip():
@@ -231,10 +235,9 @@ _BOX_CODE = re.compile(r"^[❱>]\s*\d{1,9} (?P<code>.*)$")
 
 
 def _read_rich(lines: Sequence[str], bottom: int) -> Traceback | None:
-    """Read rich's box from its end: ``│ /project/train.py:7 in main │`` and, behind it, the
-    exception.
+    """Read rich's box from its end: ``│ /project/train.py:7 in main │``.
 
-    Its top may be above the log's first line.
+    The exception stands behind the box. The box's top may be above the log's first line.
     """
     lead = len(lines[bottom]) - len(lines[bottom].lstrip())
     if not lines[bottom].startswith(("╰─", "+--"), lead):
@@ -271,8 +274,9 @@ _CELL_CODE = re.compile(r"^-+> (?P<line>\d{1,9}) (?P<code>.*)$")
 
 
 def _read_ipython(lines: Sequence[str], header: int) -> Traceback | None:
-    """Read IPython's: a rule, the exception's name before the header, and arrows at the lines of
-    code.
+    """Read a traceback of IPython.
+
+    It has a rule, the exception's name before the header, and arrows at the lines of code.
     """
     top = _CELL_TOP.match(lines[header][:_LONGEST_NAME])
     if top is None:
@@ -303,8 +307,9 @@ _STACK_FRAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ThreadStack:
-    """The stack of one thread as faulthandler prints it, innermost frame first; ``current``: the
-    thread it is about.
+    """The stack of one thread as faulthandler prints the stack, innermost frame first.
+
+    ``current`` tells whether the report is about this thread.
     """
 
     current: bool
@@ -323,8 +328,9 @@ def read_stack_line(line: str, threads: list[ThreadStack]) -> bool:
 
 
 def _read_fatal(lines: Sequence[str], header: int) -> Traceback | None:
-    """Read faulthandler's: ``Fatal Python error`` and the stack of the thread that it happened in,
-    innermost first.
+    """Read a report of faulthandler: ``Fatal Python error`` and a stack, innermost frame first.
+
+    The stack is that of the thread in which the error happened.
     """
     if not _FATAL.match(lines[header]):
         return None
@@ -350,8 +356,9 @@ _MOST_ESCAPED = 20_000
 
 
 def _read_escaped(lines: Sequence[str], header: int) -> Traceback | None:
-    """Read a traceback that is a text in one line, with ``\\n`` between its lines: of a repr or in
-    JSON.
+    r"""Read a traceback that is a text in one line, with ``\n`` between its lines.
+
+    It stands in a repr or in JSON.
     """
     if f"{_HEADER}:\\n" not in lines[header]:
         return None

@@ -1,5 +1,6 @@
-"""The cause if ranks waited for each other and the logs show only a timeout, or the end of a job
-that was silent.
+"""The cause if ranks waited for each other and the logs show little.
+
+The logs show only a timeout, or the end of a job that was silent.
 
 Sources: the dumps of torch's flight recorder; without dumps, the tracebacks of the ranks that timed
 out; and the times at which the ranks last wrote.
@@ -68,8 +69,9 @@ _FIX_OF_SILENCE = (
 
 
 def with_flight(before: Diagnosis, facts: Facts) -> Diagnosis:
-    """Return a diagnosis with what the dumps show as its cause, if no rank failed because of
-    itself.
+    """Return a diagnosis with what the dumps show as its cause.
+
+    The diagnosis does not change if a rank failed because of itself.
     """
     flight = facts.flight
     if flight is None or not flight.decided or _failed_by_itself(before, facts):
@@ -93,11 +95,10 @@ def with_flight(before: Diagnosis, facts: Facts) -> Diagnosis:
 
 
 def with_tracebacks(before: Diagnosis, facts: Facts) -> Diagnosis:
-    """Return a diagnosis with the different collectives in which the ranks timed out as its cause,
-    if it is no better.
+    """Return a diagnosis with the different collectives of the timed-out ranks as its cause.
 
-    The first rank that times out is no more to blame than the others: all of them wait, each in its
-    own call.
+    The diagnosis does not change if it is already better. The first rank that times out is no more
+    to blame than the others: all of them wait, each in its own call.
     """
     cause = before.cause
     if facts.flight is not None and facts.flight.meetings:
@@ -136,8 +137,9 @@ def with_tracebacks(before: Diagnosis, facts: Facts) -> Diagnosis:
 
 
 def _rule(name: str, cause: str, fix: str, source: str) -> Rule:
-    """Return a rule of which the cause is a sentence as it is: braces are the places of a rule's
-    values.
+    """Return a rule whose cause is a sentence as it stands.
+
+    Braces in the sentence are replaced, since they are the places of a rule's values.
     """
     return Rule(name, cause=cause.translate(str.maketrans("{}", "()")), fix=fix, source=source)
 
@@ -176,8 +178,9 @@ def _failed_by_itself(before: Diagnosis, facts: Facts) -> bool:
 
 
 def _was_aborted(cause: Cause, facts: Facts) -> bool:
-    """Whether only the exit status of a rank is known, and torch's watchdog may have aborted it
-    after a timeout.
+    """Return whether torch's watchdog may have aborted a rank after a timeout.
+
+    Only the exit status of the rank is known then.
     """
     if cause.rank is not None:
         end = facts.ends.get(cause.rank)
@@ -187,8 +190,9 @@ def _was_aborted(cause: Cause, facts: Facts) -> bool:
 
 
 def with_silence(before: Diagnosis, facts: Facts, attempt: Attempt | None) -> Diagnosis:
-    """Return a diagnosis that says how long no rank had written before the job was stopped, if that
-    was long.
+    """Return a diagnosis that says how long no rank had written before the job was stopped.
+
+    The diagnosis does not change if the time was short.
     """
     cause = before.cause
     if cause is None or cause.rule.name not in _OF_THE_END or attempt is None:
@@ -202,8 +206,9 @@ def with_silence(before: Diagnosis, facts: Facts, attempt: Attempt | None) -> Di
 
 
 def silence_s(facts: Facts, attempt: Attempt) -> float | None:
-    """Return how long no rank had written when the job was signalled; None if that was short, or is
-    unknown.
+    """Return how long no rank had written when the job was signalled, in seconds.
+
+    The result is None if that was short, or is unknown.
     """
     end_s = facts.signalled_s
     read = {log.rank for log in facts.logs}
@@ -343,8 +348,9 @@ def _at(stands: Sequence[Stand]) -> str:
 
 
 def _listed(stands: Sequence[Stand], what: str) -> str:
-    """Return what each group of ranks called: ``ranks 0-2 all_reduce (train.py:88), rank 3
-    broadcast (train.py:9)``.
+    """Return what each group of ranks called.
+
+    An example is ``ranks 0-2 all_reduce (train.py:88), rank 3 broadcast (train.py:9)``.
     """
     parts = []
     for stand in stands[:_MOST_PLACES]:

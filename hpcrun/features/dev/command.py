@@ -1,5 +1,6 @@
-"""hpcrun dev: submits a job to work in, or joins one, and opens a shell, ssh, an editor or Jupyter
-on its node.
+"""hpcrun dev: submits a job to work in, or joins one.
+
+It opens a shell, ssh, an editor or Jupyter on the job's node.
 """
 
 from __future__ import annotations
@@ -219,13 +220,15 @@ def _submit(
 
 
 class DevHooks(Hooks):
-    """``hpcrun --on HOST dev``: the job is there; ssh, its files, the editor and the browser are
-    here.
+    """``hpcrun --on HOST dev``, where the job is on the other machine.
+
+    ssh, its files, the editor and the browser are on this machine.
     """
 
     def doctor_checks(self) -> Sequence[tuple[str, str, Level, str, str | None]]:
-        """Return whether this machine, which the nodes mostly resemble, has what ssh to a node
-        needs.
+        """Return whether this machine has what ssh to a node needs.
+
+        The nodes mostly resemble this machine.
         """
         folders = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
         missing = [
@@ -304,8 +307,10 @@ def _connect(
 
 
 def _jupyter_port(run: str) -> int:
-    """Return a free port, for a run always the same: the page in a browser finds its own server
-    again.
+    """Return a free port, always the same port for a run.
+
+    So, the page in a browser finds its own server again. If another program has the usual port, the
+    result is any free port.
     """
     usual = 20_000 + crc32(run.encode()) % 10_000  # below those that Linux gives to any connection
     try:
@@ -323,7 +328,12 @@ def _jupyter_port(run: str) -> int:
 
 
 def _forward_jupyter(door: Address, config: Path) -> int:
-    """Start Jupyter on the node, and forward it until Ctrl-C; return the exit status."""
+    """Start Jupyter on the node, and forward it until Ctrl-C; return the exit status.
+
+    Raises:
+        InterruptedByUser: if Ctrl-C closes the connection.
+        SchedulerError: if the node does not answer with a token of Jupyter, or the connection ends.
+    """
     port = _jupyter_port(door.run)
     argv = [
         "ssh",

@@ -1,5 +1,6 @@
-"""A run that people work in, on the side of the cluster: its listener, its keys, and how it is
-reached.
+"""A run that people work in, on the side of the cluster.
+
+It has a listener and keys, and a way to be reached.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ class DevRun:
         return item
 
     def door(self) -> dict[str, Any]:
-        """Return what the listener of the newest attempt has written; empty as long as there is
-        none.
+        """Return what the listener of the newest attempt has written.
+
+        The result is empty as long as there is no listener.
         """
         attempt = last_attempt(self.run_folder, self.element)
         door = _read(self.folder / "door")
@@ -129,8 +131,13 @@ class DevRun:
         }
 
     def _door_of(self, item: RunStatus) -> dict[str, Any]:
-        """Return where the listener is; in a job with another program, start one if none
-        responds.
+        """Return where the listener is.
+
+        In a job with another program, start a listener if none responds.
+
+        Raises:
+            PlanError: if the run was submitted by an older hpcrun.
+            SchedulerError: if no listener starts in time.
         """
         door = self.door()
         if item.run.request.get("script") == PROGRAM or (door and self._responds(item, door)):
@@ -190,8 +197,9 @@ class DevRun:
         ]
 
     def _step(self, item: RunStatus, cpus: int | None) -> list[str]:
-        """Return the srun of a step on the first node; unbuffered, since it else passes only whole
-        lines: srun(1).
+        """Return the srun of a step on the first node.
+
+        The step is unbuffered, since srun otherwise passes only whole lines: srun(1).
         """
         if item.run.scheduler == "local":
             return []

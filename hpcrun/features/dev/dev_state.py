@@ -1,5 +1,6 @@
-"""What a run of ``hpcrun dev`` is, and how it stands: for status, top and explain, which import no
-more of it.
+"""What a run of ``hpcrun dev`` is, and the state of the run.
+
+status, top and explain use this module, and import nothing more of ``dev``.
 """
 
 from __future__ import annotations

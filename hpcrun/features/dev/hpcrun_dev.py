@@ -1,12 +1,13 @@
-"""The program of ``hpcrun dev``, on the first node of a job: a listener whose children are sshd,
-Jupyter and shells.
+"""The program of ``hpcrun dev`` on the first node of a job: a listener.
+
+The listener's children are sshd, Jupyter and shells.
 
 serve [IDLE_S]   the program of the job; without IDLE_S, of a step beside the ranks of another job
 check FOLDER     whether the listener responds
 relay FOLDER     gives its stdin and stdout to a new sshd: the end of ssh's ProxyCommand
 session FOLDER   what sshd starts in place of the login shell
-jupyter FOLDER starts Jupyter unless it runs; prints a new token of it, and stays as long as the
-connection
+jupyter FOLDER   starts Jupyter unless it runs; prints a new token of it, and stays as long as the
+                 connection
 
 FOLDER is ``dev`` beside the attempts of the run. Sockets, the token and the configuration lie on
 the node's own disk, in a folder that only this user can enter. A step's processes end with it, so
@@ -99,8 +100,9 @@ def main(command: str, *arguments: str) -> int:
 
 
 def serve(idle_s: float) -> int:
-    """Listen until the job ends, or until nobody has used it for ``idle_s`` seconds; 0 for no
-    limit.
+    """Listen until the job ends, or until nobody has used the job for ``idle_s`` seconds.
+
+    0 is for no limit.
     """
     attempt = os.environ["HPCRUN_ATTEMPT_DIR"]
     ended = os.path.join(attempt, ENDED)
@@ -125,8 +127,9 @@ def serve(idle_s: float) -> int:
 
 
 def local_folder() -> str:
-    """Make a folder on the node's own disk that only this user can enter; the path of a socket is
-    short.
+    """Make a folder on the node's own disk that only this user can enter.
+
+    The path is short, since the path of a socket is short.
     """
     problem: OSError | None = None
     for place in PLACES:
@@ -166,8 +169,9 @@ def _sweep(place: str) -> None:
 
 
 def can_have_terminals() -> bool:
-    """Whether a new terminal belongs to the group that sshd wants: it cannot change that for an
-    ordinary user.
+    """Return whether a new terminal belongs to the group that sshd wants.
+
+    For an ordinary user, sshd cannot change the group.
     """
     try:
         master, slave = os.openpty()
@@ -377,8 +381,9 @@ def check(folder: str) -> int:
 
 
 def relay(folder: str) -> int:
-    """Give stdin and stdout to a new sshd, and wait for its end: no byte passes through this
-    process.
+    """Give stdin and stdout to a new sshd, and wait for its end.
+
+    No byte passes through this process.
     """
     connection = connect(folder, b"")
     socket.send_fds(connection, [b"s"], [0, 1])
@@ -387,8 +392,9 @@ def relay(folder: str) -> int:
 
 
 def session(folder: str) -> NoReturn:
-    """Become what a connection runs, with the environment of the job: a shell, a command, or
-    sftp.
+    """Become what a connection runs, with the environment of the job.
+
+    This is a shell, a command, or sftp.
     """
     door = read_json(os.path.join(folder, DOOR))
     env = read_json(os.path.join(door["local"], "environment"))

@@ -51,13 +51,15 @@ def write_json(path: str, content: object) -> None:
 
 
 def log(message: str) -> None:
+    """Write a line into the log of the job."""
     sys.stdout.write(f"hpcrun: {message}\n")
     sys.stdout.flush()
 
 
 class Watch:
-    """Whether the job is used, and when it ends; its users are warned on their terminals and in its
-    log.
+    """Whether the job is used, and when the job ends.
+
+    The users of the job are warned on their terminals and in the job's log.
     """
 
     def __init__(self, folder: str, idle_s: float) -> None:
@@ -192,8 +194,9 @@ def job_processes(job: bytes) -> dict[int, bytes]:
 
 
 def cpu_and_terminal(pid: int) -> tuple[int, int]:
-    """Return the clock ticks of a process and its ended children, and the number of its terminal:
-    proc(5).
+    """Return the clock ticks of a process and the number of its terminal: proc(5).
+
+    The clock ticks include those of the process's ended children.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -213,8 +216,9 @@ def terminal_of(pid: int) -> str:
 
 
 def gpu_used_at() -> float:
-    """Return when the job last used a GPU of any node, by the samples of hpcrun/in_job/launch; 0 if
-    there is no such time.
+    """Return when the job last used a GPU of any node; 0 if there is no such time.
+
+    The times come from the samples of hpcrun/in_job/launch.
     """
     folder = os.environ["HPCRUN_ATTEMPT_DIR"]
     used_at = 0.0

@@ -1,5 +1,6 @@
-"""What ssh on this machine needs to reach a run: a key, the run's host key, and a Host in the
-user's configuration.
+"""What ssh on this machine needs to reach a run.
+
+This is a key, the run's host key, and a Host in the user's configuration.
 
 They lie in ~/.ssh/hpcrun.d, three files for each run; one Include line in ~/.ssh/config lets every
 program that uses ssh find them.
@@ -56,8 +57,9 @@ class Address:
     host: str  # of ``--on``; empty for a run of this machine's cluster
 
     def named(self, number: str) -> str:
-        """Return the job or the run as ssh's name: with the host, since other clusters have jobs of
-        this number too.
+        """Return the job or the run as ssh's name.
+
+        The name contains the host, since other clusters have jobs of this number too.
         """
         return "-".join(filter(None, ("hpcrun", self.host.replace("@", "."), number)))
 
@@ -68,8 +70,12 @@ class Address:
 
 
 def read_address(document: Mapping[str, Any], host: str = "") -> Address:
-    """Read what ``hpcrun dev --json`` printed, perhaps on another machine: nothing in it can become
-    another setting.
+    """Read what ``hpcrun dev --json`` printed, perhaps on another machine.
+
+    Nothing in the answer can become another setting.
+
+    Raises:
+        SchedulerError: if the answer is incomplete, or has an impossible value.
     """
     document = {**document, "host": host}
     try:
@@ -104,7 +110,11 @@ def read_address(document: Mapping[str, Any], host: str = "") -> Address:
 
 @contextmanager
 def new_key() -> Iterator[Path]:
-    """Make a key; whoever does not rename it loses it."""
+    """Make a key, which a caller must rename to keep.
+
+    Raises:
+        PlanError: if ssh-keygen cannot make the key.
+    """
     folder = _folder()
     path = folder / f".new-{os.urandom(6).hex()}"
     done = run_command(
@@ -140,12 +150,18 @@ def _folder() -> Path:
 
 
 def write_config(door: Address, key: Path, proxy: Sequence[str], lost: str) -> Path:
-    """Write a run's files, and remove those of runs that have ended; return the configuration with
-    its Host.
+    """Write a run's files, and return the configuration with the run's Host.
+
+    The files of runs that have ended are removed.
 
     Args:
-        proxy: the command here that connects to it.
-        lost: what a user reads if that fails.
+        door: the address of the run.
+        key: the new private key, which is moved to the run's files.
+        proxy: the command here that connects to the run.
+        lost: what a user reads if the connection fails.
+
+    Raises:
+        HpcrunError: if a file cannot be written.
     """
     folder = key.parent
     _remove_old(folder)

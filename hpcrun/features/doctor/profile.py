@@ -190,11 +190,9 @@ def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
         there = os.path.exists(path)
         if there:
             fix = None
-        else:
-            fix = "hpcrun profile set NAME container.image=/path/of/the.sif"
-        if there:
             seen = f"{path}"
         else:
+            fix = "hpcrun profile set NAME container.image=/path/of/the.sif"
             seen = f"{path} does not exist: submit refuses such jobs"
         checks.append(Check(PROFILE, "image", "green" if there else "red", seen, fix))
     else:

@@ -87,11 +87,9 @@ def login(
         remote, warning = find_hpcrun(connection)
     if remote.hpcrun:
         where = f"hpcrun {remote.version}: {remote.hpcrun}"
-    else:
-        where = "no hpcrun there"
-    if remote.hpcrun:
         next_line = f"next       hpcrun --on {host} status"
     else:
+        where = "no hpcrun there"
         next_line = f"next       hpcrun login {host} --install"
     yield note([warning])
     yield Outcome(

@@ -96,11 +96,10 @@ def script_of(remote: Remote, words: Sequence[str], folder: str = "") -> str:
     """
     if folder:
         go = f"cd -- {shlex.quote(folder)} || exit {NO_FOLDER}"
-    else:
-        go = "cd"
-    if folder:  # a repository around it, such as a home under git, is not the project
         ceiling = folder.partition(f"/{FOLDER}/")[0] + f"/{FOLDER}"
         go += f"\nexport GIT_CEILING_DIRECTORIES={shlex.quote(ceiling)}"
+    else:
+        go = "cd"
     line = f"{ATTACHED}={shlex.quote(TypedHost.name)} exec {shlex.join([remote.hpcrun, *words])}"
     return "\n".join([shell_setup(remote), go, line])
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from dev.density import density_of, paths
 from dev.size import Graph, Source, arrows, circles, imports_of, read_limits, rooms, upward
 from dev.syntax import bound_names
+from tests.harness import REPO
 
 TEXT = '''"""A module."""
 
@@ -113,3 +117,34 @@ def test_limits_are_read_from_their_section_alone() -> None:
 def test_parameters_and_targets_are_names_that_a_file_binds() -> None:
     names = [name for name, _ in bound_names(ast.parse(TEXT))]
     assert sorted(set(names)) == ["first", "found", "part", "size", "word"]
+
+
+PLANTED = {
+    # job_plan imports sweep
+    "hpcrun/job/plan/sweep.py": "from .job_plan import build_plan",
+    "hpcrun/job/text/units.py": "from ..script import render_script",
+    "hpcrun/in_job/launch/records.py": "from .per_job import pack",
+    "hpcrun/files/reading.py": "from hpcrun.runs import store",
+}
+
+
+def test_planted_imports_fail_the_check(tmp_path: Path) -> None:
+    unwanted = shutil.ignore_patterns("__pycache__", "*.svg")
+    for folder in ("hpcrun", "dev", "docs"):
+        shutil.copytree(REPO / folder, tmp_path / folder, ignore=unwanted)
+    for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md"):
+        shutil.copy(REPO / name, tmp_path / name)
+    for file, line in PLANTED.items():
+        with (tmp_path / file).open("a") as planted:
+            planted.write(f"\n{line}\n")
+    argv = [sys.executable, "-m", "dev.size", "-v"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout + done.stderr
+    above = [row.split()[0] for row in done.stdout.splitlines() if "ABOVE" in row]
+    assert {"circles", "upward-imports"} <= set(above)
+    for upward_import in (
+        "hpcrun.job.text.units -> hpcrun.job.script",
+        "hpcrun.in_job.launch.records -> hpcrun.in_job.launch.per_job.pack",
+        "hpcrun.files.reading -> hpcrun.runs.store",
+    ):
+        assert f"  {upward_import}\n" in done.stdout
