@@ -16,7 +16,7 @@ from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.job.profile_model import GpuTypeSection, Profile
 from hpcrun.job.request.job_request import GpuCount, JobRequest
 from hpcrun.job.resources.shape import (
-    decide_shape,
+    decide_size,
     for_gpu_type,
     naming_gpu_type,
     types_to_choose_from,
@@ -94,7 +94,7 @@ def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: Detected
     from hpcrun.actions.jobs.cluster_choices import ClusterJob, check_nodes, with_partition
 
     try:
-        if decide_shape(request, for_gpu_type(loaded.profile, request)).gpus_per_node:
+        if decide_size(request, for_gpu_type(loaded.profile, request)).gpus_per_node:
             return Settled(request, loaded)
         facts = detected.facts
     except (SchedulerError, PlanError):
@@ -201,7 +201,7 @@ def _fits_on(type_: str, request: JobRequest, profile: Profile) -> bool:
     named = naming_gpu_type(request, type_)
     typed = for_gpu_type(profile, named)
     try:
-        return decide_shape(named, typed).nodes <= (typed.gpu.nodes or 10**9)
+        return decide_size(named, typed).nodes <= (typed.gpu.nodes or 10**9)
     except PlanError:
         return False
 

@@ -59,7 +59,7 @@ from hpcrun.job.plan.job_plan import name_of
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.after import Dependency
 from hpcrun.job.request.job_request import GpuCount, JobRequest
-from hpcrun.job.resources.shape import decide_shape, for_gpu_type
+from hpcrun.job.resources.shape import decide_size, for_gpu_type
 from hpcrun.job.run_paths import RunFolder, run_name
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.views.plan_text import plan_lines, prepared_json
@@ -336,7 +336,7 @@ def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size
     sizes = []
     for size in design.sizes:
         request = _sized(template, size, design.unit, design.gpu_type)
-        sizes.append(Size(size.gpus, decide_shape(request, for_gpu_type(profile, request)).nodes))
+        sizes.append(Size(size.gpus, decide_size(request, for_gpu_type(profile, request)).nodes))
     twice = [size for size in sizes if sizes.count(size) > 1]
     if twice:
         raise UsageError(
