@@ -44,7 +44,7 @@ from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.resources.shape import for_gpu_type, option_words
 from hpcrun.job.script import render_script
 from hpcrun.machine.process import clean_env
-from hpcrun.profiles.config import DETECTED, Config
+from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import load_templates
 from hpcrun.profiles.load import LoadedProfile, load_profile
 
@@ -120,26 +120,19 @@ def prepare(
         script = None
     else:
         script = find_batch_script(request, surroundings)
-    if profile.scheduler == "slurm":
-        request, shell_notes = apply_sbatch_env(request, env)
-        notes += shell_notes
-        # the lines of a batch script decide instead of the configuration
-        if not script:
-            request = _with_config(request, surroundings.config, profile)
     if script:
+        if profile.scheduler == "slurm":
+            # the lines of a batch script decide instead of the configuration
+            request, shell_notes = apply_sbatch_env(request, env)
+            notes += shell_notes
         request = _as_script_asks(request, script, surroundings)
         python = find_python(request, profile, surroundings)
         kind = "for hpcrun's programs; the script has its own"
         python = replace(python, kind=kind, prefix=None, of_project=False)
     else:
-        if request.roles:
-            ranks = {"nproc_per_node": request.nproc_per_node, "launcher": request.launcher}
-        else:
-            ranks = {}
-        # of roles, ranks and launcher hold only for some
-        settled = settle(request.model_copy(update=dict.fromkeys(ranks)), loaded, surroundings)
-        request = settled.request.model_copy(update=ranks)
-        loaded, profile = settled.loaded, settled.loaded.profile
+        settled = settle(request, loaded, surroundings)
+        request, loaded = settled.request, settled.loaded
+        profile = loaded.profile
         notes += settled.notes
         request = with_container(request, profile, surroundings)
         in_container = image_of(request, profile) is not None
@@ -189,36 +182,6 @@ def prepare(
     )
     text = render_script(plan, load_templates(surroundings.template_folders))
     return Prepared(request, loaded, plan, text, listing)
-
-
-def with_defaults(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
-    """Fill in values that the request of a Slurm job does not have.
-
-    The values come from SBATCH_* and the configuration.
-    """
-    if profile.scheduler != "slurm":
-        return request
-    return _with_config(
-        apply_sbatch_env(request, surroundings.env)[0], surroundings.config, profile
-    )
-
-
-def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRequest:
-    """Fill in the configured time and account.
-
-    Both come after the options and the environment, and before the profile.
-    """
-    walltime_s, most = config.walltime_s, profile.time.max
-    if walltime_s and most:
-        walltime_s = min(walltime_s, most)  # only a default: within the profile's limit
-    fields = {"walltime_s": walltime_s, "account": config.account}
-    return request.model_copy(
-        update={
-            name: value
-            for name, value in fields.items()
-            if value and getattr(request, name) is None
-        }
-    )
 
 
 def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.jobs.after_and_chain import check_can_wait
-from hpcrun.actions.jobs.choices import settle
+from hpcrun.actions.jobs.choices import settle, with_defaults
 from hpcrun.actions.jobs.new_run import Lineage, new_run_id, profile_file, request_record
-from hpcrun.actions.jobs.prepare import Prepared, with_defaults
+from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.program import with_launcher
 from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
 from hpcrun.actions.jobs.submission import SubmitResult, check_available
@@ -378,9 +378,9 @@ def settle_design(
     else:
         of_unit = _on_ranks(template, loaded.profile)
     sized = _sized(of_unit, largest, design.unit, design.gpu_type)
-    before = with_defaults(sized, loaded.profile, surroundings)
+    before, _ = with_defaults(sized, loaded.profile, surroundings)
     sizes = ",".join(str(size.gpus) for size in design.sizes)
-    after = settle(before, loaded, surroundings, sizes=sizes).request
+    after = settle(sized, loaded, surroundings, sizes=sizes).request
     fields = ("partition", "account", "qos")
     chosen = {
         name: value for name in fields if (value := getattr(after, name)) != getattr(before, name)
