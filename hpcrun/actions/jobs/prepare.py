@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.hooks import hooks_of
+from hpcrun.actions.jobs.check_program import check_program
 from hpcrun.actions.jobs.choices import settle
-from hpcrun.actions.jobs.program import (
-    changes_path,
-    check_program,
-    find_batch_script,
-    find_python,
-    missing_packages,
-    with_container,
-    with_launcher,
-)
+from hpcrun.actions.jobs.find_python import changes_path, find_python, missing_packages
+from hpcrun.actions.jobs.job_messages import decide_messages
+from hpcrun.actions.jobs.launch_checks import check_launch_options
+from hpcrun.actions.jobs.program import find_batch_script, with_container, with_launcher
 from hpcrun.actions.jobs.staged_data import find_data
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError
 from hpcrun.job.batch.sbatch_input import apply_sbatch_env
-from hpcrun.job.launch_options import Options, Program, similar_option
 from hpcrun.job.plan.job_plan import (
     Plan,
     PythonEnvironment,
@@ -38,10 +31,9 @@ from hpcrun.job.plan.plan_notes import plan_notes
 from hpcrun.job.plan.role_ranks import requests_of, with_programs, with_size
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest, check_secrets
-from hpcrun.job.request.notify_options import Notify
 from hpcrun.job.resources.container import image_of
 from hpcrun.job.resources.cpus_memory_time import Machine
-from hpcrun.job.resources.shape import for_gpu_type, option_words
+from hpcrun.job.resources.shape import for_gpu_type
 from hpcrun.job.script import render_script
 from hpcrun.machine.process import clean_env
 from hpcrun.profiles.config import DETECTED
@@ -143,12 +135,14 @@ def prepare(
         python = find_python(request, profile, surroundings, in_container=in_container)
     request, snapshot, listing = _with_snapshot(request, python, surroundings)
     notes += listing.secret_notes() if listing else ()
-    notify, mail, message_notes = _messages(request, profile, surroundings)
+    messages = decide_messages(request, profile, surroundings)
     if script:
         from hpcrun.job.plan.batch_plan import plan_script
 
-        plan = plan_script(request, profile, script, python=python, notify=notify, mail=mail)
-        notes += [*message_notes, *plan.notes]
+        plan = plan_script(
+            request, profile, script, python=python, notify=messages.notify, mail=messages.mail
+        )
+        notes += [*messages.notes, *plan.notes]
     else:
         failed = failed_nodes(request, profile, surroundings)
         plan = build_plan(
@@ -158,14 +152,14 @@ def prepare(
             profile,
             python=python,
             machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
-            notify=notify,
-            mail=mail,
+            notify=messages.notify,
+            mail=messages.mail,
         )
-        _check_launch_options(request, plan, surroundings)
+        check_launch_options(request, plan, env)
         if failed:
             when = "which failed in the last 24 hours (see hpcrun nodes)"
             notes.append(f"excludes {', '.join(failed)}, {when}; undo: hpcrun nodes forget")
-        notes += [*message_notes, *launcher_notes, *plan.notes]
+        notes += [*messages.notes, *launcher_notes, *plan.notes]
         notes += plan_notes(plan, for_gpu_type(profile, request), env)
         if not path_may_change:
             launchers = {plan.shape.launcher, *(role.launcher for role in plan.roles)}
@@ -286,60 +280,6 @@ def _data(request: JobRequest, cwd: Path) -> tuple[tuple[str, str, int | None], 
     )
 
 
-def _messages(
-    request: JobRequest, profile: Profile, surroundings: Surroundings
-) -> tuple[Notify | None, dict[str, str], list[str]]:
-    """Return the messages that hpcrun sends, the directives for mail from Slurm, and notes.
-
-    Raises:
-        UsageError: --notify-on has no destination, a variable of a --notify destination is not set,
-            or mail needs Slurm and the job has no Slurm.
-    """
-    config = surroundings.config
-    # a check of nodes sends no messages: its user waits for it
-    if request.preflight == "only":
-        known: tuple[str, ...] = ()
-    else:
-        known = (*config.notify, *profile.notify)
-    if not (request.notify or known):
-        if request.notify_on:
-            raise UsageError(
-                "--notify-on has no effect: no destination is configured", hint="add --notify URL"
-            )
-        return None, {}, []
-    from hpcrun.job.request.notify_options import (
-        decide_notify,
-        is_slurms_mail,
-        mail_types,
-        variables_in,
-    )
-
-    events = request.notify_on or config.notify_on or profile.notify_on
-    waiting_s = config.notify_waiting_s or profile.notify_waiting
-    notify, address = decide_notify(request.notify, known, events, waiting_s)
-    notes = []
-    for to in notify.to if notify else ():
-        missing = [name for name in variables_in(to) if not surroundings.env.get(name)]
-        if missing:
-            if to in request.notify:
-                raise UsageError(
-                    f"--notify: {missing[0]} is not set",
-                    hint=f"read -rs {missing[0]} && export {missing[0]}",
-                )
-            notes.append(f"no messages to {to}: {missing[0]} is not set")
-        elif to in request.notify:
-            hooks_of("notify").check_destination(to, surroundings.env)
-    if profile.scheduler != "slurm" and address:
-        if any(is_slurms_mail(to) for to in request.notify):
-            raise UsageError(
-                f"--notify mailto:{address}: Slurm sends this mail, and this job runs without "
-                "Slurm",
-                hint="name a mail server: --notify 'mailto://SERVER:25?from=ADDRESS&to=ADDRESS'",
-            )
-        address = None
-    return notify, {"mail-user": address, "mail-type": mail_types(events)} if address else {}, notes
-
-
 def failed_nodes(
     request: JobRequest, profile: Profile, surroundings: Surroundings
 ) -> tuple[str, ...]:
@@ -349,54 +289,3 @@ def failed_nodes(
     """
     wanted = request.exclude_bad_nodes and profile.scheduler == "slurm" and request.nodelist is None
     return surroundings.failed_nodes() if wanted else ()
-
-
-def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroundings) -> None:
-    """Refuse options that this machine's srun or the job's torchrun does not know.
-
-    An outdated uv.lock is refused too. srun answers in milliseconds, torchrun in seconds. So
-    torchrun is asked only for --torchrun: a profile's options are the same for every job.
-
-    Raises:
-        UsageError: the project's uv.lock is outdated.
-        UsageError: srun or torchrun does not know an option.
-    """  # noqa: DOC501
-    env, python = surroundings.env, plan.python
-    if not (plan.srun or request.torchrun or python.uv_project):
-        return
-    from hpcrun.machine.host import torchrun_refusal, uv_refusal
-    from hpcrun.schedulers.job_steps import srun_refusal
-
-    if python.uv_project and (reason := uv_refusal(python.uv_project, env)):
-        raise UsageError(
-            f"--uv: {reason}", hint=f"uv lock --project {shlex.quote(python.uv_project)}"
-        )
-    if plan.srun and (reason := srun_refusal(option_words(plan.srun), env)):
-        raise _refusal("srun", reason, plan.srun, plan.profile, is_typed=bool(request.srun))
-    # a cloned project may hold any program as .venv/bin/python, and nothing of it is run before a
-    # job is submitted
-    if request.torchrun and not (python.of_project or python.uv_project):
-        words = option_words(plan.torchrun)
-        reason = torchrun_refusal(python, words, env)
-        if reason:
-            raise _refusal("torchrun", reason, plan.torchrun, plan.profile, is_typed=True)
-
-
-def _refusal(
-    program: Program, reason: str, options: Options, profile: str, *, is_typed: bool
-) -> UsageError:
-    name = next((name for name, _ in options if f"--{name}" in reason), None)
-    if name and "unrecogni" in reason:
-        close = similar_option(program, name)
-    else:
-        close = None
-    if is_typed:
-        where = f"--{program}"
-    else:
-        where = f"{program}: of profile {profile!r}"
-    return UsageError(
-        f"{where}: {program} refuses it: {reason}",
-        hint=f"did you mean {close}?"
-        if close and close != name
-        else f"`{program} --help` lists its options",
-    )

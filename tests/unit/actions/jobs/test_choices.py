@@ -223,7 +223,12 @@ def test_the_size_and_the_profile_are_those_for_the_partition_and_the_gpu_type(
 
 def test_the_ranks_of_roles_do_not_matter_for_what_is_left_open(tmp_path: Path) -> None:
     # of a job with one program, two ranks for one GPU are refused
-    asked = {"gpus_per_node": "1", "nodes": 2, "nproc_per_node": 2, "launcher": "torchrun"}
+    asked: dict[str, Any] = {
+        "gpus_per_node": "1",
+        "nodes": 2,
+        "nproc_per_node": 2,
+        "launcher": "torchrun",
+    }
     second = ["--role", "b:1", "train.py"]
     found = settled(tmp_path, facts(GPU), **asked, roles=["a:1"], args=second)
     assert (found.size.nodes, found.request.nproc_per_node) == (2, 2)
