@@ -1,44 +1,35 @@
-"""Preparing a job: request → profile → plan → script. Nothing is submitted."""
+"""Preparing a job, in stages: each is made from the one before. Nothing is submitted.
+
+request → JobInputs → Settled → JobProgram → JobCode → Plan → script
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.jobs.check_program import check_program
-from hpcrun.actions.jobs.choices import settle
-from hpcrun.actions.jobs.find_python import changes_path, find_python, missing_packages
-from hpcrun.actions.jobs.job_messages import decide_messages
+from hpcrun.actions.jobs.find_python import missing_packages
+from hpcrun.actions.jobs.job_messages import JobMessages, decide_messages
 from hpcrun.actions.jobs.launch_checks import check_launch_options
-from hpcrun.actions.jobs.program import find_batch_script, with_container, with_launcher
+from hpcrun.actions.jobs.program import JobProgram, find_program, read_inputs
 from hpcrun.actions.jobs.staged_data import find_data
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError
-from hpcrun.job.batch.sbatch_input import apply_sbatch_env
-from hpcrun.job.plan.job_plan import (
-    Plan,
-    PythonEnvironment,
-    Snapshot,
-    build_plan,
-    flight_recorder_env,
-    job_env,
-)
+from hpcrun.job.plan.job_plan import Plan, Snapshot, build_plan, flight_recorder_env, job_env
 from hpcrun.job.plan.plan_notes import plan_notes
-from hpcrun.job.plan.role_ranks import requests_of, with_programs, with_size
+from hpcrun.job.plan.role_ranks import requests_of, with_programs
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JobRequest, check_secrets
-from hpcrun.job.resources.container import image_of
+from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.resources.shape import for_gpu_type
 from hpcrun.job.script import render_script
 from hpcrun.machine.process import clean_env
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import load_templates
-from hpcrun.profiles.load import LoadedProfile, load_profile
+from hpcrun.profiles.load import LoadedProfile
 
 if TYPE_CHECKING:  # few jobs run a batch script or have a snapshot
     from hpcrun.actions.jobs.snapshot import Listing
@@ -100,187 +91,116 @@ def prepare(
     Raises:
         UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
     """
-    loaded = load_profile(profile_name, surroundings.profile_folders)
-    profile, env = loaded.profile, surroundings.env
-    request = _with_sweep_file(request, surroundings.cwd)
-    request = with_size(request) if request.roles else request
-    check_secrets(
-        request, {**env, **profile.env, **dict(request.env)}, {*profile.secrets, *request.secrets}
-    )
-    notes = [*surroundings.typed.notes]
-    if request.roles:
-        script = None
+    inputs = read_inputs(request, profile_name, surroundings)
+    program = find_program(inputs, surroundings)
+    code = find_code(program, surroundings)
+    messages = decide_messages(code.request, program.loaded.profile, surroundings)
+    if program.script:
+        plan = _plan_of_script(program.script, program, code, messages)
     else:
-        script = find_batch_script(request, surroundings)
-    if script:
-        if profile.scheduler == "slurm":
-            # the lines of a batch script decide instead of the configuration
-            request, shell_notes = apply_sbatch_env(request, env)
-            notes += shell_notes
-        request = _as_script_asks(request, script, surroundings)
-        python = find_python(request, profile, surroundings)
-        kind = "for hpcrun's programs; the script has its own"
-        python = replace(python, kind=kind, prefix=None, of_project=False)
-    else:
-        settled = settle(request, loaded, surroundings)
-        request, loaded = settled.request, settled.loaded
-        profile = loaded.profile
-        notes += settled.notes
-        request = with_container(request, profile, surroundings)
-        in_container = image_of(request, profile) is not None
-        path_may_change = changes_path(request, profile) or in_container
-        request, launcher_notes = _with_programs(
-            request, profile, surroundings, path_may_change, in_container
-        )
-        python = find_python(request, profile, surroundings, in_container=in_container)
-    request, snapshot, listing = _with_snapshot(request, python, surroundings)
-    notes += listing.secret_notes() if listing else ()
-    messages = decide_messages(request, profile, surroundings)
-    if script:
-        from hpcrun.job.plan.batch_plan import plan_script
-
-        plan = plan_script(
-            request, profile, script, python=python, notify=messages.notify, mail=messages.mail
-        )
-        notes += [*messages.notes, *plan.notes]
-    else:
-        failed = failed_nodes(request, profile, surroundings)
-        plan = build_plan(
-            request.model_copy(
-                update={"exclude": ",".join(filter(None, (request.exclude, *failed))) or None}
-            ),
-            profile,
-            python=python,
-            machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
-            notify=messages.notify,
-            mail=messages.mail,
-        )
-        check_launch_options(request, plan, env)
-        if failed:
-            when = "which failed in the last 24 hours (see hpcrun nodes)"
-            notes.append(f"excludes {', '.join(failed)}, {when}; undo: hpcrun nodes forget")
-        notes += [*messages.notes, *launcher_notes, *plan.notes]
-        notes += plan_notes(plan, for_gpu_type(profile, request), env)
-        if not path_may_change:
-            launchers = {plan.shape.launcher, *(role.launcher for role in plan.roles)}
-            variables = {name: value for name, value in plan.env if value is not None}
-            notes += missing_packages(launchers, plan.python, {**env, **variables})
-        notes += check_job_env(request, loaded, plan.shape.gpu_type)
-    added = flight_recorder_env((*clean_env(env), *dict(plan.env)))
-    plan = replace(
+        plan = _plan_of_ranks(program, code, messages, surroundings, machine)
+    whole = replace(
         plan,
-        notes=tuple(notes),
-        snapshot=snapshot,
-        added=added,
-        stage=_data(request, surroundings.cwd),
+        notes=(*surroundings.typed.notes, *program.notes, *code.notes, *plan.notes),
+        snapshot=code.snapshot,
+        added=flight_recorder_env((*clean_env(surroundings.env), *dict(plan.env))),
+        stage=_staged_data(code.request, surroundings.cwd),
     )
-    text = render_script(plan, load_templates(surroundings.template_folders))
-    return Prepared(request, loaded, plan, text, listing)
+    script = render_script(whole, load_templates(surroundings.template_folders))
+    return Prepared(code.request, program.loaded, whole, script, code.listing)
 
 
-def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
-    if request.sweep_file is None:
-        return request
-    if request.sweep:
-        raise UsageError(
-            "--sweep and --sweep-file cannot be combined", hint="write all parameters to the file"
-        )
-    from hpcrun.profiles.sweep_file import load_sweep_file  # few jobs are sweeps
-
-    rows = load_sweep_file(cwd / os.path.expanduser(request.sweep_file))
-    return request.model_copy(update={"sweep": rows, "sweep_file": None})
+# --- the code of the job -------------------------------------------------------------------------
 
 
-def _with_programs(
-    request: JobRequest,
-    profile: Profile,
-    surroundings: Surroundings,
-    path_may_change: bool,
-    in_container: bool,
-) -> tuple[JobRequest, list[str]]:
-    """Return the request with its program as the job calls the program, and notes on launchers.
+@dataclass(frozen=True, slots=True)
+class JobCode:
+    """The code of a job: where it lies, or the copy of it."""
 
-    A request with roles has the programs of the roles.
+    request: JobRequest  # with its programs as they are called in the copy
+    snapshot: Snapshot | None = None
+    listing: Listing | None = None  # the files of the copy
 
-    Raises:
-        UsageError: the program of a role is a batch script.
-    """
-    done = list[JobRequest]()
-    notes = list[str]()
-    for number, one in enumerate(requests_of(request) or [request]):
-        if request.roles and find_batch_script(one, surroundings):
-            raise UsageError(
-                f"{one.script} is a batch script, which cannot be the program of a role",
-                hint=f"without its #SBATCH lines: bash {one.script}",
-            )
-        of_role = (
-            bool(request.roles)
-            and request.launcher is None
-            and request.roles[number].launcher is None
-        )
-        changed, added = with_launcher(one, profile, surroundings, of_role=of_role)
-        done.append(
-            check_program(
-                changed, surroundings, path_may_change=path_may_change, in_container=in_container
-            )
-        )
-        notes += added
-    return (with_programs(request, done) if request.roles else done[0]), notes
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on files that may be secrets."""
+        return tuple(self.listing.secret_notes()) if self.listing else ()
 
 
-def _as_script_asks(
-    request: JobRequest, script: BatchScript, surroundings: Surroundings
-) -> JobRequest:
-    """Return the request with the folder and the task ids of a batch script.
-
-    Raises:
-        UsageError: the folder of the script's --chdir does not exist.
-    """
-    from hpcrun.job.plan.batch_plan import with_array
-
-    if script.options.workdir and not request.workdir:
-        folder = str(surroundings.cwd / script.options.workdir)
-        if not os.path.isdir(folder):
-            raise UsageError(
-                f"{script.name}: --chdir={script.options.workdir}: there is no such folder"
-            )
-        request = request.model_copy(update={"workdir": folder})
-    return with_array(request, script)
-
-
-def _with_snapshot(
-    request: JobRequest, python: PythonEnvironment, surroundings: Surroundings
-) -> tuple[JobRequest, Snapshot | None, Listing | None]:
-    """Return the request with its script as called in the copy of the code.
-
-    Returns:
-        The request, the copy, and the list of the copy's files; no copy and no list without a
-            snapshot.
+def find_code(program: JobProgram, surroundings: Surroundings) -> JobCode:
+    """Find the code of a job with a snapshot; without one, the code stays where it lies.
 
     Raises:
         UsageError: --snapshot-include is used without --snapshot.
     """
+    request = program.request
     if not request.snapshot:
         if request.snapshot_include:
             raise UsageError("--snapshot-include has no effect without --snapshot")
-        return request, None, None
+        return JobCode(request)
     from hpcrun.actions.jobs.snapshot import find_tree, list_code, place_in_snapshot
 
     tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
-    done = [place_in_snapshot(one, tree, python)[0] for one in requests_of(request)]
-    request, snapshot = place_in_snapshot(request, tree, python)
-    request = with_programs(request, done) if done else request
-    return request, snapshot, list_code(tree, request.snapshot_include, surroundings.runs)
+    of_roles = [place_in_snapshot(one, tree, program.python)[0] for one in requests_of(request)]
+    placed, snapshot = place_in_snapshot(request, tree, program.python)
+    listing = list_code(tree, request.snapshot_include, surroundings.runs)
+    return JobCode(with_programs(placed, of_roles), snapshot, listing)
 
 
-def _data(request: JobRequest, cwd: Path) -> tuple[tuple[str, str, int | None], ...]:
+def _staged_data(request: JobRequest, cwd: Path) -> tuple[tuple[str, str, int | None], ...]:
     # a check of nodes needs no data
-    return find_data(
-        () if request.preflight == "only" else request.stage, Path(request.workdir or cwd)
+    sources = () if request.preflight == "only" else request.stage
+    return find_data(sources, Path(request.workdir or cwd))
+
+
+# --- the plan ------------------------------------------------------------------------------------
+
+
+def _plan_of_script(
+    script: BatchScript, program: JobProgram, code: JobCode, messages: JobMessages
+) -> Plan:
+    from hpcrun.job.plan.batch_plan import plan_script
+
+    plan = plan_script(
+        code.request,
+        program.loaded.profile,
+        script,
+        python=program.python,
+        notify=messages.notify,
+        mail=messages.mail,
     )
+    return replace(plan, notes=(*messages.notes, *plan.notes))
 
 
-def failed_nodes(
+def _plan_of_ranks(
+    program: JobProgram,
+    code: JobCode,
+    messages: JobMessages,
+    surroundings: Surroundings,
+    machine: Callable[[], Machine],
+) -> Plan:
+    """Return the plan of a job whose ranks hpcrun starts, with all notes on the plan."""
+    profile = program.loaded.profile
+    failed = _failed_nodes(code.request, profile, surroundings)
+    plan = build_plan(
+        _without_nodes(code.request, failed),
+        profile,
+        python=program.python,
+        machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
+        notify=messages.notify,
+        mail=messages.mail,
+    )
+    check_launch_options(code.request, plan, surroundings.env)
+    notes: list[str] = []
+    if failed:
+        when = "which failed in the last 24 hours (see hpcrun nodes)"
+        notes.append(f"excludes {', '.join(failed)}, {when}; undo: hpcrun nodes forget")
+    notes += [*messages.notes, *program.launcher_notes, *plan.notes]
+    notes += _notes_on(plan, program, code.request, surroundings.env)
+    return replace(plan, notes=tuple(notes))
+
+
+def _failed_nodes(
     request: JobRequest, profile: Profile, surroundings: Surroundings
 ) -> tuple[str, ...]:
     """Return the nodes that a job with --exclude-bad-nodes excludes.
@@ -289,3 +209,22 @@ def failed_nodes(
     """
     wanted = request.exclude_bad_nodes and profile.scheduler == "slurm" and request.nodelist is None
     return surroundings.failed_nodes() if wanted else ()
+
+
+def _without_nodes(request: JobRequest, failed: tuple[str, ...]) -> JobRequest:
+    if not failed:
+        return request
+    excluded = (request.exclude, *failed) if request.exclude else failed
+    return request.model_copy(update={"exclude": ",".join(excluded)})
+
+
+def _notes_on(
+    plan: Plan, program: JobProgram, request: JobRequest, env: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield notes on what a user may not expect of a plan."""
+    yield from plan_notes(plan, for_gpu_type(program.loaded.profile, request), env)
+    if not program.path_may_change:
+        launchers = {plan.shape.launcher, *(role.launcher for role in plan.roles)}
+        variables = {name: value for name, value in plan.env if value is not None}
+        yield from missing_packages(launchers, plan.python, {**env, **variables})
+    yield from check_job_env(request, program.loaded, plan.shape.gpu_type)

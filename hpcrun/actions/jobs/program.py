@@ -1,23 +1,32 @@
-"""The program of a job: its launcher and its container; or the program is a batch script."""
+"""What a job runs: one program, several programs (roles), or a person's batch script.
+
+Each of the three becomes a ``JobProgram``: all that is decided before the plan.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.jobs.find_python import changes_path
+from hpcrun.actions.jobs.check_program import check_program
+from hpcrun.actions.jobs.choices import Settled, settle
+from hpcrun.actions.jobs.find_python import changes_path, find_python
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.files.reading import file_text, read_named_text
+from hpcrun.job.batch.sbatch_input import apply_sbatch_env
 from hpcrun.job.launcher.choose_launcher import Here, choose_launcher
 from hpcrun.job.launcher.launchers import find_calls
+from hpcrun.job.plan.job_plan import PythonEnvironment
+from hpcrun.job.plan.role_ranks import requests_of, with_programs, with_size
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.request.job_request import JobRequest, check_secrets
 from hpcrun.job.resources.container import image_of, is_image_file
-from hpcrun.job.resources.shape import for_gpu_type
+from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.schedulers.job_steps import mpi_types
 
 if TYPE_CHECKING:  # few jobs run a batch script
@@ -27,12 +36,229 @@ _SHELL_LINE = re.compile(r"#!.*\b(sh|bash|dash|zsh|ksh)\b")
 _DIRECTIVE = re.compile(r"^#SBATCH\s", re.MULTILINE)
 
 
+@dataclass(frozen=True, slots=True)
+class JobInputs:
+    """A request, and what lies in the files that it names."""
+
+    request: JobRequest  # with the rows of its sweep file, and the size of its roles
+    loaded: LoadedProfile
+    script: BatchScript | None  # the person's batch script that the job runs
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgram:
+    """What a job runs, as the job calls it; all defaults are filled in, and all choices made."""
+
+    request: JobRequest
+    loaded: LoadedProfile
+    python: PythonEnvironment
+    notes: tuple[str, ...]  # notes on defaults and choices
+    script: BatchScript | None = None
+    # modules, set-up commands or an image may bring programs that are not on PATH here
+    path_may_change: bool = False
+    launcher_notes: tuple[str, ...] = ()
+
+
+def read_inputs(request: JobRequest, profile_name: str, surroundings: Surroundings) -> JobInputs:
+    """Read the files that a request names: its profile, its sweep and its batch script.
+
+    Args:
+        request: the request of the user.
+        profile_name: the name or the path of the profile.
+        surroundings: the folder, the environment and the configuration of the user.
+
+    Raises:
+        UsageError, ProfileError: a file is missing or wrong, the sizes of the roles contradict each
+            other, or an option holds a secret.
+    """
+    loaded = load_profile(profile_name, surroundings.profile_folders)
+    sized = with_size(_with_sweep_file(request, surroundings.cwd))
+    env = {**surroundings.env, **loaded.profile.env, **dict(sized.env)}
+    check_secrets(sized, env, {*loaded.profile.secrets, *sized.secrets})
+    return JobInputs(sized, loaded, find_batch_script(sized, surroundings))
+
+
+def find_program(inputs: JobInputs, surroundings: Surroundings) -> JobProgram:
+    """Decide what a job runs: the only place that asks of which kind the job is.
+
+    Raises:
+        UsageError, PlanError: a choice is left open, or a program cannot run.
+    """
+    if inputs.script:
+        return _batch_script(inputs, inputs.script, surroundings)
+    settled = settle(inputs.request, inputs.loaded, surroundings)
+    if settled.request.roles:
+        return _roles(settled, surroundings)
+    return _one_program(settled, surroundings)
+
+
+# --- one program ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the ranks of a job find their programs."""
+
+    in_container: bool
+    path_may_change: bool  # as of JobProgram
+
+
+def _one_program(settled: Settled, surroundings: Surroundings) -> JobProgram:
+    request = with_container(settled.request, settled.typed, surroundings)
+    place = _place_of(request, settled.typed)
+    called, notes = _as_called(request, settled.typed, surroundings, place)
+    return _job_program(settled, called, place, notes, surroundings)
+
+
+def _place_of(request: JobRequest, profile: Profile) -> _Place:
+    in_container = image_of(request, profile) is not None
+    return _Place(in_container, in_container or changes_path(request, profile))
+
+
+def _as_called(
+    request: JobRequest,
+    profile: Profile,
+    surroundings: Surroundings,
+    place: _Place,
+    *,
+    of_role: bool = False,
+) -> tuple[JobRequest, tuple[str, ...]]:
+    """Return the request with its launcher and its program as the job calls it, and notes."""
+    chosen, notes = with_launcher(request, profile, surroundings, of_role=of_role)
+    called = check_program(
+        chosen,
+        surroundings,
+        path_may_change=place.path_may_change,
+        in_container=place.in_container,
+    )
+    return called, notes
+
+
+def _job_program(
+    settled: Settled,
+    called: JobRequest,
+    place: _Place,
+    launcher_notes: tuple[str, ...],
+    surroundings: Surroundings,
+) -> JobProgram:
+    python = find_python(called, settled.typed, surroundings, in_container=place.in_container)
+    return JobProgram(
+        request=called,
+        loaded=settled.loaded,
+        python=python,
+        notes=settled.notes,
+        path_may_change=place.path_may_change,
+        launcher_notes=launcher_notes,
+    )
+
+
+# --- roles ---------------------------------------------------------------------------------------
+
+
+def _roles(settled: Settled, surroundings: Surroundings) -> JobProgram:
+    """Decide what a job with roles runs: the programs of its roles.
+
+    Raises:
+        UsageError: the program of a role is a batch script.
+    """
+    request = with_container(settled.request, settled.typed, surroundings)
+    place = _place_of(request, settled.typed)
+    programs: list[JobRequest] = []
+    notes: list[str] = []
+    for role, one in zip(request.roles, requests_of(request), strict=True):
+        if find_batch_script(one, surroundings):
+            raise UsageError(
+                f"{one.script} is a batch script, which cannot be the program of a role",
+                hint=f"without its #SBATCH lines: bash {one.script}",
+            )
+        of_role = request.launcher is None and role.launcher is None
+        called, added = _as_called(one, settled.typed, surroundings, place, of_role=of_role)
+        programs.append(called)
+        notes += added
+    called_all = with_programs(request, programs)
+    return _job_program(settled, called_all, place, tuple(notes), surroundings)
+
+
+# --- submit train.sbatch: a person's batch script as it is ---------------------------------------
+
+
+def _batch_script(inputs: JobInputs, script: BatchScript, surroundings: Surroundings) -> JobProgram:
+    """Decide what a batch script leaves open: its lines decide instead of the configuration."""
+    from hpcrun.job.plan.batch_plan import with_array
+
+    profile = inputs.loaded.profile
+    if profile.scheduler == "slurm":
+        filled, notes = apply_sbatch_env(inputs.request, surroundings.env)
+    else:
+        filled, notes = inputs.request, ()
+    request = with_array(_in_folder_of(script, filled, surroundings.cwd), script)
+    python = find_python(request, profile, surroundings)
+    kind = "for hpcrun's programs; the script has its own"
+    own_python = replace(python, kind=kind, prefix=None, of_project=False)
+    return JobProgram(request, inputs.loaded, own_python, notes, script)
+
+
+def _in_folder_of(script: BatchScript, request: JobRequest, cwd: Path) -> JobRequest:
+    """Return the request with the folder of a batch script's --chdir.
+
+    Raises:
+        UsageError: the folder does not exist.
+    """
+    if request.workdir or not script.options.workdir:
+        return request
+    folder = str(cwd / script.options.workdir)
+    if not os.path.isdir(folder):
+        raise UsageError(
+            f"{script.name}: --chdir={script.options.workdir}: there is no such folder"
+        )
+    return request.model_copy(update={"workdir": folder})
+
+
+def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchScript | None:
+    """Return the batch script of a request, if its program is one with #SBATCH lines.
+
+    Returns:
+        The script; None for other programs, and for a job with roles.
+    """
+    path = Path(request.workdir or surroundings.cwd, request.script)
+    if (
+        request.roles
+        or request.module
+        or request.preflight == "only"
+        or request.script.endswith(".py")
+        or not os.path.isfile(path)
+    ):
+        return None
+    if _DIRECTIVE.search(file_text(path)):
+        return read_script(path, request.args)
+    return None
+
+
+def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
+    """Read a batch script without running it; refuse a script that sbatch would not take.
+
+    Raises:
+        UsageError: the file is not a text that sbatch takes.
+    """
+    from hpcrun.job.batch.batch_script import read_batch_script
+    from hpcrun.job.text.shell_text import MOST_BYTES
+
+    try:
+        text = read_named_text(path, MOST_BYTES)
+    except ValueError as error:
+        raise UsageError(str(error), hint="give a batch script: a text that sbatch takes") from None
+    return read_batch_script(path.name, text, arguments)
+
+
+# --- the launcher and the container of a program --------------------------------------------------
+
+
 def with_launcher(
     request: JobRequest, profile: Profile, surroundings: Surroundings, *, of_role: bool = False
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """Return the request with the launcher that its program needs, and notes on the launcher.
 
-    See ``choose_launcher``.
+    See ``choose_launcher``. The profile is the one for the GPU type of the request.
     """
     if request.preflight == "only":
         return request, ()
@@ -40,7 +266,7 @@ def with_launcher(
     folder = Path(request.workdir or surroundings.cwd)
     return choose_launcher(
         request,
-        for_gpu_type(profile, request),
+        profile,
         find_calls(
             (*argv, request.script, *request.args), lambda name: _read_shell_script(folder / name)
         ),
@@ -100,39 +326,22 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
     return request.model_copy(update={"container": str(path)})
 
 
-# --- submit train.sbatch: a person's batch script as it is ---------------------------------------
+# --- the files of a request ----------------------------------------------------------------------
 
 
-def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchScript | None:
-    """Return the batch script of a request, if its program is one with #SBATCH lines.
-
-    Returns:
-        The script; None for other programs.
-    """
-    path = Path(request.workdir or surroundings.cwd, request.script)
-    if (
-        request.module
-        or request.preflight == "only"
-        or request.script.endswith(".py")
-        or not os.path.isfile(path)
-    ):
-        return None
-    if _DIRECTIVE.search(file_text(path)):
-        return read_script(path, request.args)
-    return None
-
-
-def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
-    """Read a batch script without running it; refuse a script that sbatch would not take.
+def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
+    """Return the request with the rows of its sweep file.
 
     Raises:
-        UsageError: the file is not a text that sbatch takes.
+        UsageError: --sweep is used, too.
     """
-    from hpcrun.job.batch.batch_script import read_batch_script
-    from hpcrun.job.text.shell_text import MOST_BYTES
+    if request.sweep_file is None:
+        return request
+    if request.sweep:
+        raise UsageError(
+            "--sweep and --sweep-file cannot be combined", hint="write all parameters to the file"
+        )
+    from hpcrun.profiles.sweep_file import load_sweep_file  # few jobs are sweeps
 
-    try:
-        text = read_named_text(path, MOST_BYTES)
-    except ValueError as error:
-        raise UsageError(str(error), hint="give a batch script: a text that sbatch takes") from None
-    return read_batch_script(path.name, text, arguments)
+    rows = load_sweep_file(cwd / os.path.expanduser(request.sweep_file))
+    return request.model_copy(update={"sweep": rows, "sweep_file": None})

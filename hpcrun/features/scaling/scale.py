@@ -100,7 +100,8 @@ def run_study(
     request, name = read_job(options, context)
     loaded = load_profile(name, context.surroundings.profile_folders)
     if design.unit == "ranks":  # started by torchrun, unless the program starts them itself
-        request, notes = with_launcher(request, loaded.profile, context.surroundings)
+        typed = for_gpu_type(loaded.profile, request)
+        request, notes = with_launcher(request, typed, context.surroundings)
         yield note(f"note: {line}" for line in notes)
     request, design = settle_design(request, design, loaded, context.surroundings)
     study, template = new_study(
