@@ -187,10 +187,10 @@ def _batch_script(inputs: JobInputs, script: BatchScript, surroundings: Surround
     from hpcrun.job.plan.batch_plan import with_array
 
     profile = inputs.loaded.profile
+    filled = inputs.request
+    notes: tuple[str, ...] = ()
     if profile.scheduler == "slurm":
-        filled, notes = apply_sbatch_env(inputs.request, surroundings.env)
-    else:
-        filled, notes = inputs.request, ()
+        filled, notes = apply_sbatch_env(filled, surroundings.env)
     request = with_array(_in_folder_of(script, filled, surroundings.cwd), script)
     python = find_python(request, profile, surroundings)
     kind = "for hpcrun's programs; the script has its own"
