@@ -156,7 +156,6 @@ def plan_script(
         cancel_idle_s=decide_cancel_idle(request, profile, shape.gpus_per_node),
         sample_use=profile.sample_use,
         notify=notify,
-        added=(),
         batch=script,
     )
 

@@ -91,11 +91,12 @@ class Snapshot:
     script: str | None = None  # the program, if it is one of the copied files
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The plan of a job: every number and word of the script.
 
-    The plan holds nothing that depends on time or place.
+    The plan holds nothing that depends on time or place. Preparing a job fills in ``added``,
+    ``snapshot`` and ``stage``, and completes ``notes``.
     """
 
     name: str
@@ -113,7 +114,7 @@ class Plan:
     # variables of the job; None stands for a secret, whose value goes only through the environment
     env: tuple[tuple[str, str | None], ...]
     # variables that hpcrun adds before them, in the shell's syntax
-    added: tuple[tuple[str, str], ...]
+    added: tuple[tuple[str, str], ...] = ()
     python: PythonEnvironment
     # program and arguments of one rank, undecodable bytes kept as surrogates
     command: tuple[str, ...]
@@ -250,7 +251,6 @@ def build_plan(
         modules=(*typed.modules, *request.load),
         setup=(*typed.setup, *request.setup),
         env=planned_env(request, typed),
-        added=flight_recorder_env(env),
         python=python,
         command=_command(request, python, sweep.common if sweep else request.args),
         workdir=request.workdir,
