@@ -18,6 +18,7 @@ from hpcrun.actions.ports import Typed
 from hpcrun.cli.commands import EXAMPLES
 from hpcrun.cli.context import Context
 from hpcrun.errors import UsageError, nearest
+from hpcrun.files.reading import file_text
 from hpcrun.job.launch_options import instead_of, takes_no_value
 from hpcrun.job.launcher.launchers import find_calls
 from hpcrun.job.text.quoting import bash_line
@@ -110,8 +111,6 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Options) ->
 
 def _program_text(values: Mapping[str, Any], context: Context) -> str:
     """Return the text of SCRIPT, and of a script among its arguments: ``python train.py``."""
-    from hpcrun.actions.jobs.program import file_text
-
     script = values["script"]
     folder = context.cwd / os.path.expanduser(values.get("workdir") or "")
     if values.get("module"):

@@ -26,6 +26,8 @@ _DEEPEST = 40
 Python's own functions fail at about a thousand levels.
 """
 _MOST_DIGITS = 40
+_HEAD_BYTES = 65536
+"""How much of a file its beginning is."""
 _LATEST_S = 1e11
 """Times are seconds since the epoch, up to about the year 5100: datetime(3) ends with the year
 9999.
@@ -140,6 +142,20 @@ def read_named_text(path: Path | str, most: int) -> str:
         if error.errno == errno.EFBIG:
             raise ValueError(f"{path} is larger than {most / 1_000_000:g} MB") from None
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
+
+
+def file_head(path: Path) -> bytes:
+    """Return the beginning of a regular file; empty if the file cannot be read."""
+    try:
+        with open_regular(path) as file:
+            return file.read(_HEAD_BYTES)
+    except (OSError, ValueError):
+        return b""
+
+
+def file_text(path: Path) -> str:
+    """Return the beginning of a file as text; empty if the file cannot be read."""
+    return file_head(path).decode("utf-8", "replace")
 
 
 def parse_object(text: str | bytes, *, finite: bool = True, strict: bool = True) -> dict[str, Any]:

@@ -13,7 +13,12 @@ import pytest
 from hpcrun import __version__
 from hpcrun.job.batch.batch_script import read_batch_script
 from hpcrun.job.plan.batch_plan import plan_script, with_array
-from hpcrun.job.plan.job_plan import PythonEnvironment, Snapshot, build_plan
+from hpcrun.job.plan.job_plan import (
+    PythonEnvironment,
+    Snapshot,
+    build_plan,
+    flight_recorder_env,
+)
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import read_request
 from hpcrun.job.resources.cpus_memory_time import Machine
@@ -77,6 +82,7 @@ def render(
     request = read_request({"script": script, **asked})
     if batch is None:
         plan = build_plan(request, profile, python=python, machine=machine)
+        plan = replace(plan, added=flight_recorder_env(dict(plan.env)))
     else:
         read = read_batch_script(request.script, batch, request.args)
         plan = plan_script(with_array(request, read), profile, read, python=python)

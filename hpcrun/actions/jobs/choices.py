@@ -1,7 +1,9 @@
-"""The choices that a profile leaves open: GPU type, partition, account and QOS.
+"""The defaults of a job, then the choices that its profile leaves open.
 
-The last three are open only on a detected cluster. If one option fits, hpcrun takes it. Else it
-asks the user at the terminal; without a terminal, one error names the options with the exact flags.
+The defaults come from SBATCH_* and the configuration. The choices are GPU type, partition, account
+and QOS; the last three are open only on a detected cluster. If one option fits, hpcrun takes it.
+Else it asks the user at the terminal; without a terminal, one error names the options with the
+exact flags.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.ports import Choice, Option, Picker, first_option
 from hpcrun.errors import PlanError, SchedulerError, UsageError
+from hpcrun.job.batch.sbatch_input import apply_sbatch_env
 from hpcrun.job.profile_model import GpuTypeSection, Profile
 from hpcrun.job.request.job_request import GpuCount, JobRequest
 from hpcrun.job.resources.shape import (
-    decide_shape,
+    GpuSize,
+    decide_size,
     for_gpu_type,
     naming_gpu_type,
     types_to_choose_from,
@@ -27,17 +31,29 @@ from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.load import LoadedProfile
 
 if TYPE_CHECKING:  # only a detected profile has them
+    from hpcrun.actions.jobs.cluster_choices import ClusterJob
     from hpcrun.actions.ports import Surroundings
     from hpcrun.actions.profiles.detected import DetectedProfile
+    from hpcrun.schedulers.cluster_facts import ClusterFacts
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A request and its profile after all choices are made."""
+    """A request with all of its defaults and choices."""
 
     request: JobRequest
-    loaded: LoadedProfile
+    loaded: LoadedProfile  # on a detected cluster, with the values of the job's partition
+    typed: Profile  # the profile for the GPU type of the request
     notes: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> GpuSize:
+        """The nodes and GPUs of the job; a launcher that the user typed may still change them.
+
+        Raises:
+            PlanError, UsageError: the options alone do not say the size.
+        """
+        return decide_size(self.request, self.typed)
 
 
 def settle(
@@ -47,25 +63,63 @@ def settle(
     *,
     sizes: str | None = None,
 ) -> Settled:
-    """Make the choices that the request and the profile leave open.
+    """Fill in the defaults of a request, then make the choices that are left open.
 
     Args:
-        request: with the values of SBATCH_* and of the configuration.
+        request: the request of the user.
         loaded: the profile of the job, with the file of each value.
-        surroundings: gives the detected profile and asks the user.
+        surroundings: gives the environment, the configuration and the detected profile, and asks
+            the user.
         sizes: what was typed as --gpus, if the request is one of several sizes.
     """
+    filled, notes = with_defaults(request, loaded.profile, surroundings)
     if loaded.profile.scheduler != "slurm":
-        return Settled(request, loaded)
-    picker, detected = Picker(surroundings.choose), surroundings.detected
-    request = _with_gpu_type(request, loaded.profile, picker, sizes)
-    if detected is None or not detected.shaped(loaded):
-        _check_made(picker, loaded.profile.name)
-        if detected:
-            return _without_gpus(request, loaded, detected)
-        return Settled(request, loaded)
+        return _settled(filled, loaded, notes)
+    picker = Picker(surroundings.choose)
+    detected = surroundings.detected
+    named = _with_gpu_type(filled, loaded.profile, picker, sizes)
+    if detected is not None and detected.shaped(loaded):
+        return _on_cluster(_settled(named, loaded, notes), detected, picker)
+    _check_made(picker, loaded.profile.name)
+    settled = _settled(named, loaded, notes)
+    if detected is None:
+        return settled
+    return _without_gpus(settled, detected)
+
+
+def _settled(request: JobRequest, loaded: LoadedProfile, notes: tuple[str, ...]) -> Settled:
+    return Settled(request, loaded, for_gpu_type(loaded.profile, request), notes)
+
+
+def with_defaults(
+    request: JobRequest, profile: Profile, surroundings: Surroundings
+) -> tuple[JobRequest, tuple[str, ...]]:
+    """Fill in values that the request of a Slurm job does not have, and return notes on them.
+
+    The values come from SBATCH_*, then from the configuration; the profile comes after both.
+    """
+    if profile.scheduler != "slurm":
+        return request, ()
+    filled, notes = apply_sbatch_env(request, surroundings.env)
+    config = surroundings.config
+    walltime_s = config.walltime_s
+    if walltime_s and profile.time.max:
+        walltime_s = min(walltime_s, profile.time.max)  # only a default: within the limit
+    configured = {"walltime_s": walltime_s, "account": config.account}
+    missing = {
+        name: value for name, value in configured.items() if value and getattr(filled, name) is None
+    }
+    return filled.model_copy(update=missing), notes
+
+
+def _on_cluster(settled: Settled, detected: DetectedProfile, picker: Picker) -> Settled:
+    """Choose partition, account and QOS of a job on the detected cluster.
+
+    Raises:
+        UsageError: at least one choice was not made; the message names the flags.
+        PlanError: the cluster has a limit that never lets the job start.
+    """
     from hpcrun.actions.jobs.cluster_choices import (
-        ClusterJob,
         check_nodes,
         check_qos_limits,
         detected_note,
@@ -74,37 +128,41 @@ def settle(
         with_qos,
     )
 
-    request, profile = with_partition(request, loaded, detected, picker)
-    job = with_qos(with_account(ClusterJob(request, profile, detected.facts), picker), picker)
-    _check_made(picker, loaded.profile.name)
-    check_nodes(job)
-    check_qos_limits(job)
-    if loaded.path == detected.path:
-        notes: tuple[str, ...] = (detected_note(job),)
-    else:
-        notes = ()
-    return Settled(job.request, replace(loaded, profile=profile), notes)
+    job = with_partition(_cluster_job(settled, detected.facts), detected.path, picker)
+    chosen = with_qos(with_account(job, picker), picker)
+    _check_made(picker, settled.loaded.profile.name)
+    check_nodes(chosen)
+    check_qos_limits(chosen)
+    notes = settled.notes
+    if settled.loaded.path == detected.path:
+        notes += (detected_note(chosen),)
+    return Settled(chosen.request, chosen.loaded, chosen.typed, notes)
 
 
-def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: DetectedProfile) -> Settled:
-    """Choose the partition of a job without GPUs on a detected cluster.
+def _without_gpus(settled: Settled, detected: DetectedProfile) -> Settled:
+    """Choose the partition of a job on a detected cluster, if the job has no GPUs.
 
     A partition that a user's file names stays.
     """
-    from hpcrun.actions.jobs.cluster_choices import ClusterJob, check_nodes, with_partition
+    from hpcrun.actions.jobs.cluster_choices import check_nodes, with_partition
 
     try:
-        if decide_shape(request, for_gpu_type(loaded.profile, request)).gpus_per_node:
-            return Settled(request, loaded)
-        facts = detected.facts
+        if settled.size.gpus_per_node:
+            return settled
+        job = _cluster_job(settled, detected.facts)
     except (SchedulerError, PlanError):
-        # Slurm does not respond: the profile's partition. build_plan reports a wrong shape.
-        return Settled(request, loaded)
-    if request.partition is None:
-        _, profile = with_partition(request, loaded, detected, Picker(first_option))
-        loaded = replace(loaded, profile=profile)
-    check_nodes(ClusterJob(request, loaded.profile, facts))
-    return Settled(request, loaded)
+        # Slurm does not respond: the profile's partition. The plan refuses a wrong size.
+        return settled
+    if settled.request.partition is None:
+        job = with_partition(job, detected.path, Picker(first_option))
+    check_nodes(job)
+    return replace(settled, loaded=job.loaded, typed=job.typed)
+
+
+def _cluster_job(settled: Settled, facts: ClusterFacts) -> ClusterJob:
+    from hpcrun.actions.jobs.cluster_choices import ClusterJob
+
+    return ClusterJob(settled.request, settled.loaded, settled.typed, settled.size, facts)
 
 
 def settle_gpu_type(profile: Profile, sizes: str, surroundings: Surroundings) -> str | None:
@@ -201,7 +259,7 @@ def _fits_on(type_: str, request: JobRequest, profile: Profile) -> bool:
     named = naming_gpu_type(request, type_)
     typed = for_gpu_type(profile, named)
     try:
-        return decide_shape(named, typed).nodes <= (typed.gpu.nodes or 10**9)
+        return decide_size(named, typed).nodes <= (typed.gpu.nodes or 10**9)
     except PlanError:
         return False
 

@@ -16,11 +16,10 @@ from hpcrun.actions.profiles.detect_types import (
     share,
     why_closed,
 )
-from hpcrun.actions.profiles.detected import DetectedProfile
 from hpcrun.errors import PlanError
 from hpcrun.job.profile_model import CpuSection, GpuSection, MemorySection, Profile, TimeSection
 from hpcrun.job.request.job_request import JobRequest
-from hpcrun.job.resources.shape import Shape, decide_shape, for_gpu_type
+from hpcrun.job.resources.shape import GpuSize, decide_size, for_gpu_type
 from hpcrun.job.text.units import format_time
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import LoadedProfile
@@ -37,170 +36,15 @@ _LIMITS = {
 _QOS = "request less, or choose another QOS with --qos; `sacctmgr show qos` shows the limits"
 
 
-def with_partition(
-    request: JobRequest, loaded: LoadedProfile, detected: DetectedProfile, picker: Picker
-) -> tuple[JobRequest, Profile]:
-    """Return the request, and the profile with the values of the job's partition."""
-    facts, typed = detected.facts, for_gpu_type(loaded.profile, request)
-    shape = decide_shape(request, typed)
-    name = request.partition
-    if shape.gpus_per_node:
-        entry = typed.gpu.types.get(shape.gpu_type or "")
-    else:
-        entry = None
-    if entry and entry.partition:
-        of_type: tuple[str, ...] = ("gpu", "types", shape.gpu_type or "")
-    else:
-        of_type = ()
-    if name is None and _is_detected(loaded, (*of_type, "partition"), detected.path):
-        fitting = _fitting_partitions(request, typed, shape, facts)
-        default = [part for part in fitting if part.default]
-        if fitting and (default or len(fitting) == 1 or not shape.gpus_per_node):
-            name = (default or fitting)[0].name
-        elif fitting:
-            name = picker.pick(_partition_choice(fitting, typed))
-            request = request.model_copy(update={"partition": name})
-    partition = next((part for part in facts.partitions if part.name == name), None)
-    if partition is None or name == typed.partition:
-        return request, loaded.profile
-    return request, _in_partition(loaded, shape, partition, detected)
-
-
-def _fitting_partitions(
-    request: JobRequest, profile: Profile, shape: Shape, facts: ClusterFacts
-) -> list[Partition]:
-    """Return the partitions in which a job can run, the best first.
-
-    A job without GPUs gets the partitions without GPUs, the profile's own first. A partition in
-    which jobs are preempted is left out if there is another one.
-    """
-    time_s = request.walltime_s or profile.time.default
-    account = request.account or profile.account
-    fitting = [
-        part
-        for part in facts.partitions
-        if why_closed(part, facts, account) is None
-        and shape.nodes <= min(_nodes_with(part, shape, request, facts), part.max_nodes or 10**9)
-        and (part.max_s is None or time_s is None or time_s <= part.max_s)
-    ]
-    if not shape.gpus_per_node:
-        free = partitions_without_gpus(facts)
-        fitting = [part for part in fitting if part.name in free] or fitting
-        fitting = [part for part in fitting if part.name == profile.partition] or fitting
-    fitting = [part for part in fitting if part.preempted is None] or fitting
-    return sorted(fitting, key=lambda part: rank(part, facts, account))
-
-
-def _nodes_with(
-    partition: Partition, shape: Shape, request: JobRequest, facts: ClusterFacts
-) -> int:
-    """Return how many nodes of a partition have the GPUs and CPUs that the job needs on each.
-
-    The count is for each node's GPUs of the wanted type and for its CPUs. The memory of a node is
-    not compared.
-    """
-    nodes = 0
-    for kind in facts.kinds:
-        gpus = sum(count for type_, count in kind.gpus if shape.gpu_type in (None, type_))
-        enough = gpus >= shape.gpus_per_node and (
-            kind.cpus is None or kind.cpus >= (request.cpus or 1)
-        )
-        nodes += kind.nodes if kind.partition == partition.name and enough else 0
-    return nodes
-
-
-def _partition_choice(fitting: Sequence[Partition], typed: Profile) -> Choice:
-    options = [
-        Option(
-            part.name,
-            f"-p {part.name}",
-            f"up to {format_time(part.max_s)}" if part.max_s else "no time limit",
-        )
-        for part in fitting
-    ]
-    if typed.gpu.type in typed.gpu.types:
-        key = f"gpu.types.{typed.gpu.type}.partition"
-    else:
-        key = "partition"
-    return Choice(
-        "partition",
-        key,
-        "the job fits several partitions, and none is Slurm's default",
-        tuple(options),
-    )
-
-
-def _is_detected(loaded: LoadedProfile, key: Key, detected: Path) -> bool:
-    """Whether no file of a user sets this value, or any value of this section."""
-    files = {origin.path for known, origin in loaded.origins.items() if known[: len(key)] == key}
-    return all(
-        file == detected or file.is_relative_to(shipped_folder("cluster_profiles"))
-        for file in files
-    )
-
-
-def _in_partition(
-    loaded: LoadedProfile, shape: Shape, partition: Partition, detected: DetectedProfile
-) -> Profile:
-    """Return the profile with the values of another partition; values from a user's file stay."""
-    profile, facts, type_ = loaded.profile, detected.facts, shape.gpu_type
-    kinds = [kind for kind in facts.kinds if kind.partition == partition.name]
-    gpu: dict[str, Any] = {}
-    if not shape.gpus_per_node:
-        cpus = share([(kind.cpus, 0) for kind in kinds], "CPUs")
-        memory = share([(kind.memory_mb, 0) for kind in kinds], "MB")
-    elif any(type_ in dict(kind.gpus) for kind in kinds):
-        offer = offer_in(partition, type_, facts)
-        cpus, memory, gpu = (
-            offer.cpus,
-            offer.memory_mb,
-            {"nodes": offer.nodes or None, "per_node": offer.per_node},
-        )
-    else:  # sbatch says it best
-        return profile
-    default_s = partition.default_s or profile.time.default
-    sections: dict[str, Any] = {
-        "cpu": CpuSection(per_node=cpus.per_node, per_gpu=cpus.per_gpu) if cpus else CpuSection(),
-        "memory": MemorySection(per_node=memory.per_node, per_gpu=memory.per_gpu)
-        if memory
-        else MemorySection(),
-        "time": TimeSection(
-            default=min(filter(None, (default_s, partition.max_s)), default=None),
-            max=partition.max_s,
-        ),
-    }
-    of_type = bool(shape.gpus_per_node) and type_ in profile.gpu.types
-    prefix = ("gpu", "types", type_ or "") if of_type else ()
-    changed: dict[str, Any] = {
-        name: new
-        for name, new in sections.items()
-        if _is_detected(loaded, (*prefix, name), detected.path)
-    }
-    changed |= {"partition": partition.name}
-    if of_type:
-        entry = profile.gpu.types[type_ or ""].model_copy(update={**changed, **gpu})
-        types = {**profile.gpu.types, type_ or "": entry}
-        return profile.model_copy(update={"gpu": profile.gpu.model_copy(update={"types": types})})
-    if not shape.gpus_per_node and partition.name in partitions_without_gpus(facts):
-        return profile.model_copy(update={**changed, "gpu": GpuSection()})
-    return profile.model_copy(update={**changed, "gpu": profile.gpu.model_copy(update=gpu)})
-
-
-# --- account and QOS -----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterJob:
-    """A job on a detected cluster; the profile has the values of its partition."""
+    """A job on a detected cluster."""
 
     request: JobRequest
-    profile: Profile
+    loaded: LoadedProfile  # with the values of the job's partition
+    typed: Profile  # the same for the job's type of GPUs
+    size: GpuSize
     facts: ClusterFacts
-
-    @property
-    def typed(self) -> Profile:
-        """The profile for the job's type of GPUs."""
-        return for_gpu_type(self.profile, self.request)
 
     @property
     def partition(self) -> str | None:
@@ -210,7 +54,7 @@ class ClusterJob:
     @property
     def account(self) -> str | None:
         """The account that is named."""
-        return self.request.account or self.profile.account
+        return self.request.account or self.typed.account
 
     @property
     def known_partition(self) -> Partition | None:
@@ -247,6 +91,166 @@ class ClusterJob:
         else:
             value = picker.pick(Choice(what, option, reason, options))
         return replace(self, request=self.request.model_copy(update={option: value}))
+
+
+def with_partition(job: ClusterJob, detected: Path, picker: Picker) -> ClusterJob:
+    """Return the job with its partition; its profile has the values of the partition.
+
+    Args:
+        job: the job, with the profile as it was loaded.
+        detected: the file of the detected profile.
+        picker: asks the user if several partitions fit.
+    """
+    name = job.request.partition
+    if name is None and _is_detected(job.loaded, (*_type_key(job), "partition"), detected):
+        fitting = _fitting_partitions(job)
+        default = [part for part in fitting if part.default]
+        if fitting and (default or len(fitting) == 1 or not job.size.gpus_per_node):
+            name = (default or fitting)[0].name
+        elif fitting:
+            name = picker.pick(_partition_choice(fitting, job.typed))
+            job = replace(job, request=job.request.model_copy(update={"partition": name}))
+    partition = next((part for part in job.facts.partitions if part.name == name), None)
+    if partition is None or name == job.typed.partition:
+        return job
+    profile = _in_partition(job, partition, detected)
+    typed = for_gpu_type(profile, job.request)
+    # nodes of this partition may have more GPUs: then the job needs fewer of them
+    size = decide_size(job.request, typed)
+    return replace(job, loaded=replace(job.loaded, profile=profile), typed=typed, size=size)
+
+
+def _type_key(job: ClusterJob) -> Key:
+    """Return the key of the section that names the partition of the job's GPU type.
+
+    The key is empty if the partition is the profile's own.
+    """
+    if not job.size.gpus_per_node:
+        return ()
+    type_ = job.size.gpu_type or ""
+    entry = job.typed.gpu.types.get(type_)
+    return ("gpu", "types", type_) if entry and entry.partition else ()
+
+
+def _fitting_partitions(job: ClusterJob) -> list[Partition]:
+    """Return the partitions in which a job can run, the best first.
+
+    A job without GPUs gets the partitions without GPUs, the profile's own first. A partition in
+    which jobs are preempted is left out if there is another one.
+    """
+    facts = job.facts
+    time_s = job.request.walltime_s or job.typed.time.default
+    fitting = [
+        part
+        for part in facts.partitions
+        if why_closed(part, facts, job.account) is None
+        and job.size.nodes <= min(_nodes_with(part, job), part.max_nodes or 10**9)
+        and (part.max_s is None or time_s is None or time_s <= part.max_s)
+    ]
+    if not job.size.gpus_per_node:
+        free = partitions_without_gpus(facts)
+        fitting = [part for part in fitting if part.name in free] or fitting
+        fitting = [part for part in fitting if part.name == job.typed.partition] or fitting
+    fitting = [part for part in fitting if part.preempted is None] or fitting
+    return sorted(fitting, key=lambda part: rank(part, facts, job.account))
+
+
+def _nodes_with(partition: Partition, job: ClusterJob) -> int:
+    """Return how many nodes of a partition have the GPUs and CPUs that the job needs on each.
+
+    The count is for each node's GPUs of the wanted type and for its CPUs. The memory of a node is
+    not compared.
+    """
+    size = job.size
+    nodes = 0
+    for kind in job.facts.kinds:
+        gpus = sum(count for type_, count in kind.gpus if size.gpu_type in (None, type_))
+        enough = gpus >= size.gpus_per_node and (
+            kind.cpus is None or kind.cpus >= (job.request.cpus or 1)
+        )
+        nodes += kind.nodes if kind.partition == partition.name and enough else 0
+    return nodes
+
+
+def _partition_choice(fitting: Sequence[Partition], typed: Profile) -> Choice:
+    options = [
+        Option(
+            part.name,
+            f"-p {part.name}",
+            f"up to {format_time(part.max_s)}" if part.max_s else "no time limit",
+        )
+        for part in fitting
+    ]
+    if typed.gpu.type in typed.gpu.types:
+        key = f"gpu.types.{typed.gpu.type}.partition"
+    else:
+        key = "partition"
+    return Choice(
+        "partition",
+        key,
+        "the job fits several partitions, and none is Slurm's default",
+        tuple(options),
+    )
+
+
+def _is_detected(loaded: LoadedProfile, key: Key, detected: Path) -> bool:
+    """Whether no file of a user sets this value, or any value of this section."""
+    files = {origin.path for known, origin in loaded.origins.items() if known[: len(key)] == key}
+    return all(
+        file == detected or file.is_relative_to(shipped_folder("cluster_profiles"))
+        for file in files
+    )
+
+
+def _in_partition(job: ClusterJob, partition: Partition, detected: Path) -> Profile:
+    """Return the profile with the values of another partition; values from a user's file stay."""
+    profile = job.loaded.profile
+    facts = job.facts
+    gpus = job.size.gpus_per_node
+    type_ = job.size.gpu_type
+    kinds = [kind for kind in facts.kinds if kind.partition == partition.name]
+    gpu: dict[str, Any] = {}
+    if not gpus:
+        cpus = share([(kind.cpus, 0) for kind in kinds], "CPUs")
+        memory = share([(kind.memory_mb, 0) for kind in kinds], "MB")
+    elif any(type_ in dict(kind.gpus) for kind in kinds):
+        offer = offer_in(partition, type_, facts)
+        cpus, memory, gpu = (
+            offer.cpus,
+            offer.memory_mb,
+            {"nodes": offer.nodes or None, "per_node": offer.per_node},
+        )
+    else:  # sbatch says it best
+        return profile
+    default_s = partition.default_s or profile.time.default
+    sections: dict[str, Any] = {
+        "cpu": CpuSection(per_node=cpus.per_node, per_gpu=cpus.per_gpu) if cpus else CpuSection(),
+        "memory": MemorySection(per_node=memory.per_node, per_gpu=memory.per_gpu)
+        if memory
+        else MemorySection(),
+        "time": TimeSection(
+            default=min(filter(None, (default_s, partition.max_s)), default=None),
+            max=partition.max_s,
+        ),
+    }
+    of_type = bool(gpus) and type_ in profile.gpu.types
+    prefix = ("gpu", "types", type_ or "") if of_type else ()
+    changed: dict[str, Any] = {
+        name: new
+        for name, new in sections.items()
+        if _is_detected(job.loaded, (*prefix, name), detected)
+    }
+    changed |= {"partition": partition.name}
+    if of_type:
+        entry = profile.gpu.types[type_ or ""].model_copy(update={**changed, **gpu})
+        types = {**profile.gpu.types, type_ or "": entry}
+        return profile.model_copy(update={"gpu": profile.gpu.model_copy(update={"types": types})})
+    if not gpus and partition.name in partitions_without_gpus(facts):
+        return profile.model_copy(update={**changed, "gpu": GpuSection()})
+    return profile.model_copy(update={**changed, "gpu": profile.gpu.model_copy(update=gpu)})
+
+
+# --- account and QOS -----------------------------------------------------------------------------
 
 
 def with_account(job: ClusterJob, picker: Picker) -> ClusterJob:
@@ -304,7 +308,8 @@ def check_qos_limits(job: ClusterJob) -> None:
     if not {"limits", "safe", "all"} & job.enforced:
         return
     request, typed, partition = job.request, job.typed, job.known_partition
-    gpus, time_s = decide_shape(request, typed).gpus, request.walltime_s or typed.time.default
+    gpus = job.size.gpus
+    time_s = request.walltime_s or typed.time.default
     mine = job.associations(job.account or job.facts.default_account)
     qos = (
         request.qos
@@ -342,27 +347,26 @@ def check_nodes(job: ClusterJob) -> None:
         PlanError: the partition does not give a job this number of nodes.
     """
     facts, typed, partition = job.facts, job.typed, job.known_partition
-    shape = decide_shape(job.request, typed)
+    nodes = job.size.nodes
 
-    def size(part: Partition) -> int:
+    def most_nodes(part: Partition) -> int:
         return min(
             sum(kind.nodes for kind in facts.kinds if kind.partition == part.name),
             part.max_nodes or 10**9,
         )
 
-    with_gpus = (
-        shape.gpus_per_node and typed.gpu.nodes is not None and job.partition == typed.partition
-    )
-    if partition is None or shape.nodes <= size(partition) or with_gpus:
+    of_profile = typed.gpu.nodes is not None and job.partition == typed.partition
+    with_gpus = job.size.gpus_per_node and of_profile
+    if partition is None or nodes <= most_nodes(partition) or with_gpus:
         return
-    larger = [part for part in facts.partitions if shape.nodes <= size(part)]
+    larger = [part for part in facts.partitions if nodes <= most_nodes(part)]
     best = min(larger, key=lambda part: rank(part, facts, job.account), default=None)
     raise PlanError(
-        f"{shape.nodes} nodes are more than the {size(partition)} that partition {partition.name} "
+        f"{nodes} nodes are more than the {most_nodes(partition)} that partition {partition.name} "
         "gives a job",
-        hint=f"use --partition {best.name}: up to {size(best)}"
+        hint=f"use --partition {best.name}: up to {most_nodes(best)}"
         if best
-        else f"use --nodes {size(partition)}",
+        else f"use --nodes {most_nodes(partition)}",
     )
 
 

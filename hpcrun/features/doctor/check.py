@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Literal
 
-from hpcrun.actions.jobs.prepare import with_defaults
+from hpcrun.actions.jobs.choices import with_defaults
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.detect_types import best_partition, why_closed
 from hpcrun.errors import HpcrunError, UsageError
@@ -149,6 +149,6 @@ def _target(named: str, type_: str | None, profile: Profile, surroundings: Surro
             "nodes": 1,
             "launcher": "python",
         }
-        request = with_defaults(read_request(options), chosen, surroundings)
+        request, _ = with_defaults(read_request(options), chosen, surroundings)
         plans.append(build_plan(request, profile, python=_NO_PYTHON, machine=Machine(cpus=1)))
     return Target(named, type_, chosen, *plans)

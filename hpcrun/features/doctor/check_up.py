@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpcrun.actions.hooks import HOOKS, hooks_of
+from hpcrun.actions.jobs.find_python import find_python
 from hpcrun.actions.jobs.prepare import choose_profile
-from hpcrun.actions.jobs.program import find_python
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.status.wait import BackgroundCall
 from hpcrun.errors import SchedulerError

@@ -38,7 +38,7 @@ from hpcrun.features.scaling.studies import StudyStore, find_study
 from hpcrun.features.scaling.verdict import SUPER_LINEAR
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import GpuCount, JobRequest
-from hpcrun.job.resources.shape import decide_shape, for_gpu_type, multiples_around
+from hpcrun.job.resources.shape import decide_size, for_gpu_type, multiples_around
 from hpcrun.job.text.units import COUNT_FORMS, parse_count, parse_duration, parse_positive
 from hpcrun.profiles.load import load_profile
 from hpcrun.views.text import count
@@ -158,8 +158,8 @@ def _request(size: Size, gpu_type: str | None) -> JobRequest:
 
 
 def _job_size(size: Size, gpu_type: str | None, profile: Profile) -> JobSize:
-    shape = decide_shape(_request(size, gpu_type), profile)
-    return JobSize(shape.gpus, shape.nodes)
+    decided = decide_size(_request(size, gpu_type), profile)
+    return JobSize(decided.gpus, decided.nodes)
 
 
 def read_measured(

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.jobs.after_and_chain import check_can_wait
-from hpcrun.actions.jobs.choices import settle
+from hpcrun.actions.jobs.choices import settle, with_defaults
 from hpcrun.actions.jobs.new_run import Lineage, new_run_id, profile_file, request_record
-from hpcrun.actions.jobs.prepare import Prepared, with_defaults
+from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.program import with_launcher
 from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
 from hpcrun.actions.jobs.submission import SubmitResult, check_available
@@ -59,7 +59,7 @@ from hpcrun.job.plan.job_plan import name_of
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.after import Dependency
 from hpcrun.job.request.job_request import GpuCount, JobRequest
-from hpcrun.job.resources.shape import decide_shape, for_gpu_type
+from hpcrun.job.resources.shape import decide_size, for_gpu_type
 from hpcrun.job.run_paths import RunFolder, run_name
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.views.plan_text import plan_lines, prepared_json
@@ -100,7 +100,8 @@ def run_study(
     request, name = read_job(options, context)
     loaded = load_profile(name, context.surroundings.profile_folders)
     if design.unit == "ranks":  # started by torchrun, unless the program starts them itself
-        request, notes = with_launcher(request, loaded.profile, context.surroundings)
+        typed = for_gpu_type(loaded.profile, request)
+        request, notes = with_launcher(request, typed, context.surroundings)
         yield note(f"note: {line}" for line in notes)
     request, design = settle_design(request, design, loaded, context.surroundings)
     study, template = new_study(
@@ -336,7 +337,7 @@ def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size
     sizes = []
     for size in design.sizes:
         request = _sized(template, size, design.unit, design.gpu_type)
-        sizes.append(Size(size.gpus, decide_shape(request, for_gpu_type(profile, request)).nodes))
+        sizes.append(Size(size.gpus, decide_size(request, for_gpu_type(profile, request)).nodes))
     twice = [size for size in sizes if sizes.count(size) > 1]
     if twice:
         raise UsageError(
@@ -378,9 +379,9 @@ def settle_design(
     else:
         of_unit = _on_ranks(template, loaded.profile)
     sized = _sized(of_unit, largest, design.unit, design.gpu_type)
-    before = with_defaults(sized, loaded.profile, surroundings)
+    before, _ = with_defaults(sized, loaded.profile, surroundings)
     sizes = ",".join(str(size.gpus) for size in design.sizes)
-    after = settle(before, loaded, surroundings, sizes=sizes).request
+    after = settle(sized, loaded, surroundings, sizes=sizes).request
     fields = ("partition", "account", "qos")
     chosen = {
         name: value for name in fields if (value := getattr(after, name)) != getattr(before, name)

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.choices import settle
-from hpcrun.actions.jobs.prepare import with_defaults
 from hpcrun.actions.ports import Surroundings, first_option
 from hpcrun.cli.complete import profile_name
 from hpcrun.cli.context import make_context
@@ -232,8 +231,7 @@ def _tried(
         for type_ in types_to_choose_from(profile, request) or (None,):
             named = naming_gpu_type(request, type_) if type_ else request
             try:
-                wanted = with_defaults(named, profile, surroundings)
-                settled = settle(wanted, loaded, replace(surroundings, choose=first_option))
+                settled = settle(named, loaded, replace(surroundings, choose=first_option))
                 plan = build_plan(
                     settled.request, settled.loaded.profile, python=_PYTHON, machine=Machine(cpus=1)
                 )

@@ -17,7 +17,7 @@ from hpcrun.job.launcher.launchers import SHELLS, Call, named_launcher, program_
 from hpcrun.job.launcher.typed_launcher import Replacement, line_of, node_line, replacement
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
-from hpcrun.job.resources.shape import Shape, decide_shape
+from hpcrun.job.resources.shape import Shape, decide_shape, decide_size
 from hpcrun.job.text.quoting import bash_line, quote_bash
 
 
@@ -244,9 +244,9 @@ def choose_launcher(
         )
     if _is_ours(call):
         return _taken_over(call, request, profile, here)
+    if _is_apart(call, request, profile):
+        raise _apart(call, request, profile, here)
     changed = request.model_copy(update={"launcher": "command"})
-    if _is_apart(call, changed, profile):
-        raise _apart(call, request, profile, decide_shape(changed, profile).nodes, here)
     if call.launcher.role == "submits":
         does = "submits a job"
     else:
@@ -336,9 +336,8 @@ def _subject(call: Call) -> str:
 
 def _is_apart(call: Call, request: JobRequest, profile: Profile) -> bool:
     """Whether each of several nodes would start a training of its own."""
-    return decide_shape(request, profile).nodes > 1 and not (
-        call.knows_nodes or call.launcher.reads_env
-    )
+    nodes = decide_size(request, profile).nodes
+    return nodes > 1 and not (call.knows_nodes or call.launcher.reads_env)
 
 
 def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
@@ -377,8 +376,9 @@ def _own_line(call: Call, here: Here) -> str:
     return bash_line(("hpcrun", *options, *(program or ("train.py",))))
 
 
-def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, here: Here) -> UsageError:
+def _apart(call: Call, request: JobRequest, profile: Profile, here: Here) -> UsageError:
     """Return the error for a launcher that would start a separate training on each node."""
+    nodes = decide_size(request, profile).nodes
     message = (
         f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
     )

@@ -107,7 +107,9 @@ def line_of(request: JobRequest, before: JobRequest, typed: tuple[str, ...]) -> 
         *map(option_of, changed),
         *(letter for name, letter in _SIZES.items() if letter and name in changed),
     }
-    new = (item for words in option_groups(changed, "")[1:] for item in words)
+    # a size that another one replaces is only left out
+    given = {name: value for name, value in changed.items() if value is not None}
+    new = (item for words in option_groups(given, "")[1:] for item in words)
     return bash_line(
         (
             "hpcrun",

@@ -12,13 +12,8 @@ from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.batch.batch_script import BatchScript
 from hpcrun.job.batch.sbatch_input import gpus_in, read_sizes
 from hpcrun.job.launch_options import Directives
-from hpcrun.job.plan.job_plan import (
-    Plan,
-    PythonEnvironment,
-    apply_request,
-    planned_env,
-    requeue_directives,
-)
+from hpcrun.job.plan.directives import apply_request, requeue_directives
+from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, planned_env
 from hpcrun.job.plan.sweep import decide_sweep
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest, option_of
@@ -127,8 +122,8 @@ def plan_script(
             f"profile {profile.name!r} runs on this machine, without srun and other nodes",
             hint="choose a Slurm profile with --profile",
         )
-    _, memory_mb, walltime_s = read_allocation(directives, replace(shape, gpus_per_node=0), profile)
-    check_warning(requeue, walltime_s)
+    granted = read_allocation(directives, replace(shape, gpus_per_node=0), profile)
+    check_warning(requeue, granted.walltime_s)
     bare = profile.model_copy(update={"env": {}, "fabric": type(profile.fabric)(), "secrets": ()})
     env = {
         **dict(script.options.env),
@@ -145,8 +140,8 @@ def plan_script(
         scheduler=profile.scheduler,
         shape=shape,
         cpus_per_node=None,
-        memory_mb=memory_mb,
-        walltime_s=walltime_s,
+        memory_mb=granted.memory_mb,
+        walltime_s=granted.walltime_s,
         directives=tuple(directives.items()) if profile.scheduler == "slurm" else (),
         modules=request.load,
         setup=request.setup,
@@ -161,7 +156,6 @@ def plan_script(
         cancel_idle_s=decide_cancel_idle(request, profile, shape.gpus_per_node),
         sample_use=profile.sample_use,
         notify=notify,
-        added=(),
         batch=script,
     )
 

@@ -10,38 +10,25 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
-from hpcrun.job.launch_options import (
-    Directives,
-    Options,
-    check_option,
-    remove_directive,
-    set_directive,
-    unknown_note,
-)
+from hpcrun.job.launch_options import Directives, Options, unknown_note
 from hpcrun.job.launcher.launchers import program_of
+from hpcrun.job.plan.directives import decide_directives
 from hpcrun.job.plan.packing import as_one_process, packed
 from hpcrun.job.plan.role_ranks import Role, decide_roles, plan_roles, shared_gpus
 from hpcrun.job.plan.sweep import Sweep, check_gpus, decide_sweep
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JobRequest, Preflight, option_of, option_text
+from hpcrun.job.request.job_request import JobRequest, Preflight
 from hpcrun.job.request.notify_options import Notify
 from hpcrun.job.resources.container import Container, decide_container
 from hpcrun.job.resources.cpus_memory_time import (
     Machine,
     Requeue,
-    check_memory,
-    check_walltime,
-    check_warning,
+    decide_allocation,
     decide_cancel_idle,
-    decide_cpus,
-    decide_memory,
-    decide_requeue,
-    read_allocation,
-    share_gpus,
+    decide_resources,
 )
 from hpcrun.job.resources.shape import (
     Shape,
-    check_nodes,
     decide_segment,
     decide_shape,
     for_gpu_type,
@@ -52,19 +39,10 @@ from hpcrun.job.resources.shape import (
 )
 from hpcrun.job.text.quoting import check_job_name, job_name_from
 from hpcrun.job.text.recognise_secrets import is_secret
-from hpcrun.job.text.units import format_memory, format_time
 
 if TYPE_CHECKING:  # few jobs run a batch script
     from hpcrun.job.batch.batch_script import BatchScript
 
-_DIRECTIVES = (
-    *"partition account qos constraint reservation memory_mb walltime_s".split(),
-    "nodelist",
-    "exclude",
-    "mail_user",
-    "mail_type",
-)
-"""The fields of a request whose options are sbatch's, in the order of the script."""
 _FLIGHT_FILE = "$HPCRUN_ATTEMPT_DIR/flight/rank_"
 _FLIGHT_RECORDER: tuple[tuple[dict[str, str], str], ...] = (
     ({"TORCH_FR_BUFFER_SIZE": "2000"}, "TORCH_NCCL_TRACE_BUFFER_SIZE"),
@@ -113,11 +91,12 @@ class Snapshot:
     script: str | None = None  # the program, if it is one of the copied files
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The plan of a job: every number and word of the script.
 
-    The plan holds nothing that depends on time or place.
+    The plan holds nothing that depends on time or place. Preparing a job fills in ``added``,
+    ``snapshot`` and ``stage``, and completes ``notes``.
     """
 
     name: str
@@ -135,7 +114,7 @@ class Plan:
     # variables of the job; None stands for a secret, whose value goes only through the environment
     env: tuple[tuple[str, str | None], ...]
     # variables that hpcrun adds before them, in the shell's syntax
-    added: tuple[tuple[str, str], ...]
+    added: tuple[tuple[str, str], ...] = ()
     python: PythonEnvironment
     # program and arguments of one rank, undecodable bytes kept as surrogates
     command: tuple[str, ...]
@@ -229,87 +208,83 @@ def build_plan(
         notify: the messages that hpcrun sends; None if there are none.
         mail: the directives of the mail that Slurm sends.
     """
-    profile, request = for_gpu_type(profile, request), as_one_process(request)
-    sweep = decide_sweep(request)
-    shape, shapes = (
-        decide_roles(request, profile) if request.roles else (decide_shape(request, profile), [])
-    )
-    share = decide_cpus(request, profile, shape, machine)
-    cpus: int | None = share
-    memory_mb = decide_memory(request, profile, shape)
-    walltime_s = request.walltime_s or profile.time.default
-    local_gpus, gpu_note = share_gpus(profile, shape, machine)
-    check_gpus(sweep, local_gpus)
-    if request.preflight == "only":
-        requeue = None
-    else:
-        requeue = decide_requeue(request, profile)
+    typed = for_gpu_type(profile, request)
+    request = as_one_process(request)
+    elements = decide_sweep(request)
+    shape, role_shapes = _decide_shapes(request, typed)
+    resources = decide_resources(request, typed, shape, machine)
+    check_gpus(elements, resources.local_gpus)
     name = name_of(request)
-    segment, segment_note = decide_segment(request, profile, shape)
-    container = decide_container(request, profile, shape, python.executable)
-    if container:
-        python = PythonEnvironment(request.python or profile.container.python, "in the container")
-    sweep = packed(sweep, request, shape, container, profile.scheduler)
+    segment, segment_note = decide_segment(request, typed, shape)
+    container = decide_container(request, typed, shape, python.executable)
+    sweep = packed(elements, request, shape, container, typed.scheduler)
     directives: Directives = {}
-    if profile.scheduler == "slurm":
-        nodes = shape.nodes + (requeue.spares if requeue else 0)
-        directives = {
-            "job-name": name,
-            **_profile_directives(profile, shape, nodes, share, memory_mb, walltime_s),
-        }
-        directives |= {} if segment is None else {"segment": str(segment)}
-        directives |= requeue_directives(requeue)
-        directives |= {"array": sweep.array} if sweep else {}
-        directives |= mail or {}
-        apply_request(directives, request)
-        # the directives after --sbatch and --no-sbatch decide
-        cpus, memory_mb, walltime_s = read_allocation(directives, shape, profile)
-        check_nodes(shape, nodes, profile, directives.get("partition"))
-    check_memory(memory_mb, profile)
-    check_walltime(walltime_s, profile)
-    check_warning(requeue, walltime_s)
-    unknown = (unknown_note(key) for key in directives)
+    if typed.scheduler == "slurm":
+        array = {"array": sweep.array} if sweep else {}
+        directives = decide_directives(
+            request,
+            typed,
+            shape,
+            resources,
+            name=name,
+            segment=segment,
+            more={**array, **(mail or {})},
+        )
+    granted = decide_allocation(directives, shape, resources, typed)
+    if container:
+        python = PythonEnvironment(request.python or typed.container.python, "in the container")
+    env = job_env(request, typed)
     roles = plan_roles(
-        request,
-        shapes,
-        cpus,
-        job_env(request, profile),
-        lambda one: _command(one, python, one.args),
+        request, role_shapes, granted.cpus, env, lambda role: _command(role, python, role.args)
     )
-    # roles that share a node divide its CPUs in proportion to their GPUs, which srun cannot do:
-    # in_job/launch/start_roles.py
-    free: Options = (("cpu-bind", "none"),) if shape.tasks_per_node > 1 and roles else ()
-    of_torchrun = next((each for each in shapes if each.launcher == "torchrun"), shape)
+    of_torchrun = next((each for each in role_shapes if each.launcher == "torchrun"), shape)
+    unknown = (unknown_note(key) for key in directives)
     return Plan(
         name=name,
-        profile=profile.name,
-        scheduler=profile.scheduler,
+        profile=typed.name,
+        scheduler=typed.scheduler,
         shape=shape,
-        cpus_per_node=cpus,
-        memory_mb=memory_mb,
-        walltime_s=walltime_s,
+        cpus_per_node=granted.cpus,
+        memory_mb=granted.memory_mb,
+        walltime_s=granted.walltime_s,
         directives=tuple(directives.items()),
-        modules=(*profile.modules, *request.load),
-        setup=(*profile.setup, *request.setup),
-        env=planned_env(request, profile),
-        added=flight_recorder_env(job_env(request, profile)),
+        modules=(*typed.modules, *request.load),
+        setup=(*typed.setup, *request.setup),
+        env=planned_env(request, typed),
         python=python,
         command=_command(request, python, sweep.common if sweep else request.args),
         workdir=request.workdir,
-        requeue=requeue,
+        requeue=resources.requeue,
         sweep=sweep,
-        local_gpus=shared_gpus(roles, local_gpus),
-        notes=tuple(note for note in (gpu_note, segment_note, *unknown) if note),
+        local_gpus=shared_gpus(roles, resources.local_gpus),
+        notes=tuple(note for note in (resources.note, segment_note, *unknown) if note),
         preflight=request.preflight,
-        rates=_rates(profile) if request.preflight else (),
-        srun=tuple({**dict(free), **dict(srun_options(request, profile, shape))}.items()),
-        torchrun=torchrun_options(request, profile, of_torchrun),
+        rates=_rates(typed) if request.preflight else (),
+        srun=_step_options(request, typed, shape),
+        torchrun=torchrun_options(request, typed, of_torchrun),
         container=container,
-        cancel_idle_s=decide_cancel_idle(request, profile, shape.gpus_per_node),
-        sample_use=profile.sample_use,
+        cancel_idle_s=decide_cancel_idle(request, typed, shape.gpus_per_node),
+        sample_use=typed.sample_use,
         notify=notify,
         roles=roles,
     )
+
+
+def _decide_shapes(request: JobRequest, profile: Profile) -> tuple[Shape, list[Shape]]:
+    """Return the shape of a job and of each of its roles, if it has roles."""
+    if request.roles:
+        return decide_roles(request, profile)
+    return decide_shape(request, profile), []
+
+
+def _step_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
+    """Return the options of the srun that starts the ranks, or the roles."""
+    options = srun_options(request, profile, shape)
+    if request.roles and shape.tasks_per_node > 1:
+        # roles that share a node divide its CPUs in proportion to their GPUs, which srun cannot do:
+        # in_job/launch/start_roles.py
+        return tuple({"cpu-bind": "none", **dict(options)}.items())
+    return options
 
 
 def job_env(request: JobRequest, profile: Profile) -> dict[str, str]:
@@ -379,81 +354,3 @@ def _command(
         return (python.executable, "-u", "-c", RUN_MODULE, request.script, *args)
     # -u: a rank's log shows a line when it is printed, not when a buffer fills
     return (python.executable, "-u", *(["-m"] if request.module else []), request.script, *args)
-
-
-def _profile_directives(
-    profile: Profile,
-    shape: Shape,
-    nodes: int,
-    cpus: int,
-    memory_mb: int | None,
-    walltime_s: int | None,
-) -> Directives:
-    """Return the directives that follow from the profile and the job's size.
-
-    The nodes of the job include the spare nodes.
-    """
-    wanted = {
-        "partition": profile.partition,
-        "account": profile.account,
-        "qos": profile.qos,
-        "constraint": profile.constraint,
-        "nodes": str(nodes),
-        "ntasks-per-node": str(shape.tasks_per_node),
-        "cpus-per-task": str(cpus // shape.tasks_per_node),
-        **(_gpu_directives(profile, shape, nodes) if shape.gpus_per_node else {}),
-        "mem": None if memory_mb is None else format_memory(memory_mb),
-        "time": None if walltime_s is None else format_time(walltime_s),
-    }
-    directives: Directives = {key: value for key, value in wanted.items() if value is not None}
-    for key, value in profile.sbatch.items():
-        set_directive(directives, key, None if value is True else value)
-    return directives
-
-
-def _gpu_directives(profile: Profile, shape: Shape, nodes: int) -> Directives:
-    """Return the directive that requests the GPUs, in the form that the site wants."""
-    prefix = f"{shape.gpu_type}:" if shape.gpu_type else ""
-    each = f"{prefix}{shape.gpus_per_node}"
-    if profile.gpu.directive == "gres":
-        return {"gres": f"gpu:{each}"}
-    if profile.gpu.directive == "gpus-per-node":
-        return {"gpus-per-node": each}
-    # alone, --gpus=6 on two nodes gave 5 and 1 (22.05)
-    return {
-        "gpus": f"{prefix}{nodes * shape.gpus_per_node}",
-        **({"gpus-per-node": each} if nodes > 1 else {}),
-    }
-
-
-def requeue_directives(requeue: Requeue | None) -> Directives:
-    """Return the directives of requeue and warning."""
-    # Always set: otherwise the cluster's JobRequeue would decide. Appending keeps the lines of
-    # earlier attempts.
-    again = requeue is not None and requeue.times > 0
-    directives: Directives = {"requeue" if again else "no-requeue": None, "open-mode": "append"}
-    if requeue is None:
-        return directives
-    if requeue.expedite:
-        directives["requeue"] = "expedite"
-    if requeue.spares:
-        directives["no-kill"] = None  # the allocation survives the failure of a node
-    directives["signal"] = f"B:USR1@{requeue.warn_s}"
-    return directives
-
-
-def apply_request(directives: Directives, request: JobRequest) -> None:
-    """Override the profile's directives by the request's.
-
-    First the options apply, then --sbatch, then --no-sbatch.
-    """
-    for field in _DIRECTIVES:
-        value = getattr(request, field)
-        if value is not None:
-            set_directive(directives, option_of(field).lstrip("-"), str(option_text(field, value)))
-    for item in request.sbatch:
-        key, equals, text = item.partition("=")
-        free = check_option("sbatch", key, None, f"--sbatch {item}")
-        set_directive(directives, free, text if equals else None)
-    for key in request.no_sbatch:
-        remove_directive(directives, key)

@@ -119,10 +119,14 @@ def requests_of(request: JobRequest) -> list[JobRequest]:
 def with_size(request: JobRequest) -> JobRequest:
     """Return a request with the nodes, or the shared GPUs of one node, of its roles.
 
+    A request without roles stays unchanged.
+
     Raises:
         UsageError: if there is only one role, with --pack, if some roles have nodes and others
             share GPUs, or if an option contradicts the sizes of the roles.
     """
+    if not request.roles:
+        return request
     if len(request.roles) == 1:
         raise UsageError(
             "--role is for several programs in one job, and there is one",
@@ -156,7 +160,12 @@ def with_size(request: JobRequest) -> JobRequest:
 
 
 def with_programs(request: JobRequest, done: Sequence[JobRequest]) -> JobRequest:
-    """Return a request whose roles have the programs of these requests, one for each role."""
+    """Return a request whose roles have the programs of these requests, one for each role.
+
+    A request without roles stays unchanged.
+    """
+    if not request.roles:
+        return request
     commands = [(*(("-m",) if one.module else ()), one.script, *one.args) for one in done[:-1]]
     roles = [
         role.model_copy(update={"command": words})

@@ -25,7 +25,7 @@ from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.launch_options import Directives
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest, option_of
-from hpcrun.job.resources.shape import Shape, check_binding, multiples_around
+from hpcrun.job.resources.shape import Shape, check_binding, check_nodes, multiples_around
 from hpcrun.job.text.units import count, format_memory, format_time, parse_memory, parse_slurm_time
 
 
@@ -36,6 +36,103 @@ class Machine:
     cpus: int  # CPUs that this process may use
     # the possible entries of ``CUDA_VISIBLE_DEVICES`` here, one per visible GPU
     gpu_ids: tuple[str, ...] = ()
+
+
+EARLY_S = 60  # Slurm may send the warning up to a minute early (sbatch(1), --signal)
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """How a job continues after an interruption."""
+
+    times: int  # how often it may be requeued; 0 if it is only warned
+    warn_s: int  # seconds between the warning and the time limit
+    on_failure: bool = False  # a failure of the program itself is also a reason
+    exclude_bad_nodes: bool = False  # the failed node is not used again
+    expedite: bool = False  # after a node failure Slurm requeues it before all other jobs
+    restarts: int = 0  # how often it may be restarted in its allocation, without the queue
+    spares: int = 0  # additional nodes that replace failed nodes
+
+    @property
+    def grace_s(self) -> int:
+        """Seconds between the warning and the moment when ranks that continue are killed."""
+        return self.warn_s - min(20, self.warn_s // 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a job requests: the values of the request, else those of the profile."""
+
+    nodes: int  # with the spare nodes
+    cpus: int  # of each node
+    memory_mb: int | None  # of each node; None if the site decides, 0 for all of it
+    walltime_s: int | None  # None if the site decides
+    requeue: Requeue | None  # None if the job does not continue after an interruption
+    local_gpus: tuple[tuple[str, ...], ...]  # the ids of this machine's GPUs for each local node
+    note: str | None  # a note on these GPUs
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What a job gets if Slurm grants its directives; None where the site decides."""
+
+    cpus: int | None  # of each node
+    memory_mb: int | None  # of each node
+    walltime_s: int | None
+
+
+def decide_resources(
+    request: JobRequest, profile: Profile, shape: Shape, machine: Machine
+) -> Resources:
+    """Decide what a job requests of its nodes.
+
+    Args:
+        request: the request of the user.
+        profile: the profile for the GPU type of the request.
+        shape: the nodes, GPUs and ranks of the job.
+        machine: the machine of the local scheduler; not used for Slurm.
+    """
+    cpus = decide_cpus(request, profile, shape, machine)
+    memory_mb = decide_memory(request, profile, shape)
+    local_gpus, note = share_gpus(profile, shape, machine)
+    if request.preflight == "only":
+        requeue = None
+    else:
+        requeue = decide_requeue(request, profile)
+    return Resources(
+        nodes=shape.nodes + (requeue.spares if requeue else 0),
+        cpus=cpus,
+        memory_mb=memory_mb,
+        walltime_s=request.walltime_s or profile.time.default,
+        requeue=requeue,
+        local_gpus=local_gpus,
+        note=note,
+    )
+
+
+def decide_allocation(
+    directives: Directives, shape: Shape, resources: Resources, profile: Profile
+) -> Granted:
+    """Return what a job gets: on Slurm what its directives say, else what it requests.
+
+    Args:
+        directives: all directives, with those of --sbatch and without those of --no-sbatch.
+        shape: the nodes, GPUs and ranks of the job.
+        resources: what the job requests of its nodes.
+        profile: the profile for the GPU type of the request.
+
+    Raises:
+        PlanError, UsageError: the profile does not allow as much, or a rank would have no GPU.
+    """
+    if profile.scheduler == "slurm":
+        granted = read_allocation(directives, shape, profile)
+        check_nodes(shape, resources.nodes, profile, directives.get("partition"))
+    else:
+        granted = Granted(resources.cpus, resources.memory_mb, resources.walltime_s)
+    check_memory(granted.memory_mb, profile)
+    check_walltime(granted.walltime_s, profile)
+    check_warning(resources.requeue, granted.walltime_s)
+    return granted
 
 
 def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Machine) -> int:
@@ -190,13 +287,8 @@ def share_gpus(
 _GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
 
 
-def read_allocation(
-    directives: Directives, shape: Shape, profile: Profile
-) -> tuple[int | None, int | None, int | None]:
-    """Return the CPUs and the MB of each node, and the seconds, that directives request.
-
-    A number is None where the site decides.
-    """
+def read_allocation(directives: Directives, shape: Shape, profile: Profile) -> Granted:
+    """Return the CPUs and the MB of each node, and the seconds, that directives request."""
     _check_gpus(directives, shape)
     check_binding("sbatch", directives, shape)
     cpus_per_task = _read(int, directives.get("cpus-per-task"))
@@ -204,11 +296,8 @@ def read_allocation(
         cpus = None
     else:
         cpus = cpus_per_task * shape.tasks_per_node
-    return (
-        cpus,
-        _memory_mb(directives, shape, cpus, profile),
-        _read(parse_slurm_time, directives.get("time")),
-    )
+    memory_mb = _memory_mb(directives, shape, cpus, profile)
+    return Granted(cpus, memory_mb, _read(parse_slurm_time, directives.get("time")))
 
 
 def _memory_mb(
@@ -263,27 +352,6 @@ def _read(parse: Callable[[str], int], text: str | None) -> int | None:
         return None if text is None else parse(text)
     except ValueError:  # UNLIMITED, or a mistake: sbatch will judge
         return None
-
-
-EARLY_S = 60  # Slurm may send the warning up to a minute early (sbatch(1), --signal)
-
-
-@dataclass(frozen=True, slots=True)
-class Requeue:
-    """How a job continues after an interruption."""
-
-    times: int  # how often it may be requeued; 0 if it is only warned
-    warn_s: int  # seconds between the warning and the time limit
-    on_failure: bool = False  # a failure of the program itself is also a reason
-    exclude_bad_nodes: bool = False  # the failed node is not used again
-    expedite: bool = False  # after a node failure Slurm requeues it before all other jobs
-    restarts: int = 0  # how often it may be restarted in its allocation, without the queue
-    spares: int = 0  # additional nodes that replace failed nodes
-
-    @property
-    def grace_s(self) -> int:
-        """Seconds between the warning and the moment when ranks that continue are killed."""
-        return self.warn_s - min(20, self.warn_s // 3)
 
 
 def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:

@@ -162,22 +162,28 @@ def _chosen(profile: Profile, type_: str) -> Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Nodes × GPUs × ranks of a job."""
+class GpuSize:
+    """Nodes × GPUs of a job, whatever starts its ranks."""
 
     nodes: int
     gpus_per_node: int
     gpu_type: str | None
-    launcher: Launcher
-    # ranks on each node that hpcrun starts (one for the launchers python, command and ray)
-    procs_per_node: int
-    # ranks that a command starts by itself on each node (NPROC_PER_NODE); 1 for other launchers
-    workers_per_node: int = 1
 
     @property
     def gpus(self) -> int:
         """GPUs of the whole job."""
         return self.nodes * self.gpus_per_node
+
+
+@dataclass(frozen=True, slots=True)
+class Shape(GpuSize):
+    """Nodes × GPUs × ranks of a job."""
+
+    launcher: Launcher
+    # ranks on each node that hpcrun starts (one for the launchers python, command and ray)
+    procs_per_node: int
+    # ranks that a command starts by itself on each node (NPROC_PER_NODE); 1 for other launchers
+    workers_per_node: int = 1
 
     @property
     def world_size(self) -> int:
@@ -190,11 +196,14 @@ class Shape:
         return self.procs_per_node if self.launcher == "srun" else 1
 
 
-def decide_shape(request: JobRequest, profile: Profile) -> Shape:
-    """Decide nodes, GPUs per node, launcher and ranks from any combination of options.
+def decide_size(request: JobRequest, profile: Profile) -> GpuSize:
+    """Decide nodes and GPUs per node from any combination of options.
+
+    Args:
+        request: the request; its launcher and its ranks do not matter.
+        profile: the profile for the GPU type of the request.
 
     Raises:
-        PlanError: if the launcher is srun, and the profile runs on this machine.
         UsageError: if the profile has GPUs of another type.
     """
     type_ = asked_gpu_type(request) or profile.gpu.type
@@ -205,18 +214,29 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
             "list",
         )
     nodes, gpus_per_node = _nodes_and_gpus(request, profile)
-    launcher = request.launcher or profile.launcher or ("torchrun" if gpus_per_node else "python")
+    return GpuSize(nodes, gpus_per_node, type_)
+
+
+def decide_shape(request: JobRequest, profile: Profile) -> Shape:
+    """Decide nodes, GPUs per node, launcher and ranks from any combination of options.
+
+    Raises:
+        PlanError: if the launcher is srun, and the profile runs on this machine.
+    """
+    size = decide_size(request, profile)
+    gpus = size.gpus_per_node
+    launcher = request.launcher or profile.launcher or ("torchrun" if gpus else "python")
     if profile.scheduler == "local" and launcher == "srun":
         raise PlanError(
             f"profile {profile.name!r} runs on this machine, where there is no srun",
             hint="use --launcher torchrun or --launcher python",
         )
-    procs = _procs_per_node(request, launcher, gpus_per_node)
+    procs = _procs_per_node(request, launcher, gpus)
     if launcher == "command":
-        workers = request.nproc_per_node or max(1, gpus_per_node)
+        workers = request.nproc_per_node or max(1, gpus)
     else:
         workers = 1
-    return Shape(nodes, gpus_per_node, type_, launcher, procs, workers)
+    return Shape(size.nodes, gpus, size.gpu_type, launcher, procs, workers)
 
 
 def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | None) -> None:

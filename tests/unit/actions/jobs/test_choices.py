@@ -202,6 +202,38 @@ def test_the_limits_are_those_of_the_partition_that_is_taken(tmp_path: Path) -> 
     )
 
 
+def test_the_size_and_the_profile_are_those_for_the_partition_and_the_gpu_type(
+    tmp_path: Path,
+) -> None:
+    parts = facts(
+        GPU,
+        Partition("big"),
+        kinds=[
+            NodeKind("gpu", 4, 64, 512000, A100),
+            NodeKind("big", 4, 128, 1024000, (("a100", 8),)),
+            NodeKind("gpu", 4, 64, 512000, H100),
+        ],
+    )
+    small = settled(tmp_path, parts, gpus="a100:8")
+    assert (small.size.nodes, small.size.gpus_per_node, small.typed.partition) == (2, 4, "gpu")
+    large = settled(tmp_path, parts, gpus="a100:8", partition="big")
+    assert (large.size.nodes, large.size.gpus_per_node, large.typed.partition) == (1, 8, "big")
+    assert large.typed.gpu.type == "a100"
+
+
+def test_the_ranks_of_roles_do_not_matter_for_what_is_left_open(tmp_path: Path) -> None:
+    # of a job with one program, two ranks for one GPU are refused
+    asked: dict[str, Any] = {
+        "gpus_per_node": "1",
+        "nodes": 2,
+        "nproc_per_node": 2,
+        "launcher": "torchrun",
+    }
+    second = ["--role", "b:1", "train.py"]
+    found = settled(tmp_path, facts(GPU), **asked, roles=["a:1"], args=second)
+    assert (found.size.nodes, found.request.nproc_per_node) == (2, 2)
+
+
 def test_several_partitions_without_a_default_are_a_choice(tmp_path: Path) -> None:
     message = open_flags(tmp_path, facts(LONG, SHORT), gpus="4", walltime_s="30m")
     assert message == "choose a partition: -p long, -p short"

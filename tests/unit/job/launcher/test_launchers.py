@@ -114,6 +114,12 @@ def refusal(line: str, typed: str = "--gpus 2", **said: object) -> UsageError:
             "--gpus 0",
             "--gpus 0 --nproc-per-node 4 --launcher torchrun train.py",
         ),
+        ("srun -n 4 python train.py", "--gpus-per-node 2", "--gpus 4 --launcher srun train.py"),
+        (
+            "torchrun --nnodes=2 --nproc-per-node=4 train.py",
+            "--gpus-per-node a100:2 --name x",
+            "--name x --gpus a100:8 --nodes 2 train.py",
+        ),
     ],
 )
 def test_what_hpcrun_does_itself_is_run_as_the_line_that_it_names(
@@ -292,6 +298,11 @@ def test_what_cannot_be_one_of_several_nodes_is_refused_there() -> None:
             refusal(line, TWO, mpi_types=lambda: ("pmix", "pmi2")).hint
             == f"hpcrun submit {TWO} {instead}"
         )
+
+
+def test_the_line_instead_of_mpirun_has_no_option_that_the_new_sizes_replace() -> None:
+    error = refusal("mpirun -np 6 x", "--gpus-per-node 1 --nodes 3")
+    assert error.hint == "hpcrun submit --nodes 3 --gpus 6 --launcher srun x"
 
 
 def test_mpirun_on_several_nodes_names_the_mpi_types_of_the_cluster() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hpcrun.errors import HpcrunError, PlanError, UsageError
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.resources.shape import Shape, decide_shape, for_gpu_type
+from hpcrun.job.resources.shape import Shape, decide_shape, decide_size, for_gpu_type
 from tests.unit.given import cluster, cpu_cluster, laptop, plan, request
 
 
@@ -37,6 +37,14 @@ def test_nodes_and_gpus_per_node_follow_from_what_was_said(
 ) -> None:
     shape = decide_shape(request(**asked), cluster())
     assert (shape.nodes, shape.gpus_per_node, shape.gpus) == (nodes, each, nodes * each)
+
+
+def test_the_launcher_and_the_ranks_do_not_matter_for_the_size() -> None:
+    # an error of decide_shape: two ranks cannot be one process
+    size = decide_size(request(gpus="8", launcher="python", nproc_per_node=2), cluster())
+    assert (size.nodes, size.gpus_per_node, size.gpu_type, size.gpus) == (2, 4, "a100", 8)
+    # an error of decide_shape: there is no srun
+    assert decide_size(request(launcher="srun"), laptop()).gpus == 1
 
 
 TYPED = cluster(

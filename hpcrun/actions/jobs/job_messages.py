@@ -1,0 +1,85 @@
+"""The messages about a job: those that hpcrun sends, and the mail that Slurm sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from hpcrun.actions.hooks import hooks_of
+from hpcrun.actions.ports import Surroundings
+from hpcrun.errors import UsageError
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.request.notify_options import Notify
+
+
+@dataclass(frozen=True, slots=True)
+class JobMessages:
+    """The messages about a job; by default there are none."""
+
+    notify: Notify | None = None  # the messages that hpcrun sends
+    mail: Mapping[str, str] = field(default_factory=dict)  # the directives for mail from Slurm
+    notes: tuple[str, ...] = ()
+
+
+def decide_messages(
+    request: JobRequest, profile: Profile, surroundings: Surroundings
+) -> JobMessages:
+    """Decide which messages about a job are sent, and to whom.
+
+    Raises:
+        UsageError: --notify-on has no destination, a variable of a --notify destination is not set,
+            or mail needs Slurm and the job has no Slurm.
+    """
+    config = surroundings.config
+    # a check of nodes sends no messages: its user waits for it
+    if request.preflight == "only":
+        known: tuple[str, ...] = ()
+    else:
+        known = (*config.notify, *profile.notify)
+    if not (request.notify or known):
+        if request.notify_on:
+            raise UsageError(
+                "--notify-on has no effect: no destination is configured", hint="add --notify URL"
+            )
+        return JobMessages()
+    from hpcrun.job.request.notify_options import decide_notify, is_slurms_mail, mail_types
+
+    events = request.notify_on or config.notify_on or profile.notify_on
+    waiting_s = config.notify_waiting_s or profile.notify_waiting
+    notify, address = decide_notify(request.notify, known, events, waiting_s)
+    notes = tuple(_check_destinations(request, notify, surroundings)) if notify else ()
+    if not address:
+        return JobMessages(notify, notes=notes)
+    if profile.scheduler == "slurm":
+        mail = {"mail-user": address, "mail-type": mail_types(events)}
+        return JobMessages(notify, mail, notes)
+    if any(is_slurms_mail(to) for to in request.notify):
+        raise UsageError(
+            f"--notify mailto:{address}: Slurm sends this mail, and this job runs without Slurm",
+            hint="name a mail server: --notify 'mailto://SERVER:25?from=ADDRESS&to=ADDRESS'",
+        )
+    return JobMessages(notify, notes=notes)
+
+
+def _check_destinations(
+    request: JobRequest, notify: Notify, surroundings: Surroundings
+) -> Iterator[str]:
+    """Check the destinations of messages, and yield a note on each one that gets none.
+
+    Raises:
+        UsageError: a variable of a destination that the user typed is not set.
+    """
+    from hpcrun.job.request.notify_options import variables_in
+
+    for to in notify.to:
+        missing = [name for name in variables_in(to) if not surroundings.env.get(name)]
+        if missing and to in request.notify:
+            raise UsageError(
+                f"--notify: {missing[0]} is not set",
+                hint=f"read -rs {missing[0]} && export {missing[0]}",
+            )
+        if missing:
+            yield f"no messages to {to}: {missing[0]} is not set"
+        elif to in request.notify:
+            hooks_of("notify").check_destination(to, surroundings.env)

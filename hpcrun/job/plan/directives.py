@@ -1,0 +1,122 @@
+"""The #SBATCH lines of a job, in their order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpcrun.job.launch_options import Directives, check_option, remove_directive, set_directive
+from hpcrun.job.profile_model import Profile
+from hpcrun.job.request.job_request import JobRequest, option_of, option_text
+from hpcrun.job.resources.cpus_memory_time import Requeue, Resources
+from hpcrun.job.resources.shape import Shape
+from hpcrun.job.text.units import format_memory, format_time
+
+_DIRECTIVES = (
+    *"partition account qos constraint reservation memory_mb walltime_s".split(),
+    "nodelist",
+    "exclude",
+    "mail_user",
+    "mail_type",
+)
+"""The fields of a request whose options are sbatch's, in the order of the script."""
+
+
+def decide_directives(
+    request: JobRequest,
+    profile: Profile,
+    shape: Shape,
+    resources: Resources,
+    *,
+    name: str,
+    segment: int | None,
+    more: Mapping[str, str],
+) -> Directives:
+    """Return the directives of a Slurm job: the profile's, then hpcrun's, then the request's.
+
+    Args:
+        request: the request of the user.
+        profile: the profile for the GPU type of the request.
+        shape: the nodes, GPUs and ranks of the job.
+        resources: what the job requests of its nodes.
+        name: the name of the job.
+        segment: the nodes in one block of the network; None if the site decides.
+        more: the directives of the job's array and mail.
+    """
+    directives: Directives = {"job-name": name, **_profile_directives(profile, shape, resources)}
+    if segment is not None:
+        directives["segment"] = str(segment)
+    directives |= requeue_directives(resources.requeue)
+    directives |= more
+    apply_request(directives, request)
+    return directives
+
+
+def _profile_directives(profile: Profile, shape: Shape, resources: Resources) -> Directives:
+    """Return the directives that follow from the profile and the job's size."""
+    nodes = resources.nodes
+    memory_mb = resources.memory_mb
+    walltime_s = resources.walltime_s
+    wanted = {
+        "partition": profile.partition,
+        "account": profile.account,
+        "qos": profile.qos,
+        "constraint": profile.constraint,
+        "nodes": str(nodes),
+        "ntasks-per-node": str(shape.tasks_per_node),
+        "cpus-per-task": str(resources.cpus // shape.tasks_per_node),
+        **(_gpu_directives(profile, shape, nodes) if shape.gpus_per_node else {}),
+        "mem": None if memory_mb is None else format_memory(memory_mb),
+        "time": None if walltime_s is None else format_time(walltime_s),
+    }
+    directives: Directives = {key: value for key, value in wanted.items() if value is not None}
+    for key, value in profile.sbatch.items():
+        set_directive(directives, key, None if value is True else value)
+    return directives
+
+
+def _gpu_directives(profile: Profile, shape: Shape, nodes: int) -> Directives:
+    """Return the directive that requests the GPUs, in the form that the site wants."""
+    prefix = f"{shape.gpu_type}:" if shape.gpu_type else ""
+    each = f"{prefix}{shape.gpus_per_node}"
+    if profile.gpu.directive == "gres":
+        return {"gres": f"gpu:{each}"}
+    if profile.gpu.directive == "gpus-per-node":
+        return {"gpus-per-node": each}
+    # alone, --gpus=6 on two nodes gave 5 and 1 (22.05)
+    return {
+        "gpus": f"{prefix}{nodes * shape.gpus_per_node}",
+        **({"gpus-per-node": each} if nodes > 1 else {}),
+    }
+
+
+def requeue_directives(requeue: Requeue | None) -> Directives:
+    """Return the directives of requeue and warning."""
+    # Always set: otherwise the cluster's JobRequeue would decide. Appending keeps the lines of
+    # earlier attempts.
+    again = requeue is not None and requeue.times > 0
+    directives: Directives = {"requeue" if again else "no-requeue": None, "open-mode": "append"}
+    if requeue is None:
+        return directives
+    if requeue.expedite:
+        directives["requeue"] = "expedite"
+    if requeue.spares:
+        directives["no-kill"] = None  # the allocation survives the failure of a node
+    directives["signal"] = f"B:USR1@{requeue.warn_s}"
+    return directives
+
+
+def apply_request(directives: Directives, request: JobRequest) -> None:
+    """Override the profile's directives by the request's.
+
+    First the options apply, then --sbatch, then --no-sbatch.
+    """
+    for field in _DIRECTIVES:
+        value = getattr(request, field)
+        if value is not None:
+            set_directive(directives, option_of(field).lstrip("-"), str(option_text(field, value)))
+    for item in request.sbatch:
+        key, equals, text = item.partition("=")
+        free = check_option("sbatch", key, None, f"--sbatch {item}")
+        set_directive(directives, free, text if equals else None)
+    for key in request.no_sbatch:
+        remove_directive(directives, key)
