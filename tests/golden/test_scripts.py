@@ -15,7 +15,7 @@ from hpcrun.job.batch.batch_script import read_batch_script
 from hpcrun.job.plan.batch_plan import plan_script, with_array
 from hpcrun.job.plan.job_plan import PythonEnvironment, Snapshot, build_plan
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import read_request
+from hpcrun.job.request.read_request import read_request
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.script import LAUNCH, render_script
 from hpcrun.profiles.folders import load_templates, shipped_folder

@@ -158,7 +158,7 @@ def _with_gpu_type(
     ):
         return request
     if request.gpus is None and request.gpus_per_node is None:
-        request = request.model_copy(update={"gpus": GpuCount(count=1)})
+        request = replace(request, gpus=GpuCount(count=1))
     fitting = [type_ for type_ in types if _fits_on(type_, request, profile)]
     if not fitting:
         entries = ((type_, profile.gpu.types[type_]) for type_ in types)

@@ -59,7 +59,7 @@ def with_partition(
             name = (default or fitting)[0].name
         elif fitting:
             name = picker.pick(_partition_choice(fitting, typed))
-            request = request.model_copy(update={"partition": name})
+            request = replace(request, partition=name)
     partition = next((part for part in facts.partitions if part.name == name), None)
     if partition is None or name == typed.partition:
         return request, loaded.profile
@@ -246,7 +246,8 @@ class ClusterJob:
             value = values[0]
         else:
             value = picker.pick(Choice(what, option, reason, options))
-        return replace(self, request=self.request.model_copy(update={option: value}))
+        chosen: dict[str, Any] = {option: value}
+        return replace(self, request=replace(self.request, **chosen))
 
 
 def with_account(job: ClusterJob, picker: Picker) -> ClusterJob:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.jobs.choices import settle
@@ -37,8 +37,9 @@ from hpcrun.job.plan.job_plan import (
 from hpcrun.job.plan.plan_notes import plan_notes
 from hpcrun.job.plan.role_ranks import requests_of, with_programs, with_size
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JobRequest, check_secrets
+from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.request.notify_options import Notify
+from hpcrun.job.request.read_request import check_secrets
 from hpcrun.job.resources.container import image_of
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.resources.shape import for_gpu_type, option_words
@@ -133,12 +134,16 @@ def prepare(
         python = replace(python, kind=kind, prefix=None, of_project=False)
     else:
         if request.roles:
-            ranks = {"nproc_per_node": request.nproc_per_node, "launcher": request.launcher}
+            ranks: dict[str, Any] = {
+                "nproc_per_node": request.nproc_per_node,
+                "launcher": request.launcher,
+            }
         else:
             ranks = {}
         # of roles, ranks and launcher hold only for some
-        settled = settle(request.model_copy(update=dict.fromkeys(ranks)), loaded, surroundings)
-        request = settled.request.model_copy(update=ranks)
+        without: dict[str, Any] = dict.fromkeys(ranks)
+        settled = settle(replace(request, **without), loaded, surroundings)
+        request = replace(settled.request, **ranks)
         loaded, profile = settled.loaded, settled.loaded.profile
         notes += settled.notes
         request = with_container(request, profile, surroundings)
@@ -159,9 +164,7 @@ def prepare(
     else:
         failed = failed_nodes(request, profile, surroundings)
         plan = build_plan(
-            request.model_copy(
-                update={"exclude": ",".join(filter(None, (request.exclude, *failed))) or None}
-            ),
+            replace(request, exclude=",".join(filter(None, (request.exclude, *failed))) or None),
             profile,
             python=python,
             machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
@@ -212,13 +215,10 @@ def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRe
     if walltime_s and most:
         walltime_s = min(walltime_s, most)  # only a default: within the profile's limit
     fields = {"walltime_s": walltime_s, "account": config.account}
-    return request.model_copy(
-        update={
-            name: value
-            for name, value in fields.items()
-            if value and getattr(request, name) is None
-        }
-    )
+    missing: dict[str, Any] = {
+        name: value for name, value in fields.items() if value and getattr(request, name) is None
+    }
+    return replace(request, **missing)
 
 
 def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
@@ -231,7 +231,7 @@ def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
     from hpcrun.profiles.sweep_file import load_sweep_file  # few jobs are sweeps
 
     rows = load_sweep_file(cwd / os.path.expanduser(request.sweep_file))
-    return request.model_copy(update={"sweep": rows, "sweep_file": None})
+    return replace(request, sweep=rows, sweep_file=None)
 
 
 def _with_programs(
@@ -287,7 +287,7 @@ def _as_script_asks(
             raise UsageError(
                 f"{script.name}: --chdir={script.options.workdir}: there is no such folder"
             )
-        request = request.model_copy(update={"workdir": folder})
+        request = replace(request, workdir=folder)
     return with_array(request, script)
 
 

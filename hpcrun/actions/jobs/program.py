@@ -12,6 +12,7 @@ import shlex
 import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
@@ -89,7 +90,7 @@ def check_program(
         # as sbatch takes it: a program in this folder needs no ./
         if "/" in script:
             return request
-        return request.model_copy(update={"script": f"./{script}"})
+        return replace(request, script=f"./{script}")
     if in_container and script.startswith("/"):
         return request
     if script.endswith(".py") or "/" in script:
@@ -257,7 +258,7 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
             f"there is no container image {path}{whose}",
             hint=f"{pull} {path.name} docker://...; or use another image: --container IMAGE",
         )
-    return request.model_copy(update={"container": str(path)})
+    return replace(request, container=str(path))
 
 
 # --- submit train.sbatch: a person's batch script as it is ---------------------------------------
