@@ -13,11 +13,11 @@ import sys
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
-from pydantic import ValidationError
 from submitit.core import core
 from submitit.core.utils import DelayedSubmission
 
@@ -28,7 +28,9 @@ from hpcrun.cli.context import Context, make_context
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.in_job import hpcrun_function
 from hpcrun.job.plan.job_plan import Plan
-from hpcrun.job.request.job_request import JobRequest, learn_secrets
+from hpcrun.job.request.job_request import JOB_FIELDS, JobRequest
+from hpcrun.job.request.options import read_values
+from hpcrun.job.request.read_request import learn_secrets
 from hpcrun.job.run_paths import WITHIN
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.quoting import job_name_from
@@ -207,13 +209,12 @@ class Executor(core.Executor):
                 hint=f"on this machine nodes={request.nproc_per_node} starts as many tasks",
             )
         # explicit, since without a number there is one rank per GPU
-        launch = {
-            "launcher": "python" if local else "srun",
-            "nproc_per_node": request.nproc_per_node or 1,
-        }
-        prepared = prepare(
-            request.model_copy(update=launch), profile, surroundings, context.machine
+        request = replace(
+            request,
+            launcher="python" if local else "srun",
+            nproc_per_node=request.nproc_per_node or 1,
         )
+        prepared = prepare(request, profile, surroundings, context.machine)
         if elements == 1 or local:
             return prepared
         at_once = self.parameters.get("array_parallelism")
@@ -254,8 +255,7 @@ def _pickled(delayed: DelayedSubmission) -> bytes:
 
 def _names() -> list[str]:
     return sorted(
-        {_SPELLED.get(field, field) for field in JobRequest.model_fields if field not in _NOT_ASKED}
-        | {*_OWN}
+        {_SPELLED.get(field, field) for field in JOB_FIELDS if field not in _NOT_ASKED} | {*_OWN}
     )
 
 
@@ -309,20 +309,17 @@ def _read_request(fields: Mapping[str, Any]) -> JobRequest:
     Raises:
         UsageError: a value cannot be read; the message names the value by its parameter.
     """
-    try:
-        return JobRequest(**{**fields, "script": PROGRAM, "module": True})
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = str(first["loc"][0])
-        detail = first["msg"].removeprefix("Value error, ")
-        # these may be secrets
-        if field in ("env", "notify"):
-            given = "..."
-        else:
-            given = repr(fields.get(field))
-        learn_secrets({**fields})
-        raise UsageError(
-            HIDER.hide(f"{_SPELLED.get(field, field)}={given}: {detail[0].lower()}{detail[1:]}"),
-            hint="the parameters of an Executor are the options of hpcrun submit, in Python's "
-            "spelling",
-        ) from None
+    values, mistakes = read_values(JOB_FIELDS, {**fields, "script": PROGRAM, "module": True})
+    if not mistakes:
+        return JobRequest(**values)
+    field = mistakes[0].field
+    # these may be secrets
+    if field in ("env", "notify"):
+        given = "..."
+    else:
+        given = repr(fields.get(field))
+    learn_secrets({**fields})
+    raise UsageError(
+        HIDER.hide(f"{_SPELLED.get(field, field)}={given}: {mistakes[0].error}"),
+        hint="the parameters of an Executor are the options of hpcrun submit, in Python's spelling",
+    )

@@ -24,10 +24,10 @@ from hpcrun.cli.main import build_app
 from hpcrun.cli.output import can_ask, tell
 from hpcrun.cli.submit_flow import prepare_job
 from hpcrun.errors import HpcrunError, UsageError
-from hpcrun.job.request.job_request import (
+from hpcrun.job.request.read_request import read_request
+from hpcrun.job.request.request_line import (
     editable_line,
     read_edited_line,
-    read_request,
     sweep_options,
     with_remark,
 )

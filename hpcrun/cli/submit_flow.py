@@ -18,7 +18,8 @@ from hpcrun.cli.options import check_one_of
 from hpcrun.cli.output import Outcome, Outcomes, note, printed, stderr, verbatim, wants_json
 from hpcrun.errors import UsageError
 from hpcrun.job.request.after import After, Chain, after_text, chain_text, parse_after, parse_chain
-from hpcrun.job.request.job_request import JobRequest, read_request
+from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.request.read_request import read_request
 from hpcrun.views import plan_text as view
 from hpcrun.views.plan_text import plan_lines
 

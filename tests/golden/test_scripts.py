@@ -20,7 +20,7 @@ from hpcrun.job.plan.job_plan import (
     flight_recorder_env,
 )
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import read_request
+from hpcrun.job.request.read_request import read_request
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.script import LAUNCH, render_script
 from hpcrun.profiles.folders import load_templates, shipped_folder

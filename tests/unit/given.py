@@ -11,7 +11,8 @@ from rich.console import Console, RenderableType
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, build_plan
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JobRequest, read_request
+from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.request.read_request import read_request
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.run_paths import run_name
 from hpcrun.job.script import Template, render_script

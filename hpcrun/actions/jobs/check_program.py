@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 from hpcrun.actions.ports import Surroundings
@@ -57,7 +58,7 @@ def check_program(
         # as sbatch takes it: a program in this folder needs no ./
         if "/" in script:
             return request
-        return request.model_copy(update={"script": f"./{script}"})
+        return replace(request, script=f"./{script}")
     if in_container and script.startswith("/"):
         return request
     if script.endswith(".py") or "/" in script:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.ports import Choice, Option, Picker, first_option
 from hpcrun.errors import PlanError, SchedulerError, UsageError
@@ -106,10 +106,10 @@ def with_defaults(
     if walltime_s and profile.time.max:
         walltime_s = min(walltime_s, profile.time.max)  # only a default: within the limit
     configured = {"walltime_s": walltime_s, "account": config.account}
-    missing = {
+    missing: dict[str, Any] = {
         name: value for name, value in configured.items() if value and getattr(filled, name) is None
     }
-    return filled.model_copy(update=missing), notes
+    return replace(filled, **missing), notes
 
 
 def _on_cluster(settled: Settled, detected: DetectedProfile, picker: Picker) -> Settled:
@@ -216,7 +216,7 @@ def _with_gpu_type(
     ):
         return request
     if request.gpus is None and request.gpus_per_node is None:
-        request = request.model_copy(update={"gpus": GpuCount(count=1)})
+        request = replace(request, gpus=GpuCount(count=1))
     fitting = [type_ for type_ in types if _fits_on(type_, request, profile)]
     if not fitting:
         entries = ((type_, profile.gpu.types[type_]) for type_ in types)

@@ -90,7 +90,8 @@ class ClusterJob:
             value = values[0]
         else:
             value = picker.pick(Choice(what, option, reason, options))
-        return replace(self, request=self.request.model_copy(update={option: value}))
+        chosen: dict[str, Any] = {option: value}
+        return replace(self, request=replace(self.request, **chosen))
 
 
 def with_partition(job: ClusterJob, detected: Path, picker: Picker) -> ClusterJob:
@@ -109,7 +110,7 @@ def with_partition(job: ClusterJob, detected: Path, picker: Picker) -> ClusterJo
             name = (default or fitting)[0].name
         elif fitting:
             name = picker.pick(_partition_choice(fitting, job.typed))
-            job = replace(job, request=job.request.model_copy(update={"partition": name}))
+            job = replace(job, request=replace(job.request, partition=name))
     partition = next((part for part in job.facts.partitions if part.name == name), None)
     if partition is None or name == job.typed.partition:
         return job

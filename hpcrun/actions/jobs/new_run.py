@@ -18,7 +18,7 @@ from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.request.after import Dependency
-from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.request.job_request import JobRequest, given_fields
 from hpcrun.job.run_paths import WITHIN, RunFolder
 from hpcrun.job.script import LAUNCH
 from hpcrun.job.text.recognise_secrets import MASK, is_secret
@@ -211,7 +211,7 @@ def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str
         request: the request of the job; fields with their default value are left out.
         named: the names of secrets in the profile.
     """
-    record = request.model_dump(exclude_defaults=True)
+    record = given_fields(request)
     if "env" in record:
         known = {*named, *request.secrets}
         masked = {name for name, value in record["env"] if is_secret(name, value, known)}

@@ -215,7 +215,7 @@ def _without_nodes(request: JobRequest, failed: tuple[str, ...]) -> JobRequest:
     if not failed:
         return request
     excluded = (request.exclude, *failed) if request.exclude else failed
-    return request.model_copy(update={"exclude": ",".join(excluded)})
+    return replace(request, exclude=",".join(excluded))
 
 
 def _notes_on(

@@ -24,7 +24,8 @@ from hpcrun.job.launcher.launchers import find_calls
 from hpcrun.job.plan.job_plan import PythonEnvironment
 from hpcrun.job.plan.role_ranks import requests_of, with_programs, with_size
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JobRequest, check_secrets
+from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.request.read_request import check_secrets
 from hpcrun.job.resources.container import image_of, is_image_file
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.schedulers.job_steps import mpi_types
@@ -211,7 +212,7 @@ def _in_folder_of(script: BatchScript, request: JobRequest, cwd: Path) -> JobReq
         raise UsageError(
             f"{script.name}: --chdir={script.options.workdir}: there is no such folder"
         )
-    return request.model_copy(update={"workdir": folder})
+    return replace(request, workdir=folder)
 
 
 def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchScript | None:
@@ -323,7 +324,7 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
             f"there is no container image {path}{whose}",
             hint=f"{pull} {path.name} docker://...; or use another image: --container IMAGE",
         )
-    return request.model_copy(update={"container": str(path)})
+    return replace(request, container=str(path))
 
 
 # --- the files of a request ----------------------------------------------------------------------
@@ -344,4 +345,4 @@ def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
     from hpcrun.profiles.sweep_file import load_sweep_file  # few jobs are sweeps
 
     rows = load_sweep_file(cwd / os.path.expanduser(request.sweep_file))
-    return request.model_copy(update={"sweep": rows, "sweep_file": None})
+    return replace(request, sweep=rows, sweep_file=None)

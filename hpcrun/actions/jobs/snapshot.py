@@ -7,7 +7,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def place_in_snapshot(
     if script:
         called = os.path.relpath(tree.root / script, workdir)
         is_plain = called.endswith(".py") or "/" in called
-        request = request.model_copy(update={"script": called if is_plain else f"./{called}"})
+        request = replace(request, script=called if is_plain else f"./{called}")
     search_path = [workdir / item for item in tree.env.get("PYTHONPATH", "").split(":") if item]
     inside = (
         real

@@ -272,9 +272,7 @@ def sweep_parts(
         suffix = f"-{number}" if len(parts) > 1 else ""
         name = check_job_name(with_ending(plan.name, suffix))
         directives = {"job-name": name, "array": part.array}
-        request = prepared.request.model_copy(
-            update={"elements": part.chosen, "max_parallel": part.max_parallel}
-        )
+        request = replace(prepared.request, elements=part.chosen, max_parallel=part.max_parallel)
         jobs.append(
             replace(
                 changed_job(prepared, surroundings, directives, name=name, sweep=part),

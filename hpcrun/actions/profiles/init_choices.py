@@ -20,7 +20,7 @@ from hpcrun.actions.profiles.edit import FileChange, Place, new_profile_path, pl
 from hpcrun.actions.profiles.list_profiles import flat_values
 from hpcrun.errors import ProfileError, UsageError, nearest
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import read_request
+from hpcrun.job.request.read_request import read_request
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.text.units import count
 from hpcrun.profiles.config import DETECTED

@@ -50,6 +50,7 @@ from hpcrun.features.dev.ssh_files import (
     read_address,
     write_config,
 )
+from hpcrun.job.request.job_request import option_of
 from hpcrun.machine.on_terminal import run_on_terminal
 from hpcrun.machine.process import run_command
 
@@ -184,8 +185,6 @@ def _shell(dev_run: DevRun, item: RunStatus) -> Outcomes:
 def _check_no_job_options(options: dict[str, Any]) -> None:
     given = [name for name, value in options.items() if value is not None and value is not False]
     if given:
-        from hpcrun.job.request.job_request import option_of
-
         raise UsageError(
             f"{option_of(given[0])} is for a new job, and RUN has its own",
             hint="leave out one of them",

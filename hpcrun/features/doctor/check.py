@@ -15,7 +15,7 @@ from hpcrun.actions.profiles.detect_types import best_partition, why_closed
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, build_plan
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import read_request
+from hpcrun.job.request.read_request import read_request
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.resources.shape import for_gpu_type
 from hpcrun.schedulers.cluster_facts import ClusterFacts, NodeKind

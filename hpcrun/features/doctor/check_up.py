@@ -45,7 +45,7 @@ from hpcrun.features.doctor.python import (
 from hpcrun.features.doctor.site import SlurmAnswers, judge_runs, judge_slurm
 from hpcrun.job.plan.job_plan import Plan, PythonEnvironment
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import read_request
+from hpcrun.job.request.read_request import read_request
 from hpcrun.machine.host import ask_driver, ask_python, ask_quota, try_modules
 from hpcrun.machine.process import SlurmSite
 from hpcrun.profiles.load import load_profile

@@ -314,7 +314,7 @@ def _on_ranks(template: JobRequest, profile: Profile) -> JobRequest:
     The request has no GPUs, and torchrun starts the ranks where nothing else is set.
     """
     launcher = template.launcher or profile.launcher or "torchrun"
-    return template.model_copy(update={"gpus": GpuCount(count=0), "launcher": launcher})
+    return replace(template, gpus=GpuCount(count=0), launcher=launcher)
 
 
 def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size]:
@@ -350,7 +350,7 @@ def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size
 def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -> JobRequest:
     if unit == "GPUs":
         gpus = GpuCount(count=size.gpus, type=gpu_type)
-        return template.model_copy(update={"gpus": gpus, "nodes": size.nodes})
+        return replace(template, gpus=gpus, nodes=size.nodes)
     one_each = template.launcher == "python"
     nodes = size.nodes or (size.gpus if one_each else 1)
     if size.gpus % nodes:
@@ -359,9 +359,7 @@ def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -
             hint="say --nodes for each size: 1,2,2",
         )
     each = size.gpus // nodes
-    return template.model_copy(
-        update={"nodes": nodes, "nproc_per_node": None if one_each and each == 1 else each}
-    )
+    return replace(template, nodes=nodes, nproc_per_node=None if one_each and each == 1 else each)
 
 
 def settle_design(
@@ -387,7 +385,7 @@ def settle_design(
         name: value for name in fields if (value := getattr(after, name)) != getattr(before, name)
     }
     gpu_type = after.gpus.type if after.gpus else design.gpu_type
-    return template.model_copy(update=chosen), replace(design, gpu_type=gpu_type)
+    return replace(template, **chosen), replace(design, gpu_type=gpu_type)
 
 
 def prepare_points(
@@ -406,7 +404,7 @@ def prepare_points(
     for point in points:
         args = workload.arguments(template.args, point.gpus, point.nodes, point.repeat)
         sized = _sized(template, Size(point.gpus, point.nodes), study.unit, study.gpu_type)
-        named = sized.model_copy(update={"name": run_name(point.run_id), "args": args})
+        named = replace(sized, name=run_name(point.run_id), args=args)
         jobs.append((point, prepare(named)))
     for plan in (prepared.plan for _, prepared in jobs[:1]):
         if plan.batch:

@@ -33,7 +33,7 @@ from hpcrun.features.scaling.verdict import (
     diagnose_series,
     doubts_of,
 )
-from hpcrun.job.request.job_request import option_groups, program_words, with_named_secrets
+from hpcrun.job.request.request_line import option_groups, program_words, with_named_secrets
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from hpcrun.files.reading import open_regular
 from hpcrun.files.writing import replace_file
 from hpcrun.job import job_states as state
 from hpcrun.job.plan.sweep import element_arguments
-from hpcrun.job.request.job_request import (
+from hpcrun.job.request.request_line import (
     of_one_element,
     option_groups,
     program_words,

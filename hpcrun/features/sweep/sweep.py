@@ -305,7 +305,7 @@ def submit_command(row: SweepRow, cwd: str) -> str:
     The line is for a person who types in the folder ``cwd``.
     """
     from hpcrun.job.plan.sweep import element_arguments
-    from hpcrun.job.request.job_request import (
+    from hpcrun.job.request.request_line import (
         of_one_element,
         option_groups,
         program_words,

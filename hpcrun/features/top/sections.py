@@ -307,7 +307,7 @@ class PlanSection(Section):
 
     def read(self, item: RunStatus) -> str:
         """Return the command that submits the same."""
-        from hpcrun.job.request.job_request import editable_line, with_named_secrets
+        from hpcrun.job.request.request_line import editable_line, with_named_secrets
 
         run = item.run
         if not run.request.get("script"):

@@ -20,7 +20,9 @@ from hpcrun.cli.options import option, takes_options
 from hpcrun.cli.output import JsonOption, Outcome, stdout, table, width
 from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
 from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, build_plan
-from hpcrun.job.request.job_request import JobRequest, option_groups, read_request
+from hpcrun.job.request.job_request import JobRequest, given_fields
+from hpcrun.job.request.read_request import read_request
+from hpcrun.job.request.request_line import option_groups
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.resources.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.job.text.units import format_span, format_time
@@ -389,9 +391,7 @@ def misfit_lines(misfits: Sequence[Misfit]) -> list[str]:
 def submit_line(offer: Offer) -> str:
     """Return the command that submits the job there; the user replaces SCRIPT."""
     candidate = offer.candidate
-    _, *groups = option_groups(
-        candidate.request.model_dump(exclude_defaults=True), candidate.profile
-    )
+    _, *groups = option_groups(given_fields(candidate.request), candidate.profile)
     options = shlex.join(text for group in groups for text in group)
     return one_line(f"hpcrun submit -P {shlex.quote(candidate.profile)} {options} SCRIPT")
 

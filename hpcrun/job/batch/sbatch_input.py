@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcrun.errors import UsageError
@@ -26,7 +26,8 @@ from hpcrun.job.launch_options import (
     normalise_key,
     takes_value,
 )
-from hpcrun.job.request.job_request import MOST, JobRequest
+from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.request.options import MOST
 from hpcrun.job.request.parameters import parse_indices
 from hpcrun.job.text.quoting import check_env_name, check_job_name, job_name_from
 from hpcrun.job.text.units import parse_memory, parse_slurm_time
@@ -359,7 +360,7 @@ def apply_sbatch_env(
         all_notes = [f"from your shell: {' '.join(used)}", *notes]
     else:
         all_notes = notes
-    return request.model_copy(update=changed), tuple(all_notes)
+    return replace(request, **changed), tuple(all_notes)
 
 
 def _instead_of(name: str, value: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from hpcrun.errors import UsageError
@@ -246,7 +246,7 @@ def choose_launcher(
         return _taken_over(call, request, profile, here)
     if _is_apart(call, request, profile):
         raise _apart(call, request, profile, here)
-    changed = request.model_copy(update={"launcher": "command"})
+    changed = replace(request, launcher="command")
     if call.launcher.role == "submits":
         does = "submits a job"
     else:
@@ -405,11 +405,9 @@ def _apart(call: Call, request: JobRequest, profile: Profile, here: Here) -> Usa
     else:
         types = ()
     if types:
-        with_type = {"srun": (*request.srun, f"mpi={types[0]}")}
+        proposal = replace(instead.request, srun=(*request.srun, f"mpi={types[0]}"))
     else:
-        with_type = {}
+        proposal = instead.request
     message += f"; the line below is{_without(instead)[1:]}" if instead.left_out else ""
     message += f"; the ranks need one of: {mpi_options(types)}" if types[1:] else ""
-    return UsageError(
-        message, hint=line_of(instead.request.model_copy(update=with_type), request, here.typed)
-    )
+    return UsageError(message, hint=line_of(proposal, request, here.typed))

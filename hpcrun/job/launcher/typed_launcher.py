@@ -15,13 +15,9 @@ from hpcrun.job.launch_options import OPTIONS, Program, check_option, is_own_opt
 from hpcrun.job.launcher.launch_line import UnclearError, number_of, read_options
 from hpcrun.job.launcher.launchers import Call, Launcher, find_calls, is_python
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import (
-    JobRequest,
-    option_groups,
-    option_of,
-    program_words,
-    read_request,
-)
+from hpcrun.job.request.job_request import JOB_FIELDS, JobRequest, given_fields, option_of
+from hpcrun.job.request.read_request import read_request
+from hpcrun.job.request.request_line import option_groups, program_words
 from hpcrun.job.text.quoting import bash_line
 from hpcrun.job.text.shell_text import Word
 from hpcrun.job.text.units import with_minutes
@@ -73,7 +69,7 @@ def replacement(
     started = _started(call)
     if started is None or not started.program:
         return None
-    typed = request.model_dump(exclude_defaults=True)
+    typed = given_fields(request)
     sizes = _sizes(started, request, profile) if sized else {}
     sizes |= {name: value for name, value in started.fields.items() if name in _SIZES}
     for name in _SIZES if "gpus" in sizes else ():
@@ -97,18 +93,18 @@ def line_of(request: JobRequest, before: JobRequest, typed: tuple[str, ...]) -> 
     The line keeps the typed options, but options that changed replace theirs. ``typed`` has
     hpcrun's subcommand and its options as typed; ``typed`` is empty if there is no command line.
     """
-    fields = request.model_dump()
-    old = before.model_dump()
-    changed = {
-        name: value for name, value in fields.items() if name not in _PROGRAM and value != old[name]
-    }
+    fields = given_fields(request)
+    changed = [
+        name
+        for name in JOB_FIELDS
+        if name not in _PROGRAM and getattr(request, name) != getattr(before, name)
+    ]
     options = _without(typed[1:], ("-m", "--module"), values=0)
     names = {
         *map(option_of, changed),
         *(letter for name, letter in _SIZES.items() if letter and name in changed),
     }
-    # a size that another one replaces is only left out
-    given = {name: value for name, value in changed.items() if value is not None}
+    given = {name: fields[name] for name in changed if name in fields}
     new = (item for words in option_groups(given, "")[1:] for item in words)
     return bash_line(
         (

@@ -59,12 +59,12 @@ def with_array(request: JobRequest, script: BatchScript) -> JobRequest:
         )
     ids, at_once = script.options.array
     chosen = request.elements or ids
-    update = {
-        "sweep": ((),) * (ids[-1] + 1),
-        "elements": chosen,
-        "max_parallel": request.max_parallel or at_once,
-    }
-    return request.model_copy(update=update)
+    return replace(
+        request,
+        sweep=((),) * (ids[-1] + 1),
+        elements=chosen,
+        max_parallel=request.max_parallel or at_once,
+    )
 
 
 def plan_script(

@@ -59,7 +59,7 @@ def as_one_process(request: JobRequest) -> JobRequest:
             hint="without --pack each element is a job with as many ranks as it needs",
         )
     # no spare nodes of the profile
-    return request.model_copy(update={"launcher": launcher, "nproc_per_node": 1, "spares": 0})
+    return replace(request, launcher=launcher, nproc_per_node=1, spares=0)
 
 
 def packed(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from hpcrun.errors import PlanError, UsageError, did_you_mean
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import GpuCount, JobRequest, option_of
+from hpcrun.job.request.job_request import GpuCount, JobRequest, Launcher, option_of
 from hpcrun.job.request.parameters import fill_places
 from hpcrun.job.request.role_options import RoleRequest, address_names, split_module
 from hpcrun.job.resources.shape import Shape, asked_gpu_type, decide_shape
@@ -79,7 +79,7 @@ def requests_of(request: JobRequest) -> list[JobRequest]:
     each = request.gpus_per_node
     total = request.gpus
     if total and not each:
-        each = total.model_copy(update={"count": total.count // (request.nodes or 1)})
+        each = replace(total, count=total.count // (request.nodes or 1))
     requests = []
     for role in request.roles:
         if role.gpus:
@@ -101,18 +101,18 @@ def requests_of(request: JobRequest) -> list[JobRequest]:
                 "sweep": (),
                 "launcher": None,
             }
-        one = request.model_copy(update=fields)
+        one = replace(request, **fields)
         if one.module or one.script.endswith(".py"):
-            once = None
+            once: Launcher | None = None
         else:
             once = "command"
         if role.launcher == "once":
-            launcher: str | None = "command"
+            launcher: Launcher | None = "command"
         else:
             launcher = role.launcher or one.launcher or once
         has_ranks = launcher == "torchrun" or (launcher is None and not (gpus and gpus.count == 0))
         ranks = one.nproc_per_node if has_ranks else None
-        requests.append(one.model_copy(update={"launcher": launcher, "nproc_per_node": ranks}))
+        requests.append(replace(one, launcher=launcher, nproc_per_node=ranks))
     return requests
 
 
@@ -156,7 +156,7 @@ def with_size(request: JobRequest) -> JobRequest:
             raise UsageError(
                 f"{text} contradicts the roles, which have {sizes}", hint="leave it out"
             )
-    return request.model_copy(update=fields | ({"gpus_per_node": None} if shared else {}))
+    return replace(request, **(fields | ({"gpus_per_node": None} if shared else {})))
 
 
 def with_programs(request: JobRequest, done: Sequence[JobRequest]) -> JobRequest:
@@ -171,9 +171,7 @@ def with_programs(request: JobRequest, done: Sequence[JobRequest]) -> JobRequest
         role.model_copy(update={"command": words})
         for role, words in zip(request.roles, commands, strict=False)
     ]
-    return request.model_copy(
-        update={"roles": (*roles, request.roles[-1]), "script": done[-1].script}
-    )
+    return replace(request, roles=(*roles, request.roles[-1]), script=done[-1].script)
 
 
 def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, list[Shape]]:
@@ -192,7 +190,7 @@ def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, lis
                 f"{names} roles have this name in variables: HPCRUN_ROLE_{name}_PORT",
                 hint="name them differently",
             )
-    alone = request.model_copy(update={"roles": (), "launcher": "command", "nproc_per_node": None})
+    alone = replace(request, roles=(), launcher="command", nproc_per_node=None)
     whole = decide_shape(alone, profile)
     shared = sum(role.gpus or 0 for role in request.roles)
     shapes = [decide_shape(one, profile) for one in requests_of(request)]

@@ -155,6 +155,20 @@ def read_role(where: str, fields: Mapping[str, Any]) -> RoleRequest:
         raise UsageError(f"{where}: {place}: {error_words(first)}") from None
 
 
+def as_role(item: Any) -> RoleRequest:
+    """Return a role, which may be the section of a run's record.
+
+    Raises:
+        ValueError: the section has another form.
+    """
+    if isinstance(item, RoleRequest):
+        return item
+    try:
+        return RoleRequest.model_validate(item)
+    except ValidationError as error:
+        raise ValueError(error_words(error.errors()[0])) from None
+
+
 def split_roles(typed: Sequence[str], program: Sequence[str]) -> dict[str, Any]:
     """Return the fields of a request with ``--role`` options.
 

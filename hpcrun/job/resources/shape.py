@@ -6,7 +6,7 @@ The shape has the GPU type, the nodes, the GPUs and the ranks. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hpcrun.errors import PlanError, UsageError, nearest
@@ -71,12 +71,9 @@ def nodes_for(total: int, per_node: int, most: int | None) -> int | None:
 
 def naming_gpu_type(request: JobRequest, type_: str) -> JobRequest:
     """Return the request with a GPU type."""
-    counts = {
-        field: count for field in ("gpus", "gpus_per_node") if (count := getattr(request, field))
-    }
-    return request.model_copy(
-        update={field: count.model_copy(update={"type": type_}) for field, count in counts.items()}
-    )
+    gpus = request.gpus and replace(request.gpus, type=type_)
+    gpus_per_node = request.gpus_per_node and replace(request.gpus_per_node, type=type_)
+    return replace(request, gpus=gpus, gpus_per_node=gpus_per_node)
 
 
 def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:

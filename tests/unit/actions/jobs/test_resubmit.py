@@ -8,7 +8,8 @@ import pytest
 
 from hpcrun.actions.jobs.resubmit import repeated, same_python
 from hpcrun.errors import UsageError
-from hpcrun.job.request.job_request import read_request
+from hpcrun.job.request.job_request import given_fields
+from hpcrun.job.request.read_request import read_request
 from tests.unit.given import run
 
 
@@ -16,7 +17,7 @@ def again(
     request: dict[str, Any], here: dict[str, str] | None = None, /, **asked: Any
 ) -> dict[str, Any]:
     said = repeated(run(request={"script": "train.py", **request}), asked, here or {})
-    return read_request(said).model_dump(exclude_defaults=True)
+    return given_fields(read_request(said))
 
 
 def test_nothing_is_changed_that_was_not_said() -> None:

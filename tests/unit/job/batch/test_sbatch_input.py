@@ -11,7 +11,8 @@ import pytest
 
 from hpcrun.errors import UsageError
 from hpcrun.job.batch.sbatch_input import DIRECTIVES, apply_sbatch_env
-from hpcrun.job.request.job_request import read_request
+from hpcrun.job.request.job_request import given_fields
+from hpcrun.job.request.read_request import read_request
 from tests.unit.given import cluster, plan, request
 
 TOGETHER = {"SBATCH_REQ_SWITCH", "SBATCH_WAIT4SWITCH"}
@@ -28,7 +29,9 @@ OTHERS = {
 def directives(env: dict[str, str], **asked: Any) -> dict[str, str | None]:
     """The directives of a job that is submitted with these variables."""
     found, _ = apply_sbatch_env(request(**asked), env)
-    said = found.model_dump(exclude_defaults=True, exclude={"script", "gpus"})
+    said = {
+        name: value for name, value in given_fields(found).items() if name not in ("script", "gpus")
+    }
     return dict(plan(cluster(partition="theirs"), gpus="2", **said).directives)
 
 

@@ -14,7 +14,8 @@ from hpcrun.job.launch_options import takes_value
 from hpcrun.job.launcher.choose_launcher import Here, choose_launcher
 from hpcrun.job.launcher.launchers import LAUNCHERS, find_calls
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JobRequest, read_request
+from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.request.read_request import read_request
 from tests.unit.cli.test_options import parse
 from tests.unit.given import cluster, cpu_cluster, laptop, plan, script
 

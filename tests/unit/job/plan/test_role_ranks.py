@@ -12,13 +12,13 @@ from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.plan.job_plan import Plan, build_plan
 from hpcrun.job.plan.role_ranks import requests_of
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import (
-    JobRequest,
+from hpcrun.job.request.job_request import JobRequest, given_fields
+from hpcrun.job.request.read_request import read_request
+from hpcrun.job.request.request_line import (
     editable_line,
     option_groups,
     program_words,
     read_edited_line,
-    read_request,
 )
 from hpcrun.job.request.role_options import read_role
 from hpcrun.job.resources.cpus_memory_time import Machine
@@ -203,7 +203,7 @@ def test_the_line_of_a_request_with_roles_is_read_as_the_same_request() -> None:
         "--role w:2,after= -m m.w "
         "--role trainer:3,after=server+w train.py --x 1"
     )
-    recorded = json.loads(json.dumps(request.model_dump(exclude_defaults=True)))
+    recorded = json.loads(json.dumps(given_fields(request)))
     assert read_request(dict(recorded)) == request
     words = [word for group in option_groups(recorded, "p") for word in group]
     again = parse(*words, *program_words(recorded))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.plan.sweep import Sweep, decide_sweep, parts_of
-from hpcrun.job.request.job_request import read_request
+from hpcrun.job.request.job_request import given_fields
 from hpcrun.job.request.parameters import MOST, parse_assignments, parse_indices, side_by_side
+from hpcrun.job.request.read_request import read_request
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.text.quoting import quote_bash
 from hpcrun.job.text.units import index_ranges
@@ -103,9 +105,7 @@ def test_the_array_is_a_directive_that_nobody_can_take_away() -> None:
 
 @cases(st.lists(TEXT, min_size=1, max_size=4))
 def test_bash_hands_on_every_value_as_it_is(values: list[str]) -> None:
-    request = given.request(args=["{x}"]).model_copy(
-        update={"sweep": tuple((("x", value),) for value in values)}
-    )
+    request = replace(given.request(args=["{x}"]), sweep=tuple((("x", value),) for value in values))
     found = decide_sweep(request)
     assert found is not None
     assert [arguments[0] for arguments in found.arguments] == values
@@ -135,7 +135,7 @@ def test_a_sweep_is_cut_where_an_array_ends() -> None:
 
 def test_a_request_that_was_recorded_can_be_asked_again_for_some_elements() -> None:
     request = given.request(sweep=["x=a,b"], max_parallel=1)
-    recorded = json.loads(json.dumps(request.model_dump(exclude_defaults=True)))
+    recorded = json.loads(json.dumps(given_fields(request)))
     assert read_request(recorded) == request
     again = decide_sweep(read_request({**recorded, "elements": [1]}))
     assert again is not None

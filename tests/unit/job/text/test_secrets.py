@@ -19,7 +19,7 @@ from hpcrun.actions.jobs.new_run import run_record
 from hpcrun.actions.jobs.prepare import prepare
 from hpcrun.actions.jobs.resubmit import repeated
 from hpcrun.errors import UsageError
-from hpcrun.job.request.job_request import check_secrets, read_request
+from hpcrun.job.request.read_request import check_secrets, read_request
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.text.hide_secrets import SecretHider
 from hpcrun.job.text.recognise_secrets import (
