@@ -29,7 +29,7 @@ from .job_nodes import JobNodes, ask_nodes
 from .messages import Messages
 from .postmortem import Postmortem
 from .step_monitor import StepMonitor
-from .why_ended import FAILURE, IDLE, OWN_END, Ended, final_status, used_up, what_next
+from .why_ended import FAILURE, IDLE, OWN_END, Ended, final_status, what_next, why_not_continued
 
 if TYPE_CHECKING:
     from .job_arguments import JobOptions
@@ -39,6 +39,7 @@ MESSAGE_S = 15.0
 """A message and the removal of data delay a requeue only if the time limit is further away."""
 REMOVE_S = 60.0
 """The time for the removal of data at the end of the job."""
+TOO_FEW_NODES = "too few nodes are left to restart on"
 
 
 def main(arguments: list[str]) -> int:
@@ -221,7 +222,7 @@ class Job:
         failed_nodes = self._postmortem.failed_nodes(why, ended)
         if why == records.NODE_FAILURE or self._options.exclude_bad_nodes:
             self._nodes.left_out += failed_nodes
-        how, enough = self._choose_continuation(why, failed_nodes)
+        how, obstacle = self._choose_continuation(why, failed_nodes)
         signalled = self._monitor.signalled
         if how == RESTART:
             self._report_end(why, "restarted in this allocation")
@@ -232,7 +233,7 @@ class Job:
                 return status, False
             message = "scontrol requeue failed; hpcrun resubmit starts it again"
         else:
-            message = problem or self._message(why, enough=enough)
+            message = problem or self._message(why, obstacle)
             role_failure = records.role_failure() if status else ""
             message = "; ".join(text for text in (role_failure, message) if text)
         message = self._end_chain(status, ended, why) or message
@@ -249,24 +250,24 @@ class Job:
             return False
         return record.get("reason") != IDLE
 
-    def _choose_continuation(self, why: str, failed_nodes: list[str]) -> tuple[str, bool]:
+    def _choose_continuation(self, why: str, failed_nodes: list[str]) -> tuple[str, str]:
         """Choose how the job continues; for a restart, set the nodes of the next attempt.
 
         Returns:
-            ``RESTART``, ``REQUEUE`` or ``OVER``, and whether there are enough nodes for a restart;
-            true if Slurm counts no nodes to the job any more, or none are needed.
+            ``RESTART``, ``REQUEUE`` or ``OVER``, and why a restart that --restarts allows is not
+            possible; empty if it is, or --restarts allows none.
         """
         if not self._options.is_managed:
-            return OVER, True
+            return OVER, ""
         how = self._what_next(why, enough=True)
         if how != RESTART or self._options.is_local:
-            return how, True
-        nodes = ask_nodes(self._requeues)
+            return how, ""
+        nodes, obstacle = ask_nodes(self._requeues)
         # rather than too few nodes
         last_resort = failed_nodes if why == FAILURE else []
         if self._nodes.set_restart_hosts(nodes, last_resort):
-            return RESTART, True
-        return self._what_next(why, enough=False), not nodes
+            return RESTART, ""
+        return self._what_next(why, enough=False), obstacle or TOO_FEW_NODES
 
     def _what_next(self, why: str, *, enough: bool) -> str:
         """Return how the job continues: ``RESTART``, ``REQUEUE``, or ``OVER``."""
@@ -306,11 +307,11 @@ class Job:
         """Return whether Slurm is not about to end this process."""
         return self._monitor.left_s() > MESSAGE_S
 
-    def _message(self, why: str, *, enough: bool) -> str:
+    def _message(self, why: str, obstacle: str) -> str:
         """Return why the job does not continue, for people; empty if the status says it."""
         if why == IDLE:
             return self._monitor.idle_message
-        return used_up(why, self._options.rules, enough=enough)
+        return why_not_continued(why, self._options.rules, obstacle=obstacle)
 
     def _end_chain(self, status: int, ended: Ended, why: str) -> str:
         """End the chain if this is a link that got nowhere, and return the reason.

@@ -89,22 +89,23 @@ class JobNodes:
         return [command[0], f"--nodelist={','.join(self.hosts)}", "--overlap", *command[1:]]
 
 
-def ask_nodes(requeues: int) -> list[str]:
-    """Return the nodes that Slurm counts to this job now.
+def ask_nodes(requeues: int) -> tuple[list[str], str]:
+    """Return the nodes that Slurm counts to this job now, and why there are none.
 
     Args:
         requeues: how often Slurm had requeued the job when this attempt began.
 
     Returns:
-        The nodes; none if Slurm has ended the job, has requeued it while this node had no network,
-        or does not respond.
+        The nodes, and the empty string. Or no nodes, if Slurm has ended the job, has requeued it
+        while this node had no network, or does not respond.
     """
     for pause_s in range(1, slurm_requests.TRIES + 1):
         job = slurm_requests.job()
+        if job.was_requeued_after(requeues):
+            return [], "Slurm has requeued the job"
+        if job.state == "RUNNING" and job.nodes:
+            return slurm_requests.expand(job.nodes), ""
         if job.state:
-            is_here = job.state == "RUNNING" and not job.was_requeued_after(requeues)
-            if is_here and job.nodes:
-                return slurm_requests.expand(job.nodes)
-            return []
+            return [], f"Slurm reports the job as {job.state}"
         time.sleep(pause_s)
-    return []
+    return [], "Slurm does not respond"

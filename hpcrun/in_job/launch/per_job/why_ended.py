@@ -210,16 +210,19 @@ def what_next(why: str, rules: Rules, *, requeues: int, restarts: int, enough: b
     return OVER
 
 
-def used_up(why: str, rules: Rules, *, enough: bool) -> str:
-    """Return why an interrupted job does not continue; empty if it was not requested to."""
+def why_not_continued(why: str, rules: Rules, *, obstacle: str) -> str:
+    """Return why an interrupted job does not continue; empty if it was not requested to.
+
+    Args:
+        why: the reason for which the attempt ended.
+        rules: when and how often the job may continue.
+        obstacle: why a restart that the rules allow is not possible; empty if they allow none.
+    """
     if not allows_another_attempt(why, rules):
         return ""
     obstacles = {}  # what the job is not → why
     if rules.restarts and why in (FAILURE, NODE_FAILURE):
-        if enough:
-            obstacles["restarted"] = f"--restarts {rules.restarts} is used up"
-        else:
-            obstacles["restarted"] = "too few nodes are left to restart on"
+        obstacles["restarted"] = obstacle or f"--restarts {rules.restarts} is used up"
     if rules.times:
         obstacles["requeued"] = f"--requeue {rules.times} is used up"
     if not obstacles:
