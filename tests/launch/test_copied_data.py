@@ -31,6 +31,15 @@ def options(folder: Path, job_id: str) -> dict[str, Any]:
     }
 
 
+def path_with_tar(folder: Path, before: str) -> str:
+    """A search path with a tar that runs a line of bash first."""
+    shim = folder / "bin/tar"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/bash\n{before}\nPATH=${{PATH#*:}} exec tar "$@"\n')
+    shim.chmod(0o755)
+    return f"{shim.parent}:{os.environ['PATH']}"
+
+
 def test_a_job_changes_only_its_copy_which_is_removed_at_its_end(tmp_path: Path) -> None:
     folder = tmp_path / "one"
     with job(folder, [*SHOW, "0"], nodes=2, **options(folder, "L1")) as running:
@@ -64,13 +73,7 @@ def test_the_next_job_removes_the_copy_of_a_killed_one_and_no_other(tmp_path: Pa
 def test_a_job_that_still_copies_keeps_what_it_has(tmp_path: Path) -> None:
     slow, other, go = (tmp_path / name for name in ("slow", "other", "go"))
     more = options(slow, "L1")
-    shim = tmp_path / "bin/tar"
-    shim.parent.mkdir()
-    shim.write_text(
-        f'#!/bin/bash\nuntil [ -e {go} ]; do sleep 0.1; done\nPATH=${{PATH#*:}} exec tar "$@"\n'
-    )
-    shim.chmod(0o755)
-    more["env"]["PATH"] = f"{shim.parent}:{os.environ['PATH']}"
+    more["env"]["PATH"] = path_with_tar(tmp_path, f"until [ -e {go} ]; do sleep 0.1; done")
     with job(slow, [*SHOW, "0"], **more) as running:
         wait_until((tmp_path / "hpcrun-stage-L1-0.part").exists, "the copying to begin")
         with job(other, [*SHOW, "0"], **options(other, "L2")) as second:
@@ -78,6 +81,20 @@ def test_a_job_that_still_copies_keeps_what_it_has(tmp_path: Path) -> None:
         go.touch()
         assert running.end() == 0
         assert running.out().startswith("content\n")
+
+
+def test_the_gpus_are_not_watched_while_a_restart_copies_its_data(tmp_path: Path) -> None:
+    """There are no ranks then, and no samples of the use of the GPUs."""
+    folder = tmp_path / "one"
+    more = options(folder, "L1")
+    more["options"] += ["--warn=60", "--restarts=1", "--retry-on-failure", "--cancel-idle=1.5"]
+    more["env"]["PATH"] = path_with_tar(tmp_path, 'sleep "$((2 * HPCRUN_ATTEMPT))"')
+    first_fails = '[ "$HPCRUN_ATTEMPT" = 1 ] || { rm -r "$HPCRUN_STAGE"; exit 1; }'
+    with job(folder, ["bash", "-c", first_fails], **more) as running:
+        assert running.end() == 0
+        restart = running.attempt.parent / "1"
+        assert (restart / "exit").exists()
+        assert not (restart / "idle-unknown").exists()
 
 
 def test_what_cannot_be_copied_is_said_and_no_rank_starts(tmp_path: Path) -> None:

@@ -174,9 +174,9 @@ class Job:
         rendezvous.choose(self._nodes.hosts, local=options.is_local)
         can_continue = options.requeue or options.restarts
         if can_continue and not options.is_local:
-            self._monitor.watch_nodes(self._nodes.hosts)
+            self._monitor.watch_attempt(self._nodes.hosts)
         else:
-            self._monitor.watch_nodes([])
+            self._monitor.watch_attempt([])
         self._messages.tell_start()
 
     def _start_guard(self) -> None:

@@ -83,9 +83,10 @@ class StepMonitor:
             return 0.0
         return self._give_up_at - time.monotonic()
 
-    def watch_nodes(self, nodes: list[str]) -> None:
-        """Watch the heartbeats of the nodes of a new attempt."""
+    def watch_attempt(self, nodes: list[str]) -> None:
+        """Watch a new attempt: the heartbeats of these nodes, and no GPUs until ``watch_gpus``."""
         self.heartbeats = Heartbeats(nodes)
+        self._idle = IdleWatch(0, self._options.sample_s, [])
 
     def watch_gpus(self, hosts: list[str]) -> None:
         """Watch the GPUs of the ranks from now on."""
