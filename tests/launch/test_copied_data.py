@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.launch.given import job, wait_until
+from tests.launch.given import command, job, wait_until
 
 SHOW = [
     "bash",
@@ -95,6 +95,24 @@ def test_the_gpus_are_not_watched_while_a_restart_copies_its_data(tmp_path: Path
         restart = running.attempt.parent / "1"
         assert (restart / "exit").exists()
         assert not (restart / "idle-unknown").exists()
+
+
+def test_a_job_whose_next_attempt_runs_elsewhere_leaves_nothing(tmp_path: Path) -> None:
+    """Its script does not continue behind the launch, and its data are removed."""
+    folder = tmp_path / "one"
+    more = options(folder, "L1")
+    more["options"] += ["--warn=60", "--restarts=1", "--retry-on-failure", "--script"]
+    elsewhere = folder / "run/elements/0/attempts/1"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "start").touch()
+    script = 'echo $$ >process\n"$HPCRUN_LAUNCH" :: false\ntouch continued\nsleep 5\n'
+    (folder / "script.sh").write_text(script)
+    with job(folder, [], chain=["bash", "script.sh"], **more) as running:
+        assert running.end() == 1
+        assert running.record["message"] == "its next attempt has been started elsewhere"
+    assert command(int((folder / "process").read_text())) == ""
+    assert not (folder / "continued").exists()
+    assert sorted(os.listdir(tmp_path)) == ["one"]
 
 
 def test_what_cannot_be_copied_is_said_and_no_rank_starts(tmp_path: Path) -> None:

@@ -117,15 +117,15 @@ class Job:
 
     def _run_attempts(self, command: list[str]) -> int:
         """Run the step until no attempt follows in this allocation; return the last status."""
-        while True:
-            status, is_restarted = self._run_attempt(command)
-            if not is_restarted:
-                status = self._monitor.step.finish(status)
-                self._remove_data(REMOVE_S)
-                return status
-            if not self._begin_attempt():
-                return self.refuse("its next attempt has been started elsewhere")
+        status, has_next = self._run_attempt(command)
+        while has_next and self._begin_attempt():
             self._choose_rendezvous()
+            status, has_next = self._run_attempt(command)
+        if has_next:
+            status = self.refuse("its next attempt has been started elsewhere")
+        status = self._monitor.step.finish(status, elsewhere=has_next)
+        self._remove_data(REMOVE_S)
+        return status
 
     def _run_attempt(self, command: list[str]) -> tuple[int, bool]:
         """Run the step once.
