@@ -234,8 +234,8 @@ class Job:
             message = "scontrol requeue failed; hpcrun resubmit starts it again"
         else:
             message = problem or self._message(why, obstacle)
-            role_failure = records.role_failure() if status else ""
-            message = "; ".join(text for text in (role_failure, message) if text)
+        role_failure = records.role_failure() if status else ""
+        message = "; ".join(text for text in (role_failure, message) if text)
         message = self._end_chain(status, ended, why) or message
         write_exit(status, signalled=signalled, why=why, message=message, nodes=failed_nodes)
         self._end_job(why, failed=status != 0)

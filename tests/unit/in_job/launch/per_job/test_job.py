@@ -62,3 +62,17 @@ def test_a_job_that_cannot_be_restarted_has_not_used_up_its_restarts(
 ) -> None:
     record = end_of_job(tmp_path, monkeypatch, RESTARTS, answer)
     assert (record["reason"], record["how"], record["message"]) == ("failure", "", message)
+
+
+def test_the_message_of_a_failed_role_stays_if_slurm_refuses_to_requeue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles = tmp_path / "run/elements/0/attempts/0/roles"
+    roles.mkdir(parents=True)
+    (roles / "server.end").write_text('{"message": "role server failed", "time": 1}')
+    monkeypatch.setattr(slurm_requests, "requeue", lambda _: "Access denied")
+    options = ("--warn", "60", "--requeue", "1", "--retry-on-failure")
+    record = end_of_job(tmp_path, monkeypatch, options, JobSays("RUNNING", restarts=0))
+    assert record["message"] == (
+        "role server failed; scontrol requeue failed; hpcrun resubmit starts it again"
+    )
