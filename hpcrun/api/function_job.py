@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 from submitit.core.core import Job
 from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError, pickle_load
 
-from hpcrun.actions.runs.cancel import cancel_runs, check_listed
+from hpcrun.actions.runs.cancel import change_runs, check_listed
 from hpcrun.actions.status.run_status import RunStatus, element_of
 from hpcrun.actions.status.status_query import one_status
 from hpcrun.cli.context import make_context
@@ -153,8 +153,9 @@ class FunctionJob(Job[R]):
             HpcrunError: see ``check``.
         """
         with suppress(*(() if check else (HpcrunError,))):
-            result = cancel_runs([learn_status(*self._key)], make_context(announce=None).ports)
-            check_listed(result.unlisted)
+            ports = make_context(announce=None).ports
+            _, others = change_runs("cancel", [learn_status(*self._key)], ports)
+            check_listed(others)
 
     def exception(self) -> UncompletedJobError | None:
         """Wait for the end; return the exception of the function, None if there is none.

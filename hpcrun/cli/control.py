@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
 from hpcrun.actions.runs.cancel import (
-    Cancelled,
-    cancel_runs,
+    change_runs,
     check_listed,
-    hold_runs,
     left_waiting,
     named_statuses,
 )
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status_query import active_ids, one_status
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import confirm
@@ -23,6 +22,7 @@ from hpcrun.cli.output import Outcome, Outcomes, TextPart, can_ask, note, stderr
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.job_states import parse_states
 from hpcrun.runs.record import Run
+from hpcrun.schedulers.protocol import Verb
 from hpcrun.views.text import count
 
 _RUNS_HELP = "Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep."
@@ -60,15 +60,20 @@ def cancel(
             if not confirm(f"Cancel {count(len(items), 'run')}?"):
                 yield note(["nothing was cancelled"])
                 return
-    result = cancel_runs(items, context.ports)
-    whole = {item.run.run_id for item in result.cancelled if item.element is None}
+    cancelled, others = change_runs("cancel", items, context.ports)
+    whole = {item.run.run_id for item in cancelled if item.element is None}
     waiting = left_waiting(whole, context.store)
-    yield Outcome(lambda: _cancel_text(result, waiting, summary=bool(wanted)))
-    check_listed(result.unlisted)
+    yield Outcome(lambda: _cancel_text(cancelled, others, waiting, summary=bool(wanted)))
+    check_listed(others)
 
 
-def _cancel_text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterator[TextPart]:
-    cancelled = result.cancelled
+def _cancel_text(
+    cancelled: Sequence[RunStatus],
+    others: Sequence[RunStatus],
+    waiting: Sequence[Run],
+    *,
+    summary: bool,
+) -> Iterator[TextPart]:
     named = ((item, "" if item.element is None else f"/{item.element}") for item in cancelled)
     yield stdout(
         f"cancelled  job {item.run.job_id}, run {item.run.run_id}{element}"
@@ -82,36 +87,37 @@ def _cancel_text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) ->
         yield stderr([f"{count(len(cancelled), 'run')} cancelled"])
     yield stderr(
         f"hpcrun: job {item.run.job_id} has already ended: {item.status.state}"
-        for item in result.over
+        for item in others
+        if item.status.final
     )
 
 
 def hold(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name)) -> Outcomes:
     """Keep pending runs from starting until they are released (scontrol hold)."""
-    yield from _hold(runs, release=False)
+    yield from _change_pending("hold", "held", runs)
 
 
 def release(
     runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name),
 ) -> Outcomes:
     """Let runs that were held start again (scontrol release)."""
-    yield from _hold(runs, release=True)
+    yield from _change_pending("release", "released", runs)
 
 
-def _hold(words: list[str], *, release: bool) -> Outcomes:
+def _change_pending(verb: Verb, done: str, names: list[str]) -> Outcomes:
     context = make_context()
-    named = yield from context.named(words)
-    changed, others = hold_runs([item.named for item in named], context.ports, release=release)
-    verb = "released" if release else "held"
+    named = yield from context.named(names)
+    items = named_statuses([item.named for item in named], context.ports)
+    changed, others = change_runs(verb, items, context.ports)
+    lines = [f"{done}  job {item.run.job_id}, run {item.run.run_id}" for item in changed]
     not_pending = (
         f"hpcrun: job {item.run.job_id or '-'} is {item.status.state}, not pending"
         for item in others
     )
-    lines = [f"{verb}  job {item.run.job_id}, run {item.run.run_id}" for item in changed]
     yield Outcome(lambda: [stdout(lines), stderr(not_pending)])
-    if not changed:
+    if not lines:
         raise PlanError(
-            f"nothing was {verb}: only a pending job can be {verb}",
+            f"nothing was {done}: only a pending job can be {done}",
             hint="hpcrun status lists the runs",
         )
 

@@ -31,7 +31,7 @@ from hpcrun.job.run_paths import JobFolder, RunFolder
 from hpcrun.job.text.units import index_ranges
 from hpcrun.machine.process import clean_env, leave_running
 from hpcrun.schedulers import supervisor
-from hpcrun.schedulers.protocol import JobRef, Scheduler, Submission, SubmittedJob
+from hpcrun.schedulers.protocol import JobRef, Scheduler, Submission, SubmittedJob, Verb
 
 if TYPE_CHECKING:
     from hpcrun.job.resources.cpus_memory_time import Machine
@@ -100,26 +100,23 @@ class LocalScheduler(Scheduler):
         now_s = time.time()
         return {job.folder: info for job in jobs if (info := look_at(job, now_s)) is not None}
 
-    def cancel(self, jobs: Sequence[JobRef]) -> None:
+    def change(self, verb: Verb, jobs: Sequence[JobRef]) -> None:
         """Terminate jobs through their supervisors.
 
         A supervisor waits for the ranks and then kills the rest.
+
+        Raises:
+            SchedulerError: the jobs are not to be cancelled, but held or released.
         """
+        if verb != "cancel":
+            raise SchedulerError(
+                "jobs on this machine start at once: they cannot be held", hint="hpcrun cancel RUN"
+            )
         for job in jobs:
             record, lives = _current(job.folder)
             if record is not None and lives:
                 with suppress(ProcessLookupError):  # it has ended since
                     os.kill(record["pid"], signal.SIGTERM)
-
-    def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:  # noqa: ARG002
-        """Refuse to hold jobs: a job of this machine starts at once.
-
-        Raises:
-            SchedulerError: always.
-        """
-        raise SchedulerError(
-            "jobs on this machine start at once: they cannot be held", hint="hpcrun cancel RUN"
-        )
 
 
 def _read(folder: Path) -> dict[str, Any] | None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from hpcrun.job.job_states import JobInfo
+
+Verb = Literal["cancel", "hold", "release"]
+"""What a person does to a job of the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +111,9 @@ class Scheduler(Protocol):
         """
         return {}
 
-    def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """Cancel jobs; a job that has already ended is not an error."""
-        ...
+    def change(self, verb: Verb, jobs: Sequence[JobRef]) -> None:
+        """Cancel jobs, keep pending jobs from starting, or let held jobs start again.
 
-    def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:
-        """Keep pending jobs from starting, or let held ones start again."""
+        To cancel a job that has already ended is not an error.
+        """
         ...

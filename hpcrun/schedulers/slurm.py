@@ -19,7 +19,14 @@ from hpcrun.errors import SchedulerError
 from hpcrun.job.job_states import PENDING, JobInfo, is_terminal
 from hpcrun.machine.process import NO_RESPONSE, Completed, SlurmSite, env_for_slurm
 from hpcrun.schedulers import slurm_text as text
-from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Scheduler, Submission, SubmittedJob
+from hpcrun.schedulers.protocol import (
+    ArrayLimits,
+    JobRef,
+    Scheduler,
+    Submission,
+    SubmittedJob,
+    Verb,
+)
 from hpcrun.schedulers.queue_cache import Answer, QueueCache
 from hpcrun.schedulers.slurm_text import array_id, jobs_of_runs
 
@@ -145,35 +152,30 @@ class SlurmScheduler(Scheduler):
         answer = self._run(text.node_states_command(hosts))
         return text.parse_node_states(answer.stdout) if answer.ok else {}
 
-    def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """Cancel jobs with one scancel.
+    def change(self, verb: Verb, jobs: Sequence[JobRef]) -> None:
+        """Cancel, hold or release jobs with one command.
 
-        A task ends an element of a pack, by the mark in the element's folder.
-        """
-        ids = [job.job_id for job in jobs if job.job_id and not job.shares]
-        # --quiet: a job that has already ended is no error
-        if ids:
-            self._run(["scancel", "--quiet", *ids]).checked(
-                "scancel failed", "hpcrun status shows what is left"
-            )
-
-    def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:
-        """Hold or release jobs with one scontrol.
+        A task ends a cancelled element of a pack, by the mark in the element's folder.
 
         Raises:
-            SchedulerError: a job shares its task with other elements, or scontrol failed.
+            SchedulerError: a job to hold or to release shares its task with other elements, or
+                the command failed.
         """
-        verb = "release" if release else "hold"
-        shared = next((job for job in jobs if job.shares), None)
-        if shared:
+        shared = [job.job_id for job in jobs if job.shares]
+        ids = [job.job_id for job in jobs if job.job_id and not job.shares]
+        if verb == "cancel":
+            argv = ["scancel", "--quiet", *ids]  # --quiet: a job that has ended is no error
+            command, changed = "scancel", "left"
+        elif shared:
             raise SchedulerError(
-                f"task {shared.job_id} runs other elements, too: one alone cannot be held",
-                hint=f"scontrol {verb} {shared.job_id}, or hpcrun {verb} RUN",
+                f"task {shared[0]} runs other elements, too: one alone cannot be held",
+                hint=f"scontrol {verb} {shared[0]}, or hpcrun {verb} RUN",
             )
-        ids = ",".join(job.job_id for job in jobs if job.job_id)
-        self._run(["scontrol", verb, ids]).checked(
-            f"scontrol {verb} failed", "hpcrun status shows what is held"
-        )
+        else:
+            argv = ["scontrol", verb, ",".join(ids)]
+            command, changed = f"scontrol {verb}", "held"
+        if ids:
+            self._run(argv).checked(f"{command} failed", f"hpcrun status shows what is {changed}")
 
     def _run(self, argv: Sequence[str], *, within_s: float = ANSWER_WITHIN_S) -> Completed:
         return SlurmSite(self.env, within_s).run(argv)

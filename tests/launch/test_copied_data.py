@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.launch.given import job, wait_until
+from tests.launch.given import command, job, wait_until
 
 SHOW = [
     "bash",
@@ -29,6 +29,15 @@ def options(folder: Path, job_id: str) -> dict[str, Any]:
         "options": [f"--stage=-a b/{folder}/source"],
         "env": {"HPCRUN_JOB_ID": job_id, "HPCRUN_STAGE": str(stage)},
     }
+
+
+def path_with_tar(folder: Path, before: str) -> str:
+    """A search path with a tar that runs a line of bash first."""
+    shim = folder / "bin/tar"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/bash\n{before}\nPATH=${{PATH#*:}} exec tar "$@"\n')
+    shim.chmod(0o755)
+    return f"{shim.parent}:{os.environ['PATH']}"
 
 
 def test_a_job_changes_only_its_copy_which_is_removed_at_its_end(tmp_path: Path) -> None:
@@ -64,13 +73,7 @@ def test_the_next_job_removes_the_copy_of_a_killed_one_and_no_other(tmp_path: Pa
 def test_a_job_that_still_copies_keeps_what_it_has(tmp_path: Path) -> None:
     slow, other, go = (tmp_path / name for name in ("slow", "other", "go"))
     more = options(slow, "L1")
-    shim = tmp_path / "bin/tar"
-    shim.parent.mkdir()
-    shim.write_text(
-        f'#!/bin/bash\nuntil [ -e {go} ]; do sleep 0.1; done\nPATH=${{PATH#*:}} exec tar "$@"\n'
-    )
-    shim.chmod(0o755)
-    more["env"]["PATH"] = f"{shim.parent}:{os.environ['PATH']}"
+    more["env"]["PATH"] = path_with_tar(tmp_path, f"until [ -e {go} ]; do sleep 0.1; done")
     with job(slow, [*SHOW, "0"], **more) as running:
         wait_until((tmp_path / "hpcrun-stage-L1-0.part").exists, "the copying to begin")
         with job(other, [*SHOW, "0"], **options(other, "L2")) as second:
@@ -78,6 +81,38 @@ def test_a_job_that_still_copies_keeps_what_it_has(tmp_path: Path) -> None:
         go.touch()
         assert running.end() == 0
         assert running.out().startswith("content\n")
+
+
+def test_the_gpus_are_not_watched_while_a_restart_copies_its_data(tmp_path: Path) -> None:
+    """There are no ranks then, and no samples of the use of the GPUs."""
+    folder = tmp_path / "one"
+    more = options(folder, "L1")
+    more["options"] += ["--warn=60", "--restarts=1", "--retry-on-failure", "--cancel-idle=1.5"]
+    more["env"]["PATH"] = path_with_tar(tmp_path, 'sleep "$((2 * HPCRUN_ATTEMPT))"')
+    first_fails = '[ "$HPCRUN_ATTEMPT" = 1 ] || { rm -r "$HPCRUN_STAGE"; exit 1; }'
+    with job(folder, ["bash", "-c", first_fails], **more) as running:
+        assert running.end() == 0
+        restart = running.attempt.parent / "1"
+        assert (restart / "exit").exists()
+        assert not (restart / "idle-unknown").exists()
+
+
+def test_a_job_whose_next_attempt_runs_elsewhere_leaves_nothing(tmp_path: Path) -> None:
+    """Its script does not continue behind the launch, and its data are removed."""
+    folder = tmp_path / "one"
+    more = options(folder, "L1")
+    more["options"] += ["--warn=60", "--restarts=1", "--retry-on-failure", "--script"]
+    elsewhere = folder / "run/elements/0/attempts/1"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "start").touch()
+    script = 'echo $$ >process\n"$HPCRUN_LAUNCH" :: false\ntouch continued\nsleep 5\n'
+    (folder / "script.sh").write_text(script)
+    with job(folder, [], chain=["bash", "script.sh"], **more) as running:
+        assert running.end() == 1
+        assert running.record["message"] == "its next attempt has been started elsewhere"
+    assert command(int((folder / "process").read_text())) == ""
+    assert not (folder / "continued").exists()
+    assert sorted(os.listdir(tmp_path)) == ["one"]
 
 
 def test_what_cannot_be_copied_is_said_and_no_rank_starts(tmp_path: Path) -> None:

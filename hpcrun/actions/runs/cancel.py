@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import unlisted_words
 from hpcrun.actions.status.run_status import RunStatus, element_of
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
-from hpcrun.job import job_states as state
+from hpcrun.job.job_states import PENDING
 from hpcrun.job.run_paths import JobFolder, RunFolder
 from hpcrun.machine.process import logged_to
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.protocol import JobRef, Scheduler
+from hpcrun.schedulers.protocol import JobRef, Verb
 
 Named = tuple[str, int | None]
 """A run id, and the element of a sweep where only that is meant."""
@@ -27,42 +26,58 @@ Named = tuple[str, int | None]
 # id by now.
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """The result of cancelling runs."""
+def change_runs(
+    verb: Verb, runs: Sequence[RunStatus], ports: Ports
+) -> tuple[list[RunStatus], list[RunStatus]]:
+    """Cancel, hold or release runs and elements of sweeps, each through its own scheduler.
 
-    cancelled: tuple[RunStatus, ...] = ()  # the scheduler has accepted to cancel their jobs
-    over: tuple[RunStatus, ...] = ()  # already ended
-    # not changed: the scheduler does not list their jobs, or cannot be queried from here
-    unlisted: tuple[RunStatus, ...] = ()
-
-
-def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
-    """Cancel runs and elements of sweeps that have not ended, each through its own scheduler.
+    Returns:
+        Those whose jobs the scheduler has accepted to change, and the others: over, not pending,
+        or not listed by a scheduler that can be queried from here.
 
     Raises:
-        SchedulerError: a run has no job id yet.
+        SchedulerError: a run to cancel has no job id yet, or the scheduler refuses.
     """
-    over = tuple(item for item in runs if item.status.final)
-    unlisted = tuple(item for item in runs if not item.status.final and not item.live)
-    cancelled = tuple(item for item in runs if not item.status.final and item.live)
-    nameless = next((item for item in unlisted if item.run.job_id is None), None)
-    if nameless:
-        raise SchedulerError(
-            f"{nameless.run.run_id} has no job id yet: sbatch has not answered",
-            hint="run hpcrun status until it has a job id",
-        )
-    for name, refs in _by_scheduler(cancelled):
-        _cancel_jobs(ports.schedulers(name), refs)
-    return Cancelled(cancelled, over, unlisted)
+    changed = [item for item in runs if _can_change(verb, item)]
+    others = [item for item in runs if not _can_change(verb, item)]
+    if verb == "cancel":
+        nameless = [item.run for item in _unlisted(others) if item.run.job_id is None]
+        if nameless:
+            raise SchedulerError(
+                f"{nameless[0].run_id} has no job id yet: sbatch has not answered",
+                hint="run hpcrun status until it has a job id",
+            )
+    for name, refs in _by_scheduler(changed):
+        with _marked(refs) if verb == "cancel" else nullcontext():
+            ports.schedulers(name).change(verb, refs)
+    return changed, others
 
 
-def check_listed(unlisted: Sequence[RunStatus]) -> None:
-    """Raise an error for runs of which nothing was cancelled.
+def _can_change(verb: Verb, item: RunStatus) -> bool:
+    """Return whether the scheduler lists a job that may be cancelled, or a pending one."""
+    if not item.live or item.status.final:
+        return False
+    if verb == "cancel":
+        return True
+    if item.elements:
+        statuses = [element.status for element in item.elements if element.live]
+    else:
+        statuses = [item.status]
+    is_pending = any(status.state == PENDING for status in statuses)
+    return is_pending and item.run.job_id is not None
+
+
+def _unlisted(others: Sequence[RunStatus]) -> list[RunStatus]:
+    return [item for item in others if not item.live and not item.status.final]
+
+
+def check_listed(others: Sequence[RunStatus]) -> None:
+    """Raise an error for runs of which nothing was cancelled, although they have not ended.
 
     Raises:
         NotFoundError: the scheduler does not list at least one run.
     """
+    unlisted = _unlisted(others)
     if unlisted:
         lines = [
             f"{unlisted_words(item)}: nothing was cancelled (run {item.run.run_id})"
@@ -71,8 +86,9 @@ def check_listed(unlisted: Sequence[RunStatus]) -> None:
         raise NotFoundError("\n".join(lines), hint=f"hpcrun status {unlisted[0].run.run_id}")
 
 
-def _cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
-    """Cancel jobs that the scheduler lists, and note it in the folders of their runs.
+@contextmanager
+def _marked(refs: Sequence[JobRef]) -> Iterator[None]:
+    """Note in the folders of runs that their jobs are cancelled.
 
     Raises:
         SchedulerError: the scheduler does not cancel the jobs; the notes are removed.
@@ -88,7 +104,7 @@ def _cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
         with ExitStack() as stack:
             for run_folder in {folder.run for folder in folders}:
                 stack.enter_context(logged_to(RunFolder(run_folder).journal, "cancel"))
-            scheduler.cancel(refs)
+            yield
     except SchedulerError:
         for mark in marks:
             with suppress(OSError):
@@ -127,34 +143,6 @@ def named_statuses(named: Sequence[Named], ports: Ports) -> list[RunStatus]:
         for run_id, index in dict.fromkeys(named)
         if run_id in by_id
     ]
-
-
-def hold_runs(
-    named: Sequence[Named], ports: Ports, *, release: bool
-) -> tuple[Sequence[RunStatus], Sequence[RunStatus]]:
-    """Hold or release the pending jobs of runs and elements.
-
-    Returns:
-        The runs and elements with pending jobs, and the others, which are not pending.
-    """
-    wanted = named_statuses(named, ports)
-    changed = [item for item in wanted if _has_pending(item)]
-    for name, refs in _by_scheduler(changed):
-        ports.schedulers(name).hold(refs, release=release)
-    return changed, [item for item in wanted if item not in changed]
-
-
-def _has_pending(item: RunStatus) -> bool:
-    """Whether the scheduler lists a job of a run, or of one of its elements, as pending."""
-    if item.elements:
-        statuses = [each.status for each in item.elements if each.live]
-    else:
-        statuses = [item.status]
-    return (
-        item.live
-        and item.run.job_id is not None
-        and any(status.state == state.PENDING for status in statuses)
-    )
 
 
 def _elements_of_task(item: RunStatus) -> int:

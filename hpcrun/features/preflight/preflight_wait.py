@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.runs.cancel import cancel_runs, check_listed
+from hpcrun.actions.runs.cancel import change_runs, check_listed
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status_query import one_status
 from hpcrun.errors import JobFailedError, NotFoundError
@@ -96,7 +96,8 @@ class PreflightWatch:
             SchedulerError: the scheduler refuses or is away.
             NotFoundError: the scheduler lists no such job.
         """
-        check_listed(cancel_runs([self._get()], self._ports).unlisted)
+        _, others = change_runs("cancel", [self._get()], self._ports)
+        check_listed(others)
 
     def _get(self) -> RunStatus:
         result = one_status(self._run_id, self._ports)

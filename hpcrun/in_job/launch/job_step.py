@@ -100,8 +100,13 @@ class JobStep:
         for pid in self._children if self._local or to_srun else ():
             send(pid, number)
 
-    def finish(self, status: int) -> int:
-        """Return the status of the job after its last attempt, which ended with this one."""
+    def finish(self, status: int, *, elsewhere: bool = False) -> int:  # noqa: ARG002 - for scripts
+        """Return the status of the job after its last attempt here, which ended with this one.
+
+        Args:
+            status: the status of the last attempt.
+            elsewhere: the next attempt has been started elsewhere.
+        """
         return status
 
     def close_streams(self) -> None:

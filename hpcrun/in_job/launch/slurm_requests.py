@@ -43,6 +43,10 @@ class JobSays:
         """Whether Slurm has removed the node of the script from the job."""
         return bool(self.batch_host and self.nodes) and self.batch_host not in expand(self.nodes)
 
+    def was_requeued_after(self, requeues: int) -> bool:
+        """Return whether Slurm has requeued the job since it had done so this many times."""
+        return self.restarts is not None and self.restarts != requeues
+
 
 def job() -> JobSays:
     """Ask about this job."""

@@ -153,7 +153,7 @@ def test_submissions_and_cancellations_make_nobody_ask_sooner(tmp_path: Path) ->
     assert [info.state for info in infos] == ["RUNNING"] * 3
     assert 0 <= time.time() - infos[0].asked_s < 10
     states("COMPLETED")
-    plain.cancel([job])
+    plain.change("cancel", [job])
     new = JobRef(tmp_path / "new", "8", submitted_s=time.time())
     assert {folder.name: info.state for folder, info in poller.poll([job, new]).items()} == {
         "run": "RUNNING",

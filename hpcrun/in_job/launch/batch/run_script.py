@@ -86,17 +86,20 @@ class ScriptStep(JobStep):
         words = step_words(self._words, launch_program(), local=self._local, again=again)
         return super().run(words, hosts)
 
-    def finish(self, status: int) -> int:
+    def finish(self, status: int, *, elsewhere: bool = False) -> int:
         """Let the script continue behind its launch; return its exit status, which is the job's.
 
         Args:
-            status: of the last attempt. A requeued script does not continue.
+            status: the status of the last attempt.
+            elsewhere: the next attempt has been started elsewhere. Then this script does not
+                continue, nor does the script of a requeued job.
         """
         record = records.read("exit") or {}
         if not self._name:  # it was not started
             self._leave(0)
             return status
-        if self._runs and record.get("how") == REQUEUE:
+        moves_on = elsewhere or record.get("how") == REQUEUE
+        if self._runs and moves_on:
             send(self._pid, signal.SIGKILL)
             self._wait_for_end()
         elif self._runs:
@@ -106,7 +109,7 @@ class ScriptStep(JobStep):
         self._leave(0)
         if self._canary:
             self._canary.end()
-        if record.get("how") == REQUEUE or record.get("signal"):
+        if moves_on or record.get("signal"):
             return status
         if self._status != status or (self._status and not self._was_launched):
             records.write(

@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import time
 
-from .. import records
-from .. import slurm_requests as slurm
+from .. import records, slurm_requests
 from ..processes import launch_program, try_start
 from ..records import OVER
 from .dead_nodes import answers
+from .exit_record import write_exit
 
 LOOK_S = 10.0
 ASK_S = 30.0
@@ -35,7 +35,7 @@ def start(node: str, *, on: str, how: str, exclude: bool) -> None:
         how: whether the job is requeued or ends.
         exclude: the failed node is not used again.
     """
-    step, env = slurm.small_step(on)
+    step, env = slurm_requests.small_step(on)
     env.update({_EXCLUDE: "1"} if exclude else {})
     log = os.path.join(records.attempt_dir(), "guard.log")
     step += ["--job-name=guard", "--export=ALL", *launch_program(), "guard", node, how]
@@ -55,31 +55,31 @@ def main(arguments: list[str]) -> int:
         beat, changed_at = heartbeat, changed_at if heartbeat == beat else now
         if now > ask_at and (now - changed_at > NO_HEARTBEAT_S or not answers(node)):
             ask_at = now + ASK_S
-            job = slurm.job()
+            job = slurm_requests.job()
             if job.state == "RUNNING" and job.lost_its_script:
                 return _end(job.batch_host, how)
     return 0
 
 
 def _end(node: str, how: str) -> int:
-    fields = {
-        "status": records.TERM_STATUS,
-        "signal": "",
-        "ended": time.time(),
-        "reason": records.NODE_FAILURE,
-    }
-    if how != OVER:
-        message = ""
-    else:
+    if how == OVER:
         message = (
             "the node of the batch script failed, and --requeue does not allow another attempt"
         )
-    more = {"message": message, "again": how != OVER, "how": how, "nodes": [node]}
-    records.write("exit", {**fields, **more})
-    if how != OVER:
-        answer = slurm.requeue([node] if _EXCLUDE in os.environ else [])
     else:
-        answer = slurm.cancel()
-    if answer:
-        records.say(answer)
+        message = ""
+    write_exit(
+        records.TERM_STATUS,
+        signalled=False,
+        why=records.NODE_FAILURE,
+        message=message,
+        how=how,
+        nodes=[node],
+    )
+    if how == OVER:
+        problem = slurm_requests.cancel()
+    else:
+        problem = slurm_requests.requeue([node] if _EXCLUDE in os.environ else [])
+    if problem:
+        records.say(problem)
     return 0

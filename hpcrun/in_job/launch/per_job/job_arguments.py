@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from .. import environment
 from ..job_step import JobStep
+from .why_ended import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,57 @@ if TYPE_CHECKING:
     from ..processes import OnSignal
 
 
-def parse_options(arguments: list[str]) -> Namespace:
+class JobOptions(Namespace):
+    """The options, and what follows from them."""
+
+    nodes: int | None
+    gpus: str
+    within: str
+    came: int | None
+    warn: int | None
+    requeue: int
+    restarts: int
+    spares: int
+    retry_on_failure: bool
+    exclude_bad_nodes: bool
+    preflight: bool
+    stage: list[str]
+    script: bool
+    sample: float
+    cancel_idle: float
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether the job may be warned or requeued."""
+        return self.warn is not None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this process starts the nodes of the step itself, without srun."""
+        return self.nodes is not None
+
+    @property
+    def in_slurm(self) -> bool:
+        """Whether this process is part of a Slurm job."""
+        return not self.is_local or bool(self.within)
+
+    @property
+    def rules(self) -> Rules:
+        """How often the job may continue."""
+        return Rules(self.requeue, self.restarts, self.retry_on_failure)
+
+    @property
+    def sample_s(self) -> float:
+        """The seconds between two samples.
+
+        Six samples are written at a time: a short limit on idle GPUs needs them sooner.
+        """
+        if not self.cancel_idle:
+            return self.sample
+        return min(self.sample, self.cancel_idle / 10)
+
+
+def parse_options(arguments: list[str]) -> JobOptions:
     """Return the options in front of ``--``."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("--nodes", "--came", "--warn"):
@@ -44,14 +95,14 @@ def parse_options(arguments: list[str]) -> Namespace:
     parser.add_argument("--cancel-idle", type=float, default=0.0)
     for name in ("--retry-on-failure", "--exclude-bad-nodes", "--preflight", "--script"):
         parser.add_argument(name, action="store_true")
-    return parser.parse_args(arguments)
+    return parser.parse_args(arguments, JobOptions())
 
 
-def step_of(options: Namespace, on_signal: OnSignal, tick: Callable[[], bool]) -> JobStep:
+def step_of(options: JobOptions, on_signal: OnSignal, tick: Callable[[], bool]) -> JobStep:
     """Return the step of a job: the given command, or what a person's script launches."""
     gpus = options.gpus.split(";") if options.gpus else []
     if not options.script:
         return JobStep(options.nodes, gpus, on_signal, tick)
     from ..batch.run_script import ScriptStep  # few jobs run a person's script
 
-    return ScriptStep(options.nodes, gpus, on_signal, tick, managed=options.warn is not None)
+    return ScriptStep(options.nodes, gpus, on_signal, tick, managed=options.is_managed)

@@ -101,6 +101,7 @@ class Pack:
         return self._failed
 
     def _start(self, command: list[str]) -> None:
+        assert self._options.came is not None
         with open(self._options.came, "rb") as file:
             came = file.read()
         host = os.environ.get("SLURMD_NODENAME") or os.uname().nodename

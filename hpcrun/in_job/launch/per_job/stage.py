@@ -24,8 +24,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from .. import node_folder, records
-from .. import slurm_requests as slurm
+from .. import node_folder, records, slurm_requests
 from ..processes import launch_program
 
 if TYPE_CHECKING:
@@ -61,8 +60,6 @@ _ELSEWHERE = (
     "--env HPCRUN_STAGE_DIR=/path names another folder, which each node has on its own disk"
 )
 _HERE = os.environ.get("SLURMD_NODENAME", os.uname().nodename)
-_held: list[int] = []
-"""The copy on this machine, locked until the job ends: other jobs leave it there."""
 
 
 class StageError(Exception):
@@ -94,43 +91,60 @@ def main(arguments: list[str]) -> int:
 # --- the job -------------------------------------------------------------------------------------
 
 
-def copy(step: JobStep, nodes: list[str], sources: list[str]) -> str:
-    """Copy the data onto the nodes that do not have the data.
-
-    The result says why the copy failed, or is the empty string.
-    """
-    status = step.run_other([*launch_program(), "stage", ",".join(nodes), *sources], nodes)
-    if status:
-        message = str(
-            (records.read(RECORD) or {}).get("message")
-            or f"copying the data ended with status {status}"
-        )
-        records.say(message)
-        return message
-    if _is_local():
-        _held.append(node_folder.hold(os.environ[STAGE]))
-    return ""
-
-
-def remove_from(nodes: list[str], replaced: list[str], most_s: float) -> str:
-    """Remove the copies at the end of the job; return the empty string.
+class StagedData:
+    """The copies of the data of --stage on the disks of the nodes.
 
     Args:
-        nodes: the nodes that have the copies.
-        replaced: nodes that are not used any more, and may be dead.
-        most_s: the time for it; 0 if Slurm is ending this job, and the nodes do it themselves.
+        sources: the data, as NAME/SRC.
     """
-    while _held:
-        os.close(_held.pop())
-    if _is_local():
-        node_folder.remove(os.environ[STAGE])
-    for some in filter(None, () if _is_local() or not most_s else (nodes, replaced)):
-        argv, env = slurm.small_step(*some)
-        argv += [*launch_program(), "stage", REMOVE]
-        # srun cannot start a step on a dead node, and says so
-        with suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(argv, env=env, check=False, timeout=most_s, stderr=subprocess.DEVNULL)
-    return ""
+
+    def __init__(self, sources: list[str]) -> None:
+        self._sources = sources
+        # the copies on this machine, locked until the job ends: other jobs leave them there
+        self._held: list[int] = []
+
+    def copy(self, step: JobStep, nodes: list[str]) -> str:
+        """Copy the data onto the nodes that do not have the data.
+
+        The result says why the copy failed, or is the empty string.
+        """
+        command = [*launch_program(), "stage", ",".join(nodes), *self._sources]
+        status = step.run_other(command, nodes)
+        if status:
+            record = records.read(RECORD) or {}
+            message = str(record.get("message") or f"copying the data ended with status {status}")
+            records.say(message)
+            return message
+        if _is_local():
+            self._held.append(node_folder.hold(os.environ[STAGE]))
+        return ""
+
+    def remove(self, nodes: list[str], replaced: list[str], most_s: float) -> None:
+        """Remove the copies at the end of the job.
+
+        Args:
+            nodes: the nodes that have the copies.
+            replaced: nodes that are not used any more, and may be dead.
+            most_s: the time for it; 0 if Slurm is ending this job, and the nodes do it themselves.
+        """
+        while self._held:
+            os.close(self._held.pop())
+        if _is_local():
+            node_folder.remove(os.environ[STAGE])
+            return
+        if not most_s:
+            return
+        for some in (nodes, replaced):
+            if some:
+                _remove_from(some, most_s)
+
+
+def _remove_from(nodes: list[str], most_s: float) -> None:
+    argv, env = slurm_requests.small_step(*nodes)
+    argv += [*launch_program(), "stage", REMOVE]
+    # srun cannot start a step on a dead node, and says so
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(argv, env=env, check=False, timeout=most_s, stderr=subprocess.DEVNULL)
 
 
 # --- the head node -------------------------------------------------------------------------------
@@ -140,7 +154,7 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
     folder = os.path.join(records.attempt_dir(), LIST)
     began = time.monotonic()
     files, size, skipped = list_files(folder, sources)
-    argv, env = ([], dict(os.environ)) if _is_local() else slurm.small_step(*nodes)
+    argv, env = ([], dict(os.environ)) if _is_local() else slurm_requests.small_step(*nodes)
     argv += [*launch_program(), "stage", NODE, str(size)]
     if skipped:
         left_out = f"; {skipped} links that lead nowhere, or back, are left out"
@@ -317,7 +331,7 @@ def _sweep(place: str) -> None:
     """Remove what killed jobs of this user, and earlier starts of this one, have left here."""
     names = [name for name in records.names_in(place) if name.startswith(PREFIX)]
     if names and not _is_local():
-        running = slurm.jobs_with_nodes()
+        running = slurm_requests.jobs_with_nodes()
     else:
         running = None
     for name in names:

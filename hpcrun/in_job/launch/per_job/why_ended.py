@@ -1,6 +1,6 @@
 """Decide why an attempt ended, whether another one follows, and the exit status.
 
-Pure: everything follows from records and Slurm's answers.
+Nothing here reads a file or asks Slurm by itself: the facts and the two questions are arguments.
 """
 
 from __future__ import annotations
@@ -85,13 +85,16 @@ class Ended:
         return TIME_LIMIT in self.stop
 
     @property
+    def terminated(self) -> bool:
+        """Whether this process or a node got SIGTERM."""
+        return self.signalled or TERMINATED in self.stop
+
+    @property
     def done_anyway(self) -> bool:
         """Whether the ranks completed, and none of them knew of a request to stop."""
-        return (
-            self.status == 0
-            and not self.given_up
-            and not any(each.get("heard") for each in self.exits)
-        )
+        if self.status != 0 or self.given_up:
+            return False
+        return not any(record.get("heard") for record in self.exits)
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,8 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
         return NODE_FAILURE
     if ended.idle and not ended.signalled:
         return OWN_END if ended.done_anyway else IDLE
-    if ended.signalled or TERMINATED in ended.stop:
-        return _why_signalled(ended, ask, dead)
+    if ended.terminated:
+        return _why_terminated(ended, ask, dead)
     if ended.warned:
         return OWN_END if ended.done_anyway else TIME_LIMIT
     if ended.status == 0:
@@ -132,7 +135,7 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
     return FAILURE
 
 
-def _why_signalled(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
+def _why_terminated(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
     """Return the reason of a SIGTERM: cancelled, preempted, requeued or the time limit.
 
     Only Slurm knows the reason. While a job ends, scontrol shows only COMPLETING instead of its
@@ -142,54 +145,50 @@ def _why_signalled(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], 
     if ended.cancelled:
         return CANCELLED
     answer = ask()
-    moved_on = answer.restarts not in (None, ended.requeues)
     if not answer.state:
         return TERMINATED  # Slurm does not respond, and cannot requeue
     if answer.state == "RUNNING":
-        return _why_while_running(ended, moved_on, answer.preempted, dead)
-    # Slurm has requeued it, by itself or by scontrol, which Lightning calls at the warning
-    if moved_on:
-        return (
-            _first(
-                (PREEMPTION, ended.was_preempted),
-                (NODE_FAILURE, bool(dead())),
-                (TIME_LIMIT, ended.warned),
-            )
-            or REQUEUED
-        )
-    over = answer.state == "TIMEOUT" or answer.reason == "TimeLimit"
-    down = answer.state == "NODE_FAIL" or answer.reason == "NodeDown"
-    return (
-        _first((TIME_LIMIT, over), (NODE_FAILURE, down), (PREEMPTION, answer.state == "PREEMPTED"))
-        or CANCELLED
-    )
-
-
-def _why_while_running(
-    ended: Ended, moved_on: bool, preempted: bool, dead: Callable[[], list[str]]
-) -> str:
-    if ended.was_preempted or preempted:
-        return OWN_END if ended.done_anyway else PREEMPTION
-    if moved_on or dead():
-        return NODE_FAILURE  # moved on: it runs elsewhere, and this node has returned
-    if ended.by_returned_node:
+        return _why_while_running(ended, answer, dead)
+    if answer.was_requeued_after(ended.requeues):
+        return _why_requeued(ended, dead)
+    if answer.state == "TIMEOUT" or answer.reason == "TimeLimit":
+        return TIME_LIMIT
+    if answer.state == "NODE_FAIL" or answer.reason == "NodeDown":
         return NODE_FAILURE
-    if not ended.warned:
-        return TERMINATED
-    if ended.done_anyway:
-        return OWN_END
-    return TIME_LIMIT
+    if answer.state == "PREEMPTED":
+        return PREEMPTION
+    return CANCELLED
 
 
-def _first(*choices: tuple[str, bool]) -> str:
-    return next((why for why, holds in choices if holds), "")
+def _why_while_running(ended: Ended, answer: JobSays, dead: Callable[[], list[str]]) -> str:
+    """Return the reason of a SIGTERM after which Slurm still reports the job as running."""
+    if ended.was_preempted or answer.preempted:
+        return OWN_END if ended.done_anyway else PREEMPTION
+    if answer.was_requeued_after(ended.requeues):
+        return NODE_FAILURE  # the job runs elsewhere, and this node has returned
+    if ended.by_returned_node or dead():
+        return NODE_FAILURE
+    if ended.warned:
+        return OWN_END if ended.done_anyway else TIME_LIMIT
+    return TERMINATED
 
 
-def is_passing(why: str, rules: Rules) -> bool:
-    """Whether the reason allows another attempt."""
-    return why not in (OWN_END, CANCELLED, TERMINATED, IDLE) and (
-        why != FAILURE or rules.on_failure
-    )
+def _why_requeued(ended: Ended, dead: Callable[[], list[str]]) -> str:
+    """Return why Slurm has requeued the job, by itself or by scontrol."""
+    if ended.was_preempted:
+        return PREEMPTION
+    if dead():
+        return NODE_FAILURE
+    if ended.warned:
+        return TIME_LIMIT  # Lightning calls scontrol requeue at the warning
+    return REQUEUED
+
+
+def allows_another_attempt(why: str, rules: Rules) -> bool:
+    """Return whether a job may continue after an attempt that ended for this reason."""
+    if why == FAILURE:
+        return rules.on_failure
+    return why not in (OWN_END, CANCELLED, TERMINATED, IDLE)
 
 
 def what_next(why: str, rules: Rules, *, requeues: int, restarts: int, enough: bool) -> str:
@@ -202,24 +201,33 @@ def what_next(why: str, rules: Rules, *, requeues: int, restarts: int, enough: b
         restarts: how often the job has been restarted before.
         enough: the allocation has as many nodes left as the job needs.
     """
-    if not is_passing(why, rules):
+    if not allows_another_attempt(why, rules):
         return OVER
     if why in (FAILURE, NODE_FAILURE) and restarts < rules.restarts and enough:
         return RESTART
-    return REQUEUE if requeues < rules.times else OVER
+    if requeues < rules.times:
+        return REQUEUE
+    return OVER
 
 
-def used_up(why: str, rules: Rules, *, enough: bool) -> str:
-    """Return why an interrupted job does not continue; empty if it was not requested to."""
-    reasons = {}
+def why_not_continued(why: str, rules: Rules, *, obstacle: str) -> str:
+    """Return why an interrupted job does not continue; empty if it was not requested to.
+
+    Args:
+        why: the reason for which the attempt ended.
+        rules: when and how often the job may continue.
+        obstacle: why a restart that the rules allow is not possible; empty if they allow none.
+    """
+    if not allows_another_attempt(why, rules):
+        return ""
+    obstacles = {}  # what the job is not → why
     if rules.restarts and why in (FAILURE, NODE_FAILURE):
-        few = "too few nodes are left to restart on"
-        reasons["restarted"] = f"--restarts {rules.restarts} is used up" if enough else few
+        obstacles["restarted"] = obstacle or f"--restarts {rules.restarts} is used up"
     if rules.times:
-        reasons["requeued"] = f"--requeue {rules.times} is used up"
-    if reasons and is_passing(why, rules):
-        return f"not {' or '.join(reasons)}: {', '.join(reasons.values())}"
-    return ""
+        obstacles["requeued"] = f"--requeue {rules.times} is used up"
+    if not obstacles:
+        return ""
+    return f"not {' or '.join(obstacles)}: {', '.join(obstacles.values())}"
 
 
 def final_status(ended: Ended, why: str, rules: Rules) -> int:
@@ -227,12 +235,13 @@ def final_status(ended: Ended, why: str, rules: Rules) -> int:
 
     The status is 128 + n if signal n ended what failed first.
     """
-    if ended.signalled or (why == IDLE and ended.status != 0):
+    if ended.signalled:
         return TERM_STATUS
     if ended.status == 0:
-        if why == IDLE or is_passing(why, rules):
-            return STOPPED_STATUS
-        return 0
+        stopped = why == IDLE or allows_another_attempt(why, rules)
+        return STOPPED_STATUS if stopped else 0
+    if why == IDLE:
+        return TERM_STATUS
     if ended.first_failed:
         return int(ended.first_failed["status"])
     return ended.status

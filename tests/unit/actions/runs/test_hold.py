@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.runs.cancel import hold_runs, left_waiting
+from hpcrun.actions.runs.cancel import change_runs, left_waiting, named_statuses
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import SchedulerError
 from hpcrun.job.job_states import JobInfo
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.protocol import JobRef
+from hpcrun.schedulers.protocol import JobRef, Verb
 from tests.unit.given import ports, run
 
 IDS = [f"20260102-030405-{name}-0a1b" for name in ("waits", "runs", "lr")]
@@ -36,13 +36,13 @@ class Queue:
         states = {"70": "PENDING", "71": "RUNNING", "72_0": "RUNNING", "72_1": "PENDING"}
         return {job.folder: JobInfo(str(job.job_id), states[str(job.job_id)]) for job in jobs}
 
-    def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:
-        self.said.append(("release" if release else "hold", [job.job_id for job in jobs]))
+    def change(self, verb: Verb, jobs: Sequence[JobRef]) -> None:
+        self.said.append((verb, [job.job_id for job in jobs]))
 
 
 def held(
-    tmp_path: Path, queue: Queue, *chosen: tuple[int, int | None], release: bool = False
-) -> tuple[Sequence[RunStatus], Sequence[RunStatus]]:
+    tmp_path: Path, queue: Queue, *chosen: tuple[int, int | None], verb: Verb = "hold"
+) -> tuple[list[RunStatus], list[RunStatus]]:
     store = RunStore(tmp_path)
     sweep = {
         "plan": {"sweep": {"indices": "0-1", "first": 0}},
@@ -53,9 +53,8 @@ def held(
     ]
     for each in runs:
         store.create(each, "")
-    return hold_runs(
-        [(IDS[n], index) for n, index in chosen], ports(store, queue, 2000.0), release=release
-    )
+    given = ports(store, queue, 2000.0)
+    return change_runs(verb, named_statuses([(IDS[n], index) for n, index in chosen], given), given)
 
 
 def test_pending_jobs_are_held_once_and_others_are_named(tmp_path: Path) -> None:
@@ -69,7 +68,7 @@ def test_pending_jobs_are_held_once_and_others_are_named(tmp_path: Path) -> None
 
 def test_elements_are_released_one_by_one(tmp_path: Path) -> None:
     queue = Queue()
-    _, others = held(tmp_path, queue, (2, 0), (2, 1), release=True)
+    _, others = held(tmp_path, queue, (2, 0), (2, 1), verb="release")
     assert queue.said == [("release", ["72_1"])]
     assert [item.run.name for item in others] == ["lr/0"]
 

@@ -18,9 +18,9 @@ from hpcrun.in_job.launch.per_job.why_ended import (
     Ended,
     Rules,
     final_status,
-    used_up,
     what_next,
     why_it_ended,
+    why_not_continued,
 )
 from hpcrun.in_job.launch.records import (
     NODE_FAILURE,
@@ -202,27 +202,23 @@ def test_how_a_job_continues(
 
 
 def test_a_job_that_does_not_go_on_says_why() -> None:
-    for why, rules, enough, expected in (
-        (NODE_FAILURE, Rules(times=2), True, "not requeued: --requeue 2 is used up"),
-        (NODE_FAILURE, Rules(restarts=2), True, "not restarted: --restarts 2 is used up"),
-        (
-            NODE_FAILURE,
-            Rules(restarts=2),
-            False,
-            "not restarted: too few nodes are left to restart on",
-        ),
+    few = "too few nodes are left to restart on"
+    for why, rules, obstacle, expected in (
+        (NODE_FAILURE, Rules(times=2), "", "not requeued: --requeue 2 is used up"),
+        (NODE_FAILURE, Rules(restarts=2), "", "not restarted: --restarts 2 is used up"),
+        (NODE_FAILURE, Rules(restarts=2), few, f"not restarted: {few}"),
         (
             NODE_FAILURE,
             BOTH,
-            True,
+            "",
             "not restarted or requeued: --restarts 1 is used up, --requeue 1 is used up",
         ),
-        (TIME_LIMIT, BOTH, True, "not requeued: --requeue 1 is used up"),
-        (TIME_LIMIT, Rules(restarts=1), True, ""),
-        ("", BOTH, True, ""),
-        (NODE_FAILURE, Rules(), True, ""),
+        (TIME_LIMIT, BOTH, "", "not requeued: --requeue 1 is used up"),
+        (TIME_LIMIT, Rules(restarts=1), "", ""),
+        ("", BOTH, "", ""),
+        (NODE_FAILURE, Rules(), "", ""),
     ):
-        assert used_up(why, rules, enough=enough) == expected
+        assert why_not_continued(why, rules, obstacle=obstacle) == expected
 
 
 def test_a_node_is_silent_only_while_others_are_heard() -> None:

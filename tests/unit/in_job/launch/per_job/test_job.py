@@ -1,0 +1,78 @@
+"""How an attempt of a Slurm job ends: its record, with Slurm's answers and the step faked."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from hpcrun.in_job.launch import slurm_requests
+from hpcrun.in_job.launch.job_step import JobStep
+from hpcrun.in_job.launch.per_job import job
+from hpcrun.in_job.launch.slurm_requests import JobSays
+
+RESTARTS = ("--warn", "60", "--restarts", "2", "--retry-on-failure")
+
+
+def end_of_job(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], answer: JobSays
+) -> dict[str, Any]:
+    """The record of a job on two nodes whose step fails, while Slurm gives this answer."""
+    attempt = folder / "run/elements/0/attempts/0"
+    attempt.mkdir(parents=True, exist_ok=True)
+    env = {
+        "HPCRUN_RUN_DIR": str(folder / "run"),
+        "HPCRUN_ATTEMPT_DIR": str(attempt),
+        "HPCRUN_CHECKPOINT_DIR": str(folder / "run/elements/0/checkpoints"),
+        "HPCRUN_ELEMENT": "0",
+        "HPCRUN_ATTEMPT": "0",
+        "HPCRUN_JOB_ID": "7",
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NODELIST": "n[1-2]",
+    }
+    monkeypatch.setattr(slurm_requests, "TRIES", 1)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(slurm_requests, "job", lambda: answer)
+    monkeypatch.setattr(slurm_requests, "nodes_dead", lambda nodes: dict.fromkeys(nodes, False))
+    monkeypatch.setattr(JobStep, "run", lambda *_: 1)
+    with patch.dict(os.environ, env):
+        assert job.main([*options, "--", "srun", "program"]) == 1
+    return dict(json.loads((attempt / "exit").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (JobSays("COMPLETING"), "not restarted: Slurm reports the job as COMPLETING"),
+        (JobSays("RUNNING", restarts=1), "not restarted: Slurm has requeued the job"),
+        (JobSays(), "not restarted: Slurm does not respond"),
+        (
+            JobSays("RUNNING", nodes="n1"),
+            "not restarted: too few nodes are left to restart on",
+        ),
+    ],
+)
+def test_a_job_that_cannot_be_restarted_has_not_used_up_its_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: JobSays, message: str
+) -> None:
+    record = end_of_job(tmp_path, monkeypatch, RESTARTS, answer)
+    assert (record["reason"], record["how"], record["message"]) == ("failure", "", message)
+
+
+def test_the_message_of_a_failed_role_stays_if_slurm_refuses_to_requeue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles = tmp_path / "run/elements/0/attempts/0/roles"
+    roles.mkdir(parents=True)
+    (roles / "server.end").write_text('{"message": "role server failed", "time": 1}')
+    monkeypatch.setattr(slurm_requests, "requeue", lambda _: "Access denied")
+    options = ("--warn", "60", "--requeue", "1", "--retry-on-failure")
+    record = end_of_job(tmp_path, monkeypatch, options, JobSays("RUNNING", restarts=0))
+    assert record["message"] == (
+        "role server failed; scontrol requeue failed; hpcrun resubmit starts it again"
+    )
