@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.job.plan.job_plan import Plan
+from hpcrun.job.plan.job_plan import Plan, Snapshot
 from hpcrun.job.plan.plan_notes import threads_of
 from hpcrun.job.plan.role_ranks import Role
 from hpcrun.job.plan.sweep import Sweep
-from hpcrun.job.request.notify_options import IDLE
+from hpcrun.job.request.notify_options import IDLE, Notify
 from hpcrun.job.request.parameters import parse_indices
 from hpcrun.job.resources.container import Container
 from hpcrun.job.resources.cpus_memory_time import Requeue
@@ -35,54 +35,51 @@ if TYPE_CHECKING:  # a dry run would import all that submits
 
 _LABEL_LEAST = len("submitted")
 """The lines of the submitted job follow the plan in the same columns."""
+_PLACES = ("partition", "account", "qos", "constraint", "reservation", "nodelist", "exclude")
+"""The directives that say where the job runs."""
+_PREFLIGHT = "before the ranks start (at most 30 s)"
 
 
 def plan_lines(plan: Plan, more: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """Return the plan as text, with ``more`` rows on its relations to other runs."""
-    if plan.scheduler == "local":
-        no_limit = "no limit"
-    else:
-        no_limit = "the partition's default"
-    if plan.snapshot and plan.snapshot.folder != ".":
-        below = f", starting in {plan.snapshot.folder}"
-    else:
-        below = ""
-    if plan.cancel_idle_s:
-        idle = f"ends if all of its GPUs are idle for {time_text(plan.cancel_idle_s)}"
-    else:
-        idle = ""
-    variables = (
-        f"{name}={'***' if value is None else shlex.quote(value)}"
-        for name, value in (*plan.env, *plan.added)
-    )
+    """Return the plan as lines of text.
+
+    Args:
+        plan: the plan of a job.
+        more: label and text of further rows, on the job's relations to other runs.
+    """
     rows = [
         (plan.name, _shape(plan)),
         ("sweep", sweep_text(plan.sweep, plan.scheduler) if plan.sweep else ""),
-        ("command", "" if plan.preflight == "only" or plan.roles else command_line(plan)),
+        ("command", _command(plan)),
         *((role.name, _role(role)) for role in plan.roles),
         *more,
         ("CPUs", _cpus(plan)),
         ("memory", memory_text(plan.memory_mb) if plan.scheduler == "slurm" else ""),
-        ("time", time_text(plan.walltime_s) if plan.walltime_s else no_limit),
+        ("time", _time(plan)),
         ("where", _where(plan)),
         ("python", f"{plan.python.executable} ({plan.python.kind})"),
         ("container", _container(plan.container) if plan.container else ""),
-        ("code", f"a snapshot of the current code{below}" if plan.snapshot else ""),
+        ("code", _code(plan.snapshot) if plan.snapshot else ""),
         ("stage", _stage(plan) if plan.stage else ""),
         ("stop", _stop(plan.requeue) if plan.requeue else ""),
-        ("idle", idle),
+        ("idle", _idle(plan.cancel_idle_s) if plan.cancel_idle_s else ""),
         ("srun", " ".join(option_words(plan.srun))),
         ("torchrun", " ".join(option_words(plan.torchrun))),
-        ("preflight", "before the ranks start (at most 30 s)" if plan.preflight == "first" else ""),
+        ("preflight", _PREFLIGHT if plan.preflight == "first" else ""),
         ("modules", " ".join(plan.modules)),
         ("set-up", count(len(plan.setup), "command") if plan.setup else ""),
-        ("env", " ".join(variables)),
-        ("messages", _messages(plan)),
+        ("env", _variables(plan)),
+        ("messages", _messages(plan.notify, plan.cancel_idle_s) if plan.notify else ""),
         *(("note", note) for note in plan.notes),
     ]
-    rows = [(label, text) for label, text in rows if text]
-    width = max(_LABEL_LEAST, *(len(label) for label, _ in rows))
-    return [one_line(f"{label:<{width}}  {text}") for label, text in rows]
+    return _in_columns(rows)
+
+
+def _in_columns(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Return label and text of each row that has a text, in two columns."""
+    shown = [(label, text) for label, text in rows if text]
+    width = max(_LABEL_LEAST, *(len(label) for label, _ in shown))
+    return [one_line(f"{label:<{width}}  {text}") for label, text in shown]
 
 
 def again_text(lineage: Lineage, folder: Path | str) -> str:
@@ -96,46 +93,61 @@ def again_text(lineage: Lineage, folder: Path | str) -> str:
 
 def command_line(plan: Plan) -> str:
     """Return the command of every rank in shell syntax; for a sweep, that of the first element."""
-    words = plan.command
-    if plan.sweep:
-        words += plan.sweep.arguments[plan.sweep.chosen[0]]
-    return bash_line(words)
+    if not plan.sweep:
+        return bash_line(plan.command)
+    first = plan.sweep.chosen[0]
+    return bash_line(plan.command + plan.sweep.arguments[first])
+
+
+def _command(plan: Plan) -> str:
+    """Return the command of every rank; empty if roles have their own, or no ranks start."""
+    if plan.roles or plan.preflight == "only":
+        return ""
+    return command_line(plan)
 
 
 def _role(role: Role) -> str:
     """Return the size of a role, its command, and when it starts and is ready."""
     if role.gpus:
-        size = count(role.gpus[1], "GPU")
+        text = count(role.gpus[1], "GPU")
     else:
-        size = count(role.nodes, "node")
+        text = count(role.nodes, "node")
     if role.launcher == "torchrun":
-        ranks = f", {count(role.ranks, 'rank')} by torchrun"
-    else:
-        ranks = ""
-    waits = f", after {' and '.join(role.after)}" if role.after else ""
-    ready = f", ready by {role.ready}" if role.ready else ""
-    return f"{size}{ranks}{waits}{ready}: {bash_line(role.command)}"
+        text += f", {count(role.ranks, 'rank')} by torchrun"
+    if role.after:
+        text += f", after {' and '.join(role.after)}"
+    if role.ready:
+        text += f", ready by {role.ready}"
+    return f"{text}: {bash_line(role.command)}"
 
 
 def _shape(plan: Plan) -> str:
+    """Return the nodes and GPUs of the job, and how its programs are started."""
     shape = plan.shape
-    if shape.gpus_per_node and (plan.scheduler == "slurm" or plan.local_gpus):
-        gpus = count(shape.gpus_per_node, f"{shape.gpu_type} GPU" if shape.gpu_type else "GPU")
-    else:
-        gpus = "no GPU"
-    nodes = count(shape.nodes, "node") + (
-        " (all this machine)" if plan.scheduler == "local" and shape.nodes > 1 else ""
-    )
+    size = f"{_nodes(plan)} × {_gpus(plan)}"
     if plan.roles:
-        return (
-            f"{nodes} × {gpus}, {count(shape.world_size, 'rank')} in "
-            f"{count(len(plan.roles), 'role')}"
-        )
+        return f"{size}, {count(shape.world_size, 'rank')} in {count(len(plan.roles), 'role')}"
     if shape.launcher == "command":
-        return f"{nodes} × {gpus}, the command once per node"
+        return f"{size}, the command once per node"
     if shape.launcher == "ray":
-        return f"{nodes} × {gpus}, the program on the head node of a Ray cluster"
-    return f"{nodes} × {gpus}, {count(shape.world_size, 'rank')} by {shape.launcher}"
+        return f"{size}, the program on the head node of a Ray cluster"
+    return f"{size}, {count(shape.world_size, 'rank')} by {shape.launcher}"
+
+
+def _nodes(plan: Plan) -> str:
+    nodes = count(plan.shape.nodes, "node")
+    if plan.scheduler == "local" and plan.shape.nodes > 1:
+        return f"{nodes} (all this machine)"
+    return nodes
+
+
+def _gpus(plan: Plan) -> str:
+    shape = plan.shape
+    runs_on_cpu = plan.scheduler == "local" and not plan.local_gpus
+    if not shape.gpus_per_node or runs_on_cpu:
+        return "no GPU"
+    kind = f"{shape.gpu_type} GPU" if shape.gpu_type else "GPU"
+    return count(shape.gpus_per_node, kind)
 
 
 def _cpus(plan: Plan) -> str:
@@ -143,131 +155,153 @@ def _cpus(plan: Plan) -> str:
         return "as the script requests"
     if plan.cpus_per_node is None:
         return "the site's default, divided among the ranks of a node (OMP_NUM_THREADS)"
+    text = f"{plan.cpus_per_node} per node"
     threads = threads_of(plan)
-    return f"{plan.cpus_per_node} per node" + (f", OMP_NUM_THREADS={threads}" if threads else "")
+    if threads:
+        text += f", OMP_NUM_THREADS={threads}"
+    return text
 
 
-def _messages(plan: Plan) -> str:
-    if not plan.notify:
-        return ""
-    # without a limit on idle GPUs, nobody watches them
-    events = [event for event in plan.notify.events if event != IDLE or plan.cancel_idle_s]
-    return f"to {', '.join(plan.notify.to)}: {', '.join(events) or 'none without --cancel-idle'}"
+def _time(plan: Plan) -> str:
+    if plan.walltime_s:
+        return time_text(plan.walltime_s)
+    return "no limit" if plan.scheduler == "local" else "the partition's default"
+
+
+def _messages(notify: Notify, cancel_idle_s: int | None) -> str:
+    events = list(notify.events)
+    if not cancel_idle_s:
+        # without a limit on idle GPUs, nobody watches them
+        events = [event for event in events if event != IDLE]
+    return f"to {', '.join(notify.to)}: {', '.join(events) or 'none without --cancel-idle'}"
 
 
 def _stage(plan: Plan) -> str:
-    sizes = ("" if size is None else f" ({bytes_text(size)})" for _, _, size in plan.stage)
-    paths = (
-        f"{shlex.quote(path)} as $HPCRUN_STAGE/{shlex.quote(name)}" for name, path, _ in plan.stage
-    )
-    return f"copied to each node: {', '.join(map(str.__add__, paths, sizes))}"
+    copies = []
+    for name, path, size in plan.stage:
+        copy = f"{shlex.quote(path)} as $HPCRUN_STAGE/{shlex.quote(name)}"
+        if size is not None:
+            copy += f" ({bytes_text(size)})"
+        copies.append(copy)
+    return f"copied to each node: {', '.join(copies)}"
+
+
+def _variables(plan: Plan) -> str:
+    """Return the variables of the job in shell syntax, secrets hidden."""
+    words = []
+    for name, value in (*plan.env, *plan.added):
+        shown = "***" if value is None else shlex.quote(value)
+        words.append(f"{name}={shown}")
+    return " ".join(words)
+
+
+def _code(snapshot: Snapshot) -> str:
+    text = "a snapshot of the current code"
+    if snapshot.folder != ".":
+        text += f", starting in {snapshot.folder}"
+    return text
+
+
+def _idle(cancel_idle_s: int) -> str:
+    return f"ends if all of its GPUs are idle for {time_text(cancel_idle_s)}"
 
 
 def _container(container: Container) -> str:
+    text = f"{container.image} by {container.runtime}"
+    if container.gpus:
+        text += ", with GPUs"
     if container.mounts:
-        mounts = f", with {' '.join(container.mounts)}"
-    else:
-        mounts = ""
-    gpus = ", with GPUs" if container.gpus else ""
-    return f"{container.image} by {container.runtime}{gpus}{mounts}"
+        text += f", with {' '.join(container.mounts)}"
+    return text
 
 
 def _stop(requeue: Requeue) -> str:
+    """Return when the ranks are warned, and how the job continues after that."""
+    text = f"SIGUSR1 {requeue.warn_s} s before the time limit"
     if requeue.times:
-        times = f", requeued up to {count(requeue.times, 'time')}"
-    else:
-        times = ""
-    if requeue.expedite:
-        expedited = ", expedited after a node failure"
-    else:
-        expedited = ""
+        text += f", requeued up to {count(requeue.times, 'time')}"
     if requeue.restarts:
+        restarts = count(requeue.restarts, "time")
+        text += f", restarted in the same allocation up to {restarts}"
         if requeue.spares:
-            spares = f" with {count(requeue.spares, 'spare node')}"
-        else:
-            spares = ""
-        times += (
-            f", restarted in the same allocation up to {count(requeue.restarts, 'time')}{spares}"
-        )
+            text += f" with {count(requeue.spares, 'spare node')}"
     if requeue.on_failure:
-        failures = ", also after a failure of the program"
-    else:
-        failures = ""
-    return f"SIGUSR1 {requeue.warn_s} s before the time limit{times}{failures}{expedited}"
+        text += ", also after a failure of the program"
+    if requeue.expedite:
+        text += ", expedited after a node failure"
+    return text
 
 
 def sweep_text(sweep: Sweep, scheduler: str) -> str:
-    """Return the number of elements of a sweep, and its parameters.
-
-    The text also says how many elements may run at once.
-    """
-    values: dict[str, dict[str, None]] = {}
+    """Return the number of elements of a sweep, its parameters, and how many may run at once."""
+    values: dict[str, set[str]] = {}  # parameter → its different values
     for index in sweep.chosen:
         for name, value in sweep.elements[index]:
-            values.setdefault(name, {})[value] = None
-    names = ", ".join(f"{name} {count(len(choices), 'value')}" for name, choices in values.items())
-    if sweep.max_parallel:
-        at_once = f", at most {sweep.max_parallel} at once"
-    else:
-        at_once = ""
+            values.setdefault(name, set()).add(value)
+    names = ", ".join(f"{name} {count(len(values[name]), 'value')}" for name in values)
+    text = f"{count(len(sweep.chosen), 'element')} ({names})"
     if sweep.pack and scheduler == "slurm":
-        tasks = f", {count(sweep.tasks, 'task')} of {sweep.pack}"
-    else:
-        tasks = ""
-    return f"{count(len(sweep.chosen), 'element')} ({names}){tasks}{at_once}"
+        text += f", {count(sweep.tasks, 'task')} of {sweep.pack}"
+    if sweep.max_parallel:
+        text += f", at most {sweep.max_parallel} at once"
+    return text
 
 
 def _where(plan: Plan) -> str:
     if plan.scheduler == "local":
         return f"this machine, as a background job (profile {plan.profile})"
-    names = ("partition", "account", "qos", "constraint", "reservation", "nodelist", "exclude")
-    parts = [f"{name} {value}" for name in names if (value := plan.directive(name))]
+    parts = []
+    for name in _PLACES:
+        value = plan.directive(name)
+        if value:
+            parts.append(f"{name} {value}")
     return f"{', '.join(parts) or 'the default partition'} (profile {plan.profile})"
 
 
 def submitted_lines(result: SubmitResult) -> list[str]:
     """Return the submitted job and the commands that show it."""
     run = result.run
+    status = f"hpcrun status {run.job_id}"
+    logs = f"hpcrun logs -f {run.job_id}"
     sweep = run.plan.get("sweep")
-    element = f"/{parse_indices(sweep['indices'])[0]}" if sweep else ""
-    compare = f" | hpcrun sweep {run.job_id}" if sweep else ""
-    remarks = [one_line(f"           {line}") for line in result.remarks.splitlines()]
-    return [
-        f"submitted  job {run.job_id}, run {run.run_id}",
-        *remarks,
-        *([one_line(f"code       {code_text(run.code)}")] if run.code else []),
-        one_line(f"folder     {result.folder}"),
-        f"look       hpcrun status {run.job_id}{compare} | hpcrun logs -f {run.job_id}{element} | "
-        f"hpcrun cancel {run.job_id}",
-    ]
+    if sweep:
+        status += f" | hpcrun sweep {run.job_id}"
+        logs += f"/{parse_indices(sweep['indices'])[0]}"
+    lines = [f"submitted  job {run.job_id}, run {run.run_id}", *_remark_lines(result)]
+    if run.code:
+        lines.append(one_line(f"code       {code_text(run.code)}"))
+    lines.append(one_line(f"folder     {result.folder}"))
+    lines.append(f"look       {status} | {logs} | hpcrun cancel {run.job_id}")
+    return lines
 
 
 def link_line(result: SubmitResult) -> list[str]:
     """Return one line for a submitted link, and the remarks on it."""
     run = result.run
-    place = run.chain or {}
-    remarks = [one_line(f"           {line}") for line in result.remarks.splitlines()]
-    return [
-        f"submitted  {place.get('link')}/{place.get('links')}: job {run.job_id}, run {run.run_id}",
-        *remarks,
-    ]
+    chain = run.chain or {}
+    link = f"{chain.get('link')}/{chain.get('links')}"
+    return [f"submitted  {link}: job {run.job_id}, run {run.run_id}", *_remark_lines(result)]
 
 
-def look_line(done: Sequence[SubmitResult]) -> list[str]:
+def _remark_lines(result: SubmitResult) -> list[str]:
+    return [one_line(f"           {line}") for line in result.remarks.splitlines()]
+
+
+def look_line(results: Sequence[SubmitResult]) -> list[str]:
     """Return the commands that show a chain, and the place of its checkpoints."""
-    ids = " ".join(str(item.run.job_id) for item in done)
+    ids = " ".join(str(result.run.job_id) for result in results)
     return [
-        one_line(f"folder     {done[0].folder}, and its checkpoints"),
+        one_line(f"folder     {results[0].folder}, and its checkpoints"),
         f"look       hpcrun status {ids} | hpcrun cancel {ids}",
     ]
 
 
-def chain_json(done: Sequence[SubmitResult]) -> dict[str, Any]:
+def chain_json(results: Sequence[SubmitResult]) -> dict[str, Any]:
     """Return a submitted chain as a JSON document."""
-    links = [
-        {**fields_of(item.run, "run_id job_id name after"), **fields_of(item, "folder remarks")}
-        for item in done
-    ]
+    links = []
+    for result in results:
+        link = fields_of(result.run, "run_id job_id name after")
+        links.append({**link, **fields_of(result, "folder remarks")})
     return {"kind": "chain", "links": links}
 
 
@@ -286,15 +320,16 @@ def submitted_json(result: SubmitResult) -> dict[str, Any]:
     }
 
 
-def submissions_json(done: Sequence[SubmitResult]) -> dict[str, Any]:
+def submissions_json(results: Sequence[SubmitResult]) -> dict[str, Any]:
     """Return the arrays of a sweep, or the only job, as a JSON document."""
-    return joined_json([submitted_json(item) for item in done])
+    return joined_json([submitted_json(result) for result in results])
 
 
 def joined_json(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the documents of a submission as one document.
 
-    The result is the only document, or the first with all under ``parts``.
+    Returns:
+        The only document, or the first with all documents under ``parts``.
     """
     if len(documents) == 1:
         return documents[0]

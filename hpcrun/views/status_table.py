@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,18 @@ from hpcrun.actions.status.run_status import (
     element_row,
 )
 from hpcrun.errors import UsageError, did_you_mean
-from hpcrun.job import job_states as state
-from hpcrun.job.job_states import explain_reason
+from hpcrun.job.job_states import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    PENDING,
+    RUNNING,
+    SUBMITTING,
+    explain_reason,
+)
 from hpcrun.job.text.units import format_age, format_span
 from hpcrun.runs.record import LastStatus, Run, known_fields
-from hpcrun.runs.role_states import RoleState, role_states
+from hpcrun.runs.role_states import role_states
 from hpcrun.views.text import (
     GAP,
     clock_text,
@@ -68,17 +75,18 @@ FIELDS = (
     "folder",
     "total_elapsed_s",
 )
-"""Fields of the JSON with a single value, and the columns of --csv: never rename or remove one; add
-at the end.
+"""Fields of the JSON with a single value, and the columns of --csv.
+
+Never rename or remove one; add new ones at the end.
 """
 # A narrow terminal drops these columns in this order.
 _DROPPED = ("size", "profile", "limit", "elapsed", "why", "job")
 
 COLOURS = {
-    state.COMPLETED: "green",
-    state.RUNNING: "cyan",
-    state.PENDING: "yellow",
-    state.SUBMITTING: "yellow",
+    COMPLETED: "green",
+    RUNNING: "cyan",
+    PENDING: "yellow",
+    SUBMITTING: "yellow",
     "CONFIGURING": "yellow",
     "COMPLETING": "cyan",
 }
@@ -102,18 +110,15 @@ def check_columns(given: Sequence[str]) -> tuple[str, ...]:
         UsageError: there is no such column.
     """
     known = (*TABLE, *(name for name in FIELDS if name not in TABLE))
-    wanted = tuple(
-        dict.fromkeys(
-            column.strip() for item in given for column in item.split(",") if column.strip()
-        )
-    )
-    for column in wanted:
-        if column not in known:
+    names = [name.strip() for name in ",".join(given).split(",")]
+    requested = tuple(dict.fromkeys(name for name in names if name))
+    for name in requested:
+        if name not in known:
             raise UsageError(
-                f"--columns {column}: no such column",
-                hint=did_you_mean(column, known, ", ".join(known)),
+                f"--columns {name}: no such column",
+                hint=did_you_mean(name, known, ", ".join(known)),
             )
-    return wanted
+    return requested
 
 
 def status_table(
@@ -121,46 +126,61 @@ def status_table(
 ) -> Table:
     """Return the table of runs, at most ``width`` wide if this is enough for its numbers.
 
-    ``width`` is in characters. Long names are cut, since ``--json`` has them and users can type a
-    part; reasons are wrapped, and long reasons are cut. A narrow terminal gets fewer columns.
+    Long names are cut, since ``--json`` has them and users can type a part; reasons are wrapped,
+    and long reasons are cut. A narrow terminal gets fewer columns.
+
+    Args:
+        result: the statuses of runs.
+        now_s: the present time, in seconds since the epoch.
+        width: the width of the terminal, in characters.
+        columns: the requested columns; all of them are shown. Default: those of ``TABLE``.
     """
     from rich.text import Text
 
-    rows = [_cells(item, now_s, columns or TABLE) for item in result.runs]
-    headings = {name: _HEADINGS.get(name, name.upper()) for name in columns or TABLE}
-    needed = {
-        name: max(len(heading), *(len(row[name]) for row in rows))
-        for name, heading in headings.items()
-    }
-    least = {**needed, "name": min(needed.get("name", 0), _NAME_LEAST), "why": _WHY_LEAST}
+    requested = columns or TABLE
+    headings = {name: _HEADINGS.get(name, name.upper()) for name in requested}
+    rows = [_cells(item, now_s, requested) for item in result.runs]
+    needed: dict[str, int] = {}
+    for name, heading in headings.items():
+        needed[name] = max(len(heading), *(len(row[name]) for row in rows))
+    longest_name = needed.get("name", 0)
+    least = {**needed, "name": min(longest_name, _NAME_LEAST), "why": _WHY_LEAST}
     names = columns or _fitting(least, width)
-    spare = width - sum(least[name] + GAP for name in names if name != "name")
-    widths = {**needed, "name": min(needed.get("name", 0), max(_NAME_LEAST, spare))}
+    name_room = _room_of("name", names, least, width)
+    name_width = min(longest_name, max(_NAME_LEAST, name_room))
     if not columns:
-        _shorten(rows, width - sum(widths[name] + GAP for name in names if name != "why"))
+        _shorten(rows, _room_of("why", names, {**needed, "name": name_width}, width))
+    cells = []
+    for item, row in zip(result.runs, rows, strict=True):
+        styles = {"state": _colour(item.status)}
+        cells.append([Text(row[name], style=styles.get(name, "")) for name in names])
     whole = {headings[name]: needed[name] for name in names if name not in _FOLDED}
-    colours = (
-        COLOURS.get(item.status.state, "red" if item.status.final else "") for item in result.runs
-    )
-    cells = (
-        [Text(row[name], style=colour if name == "state" else "") for name in names]
-        for row, colour in zip(rows, colours, strict=True)
-    )
-    right = [headings[name] for name in names if name in _RIGHT]
-    shown = [headings[name] for name in names]
     return text_table(
-        shown, cells, right=right, whole=whole, widths={"NAME": widths["name"]}, least=whole
+        [headings[name] for name in names],
+        cells,
+        right=[headings[name] for name in names if name in _RIGHT],
+        whole=whole,
+        widths={"NAME": name_width},
+        least=whole,
     )
+
+
+def _colour(status: LastStatus) -> str:
+    """Return the colour of a state; empty for the terminal's own."""
+    return COLOURS.get(status.state, "red" if status.final else "")
+
+
+def _room_of(column: str, names: Sequence[str], widths: Mapping[str, int], width: int) -> int:
+    """Return the width that the other columns leave to a column."""
+    return width - sum(widths[name] + GAP for name in names if name != column)
 
 
 def _fitting(least: Mapping[str, int], width: int) -> tuple[str, ...]:
     """Return the columns there is room for: for the sake of readable reasons, fewer others."""
-    roomy = fitting(
-        {name: _WHY_ROOMY if name == "why" else least[name] for name in TABLE}, width, _DROPPED
-    )
+    roomy = fitting({**least, "why": _WHY_ROOMY}, width, _DROPPED)
     if "why" in roomy:
         return roomy
-    return fitting({name: least[name] for name in TABLE}, width, _DROPPED)
+    return fitting(least, width, _DROPPED)
 
 
 def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
@@ -195,16 +215,16 @@ def only_elements(result: StatusResult, chosen: Mapping[str, set[int] | None]) -
 
     If the run itself was named, the result has all of its elements.
     """
+    runs = [_with_only(item, chosen.get(item.run.run_id)) for item in result.runs]
+    return replace(result, runs=tuple(runs))
 
-    def kept(item: RunStatus) -> RunStatus:
-        indices = chosen.get(item.run.run_id)
-        if indices is None:
-            return item
-        return replace(
-            item, elements=tuple(element for element in item.elements if element.index in indices)
-        )
 
-    return replace(result, runs=tuple(map(kept, result.runs)))
+def _with_only(item: RunStatus, indices: set[int] | None) -> RunStatus:
+    """Return a run with only these of its elements; None stands for all."""
+    if indices is None:
+        return item
+    elements = tuple(element for element in item.elements if element.index in indices)
+    return replace(item, elements=elements)
 
 
 def with_element_rows(result: StatusResult, of: Collection[str] | None = None) -> StatusResult:
@@ -218,13 +238,17 @@ def with_element_rows(result: StatusResult, of: Collection[str] | None = None) -
     """
     rows: list[RunStatus] = []
     for item in result.runs:
-        elements = item.elements if of is None or item.run.run_id in of else ()
-        rows += [element_row(item, element) for element in elements] or [item]
+        is_chosen = of is None or item.run.run_id in of
+        if item.elements and is_chosen:
+            rows += [element_row(item, element) for element in item.elements]
+        else:
+            rows.append(item)
     return replace(result, runs=tuple(rows))
 
 
 def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str]:
-    run, status = item.run, item.status
+    run = item.run
+    status = item.status
     cells = {
         "name": run.name,
         "job": run.job_id or "-",
@@ -238,7 +262,9 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
     others = [name for name in names if name not in cells]
     if others:
         document = _run_json(item)
-        cells |= {name: "-" if document[name] is None else str(document[name]) for name in others}
+        for name in others:
+            value = document[name]
+            cells[name] = "-" if value is None else str(value)
     return {name: one_line(cells[name]) for name in names}
 
 
@@ -250,43 +276,84 @@ def why_text(item: RunStatus, now_s: float) -> str:
     """
     status = item.status
     cause = _exception_first(status.cause or "")
-    about = item.about or about_run(item)[0]
-    parts = [about] if about else []
-    words = [element.status.state for element in item.elements if element.status.final]
-    failed = len(words) - words.count(state.COMPLETED) - words.count(state.CANCELLED)
-    if item.elements and cause:  # first: the cell may be cut off
-        parts.append(f"{failed} of {len(item.elements)} failed: {cause}")
-    requeue = item.run.plan.get("requeue") or {}
-    times = requeue.get("times", 0) + requeue.get("restarts", 0)
-    if status.attempt or (times and not status.final):
-        if status.before and not status.final:
-            before = f" (before: {status.before})"
-        else:
-            before = ""
-        # JobRequeue may requeue an imported script
-        total = f"/{times + 1}" if status.attempt <= times else ""
-        parts.append(f"attempt {status.attempt + 1}{total}{before}")
-    if status.state == state.FAILED and status.exit_status and not item.elements and not cause:
-        parts.append(f"exit status {status.exit_status}")
-    if cause and not item.elements:
-        parts.append(cause)
+    waits = wait_text(item)
+    parts = [
+        item.about or about_run(item)[0],
+        _sweep_cause(item, cause),
+        _attempt_text(item),
+        _run_cause(item, cause),
+    ]
     if item.silent_s is not None:
         parts.append(f"silent {format_span(item.silent_s)}")
-    place = link_text(item.run)
-    waits = wait_text(item)
-    parts += [text for text in (None if status.final and not waits else place, waits) if text]
-    if waits and status.reason in (None, "Dependency", NEVER, BEFORE_START):
-        pass  # the dependency is shown instead
-    elif reason := _reason_text(status):
-        parts += [] if (item.elements or item.run.roles) and cause and status.final else [reason]
-    elif status.hosts and not cause and not (status.state == state.FAILED and status.exit_status):
-        parts.append(status.hosts)
+    if waits or not status.final:
+        parts.append(link_text(item.run) or "")
+    parts.append(waits or "")
+    parts.append(_reason_or_hosts(item, cause, waits))
     if item.stale:
-        age = format_age(now_s - status.asked_s)
-        parts.append(
-            f"as of {age}" if status.missed_s is None else f"last seen {status.state.lower()} {age}"
-        )
-    return ", ".join(parts)
+        parts.append(_age_text(item, now_s))
+    return ", ".join(part for part in parts if part)
+
+
+def _sweep_cause(item: RunStatus, cause: str) -> str:
+    """Return how many elements of a sweep failed, and the cause; empty without either."""
+    if not item.elements or not cause:
+        return ""
+    ends = [element.status.state for element in item.elements if element.status.final]
+    failed = [state for state in ends if state not in (COMPLETED, CANCELLED)]
+    return f"{len(failed)} of {len(item.elements)} failed: {cause}"
+
+
+def _run_cause(item: RunStatus, cause: str) -> str:
+    """Return the cause of a failure, or else the exit status; empty for a sweep."""
+    if item.elements:
+        return ""
+    if cause:
+        return cause
+    if _has_exit_status(item.status):
+        return f"exit status {item.status.exit_status}"
+    return ""
+
+
+def _has_exit_status(status: LastStatus) -> bool:
+    return status.state == FAILED and bool(status.exit_status)
+
+
+def _attempt_text(item: RunStatus) -> str:
+    """Return the number of the attempt; empty for a run that has one attempt only."""
+    status = item.status
+    requeue = item.run.plan.get("requeue") or {}
+    times = requeue.get("times", 0) + requeue.get("restarts", 0)
+    may_continue = times and not status.final
+    if not status.attempt and not may_continue:
+        return ""
+    text = f"attempt {status.attempt + 1}"
+    if status.attempt <= times:  # JobRequeue may requeue an imported script more often
+        text += f"/{times + 1}"
+    if status.before and not status.final:
+        text += f" (before: {status.before})"
+    return text
+
+
+def _reason_or_hosts(item: RunStatus, cause: str, waits: str | None) -> str:
+    """Return the scheduler's reason, or else the nodes of a run whose end needs no words."""
+    status = item.status
+    if waits and status.reason in (None, "Dependency", NEVER, BEFORE_START):
+        return ""  # the dependency is shown instead
+    reason = _reason_text(status)
+    if reason:
+        has_parts = item.elements or item.run.roles
+        return "" if has_parts and cause and status.final else reason
+    if cause or _has_exit_status(status):
+        return ""
+    return status.hosts or ""
+
+
+def _age_text(item: RunStatus, now_s: float) -> str:
+    """Return the age of an old status."""
+    age = format_age(now_s - item.status.asked_s)
+    if item.status.missed_s is None:
+        return f"as of {age}"
+    return f"last seen {item.status.state.lower()} {age}"
 
 
 def link_text(run: Run) -> str | None:
@@ -298,12 +365,11 @@ def link_text(run: Run) -> str | None:
 
 def wait_text(item: RunStatus) -> str | None:
     """Return the runs on which a job depends, and their states; None if there are none."""
-    # a link depends on all links before it: show the nearest; if it never started, the one that
-    # completed
+    waits = item.waits
     if item.run.chain:
-        waits = item.waits[:1] if item.status.final else item.waits[-1:]
-    else:
-        waits = item.waits
+        # a link depends on all links before it: show the nearest; if it never started, the one
+        # that completed
+        waits = waits[:1] if item.status.final else waits[-1:]
     if not waits:
         return None
     states = ", ".join(f"{wait.name} ({wait.job_id}): {wait.state}" for wait in waits)
@@ -328,9 +394,12 @@ def _exception_first(cause: str) -> str:
     Such a cause is ``rank 0 on node1 failed first: KeyError: 'x'``.
     """
     match = _RANK_FIRST.fullmatch(cause)
-    if match:
-        return f"{match['what']} ({', '.join(filter(None, match.group('rank', 'host')))})"
-    return cause
+    if match is None:
+        return cause
+    place = match["rank"]
+    if match["host"]:
+        place += f", {match['host']}"
+    return f"{match['what']} ({place})"
 
 
 def never_starts_lines(item: RunStatus) -> list[str]:
@@ -338,12 +407,13 @@ def never_starts_lines(item: RunStatus) -> list[str]:
 
     The list is empty if there is nothing to tell.
     """
-    status, job_id = item.status, item.run.job_id or item.run.run_id
     never = item.never_starts
     if never is None:
         return []
+    job_id = item.run.job_id or item.run.run_id
+    reason = f"{never.short} ({item.status.reason})"
     return [
-        f"hpcrun: job {job_id} is pending: {never.short} ({status.reason}). {never.advice}",
+        f"hpcrun: job {job_id} is pending: {reason}. {never.advice}",
         f"hint: hpcrun cancel {job_id}",
     ]
 
@@ -353,70 +423,82 @@ def waiting_lines(item: RunStatus, now_s: float) -> list[str]:
 
     That is its state, why it has not started, and when Slurm expects to start it.
     """
-    status, job_id = item.status, item.run.job_id or item.run.run_id
-    start = start_text(status.start_s, now_s) if status.start_s else ""
-    why = ", ".join(filter(None, (why_text(item, now_s), start)))
-    return never_starts_lines(item)[:1] or [
-        f"hpcrun: job {job_id} is {status.state}" + (f": {why}" if why else "")
-    ]
+    never = never_starts_lines(item)
+    if never:
+        return never[:1]
+    parts = [why_text(item, now_s)]
+    if item.status.start_s:
+        parts.append(start_text(item.status.start_s, now_s))
+    why = ", ".join(part for part in parts if part)
+    text = f"hpcrun: job {item.run.job_id or item.run.run_id} is {item.status.state}"
+    if why:
+        text += f": {why}"
+    return [text]
 
 
 def _reason_text(status: LastStatus) -> str | None:
     """Return Slurm's reason if it is useful, with plain words for a pending job."""
-    if status.reason in (None, "NonZeroExitCode") or (status.cause or "").startswith(
-        f"{status.reason}:"
-    ):
+    reason = status.reason
+    if reason is None or reason == "NonZeroExitCode":
         return None
-    known = explain_reason(status.reason)
-    if status.state == state.CANCELLED and known:
+    if status.cause and status.cause.startswith(f"{reason}:"):
+        return None  # the cause is shown instead
+    known = explain_reason(reason)
+    if known is None:
+        return reason
+    if status.state == CANCELLED:
         return None  # Slurm still shows why the job was pending before
-    if known is None or status.state != state.PENDING:
-        return status.reason
-    return f"{'never starts: ' if known.is_final else ''}{known.short} ({status.reason})"
+    if status.state != PENDING:
+        return reason
+    text = f"{known.short} ({reason})"
+    return f"never starts: {text}" if known.is_final else text
 
 
 def status_json(
     result: StatusResult, more: Callable[[RunStatus], Mapping[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """Return the statuses as a JSON document, with ``more`` fields of each run.
+    """Return the statuses as a JSON document.
 
     The document also says that the scheduler is away.
+
+    Args:
+        result: the statuses of runs.
+        more: returns additional fields of a run.
     """
+    runs = []
+    for item in result.runs:
+        fields = {**_run_json(item), **_roles_json(item)}
+        if more:
+            fields.update(more(item))
+        runs.append(fields)
     away = result.away
-    if away:
-        failure = {"message": away.message, "hint": away.hint, "exit_code": away.exit_code}
-    else:
-        failure = None
-    return {
+    document: dict[str, Any] = {
         "kind": "status",
-        "runs": [
-            {**_run_json(item), **_roles_json(item), **(more(item) if more else {})}
-            for item in result.runs
-        ],
+        "runs": runs,
         "away": away.message if away else None,
         "damaged": list(result.damaged),
-        **({"error": failure} if failure else {}),
     }
+    if away:
+        document["error"] = fields_of(away, "message hint exit_code")
+    return document
 
 
 def _run_json(item: RunStatus) -> dict[str, Any]:
-    kept = (
+    of_run = (
         "run_id name scheduler cluster host created_s job_id profile nodes gpus_per_node "
         "world_size walltime_s"
     )
-    return {
-        **fields_of(item.run, kept),
+    document = {
+        **fields_of(item.run, of_run),
         "folder": str(item.folder),
         **fields_of(item, "stale lost"),
         "silent_s": None if item.silent_s is None else int(item.silent_s),
         **known_fields(item.status),
         **lineage_json(item),
-        **(
-            {"elements": [_element_json(element) for element in item.elements]}
-            if item.elements
-            else {}
-        ),
     }
+    if item.elements:
+        document["elements"] = [_element_json(element) for element in item.elements]
+    return document
 
 
 def _roles_json(item: RunStatus) -> dict[str, Any]:
@@ -424,26 +506,20 @@ def _roles_json(item: RunStatus) -> dict[str, Any]:
 
     For a sweep, the roles are those of its only named element.
     """
-    if item.elements:
-        element = item.elements[0].index
-    else:
-        element = item.element or 0
-    roles: Iterable[RoleState] = ()
-    if len(item.elements) < 2:
-        roles = role_states(item.run, item.folder, element)
-    names = "state since_s exit_status nodes"
-    return {
-        "roles": [
-            {**fields_of(each.role, "name first_rank ranks"), **fields_of(each, names)}
-            for each in roles
-        ]
-    }
+    if len(item.elements) > 1:
+        return {"roles": []}
+    element = item.elements[0].index if item.elements else item.element
+    roles = []
+    for state in role_states(item.run, item.folder, element or 0):
+        role = fields_of(state.role, "name first_rank ranks")
+        roles.append({**role, **fields_of(state, "state since_s exit_status nodes")})
+    return {"roles": roles}
 
 
 def _element_json(element: ElementStatus) -> dict[str, Any]:
-    front = {
+    return {
         "element": element.index,
         "job_id": element.job_id,
         "parameters": dict(element.parameters),
+        **known_fields(element.status),
     }
-    return {**front, **known_fields(element.status)}

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from rich.text import Text
 
-from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult, combine
-from hpcrun.runs.record import LastStatus
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult, Wait, combine
+from hpcrun.errors import SchedulerError, UsageError
+from hpcrun.job.run_paths import RoleRanks
+from hpcrun.runs.record import LastStatus, Run
+from hpcrun.runs.role_states import RoleState
 from hpcrun.views.details_text import detail_lines
 from hpcrun.views.status_table import (
+    FIELDS,
+    check_columns,
+    lost_line,
     never_starts_lines,
+    only_elements,
+    status_csv,
     status_json,
     status_table,
     waiting_lines,
     why_text,
+    with_element_rows,
 )
 from hpcrun.views.text import short_size
 from tests.unit.given import drawn, run
@@ -26,6 +37,14 @@ MEMORY = (
     "GiB were allocated "
     "and 6.52 GiB reserved but unused, of 44.39 GiB"
 )
+ROLE: dict[str, Any] = {
+    "name": "server",
+    "first_rank": 0,
+    "ranks": 1,
+    "first_node": 0,
+    "nodes": 1,
+    "on_exit": "end",
+}
 
 
 def item_of(state: str = "PENDING", asked_s: float = 1000.0, **said: Any) -> RunStatus:
@@ -168,3 +187,310 @@ def test_long_text_is_folded_between_words_below_its_own_column() -> None:
         "               use another --qos.",
         "  folder       /runs/a/folder/that/is/longer/than/the/terminal",
     ]
+
+
+def test_columns_are_named_once_each_and_an_unknown_one_is_refused() -> None:
+    assert check_columns([]) == ()
+    assert check_columns(["name, why", "run_id,,name"]) == ("name", "why", "run_id")
+    with pytest.raises(UsageError, match="--columns sate: no such column") as refused:
+        check_columns(["name", "sate"])
+    assert "state" in str(refused.value.hint)
+    with pytest.raises(UsageError) as refused:
+        check_columns(["x"])
+    assert str(refused.value.hint).startswith(
+        "name, job, profile, state, size, elapsed, limit, why, run_id, "
+    )
+
+
+def test_chosen_columns_have_the_fields_of_the_json_and_are_never_cut_or_dropped() -> None:
+    item = item_of("RUNNING", elapsed_s=5, reason="a\nb", hosts="n1")
+    lines = drawn(
+        status_table(
+            StatusResult((item,)), 0.0, 200, ("state", "run_id", "folder", "signal", "why")
+        ),
+        200,
+    )
+    assert lines == [
+        "STATE    RUN_ID                      FOLDER    SIGNAL  NODES (REASON)",
+        "RUNNING  20260102-030405-train-0a1b  /runs/it  -       a?b",
+    ]
+    cause = item_of("FAILED", final=True, cause=" ".join(["word"] * 40))
+    assert len(drawn(status_table(StatusResult((cause,)), 0.0, 60, ("why",)), 60)) > 4
+
+
+def test_states_have_colours_and_numbers_stand_on_the_right() -> None:
+    items = [
+        item_of("COMPLETED", final=True),
+        item_of("RUNNING"),
+        item_of("TIMEOUT", final=True),
+        item_of("SUSPENDED"),
+    ]
+    columns = {
+        str(column.header): column
+        for column in status_table(StatusResult(tuple(items)), 0.0, 200).columns
+    }
+    assert list(columns) == [
+        "NAME",
+        "JOB",
+        "PROFILE",
+        "STATE",
+        "SIZE",
+        "ELAPSED",
+        "LIMIT",
+        "NODES (REASON)",
+    ]
+    assert [str(cast("Text", cell).style) for cell in columns["STATE"].cells] == [
+        "green",
+        "cyan",
+        "red",
+        "",
+    ]
+    assert {str(cast("Text", cell).style) for cell in columns["NAME"].cells} == {""}
+    right = {heading for heading, column in columns.items() if column.justify == "right"}
+    assert right == {"ELAPSED", "LIMIT"}
+    assert [heading for heading, column in columns.items() if not column.no_wrap] == [
+        "NODES (REASON)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "headings"),
+    [
+        (88, "NAME JOB PROFILE STATE ELAPSED LIMIT NODES (REASON)"),
+        (79, "NAME JOB STATE ELAPSED LIMIT NODES (REASON)"),
+        (70, "NAME JOB STATE ELAPSED NODES (REASON)"),
+        (60, "NAME JOB STATE NODES (REASON)"),
+        (46, "NAME JOB STATE NODES (REASON)"),
+        (40, "NAME JOB STATE"),
+        (20, "NAME STATE"),
+    ],
+)
+def test_a_narrow_table_cuts_names_and_has_fewer_columns(width: int, headings: str) -> None:
+    item = item_of("RUNNING", elapsed_s=90061, hosts="a100-[1-2]")
+    item = replace(item, run=replace(item.run, name="a-name-of-twenty-six-chars"))
+    lines = drawn(status_table(StatusResult((item,)), 0.0, width), width)
+    assert " ".join(lines[0].split()) == headings
+    assert max(map(len, lines)) <= width
+
+
+def sweep_of(*states: str) -> RunStatus:
+    """A sweep with elements 0, 1, and so on in these states."""
+    elements = tuple(
+        ElementStatus(index, f"7_{index}", (("lr", str(index)),), LastStatus(state, 1000.0))
+        for index, state in enumerate(states)
+    )
+    return replace(item_of("RUNNING"), elements=elements)
+
+
+def test_named_elements_are_kept_and_become_rows() -> None:
+    sweep, alone = sweep_of("RUNNING", "PENDING", "RUNNING"), item_of("RUNNING")
+    alone = replace(alone, run=run("r2"))
+    result = StatusResult((sweep, alone))
+    chosen = only_elements(result, {sweep.run.run_id: {0, 2}, "r2": None})
+    assert [element.index for element in chosen.runs[0].elements] == [0, 2]
+    assert chosen.runs[1] is alone
+    assert only_elements(result, {}) == result
+    rows = with_element_rows(chosen).runs
+    assert [(row.run.name, row.run.job_id, row.about) for row in rows] == [
+        ("train/0", "7_0", "lr=0"),
+        ("train/2", "7_2", "lr=2"),
+        ("r2", "4711", ""),
+    ]
+    assert with_element_rows(chosen, {"r2"}) == chosen
+    assert len(with_element_rows(chosen, {sweep.run.run_id}).runs) == 3
+
+
+PLACE = {"link": 2, "links": 4, "first": "r0"}
+WAIT = Wait("r0", "prep", "7", "ok", "RUNNING", over=False)
+NEXT = Wait("r1", "next", None, "any", "PENDING", over=False)
+
+
+@pytest.mark.parametrize(
+    ("status", "changes", "record", "text"),
+    [
+        (
+            {"state": "FAILED", "exit_status": 3, "final": True, "hosts": "n1"},
+            {},
+            {},
+            "exit status 3",
+        ),
+        ({"state": "TIMEOUT", "exit_status": 3, "final": True, "hosts": "n1"}, {}, {}, "n1"),
+        ({"state": "FAILED", "exit_status": 0, "final": True, "hosts": "n1"}, {}, {}, "n1"),
+        ({"state": "FAILED", "exit_status": 3, "cause": "it", "hosts": "n1"}, {}, {}, "it"),
+        ({"state": "RUNNING"}, {"about": "lr=1"}, {}, "lr=1"),
+        (
+            {"state": "RUNNING"},
+            {},
+            {"plan": {"requeue": {"times": 1, "restarts": 2}}},
+            "attempt 1/4",
+        ),
+        ({"state": "FAILED", "final": True}, {}, {"plan": {"requeue": {"times": 1}}}, ""),
+        ({"state": "RUNNING"}, {}, {"plan": {"requeue": None}}, ""),
+        (
+            {"state": "RUNNING", "attempt": 2},
+            {},
+            {"plan": {"requeue": {"restarts": 1}}},
+            "attempt 3",
+        ),
+        ({"state": "RUNNING"}, {}, {"chain": PLACE}, "link 2/4"),
+        ({"state": "COMPLETED", "final": True}, {}, {"chain": PLACE}, ""),
+        (
+            {"state": "PENDING", "reason": "Dependency"},
+            {"waits": (WAIT, NEXT)},
+            {"chain": PLACE},
+            "link 2/4, after next (None): PENDING",
+        ),
+        (
+            {"state": "CANCELLED", "final": True, "reason": "cancelled before it started"},
+            {"waits": (WAIT, NEXT)},
+            {"chain": PLACE},
+            "link 2/4, never started, after prep (7): RUNNING",
+        ),
+        (
+            {"state": "PENDING", "reason": "Priority"},
+            {"waits": (WAIT, NEXT)},
+            {},
+            "after prep (7): RUNNING, next (None): PENDING, other jobs have a higher priority "
+            "(Priority)",
+        ),
+        ({"state": "PENDING", "hosts": "n1"}, {"waits": (WAIT,)}, {}, "after prep (7): RUNNING"),
+        ({"state": "RUNNING", "reason": "Priority"}, {}, {}, "Priority"),
+        ({"state": "PENDING", "reason": "Own"}, {}, {}, "Own"),
+        ({"state": "FAILED", "reason": "NonZeroExitCode", "hosts": "n1"}, {}, {}, "n1"),
+        (
+            {"state": "FAILED", "reason": "NodeDown", "cause": "NodeDown: n1"},
+            {},
+            {},
+            "NodeDown: n1",
+        ),
+        ({"state": "FAILED", "reason": "x", "cause": "y", "final": True}, {}, {}, "y, x"),
+        (
+            {"state": "FAILED", "reason": "x", "cause": "y", "final": True},
+            {},
+            {"plan": {"roles": [ROLE]}},
+            "y",
+        ),
+        ({"state": "FAILED", "reason": "x", "cause": "y"}, {}, {"plan": {"roles": [ROLE]}}, "y, x"),
+        ({"state": "FAILED", "reason": "x", "final": True}, {}, {"plan": {"roles": [ROLE]}}, "x"),
+    ],
+)
+def test_the_text_beside_the_state_of_a_run(
+    status: dict[str, Any], changes: dict[str, Any], record: dict[str, Any], text: str
+) -> None:
+    item = RunStatus(
+        run(**record), Path("/runs/it"), LastStatus(asked_s=1000.0, **status), **changes
+    )
+    assert why_text(item, 1000.0) == text
+
+
+def test_elements_are_no_attempts_and_have_no_exit_status_of_their_own() -> None:
+    sweep = sweep_of("RUNNING")
+    failed = replace(sweep, status=LastStatus("FAILED", 1000.0, exit_status=3, hosts="n1"))
+    assert why_text(failed, 1000.0) == ""
+    over = replace(sweep, status=LastStatus("FAILED", 1000.0, cause="y", reason="x", final=True))
+    assert why_text(over, 1000.0) == "0 of 1 failed: y"
+
+
+def test_lost_runs_are_counted() -> None:
+    assert lost_line(1) == (
+        "1 run without a heartbeat for over a day, state unknown: hpcrun status --state unknown"
+    )
+
+
+def test_csv_has_the_fields_of_the_json_or_the_named_columns() -> None:
+    result = StatusResult((item_of("RUNNING", elapsed_s=7, exit_status=None),))
+    names, values = status_csv(result, 1000.0).split("\n")
+    assert tuple(names.split(",")) == FIELDS
+    assert values == (
+        "20260102-030405-train-0a1b,train,4711,RUNNING,0,,,,0,7,,,slurm,alpha,login1,big,2,2,4,3600,"
+        "1000.0,1000.0,0,/runs/it,"
+    )
+    assert status_csv(result, 1000.0, ("name", "size")) == "name,size\ntrain,2×2"
+
+
+def test_a_job_without_an_id_has_the_name_of_its_run() -> None:
+    item = item_of("SUBMITTING", reason="Own")
+    item = replace(item, run=replace(item.run, job_id=None))
+    assert waiting_lines(item, 1000.0) == [f"hpcrun: job {item.run.run_id} is SUBMITTING: Own"]
+    never = replace(item, status=LastStatus("PENDING", 0.0, reason="PartitionNodeLimit"))
+    assert f"job {item.run.run_id} is pending" in never_starts_lines(never)[0]
+
+
+def test_the_json_has_elements_roles_relations_and_the_error_of_the_scheduler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    def states(run: Run, folder: Path, element: int = 0) -> Iterator[RoleState]:
+        asked.append(element)
+        yield RoleState(RoleRanks(**ROLE), "ready", ("n1",), 5.0)
+
+    monkeypatch.setattr("hpcrun.views.status_table.role_states", states)
+    code = {"files": 1}
+    after: list[dict[str, Any]] = [
+        {"run_id": "r0", "job_id": "7", "condition": "ok"},
+        {"run_id": "rx", "job_id": None, "condition": "any"},
+    ]
+    relations: dict[str, Any] = {
+        "chain": PLACE,
+        "resubmitted_from": "r9",
+        "checkpoints_of": "r8",
+        "code_of": "r7",
+        "code": code,
+    }
+    item = RunStatus(
+        run(after=after, **relations),
+        Path("/runs/it"),
+        LastStatus("RUNNING", 1000.0),
+        waits=(WAIT,),
+    )
+    error = SchedulerError("Slurm does not respond", hint="wait")
+    document = status_json(
+        StatusResult((item,), error, ("damaged",)), lambda item: {"more": item.run.job_id}
+    )
+    (shown,) = document.pop("runs")
+    assert document == {
+        "kind": "status",
+        "away": "Slurm does not respond",
+        "damaged": ["damaged"],
+        "error": {
+            "message": "Slurm does not respond",
+            "hint": "wait",
+            "exit_code": error.exit_code,
+        },
+    }
+    assert (shown["more"], shown["folder"], shown["stale"], shown["lost"], shown["silent_s"]) == (
+        "4711",
+        "/runs/it",
+        False,
+        False,
+        None,
+    )
+    assert shown["after"] == [{**after[0], "state": "RUNNING"}, {**after[1], "state": None}]
+    assert {name: shown[name] for name in relations} == relations
+    assert shown["roles"] == [
+        {
+            "name": "server",
+            "first_rank": 0,
+            "ranks": 1,
+            "state": "ready",
+            "since_s": 5.0,
+            "exit_status": None,
+            "nodes": ("n1",),
+        }
+    ]
+    assert "elements" not in shown
+    sweep = replace(sweep_of("RUNNING", "PENDING"), element=None)
+    (shown,) = status_json(StatusResult((sweep,)))["runs"]
+    assert (shown["roles"], [element["element"] for element in shown["elements"]]) == ([], [0, 1])
+    assert {
+        name: shown["elements"][1][name] for name in ("job_id", "parameters", "state", "final")
+    } == {
+        "job_id": "7_1",
+        "parameters": {"lr": "1"},
+        "state": "PENDING",
+        "final": False,
+    }
+    only = replace(sweep, elements=sweep.elements[1:])
+    status_json(StatusResult((only, replace(item, element=4))))
+    assert asked == [0, 1, 4]
