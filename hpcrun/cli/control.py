@@ -94,7 +94,7 @@ def hold(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run
 def release(
     runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name),
 ) -> Outcomes:
-    """Let runs that were held start again (scontrol release)."""
+    """Let runs that were held start (scontrol release)."""
     yield from _hold(runs, release=True)
 
 

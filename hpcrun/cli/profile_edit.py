@@ -48,7 +48,7 @@ _MOST_KEYS = 8
 _HELP = "Name or path of a profile. Default: the one `profile list` marks."
 NAME = argument("NAME", "Name or path of a profile.", default=..., complete=complete.profile_name)
 NAME_OR_DEFAULT = argument("NAME", _HELP, complete=complete.profile_name)
-_VALUES = "gpu.per_node=8, modules=\\[a, b]"
+_VALUES = "gpu.per_node=8, modules=[a, b]"
 _ASSIGNMENT = re.compile(r"[\w.]+\+?=")
 
 
