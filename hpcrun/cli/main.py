@@ -33,6 +33,7 @@ from hpcrun.cli.output import (
     write,
 )
 from hpcrun.errors import HpcrunError, InterruptedByUser, NotFoundError, PlanError, UsageError
+from hpcrun.machine.command_log import log_to_stderr
 from hpcrun.version import __version__
 
 _CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -297,8 +298,6 @@ def _hpcrun(
     ] = False,
 ) -> None:
     if verbose or "HPCRUN_DEBUG" in os.environ:
-        from hpcrun.machine.process import log_to_stderr
-
         log_to_stderr()
 
 

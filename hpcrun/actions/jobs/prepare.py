@@ -47,6 +47,7 @@ from hpcrun.machine.process import clean_env
 from hpcrun.profiles.config import DETECTED, Config
 from hpcrun.profiles.folders import load_templates
 from hpcrun.profiles.load import LoadedProfile, load_profile
+from hpcrun.schedulers.srun_options import srun_refusal
 
 if TYPE_CHECKING:  # few jobs run a batch script or have a snapshot
     from hpcrun.actions.jobs.snapshot import Listing
@@ -402,7 +403,6 @@ def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroun
     if not (plan.srun or request.torchrun or python.uv_project):
         return
     from hpcrun.machine.host import torchrun_refusal, uv_refusal
-    from hpcrun.schedulers.job_steps import srun_refusal
 
     if python.uv_project and (reason := uv_refusal(python.uv_project, env)):
         raise UsageError(

@@ -27,7 +27,7 @@ from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.resources.container import image_of, is_image_file
 from hpcrun.job.resources.shape import for_gpu_type
-from hpcrun.schedulers.job_steps import mpi_types
+from hpcrun.schedulers.srun_options import mpi_types
 
 if TYPE_CHECKING:  # few jobs run a batch script
     from hpcrun.job.batch.batch_script import BatchScript
