@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from glob import escape, glob
 from importlib.util import find_spec
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
 
 GROUP = "hpcrun.commands"
 """The group of entry points with which another package adds commands, as git and kubectl find
@@ -23,15 +23,14 @@ torchrun.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """Where a command is."""
 
     module: str
     panel: str  # the heading of its line in the list of commands
     help: str  # that line: the first one of its docstring
     function: str = ""  # empty for the last word of the command's name
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = MappingProxyType({})
 
 
 COMMANDS: dict[str, Command] = {

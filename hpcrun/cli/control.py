@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
-from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
+from hpcrun.actions.runs.allocation import nodes_of, open_shell
 from hpcrun.actions.runs.cancel import (
     Cancelled,
     cancel_runs,
@@ -14,6 +14,7 @@ from hpcrun.actions.runs.cancel import (
     left_waiting,
     named_statuses,
 )
+from hpcrun.actions.status.run_status import one_element
 from hpcrun.actions.status.status_query import active_ids, one_status
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import confirm

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.ports import Choice, Option, Picker, first_option
+from hpcrun.actions.choice import Choice, Option, Picker, first_option
 from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.job.profile_model import GpuTypeSection, Profile
 from hpcrun.job.request.job_request import GpuCount, JobRequest
@@ -91,8 +91,6 @@ def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: Detected
 
     A partition that a user's file names stays.
     """
-    from hpcrun.actions.jobs.cluster_choices import ClusterJob, check_nodes, with_partition
-
     try:
         if decide_shape(request, for_gpu_type(loaded.profile, request)).gpus_per_node:
             return Settled(request, loaded)
@@ -100,6 +98,8 @@ def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: Detected
     except (SchedulerError, PlanError):
         # Slurm does not respond: the profile's partition. build_plan reports a wrong shape.
         return Settled(request, loaded)
+    from hpcrun.actions.jobs.cluster_choices import ClusterJob, check_nodes, with_partition
+
     if request.partition is None:
         _, profile = with_partition(request, loaded, detected, Picker(first_option))
         loaded = replace(loaded, profile=profile)
