@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.profiles.config import Config
-from hpcrun.profiles.folders import Source
-from hpcrun.schedulers.protocol import Scheduler
-
-if TYPE_CHECKING:  # a dry run of submit reads no runs
+if TYPE_CHECKING:  # a dry run of submit reads no runs, status often no configuration
+    from hpcrun.actions.choice import Choose
     from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.actions.status.run_status import RunStatus
+    from hpcrun.profiles.config import Config
+    from hpcrun.profiles.folders import Source
     from hpcrun.runs.store import RunStore
+    from hpcrun.schedulers.protocol import Scheduler
 
-Schedulers = Callable[[str], Scheduler]
-"""Scheduler name → adapter."""
+    Schedulers = Callable[[str], Scheduler]
+    """Scheduler name → adapter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,58 +37,6 @@ class Ports:
     def for_polling(self) -> Ports:
         """Return the ports for a command that polls."""
         return replace(self, schedulers=self.polling)
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option of a choice."""
-
-    value: str
-    flag: str  # what to type to choose it: ``--gpus a100:4``
-    about: str = ""  # what distinguishes it from the others
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A choice that only the user can make."""
-
-    what: str  # the thing to choose: ``GPU type``
-    key: str  # the key of the profile that decides it for all jobs
-    reason: str  # why there is a choice: the heading of the options
-    options: tuple[Option, ...]
-    default: int = 0  # the position of the option that is offered
-
-    @property
-    def named(self) -> str:
-        """The thing with its article."""
-        return f"{'an' if self.what.startswith('a') else 'a'} {self.what}"
-
-    @property
-    def flags(self) -> str:
-        """The options that make the choice: ``choose a GPU type: --gpus a100:4, --gpus h100:4``."""
-        return f"choose {self.named}: {', '.join(option.flag for option in self.options)}"
-
-
-Choose = Callable[[Choice], str]
-
-
-def first_option(choice: Choice) -> str:
-    """Return the default option."""
-    return choice.options[choice.default].value
-
-
-@dataclass(slots=True)
-class Picker:
-    """Makes choices, or collects those that need a user at a terminal."""
-
-    choose: Choose | None
-    unmade: list[Choice] = field(default_factory=list)
-
-    def pick(self, choice: Choice) -> str:
-        """Return the answer to a choice, or its default option."""
-        if self.choose is None:
-            self.unmade.append(choice)
-        return (self.choose or first_option)(choice)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,13 @@ A module is loaded when its command is typed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from glob import escape, glob
 from importlib.util import find_spec
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
 
 GROUP = "hpcrun.commands"
 """The group of entry points with which another package adds commands, as git and kubectl find
@@ -20,61 +23,202 @@ torchrun.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """Where a command is."""
 
     module: str
-    panel: str  # of the help
+    panel: str  # the heading of its line in the list of commands
+    help: str  # that line: the first one of its docstring
     function: str = ""  # empty for the last word of the command's name
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = MappingProxyType({})
 
 
 COMMANDS: dict[str, Command] = {
-    "init": Command("hpcrun.cli.init", "Start"),
-    "submit": Command("hpcrun.cli.submit", "Start", settings=_SCRIPT_LAST),
-    "resubmit": Command("hpcrun.cli.submit", "Start"),
-    "import": Command("hpcrun.cli.import_script", "Start", "import_"),
-    "dev": Command("hpcrun.features.dev.command", "Start"),
-    "where": Command("hpcrun.features.where.command", "Start"),
-    "status": Command("hpcrun.cli.status", "Watch"),
-    "top": Command("hpcrun.features.top.command", "Watch"),
-    "logs": Command("hpcrun.cli.logs", "Watch"),
-    "explain": Command("hpcrun.cli.explain", "Watch"),
-    "metrics": Command("hpcrun.cli.metrics", "Watch"),
-    "sweep": Command("hpcrun.features.sweep.command", "Watch"),
-    "history": Command("hpcrun.features.history.command", "Watch"),
-    "share": Command("hpcrun.features.share.command", "Watch"),
-    "open": Command("hpcrun.features.trackers.command", "Watch", "open_"),
-    "cancel": Command("hpcrun.cli.control", "Control"),
-    "hold": Command("hpcrun.cli.control", "Control"),
-    "release": Command("hpcrun.cli.control", "Control"),
-    "shell": Command("hpcrun.cli.control", "Control"),
-    "notify": Command("hpcrun.features.notify.command", "Control"),
-    "clean": Command("hpcrun.cli.clean", "Control"),
-    "scale plan": Command("hpcrun.features.scaling.command", "Scale", "forecast"),
-    "scale run": Command(
-        "hpcrun.features.scaling.command", "Scale", "scale", settings=_SCRIPT_LAST
+    "init": Command(
+        "hpcrun.cli.init",
+        "Start",
+        "Set hpcrun up on this cluster: write your profile and make it the default.",
     ),
-    "scale report": Command("hpcrun.features.scaling.command", "Scale"),
-    "login": Command("hpcrun.features.remote.login", "Cluster"),
-    "doctor": Command("hpcrun.features.doctor.command", "Cluster"),
-    "preflight": Command("hpcrun.features.preflight.command", "Cluster"),
-    "nodes": Command("hpcrun.features.preflight.command", "Cluster"),
-    "profile list": Command("hpcrun.cli.profile", "Cluster", "list_"),
-    "profile show": Command("hpcrun.cli.profile", "Cluster"),
-    "profile path": Command("hpcrun.cli.profile", "Cluster"),
-    "profile new": Command("hpcrun.cli.profile_edit", "Cluster"),
-    "profile set": Command("hpcrun.cli.profile_edit", "Cluster", "set_"),
-    "profile unset": Command("hpcrun.cli.profile_edit", "Cluster"),
-    "profile edit": Command("hpcrun.cli.profile_edit", "Cluster"),
-    "profile use": Command("hpcrun.cli.profile_edit", "Cluster"),
-    "profile validate": Command("hpcrun.cli.profile", "Cluster"),
-    "profile diff": Command("hpcrun.cli.profile", "Cluster"),
-    "profile detect": Command("hpcrun.cli.profile", "Cluster"),
-    "profile env": Command("hpcrun.cli.profile", "Cluster"),
-    "profile schema": Command("hpcrun.cli.profile", "Cluster"),
-    "profile trust": Command("hpcrun.cli.profile_edit", "Cluster"),
+    "submit": Command(
+        "hpcrun.cli.submit", "Start", "Submit a training script as a job.", settings=_SCRIPT_LAST
+    ),
+    "resubmit": Command(
+        "hpcrun.cli.submit", "Start", "Submit a run again; it continues from its checkpoints."
+    ),
+    "import": Command(
+        "hpcrun.cli.import_script",
+        "Start",
+        "Show what `hpcrun submit` makes of an sbatch script.",
+        "import_",
+    ),
+    "dev": Command(
+        "hpcrun.features.dev.command",
+        "Start",
+        "Work on a node: open a shell in a new job, or in one that runs.",
+    ),
+    "where": Command(
+        "hpcrun.features.where.command", "Start", "Show on which profile a job could start first."
+    ),
+    "status": Command(
+        "hpcrun.cli.status",
+        "Watch",
+        "Show the newest runs and all that have not ended, newest last.",
+    ),
+    "top": Command(
+        "hpcrun.features.top.command",
+        "Watch",
+        "Show all runs on the whole terminal, live, with keys to look closer and to cancel.",
+    ),
+    "logs": Command(
+        "hpcrun.cli.logs", "Watch", "Show the output of a run's ranks, stdout and stderr."
+    ),
+    "explain": Command(
+        "hpcrun.cli.explain",
+        "Watch",
+        "Explain why a run failed: the cause, the evidence, what to do.",
+    ),
+    "metrics": Command(
+        "hpcrun.cli.metrics", "Watch", "Show the metrics of a run, such as its loss."
+    ),
+    "sweep": Command(
+        "hpcrun.features.sweep.command",
+        "Watch",
+        "Show parameters and metrics of a sweep's elements, best first.",
+    ),
+    "history": Command(
+        "hpcrun.features.history.command",
+        "Watch",
+        "Show the GPU-hours of your runs, how many of them succeeded, and how long they waited.",
+    ),
+    "share": Command(
+        "hpcrun.features.share.command",
+        "Watch",
+        "Write one HTML page about a run, to send to others.",
+    ),
+    "open": Command(
+        "hpcrun.features.trackers.command",
+        "Watch",
+        "Open the page of a run in wandb, MLflow or another tracker.",
+        "open_",
+    ),
+    "cancel": Command(
+        "hpcrun.cli.control",
+        "Control",
+        "Cancel runs: terminate running jobs and remove pending ones (scancel).",
+    ),
+    "hold": Command(
+        "hpcrun.cli.control",
+        "Control",
+        "Keep pending runs from starting until they are released (scontrol hold).",
+    ),
+    "release": Command(
+        "hpcrun.cli.control", "Control", "Let runs that were held start (scontrol release)."
+    ),
+    "shell": Command(
+        "hpcrun.cli.control", "Control", "Open a shell inside the allocation of a running job."
+    ),
+    "notify": Command(
+        "hpcrun.features.notify.command",
+        "Control",
+        "Send a test message, or the messages about a run that were not sent.",
+    ),
+    "clean": Command("hpcrun.cli.clean", "Control", "Remove the folders of runs that have ended."),
+    "scale plan": Command(
+        "hpcrun.features.scaling.command",
+        "Scale",
+        "Forecast the time and cost of a training on more GPUs. Nothing runs.",
+        "forecast",
+    ),
+    "scale run": Command(
+        "hpcrun.features.scaling.command",
+        "Scale",
+        "Measure how a training scales: run it on several numbers of GPUs.",
+        "scale",
+        settings=_SCRIPT_LAST,
+    ),
+    "scale report": Command(
+        "hpcrun.features.scaling.command",
+        "Scale",
+        "Report how a training scales, and how many GPUs to request.",
+    ),
+    "login": Command(
+        "hpcrun.features.remote.login",
+        "Cluster",
+        "Connect to a cluster, for commands with --on HOST.",
+    ),
+    "doctor": Command(
+        "hpcrun.features.doctor.command",
+        "Cluster",
+        "Check this machine's setup for jobs, without a job.",
+    ),
+    "preflight": Command(
+        "hpcrun.features.preflight.command",
+        "Cluster",
+        "Check the nodes of a job: run a short job that tests network and GPUs.",
+    ),
+    "nodes": Command(
+        "hpcrun.features.preflight.command",
+        "Cluster",
+        "List the nodes on which your runs failed in the last 24 hours.",
+    ),
+    "profile list": Command(
+        "hpcrun.cli.profile", "Cluster", "List the profiles; * marks the default profile.", "list_"
+    ),
+    "profile show": Command(
+        "hpcrun.cli.profile", "Cluster", "Show the values of a profile, with those it inherits."
+    ),
+    "profile path": Command(
+        "hpcrun.cli.profile",
+        "Cluster",
+        "List the folders of profiles and templates, in order of precedence.",
+    ),
+    "profile new": Command(
+        "hpcrun.cli.profile_edit", "Cluster", "Write a profile of your own that extends another."
+    ),
+    "profile set": Command(
+        "hpcrun.cli.profile_edit", "Cluster", "Set values in your copy of a profile.", "set_"
+    ),
+    "profile unset": Command(
+        "hpcrun.cli.profile_edit",
+        "Cluster",
+        "Remove keys from your copy of a profile; inherited values apply again.",
+    ),
+    "profile edit": Command(
+        "hpcrun.cli.profile_edit", "Cluster", "Edit your copy of a profile in $VISUAL or $EDITOR."
+    ),
+    "profile use": Command(
+        "hpcrun.cli.profile_edit",
+        "Cluster",
+        "Make a profile your default, for commands without --profile.",
+    ),
+    "profile validate": Command(
+        "hpcrun.cli.profile",
+        "Cluster",
+        "Check profiles and list all errors, each with its file, line and key.",
+    ),
+    "profile diff": Command(
+        "hpcrun.cli.profile", "Cluster", "Show the values that differ between two profiles."
+    ),
+    "profile detect": Command(
+        "hpcrun.cli.profile",
+        "Cluster",
+        "Write a profile of this cluster from its Slurm configuration.",
+    ),
+    "profile env": Command(
+        "hpcrun.cli.profile",
+        "Cluster",
+        "Explain the environment variables of NCCL, torch and CUDA.",
+    ),
+    "profile schema": Command(
+        "hpcrun.cli.profile",
+        "Cluster",
+        "Print the JSON Schema of a profile file, for completion in editors.",
+    ),
+    "profile trust": Command(
+        "hpcrun.cli.profile_edit",
+        "Cluster",
+        "Trust the profiles, templates, rules and configuration of a project.",
+    ),
 }
 """In the order of the help; a name of two words is a command of a group."""
 GROUPS = {
@@ -214,11 +358,10 @@ for group in {name.split()[0] for name in COMMANDS} & {*GROUPS}:
 
 def epilog(name: str) -> str:
     """Return the examples of a command, as the end of its help."""
-    # the empty line keeps the indentation: typer removes the margin that all lines but the first
-    # share
-    return "\n".join(
-        ["", "Examples:", *(f"  # {purpose}\n  {line}" for line, purpose in EXAMPLES[name])]
-    )
+    lines = ["Examples:"]
+    for line, purpose in EXAMPLES[name]:
+        lines += [f"  # {purpose}", f"  {line}"]
+    return "\n".join(lines)
 
 
 def commands_of_others() -> dict[str, Command]:
@@ -226,25 +369,39 @@ def commands_of_others() -> dict[str, Command]:
 
     None of these commands can replace one of hpcrun's.
     """
-    # only for a name that is not hpcrun's, and for the list of commands
-    from importlib.metadata import entry_points
+    if not any(map(_has_commands, sys.path)):
+        return {}
+    from importlib.metadata import entry_points  # it reads the files of all packages: 18 ms
 
-    points = [point for point in entry_points(group=GROUP) if point.name not in COMMANDS]
-    return {point.name: Command(point.module, "Other packages", point.attr) for point in points}
+    commands = {}
+    for point in entry_points(group=GROUP):
+        if point.name not in COMMANDS:
+            help_line = _first_line(point.module, point.attr)
+            commands[point.name] = Command(point.module, "Other packages", help_line, point.attr)
+    return commands
 
 
-def help_of(name: str, command: Command) -> str:
-    """Return the help of a command out of its module's bytecode.
+def _has_commands(folder: str) -> bool:
+    """Return whether a package that is installed in a folder may add commands."""
+    for kind in ("dist-info", "egg-info"):
+        for path in glob(f"{escape(folder)}/*.{kind}/entry_points.txt"):
+            with suppress(OSError), open(path, "rb") as file:
+                if GROUP.encode() in file.read():
+                    return True
+    return False
 
-    Importing all commands takes longer than the help.
-    """
-    spec = find_spec(command.module)
-    if spec:
-        code = cast(Any, spec).loader.get_code(command.module)
-    else:
-        code = None
-    function_name = command.function or name
-    for const in code.co_consts if code else ():
-        if getattr(const, "co_name", None) == function_name:
-            return str(const.co_consts[0] or "")
+
+def _first_line(module: str, function: str) -> str:
+    """Return the first line of a function's docstring, from the source: the import may be slow."""
+    import ast
+
+    source = None
+    with suppress(ImportError):
+        spec = find_spec(module)
+        if spec is not None and spec.origin is not None:
+            source = cast(Any, spec.loader).get_source(module)
+    with suppress(SyntaxError):
+        for statement in ast.parse(source or "").body:
+            if isinstance(statement, ast.FunctionDef) and statement.name == function:
+                return (ast.get_docstring(statement) or "").partition("\n")[0]
     return ""

@@ -18,22 +18,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from hpcrun.actions.hooks import hooks_of
-from hpcrun.actions.ports import Choice, Ports, Surroundings, Typed
+from hpcrun.actions.ports import Ports, Surroundings, Typed
 from hpcrun.cli.output import Outcome, can_ask, for_person, hold, note, tell, wants_json
 from hpcrun.errors import HpcrunError
 from hpcrun.job.job_states import RUNNING
 from hpcrun.job.text.hide_secrets import HIDER
-from hpcrun.profiles.config import Config, load_config
-from hpcrun.profiles.folders import Folder, Layer, TrustStore, own_layer, project_layer, shipped
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:  # each is imported by the command that needs it
+    from hpcrun.actions.choice import Choice
     from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.actions.runs.find import FoundRun
     from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.actions.status.wait import Waiter
+    from hpcrun.cli.configuration import Configuration
     from hpcrun.explain.diagnosis.rules import Rule
     from hpcrun.job.resources.cpus_memory_time import Machine
+    from hpcrun.profiles.config import Config
+    from hpcrun.profiles.folders import Folder
     from hpcrun.runs.failed_nodes import FailedNodes
     from hpcrun.runs.store import RunStore
     from hpcrun.schedulers.cluster_facts import FactsCache
@@ -60,32 +62,23 @@ class Context:
     _slurm_answers: dict[str, str | None] = field(default_factory=dict)
 
     @cached_property
-    def layers(self) -> dict[str, Folder]:
-        """The folders whose files come before the shipped ones, by name, most important first."""
-        return {name: layer.folder for name, layer in self.judged_layers.items()}
+    def configuration(self) -> Configuration:
+        """The folders of the configuration of project, user and site."""
+        from hpcrun.cli.configuration import Configuration
 
-    @cached_property
-    def judged_layers(self) -> dict[str, Layer]:
-        """The same folders, each with whether it is used, and why not."""
-        project = _project_folder(self.cwd)
-        if project is None:
-            layers = {}
-        else:
-            layers = {"project": project_layer(project, self.trust)}
-        # HPCRUN_SITE: for a cluster whose software lies on a shared file system and not in /etc
-        site = Path(self.env.get("HPCRUN_SITE") or SITE_FOLDER)
-        layers |= {
-            "user": own_layer(self.user_folder, self.trust),
-            "site": own_layer(site, self.trust),
-        }
-        if self.announce:
-            self.announce(f"hpcrun: {layer.warning}" for layer in layers.values() if layer.warning)
-        return layers
+        return Configuration(
+            _project_folder(self.cwd),
+            self.user_folder,
+            # HPCRUN_SITE: for a cluster whose software lies on a shared file system and not in /etc
+            Path(self.env.get("HPCRUN_SITE") or SITE_FOLDER),
+            trusted=user_folder("state") / "trust",
+            announce=self.announce,
+        )
 
-    @cached_property
-    def trust(self) -> TrustStore:
-        """The folders that this user trusts."""
-        return TrustStore(user_folder("state") / "trust")
+    @property
+    def config(self) -> Config:
+        """The configuration of project, user and site."""
+        return self.configuration.values
 
     @cached_property
     def user_folder(self) -> Path:
@@ -93,19 +86,9 @@ class Context:
         return user_folder("config")
 
     @cached_property
-    def config(self) -> Config:
-        """The configuration of project, user and site."""
-        return load_config(tuple(self.layers.values()))
-
-    @cached_property
     def profile_layers(self) -> dict[str, Folder]:
         """The folders of profiles by layer, most important first."""
-        layers = {name: folder.below("profiles") for name, folder in self.layers.items()}
-        if self.detected is None:
-            detected = {}
-        else:
-            detected = {"detected": self.detected.folder}
-        return {**layers, **detected, "shipped": shipped("cluster_profiles")}
+        return self.configuration.profiles(self.detected.folder if self.detected else None)
 
     @cached_property
     def detected(self) -> DetectedProfile | None:
@@ -121,11 +104,10 @@ class Context:
 
             return FactsCache(cache, self.scheduler("slurm").cluster())
 
-        layers = (folder.below("profiles") for folder in self.layers.values())
         return DetectedProfile(
             cache / "detected",
             lambda: known_facts(self.env, facts(), self.now_s()),
-            (*layers, shipped("cluster_profiles")),
+            tuple(self.configuration.profiles().values()),
             lambda: facts().drop(),
         )
 
@@ -145,16 +127,15 @@ class Context:
     @cached_property
     def surroundings(self) -> Surroundings:
         """The caller's environment, folders and configuration for actions."""
-        templates = (folder.below("templates") for folder in self.layers.values())
         return Surroundings(
             env=self.env,
             cwd=self.cwd,
             config=self.config,
             profile_folders=tuple(self.profile_layers.values()),
-            template_folders=(*templates, shipped("templates")),
+            template_folders=self.configuration.templates,
             runs=self.runs,
             own_python=sys.executable if find_spec("torch") else None,
-            warnings=tuple(layer.warning for layer in self.judged_layers.values() if layer.warning),
+            warnings=self.configuration.warnings,
             typed=self.typed,
             failed_nodes=lambda: self.failed_nodes.of_cluster(
                 self.scheduler("slurm").cluster(), self.now_s()
@@ -279,7 +260,7 @@ class Context:
         # ruamel is imported only where a run has failed
         from hpcrun.explain.diagnosis.rules import load_rules
 
-        return load_rules(self.layers.values())
+        return load_rules(self.configuration.layers.values())
 
     def metric_patterns(self, profile: str) -> tuple[dict[str, str], str | None]:
         """Return the patterns for the logs of a profile's runs, and a remark.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
-from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
+from hpcrun.actions.runs.allocation import nodes_of, open_shell
 from hpcrun.actions.runs.cancel import (
     change_runs,
     check_listed,
     left_waiting,
     named_statuses,
 )
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus, one_element
 from hpcrun.actions.status.status_query import active_ids, one_status
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import confirm
@@ -100,7 +100,7 @@ def hold(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run
 def release(
     runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name),
 ) -> Outcomes:
-    """Let runs that were held start again (scontrol release)."""
+    """Let runs that were held start (scontrol release)."""
     yield from _change_pending("release", "released", runs)
 
 

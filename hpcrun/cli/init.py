@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.choice import Picker, first_option
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submission import submit
-from hpcrun.actions.ports import Picker, first_option
 from hpcrun.actions.profiles import init_choices as action
 from hpcrun.actions.profiles.detect import Choices, ask_cluster, detected_profile
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers

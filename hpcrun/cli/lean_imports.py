@@ -17,11 +17,6 @@ StandIns = Mapping[str, Mapping[str, Any]]
 
 _NO_PLUGINS = {"importlib.metadata": {"entry_points": lambda **_: ()}}
 LEFT_OUT: dict[str, StandIns] = {
-    # rich's Markdown and tracebacks take half of the time, and no help of hpcrun's has one
-    "typer.rich_utils": {
-        name: {name.rpartition(".")[2].title(): type(name, (), {})}
-        for name in ("rich.markdown", "rich.traceback")
-    },
     # plugins, which it looks for in every installed distribution as models are built
     "pydantic.plugin._loader": _NO_PLUGINS,
     # plugins too, and asyncio for awaiting results, which only hpcrun.Executor hands out: half of

@@ -7,22 +7,33 @@ import os
 import re
 import sys
 from collections.abc import Collection, Mapping
+from copy import copy
 from importlib import import_module
 from types import MappingProxyType
-from typing import Annotated, Any, NoReturn, cast
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from hpcrun.actions.hooks import HOOKS
-from hpcrun.cli.commands import COMMANDS, GROUPS, Command, commands_of_others, epilog, help_of
+from hpcrun.cli.commands import COMMANDS, GROUPS, Command, commands_of_others, epilog
+from hpcrun.cli.help_page import help_page
 from hpcrun.cli.interrupt import SUBMITTED, exit_at_interrupt, interrupted_as, raise_at_interrupt
 from hpcrun.cli.lean_imports import import_lean
 from hpcrun.cli.options import SELDOM
-from hpcrun.cli.output import Outcome, finish, give_up_stdout, printed, render, show, want_json
+from hpcrun.cli.output import (
+    Outcome,
+    finish,
+    give_up_stdout,
+    printed,
+    render,
+    show,
+    want_json,
+    write,
+)
 from hpcrun.errors import HpcrunError, InterruptedByUser, NotFoundError, PlanError, UsageError
-from hpcrun.machine.process import log_to_stderr
+from hpcrun.machine.command_log import log_to_stderr
 from hpcrun.version import __version__
 
 _CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -74,24 +85,29 @@ def _take_as_typed(params: list[Any]) -> list[Any]:
                 getattr(param, "min", None) is not None or getattr(param, "max", None) is not None
             )
             param._runtime_param = _AsTyped(descriptor.annotation, bounded=bounded)
-            if descriptor.annotation is bool and param.metavar is None:
-                param.metavar = ""  # --help would say <bool> of a flag that takes no value
     return params
 
 
-class _Cheap:
-    """What commands and groups have in common: they take typed text without pydantic."""
+class _WithPlainHelp:
+    """What commands and groups have in common: typed text without pydantic, and a plain help."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, those that typer adds itself included."""
         return _take_as_typed(super().get_params(ctx))  # type: ignore[misc]
 
+    def get_help(self, ctx: Any) -> str:
+        """Return the page that ``--help`` prints."""
+        return help_page(self, ctx)
 
-class CliCommand(_Cheap, TyperCommand):
-    """A command with cheap text options, printed outcomes and a short ``-h``.
 
-    The text options cost nothing. ``-h`` of a command with the options of a job shows those that
-    people use; ``--help`` shows all.
+class PlainCommand(_WithPlainHelp, TyperCommand):
+    """A command of another package, which prints by itself."""
+
+
+class CliCommand(_WithPlainHelp, TyperCommand):
+    """A command with printed outcomes and a short ``-h``.
+
+    ``-h`` of a command with the options of a job shows those that people use; ``--help`` shows all.
     """
 
     _short = False
@@ -101,20 +117,18 @@ class CliCommand(_Cheap, TyperCommand):
         self._short = "--help" not in args
         return super().parse_args(ctx, args)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
+    def get_help(self, ctx: Any) -> str:
+        """Return the page that ``--help`` or ``-h`` prints."""
         usual = [param for param in self.params if param.name not in SELDOM]
-        if self._short and len(self.params) - len(usual) > _FEW:
-            number = sum(param.param_type_name == "option" for param in self.params)
-            self.params = usual
-            for param in self.params:
-                help_text = re.split(r"[.:;] ", getattr(param, "help", None) or "")[0].rstrip(".")
-                # few enough for one panel
-                vars(param).update(rich_help_panel=None, help=f"{help_text}.")
-            self.epilog = (
-                f"`{ctx.command_path} --help` shows all {number} options.\n\n{self.epilog or ''}"
-            )
-        super().format_help(ctx, formatter)
+        if not self._short or len(self.params) - len(usual) <= _FEW:
+            return super().get_help(ctx)
+        number = sum(param.param_type_name == "option" for param in self.params)
+        page = copy(self)
+        page.params = [_shortened(param) for param in usual]
+        page.epilog = (
+            f"`{ctx.command_path} --help` shows all {number} options.\n\n{self.epilog or ''}"
+        )
+        return help_page(page, ctx)
 
     def invoke(self, ctx: Any) -> int:
         """Run the command and print its outcomes; return the exit status."""
@@ -126,8 +140,27 @@ class CliCommand(_Cheap, TyperCommand):
             exit_at_interrupt()
 
 
-class CliGroup(_Cheap, TyperGroup):
-    """A group of commands whose own options cost nothing."""
+def _shortened(param: Any) -> Any:
+    """Return a parameter with the beginning of its help, outside of all panels: they are few."""
+    beginning = re.split(r"[.:;] ", getattr(param, "help", None) or "")[0].rstrip(".")
+    short = copy(param)
+    vars(short).update(rich_help_panel=None, help=f"{beginning}.")
+    return short
+
+
+class CliGroup(_WithPlainHelp, TyperGroup):
+    """A group of commands."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; without any, print the help.
+
+        Raises:
+            Exit: there are no arguments.
+        """
+        if not args and not ctx.resilient_parsing:
+            write(f"{self.get_help(ctx)}\n")
+            raise typer.Exit(UsageError.exit_code)
+        return super().parse_args(ctx, args)
 
 
 # --- the program ---
@@ -144,24 +177,20 @@ def build_app(
     app = _empty_app(CliGroup)
     groups: dict[str, typer.Typer] = {}
     for name in names:
-        if name in others:  # an ordinary command of typer, which prints by itself
-            app.command(name)(
-                getattr(import_module(others[name].module), others[name].function or name)
-            )
-            continue
-        command = COMMANDS[name]
+        command = others.get(name) or COMMANDS[name]
         group, _, name_in_group = name.rpartition(" ")
-        if group and group not in groups:
-            groups[group] = typer.Typer(cls=CliGroup, no_args_is_help=True)
-            app.add_typer(groups[group], name=group, help=GROUPS[group], epilog=epilog(group))
         function = getattr(import_module(command.module), command.function or name_in_group)
-        made = (groups[group] if group else app).command(
+        if name in others:
+            app.command(name, cls=PlainCommand)(function)
+            continue
+        if group and group not in groups:
+            groups[group] = _add_group(app, group, CliGroup)
+        (groups[group] if group else app).command(
             name_in_group,
             cls=CliCommand,
             context_settings=dict(command.settings),
             epilog=epilog(name),
-        )
-        made(function)
+        )(function)
     return app
 
 
@@ -174,14 +203,14 @@ def list_app() -> typer.Typer:
     for name, command in {**COMMANDS, **commands_of_others()}.items():
         first = name.split()[0]
         if first not in GROUPS:
-            app.command(name, help=help_of(name, command), rich_help_panel=command.panel)(_listed)
+            app.command(name, help=command.help, rich_help_panel=command.panel)(_listed)
         elif first not in [group.name for group in app.registered_commands]:
             app.command(first, help=GROUPS[first], rich_help_panel=command.panel)(_listed)
     return app
 
 
 class _ListOfCommands(CliGroup):
-    """All commands, each with its name and help alone until it is resolved."""
+    """All commands, or those of a group, each with its name and help until it is resolved."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that the arguments name, with its options.
@@ -190,14 +219,39 @@ class _ListOfCommands(CliGroup):
         """
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None:
-            names = [each for each in COMMANDS if each.split()[0] == name]
-            others = {} if names else commands_of_others()
-            command = cast(Any, get_command(build_app(names or [name], others))).commands[name]
+            group = self.name if self.name in GROUPS else ""
+            command = _built(group, name)
         return name, command, rest
+
+
+def _built(group: str, name: str) -> Any:
+    """Return a listed command with its options; a listed group with the list of its commands."""
+    if name in GROUPS:
+        app = _empty_app(CliGroup)
+        listed = _add_group(app, name, _ListOfCommands)
+        for full_name, command in COMMANDS.items():
+            if full_name.startswith(f"{name} "):
+                listed.command(full_name.partition(" ")[2], help=command.help)(_listed)
+        return _commands(app)[name]
+    if group:
+        return _commands(build_app([f"{group} {name}"]))[group].commands[name]
+    others = {} if name in COMMANDS else commands_of_others()
+    return _commands(build_app([name], others))[name]
+
+
+def _commands(app: typer.Typer) -> dict[str, Any]:
+    group: Any = get_command(app)
+    return dict(group.commands)
 
 
 def _listed() -> None:
     """Stand for a command that is listed."""
+
+
+def _add_group(app: typer.Typer, name: str, cls: type[CliGroup]) -> typer.Typer:
+    group = typer.Typer(cls=cls)
+    app.add_typer(group, name=name, help=GROUPS[name], epilog=epilog(name))
+    return group
 
 
 def _empty_app(cls: type[CliGroup]) -> typer.Typer:
@@ -206,10 +260,9 @@ def _empty_app(cls: type[CliGroup]) -> typer.Typer:
         cls=cls,
         help="Run PyTorch training scripts as Slurm jobs, on one node or many.",
         epilog="hpcrun COMMAND --help shows the options and examples of a command.",
-        no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
-        rich_markup_mode="rich",
+        rich_markup_mode=None,
     )
     app.callback()(_hpcrun)
     return app
@@ -263,8 +316,6 @@ def main() -> NoReturn:
         finish(status)
         sys.exit(status)
     except typer.TyperException as error:
-        if not error.format_message():  # no arguments at all: help was shown
-            sys.exit(UsageError.exit_code)
         # not read that far
         want_json("--json" in sys.argv[: sys.argv.index("--") if "--" in sys.argv else None])
         from hpcrun.cli.command_line import usage_error

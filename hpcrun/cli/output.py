@@ -177,9 +177,8 @@ def finish(status: int = 0) -> None:
             "error": {"message": f"exit status {status}", "hint": None, "exit_code": status},
         }
     _Answer.document = None
-    from hpcrun.job.text.hide_secrets import HIDER
-
-    _print(sys.stdout, json.dumps({"schema": JSON_SCHEMA, **HIDER.hide_all(document)}, indent=2))
+    shown = {"schema": JSON_SCHEMA, **_without_secrets(document)}
+    _print(sys.stdout, json.dumps(shown, indent=2))
 
 
 def give_up_stdout() -> None:
@@ -260,10 +259,9 @@ def _print_folded(lines: Iterable[str]) -> None:
 
 def _show_failure(error: HpcrunError) -> None:
     """Print a failure on stderr, or put it into the JSON document; secrets are masked."""
-    from hpcrun.job.text.hide_secrets import HIDER
-
     _Answer.held = tuple(line for line in _Answer.held if not _repeats(error.message, line))
-    message, hint = HIDER.hide(error.message), HIDER.hide(error.hint) if error.hint else None
+    message = _without_secrets(error.message)
+    hint = _without_secrets(error.hint or None)
     if _Answer.json:
         failure = {"message": message, "hint": hint, "exit_code": error.exit_code}
         _Answer.document = {**(_Answer.document or {}), "error": failure}
@@ -276,6 +274,12 @@ def _show_failure(error: HpcrunError) -> None:
     lines = f"hpcrun: {_shortened(message)}".expandtabs().splitlines()
     _print_folded(one_line(line) for line in (["", *lines] if behind_ctrl_c else lines))
     tell([one_line(f"hint: {_shortened(hint)}")] if hint else [])
+
+
+def _without_secrets(value: Any) -> Any:
+    from hpcrun.job.text.hide_secrets import HIDER
+
+    return HIDER.hide_all(value)
 
 
 def _repeats(message: str, remark: str) -> bool:

@@ -48,7 +48,7 @@ _MOST_KEYS = 8
 _HELP = "Name or path of a profile. Default: the one `profile list` marks."
 NAME = argument("NAME", "Name or path of a profile.", default=..., complete=complete.profile_name)
 NAME_OR_DEFAULT = argument("NAME", _HELP, complete=complete.profile_name)
-_VALUES = "gpu.per_node=8, modules=\\[a, b]"
+_VALUES = "gpu.per_node=8, modules=[a, b]"
 _ASSIGNMENT = re.compile(r"[\w.]+\+?=")
 
 
@@ -202,7 +202,9 @@ def own_place(context: Context) -> Place:
 
 def _report(result: Changed, context: Context) -> Outcomes:
     """Report the change of a file; in a trusted folder the new file is trusted, too."""
-    trust_action.keep_trust(result.path, list(context.judged_layers.values()), context.trust)
+    configuration = context.configuration
+    layers = list(configuration.judged_layers.values())
+    trust_action.keep_trust(result.path, layers, configuration.trust)
     if result.made:
         label = "written"
     elif result.changed:
@@ -244,7 +246,7 @@ def trust(
     check_one_of(list=list_, revoke=revoke, never=never)
     context = make_context(announce=None)
     if list_:
-        rows = trust_action.list_trust(context.trust)
+        rows = trust_action.list_trust(context.configuration.trust)
         cells = ((str(row.path), row.state, str(row.files)) for row in rows)
         trusted = table(text_table(("FOLDER", "STATE", "FILES"), cells, right=("FILES",)))
         return Outcome(
@@ -257,21 +259,21 @@ def trust(
     if as_json:
         raise UsageError("--json goes with --list", hint="hpcrun profile trust --list --json")
     path = trust_action.folder_to_trust(
-        folder, [] if folder else list(context.judged_layers.values())
+        folder, [] if folder else list(context.configuration.judged_layers.values())
     ).absolute()
     if not (revoke or never):
         return _ask_trust(path, context)
     if revoke:
-        trust_action.revoke(path, context.trust)
+        trust_action.revoke(path, context.configuration.trust)
         line = f"forgotten  {path}"
     else:
-        trust_action.remember(path, None, context.trust)
+        trust_action.remember(path, None, context.configuration.trust)
         line = f"never used  {path}; to undo: hpcrun profile trust --revoke"
     return printed([line])
 
 
 def _ask_trust(path: Path, context: Context) -> Outcomes:
-    question = trust_action.look_into(path, context.trust)
+    question = trust_action.look_into(path, context.configuration.trust)
     if question.trusted:
         below = [f"{path} is already trusted"]
     else:
@@ -288,7 +290,7 @@ def _ask_trust(path: Path, context: Context) -> Outcomes:
     if not confirm("Trust these files as they are now?"):
         yield Outcome(status=1)
         return
-    trust_action.remember(question.path, question.contents, context.trust)
+    trust_action.remember(question.path, question.contents, context.configuration.trust)
     yield printed([one_line(f"trusted  {path}, {count(len(question.contents.files), 'file')}")])
 
 

@@ -11,9 +11,14 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.runs.allocation import one_element
 from hpcrun.actions.runs.find import named_elements
-from hpcrun.actions.status.run_status import RunStatus, StatusResult, is_in, without_lost
+from hpcrun.actions.status.run_status import (
+    RunStatus,
+    StatusResult,
+    is_in,
+    one_element,
+    without_lost,
+)
 from hpcrun.actions.status.silent_runs import first_silent, with_silence
 from hpcrun.actions.status.status_query import chosen_ids, get_status, last_known, one_status
 from hpcrun.actions.status.wait import Changes, answers_of

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from math import inf
 
 from hpcrun.errors import UsageError, did_you_mean
@@ -205,9 +206,15 @@ NvidiaImexChannels|MpiPortsBusy | ports or channels of the nodes are used up | \
 """
 
 
+@cache
+def _reasons() -> list[list[str]]:
+    return table_rows(_REASONS)
+
+
+@lru_cache(maxsize=256)  # the pending elements of a sweep have the same one
 def explain_reason(reason: str) -> Reason | None:
     """Return the meaning of Slurm's reason, None for an unknown reason."""
-    for pattern, short, *never, advice in table_rows(_REASONS):
+    for pattern, short, *never, advice in _reasons():
         if re.fullmatch(pattern, reason):
             return Reason(short, f"It will never start: {advice}" if never else advice, bool(never))
     return None

@@ -1,8 +1,6 @@
-"""Runs commands for hpcrun outside a job, logs the commands, and makes their environment.
+"""Runs commands for hpcrun outside a job, and makes their environment.
 
-submitit runs its own sbatch; all other commands run here. The log has each command, how it ended,
-and how many seconds it took. ``hpcrun -v`` or HPCRUN_DEBUG prints the log on stderr; ``submit`` and
-``cancel`` also add it to a file in the run's folder.
+submitit runs its own sbatch; all other commands run here.
 
 A job records the changes by its script and hpcrun (launch/environment.py): the original value of a
 variable in ``HPCRUN_CAME_NAME``, the new value in ``HPCRUN_PUT_NAME``. Submissions and Slurm's
@@ -17,17 +15,15 @@ import os
 import pwd
 import shlex
 import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import SchedulerError
 from hpcrun.files.writing import for_oneself
+from hpcrun.machine.command_log import timed
 
 _LONGEST_WORD = 60
 _MOST_WORDS = 12
@@ -36,61 +32,6 @@ _LATE_S = 3.0
 open for ever.
 """
 NO_RESPONSE = ("Slurm does not respond", "`sinfo` shows when it is back")
-_logs: list[Callable[[str], object]] = []
-
-
-def log_message(message: str) -> None:
-    """Log a message; without ``-v``, HPCRUN_DEBUG or a file to log to, it goes nowhere."""
-    for write in _logs:
-        with suppress(OSError):
-            write(message)
-
-
-@contextmanager
-def timed(command: str) -> Iterator[list[str]]:
-    """Log a command when the block ends. The block puts into the list how the command ended."""
-    started = time.monotonic()
-    how = list[str]()
-    try:
-        yield how
-    except BaseException as error:
-        how.append(f"{type(error).__name__} {error}".strip())
-        raise
-    finally:
-        words = " ".join("".join(how[-1:]).split())
-        shown = "".join(letter if letter.isprintable() else "?" for letter in words)
-        log_message(f"{command}: {shown}, {time.monotonic() - started:.3f} s")
-
-
-def log_to_stderr() -> None:
-    """Print the log on stderr from now on."""
-    _logs.append(
-        lambda message: sys.stderr.write(f"{time.strftime('hpcrun: %H:%M:%S')} {message}\n")
-    )
-
-
-@contextmanager
-def logged_to(path: Path, what: str) -> Iterator[None]:
-    """Add the log of this block to a file.
-
-    If the file cannot be written, the block runs all the same.
-
-    Args:
-        path: the file, to which lines are added.
-        what: the action, such as ``cancel``; each line begins with it.
-    """
-
-    def write(message: str) -> None:
-        # whatever the umask, no other user can write it
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what}: {message}\n")
-
-    _logs.append(write)
-    try:
-        yield
-    finally:
-        _logs.remove(write)
 
 
 @dataclass(frozen=True, slots=True)

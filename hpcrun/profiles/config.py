@@ -14,7 +14,6 @@ from typing import Any
 from hpcrun.errors import did_you_mean
 from hpcrun.files.reading import flag
 from hpcrun.job.request.notify_options import check_destination, check_events
-from hpcrun.job.text.patterns import check_metric_pattern
 from hpcrun.job.text.units import parse_slurm_time
 from hpcrun.profiles.folders import Source, folders_of
 from hpcrun.profiles.yaml_file import Key, MistakesError, YamlFile, dotted, parse_yaml
@@ -35,13 +34,19 @@ def _events(value: Any) -> tuple[str, ...]:
     return check_events(map(_text, value))
 
 
+def _metric_pattern(value: Any) -> str:
+    from hpcrun.job.text.patterns import check_metric_pattern  # few files have one
+
+    return check_metric_pattern(_text(value))
+
+
 # key → what reads its value, or each value of its list or section
 _READERS: dict[str, Callable[[Any], Any]] = {
     "profile": _text,
     "runs": _text,
     "time": lambda value: parse_slurm_time(_text(value)),
     "account": _text,
-    "metrics": lambda value: check_metric_pattern(_text(value)),
+    "metrics": _metric_pattern,
     "notify": lambda value: check_destination(_text(value)),
     "notify_on": _events,
     "notify_waiting": lambda value: parse_slurm_time(_text(value)),

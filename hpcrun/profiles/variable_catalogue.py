@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import ConfigDict, ValidationError
-from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hpcrun.errors import ProfileError
 from hpcrun.profiles.folders import shipped_folder
@@ -36,11 +35,11 @@ PREFIXES = (
 _ALIKE = 0.88
 
 
-_CHECKED = ConfigDict(extra="forbid")
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-@pydantic_dataclass(frozen=True, slots=True, config=_CHECKED)
-class Values:
+class Values(_Entry):
     """The values that a variable can have; each of the three may be unset."""
 
     one_of: tuple[str, ...] = ()
@@ -74,8 +73,7 @@ class Values:
         return f"{least} or more" if most is None else f"{least} to {most}"
 
 
-@pydantic_dataclass(frozen=True, slots=True, config=_CHECKED)
-class Harmful:
+class Harmful(_Entry):
     """The values that are harmful on some GPUs, or doubtful on every GPU, and why."""
 
     values: str
@@ -83,8 +81,7 @@ class Harmful:
     on: tuple[str, ...] = ()  # types of GPUs; empty for every GPU
 
 
-@pydantic_dataclass(frozen=True, slots=True, config=_CHECKED)
-class Variable:
+class Variable(_Entry):
     """One variable of the catalogue, with its description."""
 
     name: str

@@ -36,7 +36,7 @@ from hpcrun.job.run_paths import (
 )
 from hpcrun.runs import folder_checks
 from hpcrun.runs.failed_nodes import FailedNodes
-from hpcrun.runs.job_code import put_programs, remove_unused_programs
+from hpcrun.runs.job_programs import put_programs, remove_unused_programs
 from hpcrun.runs.record import (
     LastStatus,
     NewerRecordError,

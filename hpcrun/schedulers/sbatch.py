@@ -17,7 +17,8 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from hpcrun.errors import SchedulerError, SubmissionUncertainError
 from hpcrun.files.reading import read_text
 from hpcrun.job.run_paths import SUBMISSION_FILE, RunFolder
-from hpcrun.machine.process import command_text, timed
+from hpcrun.machine.command_log import timed
+from hpcrun.machine.process import command_text
 from hpcrun.schedulers.protocol import Submission, SubmittedJob
 from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submission_is_uncertain
 

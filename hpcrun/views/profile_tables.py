@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -327,7 +326,7 @@ def _row(label: str, text: str, column: int, width: int) -> list[str]:
 
 def variables_json(variables: Sequence[Variable]) -> dict[str, Any]:
     """Return variables as a JSON document."""
-    return {"kind": "variables", "variables": [asdict(variable) for variable in variables]}
+    return {"kind": "variables", "variables": [variable.model_dump() for variable in variables]}
 
 
 def profile_variables_json(variables: ProfileVariables) -> dict[str, Any]:
@@ -338,9 +337,9 @@ def profile_variables_json(variables: ProfileVariables) -> dict[str, Any]:
         "set": [
             {
                 **fields_of(row, "name value origin problem"),
-                "variable": asdict(row.variable) if row.variable else None,
+                "variable": row.variable.model_dump() if row.variable else None,
             }
             for row in variables.set_here
         ],
-        "set_by_script": [asdict(variable) for variable in variables.by_script],
+        "set_by_script": [variable.model_dump() for variable in variables.by_script],
     }

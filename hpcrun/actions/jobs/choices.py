@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.ports import Choice, Option, Picker, first_option
+from hpcrun.actions.choice import Choice, Option, Picker, first_option
 from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.job.batch.sbatch_input import apply_sbatch_env
 from hpcrun.job.profile_model import GpuTypeSection, Profile

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.ports import Choice, Option, Picker
+from hpcrun.actions.choice import Choice, Option, Picker
 from hpcrun.actions.profiles.detect_types import (
     accounts_of,
     offer_in,

@@ -26,7 +26,7 @@ def check_launch_options(request: JobRequest, plan: Plan, env: Mapping[str, str]
     if not (plan.srun or request.torchrun or python.uv_project):
         return
     from hpcrun.machine.host import torchrun_refusal, uv_refusal
-    from hpcrun.schedulers.job_steps import srun_refusal
+    from hpcrun.schedulers.srun_options import srun_refusal
 
     if python.uv_project:
         outdated = uv_refusal(python.uv_project, env)

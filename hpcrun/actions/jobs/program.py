@@ -28,7 +28,7 @@ from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.request.read_request import check_secrets
 from hpcrun.job.resources.container import image_of, is_image_file
 from hpcrun.profiles.load import LoadedProfile, load_profile
-from hpcrun.schedulers.job_steps import mpi_types
+from hpcrun.schedulers.srun_options import mpi_types
 
 if TYPE_CHECKING:  # few jobs run a batch script
     from hpcrun.job.batch.batch_script import BatchScript

@@ -30,7 +30,7 @@ from hpcrun.job.run_paths import RunFolder
 from hpcrun.job.script import render_script
 from hpcrun.job.text.quoting import check_job_name, with_ending
 from hpcrun.job.text.units import count
-from hpcrun.machine.process import log_message, logged_to
+from hpcrun.machine.command_log import log_message, logged_to
 from hpcrun.profiles.folders import load_templates
 from hpcrun.runs.record import Run
 from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob

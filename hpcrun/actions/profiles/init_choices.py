@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.choice import Choice, Option
 from hpcrun.actions.jobs.prepare import Prepared, prepare
-from hpcrun.actions.ports import Choice, Option, Surroundings
+from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.detect import Choices, Detected
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, Place, new_profile_path, plan_config, text_at

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.status.run_status import RunStatus, element_of, element_row
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import NotFoundError, PlanError, SchedulerError, UsageError
 from hpcrun.job.text.quoting import quote_bash
-from hpcrun.job.text.units import index_ranges
 from hpcrun.machine.on_terminal import run_on_terminal
 from hpcrun.runs.attempt import hosts, last_attempt
 from hpcrun.schedulers.job_steps import Allocation, plain_job_id
@@ -24,34 +23,6 @@ trap '' HUP
 pkill -HUP -s $$
 exit $status"""
 _WHEN = "hpcrun status shows its reason"
-
-
-def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | None]:
-    """Return a run, or one element of it as a separate run, and a note on the choice.
-
-    Args:
-        item: the run with its status.
-        element: the element that the user named; if None, the only running element is used.
-
-    Raises:
-        UsageError: several elements run, and the user named none.
-    """
-    if not item.elements:
-        return item, None
-    if element is not None:
-        return element_of(item, element), None
-    running = [one for one in item.elements if one.status.state == "RUNNING"]
-    if len(running) == 1:
-        return element_row(
-            item, running[0]
-        ), f"{item.run.name} is a sweep; showing element {running[0].index}"
-    if not running:
-        return item, None
-    named = index_ranges(one.index for one in running)
-    raise UsageError(
-        f"{item.run.name} is a sweep, and {len(running)} of its elements run: {named}",
-        hint=f"name one: {item.run.job_id}/{running[0].index}",
-    )
 
 
 def check_running(item: RunStatus, command: str) -> None:

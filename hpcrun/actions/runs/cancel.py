@@ -13,7 +13,7 @@ from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job.job_states import PENDING
 from hpcrun.job.run_paths import JobFolder, RunFolder
-from hpcrun.machine.process import logged_to
+from hpcrun.machine.command_log import logged_to
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun.errors import SchedulerError
+from hpcrun.errors import SchedulerError, UsageError
 from hpcrun.job import job_states as state
 from hpcrun.job.request.after import Condition, fulfils
 from hpcrun.job.request.parameters import Parameters, parameters_text
 from hpcrun.job.run_paths import run_name
-from hpcrun.job.text.units import count
+from hpcrun.job.text.units import count, index_ranges
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import LastStatus, Run
 
@@ -142,6 +142,34 @@ def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
 def element_of(item: RunStatus, index: int) -> RunStatus:
     """Return an element of a sweep by its number, as a separate run."""
     return next(element_row(item, each) for each in item.elements if each.index == index)
+
+
+def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | None]:
+    """Return a run, or one element of it as a separate run, and a note on the choice.
+
+    Args:
+        item: the run with its status.
+        element: the element that the user named; if None, the only running element is used.
+
+    Raises:
+        UsageError: several elements run, and the user named none.
+    """
+    if not item.elements:
+        return item, None
+    if element is not None:
+        return element_of(item, element), None
+    running = [one for one in item.elements if one.status.state == "RUNNING"]
+    if len(running) == 1:
+        return element_row(
+            item, running[0]
+        ), f"{item.run.name} is a sweep; showing element {running[0].index}"
+    if not running:
+        return item, None
+    named = index_ranges(one.index for one in running)
+    raise UsageError(
+        f"{item.run.name} is a sweep, and {len(running)} of its elements run: {named}",
+        hint=f"name one: {item.run.job_id}/{running[0].index}",
+    )
 
 
 def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatus:

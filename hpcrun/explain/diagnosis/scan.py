@@ -113,12 +113,14 @@ class Scanner:
     Attributes:
         by_word: text that a line must contain → the rules of such lines.
         finder: finds the texts for which blocks are searched.
+        words: finds the texts of ``by_word``.
     """
 
     everywhere: tuple[Rule, ...]
     at_end: tuple[Rule, ...]
     by_word: tuple[tuple[bytes, tuple[Rule, ...]], ...]
     finder: Any
+    words: Any
 
     @classmethod
     def of(cls, rules: Sequence[Rule]) -> Scanner:
@@ -132,7 +134,8 @@ class Scanner:
         searched = sorted(text for text in wanted if not any(mark in text for mark in MARKS))
         at_end = tuple(rule for rule in rules if rule.contains and rule.at_end)
         by_words = tuple((text, tuple(rules_of)) for text, rules_of in by_word.items())
-        return cls(everywhere, at_end, by_words, any_of((*MARKS, *searched)))
+        finder = any_of((*MARKS, *searched))
+        return cls(everywhere, at_end, by_words, finder, any_of(by_word))
 
     def scan(self, file: BinaryIO, *, quick: bool = False) -> LogScan:
         """Search an open log.
@@ -168,13 +171,14 @@ class Scanner:
         for start in starts:
             end = block.find(b"\n", start)
             raw = block[start : min(end if end >= 0 else len(block), start + _LONGEST_LINE)]
+            if not self.words.search(raw):  # most lines with a mark
+                continue
             rules = {
                 rule.name: rule for text, known in self.by_word if text in raw for rule in known
             }
-            if rules:
-                lines += block.count(b"\n", counted_to, start)
-                counted_to = start
-                _match(rules.values(), raw, lines + 1, lines + 1, kept)
+            lines += block.count(b"\n", counted_to, start)
+            counted_to = start
+            _match(rules.values(), raw, lines + 1, lines + 1, kept)
         return len(starts)
 
     def _candidates(self, block: bytes) -> list[int]:
@@ -274,24 +278,21 @@ def plain(raw: bytes) -> tuple[str, Speaker | None, str]:
 
 
 def _blocks(file: BinaryIO, most: int) -> Iterator[tuple[bool, bytes]]:
-    """Yield complete lines in blocks, and whether a part before them was skipped."""
+    """Yield complete lines in blocks, and whether a part before them was skipped.
+
+    A line that is longer than a block is yielded in parts.
+    """
     size = os.fstat(file.fileno()).st_size
-    rest = b""
     read = 0
     skipped = False
-    while data := file.read(_BLOCK):
-        read += len(data)
+    while block := file.read(_BLOCK):
+        if not block.endswith(b"\n"):
+            block += file.readline(_BLOCK)
+        read += len(block)
+        yield skipped, block
         if size > most and not skipped and read > most // 4:
             file.seek(size - most * 3 // 4)
             skipped = True
-        cut = data.rfind(b"\n") + 1
-        if cut == 0 and len(rest) < _BLOCK:
-            rest += data
-            continue
-        yield skipped, rest + data[:cut] if cut else rest + data
-        rest = data[cut:] if cut else b""
-    if rest:
-        yield skipped, rest
 
 
 def last_lines(lines: Iterable[str], count: int) -> tuple[str, ...]:

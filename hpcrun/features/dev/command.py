@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from hpcrun.actions.hooks import Elsewhere, Hooks
-from hpcrun.actions.runs.allocation import check_running, one_element, open_shell
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.runs.allocation import check_running, open_shell
+from hpcrun.actions.status.run_status import RunStatus, one_element
 from hpcrun.actions.status.status_query import one_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context

@@ -12,13 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.runs.allocation import (
-    allocation_of,
-    check_running,
-    job_environment,
-    one_element,
-)
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.runs.allocation import allocation_of, check_running, job_environment
+from hpcrun.actions.status.run_status import RunStatus, one_element
 from hpcrun.actions.status.status_query import one_status
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as

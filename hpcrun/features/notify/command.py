@@ -46,7 +46,6 @@ from hpcrun.job.run_paths import RunFolder
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.patterns import compile_pattern
 from hpcrun.job.text.units import format_span
-from hpcrun.profiles.folders import shipped
 from hpcrun.runs.attempt import RESTART, Attempt, attempts
 from hpcrun.runs.log_files import rank_log, tail
 from hpcrun.runs.metric_files import LogMetrics
@@ -176,10 +175,7 @@ def _patterns(run: Run, context: Context) -> Mapping[str, Any]:
 
     The patterns come from the configuration and the profile. Slurm is not asked.
     """
-    folders = [
-        *(folder.below("profiles") for folder in context.layers.values()),
-        shipped("cluster_profiles"),
-    ]
+    folders = list(context.configuration.profiles().values())
     try:
         texts, _ = metric_patterns(run.profile_file or run.profile, folders, context.config.metrics)
         return {name: compile_pattern(text) for name, text in texts.items()}

@@ -172,7 +172,7 @@ def preflight_json(item: RunStatus, verdict: dict[str, Any]) -> dict[str, Any]:
 
 def nodes(
     words: list[str] | None = argument(
-        "[forget [NODE...]]", "Remove these nodes from the list. Default: all."
+        "[forget [NODE]...]", "Remove these nodes from the list. Default: all."
     ),
     _json: JsonOption = False,
 ) -> Outcome:

@@ -25,9 +25,11 @@ UNSEEN = re.compile(
     "\ufff0-\ufffb\U000e0000-\U000e0fff]",
     re.DOTALL | re.MULTILINE,
 )
+# The patterns below that are texts are compiled when a text is first searched: few commands do.
+#
 # NAME=VALUE, "name": "value", os.environ["NAME"] = 'value', --name value, and '--name', 'value' in
 # a list
-_NAMED_VALUE = re.compile(
+_NAMED_VALUE = (
     r"(?<![\w$.-])(?P<front>(?P<dash>--?)?(?P<name>[A-Za-z_][\w.-]{0,60})(?:['\"]?\]|['\"])?"
     r"(?:[ \t]{0,3}[:=][ \t]{0,3}|(?(dash)(?:[ \t]{1,9}|,[ ]?)|(?!))))"
     r"(?P<value>'[^'\n]*'|\"[^\"\n]*\"|[^\s;&|(){}\[\]'\",]+)"
@@ -44,8 +46,8 @@ _FIELD = re.compile(r"[a-z]+(?:_[a-z0-9]+)*")
 # Where a terminal, a box around a text, or Python's pprint breaks a line, also inside a word.
 _BREAK = "[ \\t'\"|]*[\\r\\n\u2500-\u257f][\\s'\"|\u2500-\u257f]*"
 _IN_BREAKS = re.compile("[\\s'\"|\u2500-\u257f]+")
-_RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[^/~].{11,}")
-_PART_OF_URL = re.compile(r"(?=\w*\d|\w*[a-z]\w*[A-Z]|\w*[A-Z]\w*[a-z])[\w-]{8,}")
+_RANDOM = r"(?=.*\d)(?=.*[A-Za-z])[^/~].{11,}"
+_PART_OF_URL = r"(?=\w*\d|\w*[a-z]\w*[A-Z]|\w*[A-Z]\w*[a-z])[\w-]{8,}"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -82,7 +84,7 @@ class SecretHider:
         hidden = self._without_values(plain)
         for form in forms_in(hidden):
             hidden = re.sub(form.pattern, self._masked, hidden)
-        hidden = _NAMED_VALUE.sub(self._masked_value, hidden)
+        hidden = re.sub(_NAMED_VALUE, self._masked_value, hidden)
         return text if hidden == plain else hidden
 
     def hide_all(self, value: Any) -> Any:
@@ -196,7 +198,9 @@ def _forms_of(value: str, *, declared: bool) -> Iterator[str]:
         line.strip() for line in value.splitlines() if len(line.strip()) >= 2 * _LEAST_OF_VALUE
     )
     if declared and "://" in value:  # apprise calls another address with the same words
-        yield from (part for part in re.split(r"[/:?&=@#]+", value) if _PART_OF_URL.fullmatch(part))
+        for part in re.split(r"[/:?&=@#]+", value):
+            if re.fullmatch(_PART_OF_URL, part):
+                yield part
 
 
 def _encodings(value: str) -> Iterator[str]:
@@ -254,7 +258,7 @@ def _is_secret_here(match: re.Match[str]) -> bool:
     if is_secret_option(last, value):
         # hpcrun's own --secret takes a name
         return not (last == "secret" and _VARIABLE.fullmatch(value))
-    is_random = bool(_RANDOM.fullmatch(value))
+    is_random = bool(re.fullmatch(_RANDOM, value))
     is_value = last.isupper() or value != match["value"]
     if match["dash"] or not (
         is_random and is_value if last.lower() in _LOOSE else is_random or is_value

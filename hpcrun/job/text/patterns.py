@@ -138,7 +138,8 @@ def any_of(words: Iterable[bytes]) -> Any:
 VALUE = "value"  # the named group with the number; without it, the first group has the number
 STEP = "step"  # the named group, or the metric, with the step of a line
 _NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)"
-_USUAL = re.compile(
+_USUAL = (
+    r"(?i)"
     r"(?<![\w./-])(?P<name>(?:"
     r"(?:train|training|val|valid|validation|test|eval|best|min|max|mean|avg|total) )?"
     r"(?:[a-z]\w{0,30}[_./-])?(?:loss|acc|accuracy)(?:[_/](?:train|val|valid|test"
@@ -146,12 +147,10 @@ _USUAL = re.compile(
     # behind a blank only what cannot be a count: "loss 3 of 5 packets"
     r"(?:\s*[:=]\s*(?:['\"](?=[^'\"\s]+['\"]))?"
     r"|\s+(?=(?:tensor\()?(?:[-+]?\d*\.\d|\d+e|\d+%|[-+]?(?:nan|inf)\b)))"
-    rf"(?:tensor\()?(?P<value>{_NUMBER})(?=\.?(?:[\s,;%|)\]}}'\"]|$))",
-    re.IGNORECASE,
+    rf"(?:tensor\()?(?P<value>{_NUMBER})(?=\.?(?:[\s,;%|)\]}}'\"]|$))"
 )
-_USUAL_STEP = re.compile(
-    r"(?<!\w)(?:global_)?step['\"]?\s*[:=]?\s*(\d{1,15})(?![\w.])", re.IGNORECASE
-)
+_USUAL_STEP = r"(?i)(?<!\w)(?:global_)?step['\"]?\s*[:=]?\s*(\d{1,15})(?![\w.])"
+"""Compiled when a line of a log first needs them: the plan of a job imports this module, too."""
 
 
 def check_metric_pattern(text: str) -> str:
@@ -203,10 +202,10 @@ def usual_numbers(line: str) -> tuple[float | None, dict[str, float]]:
         return None, {}
     values = {
         match["name"].lower().replace(" ", "_"): float(match["value"])
-        for match in _USUAL.finditer(line)
+        for match in re.finditer(_USUAL, line)
     }
     if values and "epoch" not in lowered:
-        step = _USUAL_STEP.search(line)
+        step = re.search(_USUAL_STEP, line)
     else:
         step = None
     return float(step[1]) if step else None, values

@@ -232,22 +232,25 @@ def forms_in(text: str) -> Iterable[Form]:
     return dict.fromkeys(form for need, form in _NEEDS if need in lower)
 
 
+# The long patterns are compiled when a text first needs them, as those of the forms: most commands
+# look for no secret.
+
 # Words of a name, separated by "_", "-" or ".", without a number at the end: a variable with such a
 # word is a secret. PGPASSWORD: libpq.
-_ALWAYS = re.compile(r"CREDS|PASSCODE|PSK|.*(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL).*")
+_ALWAYS = r"CREDS|PASSCODE|PSK|.*(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL).*"
 # KEY and KEYS alone are common words: DICT_KEYS, HOTKEY. Words before them, joined or separate:
 _KINDS_OF_KEY = (
     "ACCESS ACCOUNT API AUTH DEPLOY ENCRYPTION MASTER PRIVATE SECRET SIGNING SSH".split()
 )
 # These words have other meanings, too: SORT_KEY=true, TOKENS=512. GHTOKEN, REFRESHTOKEN; not
 # MAXTOKENS.
-_OFTEN = re.compile(
+_OFTEN = (
     r"KEY|TOKEN|JWT|BEARER|COOKIES?|HMAC|(?!(?:MAX|MIN|N|NUM|TOTAL)?TOKENS?$).*TOKEN.*"
     rf"|.*(?:{'|'.join(_KINDS_OF_KEY)})KEYS?|MYKEYS?"
 )
 _PAIRS = frozenset((kind, "KEYS") for kind in _KINDS_OF_KEY)
 # Words that contain one of those words, but mean something else.
-_INNOCENT = re.compile(r".*TOKENI[SZ].*|(?:PASSWORD|TOKEN|SECRET)LESS|SECRETAR.*")
+_INNOCENT = r".*TOKENI[SZ].*|(?:PASSWORD|TOKEN|SECRET)LESS|SECRETAR.*"
 # Words that may follow any name; numbers, too.
 _QUALIFIERS = re.compile(r"\d+|V\d+|BACKUP|NEW|OLD")
 # Only at the end of a name: PASS_THROUGH and SSH_AUTH_SOCK hold no secret. AUTH: OPENAI_AUTH,
@@ -286,20 +289,17 @@ _FEW = re.compile(r"\d{1,3}")
 
 _SHELL_VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s;&|()'\"]+)"
 _ASSIGNMENTS = (
-    re.compile(
-        rf"(?<![\w$.-])(?P<front>(?:(?:export|declare\s+-x)\s+)?)"
-        rf"(?P<name>[A-Za-z_]\w*)={_SHELL_VALUE}"
-    ),
-    re.compile(rf"(?<![\w$.-])(?P<front>setenv\s+)(?P<name>[A-Za-z_]\w*)\s+{_SHELL_VALUE}"),
+    rf"(?<![\w$.-])(?P<front>(?:(?:export|declare\s+-x)\s+)?)(?P<name>[A-Za-z_]\w*)={_SHELL_VALUE}",
+    rf"(?<![\w$.-])(?P<front>setenv\s+)(?P<name>[A-Za-z_]\w*)\s+{_SHELL_VALUE}",
 )
 # Each program has its own options: use only words that mean a secret in every program.
-_STRONG = re.compile(
+_STRONG = (
+    r"(?i)"
     r"(?:.*[-_])?(?:(?:api|access|private|secret|wandb)[-_]?keys?|(?:access|api|auth|bearer|bot|hf"
     r"|refresh)[-_]?token"
     r"|creds|(?:db|database|smtp|mail|ftp|mysql|mariadb|pg|postgres|redis|mongo|ldap|admin|root"
     r"|login|sudo|proxy)"
-    r"[-_]?(?:pass|pwd))|.*(?:password|passwd|passphrase|secret)",
-    re.IGNORECASE,
+    r"[-_]?(?:pass|pwd))|.*(?:password|passwd|passphrase|secret)"
 )
 _LEAST_OF_OPTION = 6
 # What shlex splits at; str.split() would split at more characters, and shlex would return such a
@@ -350,8 +350,8 @@ def _words(name: str) -> tuple[str, ...]:
     return tuple(part.rstrip("0123456789") for part in words)
 
 
-def _any_is(pattern: re.Pattern[str], words: Sequence[str]) -> bool:
-    return any(pattern.fullmatch(part) and not _INNOCENT.fullmatch(part) for part in words)
+def _any_is(pattern: str, words: Sequence[str]) -> bool:
+    return any(re.fullmatch(pattern, part) and not re.fullmatch(_INNOCENT, part) for part in words)
 
 
 def secret_kind(text: str) -> str | None:
@@ -368,7 +368,7 @@ def secret_in_command(command: str) -> str | None:
     It checks ``export NAME=VALUE``, ``NAME=VALUE program``, and the words of the command, also of
     ``bash -c '...'``; a value that the shell fills in is not a secret.
     """
-    for match in (match for pattern in _ASSIGNMENTS for match in pattern.finditer(command)):
+    for match in (match for pattern in _ASSIGNMENTS for match in re.finditer(pattern, command)):
         name = match["name"]
         value = match["value"]
         filled_in = not value.startswith("'") and ("$" in value or "`" in value)
@@ -400,7 +400,7 @@ def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
 def is_secret_option(option: str, value: str) -> bool:
     """Return whether an option of a program takes a secret, and this value can be a secret."""
     last = option.lstrip("-+").rpartition(".")[2]
-    if not _STRONG.fullmatch(last) and last.lower() != "token":
+    if not re.fullmatch(_STRONG, last) and last.lower() != "token":
         return False
     filled_in = value.startswith(("$", "{", "`", "<", "-", "/", "./", "~")) or value == MASK
     long_enough = len(value) >= _LEAST_OF_OPTION and not _HARMLESS.fullmatch(value)

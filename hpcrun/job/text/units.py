@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpcrun.job.run_paths import RoleRanks
+if TYPE_CHECKING:
+    from hpcrun.job.run_paths import RoleRanks
 
 TIME_FORMS = "90m, 36h, 1d12h, 1:30:00 or 1-12:00:00"
 MEMORY_FORMS = "64G, 500M, 1.5T or 0 for all of a node's memory"

@@ -43,6 +43,12 @@ def test_the_list_of_commands_is_what_the_commands_say_of_themselves() -> None:
     assert all(lines.values())
 
 
+@pytest.mark.parametrize("name", TABLE)
+def test_the_line_of_a_command_is_the_first_line_of_its_docstring(name: str) -> None:
+    first_line = COMMANDS[name].help.partition("\n")[0]
+    assert TABLE[name].help == first_line
+
+
 def test_every_command_has_examples() -> None:
     assert set(EXAMPLES) == set(COMMANDS)
     assert all(command.epilog == epilog(name) for name, command in COMMANDS.items())
@@ -58,7 +64,6 @@ def test_examples_are_two_or_three_lines_that_the_command_takes(name: str) -> No
         words = words[: next((i for i, word in enumerate(words) if word in ("|", ">")), len(words))]
         assert words[: len(name.split())] == name.split()
         parse(words)
-    # 78 characters: typer leaves one free on each side of a terminal of 80 columns
     assert all(len(line) <= 78 for line in epilog(name).splitlines())
 
 

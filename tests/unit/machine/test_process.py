@@ -11,15 +11,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.job.script import LAUNCH
-from hpcrun.machine.process import (
-    clean_env,
-    command_text,
-    env_for_slurm,
-    log_message,
-    logged_to,
-    run_command,
-    timed,
-)
+from hpcrun.machine.command_log import log_message, logged_to, timed
+from hpcrun.machine.process import clean_env, command_text, env_for_slurm, run_command
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.schedulers.slurm_text import sacct_command, squeue_command
 

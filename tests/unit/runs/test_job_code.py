@@ -20,10 +20,9 @@ from hpcrun.runs.job_code import (
     check_count,
     copy_code,
     measure_code,
-    put_programs,
-    remove_unused_programs,
     walk_code,
 )
+from hpcrun.runs.job_programs import put_programs, remove_unused_programs
 from hpcrun.runs.store import RunStore
 from tests.unit.given import run, write
 

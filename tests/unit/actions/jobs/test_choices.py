@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from hpcrun.actions.choice import Choice, first_option
 from hpcrun.actions.jobs.choices import Settled, settle, settle_gpu_type
-from hpcrun.actions.ports import Choice, first_option
 from hpcrun.actions.profiles.detected import DetectedProfile
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.request.job_request import GpuCount

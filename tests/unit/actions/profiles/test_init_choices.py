@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.ports import Choice
+from hpcrun.actions.choice import Choice
 from hpcrun.actions.profiles import init_choices as init
 from hpcrun.actions.profiles.detect import Detected
 from hpcrun.actions.profiles.detect_types import gpu_offers

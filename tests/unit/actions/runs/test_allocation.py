@@ -8,8 +8,8 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from hpcrun.actions.runs.allocation import job_shell, one_element
-from hpcrun.actions.status.run_status import ElementStatus, RunStatus
+from hpcrun.actions.runs.allocation import job_shell
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus, one_element
 from hpcrun.errors import UsageError
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run

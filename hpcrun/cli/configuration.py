@@ -1,0 +1,78 @@
+"""The configuration of a project, a user and a site: its folders, and what stands in them.
+
+A command that needs none of it does not import this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from pathlib import Path
+
+from hpcrun.profiles.config import Config, load_config
+from hpcrun.profiles.folders import Folder, Layer, TrustStore, own_layer, project_layer, shipped
+
+Announce = Callable[[Iterable[str]], None]
+
+
+class Configuration:
+    """The folders of the configuration; they are read when they are first needed."""
+
+    def __init__(
+        self,
+        project: Path | None,
+        user: Path,
+        site: Path,
+        *,
+        trusted: Path,
+        announce: Announce | None,
+    ) -> None:
+        self._project = project
+        self._user = user
+        self._site = site
+        self._announce = announce  # prints which configuration is not used
+        self.trust = TrustStore(trusted)
+
+    @cached_property
+    def judged_layers(self) -> dict[str, Layer]:
+        """The folders, most important first, each with whether it is used, and why not."""
+        layers = {}
+        if self._project is not None:
+            layers["project"] = project_layer(self._project, self.trust)
+        layers["user"] = own_layer(self._user, self.trust)
+        layers["site"] = own_layer(self._site, self.trust)
+        if self._announce:
+            self._announce(f"hpcrun: {layer.warning}" for layer in layers.values() if layer.warning)
+        return layers
+
+    @cached_property
+    def layers(self) -> dict[str, Folder]:
+        """The folders whose files come before the shipped ones, by name, most important first."""
+        return {name: layer.folder for name, layer in self.judged_layers.items()}
+
+    @cached_property
+    def values(self) -> Config:
+        """The values of all configuration files."""
+        return load_config(tuple(self.layers.values()))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which configuration is not used, and why."""
+        return tuple(layer.warning for layer in self.judged_layers.values() if layer.warning)
+
+    @property
+    def templates(self) -> tuple[Folder, ...]:
+        """The folders of templates, most important first."""
+        folders = [folder.below("templates") for folder in self.layers.values()]
+        return (*folders, shipped("templates"))
+
+    def profiles(self, detected: Folder | None = None) -> dict[str, Folder]:
+        """Return the folders of profiles by layer, most important first.
+
+        Args:
+            detected: the folder of the detected profile, if there is one.
+        """
+        layers = {name: folder.below("profiles") for name, folder in self.layers.items()}
+        if detected is not None:
+            layers["detected"] = detected
+        return {**layers, "shipped": shipped("cluster_profiles")}
