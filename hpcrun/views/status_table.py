@@ -18,7 +18,7 @@ from hpcrun.actions.status.run_status import (
     element_row,
 )
 from hpcrun.errors import UsageError, did_you_mean
-from hpcrun.job import job_states as state
+from hpcrun.job import job_states
 from hpcrun.job.job_states import explain_reason
 from hpcrun.job.text.units import format_age, format_span
 from hpcrun.runs.record import LastStatus, Run, known_fields
@@ -75,10 +75,10 @@ at the end.
 _DROPPED = ("size", "profile", "limit", "elapsed", "why", "job")
 
 COLOURS = {
-    state.COMPLETED: "green",
-    state.RUNNING: "cyan",
-    state.PENDING: "yellow",
-    state.SUBMITTING: "yellow",
+    job_states.COMPLETED: "green",
+    job_states.RUNNING: "cyan",
+    job_states.PENDING: "yellow",
+    job_states.SUBMITTING: "yellow",
     "CONFIGURING": "yellow",
     "COMPLETING": "cyan",
 }
@@ -253,7 +253,7 @@ def why_text(item: RunStatus, now_s: float) -> str:
     about = item.about or about_run(item)[0]
     parts = [about] if about else []
     words = [element.status.state for element in item.elements if element.status.final]
-    failed = len(words) - words.count(state.COMPLETED) - words.count(state.CANCELLED)
+    failed = len(words) - words.count(job_states.COMPLETED) - words.count(job_states.CANCELLED)
     if item.elements and cause:  # first: the cell may be cut off
         parts.append(f"{failed} of {len(item.elements)} failed: {cause}")
     requeue = item.run.plan.get("requeue") or {}
@@ -266,7 +266,7 @@ def why_text(item: RunStatus, now_s: float) -> str:
         # JobRequeue may requeue an imported script
         total = f"/{times + 1}" if status.attempt <= times else ""
         parts.append(f"attempt {status.attempt + 1}{total}{before}")
-    if status.state == state.FAILED and status.exit_status and not item.elements and not cause:
+    if status.state == job_states.FAILED and status.exit_status and not item.elements and not cause:
         parts.append(f"exit status {status.exit_status}")
     if cause and not item.elements:
         parts.append(cause)
@@ -279,7 +279,11 @@ def why_text(item: RunStatus, now_s: float) -> str:
         pass  # the dependency is shown instead
     elif reason := _reason_text(status):
         parts += [] if (item.elements or item.run.roles) and cause and status.final else [reason]
-    elif status.hosts and not cause and not (status.state == state.FAILED and status.exit_status):
+    elif (
+        status.hosts
+        and not cause
+        and not (status.state == job_states.FAILED and status.exit_status)
+    ):
         parts.append(status.hosts)
     if item.stale:
         age = format_age(now_s - status.asked_s)
@@ -368,9 +372,9 @@ def _reason_text(status: LastStatus) -> str | None:
     ):
         return None
     known = explain_reason(status.reason)
-    if status.state == state.CANCELLED and known:
+    if status.state == job_states.CANCELLED and known:
         return None  # Slurm still shows why the job was pending before
-    if known is None or status.state != state.PENDING:
+    if known is None or status.state != job_states.PENDING:
         return status.reason
     return f"{'never starts: ' if known.is_final else ''}{known.short} ({status.reason})"
 
