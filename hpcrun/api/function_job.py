@@ -23,7 +23,7 @@ from hpcrun.actions.status.run_status import RunStatus, element_of
 from hpcrun.actions.status.status_query import one_status
 from hpcrun.cli.context import make_context
 from hpcrun.errors import HpcrunError
-from hpcrun.job import job_states as state
+from hpcrun.job.job_states import COMPLETED, UNKNOWN
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.attempt import first_failure, last_attempt
 from hpcrun.runs.elements import all_elements, records_of
@@ -137,9 +137,7 @@ class FunctionJob(Job[R]):
         if records_of(*self._key).ended:
             return True
         item = learn_status(*self._key)
-        is_lost = (
-            item.status.state == state.UNKNOWN and time.time() - item.status.asked_s > LOST_AFTER_S
-        )
+        is_lost = item.status.state == UNKNOWN and time.time() - item.status.asked_s > LOST_AFTER_S
         return item.status.final or (is_lost and not item.elsewhere)
 
     def cancel(self, check: bool = True) -> None:
@@ -209,7 +207,7 @@ class FunctionJob(Job[R]):
         while not self._has_result():
             status = status or self._status(_SETTLES_WITHIN_S)
             # only a completed job has a result that may not be visible yet
-            if status.state != state.COMPLETED or time.monotonic() > deadline:
+            if status.state != COMPLETED or time.monotonic() > deadline:
                 raise UncompletedJobError(self._why_no_result(status))
             time.sleep(0.5)
         return cast("tuple[str, Any]", pickle_load(self.paths.result_pickle))

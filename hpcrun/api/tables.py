@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas
 
+from hpcrun.actions.runs import run_metrics
 from hpcrun.actions.runs.find import find_element, named_elements
 from hpcrun.actions.runs.run_metrics import Metrics, read_elements
-from hpcrun.actions.runs.run_metrics import read_metrics as metrics_of
 from hpcrun.actions.status.status_query import chosen_ids, get_status
 from hpcrun.cli.context import make_context
 from hpcrun.runs.elements import elements_of
@@ -74,7 +74,7 @@ def read_metrics(
     elements = elements_of(named.run)
     all_ranks = ranks == "all"
     if elements is None or named.element is not None:
-        one = metrics_of(
+        one = run_metrics.read_metrics(
             folder,
             patterns,
             wanted=wanted,

@@ -98,7 +98,7 @@ def _logs(words: list[str], log: list[str], context: Context) -> Outcome:
 
 
 def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) -> Outcomes:
-    from hpcrun.explain.ended import explain as explain_run
+    from hpcrun.explain import ended
     from hpcrun.explain.running import most_silent
 
     [named] = yield from context.named([name], newest=True)
@@ -128,7 +128,7 @@ def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
     ):
         yield _shown(now)
         return
-    explanation = explain_run(item, rules)
+    explanation = ended.explain(item, rules)
     requested = named.element
     answered = explanation.item.element
     if requested != answered:

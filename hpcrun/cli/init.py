@@ -15,7 +15,7 @@ from hpcrun.actions.choice import Picker, first_option
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submission import submit
-from hpcrun.actions.profiles import init_choices as action
+from hpcrun.actions.profiles import init_choices
 from hpcrun.actions.profiles.detect import Choices, ask_cluster, detected_profile
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, plan_config
@@ -95,7 +95,7 @@ def init(
             )
             return
 
-    kept = action.write_setup(setup, own_place(context))
+    kept = init_choices.write_setup(setup, own_place(context))
     yield printed(_setup_lines(setup, kept))
     yield overruled(setup.name)
     yield from _check_and_try(setup, test, asks=asks, as_json=as_json)
@@ -113,7 +113,7 @@ class _Chosen:
     anew: bool
 
 
-def _without_slurm(chosen: _Chosen, context: Context) -> action.Setup:
+def _without_slurm(chosen: _Chosen, context: Context) -> init_choices.Setup:
     if chosen.name or chosen.typed != Choices():
         raise UsageError(
             "--account, --gpu-type and --name have no effect without Slurm",
@@ -121,32 +121,32 @@ def _without_slurm(chosen: _Chosen, context: Context) -> action.Setup:
             "Slurm module first",
         )
     folder = _runs(chosen, context)
-    return action.Setup(
+    return init_choices.Setup(
         "local", None, *plan_config("local", context.user_folder / FILE_NAME, folder), folder
     )
 
 
-def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, action.Setup]:
+def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, init_choices.Setup]:
     """Detect the cluster, ask for open choices, and return the files to write."""
     site = SlurmSite(context.env)
     place = own_place(context)
     facts = ask_cluster(site)
     shipped = set(profile_names([context.profile_layers["shipped"]]))
-    name = chosen.name or action.default_name(facts, shipped)
-    existing = action.existing_profile(name, place, anew=chosen.anew)
-    action.check_choices(chosen.typed, facts)
+    name = chosen.name or init_choices.default_name(facts, shipped)
+    existing = init_choices.existing_profile(name, place, anew=chosen.anew)
+    init_choices.check_choices(chosen.typed, facts)
     yield note(_cluster_lines(facts))
     choices = _choices(facts, existing, chosen)
     runs = _runs(chosen, context)
     folders = context.surroundings.profile_folders
     # then it has no line
-    if choices.gpu_type == action.NONE:
+    if choices.gpu_type == init_choices.NONE:
         typed = replace(choices, gpu_type=None)
     else:
         typed = choices
     detected = detected_profile(facts, site, context.host, folders, typed)
     yield note(f"hpcrun: {warning}" for warning in detected.warnings)
-    return action.plan_setup(
+    return init_choices.plan_setup(
         name, detected, choices, context.user_folder / FILE_NAME, runs, place, anew=chosen.anew
     )
 
@@ -170,12 +170,12 @@ def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> 
         account, gpu_type = account or existing.account, gpu_type or existing.gpu.type
     if account is None and not chosen.asks and facts.default_account in accounts_of(facts):
         account = facts.default_account
-    if account is None and (choice := action.account_choice(facts, existing)):
+    if account is None and (choice := init_choices.account_choice(facts, existing)):
         account = picker.pick(choice)
-    if gpu_type is None and (choice := action.gpu_choice(facts, account, existing)):
+    if gpu_type is None and (choice := init_choices.gpu_choice(facts, account, existing)):
         gpu_type = picker.pick(choice)
     if picker.unmade:
-        raise action.unmade(picker.unmade)
+        raise init_choices.unmade(picker.unmade)
     return Choices(account, gpu_type)
 
 
@@ -196,7 +196,7 @@ def _runs(chosen: _Chosen, context: Context) -> str | None:
         folder = os.path.abspath(context.cwd / os.path.expanduser(answer))
         if folder == current:
             return None
-        problem = action.runs_problem(Path(folder))
+        problem = init_choices.runs_problem(Path(folder))
         if problem is None:
             break
         if not asks:
@@ -212,7 +212,7 @@ def _runs(chosen: _Chosen, context: Context) -> str | None:
     return folder
 
 
-def _agreed(setup: action.Setup, *, asks: bool, agreed: bool) -> bool:
+def _agreed(setup: init_choices.Setup, *, asks: bool, agreed: bool) -> bool:
     """Show what would change in an existing profile, ask, and return whether the answer was yes.
 
     Raises:
@@ -231,7 +231,7 @@ def _agreed(setup: action.Setup, *, asks: bool, agreed: bool) -> bool:
 
 
 def _check_and_try(
-    setup: action.Setup, test: bool | None, *, asks: bool, as_json: bool
+    setup: init_choices.Setup, test: bool | None, *, asks: bool, as_json: bool
 ) -> Outcomes:
     """Run doctor's checks, offer the test job, and print what to type next."""
     context = make_context(announce=None)  # with the files just written
@@ -245,7 +245,7 @@ def _check_and_try(
         )
         yield Outcome(lambda: [stdout([checked]), table(checks.text(width()))], lambda: document)
     profile = load_profile(setup.name, context.surroundings.profile_folders).profile
-    job = action.trial_size(setup.detected, profile.gpu.type)
+    job = init_choices.trial_size(setup.detected, profile.gpu.type)
     if test is None and checks and checks.failed:
         yield note(
             ["hpcrun: no test job, because of the errors above; afterwards: hpcrun init --test"]
@@ -260,7 +260,7 @@ def _check_and_try(
         )
     ):
         has_torch = checks is not None and checks.has_torch
-        prepared = action.prepare_trial(
+        prepared = init_choices.prepare_trial(
             job, setup.name, context.surroundings, context.machine, has_torch=has_torch
         )
         ended = yield from _try(prepared, context, follow=not as_json)
@@ -268,7 +268,9 @@ def _check_and_try(
         yield replace(ended, document=lambda: document)
         if ended.failure:
             return
-    yield printed(_next_lines(action.next_commands(setup, profile.gpu.type)), lambda: document)
+    yield printed(
+        _next_lines(init_choices.next_commands(setup, profile.gpu.type)), lambda: document
+    )
 
 
 def _try(
@@ -303,7 +305,7 @@ def _cluster_lines(facts: ClusterFacts) -> list[str]:
     ]
 
 
-def _setup_lines(setup: action.Setup, kept: Path | None) -> list[str]:
+def _setup_lines(setup: init_choices.Setup, kept: Path | None) -> list[str]:
     """Return what has been written, and where the old text of the profile is kept."""
     lines = []
     if setup.profile:
@@ -333,7 +335,7 @@ def _setup_lines(setup: action.Setup, kept: Path | None) -> list[str]:
     return [one_line(line) for line in lines]
 
 
-def _files_lines(setup: action.Setup) -> list[str]:
+def _files_lines(setup: init_choices.Setup) -> list[str]:
     """Return what would be written: the text of a new file, the difference of one that exists."""
     lines: list[str] = []
     for change in setup.files:
@@ -364,7 +366,7 @@ def _next_lines(commands: Sequence[tuple[str, str]]) -> list[str]:
     ]
 
 
-def _setup_json(setup: action.Setup) -> dict[str, Any]:
+def _setup_json(setup: init_choices.Setup) -> dict[str, Any]:
     """Return what is to be written as a JSON document."""
     return {
         "kind": "init",

@@ -25,7 +25,7 @@ from hpcrun.cli.profile_edit import NAME, NAME_OR_DEFAULT
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.machine.process import SlurmSite
 from hpcrun.profiles.folders import folders_of
-from hpcrun.views import profile_tables as view
+from hpcrun.views import profile_tables
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ def list_(_json: JsonOption = False) -> Outcome:
     context = make_context()
     rows = list_profiles(context.surroundings)
     return Outcome(
-        lambda: _list_text(rows, context.profile_paths), lambda: view.profiles_json(rows)
+        lambda: _list_text(rows, context.profile_paths), lambda: profile_tables.profiles_json(rows)
     )
 
 
 def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterator[TextPart]:
-    drawn, others, folders = view.profiles_tables(rows, paths)
+    drawn, others, folders = profile_tables.profiles_tables(rows, paths)
     yield table(drawn)
     if others is not None:
         yield stdout(["", "Shipped profiles of other machines:"])
@@ -66,14 +66,14 @@ def show(
     values = loaded.profile.model_dump(exclude_defaults=True)
 
     def document() -> dict[str, Any]:
-        origins = {"origins": view.origins_json(loaded)} if origin else {}
+        origins = {"origins": profile_tables.origins_json(loaded)} if origin else {}
         return {"kind": "profile", "path": str(loaded.path), "profile": values, **origins}
 
     def text() -> Iterator[TextPart]:
         if not origin:
-            yield stdout([one_line(f"# {loaded.path}"), view.profile_yaml(values)])
+            yield stdout([one_line(f"# {loaded.path}"), profile_tables.profile_yaml(values)])
             return
-        drawn, folders = view.origins_table(loaded, context.profile_paths)
+        drawn, folders = profile_tables.origins_table(loaded, context.profile_paths)
         yield table(drawn)
         yield stdout(["", *folders] if folders else [])
 
@@ -109,15 +109,17 @@ def env(
     if name is None:
         variables = list(load_catalogue().values())
         return printed(
-            view.variables_lines(variables, width()), lambda: view.variables_json(variables)
+            profile_tables.variables_lines(variables, width()),
+            lambda: profile_tables.variables_json(variables),
         )
     context = make_context()
     explained = find_variables(name, context.surroundings)
     if isinstance(explained, ProfileVariables):
-        lines = view.profile_variables_lines(explained, context.profile_paths, width())
-        return printed(lines, lambda: view.profile_variables_json(explained))
+        lines = profile_tables.profile_variables_lines(explained, context.profile_paths, width())
+        return printed(lines, lambda: profile_tables.profile_variables_json(explained))
     return printed(
-        view.variable_lines(explained, width()), lambda: view.variables_json([explained])
+        profile_tables.variable_lines(explained, width()),
+        lambda: profile_tables.variables_json([explained]),
     )
 
 
@@ -155,7 +157,7 @@ def detect(
         ]
     return Outcome(
         lambda: [stderr(f"hpcrun: {warning}" for warning in detected.warnings), stdout(lines)],
-        lambda: view.detected_json(detected),
+        lambda: profile_tables.detected_json(detected),
     )
 
 
@@ -176,7 +178,7 @@ def validate(
     wrong = [verdict for verdict in verdicts if verdict.mistakes]
     return Outcome(
         lambda: _verdicts_text(verdicts, wrong),
-        lambda: view.verdicts_json(verdicts),
+        lambda: profile_tables.verdicts_json(verdicts),
         status=ProfileError.exit_code if wrong else 0,
     )
 
@@ -204,8 +206,10 @@ def diff(left: str = NAME, right: str = NAME, _json: JsonOption = False) -> Outc
     differences = diff_profiles(left, right, make_context().surroundings)
     same = stderr([f"{left} and {right} have the same values"])
     return Outcome(
-        lambda: [table(view.diff_table(differences, left, right)) if differences else same],
-        lambda: view.diff_json(differences, left, right),
+        lambda: [
+            table(profile_tables.diff_table(differences, left, right)) if differences else same
+        ],
+        lambda: profile_tables.diff_json(differences, left, right),
     )
 
 

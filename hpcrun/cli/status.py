@@ -173,7 +173,7 @@ def _gpus(request: _Request) -> Outcomes:
         UsageError: if more than one run is named.
     """
     from hpcrun.actions.runs.hardware_use import read_gpus, record_instead, recorded_uses
-    from hpcrun.views import gpu_table as view
+    from hpcrun.views import gpu_table
 
     first, *others = request.words or ["last"]
     if others:
@@ -183,19 +183,22 @@ def _gpus(request: _Request) -> Outcomes:
     yield note([remark])
     if item.status.final and not request.watch:
         uses = list(islice(recorded_uses(item), None if request.json else MOST_ELEMENTS + 1))
-        yield Outcome(lambda: _recorded_text(uses), lambda: view.recorded_json(uses))
+        yield Outcome(lambda: _recorded_text(uses), lambda: gpu_table.recorded_json(uses))
         return
     result = read_gpus(item, request.context.env)
     recorded = [use] if (use := record_instead(item, result)) else []
 
     def text() -> Iterator[TextPart]:
         yield from _recorded_text(recorded) if recorded else ()
-        yield stdout(view.without_lines(result))
-        yield from map(table, view.gpu_tables(result))
+        yield stdout(gpu_table.without_lines(result))
+        yield from map(table, gpu_table.gpu_tables(result))
 
     yield Outcome(
         text,
-        lambda: {**view.gpu_json(result), **(view.recorded_json(recorded) if recorded else {})},
+        lambda: {
+            **gpu_table.gpu_json(result),
+            **(gpu_table.recorded_json(recorded) if recorded else {}),
+        },
     )
 
 

@@ -73,7 +73,15 @@ def resubmit(
     Script, folder, profile and options stay the same.
     An option given here replaces that option of the run.
     """
-    from hpcrun.actions.jobs import resubmit as action
+    from hpcrun.actions.jobs.resubmit import (
+        check_no_calls,
+        check_over,
+        failed_of,
+        folder_of,
+        lineage_of,
+        repeated,
+        same_python,
+    )
     from hpcrun.actions.runs.find import find_run
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
 
@@ -89,29 +97,29 @@ def resubmit(
     context = make_context()
     named = find_run(run, context.store)
     yield note([named.note])
-    action.check_no_calls(named.run, context.store)
+    check_no_calls(named.run, context.store)
     new_snapshot = bool(options["snapshot"])
     if failed:
-        options["elements"] = action.failed_of(named.run, context.ports)
+        options["elements"] = failed_of(named.run, context.ports)
     given = {
         name: value for name, value in options.items() if value is not None and value is not False
     }
     if "workdir" in given:
         given["workdir"] = str(context.cwd / os.path.expanduser(given["workdir"]))
     profile = given.pop("profile", None) or named.run.profile_file or named.run.profile
-    request = {**action.repeated(named.run, given, context.env), "profile": profile}
+    request = {**repeated(named.run, given, context.env), "profile": profile}
     # in the run's own folder; the runs folder stays that of the run
-    env = {**action.same_python(named.run.plan.get("python") or {}, context.env)}
+    env = {**same_python(named.run.plan.get("python") or {}, context.env)}
     env["HPCRUN_RUNS"] = str(context.store.root)
-    there = Context(env, action.folder_of(named.run.cwd, named.run.run_id))
+    there = Context(env, folder_of(named.run.cwd, named.run.run_id))
     if not start.dry_run:
-        action.check_over(named.run, start.after, context.ports, force=force or failed)
+        check_over(named.run, start.after, context.ports, force=force or failed)
     with (
         _edited(named.run, request, there, fresh)
         if edit
         else nullcontext(prepare_job(request, there)) as prepared
     ):
-        lineage = action.lineage_of(
+        lineage = lineage_of(
             named.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot
         )
         done = yield from submit_job(prepared, there, start, lineage)

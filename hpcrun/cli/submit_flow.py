@@ -20,7 +20,7 @@ from hpcrun.errors import UsageError
 from hpcrun.job.request.after import After, Chain, after_text, chain_text, parse_after, parse_chain
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.request.read_request import read_request
-from hpcrun.views import plan_text as view
+from hpcrun.views import plan_text
 from hpcrun.views.plan_text import plan_lines
 
 if TYPE_CHECKING:  # a dry run imports nothing that submits
@@ -107,7 +107,7 @@ def dry_run_outcome(
             stderr(plan_lines(prepared.plan, more)),
             verbatim("".join(part.script for part in parts)),
         ],
-        lambda: view.joined_json([view.prepared_json(part) for part in parts]),
+        lambda: plan_text.joined_json([plan_text.prepared_json(part) for part in parts]),
     )
 
 
@@ -139,7 +139,7 @@ def submit_job(
         )
     parts = yield from _arrays(prepared, context, start)
     if lineage:
-        more = [("again", view.again_text(lineage, prepared.plan.workdir or context.cwd))]
+        more = [("again", plan_text.again_text(lineage, prepared.plan.workdir or context.cwd))]
     else:
         more = []
     more += _waits(prepared, start)
@@ -164,14 +164,14 @@ def submit_job(
 
     of_next: Callable[[Sequence[SubmitResult]], Lineage] = same
 
-    lines = view.submitted_lines
-    document = view.submissions_json
+    lines = plan_text.submitted_lines
+    document = plan_text.submissions_json
     if start.chain:
         from hpcrun.actions.jobs.after_and_chain import chain_links, note_link
 
         noun = "link"
-        lines = view.link_line
-        document = view.chain_json
+        lines = plan_text.link_line
+        document = plan_text.chain_json
         parts, of_next = chain_links(prepared, start.chain, lineage, context.surroundings)
     done: list[SubmitResult] = []
     for result in submit_all(
@@ -183,7 +183,7 @@ def submit_job(
             note_link(result)
         yield printed(lines(result), lambda: document(done))
     if start.chain:
-        yield printed(view.look_line(done))
+        yield printed(plan_text.look_line(done))
     return done
 
 

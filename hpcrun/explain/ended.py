@@ -22,7 +22,7 @@ from hpcrun.explain.diagnosis.rules import Rule, fill
 from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_silence, with_tracebacks
 from hpcrun.explain.gather import gather
 from hpcrun.explain.wording import Evidence, answer, evidence_of, of_scheduler
-from hpcrun.job import job_states as state
+from hpcrun.job import job_states
 from hpcrun.job.job_states import EXIT_KILLED, explain_reason
 from hpcrun.job.request.after import Condition
 from hpcrun.job.run_paths import RoleRanks
@@ -43,7 +43,7 @@ from hpcrun.runs.use_samples import UseSummary
 _MOST_ATTEMPTS = 5
 _STOPPED = frozenset({"TIMEOUT", "DEADLINE", "CANCELLED"})
 """States of a job that was stopped before its end: perhaps it was slow."""
-_RUNS = (state.RUNNING, state.UNKNOWN)
+_RUNS = (job_states.RUNNING, job_states.UNKNOWN)
 _NOT_RUNNING = frozenset(
     "PENDING CONFIGURING SUBMITTING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT".split()
 )
@@ -103,11 +103,13 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
             their size.
     """
     failed = [
-        each for each in item.elements if each.status.final and each.status.state != state.COMPLETED
+        each
+        for each in item.elements
+        if each.status.final and each.status.state != job_states.COMPLETED
     ]
     if failed:
         item = element_row(
-            item, min(failed, key=lambda element: element.status.state == state.CANCELLED)
+            item, min(failed, key=lambda element: element.status.state == job_states.CANCELLED)
         )
     label = item.label
     before = _attempts_before(item)
@@ -119,7 +121,7 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     well = nothing_failed(item)
     if well is not None:
         between = not (item.elements or item.status.final or item.status.state in _RUNS)
-        if between and attempt and (attempt.exit or item.status.state == state.PENDING):
+        if between and attempt and (attempt.exit or item.status.state == job_states.PENDING):
             return _between(item, attempt, well, rules, quick=quick)
         if (
             item.status.final
@@ -129,7 +131,7 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
             and not item.elements
         ):
             return _hidden(item, attempt, attempt.exit, rules, quick=quick)
-        running = item.status.state in (state.RUNNING, state.COMPLETED)
+        running = item.status.state in (job_states.RUNNING, job_states.COMPLETED)
         follow = "-f " if not item.status.final else ""
         return Explanation(
             item,
@@ -184,7 +186,7 @@ def _as_failed(
 ) -> Explanation:
     """Explain an attempt of a job that itself has not failed."""
     failed = replace(
-        item, status=replace(item.status, state=state.FAILED, reason=None, exit_status=status)
+        item, status=replace(item.status, state=job_states.FAILED, reason=None, exit_status=status)
     )
     facts, unread = gather(failed, attempt, rules, quick=quick)
     explanation = explained(
@@ -306,7 +308,12 @@ def _killed_job(item: RunStatus, diagnosis: Diagnosis, attempt: Attempt | None) 
     known = diagnosis.first is not None or (
         diagnosis.cause and diagnosis.cause.rule.name != "told-to-end"
     )
-    if known or attempt is None or attempt.exit is not None or item.status.state != state.FAILED:
+    if (
+        known
+        or attempt is None
+        or attempt.exit is not None
+        or item.status.state != job_states.FAILED
+    ):
         return ""
     return f"the job's process of hpcrun on {attempt.host} was killed: it left no record of its end"
 
@@ -420,17 +427,17 @@ def nothing_failed(item: RunStatus) -> str | None:
     """
     status = item.status
     reason = f" ({status.reason})" if status.reason else ""
-    if status.state == state.COMPLETED and status.final:
+    if status.state == job_states.COMPLETED and status.final:
         return about_run(item)[1] or "the job completed with exit status 0"
     if status.final:
         return _never_started(item)
-    if status.state == state.RUNNING:
+    if status.state == job_states.RUNNING:
         return f"the job is running{reason}: it has not ended"
-    if status.state == state.UNKNOWN:
+    if status.state == job_states.UNKNOWN:
         return f"the state of the job is unknown{reason}"
     if status.state not in _NOT_RUNNING:
         return f"the job is {status.state.lower().replace('_', ' ')}{reason}: it has not ended"
-    if status.reason and status.state == state.PENDING:
+    if status.reason and status.state == job_states.PENDING:
         known = explain_reason(status.reason)
     else:
         known = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_row
 from hpcrun.errors import HpcrunError
-from hpcrun.job import job_states as state
+from hpcrun.job import job_states
 from hpcrun.job.run_paths import RoleRanks
 from hpcrun.job.text.units import cut_at_word
 from hpcrun.runs.attempt import RESTART_BEGINS, last_attempt, rank_exits
@@ -25,9 +25,9 @@ if TYPE_CHECKING:  # status imports what explain needs only where a run has fail
     from hpcrun.explain.diagnosis.rules import Rule
     from hpcrun.explain.ended import Explanation
 
-EXPLAINED = (state.FAILED, "OUT_OF_MEMORY")
+EXPLAINED = (job_states.FAILED, "OUT_OF_MEMORY")
 """The states of which the name alone does not say what happened."""
-_WITH_RANK = (state.TIMEOUT,)
+_WITH_RANK = (job_states.TIMEOUT,)
 """The states that say something more where a rank ended before the others."""
 MOST_AT_ONCE = 20
 """How many runs one status explains; the others come next time."""
@@ -170,5 +170,5 @@ def has_failed(status: LastStatus) -> bool:
 
     A completed run with a reason hides a failure.
     """
-    completed = status.state == state.COMPLETED and bool(status.reason)
+    completed = status.state == job_states.COMPLETED and bool(status.reason)
     return status.final and (completed or status.state in (*EXPLAINED, *_WITH_RANK))

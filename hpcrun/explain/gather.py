@@ -24,7 +24,7 @@ from hpcrun.explain.diagnosis.log import Log, by_speaker, examine, parts, with_o
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Scanner
 from hpcrun.files.reading import open_regular, read_bytes, read_text
-from hpcrun.job import job_states as state
+from hpcrun.job.job_states import FAILED
 from hpcrun.job.run_paths import AttemptFolder
 from hpcrun.runs.attempt import RESTART_BEGINS, Attempt, names_in, rank_exits, ranks
 from hpcrun.runs.elements import all_elements
@@ -91,7 +91,7 @@ def gather(
     agents = [part for log in shared for part in parts(_RESTARTED, log)]
     starts = [
         Facts(
-            item.status.state if restart == last else state.FAILED,
+            item.status.state if restart == last else FAILED,
             ends if restart == last else _ends(attempt, restart + 1),
             tuple(log for log in (*logs, *agents) if log.restart == restart),
             _signalled_s(attempt) if restart == last else None,

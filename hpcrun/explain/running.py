@@ -11,7 +11,7 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.wording import Evidence
-from hpcrun.job import job_states as state
+from hpcrun.job.job_states import RUNNING
 from hpcrun.job.text.patterns import STEP, compile_pattern
 from hpcrun.job.text.units import count, format_span, joined, rank_text
 from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
@@ -151,7 +151,7 @@ def most_silent(item: RunStatus, now_s: float) -> int | None:
     """
     silent = {}
     for element in item.elements:
-        is_running = element.status.state == state.RUNNING
+        is_running = element.status.state == RUNNING
         if is_running:
             attempt = last_attempt(item.folder, element.index, item.run.deciding_role)
         else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from hpcrun.files import reading as kind
+from hpcrun.files import reading
 from hpcrun.files.reading import kinds_of, needs_of, parse_object, read_bytes, read_fields
 from hpcrun.job.request.after import CONDITIONS
 from hpcrun.job.request.notify_options import variables_in
@@ -155,92 +155,94 @@ class LastStatus:
         return self.total_elapsed_s
 
 
-RUN_ID = kind.matching(r"[^/\0\s.][^/\0\s]{0,254}", "a run id")
+RUN_ID = reading.matching(r"[^/\0\s.][^/\0\s]{0,254}", "a run id")
 # Slurm's 4711, 4711_3, and hpcrun's own L4711; never a text that squeue would read as an option
-JOB_ID = kind.matching(r"[A-Za-z0-9_][\w.+\[\]-]{0,63}", "a job id")
-_COUNT = kind.whole(0, 10**7)
-_SECONDS = kind.whole(-(10**10), 10**10)
-_PACK = kind.whole(1, 10**6)
+JOB_ID = reading.matching(r"[A-Za-z0-9_][\w.+\[\]-]{0,63}", "a job id")
+_COUNT = reading.whole(0, 10**7)
+_SECONDS = reading.whole(-(10**10), 10**10)
+_PACK = reading.whole(1, 10**6)
 
 _ROLE = {
-    "name": kind.matching(r"[A-Za-z][\w-]{0,40}", "the name of a role"),
+    "name": reading.matching(r"[A-Za-z][\w-]{0,40}", "the name of a role"),
     **dict.fromkeys(("first_rank", "ranks", "first_node", "nodes"), _COUNT),
-    **dict.fromkeys(("on_exit", "launcher", "ready"), kind.text),
-    "after": kind.list_of(kind.text),
+    **dict.fromkeys(("on_exit", "launcher", "ready"), reading.text),
+    "after": reading.list_of(reading.text),
 }
-_PLAN = kind.table(
+_PLAN = reading.table(
     {
-        "sweep": kind.optional(
-            kind.table({"indices": kind.text, "first": _COUNT, "pack": _PACK}, ("indices", "first"))
+        "sweep": reading.optional(
+            reading.table(
+                {"indices": reading.text, "first": _COUNT, "pack": _PACK}, ("indices", "first")
+            )
         ),
-        "requeue": kind.optional(kind.table({"times": _COUNT, "restarts": _COUNT})),
-        "python": kind.optional(
-            kind.table({"prefix": kind.optional(kind.text), "variable": kind.text})
+        "requeue": reading.optional(reading.table({"times": _COUNT, "restarts": _COUNT})),
+        "python": reading.optional(
+            reading.table({"prefix": reading.optional(reading.text), "variable": reading.text})
         ),
-        "workdir": kind.optional(kind.text),
-        "cpus_per_node": kind.optional(_COUNT),
-        "roles": kind.list_of(kind.table(_ROLE, needs_of(RoleRanks))),
+        "workdir": reading.optional(reading.text),
+        "cpus_per_node": reading.optional(_COUNT),
+        "roles": reading.list_of(reading.table(_ROLE, needs_of(RoleRanks))),
     }
 )
-REQUEST = kind.table(
+REQUEST = reading.table(
     {
-        "sweep": kind.list_of(kind.list_of(kind.pair)),
-        "env": kind.list_of(kind.pair),
-        "workdir": kind.optional(kind.text),
-        "snapshot": kind.flag,
-        "name": kind.optional(kind.text),
+        "sweep": reading.list_of(reading.list_of(reading.pair)),
+        "env": reading.list_of(reading.pair),
+        "workdir": reading.optional(reading.text),
+        "snapshot": reading.flag,
+        "name": reading.optional(reading.text),
     }
 )
-_AFTER = kind.table(
+_AFTER = reading.table(
     {
         "run_id": RUN_ID,
-        "job_id": kind.optional(JOB_ID),
-        "condition": kind.one_of(*CONDITIONS),
-        "over": kind.flag,
+        "job_id": reading.optional(JOB_ID),
+        "condition": reading.one_of(*CONDITIONS),
+        "over": reading.flag,
     },
     ("run_id", "job_id", "condition"),
 )
-_CODE = kind.table(
+_CODE = reading.table(
     {
-        "files": kind.whole(0, 10**12),
-        "bytes": kind.whole(0, 10**18),
-        "root": kind.text,
-        "changes": kind.text,
-        "commit": kind.optional(kind.text),
+        "files": reading.whole(0, 10**12),
+        "bytes": reading.whole(0, 10**18),
+        "root": reading.text,
+        "changes": reading.text,
+        "commit": reading.optional(reading.text),
     },
     ("files", "bytes", "root", "commit", "changes"),
 )
 _RUN_KINDS = kinds_of(
     Run,
     integer=_COUNT,
-    real=kind.time_s,
+    real=reading.time_s,
     run_id=RUN_ID,
-    scheduler=kind.one_of("slurm", "local"),
-    job_id=kind.optional(JOB_ID),
-    walltime_s=kind.optional(kind.whole(0, 10**10)),
+    scheduler=reading.one_of("slurm", "local"),
+    job_id=reading.optional(JOB_ID),
+    walltime_s=reading.optional(reading.whole(0, 10**10)),
     request=REQUEST,
     plan=_PLAN,
-    after=kind.list_of(_AFTER),
-    chain=kind.optional(
-        kind.table(
-            {"link": _COUNT, "links": _COUNT, "first": kind.text}, ("link", "links", "first")
+    after=reading.list_of(_AFTER),
+    chain=reading.optional(
+        reading.table(
+            {"link": _COUNT, "links": _COUNT, "first": reading.text}, ("link", "links", "first")
         )
     ),
-    resubmitted_from=kind.optional(RUN_ID),
-    checkpoints_of=kind.optional(RUN_ID),
-    code_of=kind.optional(RUN_ID),
-    code=kind.optional(_CODE),
+    resubmitted_from=reading.optional(RUN_ID),
+    checkpoints_of=reading.optional(RUN_ID),
+    code_of=reading.optional(RUN_ID),
+    code=reading.optional(_CODE),
 )
 _STATUS_KINDS = kinds_of(
     LastStatus,
     integer=_COUNT,
-    real=kind.time_s,
-    state=kind.matching(r"[A-Z][A-Z_]{0,40}", "a state"),
-    elapsed_s=kind.optional(_SECONDS),
-    limit_s=kind.optional(_SECONDS),
-    total_elapsed_s=kind.optional(_SECONDS),
-    exit_status=kind.optional(kind.whole(-(10**6), 10**6)),
-    signal=kind.optional(kind.whole(-1000, 1000)),
+    real=reading.time_s,
+    state=reading.matching(r"[A-Z][A-Z_]{0,40}", "a state"),
+    elapsed_s=reading.optional(_SECONDS),
+    limit_s=reading.optional(_SECONDS),
+    total_elapsed_s=reading.optional(_SECONDS),
+    exit_status=reading.optional(reading.whole(-(10**6), 10**6)),
+    signal=reading.optional(reading.whole(-1000, 1000)),
 )
 
 
@@ -304,7 +306,7 @@ def check_schema(schema: Any, mine: int) -> str | None:
 
     Returns None if this hpcrun can read the record.
     """
-    if kind.whole(0, 10**6)(schema) <= mine:
+    if reading.whole(0, 10**6)(schema) <= mine:
         return None
     return f"written by a newer hpcrun (schema {schema}; this version reads up to {mine})"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from hpcrun.files import reading as kind
+from hpcrun.files import reading
 from hpcrun.files.reading import (
     kinds_of,
     needs_of,
@@ -71,11 +71,11 @@ class NodeUse:
         return [max(0.0, time - earlier) for earlier, time in zip(before, times, strict=False)]
 
 
-_BYTES = kind.whole(0, 1 << 60)
+_BYTES = reading.whole(0, 1 << 60)
 
 
 def _amount(value: Any) -> float:
-    if not 0 <= kind.number(value) < 1e15:
+    if not 0 <= reading.number(value) < 1e15:
         raise ValueError("is not an amount")
     return float(value)
 
@@ -84,9 +84,13 @@ def _gpu(value: Any) -> GpuUse:
     if not isinstance(value, list) or len(value) != 5:
         raise ValueError("is not the use of a GPU")
     index, busy, memory, total, power = value
-    watts = kind.optional(_amount)(power)
+    watts = reading.optional(_amount)(power)
     return GpuUse(
-        kind.whole(0, 10**6)(index), min(1.0, _amount(busy)), _BYTES(memory), _BYTES(total), watts
+        reading.whole(0, 10**6)(index),
+        min(1.0, _amount(busy)),
+        _BYTES(memory),
+        _BYTES(total),
+        watts,
     )
 
 
@@ -96,12 +100,12 @@ def _gpus(value: Any) -> tuple[GpuUse, ...]:
     return tuple(_gpu(each) for each in value)
 
 
-_HEAD: dict[str, kind.Kind] = {
-    "started": kind.time_s,
-    "cpus": kind.optional(kind.whole(1, 10**6)),
-    "memory_limit": kind.optional(_BYTES),
+_HEAD: dict[str, reading.Kind] = {
+    "started": reading.time_s,
+    "cpus": reading.optional(reading.whole(1, 10**6)),
+    "memory_limit": reading.optional(_BYTES),
 }
-_SAMPLE = kinds_of(UseSample, integer=_BYTES, real=_amount, time=kind.time_s, gpus=_gpus)
+_SAMPLE = kinds_of(UseSample, integer=_BYTES, real=_amount, time=reading.time_s, gpus=_gpus)
 
 
 def read_use(folder: AttemptFolder) -> tuple[NodeUse, ...]:
@@ -164,7 +168,7 @@ def idle_warning(folder: AttemptFolder) -> IdleWarning | None:
     Returns None without a warning.
     """
     try:
-        kinds = kinds_of(IdleWarning, integer=kind.whole(), real=kind.time_s)
+        kinds = kinds_of(IdleWarning, integer=reading.whole(), real=reading.time_s)
         return IdleWarning(**read_fields(read_object(folder.idle), kinds, needs_of(IdleWarning))[0])
     except (OSError, ValueError):
         return None

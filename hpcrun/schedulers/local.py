@@ -25,7 +25,7 @@ from hpcrun.files.reading import (
     time_s,
     whole,
 )
-from hpcrun.job import job_states as state
+from hpcrun.job import job_states
 from hpcrun.job.job_states import JobInfo
 from hpcrun.job.run_paths import JobFolder, RunFolder
 from hpcrun.job.text.units import index_ranges
@@ -144,14 +144,14 @@ def look_at(job: JobRef, now_s: float) -> JobInfo | None:
         if record is not None:
             return _info(record, now_s, lives=lives)
     if folder.cancelled.exists():
-        return JobInfo(job.job_id, state.CANCELLED)
+        return JobInfo(job.job_id, job_states.CANCELLED)
     if sweep_lives:
-        return JobInfo(job.job_id, state.PENDING, reason="waits for its turn")
+        return JobInfo(job.job_id, job_states.PENDING, reason="waits for its turn")
     info = _info(sweep, now_s, lives=False)
-    if info.state == state.NODE_FAIL:
-        over = state.NODE_FAIL
+    if info.state == job_states.NODE_FAIL:
+        over = job_states.NODE_FAIL
     else:
-        over = state.CANCELLED
+        over = job_states.CANCELLED
     return JobInfo(job.job_id, over, reason=info.reason)
 
 
@@ -180,16 +180,16 @@ def _info(record: dict[str, Any], now_s: float, *, lives: bool) -> JobInfo:
     if "state" in record:
         job_state = str(record["state"])
     elif lives:
-        job_state = state.RUNNING
+        job_state = job_states.RUNNING
     else:
-        job_state = state.NODE_FAIL
+        job_state = job_states.NODE_FAIL
         ended_s = None
         rebooted = record["boot_id"] != supervisor.boot_id()
         if rebooted:
             reason = "this machine was restarted"
         else:
             reason = "the job's supervisor was killed"
-    if job_state == state.NODE_FAIL:
+    if job_state == job_states.NODE_FAIL:
         elapsed = None
     else:
         elapsed = int((ended_s or now_s) - record["started"])

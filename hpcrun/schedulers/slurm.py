@@ -18,7 +18,7 @@ from pathlib import Path
 from hpcrun.errors import SchedulerError
 from hpcrun.job.job_states import PENDING, JobInfo, is_terminal
 from hpcrun.machine.process import NO_RESPONSE, Completed, SlurmSite, env_for_slurm
-from hpcrun.schedulers import slurm_text as text
+from hpcrun.schedulers import slurm_text
 from hpcrun.schedulers.protocol import (
     ArrayLimits,
     JobRef,
@@ -64,19 +64,21 @@ class SlurmScheduler(Scheduler):
         """
         for path in filter(None, (self.env.get("SLURM_CONF"), *_CONF_FILES)):
             with suppress(OSError):
-                name = text.parse_cluster_name(Path(path).read_text("utf-8", errors="replace"))
+                name = slurm_text.parse_cluster_name(
+                    Path(path).read_text("utf-8", errors="replace")
+                )
                 if name:
                     return name
         if "cluster" not in self._known:  # without slurm.conf: ask only once, also for many polls
             answer = self._run(["scontrol", "show", "config"])
             if not answer.ok:
                 return None
-            self._known["cluster"] = text.parse_cluster_name(answer.stdout)
+            self._known["cluster"] = slurm_text.parse_cluster_name(answer.stdout)
         return self._known["cluster"]
 
     def array_limits(self) -> ArrayLimits | None:
         """Return MaxArraySize and MaxJobCount, None if the controller does not report them."""
-        return text.parse_array_limits(self._run(["scontrol", "show", "config"]).stdout)
+        return slurm_text.parse_array_limits(self._run(["scontrol", "show", "config"]).stdout)
 
     def submit(self, submission: Submission) -> SubmittedJob:
         """Submit a script through submitit."""
@@ -97,7 +99,9 @@ class SlurmScheduler(Scheduler):
         began_s = time.time()
         answer = self._list(shared=self.polls and all(job.since_s is None for job in jobs))
         done = answer.done.checked(*NO_RESPONSE)
-        listed = [replace(info, asked_s=answer.asked_s) for info in text.parse_squeue(done.stdout)]
+        listed = [
+            replace(info, asked_s=answer.asked_s) for info in slurm_text.parse_squeue(done.stdout)
+        ]
         # a new answer lists all of them
         if answer.asked_s >= began_s:
             late = []
@@ -111,8 +115,11 @@ class SlurmScheduler(Scheduler):
         if forgotten:
             # A cluster without accounting answers with an error: then the run folder decides.
             ids = sorted({array_id(job.job_id) for job in forgotten if job.job_id})
-            answers = [self._run(text.sacct_command(part)).stdout for part in text.in_parts(ids)]
-            archived = jobs_of_runs(text.parse_sacct("\n".join(answers)), forgotten)
+            answers = [
+                self._run(slurm_text.sacct_command(part)).stdout
+                for part in slurm_text.in_parts(ids)
+            ]
+            archived = jobs_of_runs(slurm_text.parse_sacct("\n".join(answers)), forgotten)
             # squeue lists every running job. If a controller loses its state, other jobs stay in
             # the database as running forever (sacctmgr(1), "show runawayjobs").
             infos |= {folder: info for folder, info in archived.items() if is_terminal(info.state)}
@@ -120,7 +127,7 @@ class SlurmScheduler(Scheduler):
 
     def _list(self, *, shared: bool) -> Answer:
         def ask() -> Completed:
-            return self._run(text.squeue_command(os.getuid()), within_s=LIST_WITHIN_S)
+            return self._run(slurm_text.squeue_command(os.getuid()), within_s=LIST_WITHIN_S)
 
         if self.cache is None:
             return Answer(time.time(), 0.0, ask())
@@ -144,13 +151,13 @@ class SlurmScheduler(Scheduler):
             return {}
         since_s = min(job.since_s for job in lost if job.since_s is not None)
         return jobs_of_runs(
-            text.parse_sacct(self._run(text.sacct_lines_command(since_s)).stdout), lost
+            slurm_text.parse_sacct(self._run(slurm_text.sacct_lines_command(since_s)).stdout), lost
         )
 
     def node_states(self, hosts: str) -> dict[str, str]:
         """Ask sinfo for the states of nodes; see :func:`hpcrun.job.job_states.is_silent`."""
-        answer = self._run(text.node_states_command(hosts))
-        return text.parse_node_states(answer.stdout) if answer.ok else {}
+        answer = self._run(slurm_text.node_states_command(hosts))
+        return slurm_text.parse_node_states(answer.stdout) if answer.ok else {}
 
     def change(self, verb: Verb, jobs: Sequence[JobRef]) -> None:
         """Cancel, hold or release jobs with one command.

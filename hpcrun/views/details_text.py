@@ -15,8 +15,7 @@ from hpcrun.actions.hooks import about_run, hooks_of
 from hpcrun.actions.runs.hardware_use import run_use, use_advice, use_rows
 from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.actions.status.status_details import Insight, last_line, last_metrics, time_advice
-from hpcrun.job import job_states as state
-from hpcrun.job.job_states import explain_reason
+from hpcrun.job.job_states import COMPLETED, PENDING, explain_reason
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.attempt import last_attempt, load_imports
 from hpcrun.runs.elements import all_elements
@@ -168,7 +167,7 @@ def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
         f"{clock_text(total)}, all {status.attempt + 1} attempts together; the limit is for each"
     )
     rows = [] if total is None else [("elapsed", times)]
-    if status.state == state.PENDING:
+    if status.state == PENDING:
         return [*rows, *_waiting_rows(item, insight, now_s)]
     rows += [
         ("role", each.line)
@@ -192,7 +191,7 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
         item = element_row(item, item.elements[0])
     job_id = item.run.job_id or ""
     waiting, usage = insight.waiting.get(job_id), insight.usage.get((item.run.run_id, job_id))
-    running = not item.status.final and item.status.state != state.PENDING
+    running = not item.status.final and item.status.state != PENDING
     return {
         "waiting": asdict(waiting) if waiting else None,
         "usage": {**asdict(usage), "cpu_efficiency": _cpu_efficiency(usage)} if usage else None,
@@ -348,7 +347,7 @@ def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) ->
             )
         )
     if use:
-        hints = use_advice(use, completed=item.status.state == state.COMPLETED)
+        hints = use_advice(use, completed=item.status.state == COMPLETED)
     else:
         hints = []
     hints += time_advice(item.status)

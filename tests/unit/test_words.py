@@ -18,7 +18,7 @@ from hpcrun.features.doctor import command as doctor
 from hpcrun.features.preflight import command as preflight
 from hpcrun.features.where import command as where
 from hpcrun.in_job.preflight.checks import CHECKS, LABELS
-from hpcrun.views import gpu_table as gpu
+from hpcrun.views import gpu_table
 from hpcrun.views.status_table import TABLE
 
 HOUSE = Path(hpcrun.__file__).parent
@@ -103,7 +103,12 @@ def test_levels_are_ok_warning_and_error() -> None:
 
 
 def test_headers_are_nouns() -> None:
-    headings = [*preflight._HEADINGS, *gpu._HEADINGS, *gpu._PORT_HEADINGS, *where._FOLDED]
+    headings = [
+        *preflight._HEADINGS,
+        *gpu_table._HEADINGS,
+        *gpu_table._PORT_HEADINGS,
+        *where._FOLDED,
+    ]
     for path in sorted(
         [*(HOUSE / "views").rglob("*.py"), *(HOUSE / "features").rglob("*display.py")]
     ):

@@ -11,7 +11,7 @@ from pathlib import Path
 from hpcrun.actions.status.resolve import LOST_AFTER_S, SURELY_OVER_AFTER_S, last_sign_s
 from hpcrun.actions.status.run_status import RunStatus, is_in
 from hpcrun.errors import HpcrunError
-from hpcrun.job import job_states as state
+from hpcrun.job.job_states import UNKNOWN
 from hpcrun.job.run_paths import is_checkpoint
 from hpcrun.runs.attempt import has_started
 from hpcrun.runs.store import Leftover, RunStore
@@ -176,7 +176,7 @@ def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
         return None if surely_over else words
     if item.stale:
         return f"it was {item.status.state} when last polled, and may still be"
-    if item.status.state != state.UNKNOWN:
+    if item.status.state != UNKNOWN:
         return f"it is {item.status.state}"
     if item.run.scheduler == "slurm" and item.run.cluster is None:
         return None if surely_over else "its cluster is unknown"

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from hpcrun.actions.status.resolve import attempt_times
 from hpcrun.actions.status.run_status import RunStatus, element_row
-from hpcrun.job import job_states as state
+from hpcrun.job import job_states
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.machine.process import Completed, SlurmSite
 from hpcrun.runs.attempt import NODE_FAILURE, Attempt, attempts, names_in
@@ -37,11 +37,11 @@ DEFAULT_ACCOUNT = "(default)"
 NOT_EXAMINED = "not examined"
 UNKNOWN_CAUSE = "unknown"
 _BY_STATE = {
-    state.TIMEOUT: "time limit",
+    job_states.TIMEOUT: "time limit",
     "DEADLINE": "deadline",
-    state.NODE_FAIL: "node failure",
+    job_states.NODE_FAIL: "node failure",
     "BOOT_FAIL": "node failure",
-    state.PREEMPTED: "preempted",
+    job_states.PREEMPTED: "preempted",
     "REVOKED": "revoked",
 }
 """The causes that the state alone tells."""
@@ -122,7 +122,11 @@ def jobs_of_run(item: RunStatus) -> list[PastJob]:
         rows = [element_row(item, element) for element in item.elements]
     else:
         rows = [item]
-    rows = [row for row in rows if row.status.state not in (state.NOT_SUBMITTED, state.SUBMITTING)]
+    rows = [
+        row
+        for row in rows
+        if row.status.state not in (job_states.NOT_SUBMITTED, job_states.SUBMITTING)
+    ]
     started = set(names_in(RunFolder(item.folder).elements))
     jobs = [
         _job(
@@ -188,20 +192,20 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
         times=times,
         end=end,
         ended_s=times[-1].end_s if times else status.asked_s,
-        is_running=status.state == state.RUNNING and not status.final,
+        is_running=status.state == job_states.RUNNING and not status.final,
         wait_s=None if run.after or not times else max(0.0, times[0].start_s - run.created_s),
         cause=cause_of(status) if end == "failed" else "",
         qos=str(directives.get("qos") or ""),
         run_id=run.run_id,
-        is_unknown=row.lost or row.status.state == state.UNKNOWN,
+        is_unknown=row.lost or row.status.state == job_states.UNKNOWN,
     )
 
 
 def end_of(final: str) -> End:
     """Return how a job ended that is in a final state."""
-    if final == state.COMPLETED:
+    if final == job_states.COMPLETED:
         return "completed"
-    if final == state.CANCELLED:
+    if final == job_states.CANCELLED:
         return "cancelled"
     return "failed"
 
@@ -301,8 +305,8 @@ def parse_accounted(text: str, now_s: float) -> list[PastJob]:
 def _accounted_job(starts: Sequence[Mapping[str, str]], now_s: float) -> PastJob:
     """Return a job of the accounting by the lines of its starts, the oldest first."""
     last = starts[-1]
-    final = state.base_state(last["State"])
-    end = end_of(final) if state.is_terminal(final) else None
+    final = job_states.base_state(last["State"])
+    end = end_of(final) if job_states.is_terminal(final) else None
     begun = [each for each in starts if _time_s(each["Start"])]
     times = tuple(_accounted_time(each, now_s, is_last=each is last) for each in begun)
     first = begun[0] if begun else last
@@ -325,7 +329,7 @@ def _accounted_job(starts: Sequence[Mapping[str, str]], now_s: float) -> PastJob
         times=times,
         end=end,
         ended_s=ended_s,
-        is_running=final == state.RUNNING,
+        is_running=final == job_states.RUNNING,
         wait_s=max(0.0, times[0].start_s - eligible_s) if times and eligible_s else None,
         cause=cause_of(status) if end == "failed" else "",
         run_id=run_id,
@@ -337,10 +341,10 @@ def _accounted_time(fields: Mapping[str, str], now_s: float, *, is_last: bool) -
 
     A start without an end has perhaps been lost, and counts until now only if the job runs.
     """
-    at = state.base_state(fields["State"])
+    at = job_states.base_state(fields["State"])
     start_s = float(fields["Start"])
-    end_s = _time_s(fields["End"]) or (now_s if at == state.RUNNING else start_s)
-    failed = state.is_terminal(at) and end_of(at) == "failed" and (is_last or at in _FAILED)
+    end_s = _time_s(fields["End"]) or (now_s if at == job_states.RUNNING else start_s)
+    failed = job_states.is_terminal(at) and end_of(at) == "failed" and (is_last or at in _FAILED)
     return JobTime(start_s, max(start_s, end_s), failed)
 
 

@@ -29,7 +29,7 @@ from hpcrun.explain.first_line import explained_status
 from hpcrun.features.notify.due import due_events, notify_of, status_in_job
 from hpcrun.features.notify.messages import SENT, Delivery, delivery_lines, unclaimed
 from hpcrun.features.notify.send import Message, send_message
-from hpcrun.job import job_states as state
+from hpcrun.job import job_states
 from hpcrun.job.request.notify_options import (
     ATTEMPT,
     FINISHED,
@@ -64,12 +64,12 @@ _MARKUP = re.compile(r"(?<![\w*])@(?=\w)|<(?=[!@#]|[A-Za-z][\w+.-]*:)|\](?=\()")
 ``[ok](...)``.
 """
 _ENDS = {
-    state.COMPLETED: "completed",
-    state.FAILED: "failed",
-    state.TIMEOUT: "reached its time limit",
-    state.CANCELLED: "was cancelled",
-    state.PREEMPTED: "was preempted",
-    state.NODE_FAIL: "lost a node",
+    job_states.COMPLETED: "completed",
+    job_states.FAILED: "failed",
+    job_states.TIMEOUT: "reached its time limit",
+    job_states.CANCELLED: "was cancelled",
+    job_states.PREEMPTED: "was preempted",
+    job_states.NODE_FAIL: "lost a node",
     "OUT_OF_MEMORY": "ran out of memory",
 }
 _QUEUED_LONG_S = 60
@@ -333,13 +333,13 @@ def _end(item: RunStatus, why: str, metrics: str) -> Message:
     else:
         after = ""
     counts = status.reason if item.elements else None
-    is_good = status.state == state.COMPLETED
+    is_good = status.state == job_states.COMPLETED
     if counts and not is_good:
-        done = sum(each.status.state == state.COMPLETED for each in item.elements)
+        done = sum(each.status.state == job_states.COMPLETED for each in item.elements)
         how = f"ended: {done} of {len(item.elements)} elements completed"
         after = ""
     why = why or (status.reason if not is_good and not counts else "") or ""
-    if is_good or status.state == state.CANCELLED:
+    if is_good or status.state == job_states.CANCELLED:
         hint = ""
     else:
         hint = f"hpcrun explain {run.job_id or run.run_id}"
@@ -350,11 +350,11 @@ def _end(item: RunStatus, why: str, metrics: str) -> Message:
 def _why(item: RunStatus, explain: Callable[[RunStatus], str]) -> str:
     """Return why a run that is over did not complete; of a sweep, why its first element failed."""
     if not item.elements:
-        if item.status.state in (state.COMPLETED, state.CANCELLED):
+        if item.status.state in (job_states.COMPLETED, job_states.CANCELLED):
             return ""
         return explain(item)
     failed = [element_of(item, index) for index in failed_elements(item.elements)]
-    first = next((row for row in failed if row.status.state != state.CANCELLED), None)
+    first = next((row for row in failed if row.status.state != job_states.CANCELLED), None)
     if first:
         return f"{first.run.name}: {explain(first) or first.status.state}"
     return ""
@@ -370,7 +370,7 @@ def _why_ended(
         nodes = ", ".join(exit_.nodes) if exit_ else ""
         return f"{why} ({nodes})" if nodes else why
     ended = replace(
-        item.status, state=state.FAILED, final=True, reason=None, exit_status=exit_.status
+        item.status, state=job_states.FAILED, final=True, reason=None, exit_status=exit_.status
     )
     return explain(replace(item, status=ended)) or why
 

@@ -17,7 +17,7 @@ from hpcrun.actions.hooks import Hooks
 from hpcrun.actions.status.run_status import RunStatus, failed_elements
 from hpcrun.actions.status.status_query import KnownRun, run_status
 from hpcrun.features.notify.messages import deliveries, delivery_lines, unclaimed
-from hpcrun.job import job_states as state
+from hpcrun.job import job_states
 from hpcrun.job.request.notify_options import (
     ATTEMPT,
     EVENTS,
@@ -84,7 +84,7 @@ def due_events(
         *([reported] if reported in (STARTED, FIRST_STEP) else []),
         *_events(item, notify, now_s),
     ]
-    has_failed = FAILED in notify.events and item.status.state != state.COMPLETED
+    has_failed = FAILED in notify.events and item.status.state != job_states.COMPLETED
     return [
         event
         for event in dict.fromkeys(events)
@@ -99,7 +99,9 @@ def _events(item: RunStatus, notify: Notify, now_s: float) -> list[str]:
     else:
         newest = list(islice(attempts(item.folder, 0, item.run.deciding_role), _LAST_ATTEMPTS))
     if status.final:
-        if status.state in (state.CANCELLED, state.NOT_SUBMITTED) and not has_started(item.folder):
+        if status.state in (job_states.CANCELLED, job_states.NOT_SUBMITTED) and not has_started(
+            item.folder
+        ):
             return []  # the person who cancelled it knows
         if newest and newest[0].exit:
             ended_s = newest[0].exit.ended_s
@@ -107,13 +109,15 @@ def _events(item: RunStatus, notify: Notify, now_s: float) -> list[str]:
             ended_s = status.asked_s
         return [FINISHED] if now_s - ended_s < END_IS_NEWS_S else []
     if item.elements:
-        under_way = status.state == state.RUNNING
+        under_way = status.state == job_states.RUNNING
         return [
             *([STARTED] if under_way else []),
             *([FIRST_FAILURE] if failed_elements(item.elements) else []),
         ]
     if not newest:
-        is_long = status.state == state.PENDING and now_s - item.run.created_s >= notify.waiting_s
+        is_long = (
+            status.state == job_states.PENDING and now_s - item.run.created_s >= notify.waiting_s
+        )
         return [WAITING] if is_long else []
     ended = [
         attempt

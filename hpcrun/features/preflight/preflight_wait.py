@@ -17,7 +17,7 @@ from hpcrun.actions.status.status_query import one_status
 from hpcrun.errors import JobFailedError, NotFoundError
 from hpcrun.files.reading import read_object
 from hpcrun.in_job.preflight.judge import judge, read_reports
-from hpcrun.job import job_states as state
+from hpcrun.job import job_states
 from hpcrun.job.job_states import is_silent
 from hpcrun.runs.attempt import Attempt, last_attempt
 
@@ -78,7 +78,7 @@ class PreflightWatch:
                 ):
                     item = self._ask()
                     return self._judge_here(item, attempt)
-            if item.status.state == state.RUNNING and runs_since is None:
+            if item.status.state == job_states.RUNNING and runs_since is None:
                 runs_since = time.monotonic()
             if time.monotonic() - asked_at > ASK_EVERY_S:
                 if runs_since is not None and self._is_stuck(
@@ -163,7 +163,7 @@ class PreflightWatch:
         else:
             reports = {}
         status = item.status
-        if silent or (status.state == state.NODE_FAIL and reports):
+        if silent or (status.state == job_states.NODE_FAIL and reports):
             return item, judge(list(states), reports, srun_errors=silent)
         how = f"ended as {status.state}" + (f": {status.reason}" if status.reason else "")
         if attempt is not None and attempt.exit is not None and attempt.exit.message:
@@ -177,7 +177,7 @@ class PreflightWatch:
 def _has_judged(item: RunStatus, attempt: Attempt | None) -> bool:
     """Whether the script has come to its verdict, as far as is known."""
     if attempt is None or attempt.exit is None:
-        return item.status.state in (state.COMPLETED, state.FAILED)
+        return item.status.state in (job_states.COMPLETED, job_states.FAILED)
     return attempt.exit.status == 0 or attempt.exit.message.startswith("preflight:")
 
 

@@ -38,7 +38,7 @@ from hpcrun.features.scaling.study_flow import (
 from hpcrun.features.scaling.verdict import MIN_EFFICIENCY
 from hpcrun.files.reading import read_text
 from hpcrun.files.writing import replace_file
-from hpcrun.job import run_paths as layout
+from hpcrun.job import run_paths
 from hpcrun.views.text import count, one_line
 
 _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "pack", "pack_memory", "elements", "roles")
@@ -57,7 +57,7 @@ _STUDY = HelpPanel("Study")
 def study_name(_: str) -> list[str]:
     """Complete a study: ``last`` and the names of the newest, each once, then their ids."""
     newest = StudyStore(make_context(announce=None).store.root).study_ids()[: -MOST_RUNS - 1 : -1]
-    return [*dict.fromkeys([LAST, *map(layout.run_name, newest)]), *newest]
+    return [*dict.fromkeys([LAST, *map(run_paths.run_name, newest)]), *newest]
 
 
 def study_or_run_name(incomplete: str) -> list[str]:

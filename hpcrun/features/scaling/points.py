@@ -16,7 +16,7 @@ from hpcrun.actions.runs.run_metrics import Metrics, read_metrics
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import Context
 from hpcrun.features.scaling.studies import Study, StudyRun, StudyStore, resubmissions, study_status
-from hpcrun.job import job_states as state
+from hpcrun.job.job_states import COMPLETED
 from hpcrun.runs.attempt import Attempt, attempts
 from hpcrun.runs.metric_files import MetricsRow
 from hpcrun.runs.store import RunStore
@@ -312,7 +312,7 @@ def _point(item: StudyRun, patterns: Mapping[str, str]) -> Point:
         problem = status.cause or status.reason or status.state
     else:
         problem = f"not ended yet: {status.state}"
-    problem = "" if status.state == state.COMPLETED else problem
+    problem = "" if status.state == COMPLETED else problem
     run = item.status.run
     if item.run_id == size.run_id:
         gpus = size.gpus

@@ -14,14 +14,13 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.jobs import submission
 from hpcrun.actions.jobs.after_and_chain import check_can_wait
 from hpcrun.actions.jobs.choices import settle, with_defaults
 from hpcrun.actions.jobs.new_run import Lineage, new_run_id, profile_file, request_record
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.program import with_launcher
 from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
-from hpcrun.actions.jobs.submission import SubmitResult, check_available
-from hpcrun.actions.jobs.submission import submit as submit_run
 from hpcrun.actions.ports import Surroundings
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context
@@ -67,7 +66,7 @@ from hpcrun.views.text import count, one_line
 
 StudyJob = tuple[StudyPoint, Prepared]
 """A run of a study that is to be submitted, with its script."""
-Submitted = tuple[StudyPoint, SubmitResult | HpcrunError]
+Submitted = tuple[StudyPoint, submission.SubmitResult | HpcrunError]
 """What became of one submission: an error if no job was submitted, or if this is uncertain."""
 
 
@@ -122,7 +121,7 @@ def run_study(
     if dry_run:
         yield study_plan(study, jobs)
         return
-    check_available(plan, context.scheduler(plan.scheduler))
+    submission.check_available(plan, context.scheduler(plan.scheduler))
     studies = StudyStore(context.store.root)
     studies.save(study)
     with studies.submitting(study.study_id):
@@ -251,7 +250,7 @@ def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
 
 
 def submitted_lines(
-    study: Study, point: StudyPoint, result: SubmitResult | HpcrunError
+    study: Study, point: StudyPoint, result: submission.SubmitResult | HpcrunError
 ) -> list[str]:
     """Return the result of the submission of one run."""
     name = run_name(point.run_id)
@@ -443,9 +442,9 @@ def submit_points(
             study = _noted(study, replace(point, submitted=True), studies)
             continue
         lineage = Lineage(after=(last,) if last else (), code=_shared_code(study, folder))
-        item: SubmitResult | HpcrunError
+        item: submission.SubmitResult | HpcrunError
         try:
-            item = submit_run(
+            item = submission.submit(
                 prepared, context.ports, context.surroundings, point.run_id, lineage=lineage
             )
             point = replace(point, run_id=item.run.run_id, submitted=True, problem="")
@@ -457,9 +456,9 @@ def submit_points(
             item, point = error, replace(point, problem=" ".join(error.message.split()))
         study = _noted(study, point, studies)
         yield point, item
-        if isinstance(item, SubmitResult) and waits:
+        if isinstance(item, submission.SubmitResult) and waits:
             context.waiter(item.run.run_id).wait()
-        elif isinstance(item, SubmitResult) and study.one_by_one:
+        elif isinstance(item, submission.SubmitResult) and study.one_by_one:
             last = Dependency(item.run.run_id, item.run.job_id, "any")
 
 

@@ -21,7 +21,7 @@ from hpcrun.errors import HpcrunError, NotFoundError, PlanError, SchedulerError
 from hpcrun.explain.first_line import with_first_lines
 from hpcrun.files import reading
 from hpcrun.files.writing import flocked, make_folder, replace_file
-from hpcrun.job import job_states as state
+from hpcrun.job import job_states
 from hpcrun.job.request.after import Dependency
 from hpcrun.job.run_paths import RunsFolder, StudyFolder, run_name
 from hpcrun.runs.folder_checks import check_dedicated, check_path, check_private, writing
@@ -239,8 +239,8 @@ class StudyRun:
         if self.status:
             return self.status.status.state
         if self.problem == REMOVED:
-            return state.UNKNOWN
-        return state.NOT_SUBMITTED
+            return job_states.UNKNOWN
+        return job_states.NOT_SUBMITTED
 
     @property
     def over(self) -> bool:
@@ -318,11 +318,11 @@ def study_status(
     ]
     result = with_first_lines(get_status(made, context.ports), context.store, context.rules)
     statuses = {item.run.run_id: item for item in result.runs}
-    useful = {run_id for run_id, ended_as in known.items() if ended_as == state.COMPLETED}
+    useful = {run_id for run_id, ended_as in known.items() if ended_as == job_states.COMPLETED}
     useful |= {
         name
         for name, item in statuses.items()
-        if item.status.state == state.COMPLETED or not item.status.final
+        if item.status.state == job_states.COMPLETED or not item.status.final
     }
     runs = []
     for point in study.points:
@@ -344,7 +344,7 @@ def with_run_ids(status: StudyStatus, new_id: Callable[[str], str]) -> Study:
     """
 
     def marked(item: StudyRun) -> StudyPoint:
-        if item.state == state.NOT_SUBMITTED:
+        if item.state == job_states.NOT_SUBMITTED:
             return replace(
                 item.point, run_id=new_id(run_name(item.point.run_id)), submitted=False, problem=""
             )

@@ -8,7 +8,7 @@ from datetime import datetime
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.run_status import counts_text
 from hpcrun.features.share.share import AttemptSpan, SharedRun
-from hpcrun.job import job_states as state
+from hpcrun.job import job_states
 from hpcrun.job.request.parameters import parameters_text
 from hpcrun.job.text.quoting import quote_bash
 from hpcrun.job.text.units import listed
@@ -18,7 +18,12 @@ from hpcrun.views.status_table import link_text
 from hpcrun.views.text import clock_text, code_text, count, folded_command, size_text
 
 Row = tuple[str, str]
-_KINDS = {state.COMPLETED: "ok", state.RUNNING: "run", "COMPLETING": "run", "CONFIGURING": "run"}
+_KINDS = {
+    job_states.COMPLETED: "ok",
+    job_states.RUNNING: "run",
+    "COMPLETING": "run",
+    "CONFIGURING": "run",
+}
 _LONGEST_LINE = 88
 MOST_NODES = 16
 
@@ -44,7 +49,7 @@ def tiles(shared: SharedRun) -> Iterator[Row]:
     item, run = shared.item, shared.item.run
     if item.elements:
         yield "Elements", str(len(item.elements))
-        done = sum(one.status.state == state.COMPLETED for one in item.elements)
+        done = sum(one.status.state == job_states.COMPLETED for one in item.elements)
         yield "Completed", f"{done} of {len(item.elements)}"
     yield "Size", f"{size_text(run)}, {count(run.world_size, 'rank')}"
     elapsed = item.status.ran_s
@@ -113,7 +118,7 @@ def _where(run: Run) -> str:
 def ended(span: AttemptSpan) -> Row:
     """Return the class in the style sheet, and the words, of the end of an attempt."""
     status, exit_ = span.status, span.attempt.exit
-    if status and status.state == state.CANCELLED:
+    if status and status.state == job_states.CANCELLED:
         return "stop", "cancelled"
     if exit_ is None:
         runs = status is not None and not status.final

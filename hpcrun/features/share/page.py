@@ -31,7 +31,7 @@ from hpcrun.features.share.drawings import (
 )
 from hpcrun.features.share.share import AttemptSpan, SharedRun, SharedText
 from hpcrun.features.sweep.sweep import SweepTable
-from hpcrun.job import job_states as state
+from hpcrun.job.job_states import COMPLETED
 from hpcrun.job.text.hide_secrets import SecretHider
 from hpcrun.job.text.units import format_size, listed
 from hpcrun.runs.metric_files import Value
@@ -250,9 +250,7 @@ def _failed(shared: SharedRun) -> list[tuple[str, str]]:
     The result is empty if there are fewer than two: the page explains a single failed element.
     """
     failed = [
-        one
-        for one in shared.item.elements
-        if one.status.cause and one.status.state != state.COMPLETED
+        one for one in shared.item.elements if one.status.cause and one.status.state != COMPLETED
     ]
     rows = [
         (facts.element_label(one.index, shared), one.status.cause or "")

@@ -34,7 +34,7 @@ from hpcrun.features.sweep.sweep import SweepTable, sweep_table
 from hpcrun.features.trackers.tracker_files import TrackerRun, is_local, tracker_runs
 from hpcrun.files.reading import open_regular
 from hpcrun.files.writing import replace_file
-from hpcrun.job import job_states as state
+from hpcrun.job import job_states
 from hpcrun.job.plan.sweep import element_arguments
 from hpcrun.job.request.request_line import (
     of_one_element,
@@ -196,10 +196,10 @@ def _explained(
 ) -> Explanation | None:
     """Return why the run is as it is; None if it completed, or has not started."""
     if item.status.final:
-        if item.status.state == state.COMPLETED:
+        if item.status.state == job_states.COMPLETED:
             return None
         return explain(item, rules)
-    if item.status.state != state.RUNNING:
+    if item.status.state != job_states.RUNNING:
         return None
     if item.elements and (index := most_silent(item, now_s)) is not None:
         item = element_of(item, index)
@@ -274,7 +274,7 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
     attempt = next(attempts(item.folder, item.element or 0, role), None)
     ends = list(_rank_ends(attempt, explanation)) if attempt else []
     yield from ends
-    if not ends or (item.status.final and item.status.state != state.COMPLETED):
+    if not ends or (item.status.final and item.status.state != job_states.COMPLETED):
         batch = all_elements(item.run).batch_log(item.folder, item.element or 0)
         last = _end(batch)
         if last:
@@ -282,7 +282,10 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
 
 
 def _oddness(one: ElementStatus) -> tuple[bool, bool]:
-    failed = one.status.final and one.status.state not in (state.COMPLETED, state.CANCELLED)
+    failed = one.status.final and one.status.state not in (
+        job_states.COMPLETED,
+        job_states.CANCELLED,
+    )
     return not failed, one.status.elapsed_s is None
 
 

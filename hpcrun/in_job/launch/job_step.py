@@ -10,8 +10,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import environment, records
-from . import slurm_requests as slurm
+from . import environment, records, slurm_requests
 from .processes import hide_colons, reap, send, try_start, wait
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ class JobStep:
         srun gives up after MessageTimeout, or at once if the controller stops during the request.
         """
         asked_at = time.monotonic()
-        state, is_over = slurm.job().state, False
+        state, is_over = slurm_requests.job().state, False
         if state and time.monotonic() - asked_at < PROMPT_S:
             return False  # it has refused the step, and would refuse it again
         records.say("Slurm's controller was away, and the step has not begun: asking again")
@@ -172,5 +171,5 @@ class JobStep:
 
         while not state and not is_over:
             wait([], on_signal, tick)
-            asked_at, state = time.monotonic(), slurm.job().state
+            asked_at, state = time.monotonic(), slurm_requests.job().state
         return state == "RUNNING" and not is_over and time.monotonic() < until

@@ -99,9 +99,9 @@ class StopRequests:
     @staticmethod
     def _note_preemption() -> None:
         """Ask Slurm now, since it forgets the preemption when it requeues the job by itself."""
-        from . import slurm_requests as slurm  # its imports would take every rank some milliseconds
+        from . import slurm_requests  # its imports would take every rank some milliseconds
 
-        if "SLURM_JOB_ID" in os.environ and slurm.job().preempted:
+        if "SLURM_JOB_ID" in os.environ and slurm_requests.job().preempted:
             records.write("preempted", {})
 
     def _announce(self, reason: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.api import function_job as jobs
+from hpcrun.api import function_job
 from hpcrun.api.function_job import FunctionJob
 from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.runs.record import LastStatus
@@ -74,7 +74,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     site.says({})
     yield site
-    jobs._LEARNED.clear()
+    function_job._LEARNED.clear()
 
 
 def ends(job: FunctionJob[Any], *, again: bool = False, signal: str = "") -> None:
@@ -96,7 +96,7 @@ def test_all_jobs_cost_one_squeue_in_ten_seconds(
     site.says({"7": "COMPLETED", "8_1": "FAILED", "8_[2]": "PENDING"})
     assert not mine[0].done()
     assert len(site.calls()) == 1
-    monkeypatch.setitem(jobs.ASK_EVERY_S, "slurm", 0.0)
+    monkeypatch.setitem(function_job.ASK_EVERY_S, "slurm", 0.0)
     assert mine[0].state == "RUNNING"  # by the answer that all who poll share
     monkeypatch.setattr("hpcrun.schedulers.queue_cache.EVERY_S", 0.0)
     (site.folder / "cache/hpcrun/squeue-alpha").unlink()
@@ -111,7 +111,7 @@ def test_jobs_of_this_machine_are_looked_at_twice_a_second(
     for at_s in (100.0, 100.4, 100.5, 100.9, 101.0):
         monkeypatch.setattr("hpcrun.api.function_job.time.monotonic", lambda at_s=at_s: at_s)
         job.get_info()
-        learned.append(jobs._LEARNED[job.run_folder.path][0])
+        learned.append(function_job._LEARNED[job.run_folder.path][0])
     assert learned == [100.0, 100.0, 100.5, 100.5, 101.0]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.in_job import hpcrun_function, hpcrun_runtime
-from hpcrun.job import run_paths as layout
+from hpcrun.job import run_paths
 from hpcrun.job.run_paths import (
     WITHIN,
     AttemptFolder,
@@ -37,7 +37,7 @@ TRAVELLING = {
     )
     for path in (REPO / "hpcrun").glob(pattern)
 }
-MODULES = sorted({*(REPO / "hpcrun").rglob("*.py")} - TRAVELLING - {Path(layout.__file__)})
+MODULES = sorted({*(REPO / "hpcrun").rglob("*.py")} - TRAVELLING - {Path(run_paths.__file__)})
 CALLS = ("Path", "join", "joinpath", "listdir", "with_name")
 BASE = Path("/with/a/few/folders/above")
 
@@ -48,7 +48,7 @@ def names() -> set[str]:
         getattr(folder(BASE), name)
         for folder in FOLDERS
         for name, member in vars(folder).items()
-        if isinstance(member, property | layout._Below)
+        if isinstance(member, property | run_paths._Below)
     )
     paths = [value for value in values if isinstance(value, Path) and value.is_relative_to(BASE)]
     return {part for path in paths for part in path.relative_to(BASE).parts}
@@ -185,10 +185,10 @@ def test_a_job_leaves_its_records_at_the_same_paths(tmp_path: Path) -> None:
     assert attempt.exit.is_file()
     assert not attempt.stop.exists()  # nobody has asked to stop
     there = [path.name for path in attempt.path.iterdir()]
-    assert sorted(layout.parse_nodes(there)) == nodes
+    assert sorted(run_paths.parse_nodes(there)) == nodes
     assert [attempt.node_file(node).is_file() for node in nodes] == [True, True]
     for kind in ("out", "err", "exit"):
-        assert layout.parse_ranks(there, kind) == ranks
+        assert run_paths.parse_ranks(there, kind) == ranks
     assert [attempt.rank_log(rank, "out").read_text() for rank in ranks] == ["out\n", "out\n"]
     assert [attempt.rank_exit(rank).is_file() for rank in ranks] == [True, True]
 
@@ -200,7 +200,7 @@ def test_a_rank_logs_its_metrics_to_the_same_path(
     monkeypatch.setenv("RANK", "7")
     hpcrun_runtime.log_metrics(loss=1.0)
     assert AttemptFolder(tmp_path).rank_metrics(7).is_file()
-    assert layout.parse_ranks([path.name for path in tmp_path.iterdir()], "metrics") == [7]
+    assert run_paths.parse_ranks([path.name for path in tmp_path.iterdir()], "metrics") == [7]
 
 
 @pytest.mark.parametrize("program", ["launch", "preflight"])
@@ -242,12 +242,12 @@ def test_a_job_s_folder_is_a_run_s_or_an_element_s() -> None:
 def test_names_in_a_runs_folder_say_what_they_are() -> None:
     run_id = "20260101-120000-a.b-c-0f0f"
     runs = RunsFolder(Path("/runs"))
-    assert layout.run_name(run_id) == "a.b-c"
+    assert run_paths.run_name(run_id) == "a.b-c"
     for item in (runs.incomplete(run_id), runs.removed(run_id)):
-        assert layout.parse_aside(item.path.name) == run_id
-    assert layout.parse_aside(run_id) is None
-    assert layout.parse_job_entry(runs.job_entry("4711", run_id).name) == ("4711", run_id)
-    assert layout.parse_job_entry("4711") is None
+        assert run_paths.parse_aside(item.path.name) == run_id
+    assert run_paths.parse_aside(run_id) is None
+    assert run_paths.parse_job_entry(runs.job_entry("4711", run_id).name) == ("4711", run_id)
+    assert run_paths.parse_job_entry("4711") is None
     entries = [
         runs.active,
         runs.jobs,
@@ -255,17 +255,17 @@ def test_names_in_a_runs_folder_say_what_they_are() -> None:
         runs.run(run_id).path,
         runs.removed(run_id).path,
     ]
-    assert layout.run_names(path.name for path in entries) == [run_id]
+    assert run_paths.run_names(path.name for path in entries) == [run_id]
 
 
 def test_numbers_and_ranks_are_in_order_and_nothing_else_is_one() -> None:
-    assert layout.parse_numbers(["10", "2", "0", "02", "x", "-1", "²", "12345678"]) == [0, 2, 10]
-    assert layout.parse_ranks(
+    assert run_paths.parse_numbers(["10", "2", "0", "02", "x", "-1", "²", "12345678"]) == [0, 2, 10]
+    assert run_paths.parse_ranks(
         ["rank-10.out", "rank-2.err", "rank-x.out", ".rank-7.exit.12"], "out", "err"
     ) == [2, 10]
 
 
 def test_checkpoints_are_those_of_an_element() -> None:
     inside = WITHIN.element(3).checkpoints
-    assert layout.is_checkpoint((*inside.parts, "epoch-1"))
-    assert not layout.is_checkpoint((*WITHIN.code.parts, *inside.parts))
+    assert run_paths.is_checkpoint((*inside.parts, "epoch-1"))
+    assert not run_paths.is_checkpoint((*WITHIN.code.parts, *inside.parts))

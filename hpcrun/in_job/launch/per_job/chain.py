@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import records
-from .. import slurm_requests as slurm
+from .. import records, slurm_requests
 from .why_ended import FAILURE, IDLE
 
 LINK = "link-"
@@ -72,7 +71,7 @@ def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
     # the last one first: each waits for those before it
     following = [links[each]["job_id"] for each in sorted(links, reverse=True) if each > this]
     records.write(STOPPED, {"reason": reason, "job_ids": following}, folder)
-    problem = slurm.cancel(*following) if following else ""
+    problem = slurm_requests.cancel(*following) if following else ""
     message = f"the chain ends here: {reason}" + (
         f"; the next links are not cancelled: {problem}" if problem else ""
     )

@@ -14,8 +14,7 @@ import os
 import socket
 import time
 
-from .. import records
-from .. import slurm_requests as slurm
+from .. import records, slurm_requests
 from ..rendezvous import FIRST
 
 LATE_S = 25.0
@@ -67,7 +66,7 @@ class Heartbeats:
         return self._closer
 
     def _dead(self, nodes: list[str], late: list[str]) -> list[str]:
-        is_dead = slurm.nodes_dead(nodes)  # empty if this node itself has no network
+        is_dead = slurm_requests.nodes_dead(nodes)  # empty if this node itself has no network
         return [
             node for node, dead in is_dead.items() if dead or (node in late and self._is_gone(node))
         ]
@@ -123,12 +122,12 @@ def next_nodes(nodes: list[str], before: list[str], left_out: list[str]) -> list
         before: those of the last attempt.
         left_out: those that are not used any more; nodes that start no step are added.
     """
-    dead = slurm.nodes_dead(nodes) if nodes else {}
+    dead = slurm_requests.nodes_dead(nodes) if nodes else {}
     usable = [node for node in nodes if node not in left_out and not dead.get(node)]
     chosen = {node for node in usable if node in before}
     for node in usable:
         if node not in chosen and len(chosen) < len(before):
-            if slurm.starts_step(node):
+            if slurm_requests.starts_step(node):
                 chosen.add(node)
             else:
                 left_out.append(node)

@@ -17,8 +17,7 @@ import time
 from tempfile import TemporaryFile
 from typing import Any
 
-from .. import records
-from .. import slurm_requests as slurm
+from .. import records, slurm_requests
 from ..environment import GPUS, PACKED, moved
 from ..processes import launch_program, reap, send, try_start, wait
 from .job_arguments import parse_options
@@ -90,7 +89,7 @@ class Pack:
         """
         requeues = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         if self._options.requeue and requeues >= self._options.requeue:
-            slurm.requeue_no_more()  # Slurm's own requeues count, too
+            slurm_requests.requeue_no_more()  # Slurm's own requeues count, too
         self._start(command)
         while self._running:
             ended = wait(list(self._running), self._on_signal, self._tick, EVERY_S)
@@ -186,7 +185,7 @@ class Pack:
             return
         self._requeued = True
         bad = sorted({str(node) for _, record in again for node in record.get("nodes", ())})
-        if slurm.requeue_patiently(bad if self._options.exclude_bad_nodes else []):
+        if slurm_requests.requeue_patiently(bad if self._options.exclude_bad_nodes else []):
             return
         message = "scontrol requeue failed; hpcrun resubmit starts it again"
         for element, record in again:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.choice import Choice
-from hpcrun.actions.profiles import init_choices as init
+from hpcrun.actions.profiles import init_choices
 from hpcrun.actions.profiles.detect import Detected
 from hpcrun.actions.profiles.detect_types import gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, Place
@@ -30,7 +30,10 @@ def detected(kinds: list[NodeKind], partition: Partition = GPU) -> Detected:
 
 def test_what_has_one_answer_is_not_asked() -> None:
     found = facts([A100], [GPU])
-    assert (init.account_choice(found, None), init.gpu_choice(found, None, None)) == (None, None)
+    assert (
+        init_choices.account_choice(found, None),
+        init_choices.gpu_choice(found, None, None),
+    ) == (None, None)
 
 
 def offered(choice: Choice | None) -> tuple[list[str], str]:
@@ -44,11 +47,11 @@ def test_what_is_offered_is_what_the_profile_has_else_the_default_or_what_there_
     None
 ):
     found = facts([A100, replace(H100, nodes=2)], [GPU], associations=TWO, default_account="thesis")
-    assert offered(init.gpu_choice(found, None, None)) == (["a100", "h100", "none"], "h100")
-    assert offered(init.account_choice(found, None)) == (["lab", "thesis"], "thesis")
-    assert offered(init.account_choice(found, cluster(account="lab")))[1] == "lab"
-    assert offered(init.gpu_choice(found, None, cluster(gpu={"type": "a100"})))[1] == "a100"
-    assert offered(init.gpu_choice(found, None, cluster(gpu={"per_node": 4})))[1] == "none"
+    assert offered(init_choices.gpu_choice(found, None, None)) == (["a100", "h100", "none"], "h100")
+    assert offered(init_choices.account_choice(found, None)) == (["lab", "thesis"], "thesis")
+    assert offered(init_choices.account_choice(found, cluster(account="lab")))[1] == "lab"
+    assert offered(init_choices.gpu_choice(found, None, cluster(gpu={"type": "a100"})))[1] == "a100"
+    assert offered(init_choices.gpu_choice(found, None, cluster(gpu={"per_node": 4})))[1] == "none"
 
 
 def test_the_profile_has_the_name_of_the_cluster() -> None:
@@ -58,7 +61,10 @@ def test_the_profile_has_the_name_of_the_cluster() -> None:
         ("../../x;y", "x-y"),
         ("…", "cluster"),
     ):
-        assert init.default_name(facts([], [], config={"ClusterName": name}), {"a100"}) == becomes
+        assert (
+            init_choices.default_name(facts([], [], config={"ClusterName": name}), {"a100"})
+            == becomes
+        )
 
 
 def test_the_test_job_tries_the_network_where_it_can() -> None:
@@ -83,13 +89,15 @@ def test_the_next_command_fits_the_cluster() -> None:
         ([CPUS], None, "--gpus 0 --cpus 4"),
     ):
         setup = Setup("dev", none, none, detected=detected(kinds))
-        assert init.next_commands(setup, gpu_type)[0][0] == f"hpcrun submit {command} train.py"
+        assert (
+            init_choices.next_commands(setup, gpu_type)[0][0] == f"hpcrun submit {command} train.py"
+        )
 
 
 def write(folder: Path, profile: FileChange, *, anew: bool = False) -> Path | None:
     """Write a profile, and the configuration that makes it the default."""
     config = FileChange(folder / "config.yaml", None, "profile: dev\n")
-    return init.write_setup(Setup("dev", profile, config, anew=anew), Place(folder, ()))
+    return init_choices.write_setup(Setup("dev", profile, config, anew=anew), Place(folder, ()))
 
 
 @pytest.mark.parametrize(

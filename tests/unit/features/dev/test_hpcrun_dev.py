@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.features.dev import PROGRAM, command, hpcrun_dev
-from hpcrun.job.plan import job_plan as plan
+from hpcrun.job.plan import job_plan
 
 
 @pytest.mark.parametrize("search", ["", ":", "."])
@@ -27,12 +27,12 @@ def test_nothing_is_imported_from_the_current_folder(tmp_path: Path, search: str
     ):
         (tmp_path / f"{name}.py").write_text("open('hacked', 'w')\n")
     path = f"{search}:{Path(hpcrun_dev.__file__).parent}"
-    argv = [sys.executable, "-c", plan.RUN_MODULE, PROGRAM, "check", str(tmp_path)]
+    argv = [sys.executable, "-c", job_plan.RUN_MODULE, PROGRAM, "check", str(tmp_path)]
     done = subprocess.run(
         argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
     )
     assert "the listener does not respond" in done.stderr
-    assert PROGRAM in plan._NOT_FROM_HERE
+    assert PROGRAM in job_plan._NOT_FROM_HERE
     assert not (tmp_path / "hacked").exists()
 
 

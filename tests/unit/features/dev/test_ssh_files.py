@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hpcrun.errors import SchedulerError
-from hpcrun.features.dev import hpcrun_dev_watch as watch
+from hpcrun.features.dev.hpcrun_dev_watch import parse_time_left
 from hpcrun.features.dev.ssh_files import (
     is_included,
     new_key,
@@ -139,4 +139,4 @@ def test_the_user_s_file_gets_one_line_at_its_top(home: Path) -> None:
     ],
 )
 def test_the_time_left(text: str, seconds: float | None) -> None:
-    assert watch.parse_time_left(text) == seconds
+    assert parse_time_left(text) == seconds

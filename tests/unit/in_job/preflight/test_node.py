@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.in_job.preflight import node as program
 from hpcrun.in_job.preflight.node import (
     Door,
     LocalNode,
+    NodeReport,
     Ranks,
     ask,
     free_port,
@@ -79,7 +79,7 @@ def test_the_time_in_a_step_counts_from_its_beginning(
     (tmp_path / "rank.py").write_text(
         step + "print('{\"right\": true}', flush=True)\nsys.stdin.read()\n"
     )
-    monkeypatch.setattr(program, "__file__", str(tmp_path / "node.py"))
+    monkeypatch.setattr("hpcrun.in_job.preflight.node.__file__", str(tmp_path / "node.py"))
     node = nodes(0)
     node.folder.mkdir()
     ranks = Ranks(node, 1, 0)
@@ -132,7 +132,7 @@ def test_what_the_resolver_the_driver_and_the_kernel_say() -> None:
 
 
 def test_a_report_is_whole_at_every_moment(tmp_path: Path) -> None:
-    report = program.NodeReport(tmp_path / "n0.json", node="n0")
+    report = NodeReport(tmp_path / "n0.json", node="n0")
     for number in range(3):
         report.put(step=number)
         assert json.loads((tmp_path / "n0.json").read_text()) == {"node": "n0", "step": number}

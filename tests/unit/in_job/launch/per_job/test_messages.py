@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.in_job.launch.per_job import messages as module
+from hpcrun.in_job.launch.per_job.messages import (
+    FAILED,
+    FINISHED,
+    FIRST_STEP,
+    FOLDER,
+    IDLE,
+    SENDER,
+    STARTED,
+    Messages,
+)
 from hpcrun.in_job.launch.processes import send
 
 
@@ -42,20 +51,18 @@ class Job:
         self._set("HPCRUN_RUN_DIR", str(folder))
         self._set("HPCRUN_ATTEMPT_DIR", str(folder))
         self._set("HPCRUN_ATTEMPT", "0")
-        monkeypatch.setattr(module, "LOOK_S", 0.0)
+        monkeypatch.setattr("hpcrun.in_job.launch.per_job.messages.LOOK_S", 0.0)
 
-    def messages(self, *events: str, elements: int = 0) -> module.Messages:
+    def messages(self, *events: str, elements: int = 0) -> Messages:
         record = {
             "python": str(self.sender),
             "package": str(self.folder),
             "elements": elements,
             "events": events,
         }
-        (self.folder / module.FOLDER).mkdir(exist_ok=True)
-        (self.folder / module.FOLDER / module.SENDER).write_text(
-            json.dumps(record), encoding="utf-8"
-        )
-        return module.Messages()
+        (self.folder / FOLDER).mkdir(exist_ok=True)
+        (self.folder / FOLDER / SENDER).write_text(json.dumps(record), encoding="utf-8")
+        return Messages()
 
     def end(self, element: int, *events: str, failed: bool, elements: int) -> list[str]:
         """The events that were sent by the end of an element of a sweep."""
@@ -79,21 +86,21 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 def test_a_sweep_tells_of_its_first_failure_and_of_its_end_also_if_its_last_element_is_good(
     job: Job,
 ) -> None:
-    assert job.end(0, module.FAILED, failed=True, elements=4) == ["end"]
-    assert job.end(1, module.FAILED, failed=True, elements=4) == ["end"]
-    assert job.end(2, module.FAILED, failed=False, elements=4) == ["end"]
-    assert job.end(3, module.FAILED, failed=False, elements=4) == ["end", "end"]
+    assert job.end(0, FAILED, failed=True, elements=4) == ["end"]
+    assert job.end(1, FAILED, failed=True, elements=4) == ["end"]
+    assert job.end(2, FAILED, failed=False, elements=4) == ["end"]
+    assert job.end(3, FAILED, failed=False, elements=4) == ["end", "end"]
 
 
 def test_a_good_end_alone_needs_a_message_about_ends(job: Job) -> None:
-    job.messages(module.FAILED).tell_end(failed=False)
+    job.messages(FAILED).tell_end(failed=False)
     assert job.sent() == []
-    job.messages(module.FINISHED).tell_end(failed=False)
+    job.messages(FINISHED).tell_end(failed=False)
     assert job.sent() == ["end"]
 
 
 def test_one_sender_runs_at_a_time_in_the_order_of_the_events(job: Job) -> None:
-    messages = job.messages(module.STARTED, module.FIRST_STEP, module.IDLE)
+    messages = job.messages(STARTED, FIRST_STEP, IDLE)
     for name in ("rank-0.metrics", "idle"):
         (job.folder / name).write_text("{}", encoding="utf-8")
     messages.tell_start()
@@ -101,7 +108,7 @@ def test_one_sender_runs_at_a_time_in_the_order_of_the_events(job: Job) -> None:
     while len(job.sent()) < 3 and time.monotonic() < until:
         messages.tick()
         time.sleep(0.01)
-    events = (module.STARTED, module.FIRST_STEP, module.IDLE)
+    events = (STARTED, FIRST_STEP, IDLE)
     assert job.log() == [f"{does} {event}" for event in events for does in ("begins", "ends")]
     while messages._children:
         messages.tick()
@@ -112,9 +119,11 @@ def test_the_job_ends_also_if_its_sender_does_not_respond_to_sigkill(
 ) -> None:
     """As in a system call of a dead file system."""
     job.sender.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
-    monkeypatch.setattr(module, "send", lambda pid, number, group: senders.append(pid))
-    monkeypatch.setattr(module, "KILL_S", 0.2)
-    messages = job.messages(module.FINISHED)
+    monkeypatch.setattr(
+        "hpcrun.in_job.launch.per_job.messages.send", lambda pid, number, group: senders.append(pid)
+    )
+    monkeypatch.setattr("hpcrun.in_job.launch.per_job.messages.KILL_S", 0.2)
+    messages = job.messages(FINISHED)
 
     began = time.monotonic()
     messages.tell_end(failed=False, wait_s=0.1)

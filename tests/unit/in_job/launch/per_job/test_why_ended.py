@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.in_job.launch import job_step as step
-from hpcrun.in_job.launch import slurm_requests as slurm
+from hpcrun.in_job.launch import job_step, slurm_requests
 from hpcrun.in_job.launch.environment import SRUN_FAILED
 from hpcrun.in_job.launch.per_job.dead_nodes import silent_nodes
 from hpcrun.in_job.launch.per_job.why_ended import (
@@ -269,10 +268,10 @@ def test_the_hour_of_waiting_for_the_controller_begins_once(
     """It comes back for a moment, and goes away again with each request."""
     monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
     for name, value in (("CONTROLLER_S", 0.5), ("PROMPT_S", -1.0), ("ASK_AGAIN_S", 0.0)):
-        monkeypatch.setattr(step, name, value)
-    monkeypatch.setattr(slurm, "job", lambda: JobSays("RUNNING"))
+        monkeypatch.setattr(job_step, name, value)
+    monkeypatch.setattr(slurm_requests, "job", lambda: JobSays("RUNNING"))
     command = ["sh", "-c", f"echo >>{tmp_path}/requests; exit {SRUN_FAILED}"]
-    assert step.JobStep(None, [], lambda _: None, lambda: False).run(command, []) == 1
+    assert job_step.JobStep(None, [], lambda _: None, lambda: False).run(command, []) == 1
     assert (tmp_path / "requests").read_text().count("\n") > 1
 
 
@@ -282,7 +281,7 @@ def test_a_step_that_ends_well_without_a_rank_has_failed(
     """As Slurm 22.05's srun, whose status is 0 when pmix cannot be set up on any node."""
     monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
 
-    one = step.JobStep(None, [], lambda _: None, lambda: False)
+    one = job_step.JobStep(None, [], lambda _: None, lambda: False)
     assert (one.run(["true"], []), one.run_other(["true"], [])) == (1, 0)
     assert (
         capsys.readouterr().err
