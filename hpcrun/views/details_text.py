@@ -22,7 +22,7 @@ from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run, pairs_of
 from hpcrun.runs.role_states import role_states
 from hpcrun.runs.use_samples import UseSummary, idle_unknown, idle_warning
-from hpcrun.schedulers.queue import ACCOUNTS, Usage, Waiting
+from hpcrun.schedulers.queue import ACCOUNTS, Limit, Usage, Waiting
 from hpcrun.views.gpu_table import gpu_json, gpu_use
 from hpcrun.views.text import (
     clock_text,
@@ -36,67 +36,78 @@ from hpcrun.views.text import (
     without_colours,
 )
 
-_SHOWN = 8
-_BAR = 20
 Rows = list[tuple[str, str]]
+"""Label and text of each row."""
+_MOST_IMPORTS = 8
+_BAR = 20
 _INDENT = 15
 _ROOM_LEAST = 20
+_LISTS = (("modules", "modules"), ("set-up", "setup"), ("notes", "notes"))
+"""The label of a list in a plan, and its name in the record."""
+_AGAIN = (("requeued", "times"), ("restarted in the allocation", "restarts"))
+"""What a plan allows, and the name of its number in the record."""
 
 
 def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = ()) -> list[str]:
     """Return the details for which the table has no room, wrapped between words.
 
-    ``more`` comes first.
+    Args:
+        item: the run and its status.
+        width: the most characters of a line.
+        more: label and text of further rows, which come first.
     """
-    run, checkpoints = item.run, os.path.realpath(RunFolder(item.folder).element(0).checkpoints)
+    name = item.run.run_id
+    if item.element is not None:
+        name += f"/{item.element}"
+    room = max(width, _INDENT + _ROOM_LEAST)
+    lines = [name]
+    for label, text in (*more, *_detail_rows(item)):
+        lines += labelled(f"  {label}", one_line(text), _INDENT, room)
+    return lines
+
+
+def _detail_rows(item: RunStatus) -> Rows:
+    """Return where a run has its files, and its relations to other runs and to its code."""
+    run = item.run
     attempt = last_attempt(item.folder, item.element or 0)
+    rows = [("folder", str(item.folder))]
     if attempt and not item.elements:
         logs = attempt.folder.path.relative_to(item.folder)
-    else:
-        logs = None
-    rows = [
-        *more,
-        ("folder", str(item.folder)),
-        *([("logs", f"{logs}/rank-N.out and rank-N.err")] if logs else []),
-        *((f"after {wait['condition']}", wait["run_id"]) for wait in run.after),
-        *([("again", f"of {run.resubmitted_from}")] if run.resubmitted_from else []),
-        *([("checkpoints", checkpoints)] if run.checkpoints_of else []),
-        *([("code", code_text(run.code))] if run.code else []),
-        *([("code", f"the snapshot of {run.code_of}")] if run.code_of else []),
-        *(hooks_of("trackers").run_rows(item) if attempt else ()),
-        *(_ran(load_imports(attempt.folder)) if attempt else []),
-        *(hooks_of("notify").run_rows(item) if run.plan.get("notify") else ()),
-    ]
-    if item.element is None:
-        name = run.run_id
-    else:
-        name = f"{run.run_id}/{item.element}"
-    width = max(width, _INDENT + _ROOM_LEAST)
-    return [
-        name,
-        *(
-            line
-            for label, text in rows
-            for line in labelled(f"  {label}", one_line(text), _INDENT, width)
-        ),
-    ]
+        rows.append(("logs", f"{logs}/rank-N.out and rank-N.err"))
+    rows += [(f"after {wait['condition']}", wait["run_id"]) for wait in run.after]
+    if run.resubmitted_from:
+        rows.append(("again", f"of {run.resubmitted_from}"))
+    if run.checkpoints_of:
+        checkpoints = RunFolder(item.folder).element(0).checkpoints
+        rows.append(("checkpoints", os.path.realpath(checkpoints)))
+    if run.code:
+        rows.append(("code", code_text(run.code)))
+    if run.code_of:
+        rows.append(("code", f"the snapshot of {run.code_of}"))
+    if attempt:
+        rows += hooks_of("trackers").run_rows(item)
+        rows += _code_rows(load_imports(attempt.folder))
+    if run.plan.get("notify"):
+        rows += hooks_of("notify").run_rows(item)
+    return rows
 
 
-def _ran(noted: dict[str, Any]) -> list[tuple[str, str]]:
-    imports = noted.get("imports") or {}
-    if noted.get("script"):
-        rows = [("script", str(noted["script"]))]
-    else:
-        rows = []
+def _code_rows(record: Mapping[str, Any]) -> Rows:
+    """Return the script and the imports of an attempt, from its record of its code."""
+    rows: Rows = []
+    if record.get("script"):
+        rows.append(("script", str(record["script"])))
+    imports = record.get("imports") or {}
     # imports from elsewhere come first, since users look for them
-    inside = f"{noted.get('folder')}/"
+    inside = f"{record.get('folder')}/"
     order = sorted(imports.items(), key=lambda pair: (str(pair[1]).startswith(inside), pair[0]))
-    rows += [("import", f"{name} from {path}") for name, path in order[:_SHOWN]]
-    return rows + ([("import", f"and {len(order) - _SHOWN} more")] if len(order) > _SHOWN else [])
+    rows += [("import", f"{name} from {path}") for name, path in order[:_MOST_IMPORTS]]
+    if len(order) > _MOST_IMPORTS:
+        rows.append(("import", f"and {len(order) - _MOST_IMPORTS} more"))
+    return rows
 
 
-_AGAIN = (("requeued", "times"), ("restarted in the allocation", "restarts"))
-"""What a plan allows, and the name of its number in the record."""
+# --- the recorded plan
 
 
 def recorded_plan(run: Run) -> Iterator[tuple[str, str]]:
@@ -105,51 +116,74 @@ def recorded_plan(run: Run) -> Iterator[tuple[str, str]]:
     A text has a line for each module, variable and so on.
     """
     plan = run.plan
-    shape = _table(plan.get("shape"))
-    python = _table(plan.get("python"))
-    gpu_type = f"{shape['gpu_type']} " if shape.get("gpu_type") else ""
-    launcher = f" by {shape['launcher']}" if shape.get("launcher") else ""
-    if run.gpus_on_node:
-        gpus = f" × {count(run.gpus_on_node, f'{gpu_type}GPU')}"
-    else:
-        gpus = ""
-    yield "size", f"{count(run.nodes, 'node')}{gpus}, {count(run.world_size, 'rank')}{launcher}"
+    yield "size", _size_text(run)
     if isinstance(plan.get("cpus_per_node"), int):
         yield "CPUs", f"{plan['cpus_per_node']} per node"
     memory = plan.get("memory_mb")
-    if isinstance(memory, int) or (memory is None and plan.get("scheduler") == "slurm"):
+    is_site_default = memory is None and plan.get("scheduler") == "slurm"
+    if isinstance(memory, int) or is_site_default:
         yield "memory", memory_text(memory)
-    yield "time limit", clock_text(run.walltime_s) if run.walltime_s else "no time limit requested"
+    if run.walltime_s:
+        yield "time limit", clock_text(run.walltime_s)
+    else:
+        yield "time limit", "no time limit requested"
     directives = pairs_of(plan.get("directives"))
     if directives:
-        yield (
-            "sbatch",
-            " ".join(
-                f"--{key}" if value is None else f"--{key}={value}" for key, value in directives
-            ),
-        )
+        yield "sbatch", _directives_text(directives)
+    python = _table(plan.get("python"))
     if python.get("executable"):
         yield "Python", f"{python['executable']} ({python.get('kind', '')})"
     image = _table(plan.get("container")).get("image")
     if image:
         yield "container", str(image)
-    requeue = _table(plan.get("requeue"))
-    times = [
-        f"{label} up to {count(requeue[name], 'time')}"
-        for label, name in _AGAIN
-        if requeue.get(name)
-    ]
-    if times:
-        yield "after a stop", ", ".join(times)
-    for label, name in (("modules", "modules"), ("set-up", "setup"), ("notes", "notes")):
-        if isinstance(lines := plan.get(name), list) and lines:
+    again = _again_text(_table(plan.get("requeue")))
+    if again:
+        yield "after a stop", again
+    for label, name in _LISTS:
+        lines = plan.get(name)
+        if isinstance(lines, list) and lines:
             yield label, "\n".join(map(str, lines))
     variables = (*pairs_of(plan.get("env")), *pairs_of(plan.get("added")))
     if variables:
-        yield (
-            "variables",
-            "\n".join(f"{name}={'***' if value is None else value}" for name, value in variables),
-        )
+        yield "variables", _variables_text(variables)
+
+
+def _size_text(run: Run) -> str:
+    """Return the nodes, GPUs and ranks of a run, and what starts the ranks."""
+    shape = _table(run.plan.get("shape"))
+    text = count(run.nodes, "node")
+    if run.gpus_on_node:
+        kind = f"{shape['gpu_type']} GPU" if shape.get("gpu_type") else "GPU"
+        text += f" × {count(run.gpus_on_node, kind)}"
+    text += f", {count(run.world_size, 'rank')}"
+    if shape.get("launcher"):
+        text += f" by {shape['launcher']}"
+    return text
+
+
+def _directives_text(directives: Sequence[tuple[str, Any]]) -> str:
+    options = []
+    for name, value in directives:
+        options.append(f"--{name}" if value is None else f"--{name}={value}")
+    return " ".join(options)
+
+
+def _again_text(requeue: Mapping[str, Any]) -> str:
+    """Return how often a run may be started again; empty if it may not."""
+    parts = []
+    for label, name in _AGAIN:
+        if requeue.get(name):
+            parts.append(f"{label} up to {count(requeue[name], 'time')}")
+    return ", ".join(parts)
+
+
+def _variables_text(variables: Sequence[tuple[str, Any]]) -> str:
+    """Return a line for each variable, secrets hidden."""
+    lines = []
+    for name, value in variables:
+        shown = "***" if value is None else value
+        lines.append(f"{name}={shown}")
+    return "\n".join(lines)
 
 
 def _table(value: Any) -> Mapping[str, Any]:
@@ -161,23 +195,21 @@ def _table(value: Any) -> Mapping[str, Any]:
 
 def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     """Return additional rows for the details of a run: label and text."""
-    job_id, status = item.run.job_id or "", item.status
-    total = status.total_elapsed_s
-    times = (
-        f"{clock_text(total)}, all {status.attempt + 1} attempts together; the limit is for each"
-    )
-    rows = [] if total is None else [("elapsed", times)]
+    run = item.run
+    status = item.status
+    rows: Rows = []
+    if status.total_elapsed_s is not None:
+        attempts = f"all {status.attempt + 1} attempts together; the limit is for each"
+        rows.append(("elapsed", f"{clock_text(status.total_elapsed_s)}, {attempts}"))
     if status.state == PENDING:
-        return [*rows, *_waiting_rows(item, insight, now_s)]
-    rows += [
-        ("role", each.line)
-        for each in role_states(item.run, item.folder, item.element or 0)
-        if not item.elements
-    ]
+        return rows + _waiting_rows(item, insight, now_s)
+    if not item.elements:
+        roles = role_states(run, item.folder, item.element or 0)
+        rows += [("role", role.line) for role in roles]
     if not status.final:
-        return [*rows, *_running_rows(item, insight)]
-    usage = insight.usage.get((item.run.run_id, job_id))
-    return [*rows, *idle_limit_rows(item), *_usage_rows(usage, _use(item), item)]
+        return rows + _running_rows(item, insight)
+    usage = insight.usage.get((run.run_id, run.job_id or ""))
+    return rows + idle_limit_rows(item) + _usage_rows(usage, _use(item), item)
 
 
 def verbose_lines(item: RunStatus, insight: Insight, width: int, now_s: float) -> list[str]:
@@ -189,46 +221,55 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
     """Return the same as JSON; of a sweep's only named element those of the element."""
     if len(item.elements) == 1:
         item = element_row(item, item.elements[0])
-    job_id = item.run.job_id or ""
-    waiting, usage = insight.waiting.get(job_id), insight.usage.get((item.run.run_id, job_id))
-    running = not item.status.final and item.status.state != PENDING
-    return {
-        "waiting": asdict(waiting) if waiting else None,
-        "usage": {**asdict(usage), "cpu_efficiency": _cpu_efficiency(usage)} if usage else None,
-        "last_line": last_line(item) if running else None,
-        "metrics": last_metrics(item) if running else {},
-        "gpus": gpu_json(insight.gpus[item.run.run_id])["gpus"]
-        if item.run.run_id in insight.gpus
-        else [],
-        "use": asdict(use) if (use := _use(item)) else None,
-        "messages": hooks_of("notify").run_json(item) if item.run.plan.get("notify") else [],
+    run = item.run
+    job_id = run.job_id or ""
+    document: dict[str, Any] = {
+        "waiting": None,
+        "usage": None,
+        "last_line": None,
+        "metrics": {},
+        "gpus": [],
+        "use": None,
+        "messages": [],
     }
+    if job_id in insight.waiting:
+        document["waiting"] = asdict(insight.waiting[job_id])
+    usage = insight.usage.get((run.run_id, job_id))
+    if usage:
+        document["usage"] = {**asdict(usage), "cpu_efficiency": _cpu_efficiency(usage)}
+    if not item.status.final and item.status.state != PENDING:
+        document["last_line"] = last_line(item)
+        document["metrics"] = last_metrics(item)
+    if run.run_id in insight.gpus:
+        document["gpus"] = gpu_json(insight.gpus[run.run_id])["gpus"]
+    use = _use(item)
+    if use:
+        document["use"] = asdict(use)
+    if run.plan.get("notify"):
+        document["messages"] = hooks_of("notify").run_json(item)
+    return document
 
 
 def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     rows: Rows = []
-    job_id, reason = item.run.job_id or "", item.status.reason or ""
-    waiting = insight.waiting.get(job_id)
+    job_id = item.run.job_id or ""
+    reason = item.status.reason or ""
     known = explain_reason(reason)
     if known:
-        rows += [
-            ("reason", f"{known.short} ({reason})"),
-            ("advice", known.advice.replace("JOB", job_id)),
-        ]
+        rows.append(("reason", f"{known.short} ({reason})"))
+        rows.append(("advice", known.advice.replace("JOB", job_id)))
+    waiting = insight.waiting.get(job_id)
     if waiting:
-        rows += [
-            (
-                "limit",
-                f"{limit.holder}: {limit.used} of {limit.allowed} {limit.what} in use by "
-                f"{limit.whose}",
-            )
-            for limit in insight.limits.get(
-                ACCOUNTS if reason.startswith("Assoc") else waiting.qos, ()
-            )
-        ]
+        holder = ACCOUNTS if reason.startswith("Assoc") else waiting.qos
+        rows += [("limit", _limit_text(limit)) for limit in insight.limits.get(holder, ())]
         rows.append(("queue", place_text(waiting)))
         rows.append(("start", start_text(waiting.start_s, now_s)))
     return rows
+
+
+def _limit_text(limit: Limit) -> str:
+    used = f"{limit.used} of {limit.allowed} {limit.what}"
+    return f"{limit.holder}: {used} in use by {limit.whose}"
 
 
 def place_text(waiting: Waiting) -> str:
@@ -242,30 +283,23 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
     status = item.status
     rows: Rows = []
     limit_s = status.limit_s or item.run.walltime_s
-    if status.elapsed_s is not None and limit_s and item.live:
+    if item.live and status.elapsed_s is not None and limit_s:
         rows.append(("time", bar_text(status.elapsed_s, limit_s)))
     if status.hosts:
         rows.append(("hosts", status.hosts))
     gpus = insight.gpus.get(item.run.run_id)
-    if gpus and (now := gpu_use(gpus)):
-        rows.append(("GPUs", now))
+    use_now = gpu_use(gpus) if gpus else ""
+    if use_now:
+        rows.append(("GPUs", use_now))
     if item.elements:
         return rows
-    attempt = last_attempt(item.folder, item.element or 0)
-    if attempt and (idle := idle_warning(attempt.folder)):
-        at = time.strftime("%H:%M", time.localtime(idle.ends))
-        text = (
-            f"all GPUs for {clock_text(int(idle.warned - idle.since))}: it ends at {at} if "
-            "they "
-            "stay idle"
-        )
-        rows.append(("idle", about_run(item)[1] or text))
+    rows += _idle_rows(item)
     rows += idle_limit_rows(item)
     use = _use(item)
     if use:
-        rows += [
-            (f"{label}, mean" if label == "GPUs" else label, text) for label, text in use_rows(use)
-        ]
+        for label, text in use_rows(use):
+            heading = "GPUs, mean" if label == "GPUs" else label
+            rows.append((heading, text))
     line = last_line(item)
     if line:
         rows.append(("last line", without_colours(harmless(line))))
@@ -273,6 +307,20 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
     if metrics:
         rows.append(("metrics", _metrics_text(metrics)))
     return rows
+
+
+def _idle_rows(item: RunStatus) -> Rows:
+    """Return a row with the warning that all GPUs are idle, if there is one now."""
+    attempt = last_attempt(item.folder, item.element or 0)
+    idle = idle_warning(attempt.folder) if attempt else None
+    if idle is None:
+        return []
+    _, sentence = about_run(item)
+    if not sentence:
+        span = clock_text(int(idle.warned - idle.since))
+        end = time.strftime("%H:%M", time.localtime(idle.ends))
+        sentence = f"all GPUs for {span}: it ends at {end} if they stay idle"
+    return [("idle", sentence)]
 
 
 def _metrics_text(metrics: Mapping[str, Any]) -> str:
@@ -285,13 +333,12 @@ def idle_limit_rows(item: RunStatus) -> Rows:
     There is a row if a node does not report the use of its GPUs.
     """
     if item.elements:
-        attempt = None
-    else:
-        attempt = last_attempt(item.folder, item.element or 0)
+        return []
+    attempt = last_attempt(item.folder, item.element or 0)
     node = idle_unknown(attempt.folder) if attempt else None
-    if node:
-        return [("idle limit", f"no effect: no use of the GPUs is known from nvidia-smi on {node}")]
-    return []
+    if not node:
+        return []
+    return [("idle limit", f"no effect: no use of the GPUs is known from nvidia-smi on {node}")]
 
 
 def last_words(item: RunStatus) -> str:
@@ -309,10 +356,8 @@ def bar_text(elapsed_s: int, limit_s: int) -> str:
     """Return the share of its time that a run has used, as a bar."""
     part = min(1.0, max(0.0, elapsed_s / limit_s))
     full = int(part * _BAR)
-    return (
-        f"{'█' * full}{'░' * (_BAR - full)} {part:.0%}, {clock_text(elapsed_s)} of "
-        f"{clock_text(limit_s)}"
-    )
+    bar = "█" * full + "░" * (_BAR - full)
+    return f"{bar} {part:.0%}, {clock_text(elapsed_s)} of {clock_text(limit_s)}"
 
 
 def _use(item: RunStatus) -> UseSummary | None:
@@ -332,26 +377,24 @@ def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) ->
     """
     rows: Rows = []
     if usage and usage.gpus:
-        if item.status.total_elapsed_s is None:
-            attempts = ""
-        else:
-            attempts = ", all attempts together"
-        if item.element is not None and all_elements(item.run).packed:
-            shared = ", of all elements of its task"
-        else:
-            shared = ""
-        rows.append(
-            (
-                "GPU-hours",
-                f"{usage.gpu_s / 3600:.2f} ({count(usage.gpus, 'GPU')}{shared}{attempts})",
-            )
-        )
+        rows.append(("GPU-hours", _gpu_hours_text(usage, item)))
+    advice: list[str] = []
     if use:
-        hints = use_advice(use, completed=item.status.state == COMPLETED)
-    else:
-        hints = []
-    hints += time_advice(item.status)
-    return [*rows, *(use_rows(use) if use else []), *(("advice", text) for text in hints)]
+        rows += use_rows(use)
+        advice += use_advice(use, completed=item.status.state == COMPLETED)
+    advice += time_advice(item.status)
+    rows += [("advice", text) for text in advice]
+    return rows
+
+
+def _gpu_hours_text(usage: Usage, item: RunStatus) -> str:
+    """Return the GPU-hours of a run, and what else than its last attempt they are for."""
+    scope = count(usage.gpus, "GPU")
+    if item.element is not None and all_elements(item.run).packed:
+        scope += ", of all elements of its task"
+    if item.status.total_elapsed_s is not None:
+        scope += ", all attempts together"
+    return f"{usage.gpu_s / 3600:.2f} ({scope})"
 
 
 def _cpu_efficiency(usage: Usage) -> float | None:

@@ -389,6 +389,15 @@ def test_elements_are_no_attempts_and_have_no_exit_status_of_their_own() -> None
     assert why_text(failed, 1000.0) == ""
     over = replace(sweep, status=LastStatus("FAILED", 1000.0, cause="y", reason="x", final=True))
     assert why_text(over, 1000.0) == "0 of 1 failed: y"
+    ends = [LastStatus(state, 0.0, final=True) for state in ("FAILED", "TIMEOUT", "COMPLETED")]
+    elements = tuple(ElementStatus(index, None, (), end) for index, end in enumerate(ends))
+    assert why_text(replace(over, elements=elements), 1000.0) == "2 of 3 failed: y"
+
+
+def test_a_run_of_a_feature_s_program_says_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpcrun.views.status_table.about_run", lambda item: ("a shell", ""))
+    assert why_text(item_of("RUNNING", hosts="n1"), 0.0) == "a shell, n1"
+    assert why_text(replace(item_of("RUNNING"), about="lr=1"), 0.0) == "lr=1"
 
 
 def test_lost_runs_are_counted() -> None:
@@ -412,6 +421,11 @@ def test_a_job_without_an_id_has_the_name_of_its_run() -> None:
     item = item_of("SUBMITTING", reason="Own")
     item = replace(item, run=replace(item.run, job_id=None))
     assert waiting_lines(item, 1000.0) == [f"hpcrun: job {item.run.run_id} is SUBMITTING: Own"]
+    (line,) = waiting_lines(item_of(start_s=4600.0), 1000.0)
+    assert line.startswith("hpcrun: job 4711 is PENDING: expected ")
+    limited = replace(item, status=replace(item.status, limit_s=60))
+    (cells,) = drawn(status_table(StatusResult((limited,)), 0.0, 80, ("job", "limit")), 80)[1:]
+    assert cells.split() == ["-", "1:00"]
     never = replace(item, status=LastStatus("PENDING", 0.0, reason="PartitionNodeLimit"))
     assert f"job {item.run.run_id} is pending" in never_starts_lines(never)[0]
 
