@@ -271,7 +271,11 @@ def test_without_tensorboard_only_its_option_needs_it_and_one_sentence_says_so()
     )
     bare = [sys.executable, "-S", "-c", f"{program}; board.open_board(True, 1)"]
     done = subprocess.run(
-        bare, cwd=EXAMPLES, env={"PYTHONPATH": f"{REPO}/hpcrun/in_job"}, capture_output=True, text=True
+        bare,
+        cwd=EXAMPLES,
+        env={"PYTHONPATH": f"{REPO}/hpcrun/in_job"},
+        capture_output=True,
+        text=True,
     )
     assert (done.stdout, done.returncode) == ("set()\n", 1)
     assert (
