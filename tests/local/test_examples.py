@@ -270,8 +270,13 @@ def test_without_tensorboard_only_its_option_needs_it_and_one_sentence_says_so()
         "{'torch', 'tensorboard'})"
     )
     bare = [sys.executable, "-S", "-c", f"{program}; board.open_board(True, 1)"]
-    env = {"PYTHONPATH": f"{REPO}/hpcrun/in_job"}
-    done = subprocess.run(bare, cwd=EXAMPLES, env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        bare,
+        cwd=EXAMPLES,
+        env={"PYTHONPATH": f"{REPO}/hpcrun/in_job"},
+        capture_output=True,
+        text=True,
+    )
     assert (done.stdout, done.returncode) == ("set()\n", 1)
     assert (
         done.stderr == "--tensorboard needs tensorboard: python -m pip install tensorboard torch\n"

@@ -23,6 +23,7 @@ def prepared(
     profile: str = "site",
     env: dict[str, str] | None = None,
     env_: list[str] | None = None,  # --env
+    config: Config | None = None,
     **asked: Any,
 ) -> Prepared:
     write(folder / "train.py", "")
@@ -32,7 +33,9 @@ def prepared(
             own / "profiles/site.yaml",
             "partition: theirs\ntime: {default: 1h}\ngpu: {type: a100, per_node: 4}\n",
         )
-    around = surroundings(folder, {"PATH": "/usr/bin:/bin", **(env or {})}, own=(own,))
+    around = surroundings(
+        folder, {"PATH": "/usr/bin:/bin", **(env or {})}, own=(own,), config=config
+    )
     asked |= {"env": env_} if env_ else {}
     return prepare(request(**asked), profile, around, lambda: Machine(cpus=4))
 
@@ -65,6 +68,25 @@ def test_sbatch_s_variables_come_after_the_flags_and_before_the_profile(
     assert (plan.directive("partition"), plan.directive("time")) == (partition, time)
     assert plan.notes == () or (partition, time) != ("theirs", "01:00:00")
     assert prepared(tmp_path, env={"SBATCH_ACCOUNT": "proj"}).plan.directive("account") == "proj"
+
+
+@pytest.mark.parametrize(
+    ("configured", "most", "asked", "time"),
+    [
+        (7200, "1h", {}, "01:00:00"),
+        (1800, "1h", {}, "00:30:00"),
+        (7200, None, {}, "02:00:00"),
+        (7200, "1h", {"walltime_s": "10m"}, "00:10:00"),
+    ],
+    ids=["over the limit", "under the limit", "no limit", "typed"],
+)
+def test_a_configured_time_is_cut_to_the_limit_of_the_profile(
+    configured: int, most: str | None, asked: dict[str, Any], time: str, tmp_path: Path
+) -> None:
+    limit = f"time: {{max: {most}}}\n" if most else ""
+    write(tmp_path / "own/profiles/site.yaml", f"partition: theirs\n{limit}")
+    config = Config(walltime_s=configured)
+    assert prepared(tmp_path, config=config, **asked).plan.directive("time") == time
 
 
 def test_a_time_limit_that_cannot_be_read_is_refused_by_its_variable(tmp_path: Path) -> None:

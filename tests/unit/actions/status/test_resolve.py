@@ -313,6 +313,12 @@ def test_a_job_that_gives_signs_of_life_runs_whatever_the_scheduler_leaves_out(
     assert decide(None, alive, LOST).state == "RUNNING"
 
 
+def test_a_cancelled_job_is_cancelled_although_its_heartbeat_is_fresh(tmp_path: Path) -> None:
+    alive = Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, None, NOW - 40)
+    status = decide(None, alive, RUNNING, cancelled=True)
+    assert (status.state, status.final, status.reason) == ("CANCELLED", True, None)
+
+
 def test_hosts_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     status = decide(
         attempt=Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, WELL, STARTED)

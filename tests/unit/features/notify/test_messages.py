@@ -18,6 +18,7 @@ from hpcrun.features.notify.messages import (
     CLAIMED,
     FAILED,
     SENT,
+    UNKNOWN,
     UNREACHABLE,
     UNSURE,
     UNSURE_AFTER_S,
@@ -96,6 +97,18 @@ def test_a_message_that_could_not_be_sent_is_shown_until_another_command_sends_i
     assert delivery_lines(deliveries(folder, time.time())) == [
         "started, failed (2), idle sent to $A"
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "is_sent_again"),
+    [(UNREACHABLE, True), (UNKNOWN, True), (UNSURE, False), (FAILED, False), (SENT, False)],
+)
+def test_a_message_that_has_not_left_its_host_is_sent_again(
+    folder: Path, state: str, is_sent_again: bool
+) -> None:
+    MessageClaim(folder, "finished", "$A").close(state, "no such destination")
+    assert unclaimed(folder, "finished", ["$A"]) == (["$A"] if is_sent_again else [])
+    assert [each.state for each in deliveries(folder, time.time())] == [state]
 
 
 class Clock:

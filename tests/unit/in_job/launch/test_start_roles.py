@@ -44,6 +44,9 @@ def answering(answer: bytes, pause_s: float = 0.0) -> Iterator[int]:
     [
         (b"HTTP/1.1 200 OK\r\n\r\n", ""),
         (b"HTTP/1.0 301 Moved\r\n", ""),
+        (b"HTTP/1.1 399 Odd\r\n\r\n", ""),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "status 400"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", "status 404"),
         (b"HTTP/1.1 503 Busy\r\n\r\n", "status 503"),
         (b"SSH-2.0-OpenSSH\r\n", "the answer is not HTTP"),
     ],

@@ -77,6 +77,22 @@ def test_the_record_has_the_roles_of_a_job_and_nothing_of_them_for_another_job()
     assert "roles" not in _plan_record(planned("train.py"), ())
 
 
+@pytest.mark.parametrize(
+    ("server", "trainer", "after"),
+    [
+        ("server:1,ready=file:/x", "trainer:1", ("server",)),
+        ("server:1", "trainer:1", ()),
+        ("server:1,ready=file:/x", "trainer:1,after=", ()),
+    ],
+    ids=["a check", "no check", "after none"],
+)
+def test_a_role_waits_for_roles_before_it_that_have_a_check(
+    server: str, trainer: str, after: tuple[str, ...]
+) -> None:
+    line = f"--role logger:1 log --role {server} serve --role {trainer} train.py"
+    assert [role.after for role in planned(line).roles] == [(), (), after]
+
+
 def test_roles_share_the_gpus_and_cpus_of_one_node() -> None:
     line = f"--cpus 16 --role {SERVER.replace('1', '1gpu', 1)} --role trainer:3gpus train.py"
     for profile, gpus in ((cluster(), ()), (laptop(), ("a", "b", "c", "d"))):

@@ -106,6 +106,8 @@ def test_a_quoted_word_is_one_line_of_printable_ascii(raw: bytes) -> None:
 def test_a_word_is_quoted_no_more_than_it_needs_and_a_nul_is_refused() -> None:
     words = {
         "train.py": "train.py",
+        "a=b": "a=b",
+        "=ls": "'=ls'",  # zsh would look for the program ls
         "": "''",
         "a b": "'a b'",
         "it's": "'it'\\''s'",

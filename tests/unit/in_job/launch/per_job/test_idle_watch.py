@@ -132,6 +132,20 @@ def test_it_is_warned_first_and_then_ended(
     )
 
 
+@pytest.mark.parametrize("hosts", [["a", "b"], ["b", "a"]])
+def test_the_node_that_is_idle_for_the_shortest_time_decides(
+    site: Site, capsys: pytest.CaptureFixture[str], hosts: list[str]
+) -> None:
+    watch = IdleWatch(1800, 10, hosts)
+    site.busy_at = {"a": site.now, "b": site.now - 1200}
+    site.now += 1500
+    assert not watch.check()
+    warning = "all GPUs have been idle for 25 min: the job ends in 5 min if they stay idle"
+    assert capsys.readouterr().err == f"hpcrun: {warning}\n"
+    site.now += 290
+    assert not watch.check()
+
+
 def test_a_job_that_becomes_busy_after_the_warning_continues(
     tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
