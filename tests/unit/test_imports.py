@@ -14,7 +14,7 @@ from tests.unit.given import run
 
 HEAVY = {"torch", "pandas", "numpy", "matplotlib", "submitit", "jinja2", "textual"}
 # pydantic builds their validators as they are imported
-MODELS = {"hpcrun.job.request.job_request", "hpcrun.job.profile_model"}
+MODELS = {"hpcrun.job.request.role_options", "hpcrun.job.profile_model"}
 # typer's help imports them
 UNUSED_BY_HELP = {"markdown_it", "pygments", "rich.markdown", "rich.traceback"}
 READERS = {"ruamel.yaml"}  # pydantic itself is imported by typer, where it is installed
