@@ -41,7 +41,7 @@ NAME = f"hpcrun-bench-{os.getpid()}"
 SCRIPT = f"{NAME}.py"
 
 FLOOR_IMPORTS = "import submitit, typer, jinja2, pydantic, ruamel.yaml"
-MODELS = ("hpcrun.job.request.job_request", "hpcrun.job.profile_model")
+MODELS = ("hpcrun.job.request.role_options", "hpcrun.job.profile_model")
 MUST_NOT_IMPORT = {
     "--help": ("torch", "pandas", "submitit", "jinja2", *MODELS),
     "status": ("torch", "pandas", "submitit", "jinja2"),

@@ -29,7 +29,7 @@ from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.in_job import hpcrun_function
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.request.job_request import JOB_FIELDS, JobRequest
-from hpcrun.job.request.options import read_values
+from hpcrun.job.request.read_options import read_values
 from hpcrun.job.request.read_request import learn_secrets
 from hpcrun.job.run_paths import WITHIN
 from hpcrun.job.text.hide_secrets import HIDER

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import typer
 
 from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.request.options import DeclaredOption
 from hpcrun.job.text.units import parse_time
 
 Command = Callable[..., Any]
@@ -73,48 +72,28 @@ def argument(metavar: str, help: str, *, default: Any = None, complete: Any = No
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 SELDOM: set[str] = set()
 """The options that ``-h`` leaves out: ``--help`` shows them."""
-_LINE = re.compile(
-    r"^(?:\[(?P<panel>.+)\]"
-    r"|(?P<seldom>~?)(?:(?P<name>\w+): )?(?P<names>--\S+(?: -\w)?)(?: (?P<metavar>\S+))?  "
-    r"(?P<help>.+))$",
-    re.MULTILINE,
-)
 
 
-def options_in(
-    declarations: str, completions: Mapping[str, Any] = MappingProxyType({}), number: type = int
-) -> dict[str, inspect.Parameter]:
-    """Return the parameters that a text declares below their panels.
-
-    The lines are like ``--nodes -N N Number of nodes.``
-
-    The placeholder N is a number, a repeatable option is a list, and an option without a
-    placeholder is a flag. A name before an option is the name of its parameter:
-    ``memory_mb: --mem SIZE``. The mark ``~`` leaves the option out of ``-h``.
-    """
-    panel = HelpPanel(None)
-    declared = dict[str, inspect.Parameter]()
-    for match in _LINE.finditer(re.sub(r"\n +", " ", declarations)):
-        if match["panel"]:
-            panel = HelpPanel(match["panel"])
-            continue
-        names, metavar, text = match.group("names", "metavar", "help")
-        name = match["name"] or names.split()[0].removeprefix("--").replace("-", "_")
-        kind: Any = list[str] if "Repeatable" in text else number if metavar == "N" else str
-        annotation = kind | None
-        default = panel.option(f"{names} {metavar}", text, complete=completions.get(name))
-        if not metavar:
-            annotation = bool
-            default = panel.flag(names, text)
-        declared[name] = inspect.Parameter(
-            name, _KEYWORD_ONLY, default=default, annotation=annotation
-        )
-        SELDOM.update([name] if match["seldom"] else [])
-    return declared
+def parameter_of(name: str, option: DeclaredOption) -> inspect.Parameter:
+    """Return the parameter of a command that receives the value of an option."""
+    no_value = None
+    annotation: Any = option.kind | None
+    if option.kind is bool:
+        no_value = False
+        annotation = bool
+    elif option.repeatable:
+        annotation = list[str] | None
+    if option.names:
+        form = " ".join((*option.names, option.metavar or ""))
+        panel = HelpPanel(option.panel.title)
+        default = panel.option(form, option.help, default=no_value, complete=option.complete)
+    else:
+        default = argument(option.name, option.help)
+    return inspect.Parameter(name, _KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def takes_options(
-    *tables: Mapping[str, inspect.Parameter], without: Collection[str] = (), own_first: bool = False
+    *tables: Mapping[str, DeclaredOption], without: Collection[str] = (), own_first: bool = False
 ) -> Callable[[Command], Command]:
     """Give a command the options of these tables, whose values it receives as one dict.
 
@@ -124,7 +103,10 @@ def takes_options(
         own_first: the command's own parameters come first in its help.
     """
     declared = {
-        name: option for table in tables for name, option in table.items() if name not in without
+        name: parameter_of(name, option)
+        for table in tables
+        for name, option in table.items()
+        if name not in without
     }
 
     def with_options(command: Command) -> Command:

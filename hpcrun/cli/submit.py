@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from typer import TyperException
 
-from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT, START_OPTIONS, SUBMISSION
@@ -28,6 +27,7 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
 
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
+    from hpcrun.cli.command_line import option_names, with_typed
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
 
     start = read_start(options)

@@ -14,7 +14,7 @@ from tests.unit.given import run
 
 HEAVY = {"torch", "pandas", "numpy", "matplotlib", "submitit", "jinja2", "textual"}
 # pydantic builds their validators as they are imported
-MODELS = {"hpcrun.job.request.job_request", "hpcrun.job.profile_model"}
+MODELS = {"hpcrun.job.request.role_options", "hpcrun.job.profile_model"}
 DRAWING = {"rich", "pygments", "markdown_it"}  # what draws tables: help has none
 READERS = {"ruamel.yaml"}  # pydantic itself is imported by typer, where it is installed
 IMPORTED = re.compile(r"^import time:.*\|\s*(\S+)$", re.MULTILINE)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.context import make_context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.job_options import JOB_OPTIONS, START_OPTIONS
+from hpcrun.cli.job_options import JOB_OPTIONS, SUBMISSION
 from hpcrun.cli.options import argument, takes_options
 from hpcrun.cli.output import (
     JsonOption,
@@ -59,7 +59,7 @@ characters.
 @takes_options(JOB_OPTIONS, without=("preflight", "module", "srun", "torchrun", "roles"))
 def preflight(
     options: dict[str, Any],
-    dry_run: bool = START_OPTIONS["dry_run"].default,
+    dry_run: bool = SUBMISSION.flag("--dry-run", "Print the script and submit nothing."),
     _json: JsonOption = False,
 ) -> Outcomes:
     """Check the nodes of a job: run a short job that tests network and GPUs.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from hpcrun.cli.options import (
     check_one_of,
     flag,
     option,
-    options_in,
     takes_options,
 )
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, width
@@ -39,6 +39,7 @@ from hpcrun.features.scaling.verdict import MIN_EFFICIENCY
 from hpcrun.files.reading import read_text
 from hpcrun.files.writing import replace_file
 from hpcrun.job import run_paths
+from hpcrun.job.request.options import OptionPanel, options_of
 from hpcrun.views.text import count, one_line
 
 _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "pack", "pack_memory", "elements", "roles")
@@ -47,9 +48,9 @@ MARK = ".hpcrun-report"
 replaced.
 """
 _FRESH = f"{MARK}."  # begins the name of the folder in which a report is written first
-_MEASUREMENT = HelpPanel("Measurement")
-_FORECAST = HelpPanel("Forecast")
-_TRAINING = HelpPanel("Training")
+_MEASUREMENT = OptionPanel("Measurement")
+_FORECAST = OptionPanel("Forecast")
+_TRAINING = OptionPanel("Training")
 _STUDY = HelpPanel("Study")
 
 
@@ -65,49 +66,75 @@ def study_or_run_name(incomplete: str) -> list[str]:
     return list(dict.fromkeys([*study_name(incomplete), *run_name(incomplete)]))
 
 
-FORECAST_OPTIONS = options_in(
-    """
-[Measurement]
---samples N  Samples per epoch: 1.2M, 500k.
---batch-size N  Global batch of the measured epoch.
---epoch-time TIME  Time of the measured epoch, 36m or 42.3s, or of a step: 0.108s/step.
---reference-gpus N[/NODES]  GPUs of the measured epoch, and their nodes if they were not the fewest.
-    Default: 1.
---also [GPUS:]BATCH=TIME  Another measured epoch: with this global batch, on the same or on other
-    GPUs. Repeatable.
-[Forecast]
---gpus -G [TYPE:]N,...  Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8
-    times the measured ones.
---nodes -N N,...  Nodes for each number of GPUs, or one number for all. Default: the fewest.
---mode fixed|scaled|both  Keep the global batch (fixed) or the per-GPU batch (scaled). Default:
-    both.
---price-per-gpu-hour PRICE  Price of one GPU-hour. Default: the profile's.
-[Training]
---lr RATE  Learning rate at the measured global batch.
---optimizer NAME  Optimizer (sgd, adam, adamw ...); decides how the learning rate scales.
---warmup-epochs N  Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs.
---epochs N  Epochs of the training, for GPU-hours and cost. Default: 1.
---tokens-per-sample N  Tokens, patches or pixels of a sample that a layer processes together.
-    Default: 1.
-""",
-    number=str,
-)
-"""The options of which ``plan.read_question`` reads the text."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastOptions:
+    """The options of which ``plan.read_workload`` reads the text."""
+
+    samples: str | None = _MEASUREMENT.text("--samples N", "Samples per epoch: 1.2M, 500k.")
+    batch_size: str | None = _MEASUREMENT.text(
+        "--batch-size N", "Global batch of the measured epoch."
+    )
+    epoch_time: str | None = _MEASUREMENT.text(
+        "--epoch-time TIME", "Time of the measured epoch, 36m or 42.3s, or of a step: 0.108s/step."
+    )
+    reference_gpus: str | None = _MEASUREMENT.text(
+        "--reference-gpus N[/NODES]",
+        "GPUs of the measured epoch, and their nodes if they were not the fewest. Default: 1.",
+    )
+    also: tuple[str, ...] = _MEASUREMENT.several(
+        "--also [GPUS:]BATCH=TIME",
+        "Another measured epoch: with this global batch, on the same or on other GPUs. Repeatable.",
+    )
+    source: str | None = _MEASUREMENT.text(
+        "--from STUDY|RUN",
+        "Read the measured epochs from the metrics of a scaling study or a run.",
+        complete=study_or_run_name,
+    )
+    gpus: str | None = _FORECAST.text(
+        "--gpus -G [TYPE:]N,...",
+        "Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8 times the "
+        "measured ones.",
+    )
+    nodes: str | None = _FORECAST.text(
+        "--nodes -N N,...",
+        "Nodes for each number of GPUs, or one number for all. Default: the fewest.",
+    )
+    mode: str | None = _FORECAST.text(
+        "--mode fixed|scaled|both",
+        "Keep the global batch (fixed) or the per-GPU batch (scaled). Default: both.",
+    )
+    price_per_gpu_hour: str | None = _FORECAST.text(
+        "--price-per-gpu-hour PRICE", "Price of one GPU-hour. Default: the profile's."
+    )
+    profile: str | None = _FORECAST.text(
+        "--profile -P NAME",
+        "Cluster profile, by name or path. Default: as submit, or the study's.",
+        complete=profile_name,
+    )
+    lr: str | None = _TRAINING.text("--lr RATE", "Learning rate at the measured global batch.")
+    optimizer: str | None = _TRAINING.text(
+        "--optimizer NAME",
+        "Optimizer (sgd, adam, adamw ...); decides how the learning rate scales.",
+    )
+    warmup_epochs: str | None = _TRAINING.text(
+        "--warmup-epochs N",
+        "Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs.",
+    )
+    epochs: str | None = _TRAINING.text(
+        "--epochs N", "Epochs of the training, for GPU-hours and cost. Default: 1."
+    )
+    tokens_per_sample: str | None = _TRAINING.text(
+        "--tokens-per-sample N",
+        "Tokens, patches or pixels of a sample that a layer processes together. Default: 1.",
+    )
+
+
+FORECAST_OPTIONS = options_of(ForecastOptions)
 
 
 @takes_options(FORECAST_OPTIONS)
 def forecast(
     options: dict[str, Any],
-    source: str | None = _MEASUREMENT.option(
-        "--from STUDY|RUN",
-        "Read the measured epochs from the metrics of a scaling study or a run.",
-        complete=study_or_run_name,
-    ),
-    profile: str | None = _FORECAST.option(
-        "--profile -P NAME",
-        "Cluster profile, by name or path. Default: as submit, or the study's.",
-        complete=profile_name,
-    ),
     as_csv: bool = flag("--csv", "Print CSV."),
     as_json: JsonOption = False,
 ) -> Outcomes:
@@ -122,6 +149,8 @@ def forecast(
     from hpcrun.features.scaling.plan import make_forecast, read_measured
 
     typed = {name: text for name, text in options.items() if text is not None}
+    source = typed.pop("source", None)
+    profile = typed.pop("profile", None)
     also = typed.pop("also", None)
     if also:
         typed["also"] = ",".join(also)

@@ -41,7 +41,6 @@ from hpcrun.job.request.option_values import (
     read_events,
     read_parameters,
     read_preflight,
-    read_roles,
     read_variable,
     roles_record,
     seconds_text,
@@ -339,7 +338,7 @@ class JobRequest:
         "--role NAME:SIZE",
         "One of several programs of the job, with its nodes (server:1) or its GPUs of one "
         "node (server:1gpu): its command follows, up to the next --role. Repeatable.",
-        read=read_roles,
+        read=tuple,
         record=roles_record,
         default=(),
         repeatable=True,

@@ -134,13 +134,6 @@ def read_preflight(value: object) -> Literal["first", "only"] | None:
     return kind
 
 
-def read_roles(value: Iterable[Any]) -> tuple[RoleRequest, ...]:
-    """Return the roles of a job, from a record or as ``split_roles`` returns them."""
-    from hpcrun.job.request.role_options import as_role  # few jobs have roles
-
-    return tuple(as_role(item) for item in value)
-
-
 def roles_record(roles: Iterable[RoleRequest]) -> tuple[dict[str, Any], ...]:
     """Return roles as a run's record has them."""
     return tuple(role.model_dump(exclude_defaults=True) for role in roles)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 Reader = Callable[[Any], Any]
@@ -34,16 +34,7 @@ class WrongItemsError(ValueError):
         self.items = items
 
 
-@dataclass(frozen=True, slots=True)
-class WrongOption:
-    """A value that an option cannot take."""
-
-    field: str
-    value: object
-    error: ValueError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class DeclaredOption:
     """An option: everything that hpcrun knows about it."""
 
@@ -143,38 +134,18 @@ class OptionPanel:
         return self.option(form, help, read=read_flag, default=False, kind=bool, **attributes)
 
 
+def option_in(declared: Field[Any]) -> DeclaredOption:
+    """Return the option that a field declares."""
+    option: DeclaredOption = declared.metadata[_OPTION]
+    return option
+
+
 def options_of(declaring: type[Any]) -> dict[str, DeclaredOption]:
     """Return the options that a dataclass declares: field → option, in the order of ``--help``."""
-    return {each_field.name: each_field.metadata[_OPTION] for each_field in fields(declaring)}
+    return {declared.name: option_in(declared) for declared in fields(declaring)}
 
 
 # --- reading -------------------------------------------------------------------------------------
-
-
-def read_values(
-    options: Mapping[str, DeclaredOption], given: Mapping[str, object]
-) -> tuple[dict[str, Any], list[WrongOption]]:
-    """Return the values of the given options, read, and the mistakes in them.
-
-    An option whose value is None is not given.
-    """
-    values: dict[str, Any] = {}
-    mistakes = []
-    for name, option in options.items():
-        value = given.get(name)
-        if value is None:
-            if option.required:
-                mistakes.append(WrongOption(name, None, ValueError("is missing")))
-            continue
-        try:
-            values[name] = option.read(value)
-        except WrongItemsError as error:
-            mistakes += [WrongOption(name, item, reason) for item, reason in error.items]
-        except ValueError as error:
-            mistakes.append(WrongOption(name, value, error))
-    unknown = [name for name in given if name not in options]
-    mistakes += [WrongOption(name, None, ValueError("is not a known option")) for name in unknown]
-    return values, mistakes
 
 
 def text_reader(check: Reader) -> Reader:

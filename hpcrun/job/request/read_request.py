@@ -8,8 +8,9 @@ from typing import Any
 
 from hpcrun.errors import UsageError
 from hpcrun.job.request.job_request import JOB_FIELDS, JobRequest, given_fields, option_of
-from hpcrun.job.request.options import WrongOption, WrongTypeError, read_values
-from hpcrun.job.request.role_options import split_roles
+from hpcrun.job.request.options import WrongTypeError
+from hpcrun.job.request.read_options import WrongOption, read_values
+from hpcrun.job.request.role_options import as_role, split_roles
 from hpcrun.job.text.hide_secrets import HIDER, SecretHider
 from hpcrun.job.text.recognise_secrets import (
     is_secret,
@@ -33,8 +34,10 @@ def read_request(fields: dict[str, Any]) -> JobRequest:
     Raises:
         UsageError: an option has a wrong value; the message shows how to write the option.
     """
-    roles = fields.get("roles")
-    if roles and isinstance(roles[0], str):
+    roles = fields.get("roles", ())
+    if roles and not isinstance(roles[0], str):
+        fields = {**fields, "roles": tuple(map(as_role, roles))}
+    elif roles:
         program = (
             *(["-m"] if fields.get("module") else []),
             fields["script"],

@@ -159,14 +159,9 @@ def as_role(item: Any) -> RoleRequest:
     """Return a role, which may be the section of a run's record.
 
     Raises:
-        ValueError: the section has another form.
+        UsageError: the section has another form.
     """
-    if isinstance(item, RoleRequest):
-        return item
-    try:
-        return RoleRequest.model_validate(item)
-    except ValidationError as error:
-        raise ValueError(error_words(error.errors()[0])) from None
+    return item if isinstance(item, RoleRequest) else read_role("--role", item)
 
 
 def split_roles(typed: Sequence[str], program: Sequence[str]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +12,10 @@ from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT
 from hpcrun.cli.options import takes_options
 from hpcrun.job.launch_options import OPTIONS
 from hpcrun.job.request.job_request import JOB_FIELDS, given_fields, option_of
+from hpcrun.job.request.options import DeclaredOption
 from hpcrun.job.request.read_request import read_request
 
-Tables = Mapping[str, inspect.Parameter]
+Tables = Mapping[str, DeclaredOption]
 
 
 def parse(
@@ -130,7 +130,7 @@ def test_every_field_has_an_option_that_is_named_as_messages_name_it_and_no_two_
     None
 ):
     assert {*JOB_SCRIPT, *JOB_OPTIONS} - {"profile"} == set(JOB_FIELDS)
-    options = {field: parameter.default.param_decls for field, parameter in JOB_OPTIONS.items()}
+    options = {field: option.names for field, option in JOB_OPTIONS.items()}
     assert all(option_of(field) in names for field, names in options.items())
     every = [name for names in options.values() for name in names]
     assert len(set(every)) == len(every)
