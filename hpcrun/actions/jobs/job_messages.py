@@ -10,7 +10,13 @@ from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import UsageError
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
-from hpcrun.job.request.notify_options import Notify
+from hpcrun.job.request.notify_options import (
+    Notify,
+    decide_notify,
+    is_slurms_mail,
+    mail_types,
+    variables_in,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,6 @@ def decide_messages(
                 "--notify-on has no effect: no destination is configured", hint="add --notify URL"
             )
         return JobMessages()
-    from hpcrun.job.request.notify_options import decide_notify, is_slurms_mail, mail_types
-
     events = request.notify_on or config.notify_on or profile.notify_on
     waiting_s = config.notify_waiting_s or profile.notify_waiting
     notify, address = decide_notify(request.notify, known, events, waiting_s)
@@ -70,8 +74,6 @@ def _check_destinations(
     Raises:
         UsageError: a variable of a destination that the user typed is not set.
     """
-    from hpcrun.job.request.notify_options import variables_in
-
     for to in notify.to:
         missing = [name for name in variables_in(to) if not surroundings.env.get(name)]
         if missing and to in request.notify:
