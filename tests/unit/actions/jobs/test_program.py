@@ -1,4 +1,4 @@
-"""The program of a job: whether it is there, and whether it is a batch script."""
+"""The program of a job: whether it is there, and what it becomes with defaults and launcher."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hpcrun.actions.jobs.check_program import check_program
-from hpcrun.actions.jobs.program import find_batch_script
+from hpcrun.actions.jobs.program import JobProgram, find_batch_script, find_program, read_inputs
 from hpcrun.errors import UsageError
+from hpcrun.job.request.job_request import GpuCount
+from hpcrun.profiles.config import Config
 from tests.unit.given import request, surroundings, write
 
 
@@ -135,3 +138,47 @@ def test_a_batch_script_is_the_one_in_the_folder_of_the_job(tmp_path: Path) -> N
     asked = request("run.sh", workdir=str(tmp_path / "there"))
     assert find_batch_script(asked, surroundings(tmp_path)) is not None
     assert find_batch_script(request("run.sh"), surroundings(tmp_path)) is None
+
+
+def decided(folder: Path, script: str, profile: str = "a100", **asked: Any) -> JobProgram:
+    """What a job runs, on a cluster whose shell sets a partition and which has a default time."""
+    env = {"PATH": "/usr/bin:/bin", "SBATCH_PARTITION": "debug"}
+    caller = surroundings(folder, env, config=Config(walltime_s=600))
+    return find_program(read_inputs(request(script, **asked), profile, caller), caller)
+
+
+def test_one_program_has_all_defaults_and_its_launcher(tmp_path: Path) -> None:
+    write(tmp_path / "train.py", "")
+    one = decided(tmp_path, "torchrun", args=["--nproc-per-node", "2", "train.py"], gpus="1")
+    assert (one.request.script, one.request.gpus) == ("train.py", GpuCount(count=2))
+    assert (one.request.partition, one.request.walltime_s) == ("debug", 600)
+    assert one.notes == ("from your shell: SBATCH_PARTITION=debug",)
+    (note,) = one.launcher_notes
+    assert note.startswith("`torchrun` starts ranks, and hpcrun starts them")
+
+
+def test_each_role_has_its_program_as_the_job_calls_it(tmp_path: Path) -> None:
+    program(tmp_path / "serve", "#!/bin/sh\n")
+    write(tmp_path / "train.py", "")
+    write(tmp_path / "job.sbatch", "#!/bin/bash\n#SBATCH -N 2\n")
+    second = ["--role", "trainer:2", "train.py"]
+    both = decided(tmp_path, "serve", roles=["server:1"], args=second, gpus_per_node="2")
+    assert (both.request.roles[0].command, both.request.script) == (("./serve",), "train.py")
+    assert (both.request.nodes, both.request.partition, both.script) == (3, "debug", None)
+    with pytest.raises(UsageError, match=r"job\.sbatch is a batch script, which cannot be"):
+        decided(tmp_path, "job.sbatch", roles=["server:1"], args=second, gpus_per_node="2")
+
+
+def test_a_batch_script_decides_instead_of_the_configuration(tmp_path: Path) -> None:
+    write(tmp_path / "job.sbatch", "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --chdir=sub\n")
+    with pytest.raises(UsageError, match="--chdir=sub: there is no such folder"):
+        decided(tmp_path, "job.sbatch")
+    (tmp_path / "sub").mkdir()
+    batch = decided(tmp_path, "job.sbatch")
+    assert batch.script is not None
+    assert (batch.request.partition, batch.request.walltime_s) == ("debug", None)
+    assert batch.request.workdir == str(tmp_path / "sub")
+    assert (batch.python.kind, batch.python.prefix) == (
+        "for hpcrun's programs; the script has its own",
+        None,
+    )
