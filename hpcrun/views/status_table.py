@@ -16,6 +16,7 @@ from hpcrun.actions.status.run_status import (
     RunStatus,
     StatusResult,
     element_row,
+    number_failed,
 )
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job import job_states as state
@@ -252,10 +253,8 @@ def why_text(item: RunStatus, now_s: float) -> str:
     cause = _exception_first(status.cause or "")
     about = item.about or about_run(item)[0]
     parts = [about] if about else []
-    words = [element.status.state for element in item.elements if element.status.final]
-    failed = len(words) - words.count(state.COMPLETED) - words.count(state.CANCELLED)
     if item.elements and cause:  # first: the cell may be cut off
-        parts.append(f"{failed} of {len(item.elements)} failed: {cause}")
+        parts.append(f"{number_failed(item)} of {len(item.elements)} failed: {cause}")
     requeue = item.run.plan.get("requeue") or {}
     times = requeue.get("times", 0) + requeue.get("restarts", 0)
     if status.attempt or (times and not status.final):
