@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.explain.diagnosis.flight_meetings import Flight, Stand
+from hpcrun.explain.diagnosis.flight_meetings import Flight, Meeting, Stand
 from hpcrun.explain.diagnosis.waiting_cause import group_text
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.wording import Evidence
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _ROOM_LEAST = 30
+_INDENT = 6
+"""The width of the labels ``fix`` and ``next``."""
 _MOST_MEETINGS = 20
 _SCREEN_ROWS = 22
 """A terminal of 24 lines less the prompt and a note."""
@@ -28,68 +30,90 @@ def explanation_text(explanation: Explanation, width: int) -> Text:
     Where that fills more than a screen, long lines of evidence are cut to fewer rows.
     """
     room = max(_ROOM_LEAST, width)
-    texts = [_text(explanation, room, most_rows) for most_rows in (3, 2, 1)]
-    return next((text for text in texts if text.plain.count("\n") < _SCREEN_ROWS), texts[-1])
+    for most_rows in (3, 2):
+        text = _text(explanation, room, most_rows)
+        if text.plain.count("\n") < _SCREEN_ROWS:
+            return text
+    return _text(explanation, room, most_rows=1)
 
 
 def _text(explanation: Explanation, room: int, most_rows: int) -> Text:
+    """Return the text of an explanation.
+
+    Args:
+        explanation: the answer with its evidence.
+        room: the most characters of a line.
+        most_rows: the most rows of a line of evidence.
+    """
     from rich.text import Text
 
-    text = Text("".join(f"{line}\n" for line in _wrapped(explanation.summary, room)))
+    text = Text("\n".join(_wrapped(explanation.summary, room)) + "\n")
     text.stylize("bold")
-    text.append("\n" if explanation.evidence or explanation.unread else "")
+    if explanation.evidence or explanation.unread:
+        text.append("\n")
     for evidence in explanation.evidence:
         _append_evidence(text, evidence, room, most_rows)
-    text.append("".join(f"not read: {one_line(missing)}\n" for missing in explanation.unread))
+    for missing in explanation.unread:
+        text.append(f"not read: {one_line(missing)}\n")
     text.append("\n")
+    lines = []
     if explanation.fix:
-        fix = labelled("fix", one_line(explanation.fix), 6, room)
-    else:
-        fix = []
-    for line in (*fix, *([f"next  {one_line(explanation.next)}"] if explanation.next else [])):
-        text.append(line[:6], "bold").append(f"{line[6:]}\n")
+        lines += labelled("fix", one_line(explanation.fix), _INDENT, room)
+    if explanation.next:
+        lines.append(f"next  {one_line(explanation.next)}")
+    for line in lines:
+        text.append(line[:_INDENT], "bold")
+        text.append(f"{line[_INDENT:]}\n")
     text.rstrip()
     return text
 
 
 def _append_evidence(text: Text, evidence: Evidence, room: int, most_rows: int) -> None:
-    who, where, lines = one_line(evidence.who), one_line(evidence.where or ""), evidence.lines
-    if not where and len(lines) == 1:
-        where, lines = _plain(lines[0]), ()
+    """Append the source of evidence, then its lines; a line without a place stands beside it."""
+    source = one_line(evidence.who)
+    place = one_line(evidence.where or "")
+    lines = evidence.lines
+    if not place and len(lines) == 1:
+        place = _plain(lines[0])
+        lines = ()
     note = f" ({one_line(evidence.note)})" if evidence.note else ""
+    head = _wrapped(f"{source}{note}  {place}", room - 2)
     start = len(text)
-    text.append(
-        "\n  ".join(_wrapped(f"{who}{note}  {where}", room - 2)) + "\n",
-        "dim" if evidence.where else "",
-    )
-    text.stylize("cyan", start, start + len(who))
+    text.append("\n  ".join(head) + "\n", "dim" if evidence.where else "")
+    text.stylize("cyan", start, start + len(source))
     for line in lines:
-        plain = cut_at_word(_plain(line), most_rows * (room - 4))
-        parts = textwrap.wrap(plain, room - 4, break_on_hyphens=False, subsequent_indent="  ")
-        shown = parts[:most_rows]
-        if len(parts) > len(shown):
-            shown[-1] = f"{shown[-1][: room - 5]}…"
-        text.append("".join(f"    {part}\n" for part in shown))
+        for row in _folded(_plain(line), room - 4, most_rows):
+            text.append(f"    {row}\n")
+
+
+def _folded(line: str, room: int, most_rows: int) -> list[str]:
+    """Return a line folded between words, cut to so many rows."""
+    cut = cut_at_word(line, most_rows * room)
+    rows = textwrap.wrap(cut, room, break_on_hyphens=False, subsequent_indent="  ")
+    shown = rows[:most_rows]
+    if len(rows) > most_rows:
+        shown[-1] = f"{shown[-1][: room - 1]}…"
+    return shown
 
 
 def _plain(line: str) -> str:
     return one_line(without_colours(harmless(line.strip())))
 
 
-def _wrapped(words: str, room: int) -> list[str]:
-    return textwrap.wrap(one_line(words), room, break_on_hyphens=False, break_long_words=False) or [
-        ""
-    ]
+def _wrapped(text: str, room: int) -> list[str]:
+    lines = textwrap.wrap(one_line(text), room, break_on_hyphens=False, break_long_words=False)
+    return lines or [""]
 
 
 def explanation_json(explanation: Explanation) -> dict[str, Any]:
     """Return the explanation as a JSON document."""
     item = explanation.item
+    run_id = item.run.run_id or None
     return {
         "kind": "explain",
-        "run_id": item.run.run_id or None,
+        "run_id": run_id,
         "job_id": item.run.job_id,
-        "folder": item.folder if item.run.run_id else None,
+        "folder": item.folder if run_id else None,
         **fields_of(item.status, "state exit_status"),
         **fields_of(explanation, "summary rule level source rank node"),
         "role": explanation.role.name if explanation.role else None,
@@ -105,29 +129,38 @@ def _flight_json(flight: Flight) -> dict[str, Any]:
         "dumps": list(flight.dumps),
         "no_dump": list(flight.unknown),
         "in_circle": flight.in_circle,
-        "collectives": [
-            {
-                "finding": one.finding.name.lower(),
-                "collective": one.name,
-                "number": one.number,
-                "group": group_text(one.group),
-                "came": [_stand_json(stand) for stand in one.came],
-                "absent": [_stand_json(stand) for stand in one.absent],
-                "no_dump": list(one.unknown),
-            }
-            for one in flight.meetings[:_MOST_MEETINGS]
-        ],
+        "collectives": [_meeting_json(meeting) for meeting in flight.meetings[:_MOST_MEETINGS]],
+    }
+
+
+def _meeting_json(meeting: Meeting) -> dict[str, Any]:
+    return {
+        "finding": meeting.finding.name.lower(),
+        "collective": meeting.name,
+        "number": meeting.number,
+        "group": group_text(meeting.group),
+        "came": [_stand_json(stand) for stand in meeting.came],
+        "absent": [_stand_json(stand) for stand in meeting.absent],
+        "no_dump": list(meeting.unknown),
     }
 
 
 def _stand_json(stand: Stand) -> dict[str, Any]:
-    call = stand.call
-    place = call.place if call else None
-    return {
+    document: dict[str, Any] = {
         "ranks": list(stand.ranks),
-        "collective": call.kind.name if call else None,
-        "number": (call.number or None) if call else None,
-        "group": group_text(stand.group) if stand.group else None,
-        "tensors": call.kind.tensors if call else None,
-        "at": f"{place.file}:{place.line}" if place else None,
+        "collective": None,
+        "number": None,
+        "group": None,
+        "tensors": None,
+        "at": None,
     }
+    if stand.group:
+        document["group"] = group_text(stand.group)
+    call = stand.call
+    if call:
+        document["collective"] = call.kind.name
+        document["number"] = call.number or None
+        document["tensors"] = call.kind.tensors
+        if call.place:
+            document["at"] = f"{call.place.file}:{call.place.line}"
+    return document

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from hpcrun.actions.profiles.variables import ProfileVariables
     from hpcrun.job.profile_model import Profile
 
+_COLUMNS = ("", "NAME", "GPU", "GPUS/NODE", "PARTITION", "MAX TIME", "SOURCE")
+_WHOLE = ("", "NAME", "GPUS/NODE", "PARTITION", "MAX TIME")
+"""The columns of the list of profiles that are never folded."""
+
 
 def profiles_tables(
     rows: Sequence[ProfileRow], layers: Mapping[str, Path]
@@ -34,58 +38,48 @@ def profiles_tables(
     One list is of this machine's profiles, the other of other machines' profiles. The user's own
     and detected profiles come before the shipped ones. A folder is named by its layer.
     """
-    headings = ("", "NAME", "GPU", "GPUS/NODE", "PARTITION", "MAX TIME", "SOURCE")
-    here, elsewhere = (
-        [
-            (
-                "*" if row.default else "",
-                row.name,
-                *_cells(row.profile),
-                layer_of(row.path, layers) or str(row.path),
-            )
-            for row in sorted(rows, key=lambda row: row.shipped)
-            if row.elsewhere is is_elsewhere
-        ]
-        for is_elsewhere in (False, True)
-    )
-    whole = ("", "NAME", "GPUS/NODE", "PARTITION", "MAX TIME")
-    if elsewhere:
-        others = text_table(headings, elsewhere, whole=whole)
-    else:
-        others = None
-    return (
-        text_table(headings, here, whole=whole),
-        others,
-        folder_lines((row.path for row in rows), layers),
-    )
+    ordered = sorted(rows, key=lambda row: row.shipped)
+    here = [_cells(row, layers) for row in ordered if not row.elsewhere]
+    elsewhere = [_cells(row, layers) for row in ordered if row.elsewhere]
+    table = text_table(_COLUMNS, here, whole=_WHOLE)
+    others = text_table(_COLUMNS, elsewhere, whole=_WHOLE) if elsewhere else None
+    return table, others, folder_lines((row.path for row in rows), layers)
 
 
-def _cells(profile: Profile | None) -> tuple[str, ...]:
+def _cells(row: ProfileRow, layers: Mapping[str, Path]) -> list[str]:
+    mark = "*" if row.default else ""
+    place = layer_of(row.path, layers) or str(row.path)
+    profile = row.profile
     if profile is None:
-        return "broken", "", "", ""
-    counts = {entry.per_node for entry in profile.gpu.types.values() if entry.per_node}
-    return (
+        return [mark, row.name, "broken", "", "", "", place]
+    return [
+        mark,
+        row.name,
         profile.gpu.type or ", ".join(profile.gpu.types) or "-",
-        str(profile.gpu.per_node or ", ".join(map(str, sorted(counts))) or 0)
-        if profile.scheduler == "slurm"
-        else "-",
+        _gpus_on_node(profile),
         profile.partition or "-",
         format_time(profile.time.max) if profile.time.max else "-",
-    )
+        place,
+    ]
+
+
+def _gpus_on_node(profile: Profile) -> str:
+    """Return the numbers of GPUs that a node can have; ``-`` for this machine."""
+    if profile.scheduler != "slurm":
+        return "-"
+    if profile.gpu.per_node:
+        return str(profile.gpu.per_node)
+    numbers = {entry.per_node for entry in profile.gpu.types.values() if entry.per_node}
+    return ", ".join(map(str, sorted(numbers))) or "0"
 
 
 def profiles_json(rows: Sequence[ProfileRow]) -> dict[str, Any]:
     """Return the list of profiles as a JSON document."""
-    return {
-        "kind": "profiles",
-        "profiles": [
-            {
-                **fields_of(row, "name path default problem"),
-                "profile": row.profile.model_dump() if row.profile else None,
-            }
-            for row in rows
-        ],
-    }
+    profiles = []
+    for row in rows:
+        profile = row.profile.model_dump() if row.profile else None
+        profiles.append({**fields_of(row, "name path default problem"), "profile": profile})
+    return {"kind": "profiles", "profiles": profiles}
 
 
 def detected_json(detected: Detected) -> dict[str, Any]:
@@ -115,10 +109,11 @@ def profile_values(values: dict[str, Any]) -> dict[str, Any]:
 
 def origins_json(loaded: LoadedProfile) -> dict[str, Any]:
     """Return every value with its file and line, by its key."""
-    return {
-        dotted(key): {"value": value, "file": origin.path, "line": origin.line}
-        for key, value, origin in _rows(loaded)
-    }
+    values = {}
+    for key, value in _single_values(loaded):
+        origin = loaded.origins[key]
+        values[dotted(key)] = {"value": value, "file": origin.path, "line": origin.line}
+    return values
 
 
 def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path]) -> tuple[Table, list[str]]:
@@ -126,24 +121,30 @@ def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path]) -> tuple[Ta
 
     The table names the folders by their layer.
     """
-    rows = [
-        (dotted(key), _text(value), place_text(origin, layers))
-        for key, value, origin in _rows(loaded)
-    ]
-    folders = folder_lines((origin.path for _, _, origin in _rows(loaded)), layers)
-    return text_table(("KEY", "VALUE", "SOURCE"), rows, whole=("KEY",)), folders
+    rows = []
+    paths = []
+    for key, value in _single_values(loaded):
+        origin = loaded.origins[key]
+        rows.append([dotted(key), _text(value), place_text(origin, layers)])
+        paths.append(origin.path)
+    table = text_table(("KEY", "VALUE", "SOURCE"), rows, whole=("KEY",))
+    return table, folder_lines(paths, layers)
 
 
-def _rows(loaded: LoadedProfile) -> Iterator[tuple[Key, Any, Origin]]:
-    """Yield each value that has no others inside, with its key and its place."""
+def _single_values(loaded: LoadedProfile) -> Iterator[tuple[Key, Any]]:
+    """Yield each value that has no others inside, with its key."""
     for key, value in values_in(loaded.data):
-        if key and not (isinstance(value, dict | list) and value):
-            yield key, value, loaded.origins[key]
+        has_values = isinstance(value, dict | list) and value
+        if key and not has_values:
+            yield key, value
 
 
 def layer_of(path: Path, layers: Mapping[str, Path]) -> str | None:
     """Return the name of the layer whose folder holds a file."""
-    return next((name for name, folder in layers.items() if path.is_relative_to(folder)), None)
+    for name, folder in layers.items():
+        if path.is_relative_to(folder):
+            return name
+    return None
 
 
 def place_text(origin: Origin, layers: Mapping[str, Path]) -> str:
@@ -162,41 +163,33 @@ def folder_lines(paths: Iterable[Path], layers: Mapping[str, Path]) -> list[str]
 
 def diff_table(differences: Sequence[Difference], left: str, right: str) -> Table:
     """Return the values of two profiles side by side."""
-    rows = (
-        (dotted(item.key), *(_text(_form(item.key, value)) for value in (item.left, item.right)))
-        for item in differences
-    )
+    rows = []
+    for item in differences:
+        values = [_form(item.key, item.left), _form(item.key, item.right)]
+        rows.append([dotted(item.key), *map(_text, values)])
     return text_table(("KEY", one_line(left), one_line(right)), rows, whole=("KEY",))
 
 
 def diff_json(differences: Sequence[Difference], left: str, right: str) -> dict[str, Any]:
     """Return the differences as a JSON document."""
-    return {
-        "kind": "profile-diff",
-        "profiles": [left, right],
-        "differences": [
-            {
-                "key": dotted(item.key),
-                "values": [_form(item.key, item.left), _form(item.key, item.right)],
-            }
-            for item in differences
-        ],
-    }
+    rows = []
+    for item in differences:
+        values = [_form(item.key, item.left), _form(item.key, item.right)]
+        rows.append({"key": dotted(item.key), "values": values})
+    return {"kind": "profile-diff", "profiles": [left, right], "differences": rows}
 
 
 def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Return the mistakes and notes on profiles as a JSON document."""
-    return {
-        "kind": "profile-validation",
-        "profiles": [
-            {
-                **fields_of(verdict, "name path"),
-                "mistakes": [_mistake_json(item) for item in verdict.mistakes],
-                "remarks": [_mistake_json(item) for item in verdict.remarks],
-            }
-            for verdict in verdicts
-        ],
-    }
+    profiles = []
+    for verdict in verdicts:
+        profile = {
+            **fields_of(verdict, "name path"),
+            "mistakes": [_mistake_json(item) for item in verdict.mistakes],
+            "remarks": [_mistake_json(item) for item in verdict.remarks],
+        }
+        profiles.append(profile)
+    return {"kind": "profile-validation", "profiles": profiles}
 
 
 def _mistake_json(item: Mistake) -> dict[str, Any]:
@@ -210,18 +203,21 @@ def _form(key: Key, value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
     section = key[-2] if len(key) > 1 else ""  # time, or gpu.types.h100.time
-    form = {"time": format_time, "memory": format_memory}.get(section)
-    return form(value) if form and isinstance(value, int) else value
+    if section == "time" and isinstance(value, int):
+        return format_time(value)
+    if section == "memory" and isinstance(value, int):
+        return format_memory(value)
+    return value
 
 
 def _text(value: Any) -> str:
     if value is None:
         return "-"
-    if value is True or value is False:
+    if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_text(item) for item in value) + "]"
-    return one_line(str(value)) if value != {} else "{}"
+    return one_line(str(value))
 
 
 # --- the catalogue of variables
@@ -244,38 +240,50 @@ def variables_lines(variables: Sequence[Variable], width: int) -> list[str]:
     column = max(len(variable.name) for variable in variables)
     lines: list[str] = []
     for kind in KINDS:
-        lines += ["", _HEADINGS[kind]] if lines else [_HEADINGS[kind]]
+        if lines:
+            lines.append("")
+        lines.append(_HEADINGS[kind])
         for variable in variables:
             if variable.kind == kind:
-                text = "; ".join(filter(None, (_now(variable), variable.meaning)))
+                parts = [_deprecation(variable), variable.meaning]
+                text = "; ".join(part for part in parts if part)
                 lines += _row(variable.name, text, column, width)
     return [*lines, "", "hpcrun profile env NAME explains a variable or a profile"]
 
 
-def _now(variable: Variable) -> str:
+def _deprecation(variable: Variable) -> str:
     """Return since when a variable is deprecated, and what replaces the variable.
 
     The text is empty for a variable that is not deprecated.
     """
-    replaced = f"{'replaced by' if variable.since else 'renamed to'} {variable.renamed_to}"
-    since = f"since {variable.since}" if variable.since else ""
-    return ", ".join(filter(None, (since, replaced if variable.renamed_to else "")))
+    parts = []
+    if variable.since:
+        parts.append(f"since {variable.since}")
+    if variable.renamed_to:
+        verb = "replaced by" if variable.since else "renamed to"
+        parts.append(f"{verb} {variable.renamed_to}")
+    return ", ".join(parts)
 
 
 def variable_lines(variable: Variable, width: int) -> list[str]:
     """Return the whole description of one variable."""
+    harmful = []
+    doubtful = []
+    for case in variable.harmful:
+        if case.on:
+            harmful.append(f"on {', '.join(case.on)}: {case.why}")
+        else:
+            doubtful.append(case.why)
     rows = {
         "kind": _HEADINGS[variable.kind],
         "default": variable.default,
-        "values": variable.values.in_words() or None,
+        "values": variable.values.in_words(),
         "set by hpcrun": variable.hpcrun,
-        "deprecated": _now(variable),
+        "deprecated": _deprecation(variable),
         "use": variable.set_when,
         "warning": variable.trap,
-        "harmful": "; ".join(
-            f"on {', '.join(one.on)}: {one.why}" for one in variable.harmful if one.on
-        ),
-        "remark": "; ".join(one.why for one in variable.harmful if not one.on),
+        "harmful": "; ".join(harmful),
+        "remark": "; ".join(doubtful),
         "instead": variable.instead,
         "source": variable.source,
     }
@@ -294,19 +302,19 @@ def profile_variables_lines(
 
     A folder is named by its layer.
     """
-    lines = [
-        f"Profile {variables.profile} sets"
-        if variables.set_here
-        else f"Profile {variables.profile} sets no variable"
-    ]
+    sets = "sets" if variables.set_here else "sets no variable"
+    lines = [f"Profile {variables.profile} {sets}"]
     for row in variables.set_here:
-        lines += ["", one_line(f"{row.name}={row.value}")]
+        facts = []
         if row.origin is not None:
-            lines += _row("", f"from {place_text(row.origin, layers)}", 2, width)
+            facts.append(f"from {place_text(row.origin, layers)}")
         if row.variable is not None:
-            lines += _row("", _why(row.variable), 2, width)
+            facts.append(_why(row.variable))
         if row.problem:
-            lines += _row("", f"warning: {row.problem}", 2, width)
+            facts.append(f"warning: {row.problem}")
+        lines += ["", one_line(f"{row.name}={row.value}")]
+        for fact in facts:
+            lines += _row("", fact, 2, width)
     lines += ["", "Every job script sets"]
     column = max((len(variable.name) for variable in variables.by_script), default=0)
     for variable in variables.by_script:
@@ -315,8 +323,10 @@ def profile_variables_lines(
 
 
 def _why(variable: Variable) -> str:
-    when = f". Use: {variable.set_when}" if variable.set_when else ""
-    return f"{variable.meaning}{when} ({variable.source})"
+    text = variable.meaning
+    if variable.set_when:
+        text += f". Use: {variable.set_when}"
+    return f"{text} ({variable.source})"
 
 
 def _row(label: str, text: str, column: int, width: int) -> list[str]:
@@ -331,15 +341,13 @@ def variables_json(variables: Sequence[Variable]) -> dict[str, Any]:
 
 def profile_variables_json(variables: ProfileVariables) -> dict[str, Any]:
     """Return the variables that a profile sets as a JSON document."""
+    rows = []
+    for row in variables.set_here:
+        known = row.variable.model_dump() if row.variable else None
+        rows.append({**fields_of(row, "name value origin problem"), "variable": known})
     return {
         "kind": "profile-variables",
         "profile": variables.profile,
-        "set": [
-            {
-                **fields_of(row, "name value origin problem"),
-                "variable": row.variable.model_dump() if row.variable else None,
-            }
-            for row in variables.set_here
-        ],
+        "set": rows,
         "set_by_script": [variable.model_dump() for variable in variables.by_script],
     }

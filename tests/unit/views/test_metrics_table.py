@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.table import Table
 from ruamel.yaml import YAML
 
 from hpcrun.actions.runs.run_metrics import Metrics
 from hpcrun.cli.metrics import how_to_record
+from hpcrun.errors import HpcrunError
 from hpcrun.runs.metric_files import MetricsRow
 from hpcrun.views.metrics_table import (
     braille_plot,
@@ -99,3 +103,154 @@ def test_the_hint_names_the_file_and_an_example_that_can_be_pasted(
     text, example = how_to_record().split("config.yaml: ")
     assert str(tmp_path / "hpcrun") in text
     assert YAML(typ="safe").load(example) == {"metrics": {"loss": "loss ([0-9.]+)"}}
+
+
+RANKS = Metrics(
+    ("loss",),
+    (
+        MetricsRow(0, 0, None, None, {"loss": 1.0}),
+        MetricsRow(1, 0, None, None, {"loss": 2.0}),
+        MetricsRow(0, 0, None, None, {"other": 2.0}),
+    ),
+    unreadable=3,
+)
+
+
+def test_a_table_names_the_rank_the_attempt_and_the_element_where_there_are_several() -> None:
+    at = f"{datetime.fromtimestamp(5.5):%H:%M:%S}"
+    assert _cells_of(metrics_table({None: METRICS})) == [
+        ["ATTEMPT", "STEP", "loss", "note", "TIME"],
+        ["1", "1", "0.5", 'a,"b"', at],
+        ["2", "2", "nan", "-", "-"],
+        ["2", "-", "-inf", "-", "-"],
+    ]
+    assert _cells_of(metrics_table({None: RANKS}))[:3] == [
+        ["RANK", "STEP", "loss", "TIME"],
+        ["0", "-", "1", "-"],
+        ["1", "-", "2", "-"],
+    ]
+    parameters = {3: (("lr", "0.1"), ("b", "2")), 5: ()}
+    table = metrics_table({3: Metrics(("x\n",), ()), 5: RANKS}, parameters)
+    assert _cells_of(table)[:3] == [
+        ["ELEMENT", "PARAMETERS", "RANK", "STEP", "x?", "loss", "TIME"],
+        ["3", "lr=0.1 b=2", "-", "-", "-", "-", "-"],
+        ["5", "", "0", "-", "-", "1", "-"],
+    ]
+    right = [str(column.header) for column in table.columns if column.justify == "right"]
+    assert right == ["ELEMENT", "RANK", "STEP", "x?", "loss", "TIME"]
+
+
+def _cells_of(table: Table) -> list[list[str]]:
+    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def test_the_csv_of_a_sweep_begins_with_the_element() -> None:
+    metrics = Metrics(("loss",), (MetricsRow(1, 0, 2.0, 3.0, {"loss": 2.0**53}),))
+    assert metrics_csv({4: metrics, 5: RANKS}).splitlines() == [
+        "element,rank,attempt,step,time,loss",
+        "4,1,0,2,3,9007199254740992.0",
+        "5,0,0,,,1",
+        "5,1,0,,,2",
+        "5,0,0,,,",
+    ]
+
+
+def test_the_json_of_a_sweep_has_the_rows_of_each_element() -> None:
+    row = MetricsRow(1, 0, 2.0, 3.5, {"loss": math.inf, "epoch": 1})
+    metrics = Metrics(("loss", "epoch"), (row,))
+    rows = {
+        "rows": [
+            {
+                "rank": 1,
+                "attempt": 0,
+                "time_s": 3.5,
+                "step": 2,
+                "values": {"loss": "Infinity", "epoch": 1},
+            }
+        ],
+        "unreadable_lines": 0,
+    }
+    head = {"kind": "metrics", "run_id": "r", "metrics": ["loss", "epoch"]}
+    assert metrics_json({None: metrics}, "r") == {**head, **rows, "element": None}
+    assert metrics_json({2: metrics}, "r", element=2) == {**head, **rows, "element": 2}
+    assert metrics_json({2: metrics}, "r", {2: (("lr", "1"),)}) == {
+        **head,
+        "elements": [{"element": 2, "parameters": {"lr": "1"}, **rows}],
+    }
+    assert metrics_json({None: RANKS}, "r")["unreadable_lines"] == 3
+
+
+def test_curves_are_by_rank_and_over_positions_where_no_value_has_a_step() -> None:
+    assert curves_of(RANKS, "loss") == {0: [(0, 1.0)], 1: [(1, 2.0)]}
+    rows = [MetricsRow(0, 0, 1, None, {"loss": value}) for value in (math.nan, "x", 4)]
+    assert curves_of(Metrics(("loss",), tuple(rows)), "loss") == {0: [(1.0, 4.0)]}
+
+
+def test_curves_in_a_terminal() -> None:
+    line = [(0.0, 0.0), (1.0, 1.0), (2.0, 0.5)]
+    assert _drawn(braille_plot([line], 20, 4)) == [
+        "1 ┤      ⢀⠔⠉⠒⠤⢄⡀",
+        "  ┤    ⣀⠔⠁     ⠈⠑⠒⠤⣀",
+        "  ┤  ⡠⠊",
+        "0 ┤⡠⠊",
+        "   0               2",
+    ]
+    assert _drawn(braille_plot([line, [(0.0, 1.0)]], 24, 4, names=("a", "b"))) == [
+        "1 ┤⠁      ⣀⠔⠉⠒⠢⢄⣀      b",
+        "  ┤    ⢀⡠⠊       ⠉⠑⠢⠤⣀ a",
+        "  ┤  ⢀⠔⠁",
+        "0 ┤⡠⠒⠁",
+        "   0                 2",
+    ]
+    both = braille_plot([line, line], 24, 4, names=("a", "b"))
+    assert both[1].endswith(" a,b")
+    assert _drawn(braille_plot([[(3.0, 5.0)]], 1, 3)) == ["5 ┤", "  ┤    ⠂", "5 ┤", "   3"]
+
+
+def _drawn(lines: list[str]) -> list[str]:
+    return [line.replace("\u2800", " ") for line in lines]
+
+
+def test_metrics_in_a_terminal_stand_below_each_other() -> None:
+    two = Metrics(("a\n", "b"), (MetricsRow(0, 0, 1, None, {"a\n": 1.0, "b": 2.0}),))
+    lines = plot_lines(two, 20)
+    assert lines[0] == "a? by step"
+    assert lines[12:14] == ["", "b by step"]
+    assert len(lines) == 2 * 12 + 1
+
+
+def test_nothing_to_draw_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(HpcrunError, match="there are no values to draw"):
+        save_png(Metrics((), ()), tmp_path / "a.png", "train")
+
+
+def test_the_picture_has_a_panel_for_each_metric_and_names_up_to_16_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: list[Any] = []
+    monkeypatch.setattr(
+        "hpcrun.views.metrics_table.save_figure", lambda figure, path: figures.append(figure)
+    )
+    for ranks in (1, 2, 16, 17):
+        rows = [
+            MetricsRow(rank, 0, step, None, {"loss\n": float(step)})
+            for rank in range(ranks)
+            for step in range(50 if rank else 49)
+        ]
+        rows.append(MetricsRow(0, 0, 1, None, {"acc": 1.0}))
+        save_png(Metrics(("loss\n", "acc"), tuple(rows)), tmp_path / "a.png", "train\n")
+    panels = [figure.axes for figure in figures]
+    assert figures[0].get_suptitle() == "train?"
+    assert figures[0].get_size_inches().tolist() == [7.0, 4.6]
+    assert [axes.get_ylabel() for axes in panels[0]] == ["loss?", "acc"]
+    assert [axes.get_xlabel() for axes in panels[0]] == ["", "step"]
+    assert [bool(axes[0].get_legend()) for axes in panels] == [False, True, True, False]
+    first, second = panels[1][0].lines
+    assert (first.get_label(), second.get_label()) == ("rank 0", "rank 1")
+    assert first.get_marker() not in ("", "None") and second.get_marker() in ("", "None")
+    assert first.get_color() != second.get_color()
+    assert list(first.get_xdata()) == list(range(49))
+    (alone,) = panels[0][1].lines
+    assert alone.get_color() == first.get_color()
+    assert (alone.get_label(), alone.get_linewidth() < first.get_linewidth()) == ("rank 0", True)
