@@ -38,31 +38,12 @@ from hpcrun.profiles.load import load_profile
 
 PROGRAM = "hpcrun_function"
 """The module that every task runs; below the run's folder, in ``programs/runtime/``."""
-_FIELDS = {
-    "time": "walltime_s",
-    "mem": "memory_mb",
-    "warn": "warn_s",
-    "tasks_per_node": "nproc_per_node",
-    "cancel_idle": "cancel_idle_s",
+_NAMES = {
+    field: option.python_name or field for field, option in JOB_FIELDS.items() if option.in_python
 }
-"""Parameter → field of the request, where a person writes it otherwise."""
-_SPELLED = {field: name for name, field in _FIELDS.items()}
-# the function runs with this Python, in one process for each task
-_NOT_ASKED = {"script", "args", "module", "launcher", "torchrun", "uv", "pack", "pack_memory"}
+"""Field of the request → parameter."""
+_FIELDS = {name: field for field, name in _NAMES.items()}
 _OWN = ("profile", "array_parallelism", "stderr_to_stdout")
-# hpcrun submit reads these as text, with a unit or without
-_TEXTS = {"gpus", "gpus_per_node", "walltime_s", "memory_mb", "warn_s", "cancel_idle_s"}
-_LISTS = {
-    "sbatch",
-    "no_sbatch",
-    "srun",
-    "load",
-    "setup",
-    "secrets",
-    "snapshot_include",
-    "notify",
-    "stage",
-}
 _log = logging.getLogger("hpcrun")
 
 
@@ -254,9 +235,7 @@ def _pickled(delayed: DelayedSubmission) -> bytes:
 
 
 def _names() -> list[str]:
-    return sorted(
-        {_SPELLED.get(field, field) for field in JOB_FIELDS if field not in _NOT_ASKED} | {*_OWN}
-    )
+    return sorted((*_FIELDS, *_OWN))
 
 
 def check_names(values: Mapping[str, Any]) -> None:
@@ -278,7 +257,7 @@ def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
     The parameters that are the Executor's own are left out.
     """
     request = {
-        _FIELDS.get(name, name): value
+        _FIELDS[name]: value
         for name, value in values.items()
         if name not in _OWN and value is not None
     }
@@ -290,15 +269,16 @@ def _as_typed(field: str, value: Any) -> Any:
 
     In Python, 240 minutes, 64 MB and 4 GPUs are numbers.
     """
-    if field in _TEXTS and isinstance(value, int) and not isinstance(value, bool):
-        return f"{value}m" if field == "walltime_s" else str(value)
-    if field == "env" and isinstance(value, Mapping):
+    option = JOB_FIELDS[field]
+    if option.python_number and isinstance(value, int) and not isinstance(value, bool):
+        return option.python_number.format(value)
+    if isinstance(value, Mapping) and option.metavar == "NAME=VALUE":
         return [f"{name}={content}" for name, content in value.items()]
-    if field in ("sbatch", "srun") and isinstance(value, Mapping):
+    if isinstance(value, Mapping) and option.metavar == "KEY[=VALUE]":
         return [
             key if content in (None, True) else f"{key}={content}" for key, content in value.items()
         ]
-    if field in _LISTS and isinstance(value, str):
+    if isinstance(value, str) and option.repeatable:
         return [value]
     return value
 
@@ -320,6 +300,6 @@ def _read_request(fields: Mapping[str, Any]) -> JobRequest:
         given = repr(fields.get(field))
     learn_secrets({**fields})
     raise UsageError(
-        HIDER.hide(f"{_SPELLED.get(field, field)}={given}: {mistakes[0].error}"),
+        HIDER.hide(f"{_NAMES.get(field, field)}={given}: {mistakes[0].error}"),
         hint="the parameters of an Executor are the options of hpcrun submit, in Python's spelling",
     )

@@ -342,6 +342,7 @@ class JobRequest:
         record=roles_record,
         default=(),
         repeatable=True,
+        in_python=False,
         seldom=True,
     )
 

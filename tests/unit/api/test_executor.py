@@ -47,6 +47,32 @@ def test_parameters_are_the_options_of_submit(said: dict[str, Any], directives_:
     assert directives(**said).issuperset(directives_)
 
 
+@pytest.mark.parametrize(
+    ("parameter", "text"),
+    [
+        ("mounts", "/data:/mnt"),
+        ("env", "MODE=fast"),
+        ("load", "cuda"),
+        ("setup", "ulimit -c 0"),
+        ("secrets", "TOKEN"),
+        ("stage", "/data"),
+        ("notify", "mailto:ada@example.org"),
+        ("srun", "cpu-bind=none"),
+        ("sbatch", "nice=5"),
+        ("no_sbatch", "mem"),
+    ],
+)
+def test_one_value_of_an_option_that_repeats_needs_no_list(
+    parameter: str, text: str, tmp_path: Path
+) -> None:
+    more: dict[str, Any] = {"profile": "a100", "mem": "4G"}
+    if parameter == "mounts":
+        more["container"] = tmp_path / "image.sif"
+        more["container"].touch()
+    one = hpcrun.Executor(**more, **{parameter: text}).script()
+    assert one == hpcrun.Executor(**more, **{parameter: [text]}).script()
+
+
 def test_options_of_srun_stand_on_the_line_that_starts_the_tasks() -> None:
     text = hpcrun.Executor("a100", gpus=2, srun={"cpu-bind": "none", "overlap": True}).script()
     assert "--kill-on-bad-exit=1 --cpu-bind=none --overlap \\\n" in text
