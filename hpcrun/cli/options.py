@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.request.options import DeclaredOption
+from hpcrun.job.request.options import DeclaredOption, OptionPanel
 from hpcrun.job.text.units import parse_time
 
 Command = Callable[..., Any]
@@ -93,20 +93,22 @@ def parameter_of(name: str, option: DeclaredOption) -> inspect.Parameter:
 
 
 def takes_options(
-    *tables: Mapping[str, DeclaredOption], without: Collection[str] = (), own_first: bool = False
+    *tables: Mapping[str, DeclaredOption],
+    panels: Collection[OptionPanel] | None = None,
+    own_first: bool = False,
 ) -> Callable[[Command], Command]:
     """Give a command the options of these tables, whose values it receives as one dict.
 
     Args:
         *tables: name of a parameter → its option.
-        without: names of options that mean nothing to the command.
+        panels: the panels whose options the command takes; None for all of the tables.
         own_first: the command's own parameters come first in its help.
     """
     declared = {
         name: parameter_of(name, option)
         for table in tables
         for name, option in table.items()
-        if name not in without
+        if panels is None or option.panel in panels
     }
 
     def with_options(command: Command) -> Command:

@@ -11,10 +11,35 @@ from typer import TyperException
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT, START_OPTIONS, SUBMISSION
+from hpcrun.cli.job_options import (
+    AFTER,
+    CHAIN_AND_WAIT,
+    DRY_RUN,
+    JOB_OPTIONS,
+    JOB_SCRIPT,
+    START_OPTIONS,
+    SUBMISSION,
+)
 from hpcrun.cli.options import argument, check_one_of, takes_options
 from hpcrun.cli.output import JsonOption, Outcomes, note
 from hpcrun.errors import UsageError
+from hpcrun.job.request.option_panels import (
+    CONTAINER,
+    ENVIRONMENT,
+    IDLE_LIMIT,
+    LAUNCH,
+    LAUNCHER,
+    NAME_AND_MAIL,
+    PLACEMENT,
+    PROFILE,
+    RANKS,
+    REQUEUE,
+    RESOURCES,
+    RESTARTS,
+    SIZE,
+    SNAPSHOT,
+    SWEEPS,
+)
 
 if TYPE_CHECKING:
     from hpcrun.actions.jobs.prepare import Prepared
@@ -55,7 +80,29 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     yield from wait_for_end(done, context, start)
 
 
-@takes_options(JOB_OPTIONS, START_OPTIONS, without=("module", "output_dir", "roles", "roles_file"))
+_OF_RESUBMIT = (
+    SIZE,
+    RANKS,
+    RESOURCES,
+    IDLE_LIMIT,
+    PROFILE,
+    PLACEMENT,
+    LAUNCHER,
+    LAUNCH,
+    ENVIRONMENT,
+    CONTAINER,
+    SWEEPS,
+    REQUEUE,
+    RESTARTS,
+    SNAPSHOT,
+    NAME_AND_MAIL,
+    AFTER,
+    CHAIN_AND_WAIT,
+    DRY_RUN,
+)
+
+
+@takes_options(JOB_OPTIONS, START_OPTIONS, panels=_OF_RESUBMIT)
 def resubmit(
     options: dict[str, Any],
     run: str = argument("RUN", "Job id, run id, name, or 'last'.", default=..., complete=run_name),

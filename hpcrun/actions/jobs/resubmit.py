@@ -18,6 +18,7 @@ from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.launcher.launchers import script_arguments
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.request.after import After
+from hpcrun.job.request.job_request import JOB_FIELDS
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.job.text.recognise_secrets import MASK, is_secret
 from hpcrun.runs.record import Run
@@ -27,7 +28,7 @@ from hpcrun.runs.store import RunStore
 # others.
 _INSTEAD = (("gpus", "gpus_per_node"), ("cpus", "cpus_per_task", "cpus_per_gpu"))
 # the last value of a name counts
-_ADDED = ("env", "sbatch", "srun", "torchrun", "secrets", "snapshot_include")
+_ADDED = tuple(name for name, option in JOB_FIELDS.items() if option.adds)
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 

@@ -23,7 +23,7 @@ from hpcrun.actions.status.run_status import RunStatus, one_element
 from hpcrun.actions.status.status_query import one_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.job_options import JOB_OPTIONS, START_OPTIONS
+from hpcrun.cli.job_options import AFTER, DRY_RUN, JOB_OPTIONS, START_OPTIONS
 from hpcrun.cli.options import HelpPanel, argument, check_one_of, flag, read_duration, takes_options
 from hpcrun.cli.output import (
     JsonOption,
@@ -51,6 +51,15 @@ from hpcrun.features.dev.ssh_files import (
     write_config,
 )
 from hpcrun.job.request.job_request import option_of
+from hpcrun.job.request.option_panels import (
+    CONTAINER,
+    ENVIRONMENT,
+    NAME_AND_MAIL,
+    PLACEMENT,
+    PROFILE,
+    RESOURCES,
+    SIZE,
+)
 from hpcrun.machine.on_terminal import run_on_terminal
 from hpcrun.machine.process import run_command
 
@@ -59,13 +68,17 @@ if TYPE_CHECKING:
 
 _IDLE = "60m"
 _OPEN = HelpPanel("On the node")
-_NOT_HERE = (
-    "nproc_per_node launcher srun torchrun module sweep sweep_file max_parallel pack pack_memory "
-    "elements requeue "
-    "warn_s retry_on_failure exclude_bad_nodes restarts spares snapshot snapshot_limit_mb "
-    "snapshot_include "
-    "cancel_idle_s preflight output_dir chain chain_anyway follow wait roles roles_file"
-).split()
+_PANELS = (
+    SIZE,
+    RESOURCES,
+    PROFILE,
+    PLACEMENT,
+    ENVIRONMENT,
+    CONTAINER,
+    NAME_AND_MAIL,
+    AFTER,
+    DRY_RUN,
+)
 _NOT_JSON = UsageError("--json describes a connection of ssh", hint="hpcrun dev --ssh --json")
 _TOKEN_LINE = re.compile(rb'\{"token": "([0-9a-f]{16,128})"\}\n')
 _VSCODE = (
@@ -74,7 +87,7 @@ _VSCODE = (
 )
 
 
-@takes_options(JOB_OPTIONS, START_OPTIONS, without=_NOT_HERE, own_first=True)
+@takes_options(JOB_OPTIONS, START_OPTIONS, panels=_PANELS, own_first=True)
 def dev(
     options: dict[str, Any],
     run: str | None = argument(

@@ -26,6 +26,17 @@ from hpcrun.cli.output import (
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, NotFoundError, UsageError
 from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S, PreflightWatch
 from hpcrun.in_job.preflight.checks import CHECKS
+from hpcrun.job.request.option_panels import (
+    CONTAINER,
+    ENVIRONMENT,
+    LAUNCHER,
+    NAME_AND_MAIL,
+    PLACEMENT,
+    PROFILE,
+    RANKS,
+    RESOURCES,
+    SIZE,
+)
 from hpcrun.job.text.units import format_age
 from hpcrun.views.text import fields_of, one_line, text_table
 
@@ -56,7 +67,20 @@ characters.
 """
 
 
-@takes_options(JOB_OPTIONS, without=("preflight", "module", "srun", "torchrun", "roles"))
+_PANELS = (
+    SIZE,
+    RANKS,
+    RESOURCES,
+    PROFILE,
+    PLACEMENT,
+    LAUNCHER,
+    ENVIRONMENT,
+    CONTAINER,
+    NAME_AND_MAIL,
+)
+
+
+@takes_options(JOB_OPTIONS, panels=_PANELS)
 def preflight(
     options: dict[str, Any],
     dry_run: bool = SUBMISSION.flag("--dry-run", "Print the script and submit nothing."),

@@ -28,7 +28,7 @@ from hpcrun.cli.options import (
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, width
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
-from hpcrun.features.scaling.studies import SET_BY_SIZE, StudyStore
+from hpcrun.features.scaling.studies import StudyStore
 from hpcrun.features.scaling.study_flow import (
     chosen_study,
     list_studies,
@@ -39,10 +39,24 @@ from hpcrun.features.scaling.verdict import MIN_EFFICIENCY
 from hpcrun.files.reading import read_text
 from hpcrun.files.writing import replace_file
 from hpcrun.job import run_paths
+from hpcrun.job.request.option_panels import (
+    CONTAINER,
+    ENVIRONMENT,
+    IDLE_LIMIT,
+    LAUNCH,
+    LAUNCHER,
+    MODULE,
+    NAME_AND_MAIL,
+    PLACEMENT,
+    PROFILE,
+    REQUEUE,
+    RESOURCES,
+    RESTARTS,
+    SNAPSHOT,
+)
 from hpcrun.job.request.options import OptionPanel, options_of
 from hpcrun.views.text import count, one_line
 
-_OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "pack", "pack_memory", "elements", "roles")
 MARK = ".hpcrun-report"
 """Lists the files of a report in its folder: where nothing else is there, the folder may be
 replaced.
@@ -167,7 +181,25 @@ def forecast(
     )
 
 
-@takes_options(JOB_OPTIONS, without=(*SET_BY_SIZE, *_OF_SWEEPS), own_first=True)
+_OF_SCALE_RUN = (
+    RESOURCES,
+    IDLE_LIMIT,
+    PROFILE,
+    PLACEMENT,
+    LAUNCHER,
+    LAUNCH,
+    ENVIRONMENT,
+    CONTAINER,
+    MODULE,
+    REQUEUE,
+    RESTARTS,
+    SNAPSHOT,
+    NAME_AND_MAIL,
+)
+"""A study sets the sizes itself, and each of its runs has one program."""
+
+
+@takes_options(JOB_OPTIONS, panels=_OF_SCALE_RUN, own_first=True)
 def scale(
     options: dict[str, Any],
     script: str | None = argument("SCRIPT", "A .py file, a module with -m, or any program."),

@@ -22,6 +22,16 @@ from hpcrun.cli.output import JsonOption, Outcome, stdout, table, width
 from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
 from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, build_plan
 from hpcrun.job.request.job_request import JobRequest, given_fields
+from hpcrun.job.request.option_panels import (
+    CONTAINER,
+    LAUNCHER,
+    PLACEMENT,
+    RANKS,
+    RESOURCES,
+    RESTARTS,
+    SIZE,
+    SWEEPS,
+)
 from hpcrun.job.request.read_request import read_request
 from hpcrun.job.request.request_line import option_groups
 from hpcrun.job.resources.cpus_memory_time import Machine
@@ -40,13 +50,17 @@ if TYPE_CHECKING:
 
 # neither the job's place nor its start depends on these; --profile is an option of this command's
 # own
-_NO_MATTER = (
-    "profile name mail_user mail_type notify notify_on python uv load setup srun torchrun env "
-    "secrets workdir module "
-    "stage preflight requeue warn_s cancel_idle_s retry_on_failure exclude_bad_nodes snapshot "
-    "snapshot_limit_mb "
-    "snapshot_include roles"
-).split()
+_PANELS = (
+    SIZE,
+    RANKS,
+    RESOURCES,
+    PLACEMENT,
+    LAUNCHER,
+    CONTAINER,
+    SWEEPS,
+    RESTARTS,
+)
+"""The options that decide where a job can start."""
 _FOLDED = {"PROFILE": 16, "NODES": 10}
 """Columns that may be wrapped, and the least length for it."""
 _DROPPED = ("PARTITION", "NODES")
@@ -94,7 +108,7 @@ class Misfit:
     reason: str
 
 
-@takes_options(JOB_OPTIONS, without=_NO_MATTER)
+@takes_options(JOB_OPTIONS, panels=_PANELS)
 def where(
     options: dict[str, Any],
     profiles: list[str] | None = option(

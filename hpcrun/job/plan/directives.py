@@ -6,19 +6,13 @@ from collections.abc import Mapping
 
 from hpcrun.job.launch_options import Directives, check_option, remove_directive, set_directive
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JobRequest, option_of, option_text
+from hpcrun.job.request.job_request import JOB_FIELDS, JobRequest, option_text
 from hpcrun.job.resources.cpus_memory_time import Requeue, Resources
 from hpcrun.job.resources.shape import Shape
 from hpcrun.job.text.units import format_memory, format_time
 
-_DIRECTIVES = (
-    *"partition account qos constraint reservation memory_mb walltime_s".split(),
-    "nodelist",
-    "exclude",
-    "mail_user",
-    "mail_type",
-)
-"""The fields of a request whose options are sbatch's, in the order of the script."""
+_DIRECTIVES = {field: option.directive for field, option in JOB_FIELDS.items() if option.directive}
+"""Field of a request → the directive that its option sets, in the order of the script."""
 
 
 def decide_directives(
@@ -110,10 +104,10 @@ def apply_request(directives: Directives, request: JobRequest) -> None:
 
     First the options apply, then --sbatch, then --no-sbatch.
     """
-    for field in _DIRECTIVES:
+    for field, directive in _DIRECTIVES.items():
         value = getattr(request, field)
         if value is not None:
-            set_directive(directives, option_of(field).lstrip("-"), str(option_text(field, value)))
+            set_directive(directives, directive, str(option_text(field, value)))
     for item in request.sbatch:
         key, equals, text = item.partition("=")
         free = check_option("sbatch", key, None, f"--sbatch {item}")

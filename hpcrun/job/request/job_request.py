@@ -229,7 +229,6 @@ class JobRequest:
     segment: int | None = PLACEMENT.number(
         "--segment N",
         "Nodes per network block (sbatch --segment, Slurm 23.11 or later).",
-        directive="segment",
         seldom=True,
     )
     sbatch: tuple[str, ...] = PLACEMENT.several(

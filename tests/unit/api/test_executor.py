@@ -55,7 +55,7 @@ def test_parameters_are_the_options_of_submit(said: dict[str, Any], directives_:
         ("load", "cuda"),
         ("setup", "ulimit -c 0"),
         ("secrets", "TOKEN"),
-        ("stage", "/data"),
+        ("stage", "/etc/hostname"),
         ("notify", "mailto:ada@example.org"),
         ("srun", "cpu-bind=none"),
         ("sbatch", "nice=5"),
@@ -69,8 +69,8 @@ def test_one_value_of_an_option_that_repeats_needs_no_list(
     if parameter == "mounts":
         more["container"] = tmp_path / "image.sif"
         more["container"].touch()
-    one = hpcrun.Executor(**more, **{parameter: text}).script()
-    assert one == hpcrun.Executor(**more, **{parameter: [text]}).script()
+    one = hpcrun.Executor(**{**more, parameter: text}).script()
+    assert one == hpcrun.Executor(**{**more, parameter: [text]}).script()
 
 
 def test_options_of_srun_stand_on_the_line_that_starts_the_tasks() -> None:

@@ -12,8 +12,10 @@ from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT
 from hpcrun.cli.options import takes_options
 from hpcrun.job.launch_options import OPTIONS
 from hpcrun.job.request.job_request import JOB_FIELDS, given_fields, option_of
-from hpcrun.job.request.options import DeclaredOption
+from hpcrun.job.request.option_panels import RESOURCES, SIZE
+from hpcrun.job.request.options import DeclaredOption, OptionPanel
 from hpcrun.job.request.read_request import read_request
+from tests.harness import Hpcrun
 
 Tables = Mapping[str, DeclaredOption]
 
@@ -21,14 +23,14 @@ Tables = Mapping[str, DeclaredOption]
 def parse(
     *args: str,
     tables: tuple[Tables, ...] = (JOB_SCRIPT, JOB_OPTIONS),
-    without: tuple[str, ...] = (),
+    panels: tuple[OptionPanel, ...] | None = None,
 ) -> Any:
     """What a command receives that takes a job, and its own --dry-run."""
     seen: list[dict[str, Any]] = []
     app = typer.Typer()
 
     @app.command(context_settings={"allow_interspersed_args": False})
-    @takes_options(*tables, without=without)
+    @takes_options(*tables, panels=panels)
     def command(asked: dict[str, Any], dry_run: bool = False) -> None:
         seen.append(asked | {"dry_run": dry_run})
 
@@ -120,10 +122,23 @@ def test_an_unknown_option_or_a_wrong_value_is_refused(args: list[str]) -> None:
 
 
 def test_a_command_without_a_script_takes_the_options_it_has_use_for() -> None:
-    assert parse("--gpus", "4", tables=(JOB_OPTIONS,), without=("module",)) == {"gpus": "4"}
+    assert parse("--gpus", "4", tables=(JOB_OPTIONS,), panels=(SIZE, RESOURCES)) == {"gpus": "4"}
     for args in (["train.py"], ["--module"]):
         with pytest.raises(typer.TyperException):
-            parse(*args, tables=(JOB_OPTIONS,), without=("module",))
+            parse(*args, tables=(JOB_OPTIONS,), panels=(SIZE, RESOURCES))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [["--sweep", "x=1,2"], ["--snapshot"], ["--requeue", "2"], ["--cancel-idle", "30m"]],
+    ids=lambda words: words[0],
+)
+def test_preflight_refuses_options_that_mean_nothing_to_it(
+    hpcrun: Hpcrun, option: list[str]
+) -> None:
+    done = hpcrun("preflight", "-P", "a100", "--gpus", "1", *option)
+    assert done.returncode == 2
+    assert f"no such option: {option[0]}" in done.stderr.lower()
 
 
 def test_every_field_has_an_option_that_is_named_as_messages_name_it_and_no_two_share_a_name() -> (
