@@ -15,6 +15,7 @@ import re
 import stat
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -207,13 +208,14 @@ def _finite_number(text: str) -> float:
     return number
 
 
+_NESTED = (dict, list)  # a union would be made anew for each of thousands of values
+
+
 def _check_depth(data: Any) -> None:
     level = [data]
     for _ in range(_DEEPEST):
-        below = (
-            value for item in level for value in (item.values() if isinstance(item, dict) else item)
-        )
-        level = [value for value in below if isinstance(value, dict | list)]
+        inner = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [value for value in chain.from_iterable(inner) if isinstance(value, _NESTED)]
         if not level:
             return
     raise ValueError("it is nested too deeply")
@@ -246,13 +248,17 @@ def read_fields(
     if missing:
         raise ValueError(f"it has no {', '.join(missing)}")
     known = {}
-    for name, kind in kinds.items():
-        if name in data:
-            try:
-                known[name] = kind(data[name])
-            except ValueError as error:
-                raise ValueError(f"its field {name} {error}") from None
-    return known, {name: value for name, value in data.items() if name not in kinds}
+    unknown = {}
+    for name, value in data.items():
+        kind = kinds.get(name)
+        if kind is None:
+            unknown[name] = value
+            continue
+        try:
+            known[name] = kind(value)
+        except ValueError as error:
+            raise ValueError(f"its field {name} {error}") from None
+    return known, unknown
 
 
 def kinds_of(record: type, *, integer: Kind, real: Kind, **others: Kind) -> dict[str, Kind]:
@@ -360,11 +366,14 @@ def one_of(*words: str) -> Kind:
     return matching("|".join(map(re.escape, words)), f"one of {', '.join(words)}")
 
 
+_LISTS = (list, tuple)
+
+
 def list_of(kind: Kind) -> Kind:
     """Take a list of such values."""
 
     def read(value: Any) -> list[Any]:
-        if not isinstance(value, list | tuple):
+        if not isinstance(value, _LISTS):
             raise ValueError("is not a list")
         return [kind(item) for item in value]
 
@@ -377,9 +386,9 @@ def pair(value: Any) -> list[str]:
     Raises:
         ValueError: the value is not a list of two texts.
     """
-    if not isinstance(value, list | tuple) or len(value) != 2:
+    if not isinstance(value, _LISTS) or len(value) != 2:
         raise ValueError("is not a pair of texts")
-    return [text(item) for item in value]
+    return [text(value[0]), text(value[1])]
 
 
 def table(kinds: Mapping[str, Kind] | None = None, needed: Collection[str] = ()) -> Kind:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hpcrun.files.reading import read_object
 from hpcrun.files.writing import replace_file
@@ -63,6 +64,28 @@ class Elements:
 _ONLY_ONE = Elements({0: ()}, are_array=False)
 
 
+class _ChosenRows(Mapping[int, Parameters]):
+    """The parameters of the chosen elements, made from the rows of a request when they are needed.
+
+    A table of runs needs only the number of elements, of which there may be thousands.
+    """
+
+    def __init__(self, chosen: Iterable[int], rows: Any) -> None:
+        self._chosen = dict.fromkeys(chosen)
+        self._rows = rows
+
+    def __getitem__(self, index: int) -> Parameters:
+        if index not in self._chosen:
+            raise KeyError(index)
+        return tuple((name, text) for name, text in self._rows[index])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._chosen)
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+
 def all_elements(run: Run) -> Elements:
     """Return the elements of a run; a run that is not a sweep has only element 0."""
     return elements_of(run) or _ONLY_ONE
@@ -78,8 +101,7 @@ def elements_of(run: Run) -> Elements | None:
         return None
     chosen = parse_indices(sweep["indices"])
     rows = run.request.get("sweep")
-    rows = rows or dict.fromkeys(chosen, ())
-    parameters = {index: tuple((name, text) for name, text in rows[index]) for index in chosen}
+    parameters = _ChosenRows(chosen, rows or dict.fromkeys(chosen, ()))
     pack = sweep.get("pack")
     return Elements(parameters, tasks_of(chosen, sweep["first"], pack), packed=pack is not None)
 

@@ -16,6 +16,7 @@ from hpcrun.actions.status.run_status import (
     RunStatus,
     StatusResult,
     element_row,
+    number_failed,
 )
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.job_states import (
@@ -298,9 +299,7 @@ def _sweep_cause(item: RunStatus, cause: str) -> str:
     """Return how many elements of a sweep failed, and the cause; empty without either."""
     if not item.elements or not cause:
         return ""
-    ends = [element.status.state for element in item.elements if element.status.final]
-    failed = [state for state in ends if state not in (COMPLETED, CANCELLED)]
-    return f"{len(failed)} of {len(item.elements)} failed: {cause}"
+    return f"{number_failed(item)} of {len(item.elements)} failed: {cause}"
 
 
 def _run_cause(item: RunStatus, cause: str) -> str:

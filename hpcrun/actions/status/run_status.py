@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,7 +48,7 @@ class RunStatus:
     # no answer, or one without the job; ``status`` is the last known one, from its ``asked_s``
     stale: bool = False
     # of a sweep, whose ``status`` is that of all of them together
-    elements: tuple[ElementStatus, ...] = ()
+    elements: Sequence[ElementStatus] = ()
     element: int | None = None  # the element of a sweep that this row is for; None for a whole run
     # what distinguishes this row from others of its run, such as an element's parameters
     about: str = ""
@@ -75,6 +76,8 @@ class RunStatus:
     @property
     def never_starts(self) -> state.Reason | None:
         """Why the pending job never starts as it is, None if it may."""
+        if self.status.final:
+            return None
         statuses = [element.status for element in self.elements] or [self.status]
         going = [status for status in statuses if not status.final]
         reasons = [
@@ -216,6 +219,27 @@ def counts_text(states: list[str]) -> str:
     return f"{count(len(states), 'element')}: " + ", ".join(
         f"{states.count(each)} {each.lower().replace('_', ' ')}" for each in order
     )
+
+
+def counts_in(text: str) -> dict[str, int]:
+    """Return the number of elements in each state, from a text of :func:`counts_text`.
+
+    Returns:
+        The numbers by the states' words in the text; nothing from another text.
+    """
+    counts = text.partition(" elements: ")[2].split(", ")
+    matches = [re.fullmatch(r"(\d{1,7}) ([a-z ]+)", part) for part in counts]
+    return {match[2]: int(match[1]) for match in matches if match}
+
+
+def number_failed(item: RunStatus) -> int:
+    """Return how many elements of a sweep ended, and neither completed nor were cancelled."""
+    if item.status.final:
+        counts = counts_in(item.status.reason or "")  # so that no element is read
+        if sum(counts.values()) == len(item.elements):
+            return len(item.elements) - counts.get("completed", 0) - counts.get("cancelled", 0)
+    ended = [element.status.state for element in item.elements if element.status.final]
+    return len(ended) - ended.count(state.COMPLETED) - ended.count(state.CANCELLED)
 
 
 def failed_elements(elements: Iterable[ElementStatus]) -> list[int]:

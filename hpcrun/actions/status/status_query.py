@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import overload
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.resolve import is_lost, judge, keep_since, with_attempts
@@ -201,7 +203,8 @@ class KnownRun:
     folder: Path
     elements: Elements
     last: LastStatus | None  # the last known status of the whole run
-    known: dict[int, LastStatus]  # the last known status of each element
+    # the last known status of each element; empty for a sweep that is over
+    known: dict[int, LastStatus]
     # the progress of its submission before the query, for a run without a job
     sending: Sending | None = None
 
@@ -251,13 +254,51 @@ def _known_run(run: Run, store: RunStore) -> KnownRun:
     if last is not None and last.state == state.NOT_SUBMITTED and has_started(folder):
         # an sbatch that hung has submitted it after all
         return KnownRun(run, folder, elements, None, {})
-    if elements.are_array:
+    known: dict[int, LastStatus] = {}
+    if not elements.are_array:
+        if last:
+            known = {0: last}
+    elif last is None or not last.final:
         known = load_statuses(folder)
-    elif last:
-        known = {0: last}
-    else:
-        known = {}
     return KnownRun(run, folder, elements, last, known)
+
+
+class EndedElements(Sequence[ElementStatus]):
+    """The elements of a sweep that is over, read from the folder of the run when one is needed.
+
+    A table of runs needs only their number. Of an element without a saved end, the records of its
+    script decide; without a record, its end is unknown.
+    """
+
+    def __init__(self, one: KnownRun, now_s: float) -> None:
+        self._one = one
+        self._now_s = now_s
+
+    def __len__(self) -> int:
+        return len(self._one.elements.parameters)
+
+    @overload
+    def __getitem__(self, place: int) -> ElementStatus: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[ElementStatus]: ...
+
+    def __getitem__(self, place: int | slice) -> ElementStatus | Sequence[ElementStatus]:
+        return self._statuses[place]
+
+    @cached_property
+    def _statuses(self) -> tuple[ElementStatus, ...]:
+        saved = load_statuses(self._one.folder)
+        ended = {index: status for index, status in saved.items() if status.final}
+        one = replace(self._one, known=ended)
+        records = {}
+        for index, record in one.records().items():
+            if record.ended or record.cancelled:
+                records[index] = record
+        return tuple(
+            _judge_element(one, index, records.get(index), {}, self._now_s)
+            for index in one.elements.parameters
+        )
 
 
 def _belongs_here(run: Run, cluster: str | None, host: str) -> bool:
@@ -421,15 +462,18 @@ def run_status(
     Args:
         one: the run with its last known status.
         now_s: the present time, in seconds since the epoch.
-        records: those of its open elements; None for a run that is over, or of another cluster or
-            host.
+        records: those of its open elements; None for a run of another cluster or host. They count
+            only for a run that is not over.
         answers: of the scheduler; None if it did not answer.
     """
+    if one.last is not None and one.last.final:
+        ended = EndedElements(one, now_s) if one.elements.are_array else ()
+        return RunStatus(one.run, one.folder, one.last, elements=ended)
     elements = [
         _judge_element(one, index, (records or {}).get(index), answers, now_s)
         for index in one.elements.parameters
     ]
-    elsewhere = records is None and not one.is_over
+    elsewhere = records is None
     if records is None:
         ask_there = LastStatus(state.UNKNOWN, one.run.created_s, reason=f"ask on {one.run.place}")
         status = one.last or ask_there

@@ -65,6 +65,33 @@ def test_a_damaged_record_or_status_is_refused() -> None:
             status_from_json(text)
 
 
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([], ""),
+        ([[]], ""),
+        ([[["n", "a"]], [["n", "b"], ["m", ""]]], ""),
+        (None, "is not a list"),
+        ("ab", "is not a list"),
+        ({"n": "a"}, "is not a list"),
+        ([3], "is not a list"),
+        (["ab"], "is not a list"),
+        ([["ab"]], "is not a pair of texts"),
+        ([[["n", "a"], ["n", "a", "b"]]], "is not a pair of texts"),
+        ([[["n", 1]]], "is not text"),
+        ([[["n", None]]], "is not text"),
+        ([[["n", "a\0"]]], "is not text"),
+    ],
+)
+def test_the_parameters_of_a_sweep_are_pairs_of_texts(rows: Any, problem: str) -> None:
+    document = json.loads(run_to_json(run(request={"sweep": rows})))
+    if problem:
+        with pytest.raises(RecordError, match=f"its field sweep {problem}"):
+            run_from_json(json.dumps(document))
+    else:
+        assert run_from_json(json.dumps(document)).request["sweep"] == rows
+
+
 def test_a_sweep_whose_elements_have_no_parameters_is_damaged() -> None:
     rows = [[["n", "a"]], [["n", "b"]]]
     whole = run(request={"sweep": rows}, plan={"sweep": {"indices": "0-1", "first": 0}})
