@@ -5,10 +5,10 @@ A module is loaded when its command is typed.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from glob import escape, glob
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -383,8 +383,13 @@ def commands_of_others() -> dict[str, Command]:
 
 def _has_commands(folder: str) -> bool:
     """Return whether a package that is installed in a folder may add commands."""
-    for kind in ("dist-info", "egg-info"):
-        for path in glob(f"{escape(folder)}/*.{kind}/entry_points.txt"):
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:  # a zip file, or nothing
+        return False
+    for name in names:
+        if name.endswith((".dist-info", ".egg-info")):
+            path = os.path.join(folder, name, "entry_points.txt")
             with suppress(OSError), open(path, "rb") as file:
                 if GROUP.encode() in file.read():
                     return True

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import typer
 
+SELDOM: set[str] = set()
+"""The options that ``-h`` leaves out: ``--help`` shows them."""
 _NARROWEST = 40
 _LONGEST_LABEL = 26
 """A longer name, with its placeholder, has a line of its own: so 80 columns have room for 50 of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hpcrun.cli import complete
-from hpcrun.cli.options import SELDOM, HelpPanel
+from hpcrun.cli.help_page import SELDOM
+from hpcrun.cli.options import HelpPanel
 from hpcrun.job.request.job_request import JOB_FIELDS
 from hpcrun.job.request.option_panels import PROFILE, PROGRAM
 from hpcrun.job.request.options import DeclaredOption, OptionPanel, option_in, options_of

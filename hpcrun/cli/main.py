@@ -18,10 +18,9 @@ from typer.main import get_command
 
 from hpcrun.actions.hooks import HOOKS
 from hpcrun.cli.commands import COMMANDS, GROUPS, Command, commands_of_others, epilog
-from hpcrun.cli.help_page import help_page
+from hpcrun.cli.help_page import SELDOM, help_page
 from hpcrun.cli.interrupt import SUBMITTED, exit_at_interrupt, interrupted_as, raise_at_interrupt
 from hpcrun.cli.lean_imports import import_lean
-from hpcrun.cli.options import SELDOM
 from hpcrun.cli.output import (
     Outcome,
     finish,

@@ -70,8 +70,6 @@ def argument(metavar: str, help: str, *, default: Any = None, complete: Any = No
 
 
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
-SELDOM: set[str] = set()
-"""The options that ``-h`` leaves out: ``--help`` shows them."""
 
 
 def parameter_of(name: str, option: DeclaredOption) -> inspect.Parameter:
