@@ -64,9 +64,13 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(
-        char if char.isprintable() or char in _JOINERS else ascii(char)[1:-1] for char in text
-    )
+    shown = []
+    for char in text:
+        if char.isprintable() or char in _JOINERS:
+            shown.append(char)
+        else:
+            shown.append(ascii(char)[1:-1])
+    return "".join(shown)
 
 
 _FORMULA = ("=", "+", "-", "@")
@@ -88,7 +92,9 @@ def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 def _csv_value(value: object) -> object:
     if isinstance(value, bool):
         return int(value)
-    return csv_cell(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return csv_cell(value)
+    return value
 
 
 def csv_cell(text: str) -> str:
@@ -111,7 +117,9 @@ def csv_cell(text: str) -> str:
 
 def time_text(seconds: int | None) -> str:
     """Return a time in Slurm's form, ``-`` if there is none."""
-    return "-" if seconds is None else format_time(seconds)
+    if seconds is None:
+        return "-"
+    return format_time(seconds)
 
 
 def clock_text(seconds: int | None) -> str:
@@ -157,22 +165,22 @@ def bytes_text(number: int) -> str:
 
 def size_text(run: Run) -> str:
     """Return the nodes of a run, and the GPUs of each: ``2 nodes × 4 GPUs``."""
+    text = count(run.nodes, "node")
     if run.gpus_on_node:
-        gpus = f" × {count(run.gpus_on_node, 'GPU')}"
-    else:
-        gpus = ""
-    return f"{count(run.nodes, 'node')}{gpus}"
+        text += f" × {count(run.gpus_on_node, 'GPU')}"
+    return text
 
 
 def code_text(code: dict[str, Any]) -> str:
     """Return the copied code in words: its size, its source, its commit."""
-    size = f"{count(code['files'], 'file')}, {format_size(code['bytes'])} of {code['root']}"
-    commit = f", commit {code['commit'][:12]}" if code["commit"] else ""
+    text = f"{count(code['files'], 'file')}, {format_size(code['bytes'])} of {code['root']}"
+    if code["commit"]:
+        text += f", commit {code['commit'][:12]}"
+    if code["changes"]:
+        text += f" and {code['changes']}"
     if code.get("left_out"):
-        less = f", without {listed(code['left_out'], MOST_NAMED)}"
-    else:
-        less = ""
-    return f"{size}{commit}" + (f" and {code['changes']}" if code["changes"] else "") + less
+        text += f", without {listed(code['left_out'], MOST_NAMED)}"
+    return text
 
 
 def labelled(
@@ -199,19 +207,20 @@ def folded_command(groups: Iterable[str], width: int) -> list[str]:
     """
     lines = [""]
     for text in groups:
-        if lines[-1] and len(lines[-1]) + len(text) > width:
+        if not lines[-1]:
+            lines[-1] = text
+        elif len(lines[-1]) + len(text) > width:
             lines[-1] += " \\"
             lines.append(f"    {text}")
         else:
-            lines[-1] = f"{lines[-1]} {text}" if lines[-1] else text
+            lines[-1] += f" {text}"
     return lines
 
 
 def rows_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """Return rows as CSV of some columns, without the last line end."""
-    return csv_text(columns, ([row.get(name) for name in columns] for row in rows)).removesuffix(
-        "\n"
-    )
+    cells = ([row.get(name) for name in columns] for row in rows)
+    return csv_text(columns, cells).removesuffix("\n")
 
 
 def fields_of(item: object, names: str) -> dict[str, Any]:
@@ -259,7 +268,13 @@ def text_table(
             min_width=(least or {}).get(heading),
         )
     for row in rows:
-        table.add_row(*(Text(one_line(cell)) if isinstance(cell, str) else cell for cell in row))
+        cells = []
+        for cell in row:
+            if isinstance(cell, str):
+                cells.append(Text(one_line(cell)))
+            else:
+                cells.append(cell)
+        table.add_row(*cells)
     return table
 
 
@@ -285,7 +300,5 @@ def start_text(start_s: float | None, now_s: float) -> str:
     if start_s is None:
         return "Slurm gives no estimate"
     at = time.strftime("%Y-%m-%d %H:%M", time.localtime(start_s))
-    return (
-        f"expected {at}, in {clock_text(max(0, int(start_s - now_s)))}, earlier if other jobs "
-        "end early"
-    )
+    wait = clock_text(max(0, int(start_s - now_s)))
+    return f"expected {at}, in {wait}, earlier if other jobs end early"
