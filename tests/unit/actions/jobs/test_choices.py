@@ -234,6 +234,13 @@ def test_the_ranks_of_roles_do_not_matter_for_what_is_left_open(tmp_path: Path) 
     assert (found.size.nodes, found.request.nproc_per_node) == (2, 2)
 
 
+def test_ranks_that_a_script_starts_itself_do_not_matter_for_the_partition(tmp_path: Path) -> None:
+    # one process of Python cannot be four; a shell script with torchrun can
+    asked: dict[str, Any] = {"gpus": "0", "nproc_per_node": 4}
+    found = settled(tmp_path, facts(GPU), script="launch.sh", **asked)
+    assert found.request == request("launch.sh", **asked)
+
+
 def test_several_partitions_without_a_default_are_a_choice(tmp_path: Path) -> None:
     message = open_flags(tmp_path, facts(LONG, SHORT), gpus="4", walltime_s="30m")
     assert message == "choose a partition: -p long, -p short"
