@@ -220,6 +220,11 @@ class JobRequest:
     reservation: str | None = PLACEMENT.directive(
         "--reservation NAME", "Reservation (sbatch --reservation).", seldom=True
     )
+    begin: str | None = PLACEMENT.directive(
+        "--begin TIME",
+        "Start no earlier than TIME (sbatch --begin): 20:00, now+2hours, 2026-12-24T08:00.",
+        seldom=True,
+    )
     exclude: str | None = PLACEMENT.directive(
         "--exclude -x NODES", "Nodes to exclude (sbatch --exclude).", seldom=True
     )

@@ -232,7 +232,6 @@ OWN = option_names(submit)
         ("--mixed_precision", "accelerate launch"),
         ("--exclusive", "--sbatch exclusive"),
         ("--hold", "--sbatch hold"),
-        ("--begin", "--sbatch begin=VALUE"),
         ("--mem-per-cpu", "--sbatch mem-per-cpu=VALUE"),
         ("--comment", "--sbatch comment=VALUE"),
         ("--mpi", "--srun mpi=VALUE"),

@@ -170,6 +170,7 @@ ALL: dict[str, Any] = {
     "qos": "high",
     "constraint": "ib&a100",
     "reservation": "r",
+    "begin": "now+2hours",
     "exclude": "n1",
     "nodelist": "n[2-3]",
     "mail_user": "me@x.org",
