@@ -67,12 +67,11 @@ def style_of(number: int) -> dict[str, Any]:
     """
     import matplotlib
 
-    styles = matplotlib.rcParams["axes.prop_cycle"].by_key()
-    return {
-        **{name: values[number % len(values)] for name, values in styles.items()},
-        "linewidth": max(1.2, 2.4 - 0.4 * number),
-        "markersize": max(4.0, 6.0 - 0.7 * number),
-    }
+    cycle = matplotlib.rcParams["axes.prop_cycle"].by_key()
+    style = {name: values[number % len(values)] for name, values in cycle.items()}
+    style["linewidth"] = max(1.2, 2.4 - 0.4 * number)
+    style["markersize"] = max(4.0, 6.0 - 0.7 * number)
+    return style
 
 
 def ordered_styles(number: int) -> list[dict[str, Any]]:
@@ -82,8 +81,12 @@ def ordered_styles(number: int) -> list[dict[str, Any]]:
     """
     from matplotlib import colormaps
 
-    shades = (colormaps["viridis"](_LIGHTEST * each / max(1, number - 1)) for each in range(number))
-    return [{**style_of(each), "color": shade} for each, shade in enumerate(shades)]
+    shades = colormaps["viridis"]
+    last = max(1, number - 1)
+    styles = []
+    for place in range(number):
+        styles.append({**style_of(place), "color": shades(_LIGHTEST * place / last)})
+    return styles
 
 
 def save_figure(figure: Figure, path: Path) -> None:
