@@ -164,7 +164,10 @@ def _size_text(run: Run) -> str:
 def _directives_text(directives: Sequence[tuple[str, Any]]) -> str:
     options = []
     for name, value in directives:
-        options.append(f"--{name}" if value is None else f"--{name}={value}")
+        option = f"--{name}"
+        if value is not None:
+            option += f"={value}"
+        options.append(option)
     return " ".join(options)
 
 
@@ -288,9 +291,10 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
     if status.hosts:
         rows.append(("hosts", status.hosts))
     gpus = insight.gpus.get(item.run.run_id)
-    use_now = gpu_use(gpus) if gpus else ""
-    if use_now:
-        rows.append(("GPUs", use_now))
+    if gpus:
+        use_now = gpu_use(gpus)
+        if use_now:
+            rows.append(("GPUs", use_now))
     if item.elements:
         return rows
     rows += _idle_rows(item)
@@ -312,7 +316,9 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
 def _idle_rows(item: RunStatus) -> Rows:
     """Return a row with the warning that all GPUs are idle, if there is one now."""
     attempt = last_attempt(item.folder, item.element or 0)
-    idle = idle_warning(attempt.folder) if attempt else None
+    if attempt is None:
+        return []
+    idle = idle_warning(attempt.folder)
     if idle is None:
         return []
     _, sentence = about_run(item)
@@ -335,7 +341,9 @@ def idle_limit_rows(item: RunStatus) -> Rows:
     if item.elements:
         return []
     attempt = last_attempt(item.folder, item.element or 0)
-    node = idle_unknown(attempt.folder) if attempt else None
+    if attempt is None:
+        return []
+    node = idle_unknown(attempt.folder)
     if not node:
         return []
     return [("idle limit", f"no effect: no use of the GPUs is known from nvidia-smi on {node}")]
@@ -406,4 +414,6 @@ def _cpu_efficiency(usage: Usage) -> float | None:
 
 
 def _value(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)

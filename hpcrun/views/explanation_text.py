@@ -76,10 +76,12 @@ def _append_evidence(text: Text, evidence: Evidence, room: int, most_rows: int) 
     if not place and len(lines) == 1:
         place = _plain(lines[0])
         lines = ()
-    note = f" ({one_line(evidence.note)})" if evidence.note else ""
-    head = _wrapped(f"{source}{note}  {place}", room - 2)
+    head = source
+    if evidence.note:
+        head += f" ({one_line(evidence.note)})"
+    rows = _wrapped(f"{head}  {place}", room - 2)
     start = len(text)
-    text.append("\n  ".join(head) + "\n", "dim" if evidence.where else "")
+    text.append("\n  ".join(rows) + "\n", "dim" if evidence.where else "")
     text.stylize("cyan", start, start + len(source))
     for line in lines:
         for row in _folded(_plain(line), room - 4, most_rows):
@@ -109,18 +111,23 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
     """Return the explanation as a JSON document."""
     item = explanation.item
     run_id = item.run.run_id or None
-    return {
+    document = {
         "kind": "explain",
         "run_id": run_id,
         "job_id": item.run.job_id,
         "folder": item.folder if run_id else None,
         **fields_of(item.status, "state exit_status"),
         **fields_of(explanation, "summary rule level source rank node"),
-        "role": explanation.role.name if explanation.role else None,
+        "role": None,
         "evidence": [asdict(evidence) for evidence in explanation.evidence],
         **fields_of(explanation, "fix next unread"),
-        "flight": _flight_json(explanation.flight) if explanation.flight else None,
+        "flight": None,
     }
+    if explanation.role:
+        document["role"] = explanation.role.name
+    if explanation.flight:
+        document["flight"] = _flight_json(explanation.flight)
+    return document
 
 
 def _flight_json(flight: Flight) -> dict[str, Any]:

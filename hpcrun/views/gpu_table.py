@@ -115,7 +115,9 @@ def _gigabytes(used_mb: float | None, total_mb: float | None) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share / 0.01:.0f}%"
+    if share is None:
+        return "-"
+    return f"{share / 0.01:.0f}%"
 
 
 def gpu_use(result: GpuResult) -> str:
@@ -170,7 +172,10 @@ def without_lines(result: GpuResult) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for node, reason in result.without.items():
         by_reason.setdefault(reason, []).append(node)
-    return [one_line(f"{', '.join(nodes)}: {reason}") for reason, nodes in by_reason.items()]
+    lines = []
+    for reason, nodes in by_reason.items():
+        lines.append(one_line(f"{', '.join(nodes)}: {reason}"))
+    return lines
 
 
 def gpu_json(result: GpuResult) -> dict[str, Any]:

@@ -46,7 +46,9 @@ def metrics_table(
     no_row = ["-"] * len(numbers)
     rows = []
     for index, metrics in each.items():
-        element = [str(index), parameters_text(parameters[index])] if parameters else []
+        element = []
+        if parameters:
+            element = [str(index), parameters_text(parameters[index])]
         lines = [_cells(row, several, names) for row in metrics.rows]
         rows += [[*element, *cells] for cells in lines or [no_row]]
     front = ["ELEMENT", "PARAMETERS"] if parameters else []

@@ -12,7 +12,7 @@ from hpcrun.job.plan.job_plan import Plan, Snapshot
 from hpcrun.job.plan.plan_notes import threads_of
 from hpcrun.job.plan.role_ranks import Role
 from hpcrun.job.plan.sweep import Sweep
-from hpcrun.job.request.notify_options import IDLE, Notify
+from hpcrun.job.request.notify_options import IDLE
 from hpcrun.job.request.parameters import parse_indices
 from hpcrun.job.resources.container import Container
 from hpcrun.job.resources.cpus_memory_time import Requeue
@@ -58,18 +58,18 @@ def plan_lines(plan: Plan, more: Sequence[tuple[str, str]] = ()) -> list[str]:
         ("time", _time(plan)),
         ("where", _where(plan)),
         ("python", f"{plan.python.executable} ({plan.python.kind})"),
-        ("container", _container(plan.container) if plan.container else ""),
-        ("code", _code(plan.snapshot) if plan.snapshot else ""),
-        ("stage", _stage(plan) if plan.stage else ""),
-        ("stop", _stop(plan.requeue) if plan.requeue else ""),
-        ("idle", _idle(plan.cancel_idle_s) if plan.cancel_idle_s else ""),
+        ("container", _container(plan.container)),
+        ("code", _code(plan.snapshot)),
+        ("stage", _stage(plan)),
+        ("stop", _stop(plan.requeue)),
+        ("idle", _idle(plan)),
         ("srun", " ".join(option_words(plan.srun))),
         ("torchrun", " ".join(option_words(plan.torchrun))),
         ("preflight", _PREFLIGHT if plan.preflight == "first" else ""),
         ("modules", " ".join(plan.modules)),
         ("set-up", count(len(plan.setup), "command") if plan.setup else ""),
         ("env", _variables(plan)),
-        ("messages", _messages(plan.notify, plan.cancel_idle_s) if plan.notify else ""),
+        ("messages", _messages(plan)),
         *(("note", note) for note in plan.notes),
     ]
     return _in_columns(rows)
@@ -165,18 +165,24 @@ def _cpus(plan: Plan) -> str:
 def _time(plan: Plan) -> str:
     if plan.walltime_s:
         return time_text(plan.walltime_s)
-    return "no limit" if plan.scheduler == "local" else "the partition's default"
+    if plan.scheduler == "local":
+        return "no limit"
+    return "the partition's default"
 
 
-def _messages(notify: Notify, cancel_idle_s: int | None) -> str:
-    events = list(notify.events)
-    if not cancel_idle_s:
+def _messages(plan: Plan) -> str:
+    if not plan.notify:
+        return ""
+    events = list(plan.notify.events)
+    if not plan.cancel_idle_s:
         # without a limit on idle GPUs, nobody watches them
         events = [event for event in events if event != IDLE]
-    return f"to {', '.join(notify.to)}: {', '.join(events) or 'none without --cancel-idle'}"
+    return f"to {', '.join(plan.notify.to)}: {', '.join(events) or 'none without --cancel-idle'}"
 
 
 def _stage(plan: Plan) -> str:
+    if not plan.stage:
+        return ""
     copies = []
     for name, path, size in plan.stage:
         copy = f"{shlex.quote(path)} as $HPCRUN_STAGE/{shlex.quote(name)}"
@@ -195,18 +201,24 @@ def _variables(plan: Plan) -> str:
     return " ".join(words)
 
 
-def _code(snapshot: Snapshot) -> str:
+def _code(snapshot: Snapshot | None) -> str:
+    if snapshot is None:
+        return ""
     text = "a snapshot of the current code"
     if snapshot.folder != ".":
         text += f", starting in {snapshot.folder}"
     return text
 
 
-def _idle(cancel_idle_s: int) -> str:
-    return f"ends if all of its GPUs are idle for {time_text(cancel_idle_s)}"
+def _idle(plan: Plan) -> str:
+    if not plan.cancel_idle_s:
+        return ""
+    return f"ends if all of its GPUs are idle for {time_text(plan.cancel_idle_s)}"
 
 
-def _container(container: Container) -> str:
+def _container(container: Container | None) -> str:
+    if container is None:
+        return ""
     text = f"{container.image} by {container.runtime}"
     if container.gpus:
         text += ", with GPUs"
@@ -215,8 +227,10 @@ def _container(container: Container) -> str:
     return text
 
 
-def _stop(requeue: Requeue) -> str:
+def _stop(requeue: Requeue | None) -> str:
     """Return when the ranks are warned, and how the job continues after that."""
+    if requeue is None:
+        return ""
     text = f"SIGUSR1 {requeue.warn_s} s before the time limit"
     if requeue.times:
         text += f", requeued up to {count(requeue.times, 'time')}"

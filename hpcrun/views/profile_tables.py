@@ -42,7 +42,9 @@ def profiles_tables(
     here = [_cells(row, layers) for row in ordered if not row.elsewhere]
     elsewhere = [_cells(row, layers) for row in ordered if row.elsewhere]
     table = text_table(_COLUMNS, here, whole=_WHOLE)
-    others = text_table(_COLUMNS, elsewhere, whole=_WHOLE) if elsewhere else None
+    others = None
+    if elsewhere:
+        others = text_table(_COLUMNS, elsewhere, whole=_WHOLE)
     return table, others, folder_lines((row.path for row in rows), layers)
 
 
@@ -101,7 +103,11 @@ def profile_values(values: dict[str, Any]) -> dict[str, Any]:
 
     Times and sizes are in Slurm's forms.
     """
-    return {name: _form((name,), value) for name, value in values.items() if name != "name"}
+    forms = {}
+    for name, value in values.items():
+        if name != "name":
+            forms[name] = _form((name,), value)
+    return forms
 
 
 # --- the values, with the file and line of each, and side by side

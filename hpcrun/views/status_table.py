@@ -341,7 +341,9 @@ def _reason_or_hosts(item: RunStatus, cause: str, waits: str | None) -> str:
     reason = _reason_text(status)
     if reason:
         has_parts = item.elements or item.run.roles
-        return "" if has_parts and cause and status.final else reason
+        if has_parts and cause and status.final:
+            return ""
+        return reason
     if cause or _has_exit_status(status):
         return ""
     return status.hosts or ""
@@ -507,9 +509,11 @@ def _roles_json(item: RunStatus) -> dict[str, Any]:
     """
     if len(item.elements) > 1:
         return {"roles": []}
-    element = item.elements[0].index if item.elements else item.element
+    element = item.element or 0
+    if item.elements:
+        element = item.elements[0].index
     roles = []
-    for state in role_states(item.run, item.folder, element or 0):
+    for state in role_states(item.run, item.folder, element):
         role = fields_of(state.role, "name first_rank ranks")
         roles.append({**role, **fields_of(state, "state since_s exit_status nodes")})
     return {"roles": roles}
