@@ -41,6 +41,9 @@ USE = (
     '{"started": 1000.0, "cpus": 8, "memory_limit": null}\n'
     '{"time": 1100.0, "cpus": 2.0, "memory": 1048576, "network": 0.0, "rdma": null, "gpus": []}\n'
 )
+ROLES = [
+    {"name": "server", "first_rank": 0, "ranks": 1, "first_node": 0, "nodes": 1, "on_exit": "end"}
+]
 
 
 def item_of(folder: Path, state: str = "RUNNING", **values: Any) -> RunStatus:
@@ -140,7 +143,15 @@ def test_a_recorded_plan_shows_what_another_version_has_written() -> None:
         ("size", "2 nodes, 4 ranks"),
         ("time limit", "no time limit requested"),
     ]
-    odd = {"shape": 1, "python": [], "cpus_per_node": "8", "memory_mb": "1G", "modules": "m"}
+    odd = {
+        "scheduler": "slurm",
+        "setup": [],
+        "shape": 1,
+        "python": [],
+        "cpus_per_node": "8",
+        "memory_mb": "1G",
+        "modules": "m",
+    }
     assert [label for label, _ in recorded_plan(run(plan=odd))] == ["size", "time limit"]
     plan = {
         "shape": {"gpu_type": "a100", "launcher": "torchrun"},
@@ -270,6 +281,17 @@ def test_the_warning_of_idle_gpus_is_the_sentence_of_the_program_if_it_has_one(
     assert insight_rows(item, Insight(), 0.0) == [("idle", "its own sentence")]
 
 
+def test_the_details_of_an_element_are_of_its_own_folder(tmp_path: Path) -> None:
+    whole = replace(item_of(tmp_path), run=run(plan={"roles": ROLES}))
+    element = replace(whole, element=2)
+    idle = json.dumps({"since": 0.0, "warned": 60.0, "ends": 120.0})
+    files = {"idle": idle, "idle-unknown": '{"node": "n2"}', "node-n1.use": USE}
+    with_attempt(element, files)
+    labels = [label for label, _ in insight_rows(element, Insight(), 0.0)]
+    assert labels == ["role", "idle", "idle limit", "CPUs", "memory"]
+    assert insight_rows(whole, Insight(), 0.0) == []
+
+
 def test_the_last_line_stands_for_metrics_that_are_missing(tmp_path: Path) -> None:
     item = item_of(tmp_path)
     assert last_words(item) == ""
@@ -289,6 +311,10 @@ def test_an_ended_run_has_its_gpu_hours_its_use_and_advice(tmp_path: Path) -> No
     assert insight_rows(element, insight, 0.0) == [
         ("GPU-hours", "1.50 (2 GPUs, of all elements of its task)")
     ]
+    assert insight_rows(replace(element, element=None), insight, 0.0) == [
+        ("GPU-hours", "1.50 (2 GPUs)")
+    ]
+    assert insight_rows(once, Insight(), 0.0) == []
     alone = replace(element, run=run(plan={"sweep": {"indices": "0-3", "first": 0}}))
     assert insight_rows(alone, insight, 0.0) == [("GPU-hours", "1.50 (2 GPUs)")]
     none = Insight(usage={(item.run.run_id, "4711"): replace(usage, gpus=0)})
@@ -298,11 +324,6 @@ def test_an_ended_run_has_its_gpu_hours_its_use_and_advice(tmp_path: Path) -> No
     with_attempt(once, {"node-n1.use": USE, "idle-unknown": '{"node": "n2"}'})
     labels = [label for label, _ in insight_rows(once, none, 0.0)]
     assert labels == ["idle limit", "CPUs", "memory"]
-
-
-ROLES = [
-    {"name": "server", "first_rank": 0, "ranks": 1, "first_node": 0, "nodes": 1, "on_exit": "end"}
-]
 
 
 def test_roles_have_a_row_each_unless_it_is_a_sweep(tmp_path: Path) -> None:
