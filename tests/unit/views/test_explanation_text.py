@@ -101,6 +101,21 @@ def test_a_long_head_and_a_long_line_are_folded_and_cut() -> None:
         assert lines[3:] == expected
 
 
+def test_a_place_stands_above_its_only_line_and_words_with_hyphens_stay_whole() -> None:
+    placed = Evidence("rank 1", "log:1", ("some words and a word-with-many-hyphens",))
+    summary = "an-answer-of-one-long-word-in-hyphens and-another"
+    explanation = replace(PLAIN, summary=summary, evidence=(placed,))
+    assert explanation_text(explanation, 34).plain.split("\n") == [
+        "an-answer-of-one-long-word-in-hyphens",
+        "and-another",
+        "",
+        "rank 1  log:1",
+        "    some words and a",
+        "      word-with-many-hyphens",
+    ]
+    assert explanation_text(replace(PLAIN, summary="", fix="it"), 34).plain == "\n\nfix   it"
+
+
 @pytest.mark.parametrize(("lines", "rows"), [(5, 3), (6, 3), (7, 2), (9, 2), (10, 1), (30, 1)])
 def test_lines_of_evidence_are_cut_where_they_fill_more_than_a_screen(
     lines: int, rows: int

@@ -36,6 +36,8 @@ from hpcrun.views.metrics_table import (
         (3.0, "3"),
         (1 / 3, "0.333333"),
         (1e-8, "1e-08"),
+        (999999999.0, "999999999"),
+        (1e9, "1e+09"),
         (math.nan, "nan"),
         (math.inf, "inf"),
         (1e300, "1e+300"),
@@ -212,6 +214,13 @@ def _drawn(lines: list[str]) -> list[str]:
     return [line.replace("\u2800", " ") for line in lines]
 
 
+def test_the_last_step_stands_below_the_curves_if_it_has_room_beside_the_first() -> None:
+    curve = [(1000.0, 1.0), (200000.0, 2.0)]
+    assert braille_plot([curve], 14, 2)[-1] == "   1000 200000"
+    assert braille_plot([curve], 13, 2)[-1] == "   1000"
+    assert braille_plot([curve[:1]], 80, 2)[-1] == "   1000"
+
+
 def test_metrics_in_a_terminal_stand_below_each_other() -> None:
     two = Metrics(("a\n", "b"), (MetricsRow(0, 0, 1, None, {"a\n": 1.0, "b": 2.0}),))
     lines = plot_lines(two, 20)
@@ -238,13 +247,13 @@ def test_the_picture_has_a_panel_for_each_metric_and_names_up_to_16_ranks(
             for rank in range(ranks)
             for step in range(50 if rank else 49)
         ]
-        rows.append(MetricsRow(0, 0, 1, None, {"acc": 1.0}))
-        save_png(Metrics(("loss\n", "acc"), tuple(rows)), tmp_path / "a.png", "train\n")
+        rows.append(MetricsRow(0, 0, 1, None, {"acc": 1.0, "lr": 0.1}))
+        save_png(Metrics(("loss\n", "acc", "lr"), tuple(rows)), tmp_path / "a.png", "train\n")
     panels = [figure.axes for figure in figures]
     assert figures[0].get_suptitle() == "train?"
-    assert figures[0].get_size_inches().tolist() == [7.0, 4.6]
-    assert [axes.get_ylabel() for axes in panels[0]] == ["loss?", "acc"]
-    assert [axes.get_xlabel() for axes in panels[0]] == ["", "step"]
+    assert figures[0].get_size_inches().tolist() == [7.0, 6.6]
+    assert [axes.get_ylabel() for axes in panels[0]] == ["loss?", "acc", "lr"]
+    assert [axes.get_xlabel() for axes in panels[0]] == ["", "", "step"]
     assert [bool(axes[0].get_legend()) for axes in panels] == [False, True, True, False]
     first, second = panels[1][0].lines
     assert (first.get_label(), second.get_label()) == ("rank 0", "rank 1")

@@ -198,12 +198,14 @@ def test_each_value_of_a_profile_has_its_file_and_line() -> None:
     assert list(document) == [row[0] for row in _rows_of(table)[1:]]
     assert document["modules.0"] == {"value": "cuda", "file": Path("/x/p.yaml"), "line": 2}
     assert layer_of(Path("/else/q.yaml"), LAYERS) is None
+    assert origins_json(LoadedProfile(Profile(name="p"), Path("/x/p.yaml"), {}, {})) == {}
 
 
 def test_two_profiles_side_by_side() -> None:
     differences = [
         Difference(("time", "max"), 3600, None),
         Difference(("memory", "per_gpu"), 65536, 0),
+        Difference(("memory", "per_node"), "all", 1024),
         Difference(("gpu", "types", "h100", "time", "max"), 60, None),
         Difference(("modules",), ("a", None), ["b", 1]),
         Difference(("gpu", "per_node"), 8, {}),
@@ -213,6 +215,7 @@ def test_two_profiles_side_by_side() -> None:
         ["KEY", "a?", "b"],
         ["time.max", "01:00:00", "-"],
         ["memory.per_gpu", "64G", "0"],
+        ["memory.per_node", "all", "1G"],
         ["gpu.types.h100.time.max", "00:01:00", "-"],
         ["modules", "[a, -]", "[b, 1]"],
         ["gpu.per_node", "8", "{}"],
@@ -221,7 +224,7 @@ def test_two_profiles_side_by_side() -> None:
     document = diff_json(differences, "a", "b")
     assert (document["kind"], document["profiles"]) == ("profile-diff", ["a", "b"])
     assert document["differences"][0] == {"key": "time.max", "values": ["01:00:00", None]}
-    assert document["differences"][3]["values"] == [["a", None], ["b", 1]]
+    assert document["differences"][4]["values"] == [["a", None], ["b", 1]]
 
 
 def test_mistakes_and_remarks_as_json() -> None:
