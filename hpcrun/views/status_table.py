@@ -240,7 +240,7 @@ def with_element_rows(result: StatusResult, of: Collection[str] | None = None) -
     rows: list[RunStatus] = []
     for item in result.runs:
         is_chosen = of is None or item.run.run_id in of
-        if item.elements and is_chosen:
+        if is_chosen and item.elements:
             rows += [element_row(item, element) for element in item.elements]
         else:
             rows.append(item)
