@@ -144,15 +144,16 @@ def _without_gpus(settled: Settled, detected: DetectedProfile) -> Settled:
 
     A partition that a user's file names stays.
     """
-    from hpcrun.actions.jobs.cluster_choices import check_nodes, with_partition
-
     try:
         if settled.size.gpus_per_node:
             return settled
-        job = _cluster_job(settled, detected.facts)
+        facts = detected.facts
     except (SchedulerError, PlanError):
         # Slurm does not respond: the profile's partition. The plan refuses a wrong size.
         return settled
+    from hpcrun.actions.jobs.cluster_choices import check_nodes, with_partition
+
+    job = _cluster_job(settled, facts)
     if settled.request.partition is None:
         job = with_partition(job, detected.path, Picker(first_option))
     check_nodes(job)

@@ -113,12 +113,12 @@ class Waiter:
         return item
 
 
-@dataclass(slots=True)
 class Pauses:
     """When to query the scheduler next: soon at first, then every half minute, at random times."""
 
-    _began: float = field(default_factory=lambda: time.monotonic())
-    _next: float = field(default_factory=lambda: time.monotonic() + ASK_FIRST_S)
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._next = self._began + ASK_FIRST_S
 
     def begin(self) -> None:
         """Query at once, and soon again: something has changed."""

@@ -64,16 +64,18 @@ _SERVICES = {
     ("mlflow", "server"),
     ("wandb", "login"),
 }
-_HELPER = re.compile(
-    r"(?:^|[^a-z])(?:pre_?process|prepare|prep|download|convert|conversion|tokeni[sz]e|setup"
+_HELPER = (
+    r"(?i)(?:^|[^a-z])(?:pre_?process|prepare|prep|download|convert|conversion|tokeni[sz]e|setup"
     r"|install|split|merge|"
     r"export|upload|plot|visuali[sz]e|eval|evaluate|evaluation|test|infer|inference|predict"
     r"|generate|summari[sz]e|check|clean|"
     r"stats|average|report|get|find|make|create|build|cache|update|copy|push|benchmark)(?:[^a-z]"
-    r"|$)",
-    re.IGNORECASE,
+    r"|$)"
 )
-"""Names of programs that are not the training of a script, if another program is."""
+"""Names of programs that are not the training of a script, if another program is.
+
+Compiled when a script is first searched for them.
+"""
 _ALONE = ("multi-prog", "pty", "het-group", "bcast", "no-allocate")
 """Options of srun whose step hpcrun cannot start: several programs, a terminal, no allocation."""
 
@@ -238,7 +240,7 @@ def _is_helper(texts: Sequence[str]) -> bool:
     for at, text in enumerate(texts):
         if text.endswith((".py", ".sh")) or (at and texts[at - 1] == "-m"):
             place = "/".join(PurePath(text).parts[-2:])
-            return "train" not in PurePath(text).stem and _HELPER.search(place) is not None
+            return "train" not in PurePath(text).stem and re.search(_HELPER, place) is not None
     return False
 
 
