@@ -55,6 +55,35 @@ def test_wrapped_lines_move_row_by_row() -> None:
     assert (pages.top, pages.part) == (1, 2)
 
 
+def test_without_wrapping_the_line_at_the_top_stays() -> None:
+    pages = _pages(20, wraps=True, text="a line of twenty cell")
+    pages.move(2)  # the last row of the first line
+    pages.wrap(False)
+    assert _text(pages.rows()) == ["a line of…"] * 5
+    assert (pages.top, pages.part) == (0, 0)
+
+
+def test_wrapped_lines_begin_at_the_left() -> None:
+    pages = _pages(20, text="a line of twenty cell")
+    pages.left = 16
+    pages.wrap(True)
+    assert _text(pages.rows())[0] == "a line of"
+
+
+def test_lines_that_are_wrapped_already_keep_their_place() -> None:
+    pages = _pages(20, wraps=True, text="a line of twenty cell")
+    pages.move(2)
+    pages.wrap(True)
+    assert (pages.top, pages.part) == (0, 2)
+
+
+def test_on_a_wider_screen_the_line_at_the_top_stays() -> None:
+    pages = _pages(20, wraps=True, text="a line of twenty cell")
+    pages.move(5)
+    pages.resize(30, 5)
+    assert _text(pages.rows())[0] == "a line of twenty cell 1"
+
+
 def test_the_cursor_stays_on_the_screen() -> None:
     pages = _pages(20)
     pages.choose(0)
@@ -265,5 +294,14 @@ def test_there_is_nothing_on_the_left_of_a_line() -> None:
         screen.action_sideways(-16)
         screen.action_sideways(-16)
         assert screen.pager.pages.left == 0
+
+    on_screen(Reading, scene)
+
+
+def test_to_the_right_no_line_is_lost() -> None:
+    def scene(screen: Reading) -> None:
+        screen.action_move(1)  # the second row of the first line is at the top
+        screen.action_sideways(16)
+        assert screen.shown == [f"{number}" * 39 + "…" for number in range(6)]
 
     on_screen(Reading, scene)
