@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -72,8 +73,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
     monkeypatch.setattr(slurm, "job", site.show_job)
     monkeypatch.setattr(slurm, "requeue", site.requeue)
     monkeypatch.setattr(slurm, "cancel", site.cancel)
-    monkeypatch.setattr(guard.time, "sleep", site.sleep)
-    monkeypatch.setattr(guard.time, "monotonic", lambda: site.now_s)
+    monkeypatch.setattr(time, "sleep", site.sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: site.now_s)
     return site
 
 
@@ -150,7 +151,7 @@ def test_without_a_heartbeat_slurm_is_asked_about_a_node_that_responds(
         if beats:
             (site.attempt / "heartbeat").write_text(str(site.now_s))
 
-    monkeypatch.setattr(guard.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     guard.main(["n1", REQUEUE])
     assert len(site.requests) == requests
 
