@@ -29,6 +29,7 @@ from tests.harness import (
     account,
     cluster_error,
     cluster_sh,
+    end_processes_of,
     end_servers,
     folder_open_to_others,
     new_researcher,
@@ -110,11 +111,16 @@ def _cluster_for_slurm_tests(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture
-def hpcrun(request: pytest.FixtureRequest, tmp_path: Path) -> Hpcrun:
-    """The hpcrun command in a folder of its own; in slurm tests pointed at the cluster."""
+def hpcrun(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hpcrun]:
+    """The hpcrun command in a folder of its own; in slurm tests pointed at the cluster.
+
+    What it has started on this machine ends with the test, which may have failed.
+    """
     is_slurm_test = request.node.get_closest_marker("slurm") is not None
     extra = request.getfixturevalue("cluster").env if is_slurm_test else {}
-    return Hpcrun(folder=tmp_path, checkout=REPO, venv=Path(sys.prefix), extra=extra)
+    yield Hpcrun(folder=tmp_path, checkout=REPO, venv=Path(sys.prefix), extra=extra)
+    if not is_slurm_test:  # the cluster ends its jobs
+        end_processes_of(tmp_path)
 
 
 @pytest.fixture(scope="session")

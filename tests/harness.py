@@ -9,7 +9,9 @@ import importlib.util
 import json
 import os
 import pwd
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -543,6 +545,31 @@ def processes_with(word: str) -> dict[int, str]:
             if word in line:
                 found[int(path.parent.name)] = line
     return found
+
+
+def processes_of(folder: Path) -> list[int]:
+    """The processes with a folder in their command line or environment, but for this one."""
+    name = re.compile(re.escape(os.fsencode(folder)) + rb"(?![\w.-])")
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            if name.search(text) and process.name != str(os.getpid()):
+                found.append(int(process.name))
+    return found
+
+
+def end_processes_of(folder: Path) -> None:
+    """End the processes of a test's folder, with what they start meanwhile."""
+
+    def none_is_left() -> bool:
+        pids = processes_of(folder)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not pids
+
+    wait_for(none_is_left, 20, f"the processes of {folder} to end")
 
 
 @contextmanager

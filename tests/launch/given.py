@@ -4,8 +4,10 @@ signal it.
 
 from __future__ import annotations
 
+import binascii
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hpcrun.in_job.launch.node_folder import PLACES, PREFIX
 from tests.harness import REPO
 
 T = TypeVar("T")
@@ -117,6 +120,15 @@ def job(
         for pid in left:
             send(pid, signal.SIGKILL)
         process.wait()
+        remove_node_folders(attempt)
+
+
+def remove_node_folders(attempt: Path) -> None:
+    """Remove what killed processes of an attempt have left on the disk of their nodes."""
+    checksum = binascii.crc32(os.fsencode(attempt))
+    for place in PLACES:
+        for folder in Path(place).glob(f"{PREFIX}*-{checksum:08x}"):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def python(folder: Path, text: str) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,17 @@ def test_a_handler_runs_once_however_slurm_signals(
         getattr(running, how)(getattr(signal, name))
         running.end()
         assert [running.out(rank).split() for rank in (0, 1)] == [["up", "told"]] * 2
+
+
+def test_a_node_passes_on_a_signal_after_one_to_every_process(tmp_path: Path) -> None:
+    program = ["sh", "-c", "trap 'echo told' USR1; echo up; while :; do sleep 0.05; done"]
+    with job(tmp_path, program) as running:
+        running.until("up")
+        running.signal_every(signal.SIGUSR1)
+        running.until("told")
+        time.sleep(1.5)  # once a second a node prepares for the next signal
+        running.signal_tasks(signal.SIGUSR1)
+        running.until("told\ntold")
 
 
 @pytest.mark.parametrize("how", HOW)

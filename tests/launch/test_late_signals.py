@@ -84,8 +84,12 @@ def test_a_job_that_is_ended_while_it_loads_its_modules_leaves_a_record(tmp_path
     process = subprocess.Popen(
         command, env={**env, "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0"}, cwd=tmp_path
     )
-    wait_until(begun.exists, "the job to load its modules")
-    process.send_signal(signal.SIGTERM)
-    go.touch()
-    assert process.wait(30) == 143
+    try:
+        wait_until(begun.exists, "the job to load its modules")
+        process.send_signal(signal.SIGTERM)
+        go.touch()
+        assert process.wait(30) == 143
+    finally:
+        process.kill()
+        process.wait()
     assert json.loads((attempt / "exit").read_text())["signal"] == "TERM"

@@ -325,8 +325,7 @@ class LogPage(TextScreen):
 
     def action_wrap(self) -> None:
         """Wrap long lines, or do not."""
-        pages = self._pages
-        pages.wraps, pages.left, pages.part = not pages.wraps, 0, 0
+        self._pages.wrap(not self._pages.wraps)
         self._show()
 
     def action_times(self) -> None:

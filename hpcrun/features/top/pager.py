@@ -74,6 +74,13 @@ class Pages(Generic[Line]):
         self.width, self.height = width, height
         self.keep_inside()
 
+    def wrap(self, wraps: bool) -> None:
+        """Wrap long lines, or do not; the line at the top stays, from its beginning."""
+        if wraps != self.wraps:
+            self.wraps = wraps
+            self.part = 0
+            self.left = 0
+
     def rows(self) -> list[Strip]:
         """Return what is on the screen."""
         shown: list[Strip] = []
@@ -188,6 +195,8 @@ class Pages(Generic[Line]):
 
     def _stop_at_end(self) -> None:
         self.top, self.part = min((self.top, self.part), self._last_place())
+        if self.part:  # on a wider screen, the line at the top may have fewer rows
+            self.part = min(self.part, self._height_of(self.top) - 1)
 
 
 class Pager(TextLines):
@@ -363,7 +372,7 @@ class TextScreen(PagerScreen):
         """Move to the right or to the left, where lines are not wrapped."""
         pages = self.pager.pages
         if pages.wraps:
-            pages.wraps = False
+            pages.wrap(False)
             self.say("")
         pages.left = max(0, pages.left + columns)
         self.draw()

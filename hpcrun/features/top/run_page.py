@@ -217,7 +217,8 @@ class RunPage(TextScreen):
         wraps = self._section.pages.wraps
         self._number = number
         self.pager.take(self._section.pages)
-        self.pager.pages.wraps, self.pager.pages.mark = wraps, None
+        self.pager.pages.wrap(wraps)
+        self.pager.pages.mark = None
         self._search = ""
         self.say("")
         self._read()
@@ -230,7 +231,7 @@ class RunPage(TextScreen):
     def action_wrap(self) -> None:
         """Wrap long lines, or do not."""
         pages = self.pager.pages
-        pages.wraps, pages.left = not pages.wraps, 0
+        pages.wrap(not pages.wraps)
         self.say(
             "long lines are wrapped"
             if pages.wraps

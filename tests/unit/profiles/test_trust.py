@@ -50,6 +50,17 @@ def trusted(folder: Path, store: TrustStore) -> Layer:
     return project_layer(folder, store)
 
 
+def test_an_answer_about_a_folder_is_forgotten_once(project: Path, store: TrustStore) -> None:
+    trusted(project, store)
+    assert store.forget(project)
+    assert store.find(project) is None
+    assert not store.forget(project)
+
+
+def test_a_folder_without_an_answer_can_be_forgotten(project: Path, store: TrustStore) -> None:
+    assert not store.forget(project)
+
+
 def test_a_project_is_used_when_it_is_trusted(project: Path, store: TrustStore) -> None:
     layer = project_layer(project, store)
     names = "profiles/ours.yaml, profiles/parts/base.yaml, templates/job.sh.j2"

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from hpcrun.runs import log_times
 from hpcrun.runs.log_files import LogFile, fold, texts
-from hpcrun.runs.log_times import Stamps, has_stamps, merged, since
+from hpcrun.runs.log_times import (
+    Stamps,
+    has_stamps,
+    merged,
+    second_of_year,
+    seconds_between,
+    since,
+)
 from tests.unit.given import write
 
 STARTED = datetime(2026, 11, 21, 23, 0, 0).timestamp()
@@ -56,6 +63,47 @@ def at(*when: int) -> float:
 )
 def test_a_time_is_read(line: str, expected: float | None) -> None:
     assert Stamps(STARTED).read(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "between_s"),
+    [
+        (
+            "[E1122 16:29:32.123 ProcessGroupNCCL.cpp:629] [Rank 3]",
+            "2026-11-22 16:29:33,123 INFO x",
+            1.0,
+        ),
+        ("[E707 08:21:44.5 ProcessGroupNCCL.cpp:2090] x", "2026-07-07T08:21:45.500+01:00 | x", 1.0),
+        (
+            "W1122 00:21:32.269000 757 torch/distributed/x.py:1] x",
+            "2026-11-22 00:21:30.269 | ERROR | a:b:1 - x",
+            -2.0,
+        ),
+        (
+            "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2026-12-31T23:59:59 ***",
+            "[W101 00:00:01.0 x.cpp:1] x",
+            2.0,
+        ),
+        (
+            "[2026-11-22 10:00:00] n1:1:1 [0] x.cc:1 NCCL WARN x",
+            "11/22/2026 10:00:05 - INFO - __main__ - x",
+            5.0,
+        ),
+    ],
+)
+def test_the_times_of_all_kinds_of_lines_are_compared(
+    line: str, other: str, between_s: float
+) -> None:
+    one_s, other_s = second_of_year(line), second_of_year(other)
+    assert one_s is not None and other_s is not None
+    assert seconds_between(one_s, other_s) == pytest.approx(between_s, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "line", ["step 1122 16:29:32 loss", "[E1399 16:29:32.1 x.cpp:1]", "took 00:01:02", ""]
+)
+def test_a_line_without_a_date_has_no_time(line: str) -> None:
+    assert second_of_year(line) is None
 
 
 def test_days_are_counted_on_and_lines_since_a_time_begin_with_the_first_not_before_it() -> None:

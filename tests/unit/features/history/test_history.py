@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hpcrun.explain.diagnosis.rules import load_rules
-from hpcrun.features.history.history import History, budgets_of, get_history
+from hpcrun.features.history.history import History, HistoryRow, budgets_of, get_history
 from hpcrun.features.history.past_jobs import OTHER, REMOVED, cause_of, parse_accounted, project_of
 from hpcrun.job.run_paths import SUBMISSION_FILE
 from hpcrun.runs.elements import load_statuses, save_statuses
@@ -283,6 +283,15 @@ def test_a_requeued_job_of_the_accounting(runs: RunStore) -> None:
     )
     found = look(runs, accounted=starts)
     assert (found.total.gpu_hours, found.total.lost_gpu_hours, found.running) == (10, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "within_s"),
+    [(0, None), (1, 1.0), (2, 2.0), (9, 9.0), (10, 9.0), (11, 10.0), (100, 90.0), (101, 91.0)],
+)
+def test_nine_jobs_of_ten_start_within_this_time(jobs: int, within_s: float | None) -> None:
+    waits_s = [float(seconds) for seconds in range(jobs, 0, -1)]
+    assert HistoryRow("train", waits_s=waits_s).wait_90_percent_s == within_s
 
 
 def test_the_name_of_a_cause() -> None:

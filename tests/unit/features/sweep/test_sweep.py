@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from hpcrun.actions.runs.run_metrics import Metrics
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.errors import NotFoundError, UsageError
-from hpcrun.features.sweep.command import sweep_csv, sweep_json, sweep_plot
+from hpcrun.features.sweep.command import _scale, sweep_csv, sweep_json, sweep_plot
 from hpcrun.features.sweep.sweep import (
     SweepTable,
     best_row,
@@ -153,3 +154,50 @@ def test_the_command_of_one_element_is_ready_to_paste_and_curves_are_named_at_th
         line[-1] for line in lines if line[-1].isdigit() and "┤" in line and line[-2] == " "
     ] == ["0", "1"]
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (("1", "5", "5.1", "10"), ("1", "5", "10")),
+        (("1", "9.9", "10"), ("1", "10")),
+        (("1", "1.1", "10"), ("1", "10")),
+        (("10", "1", "5"), ("1", "5", "10")),
+        (("3", "3"), ("3",)),
+        (("10", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9"), ("0", "10")),
+        (("b", "a"), ("b", "a")),
+    ],
+    ids=[
+        "close in the middle",
+        "close to the highest",
+        "close to the lowest",
+        "in the order of numbers",
+        "one value",
+        "too many",
+        "no numbers",
+    ],
+)
+def test_labels_of_an_axis_do_not_overlap(values: Sequence[str], labels: Sequence[str]) -> None:
+    assert tuple(text for _, text in _scale(values)[1]) == labels
+
+
+@pytest.mark.parametrize(
+    ("values", "heights"),
+    [
+        (("0", "5", "10"), [0, 0.5, 1]),
+        (("1e-4", "1e-2", "1"), [0, 0.5, 1]),
+        (("-1", "0", "1"), [0, 0.5, 1]),
+        (("7", "7"), [0.5, 0.5]),
+        (("adam", "sgd", "lion"), [0, 0.5, 1]),
+    ],
+    ids=["linear", "logarithmic", "negative", "one value", "no numbers"],
+)
+def test_values_stand_at_their_height_on_an_axis(
+    values: Sequence[str], heights: Sequence[float]
+) -> None:
+    assert _scale(values)[0] == pytest.approx(heights)
+
+
+def test_a_label_stands_at_the_height_of_its_value() -> None:
+    heights, labels = _scale(("0", "5", "10"))
+    assert [height for height, _ in labels] == heights

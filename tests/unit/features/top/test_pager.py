@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 from rich.text import Text
-from textual.app import App
+from textual.app import App, ComposeResult
+from textual.screen import Screen
 from textual.strip import Strip
 
-from hpcrun.features.top.pager import Pages, TableScreen, search_pattern
+from hpcrun.features.top.pager import Pager, Pages, TableScreen, TextScreen, search_pattern
 from hpcrun.features.top.screen import strip_of, wrapped
 
 
@@ -52,6 +53,35 @@ def test_wrapped_lines_move_row_by_row() -> None:
     assert _text(pages.rows())[-1] == "l 3"
     pages.move(-2)
     assert (pages.top, pages.part) == (1, 2)
+
+
+def test_without_wrapping_the_line_at_the_top_stays() -> None:
+    pages = _pages(20, wraps=True, text="a line of twenty cell")
+    pages.move(2)  # the last row of the first line
+    pages.wrap(False)
+    assert _text(pages.rows()) == ["a line of…"] * 5
+    assert (pages.top, pages.part) == (0, 0)
+
+
+def test_wrapped_lines_begin_at_the_left() -> None:
+    pages = _pages(20, text="a line of twenty cell")
+    pages.left = 16
+    pages.wrap(True)
+    assert _text(pages.rows())[0] == "a line of"
+
+
+def test_lines_that_are_wrapped_already_keep_their_place() -> None:
+    pages = _pages(20, wraps=True, text="a line of twenty cell")
+    pages.move(2)
+    pages.wrap(True)
+    assert (pages.top, pages.part) == (0, 2)
+
+
+def test_on_a_wider_screen_the_line_at_the_top_stays() -> None:
+    pages = _pages(20, wraps=True, text="a line of twenty cell")
+    pages.move(5)
+    pages.resize(30, 5)
+    assert _text(pages.rows())[0] == "a line of twenty cell 1"
 
 
 def test_the_cursor_stays_on_the_screen() -> None:
@@ -167,18 +197,26 @@ class Shown(TableScreen[str]):
         return self.key, self.rows.top, self.rows.cursor
 
 
-def play(scene: Callable[[Shown], None]) -> None:
-    """Play a scene with a table of which nine rows have room."""
+S = TypeVar("S", bound=Screen[Any])
+
+
+def on_screen(kind: type[S], scene: Callable[[S], None]) -> None:
+    """Play a scene with a screen that has nine rows of forty columns."""
 
     async def run_it() -> None:
         app: App[Any] = App()
         async with app.run_test(size=(40, 9 + AROUND)) as pilot:
-            await app.push_screen(Shown(cast(Any, None)))
+            await app.push_screen(kind(cast(Any, None)))
             await pilot.pause()
-            assert isinstance(app.screen, Shown)
+            assert isinstance(app.screen, kind)
             scene(app.screen)
 
     asyncio.run(run_it())
+
+
+def play(scene: Callable[[Shown], None]) -> None:
+    """Play a scene with a table of which nine rows have room."""
+    on_screen(Shown, scene)
 
 
 def test_the_row_with_the_cursor_stays_where_it_is_on_the_screen_when_rows_come_before_it() -> None:
@@ -211,3 +249,59 @@ def test_the_cursor_is_at_the_top_until_it_is_moved_and_stays_inside() -> None:
         assert table.place == ("run-9", 1, 9)
 
     play(scene)
+
+
+# --- long lines ----------------------------------------------------------------------------------
+
+
+def long_lines(count: int) -> list[str]:
+    """Lines of a hundred columns, each with its own digits."""
+    return [str(number % 10) * 100 for number in range(count)]
+
+
+class Reading(TextScreen):
+    """Six lines, which are wrapped into three rows each."""
+
+    def body(self) -> ComposeResult:
+        pages = Pages[str](Text, wraps=True)
+        pages.show(long_lines(6))
+        yield Pager(pages)
+
+    def on_mount(self) -> None:
+        self.draw()
+
+    @property
+    def shown(self) -> list[str]:
+        """What stands on the screen."""
+        return _text(self.pager.pages.rows())
+
+
+def test_to_the_right_lines_are_no_longer_wrapped() -> None:
+    def scene(screen: Reading) -> None:
+        assert screen.shown[:4] == ["0" * 40, "0" * 40, "0" * 20, "1" * 40]
+        screen.action_sideways(16)
+        assert screen.shown == [f"{number}" * 39 + "…" for number in range(6)]
+        assert screen.pager.pages.left == 16
+        screen.action_sideways(16)
+        assert screen.pager.pages.left == 32
+
+    on_screen(Reading, scene)
+
+
+def test_there_is_nothing_on_the_left_of_a_line() -> None:
+    def scene(screen: Reading) -> None:
+        screen.action_sideways(16)
+        screen.action_sideways(-16)
+        screen.action_sideways(-16)
+        assert screen.pager.pages.left == 0
+
+    on_screen(Reading, scene)
+
+
+def test_to_the_right_no_line_is_lost() -> None:
+    def scene(screen: Reading) -> None:
+        screen.action_move(1)  # the second row of the first line is at the top
+        screen.action_sideways(16)
+        assert screen.shown == [f"{number}" * 39 + "…" for number in range(6)]
+
+    on_screen(Reading, scene)

@@ -256,6 +256,20 @@ def test_lines_are_searched(tmp_path: Path) -> None:
     assert "srun train" in shown[1]
 
 
+def test_a_line_at_the_top_stays_when_lines_are_wrapped_no_longer(tmp_path: Path) -> None:
+    desk, _ = _given(tmp_path)
+    write(RunFolder(tmp_path).script, f"#!/bin/bash -{'x' * 100}\n" + "echo line\n" * 50)
+    shown = _play(
+        desk,
+        RunPage(desk.reader, "r"),
+        ("6", "#!/bin/bash"),
+        ("w j", "long lines are wrapped"),
+        ("w", "long lines go on to the right"),
+    )
+    assert "#!/bin/bash" not in shown[1]
+    assert "#!/bin/bash" in shown[2]
+
+
 def test_a_file_system_that_hangs_is_named_and_keys_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

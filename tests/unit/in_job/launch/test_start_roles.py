@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from hpcrun.in_job.launch import rendezvous
-from hpcrun.in_job.launch.start_roles import why_not_ready
+from hpcrun.in_job.launch.start_roles import RoleBlock, RoleNode, why_not_ready
 
 NOBODY = 65534
 
@@ -94,3 +94,82 @@ def test_a_port_outside_of_a_range_that_others_hold_is_taken(
         monkeypatch.setattr(rendezvous, "FIRST", taken.getsockname()[1])
         monkeypatch.setattr(rendezvous, "SPAN", 1)
         assert rendezvous.free_port(7) != taken.getsockname()[1]
+
+
+# --- roles that share a node ---------------------------------------------------------------------
+
+
+def role(name: str, gpus: str, first_rank: int, ranks: int) -> RoleBlock:
+    """A role that has some GPUs of a node: ``FIRST:COUNT:OF``."""
+    options = f"--task 0 --tasks 1 --first-rank {first_rank} --ranks {ranks} --gpus {gpus}"
+    return RoleBlock([name, *options.split(), "--launcher", "once", "--on-exit", "end", "--", "x"])
+
+
+SERVER = role("server", "0:1:4", 0, 1)
+TRAINER = role("trainer", "1:3:4", 1, 3)
+
+
+@pytest.fixture
+def cpus(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The CPUs of this process, of a node with GPUs."""
+    cpus: set[int] = set()
+
+    def set_affinity(_: int, numbers: list[int]) -> None:
+        cpus.clear()
+        cpus.update(numbers)
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: cpus)
+    monkeypatch.setattr(os, "sched_setaffinity", set_affinity)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    monkeypatch.setenv("HPCRUN_NODE_RANKS", "")
+    return cpus
+
+
+def take_share(role: RoleBlock) -> None:
+    node = RoleNode.__new__(RoleNode)
+    node._role = role
+    node._roles = [SERVER, TRAINER]
+    node._take_share()
+
+
+@pytest.mark.parametrize(
+    ("number", "of_server", "of_trainer"),
+    [
+        (8, {0, 1}, {2, 3, 4, 5, 6, 7}),
+        (4, {0}, {1, 2, 3}),
+        (2, {0}, {0, 1}),
+        (1, {0}, {0}),
+    ],
+)
+def test_each_role_of_a_node_has_its_part_of_the_cpus(
+    cpus: set[int], number: int, of_server: set[int], of_trainer: set[int]
+) -> None:
+    for role, expected in ((SERVER, of_server), (TRAINER, of_trainer)):
+        cpus.update(range(number))
+        take_share(role)
+        assert cpus == expected
+
+
+def test_each_role_of_a_node_has_its_gpus(cpus: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    cpus.update(range(8))
+    take_share(TRAINER)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "1,2,3"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    take_share(SERVER)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+def test_a_role_keeps_gpus_that_are_its_alone(
+    cpus: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On this machine, hpcrun has given each role its GPUs."""
+    cpus.update(range(8))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
+    take_share(TRAINER)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "5,6,7"
+
+
+def test_the_ranks_of_a_node_are_those_of_all_its_roles(cpus: set[int]) -> None:
+    cpus.update(range(8))
+    take_share(TRAINER)
+    assert os.environ["HPCRUN_NODE_RANKS"] == "0:4"

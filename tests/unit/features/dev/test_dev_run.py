@@ -1,0 +1,183 @@
+"""A run that people work in: its listener is started beside the ranks, and waited for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.cli.context import Context
+from hpcrun.errors import PlanError, SchedulerError
+from hpcrun.features.dev import PROGRAM, dev_run
+from hpcrun.features.dev.dev_run import DevRun
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.machine.process import Completed, run_command
+from hpcrun.runs.record import LastStatus
+from tests.unit.given import run, write
+
+pytestmark = pytest.mark.needs("ssh-keygen")
+RUN_ID = "20260102-030405-train-0a1b"
+DOOR = {"node": "n1", "local": "/tmp/x", "cwd": "/work", "python": "/usr/bin/python3"}
+
+
+class Node:
+    """The first node of a job, and the time module, whose time passes when somebody waits.
+
+    Attributes:
+        starts_after_s: how long its listener takes to start.
+        responds: whether a listener responds that has been started before.
+        started: the listeners that were started, each as its command.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.attempt = 0
+        self.now_s = 0.0
+        self.starts_after_s = 0.0
+        self.responds = True
+        self.started: list[Sequence[str]] = []
+        self.places: list[Path] = []
+
+    @property
+    def door(self) -> Path:
+        """The file of the listener."""
+        return RunFolder(self.folder).element(0).path / "dev/door"
+
+    def open_door(self, **more: str) -> None:
+        """Write where the listener of the attempt is."""
+        write(self.door, json.dumps({**DOOR, "attempt": f"attempts/{self.attempt}", **more}))
+
+    def leave_running(self, argv: Sequence[str], *, cwd: Path, **_: Any) -> None:
+        assert not self.door.exists()
+        self.started.append(argv)
+        self.places.append(cwd)
+        self.sleep(0.0)
+
+    def time(self) -> float:
+        return self.now_s
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        if self.started and self.now_s >= self.starts_after_s:
+            self.open_door(sshd="/usr/sbin/sshd")
+
+    def run_command(self, argv: Sequence[str], *, timeout_s: float, **_: Any) -> Completed:
+        """Ask the listener whether it responds; a key is made by a real ssh-keygen."""
+        if argv[0] == "ssh-keygen":
+            return run_command(argv, timeout_s=timeout_s)
+        return Completed("check", 0 if self.responds else 1, "", "")
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """The node of a run whose first attempt runs."""
+    node = Node(tmp_path / RUN_ID)
+    folder = RunFolder(node.folder)
+    start = {"job_id": "4711", "host": "n1", "started": 1.0}
+    write(folder.element(0).attempt(0).start, json.dumps(start))
+    write(folder.programs("runtime") / f"{PROGRAM}.py", "")
+    monkeypatch.setattr(dev_run, "leave_running", node.leave_running)
+    monkeypatch.setattr(dev_run, "run_command", node.run_command)
+    monkeypatch.setattr(dev_run, "time", node)
+    return node
+
+
+def item(node: Node, **more: Any) -> RunStatus:
+    """The run, on this machine, with a program that is not the listener."""
+    plan = {"python": {"executable": "/opt/bin/python"}}
+    values = {"scheduler": "local", "plan": plan, "cwd": str(node.folder), **more}
+    return RunStatus(run(RUN_ID, **values), node.folder, LastStatus("RUNNING", 1.0), live=True)
+
+
+def open_door(node: Node, **more: Any) -> dict[str, Any]:
+    context = Context({"HPCRUN_RUNS": str(node.folder.parent)}, node.folder)
+    return DevRun(context, RUN_ID, 0).open(item(node, **more), "ssh-ed25519 AAAA me")
+
+
+def test_a_listener_is_started_beside_the_ranks(node: Node) -> None:
+    found = open_door(node)
+    (command,) = node.started
+    assert command[-2:] == [
+        "/opt/bin/python",
+        str(RunFolder(node.folder).programs("runtime/hpcrun_dev.py")),
+    ]
+    assert node.places == [node.folder]
+    assert (found["node"], found["job"], found["user"] != "") == ("n1", "4711", True)
+
+
+def test_the_listener_starts_in_the_home_if_the_folder_is_gone(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    open_door(node, cwd="/no/such/folder")
+    assert node.places == [tmp_path]
+
+
+def test_a_listener_has_a_minute_to_start(node: Node) -> None:
+    node.starts_after_s = 59.0
+    assert open_door(node)["node"] == "n1"
+
+
+def test_a_listener_that_does_not_start_is_an_error(node: Node) -> None:
+    node.starts_after_s = float("inf")
+    with pytest.raises(SchedulerError, match="no listener has started in job 4711") as refused:
+        open_door(node)
+    assert 60 < node.now_s < 61
+    assert refused.value.hint == f"its log: {node.door.parent / 'step.log'}"
+
+
+def test_a_listener_that_responds_is_used(node: Node) -> None:
+    node.open_door(sshd="/usr/sbin/sshd")
+    open_door(node)
+    assert node.started == []
+
+
+def test_a_listener_that_does_not_respond_is_replaced(node: Node) -> None:
+    node.open_door(sshd="/usr/sbin/sshd")
+    node.responds = False
+    open_door(node)
+    assert len(node.started) == 1
+
+
+def test_the_listener_of_an_earlier_attempt_is_replaced(node: Node) -> None:
+    start = RunFolder(node.folder).element(0).attempt(1).start
+    write(start, json.dumps({"job_id": "4711", "host": "n1", "started": 2.0}))
+    node.open_door(sshd="/usr/sbin/sshd")
+    node.attempt = 1
+    open_door(node)
+    assert len(node.started) == 1
+
+
+def test_a_job_of_the_listener_starts_no_other_one(node: Node) -> None:
+    node.open_door(sshd="/usr/sbin/sshd")
+    node.responds = False
+    open_door(node, request={"script": PROGRAM})
+    assert node.started == []
+
+
+def test_a_node_without_sshd_is_an_error(node: Node) -> None:
+    node.open_door()
+    with pytest.raises(PlanError, match="there is no sshd on n1"):
+        open_door(node)
+
+
+def test_a_run_of_an_older_hpcrun_has_no_listener(node: Node) -> None:
+    (RunFolder(node.folder).programs("runtime") / f"{PROGRAM}.py").unlink()
+    with pytest.raises(PlanError, match="was submitted by an older hpcrun"):
+        open_door(node)
+    assert node.started == []
+
+
+def test_the_newest_keys_are_let_in(node: Node) -> None:
+    context = Context({"HPCRUN_RUNS": str(node.folder.parent)}, node.folder)
+    for number in range(22):
+        DevRun(context, RUN_ID, 0).open(item(node), f"key-{number}")
+    keys = (node.door.parent / "authorized_keys").read_text().split()
+    assert keys == [f"key-{number}" for number in range(2, 22)]
