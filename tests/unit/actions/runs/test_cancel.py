@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.runs.cancel import Cancelled, cancel_runs, check_listed
+from hpcrun.actions.runs.cancel import change_runs, check_listed
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import NotFoundError, SchedulerError
 from hpcrun.job.run_paths import JobFolder
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.protocol import JobRef
+from hpcrun.schedulers.protocol import JobRef, Verb
 from tests.unit.given import ports, run
 
 RUNNING = LastStatus("RUNNING", 500.0)
@@ -27,7 +27,8 @@ class Queue:
         self.cancelled: list[str | None] = []
         self.refusal = refusal
 
-    def cancel(self, jobs: Sequence[JobRef]) -> None:
+    def change(self, verb: Verb, jobs: Sequence[JobRef]) -> None:
+        assert verb == "cancel"
         if self.refusal:
             raise SchedulerError(self.refusal)
         self.cancelled += [job.job_id for job in jobs]
@@ -42,8 +43,11 @@ def item(
     return RunStatus(run(place.name, job_id=job_id), place, status, live=live)
 
 
-def cancel(folder: Path, queue: Queue, *items: RunStatus) -> Cancelled:
-    return cancel_runs(items, ports(RunStore(folder), queue, 2000.0))
+def cancel(
+    folder: Path, queue: Queue, *items: RunStatus
+) -> tuple[list[RunStatus], list[RunStatus]]:
+    """The runs that were cancelled, and the others."""
+    return change_runs("cancel", items, ports(RunStore(folder), queue, 2000.0))
 
 
 def is_marked(item: RunStatus) -> bool:
@@ -53,7 +57,7 @@ def is_marked(item: RunStatus) -> bool:
 def test_a_listed_job_is_cancelled_and_marked(tmp_path: Path) -> None:
     queue = Queue()
     listed = item(tmp_path, "70")
-    assert cancel(tmp_path, queue, listed).cancelled == (listed,)
+    assert cancel(tmp_path, queue, listed) == ([listed], [])
     assert queue.cancelled == ["70"]
     assert is_marked(listed)
 
@@ -62,8 +66,8 @@ def test_a_job_that_no_list_shows_is_left_alone(tmp_path: Path) -> None:
     """Its id may be that of another job by now."""
     queue = Queue()
     unlisted = item(tmp_path, "70", live=False)
-    result = cancel(tmp_path, queue, unlisted)
-    assert (result.cancelled, result.unlisted, queue.cancelled) == ((), (unlisted,), [])
+    assert cancel(tmp_path, queue, unlisted) == ([], [unlisted])
+    assert queue.cancelled == []
     assert not is_marked(unlisted)
 
 
@@ -72,16 +76,15 @@ def test_of_several_runs_the_listed_ones_are_cancelled(tmp_path: Path) -> None:
     unlisted = item(tmp_path, "70", live=False)
     listed = item(tmp_path, "71")
     over = item(tmp_path, "72", DONE, live=False)
-    result = cancel(tmp_path, queue, unlisted, listed, over)
-    assert (result.cancelled, result.over, result.unlisted) == ((listed,), (over,), (unlisted,))
+    assert cancel(tmp_path, queue, unlisted, listed, over) == ([listed], [unlisted, over])
     assert queue.cancelled == ["71"]
 
 
 def test_a_run_that_has_ended_is_over_although_it_is_listed(tmp_path: Path) -> None:
     queue = Queue()
     over = item(tmp_path, "70", DONE)
-    result = cancel(tmp_path, queue, over)
-    assert (result.over, result.cancelled, queue.cancelled) == ((over,), (), [])
+    assert cancel(tmp_path, queue, over) == ([], [over])
+    assert queue.cancelled == []
 
 
 def test_nothing_is_cancelled_while_a_run_has_no_job_id(tmp_path: Path) -> None:
