@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a dry run of submit reads no runs, status often no configuration
-    from hpcrun.actions.choice import Choose
     from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.actions.status.run_status import RunStatus
+    from hpcrun.actions.user_choice import Choose
     from hpcrun.profiles.config import Config
     from hpcrun.profiles.folders import Source
     from hpcrun.runs.store import RunStore

@@ -18,7 +18,7 @@ from hpcrun.machine.on_terminal import run_on_terminal
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
-    from hpcrun.actions.choice import Choice
+    from hpcrun.actions.user_choice import Choice
 
 
 def confirm(

@@ -26,11 +26,11 @@ from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:  # each is imported by the command that needs it
-    from hpcrun.actions.choice import Choice
     from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.actions.runs.find import FoundRun
     from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.actions.status.wait import Waiter
+    from hpcrun.actions.user_choice import Choice
     from hpcrun.cli.configuration import Configuration
     from hpcrun.explain.diagnosis.rules import Rule
     from hpcrun.job.resources.cpus_memory_time import Machine
@@ -38,9 +38,9 @@ if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.profiles.folders import Folder
     from hpcrun.runs.failed_nodes import FailedNodes
     from hpcrun.runs.store import RunStore
-    from hpcrun.schedulers.cluster_facts import FactsCache
+    from hpcrun.schedulers.cluster_facts_cache import FactsCache
+    from hpcrun.schedulers.pending_and_usage import SlurmQueue
     from hpcrun.schedulers.protocol import Scheduler
-    from hpcrun.schedulers.queue import SlurmQueue
 
 PROJECT_FOLDER = ".hpcrun"
 SITE_FOLDER = "/etc/hpcrun"
@@ -100,7 +100,7 @@ class Context:
         cache = user_folder("cache")
 
         def facts() -> FactsCache:
-            from hpcrun.schedulers.cluster_facts import FactsCache
+            from hpcrun.schedulers.cluster_facts_cache import FactsCache
 
             return FactsCache(cache, self.scheduler("slurm").cluster())
 
@@ -230,7 +230,7 @@ class Context:
 
     def queue(self) -> SlurmQueue:
         """Return the cluster's queue and accounting."""
-        from hpcrun.schedulers.queue import SlurmQueue
+        from hpcrun.schedulers.pending_and_usage import SlurmQueue
 
         return SlurmQueue(self.env)
 

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.choice import Picker, first_option
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submission import submit
@@ -19,6 +18,7 @@ from hpcrun.actions.profiles import init_choices
 from hpcrun.actions.profiles.detect import Choices, ask_cluster, detected_profile
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, plan_config
+from hpcrun.actions.user_choice import Picker, first_option
 from hpcrun.cli.confirm import ask, choose, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as

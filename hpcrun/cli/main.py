@@ -317,7 +317,7 @@ def main() -> NoReturn:
     except typer.TyperException as error:
         # not read that far
         want_json("--json" in sys.argv[: sys.argv.index("--") if "--" in sys.argv else None])
-        from hpcrun.cli.command_line import usage_error
+        from hpcrun.cli.usage_errors import usage_error
 
         fail(usage_error(error, sys.argv[1:], tuple(COMMANDS)))
     except HpcrunError as error:

@@ -52,7 +52,7 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
 
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
-    from hpcrun.cli.command_line import option_names, with_typed
+    from hpcrun.cli.misplaced_options import option_names, with_typed
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
 
     start = read_start(options)

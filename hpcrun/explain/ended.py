@@ -13,7 +13,7 @@ from itertools import groupby, islice
 
 from hpcrun.actions.hooks import about_run
 from hpcrun.actions.runs.hardware_use import run_use, use_advice, use_rows
-from hpcrun.actions.status.resolve import BEFORE_START, ended_text
+from hpcrun.actions.status.decide_status import BEFORE_START, ended_text
 from hpcrun.actions.status.run_status import NEVER, RunStatus, element_row
 from hpcrun.explain.diagnosis.diagnose import diagnose
 from hpcrun.explain.diagnosis.facts import Culprit, Diagnosis, Facts

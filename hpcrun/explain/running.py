@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpcrun.actions.hooks import about_run
-from hpcrun.actions.status.resolve import ALIVE_WITHIN_S
+from hpcrun.actions.status.decide_status import ALIVE_WITHIN_S
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
 from hpcrun.explain.ended import Explanation

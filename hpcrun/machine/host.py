@@ -16,7 +16,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.machine.process import clean_env, run_command
+from hpcrun.machine.clean_environment import clean_env
+from hpcrun.machine.process import run_command
 
 if TYPE_CHECKING:
     from hpcrun.job.plan.job_plan import PythonEnvironment

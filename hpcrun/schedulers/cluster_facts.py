@@ -9,20 +9,15 @@ or its line is ignored.
 from __future__ import annotations
 
 import grp
-import json
 import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job.text.units import slurm_seconds
 from hpcrun.machine.process import Completed, SlurmSite, user_name
-from hpcrun.schedulers.queue_cache import SharedCopy
 from hpcrun.schedulers.slurm_text import parse_config, resources, rows_of, whole_number
-from hpcrun.version import __version__
 
 _ASSOC_FIELDS = ("account", "partition", "qos", "defaultqos")
 _QOS_FIELDS = ("name", "maxtres", "maxtrespu", "grptres", "maxwall", "flags")
@@ -366,75 +361,3 @@ def check_answered(facts: ClusterFacts, otherwise: str = "") -> None:
         f"Slurm does not respond:\n{reasons}" if reasons else "this cluster has no partitions",
         hint=f"run it on a machine where `sinfo` works{otherwise}",
     )
-
-
-VALID_S = 3600.0
-PARTIAL_VALID_S = 60.0  # if something that should have answered did not
-
-
-class FactsCache(SharedCopy):
-    """The file with the facts of one cluster."""
-
-    kind = "facts"
-
-    def load(self, now_s: float) -> ClusterFacts | None:
-        """Return the facts, None if they are too old, of another version, or cannot be read."""
-        try:
-            record = json.loads(self.read())
-            valid = (
-                record["version"] == __version__
-                and 0 <= now_s - record["asked_s"] < record["valid_s"]
-            )
-            return _facts_of_record(record["facts"]) if valid else None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return None
-
-    def save(self, facts: ClusterFacts, now_s: float) -> None:
-        """Keep facts for an hour; for a minute if something that should have answered did not."""
-        valid_s = PARTIAL_VALID_S if _is_partial(facts) else VALID_S
-        record = {
-            "version": __version__,
-            "asked_s": now_s,
-            "valid_s": valid_s,
-            "facts": asdict(facts),
-        }
-        self.write(json.dumps(record).encode())
-
-    def drop(self) -> None:
-        """Forget the facts: Slurm has refused a job that they allow."""
-        with suppress(OSError):
-            self.path.unlink()
-
-
-def _is_partial(facts: ClusterFacts) -> bool:
-    """Return whether a command failed that should have worked.
-
-    Without a database, sacctmgr and sacct always fail.
-    """
-    database = "slurmdbd" in facts.config.get("AccountingStorageType", "")
-    return any(database or not command.startswith("sacct") for command in facts.problems)
-
-
-_RECORDS = {
-    "kinds": NodeKind,
-    "partitions": Partition,
-    "qos": QosLimits,
-    "associations": Association,
-}
-
-
-def _facts_of_record(record: dict[str, Any]) -> ClusterFacts:
-    lists = {
-        name: [
-            class_(**{key: _tuples(value) for key, value in item.items()}) for item in record[name]
-        ]
-        for name, class_ in _RECORDS.items()
-        if record[name] is not None
-    }
-    return ClusterFacts(**{**record, **lists, "groups": tuple(record["groups"])})
-
-
-def _tuples(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(_tuples, value))
-    return value

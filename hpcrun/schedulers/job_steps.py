@@ -10,8 +10,9 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hpcrun.machine.clean_environment import clean_env
 from hpcrun.machine.on_terminal import run_on_terminal
-from hpcrun.machine.process import Completed, clean_env, run_command
+from hpcrun.machine.process import Completed, run_command
 
 # The shell's exit status is this command's, and no error of srun. Ctrl-C is for the shell. Over ssh
 # bash reads .bashrc before a command, and prints what it prints: bash(1).

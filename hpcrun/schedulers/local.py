@@ -29,7 +29,8 @@ from hpcrun.job import job_states
 from hpcrun.job.job_states import JobInfo
 from hpcrun.job.run_paths import JobFolder, RunFolder
 from hpcrun.job.text.units import index_ranges
-from hpcrun.machine.process import clean_env, leave_running
+from hpcrun.machine.clean_environment import clean_env
+from hpcrun.machine.process import leave_running
 from hpcrun.schedulers import supervisor
 from hpcrun.schedulers.protocol import JobRef, Scheduler, Submission, SubmittedJob, Verb
 

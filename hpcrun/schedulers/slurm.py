@@ -17,7 +17,8 @@ from pathlib import Path
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job.job_states import PENDING, JobInfo, is_terminal
-from hpcrun.machine.process import NO_RESPONSE, Completed, SlurmSite, env_for_slurm
+from hpcrun.machine.clean_environment import env_for_slurm
+from hpcrun.machine.process import NO_RESPONSE, Completed, SlurmSite
 from hpcrun.schedulers import slurm_text
 from hpcrun.schedulers.protocol import (
     ArrayLimits,

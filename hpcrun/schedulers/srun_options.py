@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from hpcrun.machine.process import Completed, clean_env, run_command
+from hpcrun.machine.clean_environment import clean_env
+from hpcrun.machine.process import Completed, run_command
 from hpcrun.schedulers.slurm_text import parse_config
 
 _SRUN_WITHIN_S = 3.0  # without a configuration, srun searches for one for a minute

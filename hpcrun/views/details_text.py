@@ -22,7 +22,7 @@ from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run, pairs_of
 from hpcrun.runs.role_states import role_states
 from hpcrun.runs.use_samples import UseSummary, idle_unknown, idle_warning
-from hpcrun.schedulers.queue import ACCOUNTS, Limit, Usage, Waiting
+from hpcrun.schedulers.pending_and_usage import ACCOUNTS, Limit, Usage, Waiting
 from hpcrun.views.gpu_table import gpu_json, gpu_use
 from hpcrun.views.text import (
     clock_text,

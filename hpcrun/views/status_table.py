@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.hooks import about_run
-from hpcrun.actions.status.resolve import BEFORE_START
+from hpcrun.actions.status.decide_status import BEFORE_START
 from hpcrun.actions.status.run_status import (
     NEVER,
     ElementStatus,

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.text.hide_secrets import UNSEEN
-from hpcrun.job.text.recognise_secrets import MOST_NAMED
+from hpcrun.job.text.secret_files import MOST_NAMED
 from hpcrun.job.text.units import count as count  # views take it from here
 from hpcrun.job.text.units import format_memory, format_size, format_time, listed
 

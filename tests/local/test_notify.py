@@ -253,7 +253,7 @@ def test_the_configuration_names_destinations_and_a_project_s_only_if_it_is_trus
 
 def test_nothing_new_is_imported_without_messages(hpcrun: Hpcrun) -> None:
     heavy = (
-        "apprise requests smtplib hpcrun.features.notify.messages hpcrun.features.notify.command"
+        "apprise requests smtplib hpcrun.features.notify.deliveries hpcrun.features.notify.command"
     ).split()
     code = (
         "import sys, runpy\nsys.argv = ['hpcrun', *sys.argv[1:]]\n"

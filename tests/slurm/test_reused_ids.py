@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status.resolve import MISSED_FOR_S
+from hpcrun.actions.status.decide_status import MISSED_FOR_S
 from tests.harness import Cluster, Hpcrun, wait_for
 
 pytestmark = pytest.mark.slurm

@@ -26,7 +26,7 @@ from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.resources.shape import for_gpu_type
 from hpcrun.job.script import render_script
-from hpcrun.machine.process import clean_env
+from hpcrun.machine.clean_environment import clean_env
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import load_templates
 from hpcrun.profiles.load import LoadedProfile

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.jobs.check_program import check_program
-from hpcrun.actions.jobs.choices import Settled, settle
 from hpcrun.actions.jobs.find_python import changes_path, find_python
+from hpcrun.actions.jobs.job_defaults import Settled, settle
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.files.reading import file_text, read_named_text

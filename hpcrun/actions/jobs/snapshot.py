@@ -18,7 +18,7 @@ from hpcrun.files.reading import open_regular, read_bytes
 from hpcrun.job.plan.job_plan import PythonEnvironment, Snapshot
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.run_paths import RunFolder
-from hpcrun.job.text.recognise_secrets import (
+from hpcrun.job.text.secret_files import (
     MOST_NAMED,
     is_included,
     is_key,

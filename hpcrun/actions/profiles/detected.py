@@ -21,7 +21,8 @@ from hpcrun.profiles.load import SUFFIX
 
 if TYPE_CHECKING:  # most commands read no detected profile
     from hpcrun.profiles.load import LoadedProfile
-    from hpcrun.schedulers.cluster_facts import ClusterFacts, FactsCache
+    from hpcrun.schedulers.cluster_facts import ClusterFacts
+    from hpcrun.schedulers.cluster_facts_cache import FactsCache
 
 QUICKLY_S = 5.0
 """How long a submission waits for each of Slurm's commands."""

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.choice import Choice, Option
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.detect import Choices, Detected
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, Place, new_profile_path, plan_config, text_at
 from hpcrun.actions.profiles.list_profiles import flat_values
+from hpcrun.actions.user_choice import Choice, Option
 from hpcrun.errors import ProfileError, UsageError, nearest
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.read_request import read_request

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcrun.actions.status.resolve import LOST_AFTER_S, SURELY_OVER_AFTER_S, last_sign_s
+from hpcrun.actions.status.decide_status import LOST_AFTER_S, SURELY_OVER_AFTER_S, last_sign_s
 from hpcrun.actions.status.run_status import RunStatus, is_in
 from hpcrun.errors import HpcrunError
 from hpcrun.job.job_states import UNKNOWN

@@ -19,7 +19,7 @@ from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.log_files import tail
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.silence import last_line_of
-from hpcrun.schedulers.queue import Limit, SlurmQueue, Usage, Waiting
+from hpcrun.schedulers.pending_and_usage import Limit, SlurmQueue, Usage, Waiting
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import overload
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.resolve import is_lost, judge, keep_since, with_attempts
+from hpcrun.actions.status.decide_status import is_lost, judge, keep_since, with_attempts
 from hpcrun.actions.status.run_status import (
     ElementStatus,
     RunStatus,

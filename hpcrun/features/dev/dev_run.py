@@ -21,7 +21,8 @@ from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, PlanEr
 from hpcrun.features.dev import PROGRAM
 from hpcrun.files.writing import flocked, replace_file
 from hpcrun.job.run_paths import RunFolder
-from hpcrun.machine.process import clean_env, leave_running, run_command, user_name
+from hpcrun.machine.clean_environment import clean_env
+from hpcrun.machine.process import leave_running, run_command, user_name
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.schedulers.job_steps import step_command
 

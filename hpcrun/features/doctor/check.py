@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Literal
 
-from hpcrun.actions.jobs.choices import with_defaults
+from hpcrun.actions.jobs.job_defaults import with_defaults
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.detect_types import best_partition, why_closed
 from hpcrun.errors import HpcrunError, UsageError

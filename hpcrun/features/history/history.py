@@ -26,7 +26,7 @@ from hpcrun.explain.first_line import Rules, with_element_lines, with_first_line
 from hpcrun.features.history.past_jobs import DEFAULT_ACCOUNT, JobTime, PastJob, jobs_of_run
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.queue import ACCOUNTS, Limit
+from hpcrun.schedulers.pending_and_usage import ACCOUNTS, Limit
 
 EXAMINE_WITHIN_S = 3.0
 """How long one history examines failures whose cause is not recorded yet; the next one goes on with

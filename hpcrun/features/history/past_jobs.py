@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from hpcrun.actions.status.resolve import attempt_times
+from hpcrun.actions.status.decide_status import attempt_times
 from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.job import job_states
 from hpcrun.job.run_paths import RunFolder

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,11 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hpcrun.actions.hooks import about_run
 from hpcrun.actions.runs.run_metrics import metric_patterns
-from hpcrun.actions.status.resolve import ended_state, ended_text
-from hpcrun.actions.status.run_status import RunStatus, element_of, failed_elements
-from hpcrun.actions.status.status_details import last_metrics
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status_query import get_status, last_known
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
@@ -26,53 +21,23 @@ from hpcrun.cli.options import argument, flag
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, stdout
 from hpcrun.errors import HpcrunError, PlanError, UsageError
 from hpcrun.explain.first_line import explained_status
+from hpcrun.features.notify.deliveries import SENT, Delivery, delivery_lines, unclaimed
 from hpcrun.features.notify.due import due_events, notify_of, status_in_job
-from hpcrun.features.notify.messages import SENT, Delivery, delivery_lines, unclaimed
+from hpcrun.features.notify.message_text import clean_line, message_of
 from hpcrun.features.notify.send import Message, send_message
-from hpcrun.job import job_states
 from hpcrun.job.request.notify_options import (
-    ATTEMPT,
-    FINISHED,
-    FIRST_FAILURE,
-    FIRST_STEP,
-    IDLE,
     NONE,
-    STARTED,
-    WAITING,
     check_destination,
     is_slurms_mail,
 )
 from hpcrun.job.run_paths import RunFolder
-from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.patterns import compile_pattern
-from hpcrun.job.text.units import format_span
-from hpcrun.runs.attempt import RESTART, Attempt, attempts
-from hpcrun.runs.log_files import rank_log, tail
-from hpcrun.runs.metric_files import LogMetrics
 from hpcrun.runs.record import RecordError, load_run
-from hpcrun.runs.use_samples import idle_warning
-from hpcrun.views.text import harmless, one_line, without_colours
+from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from hpcrun.runs.record import Run
 
-_LOG_END = 200
-_LONGEST_LINE = 400
-_MOST_METRICS = 12
-_MARKUP = re.compile(r"(?<![\w*])@(?=\w)|<(?=[!@#]|[A-Za-z][\w+.-]*:)|\](?=\()")
-"""What a chat takes for a mention or a link with another text: ``@everyone``, ``<http://host|ok>``,
-``[ok](...)``.
-"""
-_ENDS = {
-    job_states.COMPLETED: "completed",
-    job_states.FAILED: "failed",
-    job_states.TIMEOUT: "reached its time limit",
-    job_states.CANCELLED: "was cancelled",
-    job_states.PREEMPTED: "was preempted",
-    job_states.NODE_FAIL: "lost a node",
-    "OUT_OF_MEMORY": "ran out of memory",
-}
-_QUEUED_LONG_S = 60
 # a job may start before submit has recorded its id
 _AGAIN_S = 0.3
 _RECORDED_WITHIN_S = 5.0
@@ -252,181 +217,3 @@ def _document(results: list[Delivery], run_id: str | None) -> dict[str, Any]:
 
 
 # --- the text of the messages --------------------------------------------------------------------
-
-
-def message_of(
-    event: str,
-    item: RunStatus,
-    now_s: float,
-    explain: Callable[[RunStatus], str],
-    patterns: Callable[[], Mapping[str, Any]],
-) -> Message:
-    """Return the message about an event: one line as title, and some lines.
-
-    Args:
-        event: what happened, such as ``started``, with a number where there can be several.
-        item: the run of the message, with its status.
-        now_s: the time now, in seconds since the epoch.
-        explain: returns the first line of ``hpcrun explain`` about a run or element that failed, if
-            it may be shown.
-        patterns: metric → compiled pattern for the logs; read only if the message needs metrics.
-    """
-    name = item.run.name
-    # the newest first
-    begun: list[Attempt] = []
-    queue_s = 0.0
-    if not item.elements:
-        begun = list(attempts(item.folder, 0, item.run.deciding_role))
-        queue_s = (begun[-1].started_s if begun else now_s) - item.run.created_s
-    newest = begun[0] if begun else None
-    attempt = next((each for each in begun if event == f"{ATTEMPT}-{each.number}"), newest)
-    if event == STARTED:
-        queued = ""
-        if queue_s >= _QUEUED_LONG_S:
-            queued = f" after {format_span(queue_s)} in the queue"
-        return _message(f"{name} started{queued}", [], item)
-    if event == FIRST_STEP:
-        metrics = _metrics(item, attempt, patterns())
-        return _message(
-            f"{name}: first step" if metrics else f"{name}: first output", [metrics], item
-        )
-    if event == WAITING:
-        reason = f"reason: {item.status.reason}" if item.status.reason else ""
-        return _message(
-            f"{name} has been pending for {format_span(max(0.0, queue_s))}",
-            [reason],
-            item,
-            "warning",
-        )
-    if event.startswith(f"{IDLE}-"):
-        about = about_run(item)[1]
-        what = "it is unused" if about else "its GPUs are idle"
-        return _message(f"{name}: {what}", [about or _idle(attempt)], item, "warning")
-    if event == FIRST_FAILURE:
-        row = element_of(item, failed_elements(item.elements)[0])
-        return _message(
-            f"{row.run.name} failed, the first element of its sweep", [explain(row)], row, "warning"
-        )
-    if event == FINISHED or attempt is None:
-        metrics = "" if item.elements else _metrics(item, attempt, patterns())
-        return _end(item, _why(item, explain), metrics)
-    how = attempt.exit.how if attempt.exit else ""
-    if how == RESTART:
-        then = "restarted in the same allocation"
-    elif how:
-        then = "requeued"
-    else:
-        then = "the next attempt follows"
-    title = (
-        f"{name}: attempt {attempt.number + 1} {_ENDS.get(ended_state(attempt), 'ended')}, {then}"
-    )
-    return _message(
-        title, [_why_ended(item, attempt, explain, is_newest=attempt is begun[0])], item, "warning"
-    )
-
-
-def _end(item: RunStatus, why: str, metrics: str) -> Message:
-    status, run = item.status, item.run
-    how = _ENDS.get(status.state, f"ended as {status.state}")
-    if status.ran_s is not None:
-        after = f" after {format_span(status.ran_s)}"
-    else:
-        after = ""
-    counts = status.reason if item.elements else None
-    is_good = status.state == job_states.COMPLETED
-    if counts and not is_good:
-        done = sum(each.status.state == job_states.COMPLETED for each in item.elements)
-        how = f"ended: {done} of {len(item.elements)} elements completed"
-        after = ""
-    why = why or (status.reason if not is_good and not counts else "") or ""
-    if is_good or status.state == job_states.CANCELLED:
-        hint = ""
-    else:
-        hint = f"hpcrun explain {run.job_id or run.run_id}"
-    lines = [counts or "", why, metrics, hint]
-    return _message(f"{run.name} {how}{after}", lines, item, "success" if is_good else "failure")
-
-
-def _why(item: RunStatus, explain: Callable[[RunStatus], str]) -> str:
-    """Return why a run that is over did not complete; of a sweep, why its first element failed."""
-    if not item.elements:
-        if item.status.state in (job_states.COMPLETED, job_states.CANCELLED):
-            return ""
-        return explain(item)
-    failed = [element_of(item, index) for index in failed_elements(item.elements)]
-    first = next((row for row in failed if row.status.state != job_states.CANCELLED), None)
-    if first:
-        return f"{first.run.name}: {explain(first) or first.status.state}"
-    return ""
-
-
-def _why_ended(
-    item: RunStatus, attempt: Attempt, explain: Callable[[RunStatus], str], *, is_newest: bool
-) -> str:
-    """Return why an attempt ended that another one follows."""
-    why = ended_text(attempt)
-    exit_ = attempt.exit
-    if not is_newest or exit_ is None or exit_.reason not in ("", "failure"):
-        nodes = ", ".join(exit_.nodes) if exit_ else ""
-        return f"{why} ({nodes})" if nodes else why
-    ended = replace(
-        item.status, state=job_states.FAILED, final=True, reason=None, exit_status=exit_.status
-    )
-    return explain(replace(item, status=ended)) or why
-
-
-def _message(title: str, lines: Iterable[str], item: RunStatus, kind: Any = "info") -> Message:
-    where = f" on {item.status.hosts}" if item.status.hosts else ""
-    if item.run.cluster:
-        cluster = f", cluster {item.run.cluster}"
-    else:
-        cluster = f", {item.run.host}"
-    last = f"job {item.run.job_id or '-'}{where}{cluster}, run {item.run.run_id}"
-    return Message(
-        clean_line(title), "\n".join(clean_line(line) for line in [*lines, last] if line), kind
-    )
-
-
-def clean_line(text: str) -> str:
-    """Return text from a log as one line for a message.
-
-    The line has no control characters, secrets, mentions, or links.
-    """
-    line = " ".join(without_colours(harmless(HIDER.hide(text))).split())
-    line = "".join(char for char in line if char.isprintable())
-    line = _MARKUP.sub(lambda match: f"{match[0]} ", line)
-    if len(line) <= _LONGEST_LINE:
-        return line
-    return f"{line[: _LONGEST_LINE - 1]}…"
-
-
-def _metrics(item: RunStatus, attempt: Attempt | None, patterns: Mapping[str, Any]) -> str:
-    """Return the last metrics that rank 0 recorded, and those at the end of its log."""
-    metrics = {name: value for name, value in last_metrics(item).items() if name != "time"}
-    missing = {name: pattern for name, pattern in patterns.items() if name not in metrics}
-    if missing and attempt is not None:
-        finder = LogMetrics(missing)
-        logged = {}
-        for stream in ("out", "err"):
-            with suppress(OSError):
-                for line in tail(rank_log(attempt.folder, 0, stream).path, _LOG_END).splitlines():
-                    logged.update(finder.read(line)[1])
-        metrics = {**logged, **metrics}
-    shown = [
-        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in metrics.items()
-    ]
-    return " ".join(shown[:_MOST_METRICS]) + (" ..." if len(shown) > _MOST_METRICS else "")
-
-
-def _idle(attempt: Attempt | None) -> str:
-    """Return since when the GPUs are idle, and when the job ends.
-
-    Both times come from the record that ``launch/idle_watch.py`` wrote.
-    """
-    warning = idle_warning(attempt.folder) if attempt else None
-    if warning is None:
-        return "hpcrun status --gpus shows their load"
-    idle = format_span(warning.warned - warning.since)
-    left = format_span(warning.ends - warning.warned)
-    return f"all of its GPUs have been idle for {idle}; the job ends in {left} if they stay idle"

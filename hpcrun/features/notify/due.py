@@ -16,7 +16,7 @@ from typing import Any
 from hpcrun.actions.hooks import Hooks
 from hpcrun.actions.status.run_status import RunStatus, failed_elements
 from hpcrun.actions.status.status_query import KnownRun, run_status
-from hpcrun.features.notify.messages import deliveries, delivery_lines, unclaimed
+from hpcrun.features.notify.deliveries import deliveries, delivery_lines, unclaimed
 from hpcrun.job import job_states
 from hpcrun.job.request.notify_options import (
     ATTEMPT,

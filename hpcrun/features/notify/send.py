@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hpcrun.actions.status.wait import BackgroundCall
 from hpcrun.errors import UsageError
-from hpcrun.features.notify.messages import (
+from hpcrun.features.notify.deliveries import (
     FAILED,
     SENT,
     UNKNOWN,

@@ -22,7 +22,7 @@ from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.features.remote import FOLDER
 from hpcrun.features.remote.connection import MOST_BYTES, Connection, rsh_option
 from hpcrun.features.remote.line_options import split_options
-from hpcrun.job.text.recognise_secrets import MOST_NAMED
+from hpcrun.job.text.secret_files import MOST_NAMED
 from hpcrun.job.text.units import listed
 from hpcrun.machine.process import run_command
 from hpcrun.runs.job_code import check_count, measure_code

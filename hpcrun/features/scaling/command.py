@@ -35,7 +35,7 @@ from hpcrun.features.scaling.study_flow import (
     show_status,
     wait_for_study,
 )
-from hpcrun.features.scaling.verdict import MIN_EFFICIENCY
+from hpcrun.features.scaling.worth_its_gpus import MIN_EFFICIENCY
 from hpcrun.files.reading import read_text
 from hpcrun.files.writing import replace_file
 from hpcrun.job import run_paths

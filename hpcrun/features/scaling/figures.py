@@ -34,7 +34,7 @@ from hpcrun.features.scaling.sentences import TimeUnit, heading, hours_name, tim
 from hpcrun.features.scaling.series import Row, Series
 from hpcrun.features.scaling.sizes import units_text
 from hpcrun.features.scaling.study_report import Report
-from hpcrun.features.scaling.verdict import pareto, steps
+from hpcrun.features.scaling.worth_its_gpus import pareto, steps
 from hpcrun.views.figure import DARK, PAGE, new_figure, ordered_styles, paper_style
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from hpcrun.errors import UsageError
 from hpcrun.features.scaling.step_model import StepModel, StepSize, TimedStep, fixed_share
-from hpcrun.features.scaling.verdict import MIN_EFFICIENCY, Step, choose
+from hpcrun.features.scaling.worth_its_gpus import MIN_EFFICIENCY, Step, choose
 from hpcrun.job.profile_model import CardSection
 from hpcrun.job.resources.shape import multiples_around
 

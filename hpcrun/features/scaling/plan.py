@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, TypeVar
 
-from hpcrun.actions.jobs.choices import settle_gpu_type
+from hpcrun.actions.jobs.job_defaults import settle_gpu_type
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.runs.find import find_run
 from hpcrun.actions.status.status_query import one_status
 from hpcrun.cli.context import Context
 from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.features.scaling.doubts import SUPER_LINEAR
 from hpcrun.features.scaling.forecast import (
     CASES,
     LARGE_GROWTH,
@@ -35,7 +36,6 @@ from hpcrun.features.scaling.points import Point, measure, read_points, with_mea
 from hpcrun.features.scaling.sizes import Size, parse_sizes
 from hpcrun.features.scaling.step_model import StepModel, StepSize
 from hpcrun.features.scaling.studies import StudyStore, find_study
-from hpcrun.features.scaling.verdict import SUPER_LINEAR
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import GpuCount, JobRequest
 from hpcrun.job.resources.shape import decide_size, for_gpu_type, multiples_around

@@ -36,7 +36,7 @@ from hpcrun.features.scaling.sentences import (
 )
 from hpcrun.features.scaling.series import Row
 from hpcrun.features.scaling.study_report import Part, Report
-from hpcrun.features.scaling.verdict import Advice, pareto, verdict
+from hpcrun.features.scaling.worth_its_gpus import Advice, pareto, verdict
 from hpcrun.views.text import csv_text, fields_of, labelled, one_line
 
 WIDTH = 80

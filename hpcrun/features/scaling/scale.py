@@ -16,15 +16,15 @@ from typing import Any
 
 from hpcrun.actions.jobs import submission
 from hpcrun.actions.jobs.after_and_chain import check_can_wait
-from hpcrun.actions.jobs.choices import settle, with_defaults
+from hpcrun.actions.jobs.job_defaults import settle, with_defaults
 from hpcrun.actions.jobs.new_run import Lineage, new_run_id, profile_file, request_record
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.program import with_launcher
 from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
 from hpcrun.actions.ports import Surroundings
-from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.misplaced_options import option_names, with_typed
 from hpcrun.cli.output import Outcome, Outcomes, TextPart, note, printed, stderr, verbatim
 from hpcrun.cli.submit import submit
 from hpcrun.cli.submit_flow import prepare_request, read_job

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import NamedTuple
 
+from hpcrun.features.scaling.bottlenecks import ScalingDiagnosis
 from hpcrun.features.scaling.points import Source, Spread
 from hpcrun.features.scaling.series import BASIS_WORDS, BatchChange, Row, Series
 from hpcrun.features.scaling.sizes import Unit, units_text
 from hpcrun.features.scaling.step_model import Outlook
 from hpcrun.features.scaling.study_report import Part, Report
-from hpcrun.features.scaling.verdict import Advice, ScalingDiagnosis, reaches, verdict, whole
+from hpcrun.features.scaling.worth_its_gpus import Advice, reaches, verdict, whole
 from hpcrun.views.text import count, one_line
 
 SOURCES: dict[Source, str] = {

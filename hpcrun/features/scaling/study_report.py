@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.features.scaling.bottlenecks import ScalingDiagnosis, diagnose_series
+from hpcrun.features.scaling.doubts import Doubt, doubts_of
 from hpcrun.features.scaling.points import Point
 from hpcrun.features.scaling.series import BatchChange, Series, batch_changes, build_series
 from hpcrun.features.scaling.sizes import ScaleCommand, Size, Unit
@@ -24,15 +26,7 @@ from hpcrun.features.scaling.table_file import (
     contradictions,
     load_table,
 )
-from hpcrun.features.scaling.verdict import (
-    MIN_EFFICIENCY,
-    Advice,
-    Doubt,
-    ScalingDiagnosis,
-    advise,
-    diagnose_series,
-    doubts_of,
-)
+from hpcrun.features.scaling.worth_its_gpus import MIN_EFFICIENCY, Advice, advise
 from hpcrun.job.request.request_line import option_groups, program_words, with_named_secrets
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from hpcrun.actions.status.resolve import ended_text
+from hpcrun.actions.status.decide_status import ended_text
 from hpcrun.actions.status.run_status import counts_text
 from hpcrun.features.share.share import AttemptSpan, SharedRun
 from hpcrun.job import job_states

@@ -16,7 +16,7 @@ from typing import Any
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.run_metrics import Metrics, read_elements, read_metrics
-from hpcrun.actions.status.resolve import attempt_times
+from hpcrun.actions.status.decide_status import attempt_times
 from hpcrun.actions.status.run_status import (
     ElementStatus,
     RunStatus,

@@ -22,7 +22,7 @@ from hpcrun.features.top.screen import error_text
 from hpcrun.job import job_states as state
 from hpcrun.job.job_states import explain_reason
 from hpcrun.machine.process import user_name
-from hpcrun.schedulers.queue import QueuedJob, SlurmQueue
+from hpcrun.schedulers.pending_and_usage import QueuedJob, SlurmQueue
 from hpcrun.views.text import clock_text, count
 
 ASK_EVERY_S = 30.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from hpcrun.actions.runs.run_metrics import Metrics, choose_metrics
-from hpcrun.actions.status.resolve import ended_text
+from hpcrun.actions.status.decide_status import ended_text
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.log_output import terminal_text
 from hpcrun.features.top.ranks import RankRow, RankState

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.choice import first_option
-from hpcrun.actions.jobs.choices import settle
+from hpcrun.actions.jobs.job_defaults import settle
 from hpcrun.actions.ports import Surroundings
+from hpcrun.actions.user_choice import first_option
 from hpcrun.cli.complete import profile_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import JOB_OPTIONS

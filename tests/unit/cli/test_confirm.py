@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.choice import Choice, Option
+from hpcrun.actions.user_choice import Choice, Option
 from hpcrun.cli import confirm as questions
 from hpcrun.cli.confirm import ask, choose, confirm, find_editor, run_editor
 from hpcrun.errors import InterruptedByUser, UsageError

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from hpcrun.cli.command_line import option_names, unknown_options
+from hpcrun.cli.misplaced_options import option_names, unknown_options
 from hpcrun.cli.submit import submit
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.features.scaling.command import scale

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from hpcrun.job.script import LAUNCH
+from hpcrun.machine.clean_environment import clean_env, env_for_slurm
 from hpcrun.machine.command_log import log_message, logged_to, timed
-from hpcrun.machine.process import clean_env, command_text, env_for_slurm, run_command
+from hpcrun.machine.process import command_text, run_command
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.schedulers.slurm_text import sacct_command, squeue_command
 

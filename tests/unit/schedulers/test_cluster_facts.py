@@ -13,11 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcrun.schedulers.cluster_facts import (
-    PARTIAL_VALID_S,
-    VALID_S,
     Association,
     ClusterFacts,
-    FactsCache,
     NodeKind,
     Partition,
     QosLimits,
@@ -29,6 +26,7 @@ from hpcrun.schedulers.cluster_facts import (
     parse_qos,
     parse_records,
 )
+from hpcrun.schedulers.cluster_facts_cache import PARTIAL_VALID_S, VALID_S, FactsCache
 from hpcrun.schedulers.slurm_text import parse_config
 from hpcrun.version import __version__
 

@@ -17,7 +17,7 @@ from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.actions.status.status_details import Insight
 from hpcrun.runs.record import LastStatus
 from hpcrun.schedulers.job_steps import GpuReading
-from hpcrun.schedulers.queue import ACCOUNTS, Limit, Usage, Waiting
+from hpcrun.schedulers.pending_and_usage import ACCOUNTS, Limit, Usage, Waiting
 from hpcrun.views import details_text
 from hpcrun.views.details_text import (
     detail_lines,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.choice import Choice
 from hpcrun.actions.profiles import init_choices
 from hpcrun.actions.profiles.detect import Detected
 from hpcrun.actions.profiles.detect_types import gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, Place
 from hpcrun.actions.profiles.init_choices import Setup, TrialJob, trial_size
+from hpcrun.actions.user_choice import Choice
 from hpcrun.errors import ProfileError
 from hpcrun.schedulers.cluster_facts import Association, NodeKind, Partition
 from tests.unit.actions.profiles.test_detect import A100, GPU, facts

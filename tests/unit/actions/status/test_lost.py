@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.runs.clean_runs import CleanChoice, plan_clean
-from hpcrun.actions.status.resolve import is_lost, keep_since, last_sign_s
+from hpcrun.actions.status.decide_status import is_lost, keep_since, last_sign_s
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, combine, is_in, without_lost
 from hpcrun.actions.status.status_query import get_status, last_known
 from hpcrun.runs.record import LastStatus

@@ -19,7 +19,7 @@ from hpcrun.job.run_paths import SUBMISSION_FILE
 from hpcrun.runs.elements import load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.queue import ACCOUNTS, Limit
+from hpcrun.schedulers.pending_and_usage import ACCOUNTS, Limit
 from hpcrun.schedulers.slurm_text import SEPARATOR
 from tests.unit.given import ports, run, write
 

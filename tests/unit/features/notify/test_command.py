@@ -13,7 +13,7 @@ from hpcrun.cli.context import Context
 from hpcrun.cli.output import Outcome
 from hpcrun.errors import UsageError
 from hpcrun.features.notify import command
-from hpcrun.features.notify.messages import FAILED, SENT, Delivery, MessageClaim, deliveries
+from hpcrun.features.notify.deliveries import FAILED, SENT, Delivery, MessageClaim, deliveries
 from tests.unit.given import write
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.features.notify.command import clean_line, message_of
+from hpcrun.features.notify.deliveries import SENT, MessageClaim
 from hpcrun.features.notify.due import due_events, notify_of, send_late, status_in_job
-from hpcrun.features.notify.messages import SENT, MessageClaim
+from hpcrun.features.notify.message_text import clean_line, message_of
 from hpcrun.features.notify.send import Message
 from hpcrun.job.request.notify_options import EVENTS, Notify
 from hpcrun.job.run_paths import RunFolder

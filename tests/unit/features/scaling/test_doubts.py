@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from hpcrun.features.scaling.doubts import Doubt, doubts_of
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.report_files import report_text
 from hpcrun.features.scaling.series import build_series
 from hpcrun.features.scaling.sizes import ScaleCommand
 from hpcrun.features.scaling.study_report import Part, ReportOptions, make_report
-from hpcrun.features.scaling.verdict import Doubt, doubts_of
 
 
 def run(gpus: int, *times_s: float, **fields: Any) -> Point:

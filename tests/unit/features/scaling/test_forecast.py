@@ -28,7 +28,7 @@ from hpcrun.features.scaling.forecast import (
 from hpcrun.features.scaling.plan import read_workload, workload_of
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.step_model import StepModel
-from hpcrun.features.scaling.verdict import MIN_EFFICIENCY
+from hpcrun.features.scaling.worth_its_gpus import MIN_EFFICIENCY
 from hpcrun.job.profile_model import CardSection
 
 H100 = CardSection(tflops={"tf32": 494.5, "bf16": 989, "fp16": 989}, memory_bandwidth_gb_s=3350)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpcrun.features.top.queue import job_cells, other_jobs, partition_cells
 from hpcrun.job.run_paths import SUBMISSION_FILE
-from hpcrun.schedulers.queue import QueuedJob, parse_jobs
+from hpcrun.schedulers.pending_and_usage import QueuedJob, parse_jobs
 from hpcrun.schedulers.slurm_text import SEPARATOR
 
 RUN_ID = "20260102-030405-train-0a1b"

@@ -32,8 +32,8 @@ from hpcrun.job.job_states import JobInfo
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
+from hpcrun.schedulers.pending_and_usage import QueuedJob
 from hpcrun.schedulers.protocol import JobRef
-from hpcrun.schedulers.queue import QueuedJob
 from tests.harness import wait_for
 from tests.unit.features.top.test_queue import JOBS
 from tests.unit.given import ports, run, write

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.in_job.launch import trackers
-from hpcrun.machine.process import clean_env
+from hpcrun.machine.clean_environment import clean_env
 
 RUN = "20260102-030405-train-0a1b"
 BEGUN = "wandb: Run data is saved locally in /work/wandb/{}run-20260102_030405-{}\n"

@@ -24,15 +24,12 @@ from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.text.hide_secrets import SecretHider
 from hpcrun.job.text.recognise_secrets import (
     SERVICES,
-    is_included,
-    is_key,
     is_secret,
-    looks_secret,
-    may_be_key,
     secret_arguments,
     secret_in_command,
     secret_kind,
 )
+from hpcrun.job.text.secret_files import is_included, is_key, looks_secret, may_be_key
 from hpcrun.runs.store import RunStore
 from hpcrun.views.plan_text import plan_lines, prepared_json
 from tests.unit.given import Takes, cluster, plan, ports, request, script, surroundings, write

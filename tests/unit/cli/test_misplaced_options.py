@@ -7,8 +7,9 @@ from typing import Annotated
 import pytest
 import typer
 
-from hpcrun.cli.command_line import last_of_each, option_groups, option_names, usage_error
+from hpcrun.cli.misplaced_options import last_of_each, option_groups, option_names
 from hpcrun.cli.submit import submit
+from hpcrun.cli.usage_errors import usage_error
 from hpcrun.errors import UsageError
 
 NAMES = option_names(submit)

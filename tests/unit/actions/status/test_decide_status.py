@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.status.resolve import (
+from hpcrun.actions.status.decide_status import (
     ALIVE_WITHIN_S,
     MISSED_FOR_S,
     UNSENT_FOR_S,

@@ -8,7 +8,7 @@ import pytest
 
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.series import Series, build_series
-from hpcrun.features.scaling.verdict import Advice, advise, pareto, steps, verdict
+from hpcrun.features.scaling.worth_its_gpus import Advice, advise, pareto, steps, verdict
 
 
 def study(*speedups: tuple[int, float]) -> Series:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from hpcrun.features.scaling.bottlenecks import ScalingDiagnosis, diagnose_series
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.series import build_series
 from hpcrun.features.scaling.sizes import ScaleCommand, Size, with_options
-from hpcrun.features.scaling.verdict import ScalingDiagnosis, advise, diagnose_series
+from hpcrun.features.scaling.worth_its_gpus import advise
 
 SIZES = (Size(1, 1), Size(4, 1))
 

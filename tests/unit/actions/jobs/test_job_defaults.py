@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.choice import Choice, first_option
-from hpcrun.actions.jobs.choices import Settled, settle, settle_gpu_type
+from hpcrun.actions.jobs.job_defaults import Settled, settle, settle_gpu_type
 from hpcrun.actions.profiles.detected import DetectedProfile
+from hpcrun.actions.user_choice import Choice, first_option
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.request.job_request import GpuCount
 from hpcrun.profiles.folders import Folder, shipped

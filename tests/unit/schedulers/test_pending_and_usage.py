@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.schedulers.queue import ACCOUNTS, Limit, parse_jobs, parse_limits, parse_usage, places
+from hpcrun.schedulers.pending_and_usage import (
+    ACCOUNTS,
+    Limit,
+    parse_jobs,
+    parse_limits,
+    parse_usage,
+    places,
+)
 from hpcrun.schedulers.slurm_text import SEPARATOR
 from tests.harness import REPO
 

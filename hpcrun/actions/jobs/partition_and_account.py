@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.choice import Choice, Option, Picker
 from hpcrun.actions.profiles.detect_types import (
     accounts_of,
     offer_in,
@@ -16,6 +15,7 @@ from hpcrun.actions.profiles.detect_types import (
     share,
     why_closed,
 )
+from hpcrun.actions.user_choice import Choice, Option, Picker
 from hpcrun.errors import PlanError
 from hpcrun.job.profile_model import CpuSection, GpuSection, MemorySection, Profile, TimeSection
 from hpcrun.job.request.job_request import JobRequest

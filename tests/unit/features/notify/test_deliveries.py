@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.features.notify import send
-from hpcrun.features.notify.messages import (
+from hpcrun.features.notify.deliveries import (
     CLAIMED,
     FAILED,
     SENT,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.choice import Choice, Option, Picker, first_option
+from hpcrun.actions.user_choice import Choice, Option, Picker, first_option
 from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.job.batch.sbatch_input import apply_sbatch_env
 from hpcrun.job.profile_model import GpuTypeSection, Profile
@@ -31,7 +31,7 @@ from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.load import LoadedProfile
 
 if TYPE_CHECKING:  # only a detected profile has them
-    from hpcrun.actions.jobs.cluster_choices import ClusterJob
+    from hpcrun.actions.jobs.partition_and_account import ClusterJob
     from hpcrun.actions.ports import Surroundings
     from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.schedulers.cluster_facts import ClusterFacts
@@ -119,7 +119,7 @@ def _on_cluster(settled: Settled, detected: DetectedProfile, picker: Picker) -> 
         UsageError: at least one choice was not made; the message names the flags.
         PlanError: the cluster has a limit that never lets the job start.
     """
-    from hpcrun.actions.jobs.cluster_choices import (
+    from hpcrun.actions.jobs.partition_and_account import (
         check_nodes,
         check_qos_limits,
         detected_note,
@@ -151,7 +151,7 @@ def _without_gpus(settled: Settled, detected: DetectedProfile) -> Settled:
     except (SchedulerError, PlanError):
         # Slurm does not respond: the profile's partition. The plan refuses a wrong size.
         return settled
-    from hpcrun.actions.jobs.cluster_choices import check_nodes, with_partition
+    from hpcrun.actions.jobs.partition_and_account import check_nodes, with_partition
 
     job = _cluster_job(settled, facts)
     if settled.request.partition is None:
@@ -161,7 +161,7 @@ def _without_gpus(settled: Settled, detected: DetectedProfile) -> Settled:
 
 
 def _cluster_job(settled: Settled, facts: ClusterFacts) -> ClusterJob:
-    from hpcrun.actions.jobs.cluster_choices import ClusterJob
+    from hpcrun.actions.jobs.partition_and_account import ClusterJob
 
     return ClusterJob(settled.request, settled.loaded, settled.typed, settled.size, facts)
 

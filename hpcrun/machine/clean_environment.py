@@ -1,0 +1,108 @@
+"""The environment of a new job or a command of Slurm, without what an enclosing job has added.
+
+A job records the changes by its script and hpcrun (launch/environment.py): the original value of a
+variable in ``HPCRUN_CAME_NAME``, the new value in ``HPCRUN_PUT_NAME``. Submissions and Slurm's
+commands get the original values, without the variables that Slurm, torchrun and hpcrun add for each
+rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_PREFIXES = (
+    "SLURM_",
+    "SLURMD_",
+    "SRUN_",
+    "SBATCH_",
+    "SQUEUE_",
+    "SACCT_",
+    "SACCTMGR_",
+    "SCONTROL_",
+    "SINFO_",
+    "SUBMITIT_",
+    "HPCRUN_",
+    "TORCHELASTIC_",
+    "PMI_",
+    "PMIX_",
+)
+_RANK = frozenset(
+    [
+        "RANK",
+        "LOCAL_RANK",
+        "GROUP_RANK",
+        "ROLE_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_WORLD_SIZE",
+        "ROLE_WORLD_SIZE",
+        "NODE_RANK",
+        "NNODES",
+        "NPROC_PER_NODE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+    ]
+)
+_KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SITE"})
+# In addition to _RANK, torchrun sets these if they are not set
+# (torch/distributed/elastic/agent/server).
+_BY_TORCHRUN = frozenset({("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"), ("ROLE_NAME", "default")})
+_CAME = "HPCRUN_CAME_"
+_PUT = "HPCRUN_PUT_"
+_GPUS = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}
+)
+
+
+def clean_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without variables of an enclosing job and filters of the user.
+
+    The filters are those for Slurm's commands. SLURM_*, HPCRUN_* and the ranks' variables describe
+    the enclosing job; variables that its script has changed get their original values. SBATCH_*
+    would override a script's own lines (hpcrun reads those that it uses at submission); SQUEUE_*,
+    SACCT_*, SINFO_* and such change the output. SLURM_CONF stays, since it names the cluster; so do
+    the variables with the places of runs and profiles.
+    """
+    return {
+        name: value
+        for name, value in _as_it_came(env).items()
+        if name in _KEPT or not (name.startswith(_PREFIXES) or name in _RANK)
+    }
+
+
+def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for submitting a Slurm job.
+
+    Inside another job, the environment is without the GPUs of that job. A local job keeps the
+    variables, since it runs on the GPUs that are visible here.
+    """
+    inside = "SLURM_JOB_ID" in env or "HPCRUN_JOB_ID" in env
+    return {name: value for name, value in clean_env(env).items() if not (inside and name in _GPUS)}
+
+
+def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment with the original values of changed variables.
+
+    The variables are those that the script of the enclosing job has changed.
+    """
+    original = dict(env)
+    if "TORCHELASTIC_RUN_ID" in env:
+        original = {name: value for name, value in env.items() if (name, value) not in _BY_TORCHRUN}
+    for name in {
+        name.removeprefix(mark) for mark in (_CAME, _PUT) for name in env if name.startswith(mark)
+    }:
+        original.pop(name, None)
+        value = _before(name, env.get(name), came=env.get(_CAME + name), put=env.get(_PUT + name))
+        if value is not None:
+            original[name] = value
+    return original
+
+
+def _before(name: str, now: str | None, *, came: str | None, put: str | None) -> str | None:
+    """Return a variable without the script's change; a later change by a program stays."""
+    if now == put:
+        return came
+    if now and put and name.endswith("PATH") and put in now:  # a program has added its own folders
+        rest = now.replace(put, came or "", 1)
+        return ":".join(filter(None, rest.split(":"))) or None
+    return now

@@ -1,0 +1,87 @@
+"""The last answers of a cluster about itself, in a file that stays valid for an hour."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from hpcrun.schedulers.cluster_facts import (
+    Association,
+    ClusterFacts,
+    NodeKind,
+    Partition,
+    QosLimits,
+)
+from hpcrun.schedulers.queue_cache import SharedCopy
+from hpcrun.version import __version__
+
+VALID_S = 3600.0
+PARTIAL_VALID_S = 60.0  # if something that should have answered did not
+_RECORDS = {
+    "kinds": NodeKind,
+    "partitions": Partition,
+    "qos": QosLimits,
+    "associations": Association,
+}
+
+
+class FactsCache(SharedCopy):
+    """The file with the facts of one cluster."""
+
+    kind = "facts"
+
+    def load(self, now_s: float) -> ClusterFacts | None:
+        """Return the facts, None if they are too old, of another version, or cannot be read."""
+        try:
+            record = json.loads(self.read())
+            valid = (
+                record["version"] == __version__
+                and 0 <= now_s - record["asked_s"] < record["valid_s"]
+            )
+            return _facts_of_record(record["facts"]) if valid else None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None
+
+    def save(self, facts: ClusterFacts, now_s: float) -> None:
+        """Keep facts for an hour; for a minute if something that should have answered did not."""
+        valid_s = PARTIAL_VALID_S if _is_partial(facts) else VALID_S
+        record = {
+            "version": __version__,
+            "asked_s": now_s,
+            "valid_s": valid_s,
+            "facts": asdict(facts),
+        }
+        self.write(json.dumps(record).encode())
+
+    def drop(self) -> None:
+        """Forget the facts: Slurm has refused a job that they allow."""
+        with suppress(OSError):
+            self.path.unlink()
+
+
+def _is_partial(facts: ClusterFacts) -> bool:
+    """Return whether a command failed that should have worked.
+
+    Without a database, sacctmgr and sacct always fail.
+    """
+    database = "slurmdbd" in facts.config.get("AccountingStorageType", "")
+    return any(database or not command.startswith("sacct") for command in facts.problems)
+
+
+def _facts_of_record(record: dict[str, Any]) -> ClusterFacts:
+    lists = {
+        name: [
+            class_(**{key: _tuples(value) for key, value in item.items()}) for item in record[name]
+        ]
+        for name, class_ in _RECORDS.items()
+        if record[name] is not None
+    }
+    return ClusterFacts(**{**record, **lists, "groups": tuple(record["groups"])})
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    return value
