@@ -103,8 +103,8 @@ fuzz: $(VENV)/installed-dev ## 2,000 hostile command lines and 2,000 damaged run
 	$(BIN)/python -m dev.hostile.fuzz_commands --count 2000 --seed $(SEED)
 	$(BIN)/python -m dev.hostile.fuzz_folders --count 2000 --seed $(SEED)
 
-mutants: $(VENV)/installed-mutants ## change 200 places of actions/ and runs/, and count what the tests notice; SEED=7 others
-	$(BIN)/python -m dev.mutants --count 200 --seed $(SEED) $(ARGS)
+mutants: $(VENV)/installed-mutants ## change 25 places, and count what the unit and golden tests notice; SEED=7 others
+	$(BIN)/python -m dev.mutants --seed $(SEED) $(ARGS)
 
 faults: $(VENV)/installed-dev ## break the cluster in every way and count what became of the runs
 	$(BIN)/python benchmarks/faults.py
@@ -116,7 +116,7 @@ cluster-down: ## stop it and remove all it made
 	@dev/cluster.sh down
 
 clean: ## remove the virtual environment and what the tools left behind; runs are kept
-	rm -rf $(VENV) $(TRACKERS) $(RECIPES) build dist .mutants .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(TRACKERS) $(RECIPES) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without ensurepip, Debian's venv fails and leaves a half-made environment behind: so it is asked first.
