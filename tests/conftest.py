@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     ]
     if item.get_closest_marker("recipes") and not (RECIPES / "installed").exists():
         missing.append((RECIPES.name, os.environ.get("HPCRUN_REQUIRE_RECIPES") == "1"))
+    missing += [
+        (f"the package {package}", programs_are_required())
+        for mark in item.iter_markers("needs_package")
+        for package in mark.args
+        if find_spec(package) is None
+    ]
     for name, is_required in missing:
         reason = f"{name} {NOT_INSTALLED}"
         if is_required:
@@ -313,7 +320,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         reason = reason.removeprefix("Skipped: ")
         # a slurm test that lacks a program is one of those that CI runs with the programs
-        kinds = ("needs", "recipes") if reason.endswith(NOT_INSTALLED) else ("slurm", "needs")
+        kinds = (
+            ("needs", "needs_package", "recipes")
+            if reason.endswith(NOT_INSTALLED)
+            else ("slurm", "needs", "needs_package")
+        )
         SKIPPED.extend((kind, reason) for kind in kinds if kind in report.keywords)
 
 

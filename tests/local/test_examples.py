@@ -77,6 +77,7 @@ def test_text_classification_learns(hpcrun: Hpcrun) -> None:
     )
 
 
+@pytest.mark.needs_package("lightgbm", "tensorboard", "xgboost")
 def test_the_trees_are_better_than_the_mean_and_use_the_cpus_of_the_job(hpcrun: Hpcrun) -> None:
     # threads that wait for each other do not compute meanwhile: on a busy machine they wait for
     # most of the time
@@ -130,6 +131,7 @@ train()
 """
 
 
+@pytest.mark.needs_package("recbole", "tensorboard")
 def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> None:
     notes = tmp_path / "attempt"
     notes.mkdir()

@@ -167,6 +167,7 @@ def event_file(folder: Path, host: str, began_s: int, number: int = 0) -> Path:
     return path
 
 
+@pytest.mark.needs_package("tensorboard")
 def test_tensorboard_shows_the_chosen_run_to_this_user_alone(hpcrun: Hpcrun) -> None:
     run = record(hpcrun)
     run.attempt()
