@@ -194,12 +194,12 @@ def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, lis
     whole = decide_shape(alone, profile)
     shared = sum(role.gpus or 0 for role in request.roles)
     shapes = [decide_shape(one, profile) for one in requests_of(request)]
-    others = {shape.launcher for shape in shapes} - {"torchrun", "python", "command"}
-    if others:
-        raise UsageError(
-            f"a role cannot have the launcher {others.pop()}",
-            hint="launcher=torchrun or launcher=once",
-        )
+    for shape in shapes:
+        if shape.launcher not in ("torchrun", "python", "command"):
+            raise UsageError(
+                f"a role cannot have the launcher {shape.launcher}",
+                hint="launcher=torchrun or launcher=once",
+            )
     procs = [shape.procs_per_node for shape in shapes]
     ranks = sum(shape.world_size for shape in shapes)
     tasks = len(shapes) if shared else 1

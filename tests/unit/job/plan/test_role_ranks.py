@@ -188,6 +188,16 @@ def test_what_cannot_be_is_refused_with_what_to_do(
     assert (hint or "") in (refused.value.hint or "")
 
 
+@pytest.mark.parametrize(("of_profile", "typed_one"), [("ray", "srun"), ("srun", "ray")])
+def test_of_several_launchers_that_roles_cannot_have_the_first_is_named(
+    of_profile: str, typed_one: str
+) -> None:
+    line = f"--launcher {typed_one} --role s:1 a.py --role t:1 b.py"
+    with pytest.raises(UsageError) as refused:
+        planned(line, cpu_cluster(launcher=of_profile, gpu={"per_node": 0}))
+    assert refused.value.message == f"a role cannot have the launcher {of_profile}"
+
+
 def test_a_secret_in_a_command_or_in_the_variables_of_a_role_is_refused() -> None:
     roles = [{"name": "a", "command": "x", "env": {"API_TOKEN": "abcdefgh"}}, {"name": "b"}]
     request = read_request({"script": "train.py", "roles": roles, "gpus": "0"})
