@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from hpcrun.errors import UsageError
+from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.launcher.launchers import SHELLS, Call, named_launcher, program_of
 from hpcrun.job.launcher.typed_launcher import Replacement, line_of, node_line, replacement
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
-from hpcrun.job.resources.shape import Shape, decide_shape, decide_size
+from hpcrun.job.resources.shape import Shape, check_nodes, decide_shape, decide_size
 from hpcrun.job.text.quoting import bash_line, quote_bash
 
 
@@ -284,6 +284,17 @@ def _each_node_alone(call: Call) -> UsageError:
     )
 
 
+def _has_possible_sizes(instead: Replacement, profile: Profile) -> bool:
+    """Return whether the profile can have the nodes, GPUs and ranks of a job."""
+    request = instead.request
+    try:
+        shape = decide_shape(request, profile)
+        check_nodes(shape, shape.nodes, profile, request.partition or profile.partition)
+    except (PlanError, UsageError):
+        return False
+    return True
+
+
 def _without(instead: Replacement) -> str:
     return f", without {instead.left_out}" if instead.left_out else ""
 
@@ -398,7 +409,9 @@ def _apart(call: Call, request: JobRequest, profile: Profile, here: Here) -> Usa
     if joining:
         return UsageError(message, hint=joining)
     instead = replacement(call, request, profile)
-    if instead is None:
+    if instead and not _has_possible_sizes(instead, profile):
+        instead = replacement(call, request, profile, sized=False)
+    if instead is None or not _has_possible_sizes(instead, profile):
         return UsageError(message, hint=way_out)
     if call.launcher.uses_mpi and not has_mpi_type(request, profile):
         types = here.mpi_types()
