@@ -78,7 +78,8 @@ class Inner:
 
 def unwrapped(argv: tuple[str, ...]) -> Inner | None:
     """Return what the wrapper at the head of a command starts; None if it starts nothing."""
-    name, rest = PurePath(argv[0]).name, argv[1:]
+    name = PurePath(argv[0]).name
+    rest = argv[1:]
     subcommands, words, values = WRAPPERS[name]
     if subcommands and not (rest and rest[0] in subcommands):
         return None
@@ -98,7 +99,8 @@ def unwrapped(argv: tuple[str, ...]) -> Inner | None:
         elif first.startswith("-") or _ASSIGNMENT.fullmatch(first):
             rest = behind
         elif words:
-            words, rest = words - 1, behind
+            words -= 1
+            rest = behind
         else:
             break
     return Inner("", rest) if rest else None
@@ -114,12 +116,14 @@ def interpreted(argv: tuple[str, ...]) -> Inner | None:
 
     The result is None if there is no interpreter, or if the interpreter reads stdin.
     """
-    name, rest = PurePath(argv[0]).name, argv[1:]
+    name = PurePath(argv[0]).name
+    rest = argv[1:]
     if name not in SHELLS and not _PYTHON.fullmatch(name):
         return None
     values = _SHELL_VALUES if name in SHELLS else _PYTHON_VALUES
     while rest and rest[0][:1] in ("-", "+") and rest[0] != "-":
-        option, rest = rest[0], rest[1:]
+        option = rest[0]
+        rest = rest[1:]
         if option in values:
             rest = rest[1:]
         elif option.startswith("--") or option[:2] in values:
@@ -152,10 +156,8 @@ def script_arguments(argv: tuple[str, ...]) -> tuple[str, ...]:
 
     The arguments are those of a script, a module or a text.
     """
-    if PurePath(argv[0]).name in WRAPPERS:
-        inner = unwrapped(argv)
-    else:
-        inner = interpreted(argv)
+    is_wrapper = PurePath(argv[0]).name in WRAPPERS
+    inner = unwrapped(argv) if is_wrapper else interpreted(argv)
     if inner is None or not inner.words:
         return argv[1:]
     if inner.option:
@@ -364,12 +366,13 @@ def _find(
             yield from _called(launcher, argv, inner.words[1:], before)
     elif name in WRAPPERS:
         if inner:
-            yield from _find(
-                inner.words, read, (*before, *argv[: len(argv) - len(inner.words)]), depth
-            )
+            wrapper = argv[: len(argv) - len(inner.words)]
+            yield from _find(inner.words, read, (*before, *wrapper), depth)
     elif name in SHELLS or not inner:  # Python's own text is not read
         text, script = _shell_text(argv, inner, read)
-        for command in read_commands(text) if text else ():  # it loads the grammar of bash
+        if not text:  # to read one loads the grammar of bash
+            return
+        for command in read_commands(text):
             place = f"{script or 'the text of -c'}, line {command.line}"
             for call in _find(command.words, read, (), depth - 1):
                 knows_nodes = call.knows_nodes or _OF_NODES.search(text) is not None
@@ -383,7 +386,8 @@ def _called(
     if launcher.subcommands:
         if not rest or rest[0] not in launcher.subcommands:
             return
-        title, rest = (*title, rest[0]), rest[1:]
+        title = (*title, rest[0])
+        rest = rest[1:]
     if not (len(rest) == 1 and rest[0] in _HELP):
         yield Call(launcher, rest, " ".join(title), before)
 
@@ -413,9 +417,8 @@ def named_launcher(argv: tuple[str, ...]) -> str | None:
     name = PurePath(argv[0]).name
     if name in WRAPPERS or name in SHELLS or is_python(name) or name.endswith(".py"):
         return None
-    behind = (
-        argv[index:] for index in range(1, len(argv)) if PurePath(argv[index]).name in BY_NAME
-    )
-    return next(
-        (call.title for words in behind for call in _find(words, lambda _: None, (), 1)), None
-    )
+    for index, text in enumerate(argv[1:], start=1):
+        if PurePath(text).name in BY_NAME:
+            for call in _find(argv[index:], lambda _: None, (), 1):
+                return call.title
+    return None
