@@ -70,11 +70,9 @@ def check_destination(text: str) -> str:
         ValueError: the text has another form, or holds a secret; the message does not contain the
             destination.
     """
-    if (
-        text == NONE
-        or _VARIABLE.fullmatch(text)
-        or (text.startswith(_FILE) and text.isprintable() and text != _FILE)
-    ):
+    if text == NONE or _VARIABLE.fullmatch(text):
+        return text
+    if text.startswith(_FILE) and text.isprintable() and text != _FILE:
         return text
     if is_slurms_mail(text):
         if not _ADDRESS.fullmatch(text.removeprefix(_MAIL)):
@@ -142,10 +140,7 @@ def check_events(words: Iterable[str]) -> tuple[str, ...]:
     for event in named:
         if event not in (*EVENTS, "all"):
             close = nearest(event, list(EVENTS))
-            if close:
-                known = f"; did you mean {close}?"
-            else:
-                known = f": {', '.join(EVENTS)}"
+            known = f"; did you mean {close}?" if close else f": {', '.join(EVENTS)}"
             raise ValueError(f"no event {event!r}{known}")
     if "all" in named:
         return EVENTS
@@ -177,12 +172,21 @@ def decide_notify(
     """
     named: list[str] = []
     for text in (*known, *typed):
-        named = [] if text == NONE else list(dict.fromkeys((*named, text)))
-    to = tuple(text for text in named if not is_slurms_mail(text))
-    mail = next(
-        (text.removeprefix(_MAIL) for text in reversed(named) if is_slurms_mail(text)), None
-    )
-    return (Notify(to, tuple(events) or EVENTS, waiting_s or WAITING_S) if to else None), mail
+        if text == NONE:
+            named = []
+        elif text not in named:
+            named.append(text)
+    to = []
+    mail = None
+    for text in named:
+        if is_slurms_mail(text):
+            mail = text.removeprefix(_MAIL)
+        else:
+            to.append(text)
+    notify = None
+    if to:
+        notify = Notify(tuple(to), tuple(events) or EVENTS, waiting_s or WAITING_S)
+    return notify, mail
 
 
 def is_slurms_mail(destination: str) -> bool:
@@ -192,9 +196,8 @@ def is_slurms_mail(destination: str) -> bool:
 
 def mail_types(events: Sequence[str]) -> str:
     """Return the value of ``--mail-type`` for some events; Slurm knows three of them."""
-    return (
-        ",".join(_MAIL_TYPES[event] for event in events or EVENTS if event in _MAIL_TYPES) or "NONE"
-    )
+    types = [_MAIL_TYPES[event] for event in events or EVENTS if event in _MAIL_TYPES]
+    return ",".join(types) or "NONE"
 
 
 def variables_in(destination: str) -> list[str]:

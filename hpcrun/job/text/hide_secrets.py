@@ -268,8 +268,8 @@ def _pattern(value: str) -> str:
         return rf"(?P<front>)(?<!\w)(?P<secret>{words})(?!\w)"
     within_word = f"(?:{_BREAK})?"
     between_words = rf"(?:{_BREAK}|\s+)"
-    words = [within_word.join(map(re.escape, part)) for part in value.split()]
-    return f"(?P<front>)(?P<secret>{between_words.join(words)})"
+    parts = [within_word.join(map(re.escape, word)) for word in value.split()]
+    return f"(?P<front>)(?P<secret>{between_words.join(parts)})"
 
 
 def _is_secret_here(match: re.Match[str]) -> bool:
