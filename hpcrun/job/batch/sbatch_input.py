@@ -10,7 +10,7 @@ becomes a directive, so that the script shows it; a note names the other variabl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -359,24 +359,20 @@ def apply_sbatch_env(
     notes: list[str] = []
     used: list[str] = []
     typed = {normalise_key(item.partition("=")[0]) for item in request.sbatch}
-    has_memory = bool(typed & EXCLUSIVE)
     for name, directive in DIRECTIVES.items():
         value = env.get(name)
         if value is None or (not value and directive not in FLAGS):
             continue
         field = _FIELDS.get(directive)
-        if field is not None:
-            is_given = getattr(request, field) is not None
-            if not is_given and not (directive == "mem" and has_memory):
-                fields[field] = _read(name, field, value)
-                used.append(f"{name}={value}")
-        elif directive in _IGNORED:
+        if field is None and directive in _IGNORED:
             notes.append(_note(name, value, _IGNORED[directive]))
-        elif directive not in typed:
-            if directive.startswith("mem-per") and (request.memory_mb or has_memory):
-                continue
-            bare = not value or directive in _FLAGS_ALONE
-            directives.append(directive if bare else f"{directive}={value}")
+        elif not _is_typed(directive, field, request, typed):
+            if field is not None:
+                fields[field] = _read(name, field, value)
+            elif not value or directive in _FLAGS_ALONE:
+                directives.append(directive)
+            else:
+                directives.append(f"{directive}={value}")
             used.append(f"{name}={value}" if value else name)
     switches = env.get("SBATCH_REQ_SWITCH")
     if switches and "switches" not in typed:
@@ -393,6 +389,25 @@ def apply_sbatch_env(
     if used:
         notes.insert(0, f"from your shell: {' '.join(used)}")
     return replace(request, **changed), tuple(notes)
+
+
+def _is_typed(
+    directive: str, field: str | None, request: JobRequest, typed: Collection[str]
+) -> bool:
+    """Return whether options decide what a variable of sbatch would.
+
+    Args:
+        directive: the directive of the variable.
+        field: the field of a request that sets the directive, if there is one.
+        request: the request with the options.
+        typed: the directives of ``--sbatch``.
+    """
+    has_memory = not EXCLUSIVE.isdisjoint(typed)
+    if field is not None:
+        return getattr(request, field) is not None or (directive == "mem" and has_memory)
+    if directive.startswith("mem-per") and (request.memory_mb or has_memory):
+        return True
+    return directive in typed
 
 
 def _instead_of(name: str, value: str) -> str:

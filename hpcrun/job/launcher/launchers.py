@@ -135,16 +135,22 @@ def interpreted(argv: tuple[str, ...]) -> Inner | None:
     return Inner("", rest) if rest and rest[0] != "-" else None
 
 
+def _inner(argv: tuple[str, ...]) -> Inner | None:
+    """Return what the wrapper or the interpreter at the head of a command runs."""
+    if PurePath(argv[0]).name in WRAPPERS:
+        return unwrapped(argv)
+    return interpreted(argv)
+
+
 def program_of(argv: tuple[str, ...]) -> tuple[str, ...]:
     """Return what a command runs behind its wrappers and interpreter.
 
     The result is a script, ``-m`` and a module, or a program.
     """
-    is_wrapper = PurePath(argv[0]).name in WRAPPERS
-    inner = unwrapped(argv) if is_wrapper else interpreted(argv)
+    inner = _inner(argv)
     if inner and inner.option == "-m":
         return ("-m", *inner.words)
-    if inner and is_wrapper:
+    if inner and PurePath(argv[0]).name in WRAPPERS:
         return program_of(inner.words)
     if inner and not inner.option and inner.words[0].endswith(SCRIPTS):
         return inner.words
@@ -156,8 +162,7 @@ def script_arguments(argv: tuple[str, ...]) -> tuple[str, ...]:
 
     The arguments are those of a script, a module or a text.
     """
-    is_wrapper = PurePath(argv[0]).name in WRAPPERS
-    inner = unwrapped(argv) if is_wrapper else interpreted(argv)
+    inner = _inner(argv)
     if inner is None or not inner.words:
         return argv[1:]
     if inner.option:
@@ -357,7 +362,7 @@ def _find(
     if not argv or depth == 0:
         return
     name = PurePath(argv[0]).name or argv[0]
-    inner = unwrapped(argv) if name in WRAPPERS else interpreted(argv)
+    inner = _inner(argv)
     if name in BY_NAME:
         yield from _called(BY_NAME[name], argv, argv[1:], before)
     elif inner and inner.option == "-m":
@@ -370,13 +375,17 @@ def _find(
             yield from _find(inner.words, read, (*before, *wrapper), depth)
     elif name in SHELLS or not inner:  # Python's own text is not read
         text, script = _shell_text(argv, inner, read)
-        if not text:  # to read one loads the grammar of bash
-            return
-        for command in read_commands(text):
-            place = f"{script or 'the text of -c'}, line {command.line}"
-            for call in _find(command.words, read, (), depth - 1):
-                knows_nodes = call.knows_nodes or _OF_NODES.search(text) is not None
-                yield replace(call, place=call.place or place, knows_nodes=knows_nodes)
+        if text:  # to read one loads the grammar of bash
+            yield from _find_in_script(text, script or "the text of -c", read, depth)
+
+
+def _find_in_script(text: str, name: str, read: ReadScript, depth: int) -> Iterator[Call]:
+    names_nodes = _OF_NODES.search(text) is not None
+    for command in read_commands(text):
+        place = f"{name}, line {command.line}"
+        for call in _find(command.words, read, (), depth - 1):
+            knows_nodes = call.knows_nodes or names_nodes
+            yield replace(call, place=call.place or place, knows_nodes=knows_nodes)
 
 
 def _called(

@@ -237,11 +237,7 @@ def _sizes(started: _Started, request: JobRequest, profile: Profile) -> dict[str
         if nodes > 1 and request.nodes is None:
             return {"nodes": nodes}
         return {}
-    gpus: int | None = None
-    if request.gpus:
-        gpus = request.gpus.count
-    elif request.gpus_per_node:
-        gpus = request.gpus_per_node.count * (request.nodes or 1)
+    gpus = _requested_gpus(request)
     if gpus == total and nodes in (1, request.nodes):
         return {}
     sizes: dict[str, Any] = {"nodes": nodes} if nodes > 1 else {}
@@ -257,6 +253,15 @@ def _sizes(started: _Started, request: JobRequest, profile: Profile) -> dict[str
         prefix = f"{count.type}:" if count and count.type else ""
         sizes["gpus"] = f"{prefix}{total}"
     return sizes
+
+
+def _requested_gpus(request: JobRequest) -> int | None:
+    """Return the GPUs of all nodes, None if the request has no number of GPUs."""
+    if request.gpus:
+        return request.gpus.count
+    if request.gpus_per_node:
+        return request.gpus_per_node.count * (request.nodes or 1)
+    return None
 
 
 def _parsed(

@@ -267,14 +267,12 @@ def plan_roles(
         words = command(alone)
         used = _used(role.name, (*words, role.ready or ""), names, alone)
         others = [other.name for other in request.roles if other is not role]
-        variables: dict[str, str] = {}
-        if shape.launcher == "command":
-            variables["NPROC_PER_NODE"] = str(shape.workers_per_node)
-        if cpus and "OMP_NUM_THREADS" not in env:
-            share = cpus * role.gpus // total if role.gpus else cpus
-            threads = max(1, share // max(shape.procs_per_node, shape.workers_per_node))
-            variables["OMP_NUM_THREADS"] = str(threads)
-        variables |= dict(role.env)
+        share = cpus or None
+        if cpus and role.gpus:
+            share = cpus * role.gpus // total
+        if "OMP_NUM_THREADS" in env:
+            share = None
+        variables = {**_variables(shape, share), **dict(role.env)}
         is_last = role is request.roles[-1]
         default_check = "tcp:{port}" if "port" in used else ""
         roles.append(
@@ -300,6 +298,23 @@ def plan_roles(
         gpu += role.gpus or 0
     _check_ends(roles)
     return tuple(roles)
+
+
+def _variables(shape: Shape, cpus: int | None) -> dict[str, str]:
+    """Return the variables that hpcrun sets for a role.
+
+    Args:
+        shape: the nodes and ranks of the role.
+        cpus: the CPUs of the role on each node, which set the threads of a rank; None if they do
+            not.
+    """
+    variables: dict[str, str] = {}
+    if shape.launcher == "command":
+        variables["NPROC_PER_NODE"] = str(shape.workers_per_node)
+    if cpus is not None:
+        threads = max(1, cpus // max(shape.procs_per_node, shape.workers_per_node))
+        variables["OMP_NUM_THREADS"] = str(threads)
+    return variables
 
 
 def _check_env(role: RoleRequest) -> None:

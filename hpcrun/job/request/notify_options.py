@@ -104,7 +104,9 @@ def _secret_in_url(text: str) -> str | None:
         return kind
     try:
         parts = urlsplit(text.replace("#", "%23"))
-        user, password, host = parts.username or "", parts.password or "", parts.hostname or ""
+        user = parts.username or ""
+        password = parts.password or ""
+        host = parts.hostname or ""
     except ValueError:
         return "a host or port that cannot be read"
     if password and not _is_filled_in(password):
@@ -112,12 +114,20 @@ def _secret_in_url(text: str) -> str | None:
     if user and not password and not _is_filled_in(user) and parts.scheme not in _WITH_USER:
         return "a user or token"
     if parts.scheme not in _OPEN and not _VARIABLE.search(text):
+        kind = f"the token of {parts.scheme}://"
         close = nearest(parts.scheme, sorted(_OPEN))
-        return f"the token of {parts.scheme}://" + (f" (did you mean {close}://?)" if close else "")
-    items = [item.partition("=")[::2] for item in filter(None, parts.query.split("&"))]
-    words = " ".join((host, parts.path, *(value for _, value in items if "@" not in value)))
-    if any(map(_RANDOM.fullmatch, re.split(r"[^\w-]+", unquote(_VARIABLE.sub(" ", words))))):
+        return f"{kind} (did you mean {close}://?)" if close else kind
+    items = [item.partition("=")[::2] for item in parts.query.split("&") if item]
+    texts = [host, parts.path]
+    texts += [value for _, value in items if "@" not in value]
+    fixed = unquote(_VARIABLE.sub(" ", " ".join(texts)))
+    if any(map(_RANDOM.fullmatch, re.split(r"[^\w-]+", fixed))):
         return "what looks like a token"
+    return _secret_in_query(items)
+
+
+def _secret_in_query(items: Iterable[Sequence[str]]) -> str | None:
+    """Return what may be a secret in the names and values behind ``?``, None for nothing."""
     for name, value in items:
         if name not in _PLAIN_QUERY and not _is_filled_in(value):
             if name.isalnum():

@@ -284,22 +284,32 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     elif each is None:
         nodes, each = _from_total(total or 0, request.nodes, most, profile.gpu.nodes)
     elif total is not None:
-        nodes = request.nodes or max(1, total // (each or total or 1))
-        if nodes * each != total:
-            hint = "remove one of these options"
-            if each and not request.nodes:
-                hint = f"ask for {multiples_around(total, each)} GPUs"
-            raise UsageError(
-                f"--gpus {total} contradicts --gpus-per-node {each}: {count(nodes, 'node')} × "
-                f"{each} = {nodes * each}",
-                hint=hint,
-            )
+        nodes = _nodes_of(total, each, request.nodes)
     if most is not None and each > most:
         raise PlanError(
             f"{each} GPUs per node, but a node of profile {profile.name!r} has {most}",
             hint=_spread(nodes, each, request, profile),
         )
     return nodes, each
+
+
+def _nodes_of(total: int, each: int, requested: int | None) -> int:
+    """Return the nodes of a job with so many GPUs in all, and on each node.
+
+    Raises:
+        UsageError: if the numbers contradict each other.
+    """
+    nodes = requested or max(1, total // (each or total or 1))
+    if nodes * each == total:
+        return nodes
+    hint = "remove one of these options"
+    if each and not requested:
+        hint = f"ask for {multiples_around(total, each)} GPUs"
+    raise UsageError(
+        f"--gpus {total} contradicts --gpus-per-node {each}: {count(nodes, 'node')} × "
+        f"{each} = {nodes * each}",
+        hint=hint,
+    )
 
 
 def _spread(nodes: int, gpus_per_node: int, request: JobRequest, profile: Profile) -> str:

@@ -317,8 +317,12 @@ def is_secret(name: str, value: str | None = None, named: Collection[str] = ()) 
     words = _words(name)
     if not words or "_".join(words) in _SHELL_S_OWN or words[-1] in _DESCRIPTIONS:
         return False
+    return _is_named_as_secret(words, value or "")
+
+
+def _is_named_as_secret(words: Sequence[str], known: str) -> bool:
+    """Return whether the words of a name are those of a secret, whose value may be known."""
     last = words[-1]
-    known = value or ""
     if "_".join(words) in _WHOLE or _any_is(_ALWAYS, words):
         is_path = last.endswith(_MAY_BE_FILES) and known.startswith("/")
         return not (SWITCH.fullmatch(known) or is_path)
