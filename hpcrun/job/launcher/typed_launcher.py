@@ -15,7 +15,13 @@ from hpcrun.job.launch_options import OPTIONS, Program, check_option, is_own_opt
 from hpcrun.job.launcher.launch_line import UnclearError, number_of, read_options
 from hpcrun.job.launcher.launchers import Call, Launcher, find_calls, is_python
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JOB_FIELDS, JobRequest, given_fields, option_of
+from hpcrun.job.request.job_request import (
+    JOB_FIELDS,
+    GpuCount,
+    JobRequest,
+    given_fields,
+    option_of,
+)
 from hpcrun.job.request.read_request import read_request
 from hpcrun.job.request.request_line import option_groups, program_words
 from hpcrun.job.request.role_options import split_module
@@ -250,8 +256,7 @@ def _sizes(started: _Started, request: JobRequest, profile: Profile) -> dict[str
         sizes["nproc_per_node"] = total // nodes
     else:
         count = request.gpus or request.gpus_per_node
-        prefix = f"{count.type}:" if count and count.type else ""
-        sizes["gpus"] = f"{prefix}{total}"
+        sizes["gpus"] = str(GpuCount(total, count.type if count else None))
     return sizes
 
 

@@ -206,15 +206,14 @@ def _set_gpus(directives: Directives, gpus: GpuCount, nodes: int) -> None:
             f"{gpus.count} GPUs cannot be split over {nodes} nodes",
             hint=f"use --gpus {-(-gpus.count // nodes) * nodes}, or --nodes 1",
         )
-    type_ = gpus.type or read_sizes(directives).gpu_type
-    prefix = f"{type_}:" if type_ else ""
+    each = GpuCount(gpus.count // nodes, gpus.type or read_sizes(directives).gpu_type)
     resources = (directives.pop("gres", None) or "").split(",")
     for key in ("gpus", "gpus-per-task"):
         directives.pop(key, None)
     others = [item for item in resources if item and not gpus_in("gres", item)]
     if others:
         directives["gres"] = ",".join(others)
-    directives["gpus-per-node"] = f"{prefix}{gpus.count // nodes}"
+    directives["gpus-per-node"] = str(each)
 
 
 def _shared_gpus(request: JobRequest, shape: Shape) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hpcrun.job.launch_options import Directives, check_option, remove_directive, set_directive
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JOB_FIELDS, JobRequest, option_text
+from hpcrun.job.request.job_request import JOB_FIELDS, GpuCount, JobRequest, option_text
 from hpcrun.job.resources.cpus_memory_time import Requeue, Resources
 from hpcrun.job.resources.shape import Shape
 from hpcrun.job.text.units import format_memory, format_time
@@ -73,13 +73,13 @@ def _profile_directives(profile: Profile, shape: Shape, resources: Resources) ->
 
 def _gpu_directives(profile: Profile, shape: Shape, nodes: int) -> Directives:
     """Return the directive that requests the GPUs, in the form that the site wants."""
-    prefix = f"{shape.gpu_type}:" if shape.gpu_type else ""
-    each = f"{prefix}{shape.gpus_per_node}"
+    each = str(GpuCount(shape.gpus_per_node, shape.gpu_type))
     if profile.gpu.directive == "gres":
         return {"gres": f"gpu:{each}"}
     if profile.gpu.directive == "gpus-per-node":
         return {"gpus-per-node": each}
-    directives: Directives = {"gpus": f"{prefix}{nodes * shape.gpus_per_node}"}
+    total = GpuCount(nodes * shape.gpus_per_node, shape.gpu_type)
+    directives: Directives = {"gpus": str(total)}
     if nodes > 1:  # alone, --gpus=6 on two nodes gave 5 and 1 (22.05)
         directives["gpus-per-node"] = each
     return directives

@@ -12,7 +12,7 @@ from typing import Literal
 from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.job.launch_options import Options, Program, check_option
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JobRequest, Launcher
+from hpcrun.job.request.job_request import GpuCount, JobRequest, Launcher
 from hpcrun.job.text.units import count
 
 
@@ -254,8 +254,8 @@ def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
 
     The hint names fewer GPUs, or a type that has enough of them.
     """
-    typed = f"{type_}:" if type_ else ""
-    hint = f"request less: --gpus {typed}{nodes * profile.gpu.per_node} --nodes {nodes}"
+    gpus = GpuCount(nodes * profile.gpu.per_node, type_)
+    hint = f"request less: --gpus {gpus} --nodes {nodes}"
     others = types_with_room(profile, total, without=type_)
     if others:
         hint += f"; or another type: {others[0]}"
@@ -318,8 +318,7 @@ def _spread(nodes: int, gpus_per_node: int, request: JobRequest, profile: Profil
     total = nodes * gpus_per_node
     more = nodes_for(total, profile.gpu.per_node, profile.gpu.nodes)
     if more:
-        typed = f"{type_}:" if type_ else ""
-        return f"spread them over more nodes: --gpus {typed}{total} --nodes {more}"
+        return f"spread them over more nodes: --gpus {GpuCount(total, type_)} --nodes {more}"
     if profile.gpu.per_node:
         return _less(total, type_, profile, profile.gpu.nodes or nodes)
     return "choose a profile with GPUs (hpcrun profile list), or --gpus 0"
