@@ -53,7 +53,7 @@ _REFUSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class BatchOption:
     """One option in a script."""
 
     line: int
@@ -159,12 +159,12 @@ def _problem_of_export(value: str) -> str | None:
     return None
 
 
-def _read_lines(lines: list[str]) -> tuple[list[Option], list[int]]:
+def _read_lines(lines: list[str]) -> tuple[list[BatchOption], list[int]]:
     """Return the options of the #SBATCH lines above the first command, and later lines' numbers.
 
     The later lines are the #SBATCH lines below the first command.
     """
-    options: list[Option] = []
+    options: list[BatchOption] = []
     late: list[int] = []
     begun = False
     for number, line in enumerate(lines, start=1):
@@ -192,7 +192,7 @@ def _split(text: str) -> list[str]:
     return words
 
 
-def _options(line: int, words: list[str]) -> Iterator[Option]:
+def _options(line: int, words: list[str]) -> Iterator[BatchOption]:
     rest = list(words)
     while rest:
         option = rest.pop(0)
@@ -206,12 +206,12 @@ def _options(line: int, words: list[str]) -> Iterator[Option]:
             value = option[2:].removeprefix("=") if option[2:] else None
         known = takes_value("sbatch", key)
         if known is None:
-            yield Option(line, unknown_name, value if option.startswith("--") else None)
+            yield BatchOption(line, unknown_name, value if option.startswith("--") else None)
             continue
         name, needs_value = known
         if needs_value and value is None and rest and not rest[0].startswith("--"):
             value = rest.pop(0)
-        yield Option(line, name, value)
+        yield BatchOption(line, name, value)
 
 
 def _array(text: str) -> tuple[tuple[int, ...], int | None] | None:

@@ -236,7 +236,7 @@ def with_last_program(roles: Sequence[RoleRequest]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class RoleProgram:
     """A program: a script, a command or a module, and its arguments."""
 
     is_module: bool
@@ -244,11 +244,11 @@ class Program:
     args: tuple[str, ...]
 
 
-def split_module(command: Sequence[str]) -> Program:
+def split_module(command: Sequence[str]) -> RoleProgram:
     """Return the program of some words, which begin with ``-m`` for a module."""
     if command[0] == "-m":
-        return Program(True, command[1], tuple(command[2:]))
-    return Program(False, command[0], tuple(command[1:]))
+        return RoleProgram(True, command[1], tuple(command[2:]))
+    return RoleProgram(False, command[0], tuple(command[1:]))
 
 
 def role_words(role: Mapping[str, Any]) -> list[str]:
