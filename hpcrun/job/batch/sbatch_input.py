@@ -379,16 +379,21 @@ def apply_sbatch_env(
         wait = env.get("SBATCH_WAIT4SWITCH")
         directives.append(f"switches={switches}@{wait}" if wait else f"switches={switches}")
         used.append(f"SBATCH_REQ_SWITCH={switches}")
-    if "SLURM_UMASK" in env:
-        notes.append(
-            _note("SLURM_UMASK", env["SLURM_UMASK"], "hpcrun uses the umask of your shell")
-        )
-    of_srun = sorted(name for name in env if name in _OF_SRUN or name.startswith("SRUN_"))
-    notes += [_note(name, env[name], _instead_of(name, env[name])) for name in of_srun]
+    notes += _notes_on_other_variables(env)
     changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}
     if used:
         notes.insert(0, f"from your shell: {' '.join(used)}")
     return replace(request, **changed), tuple(notes)
+
+
+def _notes_on_other_variables(env: Mapping[str, str]) -> Iterator[str]:
+    """Yield notes on variables that sbatch passes to the job or to its steps."""
+    umask = env.get("SLURM_UMASK")
+    if umask is not None:
+        yield _note("SLURM_UMASK", umask, "hpcrun uses the umask of your shell")
+    for name in sorted(env):
+        if name in _OF_SRUN or name.startswith("SRUN_"):
+            yield _note(name, env[name], _instead_of(name, env[name]))
 
 
 def _is_typed(

@@ -238,25 +238,29 @@ def choose_launcher(
         return _taken_over(call, request, profile, here)
     if _is_apart(call, request, profile):
         raise _apart(call, request, profile, here)
-    changed = replace(request, launcher="command")
+    notes = _notes_on_once_per_node(call, request, profile, here)
+    return replace(request, launcher="command"), tuple(notes)
+
+
+def _notes_on_once_per_node(
+    call: Call, request: JobRequest, profile: Profile, here: Here
+) -> Iterator[str]:
+    """Yield notes on a launcher that runs once on each node."""
     does = "submits a job" if call.launcher.role == "submits" else "starts its own ranks"
-    note = (
+    yield (
         f"launcher: command, because {_subject(call)} {does}; it runs once per node, with "
         f"{_VARIABLES} set"
     )
     if call.launcher.by:
-        return changed, (
-            note,
+        yield (
             "hpcrun starts Ray with the CPUs and GPUs of the job, and ends it: "
-            f"{_own_line(call, here)}",
+            f"{_own_line(call, here)}"
         )
-    instead = None
-    if call.place is None and call.launcher.torchrun_runs_it:
+    elif call.place is None and call.launcher.torchrun_runs_it:
         instead = replacement(call, request, profile)
-    if instead is None:
-        return changed, (note,)
-    line = line_of(instead.request, request, here.typed)
-    return changed, (note, f"hpcrun can start these ranks{_without(instead)}: {line}")
+        if instead:
+            line = line_of(instead.request, request, here.typed)
+            yield f"hpcrun can start these ranks{_without(instead)}: {line}"
 
 
 def _each_node_alone(call: Call) -> UsageError:

@@ -268,7 +268,7 @@ def _pattern(value: str) -> str:
         return rf"(?P<front>)(?<!\w)(?P<secret>{words})(?!\w)"
     within_word = f"(?:{_BREAK})?"
     between_words = rf"(?:{_BREAK}|\s+)"
-    parts = [within_word.join(map(re.escape, word)) for word in value.split()]
+    parts = [within_word.join(map(re.escape, part)) for part in value.split()]
     return f"(?P<front>)(?P<secret>{between_words.join(parts)})"
 
 
