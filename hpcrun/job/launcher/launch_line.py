@@ -204,8 +204,10 @@ def _texts(words: Sequence[Word]) -> tuple[str, ...]:
     """Return a text for each word: what is not known is UNKNOWN."""
     texts = []
     for item in words:
-        is_known = item.choices and item.choices[0]
-        texts.append(item.choices[0][0] if item.choices and is_known else UNKNOWN)
+        if item.choices and item.choices[0]:
+            texts.append(item.choices[0][0])
+        else:
+            texts.append(UNKNOWN)
     return tuple(texts)
 
 
