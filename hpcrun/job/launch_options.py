@@ -114,8 +114,11 @@ def advice_for(whose: str) -> dict[str, str]:
 
     The programs are sbatch (``s``), srun (``r``), torchrun (``t``), or others.
     """
-    rows = ((names, advice) for letters, names, advice in table_rows(_ADVICE) if whose in letters)
-    return {name: advice for names, advice in rows for name in names.split()}
+    advice_of: dict[str, str] = {}
+    for letters, names, advice in table_rows(_ADVICE):
+        if whose in letters:
+            advice_of |= dict.fromkeys(names.split(), advice)
+    return advice_of
 
 
 OWNED: dict[str, str] = advice_for("s")
@@ -297,15 +300,22 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
         )
     if name in owned:
         raise UsageError(f"{where}: hpcrun sets {of}--{name} itself", hint=owned[name])
-    # every program accepts an abbreviated name
-    longer = next(
-        (long for long in owned if long.startswith(name) and name not in _KNOWN[program]), None
-    )
-    if longer:
-        raise UsageError(
-            f"{where}: {program} takes --{name} for --{longer}, which hpcrun sets",
-            hint=owned[longer],
-        )
+    for longer in owned:  # every program accepts an abbreviated name
+        if longer.startswith(name) and name not in _KNOWN[program]:
+            raise UsageError(
+                f"{where}: {program} takes --{name} for --{longer}, which hpcrun sets",
+                hint=owned[longer],
+            )
+    _check_option_value(program, name, value, where)
+    return name
+
+
+def _check_option_value(program: Program, name: str, value: str | None, where: str) -> None:
+    """Check that a value of an option does not break the job.
+
+    Raises:
+        UsageError: the value does.
+    """
     if value is not None and "\0" in value:
         raise UsageError(f"{where}: a NUL character cannot stand in a script")
     if program == "srun" and value in ("help", "list"):
@@ -316,25 +326,21 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
         raise UsageError(
             f"{where}: hpcrun chooses it itself where it suffices", hint="leave it out"
         )
-    if (
-        name == "shutdown-timeout"
-        and re.fullmatch(r"\d+", value or "", re.ASCII)
-        and int(value or 0) < 30
-    ):
-        raise UsageError(
-            f"{where}: hpcrun gives a rank 25 s to end",
-            hint=f"shutdown-timeout={_LEAST_SHUTDOWN_S} or more",
-        )
-    return name
+    if name == "shutdown-timeout" and value and re.fullmatch(r"\d+", value, re.ASCII):
+        if int(value) < _LEAST_SHUTDOWN_S:
+            raise UsageError(
+                f"{where}: hpcrun gives a rank 25 s to end",
+                hint=f"shutdown-timeout={_LEAST_SHUTDOWN_S} or more",
+            )
 
 
 def unknown_note(name: str) -> str | None:
     """Return a note on a directive that hpcrun does not know, or None if hpcrun knows it."""
     if name in NAMES:
         return None
-    return f"sbatch option {name!r} is unknown; {did_you_mean(name, sorted(NAMES))}".removesuffix(
-        "; "
-    )
+    note = f"sbatch option {name!r} is unknown"
+    hint = did_you_mean(name, sorted(NAMES))
+    return f"{note}; {hint}" if hint else note
 
 
 def set_directive(directives: Directives, key: str, value: str | None) -> None:
@@ -385,19 +391,18 @@ def takes_value(program: Program, option: str) -> tuple[str, bool] | None:
     letters, known, bare = _TABLES[program]
     if option.startswith("--"):
         plain = normalise_key(option)
-        if plain in known:
-            longer = [plain]
-        else:
+        longer = [plain]
+        if plain not in known:
             longer = [name for name in known if name.startswith(plain)]
         names = {ALIASES.get(name, name) for name in longer}
+    elif option.startswith("-") and option[1:2] in letters:
+        names = {letters[option[1]]}
     else:
-        names = {
-            letters[letter]
-            for letter in option[1:2]
-            if option.startswith("-") and letter in letters
-        }
-    name = names.pop() if len(names) == 1 else None
-    return (name, name not in bare) if name else None
+        return None
+    if len(names) != 1:
+        return None
+    name = names.pop()
+    return name, name not in bare
 
 
 def similar_option(program: Program, name: str) -> str | None:
@@ -450,20 +455,17 @@ def instead_of(
         return f"did you mean --{name}?"
     advice = _OF_COMMAND.get((command, name)) or _OF_COMMAND.get(("", name))
     if advice is None and "--sbatch" in options:
-        advice = _of_launchers(name, value)
-        if advice:
-            first = re.search(r"(?<!\w)--[a-z][a-z-]+", advice)
-        else:
-            first = None
-        advice = advice if first is None or first[0] in options else None
+        of_launchers = _of_launchers(name, value)
+        first = re.search(r"(?<!\w)--[a-z][a-z-]+", of_launchers or "")
+        if first is None or first[0] in options:
+            advice = of_launchers
     if advice:
         return advice
-    is_start = option.startswith("--") and len(option) > 4
-    longer = [known for known in options if is_start and known.startswith(option)]
-    if len(longer) == 1:
-        close: str | None = longer[0]
-    else:
-        close = nearest(option, sorted(options))
+    close = nearest(option, sorted(options))
+    if option.startswith("--") and len(option) > 4:
+        longer = [known for known in options if known.startswith(option)]
+        if len(longer) == 1:
+            close = longer[0]
     return f"did you mean {close}?" if close else None
 
 

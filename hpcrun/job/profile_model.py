@@ -310,14 +310,14 @@ class Profile(_Section):
     @classmethod
     def _options(cls, values: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         program = cast(Program, info.field_name)
+        options: dict[str, Any] = {}
         try:
-            return {
-                check_option(
-                    program, key, None if value is True else value, f"{program}.{key}"
-                ): value
-                for key, value in values.items()
-            }
+            for key, value in values.items():
+                text = None if value is True else value
+                options[check_option(program, key, text, f"{program}.{key}")] = value
         except UsageError as error:
-            raise ValueError(
-                f"{error.message} ({error.hint})" if error.hint else error.message
-            ) from None
+            message = error.message
+            if error.hint:
+                message += f" ({error.hint})"
+            raise ValueError(message) from None
+        return options

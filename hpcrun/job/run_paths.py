@@ -78,7 +78,8 @@ class AttemptFolder:
         return [rank for rank in counted if 0 <= rank < self.role.ranks]
 
     def _rank_file(self, rank: int, kind: str) -> Path:
-        return self.path / f"rank-{rank + (self.role.first_rank if self.role else 0)}.{kind}"
+        first_rank = self.role.first_rank if self.role else 0
+        return self.path / f"rank-{first_rank + rank}.{kind}"
 
     @property
     def run(self) -> Path:
@@ -290,11 +291,8 @@ class RunsFolder:
 
 def run_names(names: Iterable[str]) -> list[str]:
     """Return those of the names in a runs folder that may be runs."""
-    return [
-        name
-        for name in names
-        if name not in (_ACTIVE, _JOBS, _STUDIES) and not name.startswith(".")
-    ]
+    visible = [name for name in names if not name.startswith(".")]
+    return [name for name in visible if name not in (_ACTIVE, _JOBS, _STUDIES)]
 
 
 def run_name(run_id: str) -> str:
@@ -335,8 +333,11 @@ def parse_ranks(names: Iterable[str], *kinds: str) -> list[int]:
 
     The kinds are ``out``, ``err``, ``exit`` and ``metrics``.
     """
-    matches = (_RANK_FILE.fullmatch(name) for name in names)
-    return sorted({int(match["rank"]) for match in matches if match and match["kind"] in kinds})
+    ranks = set()
+    for match in map(_RANK_FILE.fullmatch, names):
+        if match and match["kind"] in kinds:
+            ranks.add(int(match["rank"]))
+    return sorted(ranks)
 
 
 def parse_nodes(names: Iterable[str], kind: str = "start") -> list[str]:
@@ -344,7 +345,7 @@ def parse_nodes(names: Iterable[str], kind: str = "start") -> list[str]:
 
     The kind is ``start`` for the node's record, or ``use`` for its samples.
     """
-    matches = (_NODE_FILE.fullmatch(name) for name in names)
+    matches = map(_NODE_FILE.fullmatch, names)
     return [match["node"] for match in matches if match and match["kind"] == kind]
 
 

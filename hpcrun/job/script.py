@@ -105,42 +105,45 @@ def render_script(plan: Plan, templates: Mapping[str, Template]) -> str:
 
 
 def _variables(plan: Plan) -> dict[str, Any]:
-    shape = plan.shape
-    kind = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
-    if shape.gpus_per_node:
-        size = f"{shape.gpus_per_node} {kind}"
-    else:
-        size = f"{plan.cpus_per_node or 'the default'} CPUs"
-    nodes, ranks = count(shape.nodes, "node"), count(shape.world_size, "rank")
-    if plan.sweep:
-        elements = f", {count(len(plan.sweep.chosen), 'element')}"
-    else:
-        elements = ""
-    if plan.sweep and plan.sweep.pack and plan.scheduler == "slurm":
-        elements += f", {count(plan.sweep.tasks, 'task')} of {plan.sweep.pack}"
     return {
         "plan": plan,
         "version": __version__,
-        "title": f"{plan.name}: {nodes} x {_comment(size)}, {ranks} {_by(plan)}{elements}",
+        "title": _title(plan),
         "by_hand": _by_hand(plan),
         "launch_folder": str(LAUNCH),
         "directives": [directive_line(key, value) for key, value in plan.directives],
     }
 
 
-def _by(plan: Plan) -> str:
+def _title(plan: Plan) -> str:
+    """Return the name and the size of a job."""
+    shape = plan.shape
+    size = f"{plan.cpus_per_node or 'the default'} CPUs"
+    if shape.gpus_per_node:
+        size = f"{shape.gpus_per_node} GPUs"
+        if shape.gpu_type:
+            size = f"{shape.gpus_per_node} {shape.gpu_type} GPUs"
+    nodes = count(shape.nodes, "node")
+    ranks = count(shape.world_size, "rank")
+    title = f"{plan.name}: {nodes} x {_comment(size)}, {ranks} "
     if plan.roles:
-        return f"in {count(len(plan.roles), 'role')}"
-    return f"by {plan.shape.launcher}"
+        title += f"in {count(len(plan.roles), 'role')}"
+    else:
+        title += f"by {shape.launcher}"
+    if plan.sweep:
+        title += f", {count(len(plan.sweep.chosen), 'element')}"
+        if plan.sweep.pack and plan.scheduler == "slurm":
+            title += f", {count(plan.sweep.tasks, 'task')} of {plan.sweep.pack}"
+    return title
 
 
 def _by_hand(plan: Plan) -> str:
     """Return how to submit the script without hpcrun, or what it needs from hpcrun submit."""
-    needs = [
-        part
-        for part, needed in (("snapshot", plan.snapshot), ("preflight", plan.preflight))
-        if needed
-    ]
+    needs = []
+    if plan.snapshot:
+        needs.append("snapshot")
+    if plan.preflight:
+        needs.append("preflight")
     if needs:
         return f"Needs its run's folder ({', '.join(needs)}): submit it with hpcrun."
     if plan.scheduler == "slurm":
@@ -194,9 +197,9 @@ def _template_error(error: Any, templates: Mapping[str, Template]) -> ProfileErr
             path = frame.tb_frame.f_code.co_filename
             line = frame.tb_lineno
         frame = frame.tb_next
-    where = f"template {path or getattr(error, 'name', None) or MAIN_TEMPLATE}" + (
-        f", line {line}" if line else ""
-    )
+    where = f"template {path or getattr(error, 'name', None) or MAIN_TEMPLATE}"
+    if line:
+        where += f", line {line}"
     return ProfileError(
         f"{where}: {str(error) or 'no such template'}",
         hint="hpcrun profile path lists the folders that templates come from",

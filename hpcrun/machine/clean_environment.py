@@ -47,9 +47,10 @@ _KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SITE"}
 # In addition to _RANK, torchrun sets these if they are not set
 # (torch/distributed/elastic/agent/server).
 _BY_TORCHRUN = frozenset({("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"), ("ROLE_NAME", "default")})
-_CAME = "HPCRUN_CAME_"
-_PUT = "HPCRUN_PUT_"
-_GPUS = frozenset(
+# as in in_job/launch/environment.py
+CAME = "HPCRUN_CAME_"
+PUT = "HPCRUN_PUT_"
+GPUS = frozenset(
     {"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}
 )
 
@@ -77,7 +78,7 @@ def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
     variables, since it runs on the GPUs that are visible here.
     """
     inside = "SLURM_JOB_ID" in env or "HPCRUN_JOB_ID" in env
-    return {name: value for name, value in clean_env(env).items() if not (inside and name in _GPUS)}
+    return {name: value for name, value in clean_env(env).items() if not (inside and name in GPUS)}
 
 
 def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:
@@ -89,10 +90,10 @@ def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:
     if "TORCHELASTIC_RUN_ID" in env:
         original = {name: value for name, value in env.items() if (name, value) not in _BY_TORCHRUN}
     for name in {
-        name.removeprefix(mark) for mark in (_CAME, _PUT) for name in env if name.startswith(mark)
+        name.removeprefix(mark) for mark in (CAME, PUT) for name in env if name.startswith(mark)
     }:
         original.pop(name, None)
-        value = _before(name, env.get(name), came=env.get(_CAME + name), put=env.get(_PUT + name))
+        value = _before(name, env.get(name), came=env.get(CAME + name), put=env.get(PUT + name))
         if value is not None:
             original[name] = value
     return original

@@ -109,7 +109,7 @@ def _command(plan: Plan) -> str:
 def _role(role: Role) -> str:
     """Return the size of a role, its command, and when it starts and is ready."""
     if role.gpus:
-        text = count(role.gpus[1], "GPU")
+        text = count(role.gpus.number, "GPU")
     else:
         text = count(role.nodes, "node")
     if role.launcher == "torchrun":

@@ -44,7 +44,6 @@ GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU
 MOST_JOINED = 64 << 10
 """Characters of the small files that are joined: hpcrun status reads the exit record."""
 CAME = "HPCRUN_CAME_"
-PUT = "HPCRUN_PUT_"
 _OWN = ("HPCRUN_", "SLURM_")
 _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
 
@@ -238,5 +237,5 @@ def changes(came: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
         if name in came:
             noted[CAME + name] = came[name]
         if name in now:
-            noted[PUT + name] = now[name]
+            noted[trackers.PUT + name] = now[name]
     return noted

@@ -73,17 +73,14 @@ class BatchScript:
         """
         if not self.launches:
             return "command", 1
-        line = next(
-            (line for line in self.launches if line.by_srun == (sizes.nodes > 1)), self.launches[0]
-        )
+        suited = [line for line in self.launches if line.by_srun == (sizes.nodes > 1)]
+        line = suited[0] if suited else self.launches[0]
         if line.starter == "torchrun":
-            value = line.torchrun.get("nproc-per-node", "1")
-            return "torchrun", (None if value in ("gpu", "auto") else number_of(value)) or max(
-                1, sizes.gpus
-            )
+            number = number_of(line.torchrun.get("nproc-per-node", "1"))
+            return "torchrun", number or max(1, sizes.gpus)  # gpu, auto: one rank for each GPU
         if line.starter == "srun":
             return "srun", _tasks(line, sizes)
-        return ("python" if line.starter == "python" else "command"), 1
+        return line.starter, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +98,98 @@ class _Launch:
         return int(self.node.start_point[0]) + 1
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class _Change:
+    """A piece of a script that is replaced: its bytes, and the new text."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Secret:
+    """A secret in a script."""
+
+    node: Node
+    name: str  # the variable of hpcrun for it
+    value: str
+
+
 def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchScript:
     """Return a batch script as hpcrun runs the script with its arguments.
 
     Raises:
         UsageError: sbatch does not take the script: it has CR line ends, or does not begin with
             ``#!``.
+    """
+    _check_text(name, text)
+    interpreter = _interpreter(text)
+    shell = _shell(interpreter)
+    options = read_batch_options(text.splitlines())
+    sizes = read_sizes(dict(options.directives))
+    root = parse_shell(text)
+    source = Source(root, arguments)
+    misread = misread_line(root)
+    missing = []
+    launches = []
+    secrets = [] if misread else list(_secrets(root))
+    if shell not in ("bash", "sh", "dash", "ksh"):
+        program = shell or " ".join(interpreter).strip()
+        missing.append(f"{program} runs the script: hpcrun reads only scripts for bash")
+    elif misread:
+        missing.append(f"line {misread} is not understood")
+    else:
+        launches = _launches(source)
+        missing += _problems(source, launches)
+    lines = [launch.line for launch in launches if launch.line]
+    remarks = [*options.remarks]
+    changes: list[_Change] = []
+    if not missing:
+        for launch in launches:
+            changes += _marks(launch)
+        for line in lines:
+            remarks += line.remarks
+    remarks += _remarks_on_agents(lines, sizes)
+    for secret in secrets:
+        changes.append(_Change(secret.node.start_byte, secret.node.end_byte, f'"${secret.name}"'))
+        number = secret.node.start_point[0] + 1
+        remarks.append(
+            f"line {number}: the secret goes through the environment, not into the run's folder"
+        )
+    data = text.encode("utf-8", "surrogateescape")
+    changed = {data[: change.start].count(b"\n") + 1 for change in changes}
+    new = _with_changes(data, changes)
+    if shell == "bash":
+        _, line_end, rest = new.partition("\n")
+        new = ERROR_TRAP + line_end + rest
+    if re.search(r"\$0\b|\$\{0\}|BASH_SOURCE", text):
+        remarks.append(
+            "$0 is a copy of the script in the run's folder, as by sbatch it is one in Slurm's "
+            "spool"
+        )
+    kind = secret_kind(new)
+    if kind:
+        remarks.append(f"the script holds {kind}, and the run's folder has a copy of it")
+    return BatchScript(
+        name=name,
+        interpreter=interpreter,
+        text=new,
+        options=options,
+        sizes=sizes,
+        launches=() if missing else tuple(lines),
+        changed=tuple(sorted(changed)),
+        secrets=tuple((secret.name, secret.value) for secret in secrets),
+        remarks=tuple(dict.fromkeys(remarks)),
+        missing=tuple(dict.fromkeys(missing)),
+    )
+
+
+def _check_text(name: str, text: str) -> None:
+    """Check that sbatch takes a script.
+
+    Raises:
+        UsageError: the script has CR line ends, or does not begin with ``#!``.
     """
     if "\r" in text:
         raise UsageError(
@@ -116,97 +199,60 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
         raise UsageError(
             f"{name} does not begin with #!, which sbatch needs", hint="add the line #!/bin/bash"
         )
+
+
+def _with_changes(data: bytes, changes: Sequence[_Change]) -> str:
+    """Return a script with its changes."""
+    for change in sorted(changes, reverse=True):  # from the end: places before it stay
+        data = data[: change.start] + change.text.encode() + data[change.end :]
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _remarks_on_agents(lines: Sequence[LaunchLine], sizes: Sizes) -> Iterator[str]:
+    """Yield a remark for each launch by which srun starts too many torchruns."""
+    for line in lines:
+        if _has_idle_agents(line, sizes):
+            yield (
+                f"as by sbatch, srun starts torchrun {_tasks(line, sizes)} times on a node, and "
+                "all but one fail: request one task for each node, with its GPUs and CPUs"
+            )
+
+
+def _interpreter(text: str) -> tuple[str, ...]:
+    """Return the program in the first line of a script, and its option if it has one."""
     first = text[2:].partition("\n")[0].strip()
     program, _, option = first.partition(" ")
-    interpreter = (program, *([option.strip()] if option.strip() else []))
-    shell = PurePath(
-        option.split()[-1] if PurePath(program).name == "env" and option else program
-    ).name
-    options = read_batch_options(text.splitlines())
-    sizes = read_sizes(dict(options.directives))
-    root = parse_shell(text)
-    source = Source(root, arguments)
-    missing = []
-    launches = []
-    if shell not in ("bash", "sh", "dash", "ksh"):
-        missing.append(f"{shell or first} runs the script: hpcrun reads only scripts for bash")
-    elif (line := misread_line(root)) is not None:
-        missing.append(f"line {line} is not understood")
-    else:
-        launches = _launches(source)
-        missing += _problems(source, launches)
-    secrets = list(_secrets(root)) if misread_line(root) is None else []
-    if missing:
-        changes = []
-    else:
-        changes = [change for launch in launches for change in _marks(launch)]
-    changes += [(node.start_byte, node.end_byte, f'"${name}"') for node, name, _ in secrets]
-    data = text.encode("utf-8", "surrogateescape")
-    changed = sorted({data[:start].count(b"\n") + 1 for start, *_ in changes})
-    for start, end, piece in sorted(changes, reverse=True):
-        data = data[:start] + piece.encode() + data[end:]
-    new = data.decode("utf-8", "surrogateescape")
-    if shell == "bash":
-        new = ERROR_TRAP + new[new.index("\n") if "\n" in new else len(new) :]
-    lines = [launch.line for launch in launches if launch.line]
-    remarks = [
-        *options.remarks,
-        *(remark for line in lines if not missing for remark in line.remarks),
-    ]
-    remarks += [
-        f"as by sbatch, srun starts torchrun {_tasks(line, sizes)} times on a node, and all but "
-        "one fail: "
-        "request one task for each node, with its GPUs and CPUs"
-        for line in lines
-        if _has_idle_agents(line, sizes)
-    ]
-    remarks += [
-        f"line {node.start_point[0] + 1}: the secret goes through the environment, not into the "
-        "run's folder"
-        for node, *_ in secrets
-    ]
-    if re.search(r"\$0\b|\$\{0\}|BASH_SOURCE", text):
-        remarks.append(
-            "$0 is a copy of the script in the run's folder, as by sbatch it is one in Slurm's "
-            "spool"
-        )
-    if secret_kind(new):
-        remarks.append(
-            f"the script holds {secret_kind(new)}, and the run's folder has a copy of it"
-        )
-    return BatchScript(
-        name,
-        interpreter,
-        new,
-        options,
-        sizes,
-        () if missing else tuple(lines),
-        tuple(changed),
-        tuple((name, value) for _, name, value in secrets),
-        tuple(dict.fromkeys(remarks)),
-        tuple(dict.fromkeys(missing)),
-    )
+    if option.strip():
+        return program, option.strip()
+    return (program,)
+
+
+def _shell(interpreter: tuple[str, ...]) -> str:
+    """Return the name of the program that runs a script: ``bash`` for ``/usr/bin/env bash``."""
+    name = PurePath(interpreter[0]).name
+    if name == "env" and len(interpreter) > 1:
+        return PurePath(interpreter[1].split()[-1]).name
+    return name
 
 
 def _tasks(line: LaunchLine, sizes: Sizes) -> int:
-    total = number_of(line.srun.get("ntasks"))
+    """Return how many tasks of srun a node has."""
     each = number_of(line.srun.get("ntasks-per-node"))
-    return each or (max(1, total // sizes.nodes) if total else sizes.tasks)
+    if each:
+        return each
+    total = number_of(line.srun.get("ntasks"))
+    return max(1, total // sizes.nodes) if total else sizes.tasks
 
 
 def _has_idle_agents(line: LaunchLine, sizes: Sizes) -> bool:
     """Return whether srun surely starts more torchruns than --nnodes names."""
-    nnodes, *tasks = (
-        line.torchrun.get("nnodes"),
-        line.srun.get("ntasks"),
-        line.srun.get("ntasks-per-node"),
-    )
-    known = (
-        line.starter == "torchrun"
-        and line.by_srun
-        and all(number_of(text) for text in (nnodes, *tasks) if text)
-    )
-    return known and sizes.nodes * _tasks(line, sizes) > (number_of(nnodes) or sizes.nodes)
+    if line.starter != "torchrun" or not line.by_srun:
+        return False
+    nnodes = line.torchrun.get("nnodes")
+    for text in (nnodes, line.srun.get("ntasks"), line.srun.get("ntasks-per-node")):
+        if text and number_of(text) is None:
+            return False
+    return sizes.nodes * _tasks(line, sizes) > (number_of(nnodes) or sizes.nodes)
 
 
 def _launches(source: Source) -> list[_Launch]:
@@ -225,7 +271,8 @@ def _launches(source: Source) -> list[_Launch]:
             launches.append(_Launch(node, words, None, str(error)))
             continue
         if launch:
-            launches.append(_Launch(node, launch[1], launch[0], rank=launch[0].rank))
+            line, known_words = launch
+            launches.append(_Launch(node, known_words, line, rank=line.rank))
     surest = min((launch.rank for launch in launches), default=0)
     return [launch for launch in launches if launch.rank == surest]
 
@@ -235,10 +282,9 @@ def _problems(source: Source, launches: list[_Launch]) -> Iterator[str]:
     if not launches:
         yield "no line is known to start a training"
     for launch in launches:
-        if launch.problem:
-            yield f"line {launch.number}: {launch.problem}"
-        elif reason := _place(source.root, launch.node):
-            yield f"line {launch.number}: {reason}"
+        problem = launch.problem or _place(source.root, launch.node)
+        if problem:
+            yield f"line {launch.number}: {problem}"
     for one, other in pairwise(launches):
         if not _exclude_each_other(one.node, other.node):
             yield (
@@ -258,23 +304,21 @@ def _place(root: Node, node: Node, depth: int = 3) -> str | None:
             return "it is in a loop, and would be started several times"
         if parent.type == "function_definition":
             name = node_text(parent.named_children[0])
-            calls = [
-                call
-                for call in nodes_of(root, "command")
-                if node_text(call.named_children[0]) == name
-            ]
+            calls = [call for call in nodes_of(root, "command") if _called(call) == name]
             if len(calls) != 1 or depth == 0:
                 return f"it is in the function {name}, which is called {len(calls)} times"
             return _place(root, calls[0], depth - 1)
         if parent.next_sibling is not None and parent.next_sibling.type == "&":
-            later = (
-                call for call in nodes_of(root, "command") if call.start_byte > parent.end_byte
-            )
-            if all(node_text(call.named_children[0]) != "wait" for call in later):
+            waits = [call for call in nodes_of(root, "command") if _called(call) == "wait"]
+            if all(call.start_byte <= parent.end_byte for call in waits):
                 return (
                     "it runs in the background, and nothing waits for it: see hpcrun submit --role"
                 )
     return None
+
+
+def _called(command: Node) -> str:
+    return node_text(command.named_children[0])
 
 
 def _exclude_each_other(one: Node, other: Node) -> bool:
@@ -286,38 +330,40 @@ def _exclude_each_other(one: Node, other: Node) -> bool:
         return True
     if common.type not in _BRANCHES:
         return False
-    above = [nodes[nodes.index(common) - 1].type for nodes in (mine, theirs)]
-    return bool({"elif_clause", "else_clause"} & {*above})
+    for nodes in (mine, theirs):
+        below = nodes[nodes.index(common) - 1]
+        if below.type in ("elif_clause", "else_clause"):
+            return True
+    return False
 
 
-def _marks(launch: _Launch) -> Iterator[tuple[int, int, str]]:
-    """Yield the places and the texts of the changes."""
+def _marks(launch: _Launch) -> Iterator[_Change]:
+    """Yield the changes of a launch line."""
     line = launch.line
     assert line is not None  # only launches without a problem are changed
     for number in sorted({line.at, *line.marks}):
         place = launch.words[number].start
         assert place is not None  # the reader has refused words of a variable
-        mark = f"{line.marks[number]} " if number in line.marks else ""
-        yield place, place, f"{PROGRAM + ' ' if number == line.at else ''}{mark}"
+        text = ""
+        if number == line.at:
+            text += f"{PROGRAM} "
+        if number in line.marks:
+            text += f"{line.marks[number]} "
+        yield _Change(place, place, text)
 
 
-def _secrets(root: Node) -> Iterator[tuple[Node, str, str]]:
-    """Yield each secret that the script sets a variable to.
-
-    Each secret has its place, a variable of hpcrun for the secret, and the text.
-    """
+def _secrets(root: Node) -> Iterator[_Secret]:
+    """Yield each secret that the script sets a variable to."""
     for number, node in enumerate(nodes_of(root, "variable_assignment")):
         if len(node.named_children) < 2 or any(child.type == "+=" for child in node.children):
             continue
         name = node_text(node.named_children[0])
         value = node.named_children[1]
         text = node_text(value)
-        if value.type in ("string", "raw_string"):
-            plain = text[1:-1]
-        else:
-            plain = text
-        if "$" not in text and "`" not in text and plain and is_secret(name, plain, ()):
-            yield value, f"HPCRUN_SECRET_{number}", plain
+        plain = text[1:-1] if value.type in ("string", "raw_string") else text
+        is_fixed = "$" not in text and "`" not in text
+        if is_fixed and plain and is_secret(name, plain, ()):
+            yield _Secret(value, f"HPCRUN_SECRET_{number}", plain)
 
 
 def changed_lines(script: BatchScript) -> Iterator[tuple[int, str]]:

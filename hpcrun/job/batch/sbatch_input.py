@@ -10,7 +10,7 @@ becomes a directive, so that the script shows it; a note names the other variabl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,10 +52,13 @@ _REFUSED = {
 }
 
 
-Option = tuple[int, str, str | None]
-"""One option in a script: its line; its long name, or the word if sbatch has none such; its value,
-None without one.
-"""
+@dataclass(frozen=True, slots=True)
+class BatchOption:
+    """One option in a script."""
+
+    line: int
+    name: str  # its long name, or the word if sbatch has no such option
+    value: str | None  # None without a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,10 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
         f"line {number}: sbatch does not read #SBATCH behind the first command" for number in late
     ]
     problems: list[str] = []
-    for line, name, value in options:
+    for option in options:
+        line = option.line
+        name = option.name
+        value = option.value
         reason = _why_not(name, value)
         if reason:
             problems.append(f"line {line}: --{name.lstrip('-')}: {reason}")
@@ -92,27 +98,31 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
             kept[name] = f"{kept[name]},{value}"
         else:
             kept[name] = value
+    job_name = None
     given_name = set_by_hpcrun.get("job-name")
-    ids = set_by_hpcrun.get("array")
-    job_name = None if given_name is None else job_name_from(given_name)
+    if given_name is not None:
+        job_name = job_name_from(given_name)
     if job_name != given_name:
         remarks.append(f"the job's name is {job_name}: it becomes a part of file names")
-    array = None if ids is None else _array(ids)
-    if ids is not None and array is None:
-        problems.append(f"--array={ids} is no list of task ids")
-    env = [
-        item.partition("=")[::2]
-        for item in set_by_hpcrun.get("export", "").split(",")
-        if "=" in item
-    ]
+    array = None
+    ids = set_by_hpcrun.get("array")
+    if ids is not None:
+        array = _array(ids)
+        if array is None:
+            problems.append(f"--array={ids} is no list of task ids")
+    env = []
+    for item in set_by_hpcrun.get("export", "").split(","):
+        variable, equals, text = item.partition("=")
+        if equals:
+            env.append((variable, text))
     return BatchOptions(
-        tuple(kept.items()),
-        job_name,
-        set_by_hpcrun.get("chdir"),
-        array,
-        tuple(env),
-        tuple(dict.fromkeys(remarks)),
-        tuple(problems),
+        directives=tuple(kept.items()),
+        name=job_name,
+        workdir=set_by_hpcrun.get("chdir"),
+        array=array,
+        env=tuple(env),
+        remarks=tuple(dict.fromkeys(remarks)),
+        problems=tuple(problems),
     )
 
 
@@ -125,14 +135,9 @@ def _why_not(name: str, value: str | None) -> str | None:
     if not value and (name not in FLAGS or value is not None):
         return "it has no value"
     if name == "export":
-        plain = [item for item in (value or "").split(",") if "=" not in item]
-        if plain and plain != ["ALL"]:
-            return f"{value}: hpcrun passes your whole environment to the job"
-        try:
-            for item in (value or "").split(","):
-                check_env_name(item.partition("=")[0])
-        except ValueError as error:
-            return str(error)
+        problem = _problem_of_export(value or "")
+        if problem:
+            return problem
     try:
         directive_line(name, value)
     except UsageError as error:
@@ -140,12 +145,26 @@ def _why_not(name: str, value: str | None) -> str | None:
     return None
 
 
-def _read_lines(lines: list[str]) -> tuple[list[Option], list[int]]:
+def _problem_of_export(value: str) -> str | None:
+    """Return why hpcrun cannot do what ``--export`` says, None if it can."""
+    items = value.split(",")
+    plain = [item for item in items if "=" not in item]
+    if plain and plain != ["ALL"]:
+        return f"{value}: hpcrun passes your whole environment to the job"
+    try:
+        for item in items:
+            check_env_name(item.partition("=")[0])
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _read_lines(lines: list[str]) -> tuple[list[BatchOption], list[int]]:
     """Return the options of the #SBATCH lines above the first command, and later lines' numbers.
 
     The later lines are the #SBATCH lines below the first command.
     """
-    options: list[Option] = []
+    options: list[BatchOption] = []
     late: list[int] = []
     begun = False
     for number, line in enumerate(lines, start=1):
@@ -173,25 +192,26 @@ def _split(text: str) -> list[str]:
     return words
 
 
-def _options(line: int, words: list[str]) -> Iterator[Option]:
+def _options(line: int, words: list[str]) -> Iterator[BatchOption]:
     rest = list(words)
     while rest:
         option = rest.pop(0)
-        is_long = option.startswith("--")
-        key, equals, text = (
-            option.partition("=")
-            if is_long
-            else (option[:2], option[2:], option[2:].removeprefix("="))
-        )
+        if option.startswith("--"):
+            key, equals, text = option.partition("=")
+            unknown_name = normalise_key(key)
+            value = text if equals else None
+        else:
+            key = option[:2]
+            unknown_name = option
+            value = option[2:].removeprefix("=") if option[2:] else None
         known = takes_value("sbatch", key)
         if known is None:
-            name = normalise_key(key) if is_long else option
-            yield line, name, text if is_long and equals else None
+            yield BatchOption(line, unknown_name, value if option.startswith("--") else None)
             continue
-        value = text if equals else None
-        if known[1] and value is None and rest and not rest[0].startswith("--"):
+        name, needs_value = known
+        if needs_value and value is None and rest and not rest[0].startswith("--"):
             value = rest.pop(0)
-        yield line, known[0], value
+        yield BatchOption(line, name, value)
 
 
 def _array(text: str) -> tuple[tuple[int, ...], int | None] | None:
@@ -220,29 +240,37 @@ def read_sizes(directives: Mapping[str, str | None]) -> Sizes:
     """Return the sizes of a job; Slurm decides what they leave open."""
     total = _number(directives.get("ntasks"))
     each = _number(directives.get("ntasks-per-node"))
-    nodes = _number(directives.get("nodes")) or (-(-total // each) if total and each else 1)
-    tasks = each or (max(1, total // nodes) if total else 1)
+    nodes = _number(directives.get("nodes"))
+    if not nodes:
+        nodes = -(-total // each) if total and each else 1
+    tasks = each
+    if not tasks:
+        tasks = max(1, total // nodes) if total else 1
     gpus = 0
     type_ = None
-    for name, times in (
-        ("gres", 1),
-        ("gpus-per-task", tasks),
-        ("gpus-per-node", 1),
-        ("gpus", None),
-    ):
+    for name in ("gres", "gpus-per-task", "gpus-per-node", "gpus"):
         for item in (directives.get(name) or "").split(","):
-            count = gpus_in(name, item)
-            if count:
-                gpus = max(gpus, count[0] * times if times else -(-count[0] // nodes))
-                type_ = type_ or count[1]
-    if (per_gpu := _number(directives.get("ntasks-per-gpu"))) and not (total or each):
+            resource = gpus_in(name, item)
+            if resource is None:
+                continue
+            number, its_type = resource
+            type_ = type_ or its_type
+            if name == "gpus-per-task":
+                number *= tasks
+            elif name == "gpus":
+                number = -(-number // nodes)
+            gpus = max(gpus, number)
+    per_gpu = _number(directives.get("ntasks-per-gpu"))
+    if per_gpu and not total and not each:
         tasks = max(1, per_gpu * gpus)
     return Sizes(nodes, tasks, gpus, type_)
 
 
 def _number(text: str | None) -> int | None:
     match = re.match(r"\d{1,6}", text or "")
-    return int(match[0]) or None if match else None
+    if match is None:
+        return None
+    return int(match[0]) or None
 
 
 def gpus_in(name: str, item: str) -> tuple[int, str | None] | None:
@@ -310,6 +338,12 @@ _OF_SRUN = {
 }
 
 
+_FIELDS = {**OPTIONS, "job-name": "name"}
+"""Directive → the field of a request that sets it."""
+_FLAGS_ALONE = FLAGS - {"exclusive", "get-user-env", "no-kill"}
+"""Directives without a value, whatever the variable has."""
+
+
 def apply_sbatch_env(
     request: JobRequest, env: Mapping[str, str]
 ) -> tuple[JobRequest, tuple[str, ...]]:
@@ -329,38 +363,56 @@ def apply_sbatch_env(
         value = env.get(name)
         if value is None or (not value and directive not in FLAGS):
             continue
-        field = OPTIONS.get(directive, "name" if directive == "job-name" else None)
-        if field is not None:
-            if getattr(request, field) is None and not (directive == "mem" and typed & EXCLUSIVE):
-                fields[field] = _read(name, field, value)
-                used.append(f"{name}={value}")
-        elif directive in _IGNORED:
+        field = _FIELDS.get(directive)
+        if field is None and directive in _IGNORED:
             notes.append(_note(name, value, _IGNORED[directive]))
-        elif not (
-            directive in typed
-            or (directive.startswith("mem-per") and (request.memory_mb or typed & EXCLUSIVE))
-        ):
-            bare = not value or (
-                directive in FLAGS and directive not in ("exclusive", "get-user-env", "no-kill")
-            )
-            directives.append(directive if bare else f"{directive}={value}")
+        elif not _is_typed(directive, field, request, typed):
+            if field is not None:
+                fields[field] = _read(name, field, value)
+            elif not value or directive in _FLAGS_ALONE:
+                directives.append(directive)
+            else:
+                directives.append(f"{directive}={value}")
             used.append(f"{name}={value}" if value else name)
-    if (switches := env.get("SBATCH_REQ_SWITCH")) and "switches" not in typed:
+    switches = env.get("SBATCH_REQ_SWITCH")
+    if switches and "switches" not in typed:
         wait = env.get("SBATCH_WAIT4SWITCH")
         directives.append(f"switches={switches}@{wait}" if wait else f"switches={switches}")
         used.append(f"SBATCH_REQ_SWITCH={switches}")
-    if "SLURM_UMASK" in env:
-        notes.append(
-            _note("SLURM_UMASK", env["SLURM_UMASK"], "hpcrun uses the umask of your shell")
-        )
-    of_srun = sorted(name for name in env if name in _OF_SRUN or name.startswith("SRUN_"))
-    notes += [_note(name, env[name], _instead_of(name, env[name])) for name in of_srun]
+    notes += _notes_on_other_variables(env)
     changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}
     if used:
-        all_notes = [f"from your shell: {' '.join(used)}", *notes]
-    else:
-        all_notes = notes
-    return replace(request, **changed), tuple(all_notes)
+        notes.insert(0, f"from your shell: {' '.join(used)}")
+    return replace(request, **changed), tuple(notes)
+
+
+def _notes_on_other_variables(env: Mapping[str, str]) -> Iterator[str]:
+    """Yield notes on variables that sbatch passes to the job or to its steps."""
+    umask = env.get("SLURM_UMASK")
+    if umask is not None:
+        yield _note("SLURM_UMASK", umask, "hpcrun uses the umask of your shell")
+    for name in sorted(env):
+        if name in _OF_SRUN or name.startswith("SRUN_"):
+            yield _note(name, env[name], _instead_of(name, env[name]))
+
+
+def _is_typed(
+    directive: str, field: str | None, request: JobRequest, typed: Collection[str]
+) -> bool:
+    """Return whether options decide what a variable of sbatch would.
+
+    Args:
+        directive: the directive of the variable.
+        field: the field of a request that sets the directive, if there is one.
+        request: the request with the options.
+        typed: the directives of ``--sbatch``.
+    """
+    has_memory = not EXCLUSIVE.isdisjoint(typed)
+    if field is not None:
+        return getattr(request, field) is not None or (directive == "mem" and has_memory)
+    if directive.startswith("mem-per") and (request.memory_mb or has_memory):
+        return True
+    return directive in typed
 
 
 def _instead_of(name: str, value: str) -> str:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from hpcrun.errors import UsageError
+from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.launcher.launchers import SHELLS, Call, named_launcher, program_of
 from hpcrun.job.launcher.typed_launcher import Replacement, line_of, node_line, replacement
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
-from hpcrun.job.resources.shape import Shape, decide_shape, decide_size
+from hpcrun.job.resources.shape import Shape, check_nodes, decide_shape, decide_size
 from hpcrun.job.text.quoting import bash_line, quote_bash
 
 
@@ -100,7 +100,8 @@ def program_notes(request: JobRequest, profile: Profile, here: Here) -> Iterator
         return
     words = (request.script, *request.args)
     program = program_of(words)
-    if request.launcher not in _ONCE and (name := named_launcher(words)):
+    name = None if request.launcher in _ONCE else named_launcher(words)
+    if name:
         yield (
             f"{request.script} has `{name}` among its arguments, and runs once per rank: if it "
             f"calls `{name}`, "
@@ -109,32 +110,30 @@ def program_notes(request: JobRequest, profile: Profile, here: Here) -> Iterator
     yield from _uv_run(words, program, here.typed)
     shape = decide_shape(request, profile)
     yield from _shell_script(request, shape)
-    if program[0].endswith(".py"):
-        text = here.read_text(program[0])
-    else:
-        text = ""
+    text = here.read_text(program[0]) if program[0].endswith(".py") else ""
     for row in NOTES:
         if shape.launcher not in row.launchers or shape.world_size < row.ranks:
             continue
         if re.search(row.unless, "\n".join((text, *program[1:])), re.MULTILINE):
             continue
         match = re.search(row.source, text, re.MULTILINE)
-        if match:
-            if row.one_mpi_job is None:
-                mpi: str | None = ""
-            else:
-                mpi = _mpi(program[0], request, profile, shape, here)
-            if row.one_mpi_job is not None and row.one_mpi_job != (mpi is None):
+        if match is None:
+            continue
+        mpi = None
+        if row.one_mpi_job is not None:
+            mpi = _mpi(program[0], request, profile, shape, here)
+            is_one_job = mpi is None
+            if row.one_mpi_job != is_one_job:
                 continue
-            without_torchrun = "srun" if profile.scheduler == "slurm" else "python"
-            yield row.note.format(
-                match[1],
-                script=program[0],
-                launcher=shape.launcher,
-                ranks=shape.world_size,
-                without_torchrun=without_torchrun,
-                mpi=mpi,
-            )
+        without_torchrun = "srun" if profile.scheduler == "slurm" else "python"
+        yield row.note.format(
+            match[1],
+            script=program[0],
+            launcher=shape.launcher,
+            ranks=shape.world_size,
+            without_torchrun=without_torchrun,
+            mpi=mpi,
+        )
 
 
 def _mpi(
@@ -164,11 +163,10 @@ def _uv_run(
 ) -> Iterator[str]:
     if PurePath(words[0]).name != "uv" or program == words:
         return
-    options = [
-        text
-        for text in words[2 : len(words) - len(program) + (program[0] == "-m")]
-        if text.startswith("--")
-    ]
+    end = len(words) - len(program)
+    if program[0] == "-m":
+        end += 1
+    options = [text for text in words[2:end] if text.startswith("--")]
     without = f", but without {' '.join(options)}" if options else ""
     line = bash_line(("hpcrun", *(typed or ("submit",)), "--uv", *program))
     yield (
@@ -182,25 +180,18 @@ def _shell_script(request: JobRequest, shape: Shape) -> Iterator[str]:
 
     The note is about a script that starts no ranks itself.
     """
-    by_shell = PurePath(request.script).name in SHELLS and not "".join(request.args[:1]).startswith(
-        "-"
-    )
-    is_shell = by_shell or request.script.endswith((".sh", ".bash"))
-    if (
-        request.launcher is not None
-        or not is_shell
-        or shape.launcher == "command"
-        or shape.procs_per_node < 2
-    ):
+    if request.launcher is not None or shape.launcher == "command" or shape.procs_per_node < 2:
         return
-    if by_shell:
+    first = "".join(request.args[:1])
+    if PurePath(request.script).name in SHELLS and not first.startswith("-"):
         name = " ".join((request.script, *request.args[:1]))
-    else:
+    elif request.script.endswith((".sh", ".bash")):
         name = request.script
+    else:
+        return
     yield (
         f"`{name}` runs {shape.world_size} times, once per rank (RANK tells them apart); "
-        "--launcher command runs it "
-        "once per node"
+        "--launcher command runs it once per node"
     )
 
 
@@ -227,7 +218,8 @@ def choose_launcher(
     """  # noqa: DOC501
     if not calls:
         return request, tuple(program_notes(request, profile, here))
-    call = next((call for call in calls if _is_ours(call)), calls[0])
+    ours = [call for call in calls if _is_ours(call)]
+    call = ours[0] if ours else calls[0]
     if call.launcher.by and request.launcher == call.launcher.by:
         raise UsageError(
             f"{_subject(call)} would start Ray in the job's Ray", hint=_own_line(call, here)
@@ -246,42 +238,51 @@ def choose_launcher(
         return _taken_over(call, request, profile, here)
     if _is_apart(call, request, profile):
         raise _apart(call, request, profile, here)
-    changed = replace(request, launcher="command")
-    if call.launcher.role == "submits":
-        does = "submits a job"
-    else:
-        does = "starts its own ranks"
-    note = (
+    notes = _notes_on_once_per_node(call, request, profile, here)
+    return replace(request, launcher="command"), tuple(notes)
+
+
+def _notes_on_once_per_node(
+    call: Call, request: JobRequest, profile: Profile, here: Here
+) -> Iterator[str]:
+    """Yield notes on a launcher that runs once on each node."""
+    does = "submits a job" if call.launcher.role == "submits" else "starts its own ranks"
+    yield (
         f"launcher: command, because {_subject(call)} {does}; it runs once per node, with "
         f"{_VARIABLES} set"
     )
     if call.launcher.by:
-        return changed, (
-            note,
+        yield (
             "hpcrun starts Ray with the CPUs and GPUs of the job, and ends it: "
-            f"{_own_line(call, here)}",
+            f"{_own_line(call, here)}"
         )
-    if call.place is None and call.launcher.torchrun_runs_it:
+    elif call.place is None and call.launcher.torchrun_runs_it:
         instead = replacement(call, request, profile)
-    else:
-        instead = None
-    if instead is None:
-        return changed, (note,)
-    line = line_of(instead.request, request, here.typed)
-    return changed, (note, f"hpcrun can start these ranks{_without(instead)}: {line}")
+        if instead:
+            line = line_of(instead.request, request, here.typed)
+            yield f"hpcrun can start these ranks{_without(instead)}: {line}"
 
 
 def _each_node_alone(call: Call) -> UsageError:
     """Return the error for a role whose launcher would make a training of its own on each node."""
-    if call.launcher.node_options:
-        each = f"give it {call.launcher.node_options}"
-    else:
-        each = f"use {_VARIABLES}"
+    options = call.launcher.node_options
+    each = f"give it {options}" if options else f"use {_VARIABLES}"
     return UsageError(
         f"{_subject(call)} does not use the other nodes of its role: each would train on its own",
         hint=f"let the role be the .py file; or {each} in bash -c '...'; "
         "launcher=once runs it as it is",
     )
+
+
+def _has_possible_sizes(instead: Replacement, profile: Profile) -> bool:
+    """Return whether the profile can have the nodes, GPUs and ranks of a job."""
+    request = instead.request
+    try:
+        shape = decide_shape(request, profile)
+        check_nodes(shape, shape.nodes, profile, request.partition or profile.partition)
+    except (PlanError, UsageError):
+        return False
+    return True
 
 
 def _without(instead: Replacement) -> str:
@@ -303,10 +304,7 @@ def _taken_over(
         )
     is_study = here.typed[:1] == ("scale",)  # it has its own sizes
     instead = replacement(call, request, profile, sized=not is_study)
-    if instead:
-        line = line_of(instead.request, request, here.typed)
-    else:
-        line = None
+    line = line_of(instead.request, request, here.typed) if instead else None
     if instead is None or is_study:
         raise UsageError(
             f"`{call.title}` starts ranks, as hpcrun does: each rank of the job would start all of "
@@ -341,23 +339,17 @@ def _is_apart(call: Call, request: JobRequest, profile: Profile) -> bool:
 
 
 def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
-    if call.launcher.role == "submits":
-        does = "submits a job"
-    else:
-        does = "starts ranks itself"
+    does = "submits a job" if call.launcher.role == "submits" else "starts ranks itself"
     if request.launcher == "ray":
         return f"{_subject(call)} {does}; --launcher ray runs it once, on the head node"
     if request.launcher in _ONCE:
-        apart = _is_apart(call, request, profile)
-        if apart:
-            each = "; without a node rank, each node starts its own ranks 0, 1, ..."
-        else:
-            each = ""
-        return f"{_subject(call)} {does}; --launcher {request.launcher} runs it once per node{each}"
+        note = f"{_subject(call)} {does}; --launcher {request.launcher} runs it once per node"
+        if _is_apart(call, request, profile):
+            note += "; without a node rank, each node starts its own ranks 0, 1, ..."
+        return note
     return (
         f"{_subject(call)} {does}; --launcher {request.launcher} starts it once per rank, and each "
-        "copy starts "
-        "all ranks"
+        "copy starts all ranks"
     )
 
 
@@ -366,10 +358,9 @@ def _own_line(call: Call, here: Here) -> str:
 
     The line has the program of the call behind ``--``.
     """
+    program: tuple[str, ...] = ()
     if "--" in call.argv:
         program = call.argv[call.argv.index("--") + 1 :]
-    else:
-        program = ()
     options = here.typed or ("submit",)
     if "--launcher" not in options:
         options = (*options, "--launcher", call.launcher.by)
@@ -389,25 +380,24 @@ def _apart(call: Call, request: JobRequest, profile: Profile, here: Here) -> Usa
     way_out = "--launcher command runs it as it is"
     if call.place is not None:
         options = call.launcher.node_options
-        if options:
-            add = f"give it {options}"
-        else:
-            add = f"use {_VARIABLES} there"
+        add = f"give it {options}" if options else f"use {_VARIABLES} there"
         return UsageError(message, hint=f"{add}; {way_out}")
     joining = node_line(call, here.typed)
     if joining:
         return UsageError(message, hint=joining)
     instead = replacement(call, request, profile)
-    if instead is None:
+    if instead and not _has_possible_sizes(instead, profile):
+        instead = replacement(call, request, profile, sized=False)
+    if instead is None or not _has_possible_sizes(instead, profile):
         return UsageError(message, hint=way_out)
+    types: tuple[str, ...] = ()
     if call.launcher.uses_mpi and not has_mpi_type(request, profile):
         types = here.mpi_types()
-    else:
-        types = ()
+    proposal = instead.request
     if types:
-        proposal = replace(instead.request, srun=(*request.srun, f"mpi={types[0]}"))
-    else:
-        proposal = instead.request
-    message += f"; the line below is{_without(instead)[1:]}" if instead.left_out else ""
-    message += f"; the ranks need one of: {mpi_options(types)}" if types[1:] else ""
+        proposal = replace(proposal, srun=(*request.srun, f"mpi={types[0]}"))
+    if instead.left_out:
+        message += f"; the line below is{_without(instead)[1:]}"
+    if len(types) > 1:
+        message += f"; the ranks need one of: {mpi_options(types)}"
     return UsageError(message, hint=line_of(proposal, request, here.typed))

@@ -108,31 +108,28 @@ def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
         UnclearError: the words of the launch are in a variable.
     """
     words = _with_values(words, 0)
-    at = 0
-    texts = _texts(words)
-    while at < len(texts) and PurePath(texts[at]).name in _TRANSPARENT:
-        inner = unwrapped(texts[at:])
-        if inner is None or inner.option:
-            break
-        at = len(texts) - len(inner.words)
-    if at < len(texts):
-        by_srun = PurePath(texts[at]).name == "srun"
-    else:
-        by_srun = False
-    start, srun = read_options(words, at + 1, "srun") if by_srun else (at, {})
+    at = _behind_wrappers(_texts(words))
+    by_srun = at < len(words) and PurePath(_texts(words)[at]).name == "srun"
+    start = at
+    srun: dict[str, str | None] = {}
+    if by_srun:
+        start, srun = read_options(words, at + 1, "srun")
     words = _with_values(words, start)
-    texts = _texts(words)
-    program = texts[start:]
+    program = _texts(words)[start:]
+    if not program or _is_set_up(program):
+        return None
     rank = _rank(program)
-    if (
-        not program
-        or _is_set_up(program)
-        or (rank is None and not by_srun and _torchrun_head(words, start) is None)
-    ):
+    if rank is None and not by_srun and _torchrun_head(words, start) is None:
         return None
     remarks = _srun_remarks(srun)
-    starter: Starter = "srun" if by_srun else "python" if rank else "command"
-    rank = (int(rank is None) if by_srun else rank or 0) + _is_helper(program)
+    if by_srun:
+        starter: Starter = "srun"
+        rank = 1 if rank is None else 0
+    else:
+        starter = "python" if rank else "command"
+        rank = rank or 0
+    if _is_helper(program):
+        rank += 1
     line = LaunchLine(starter, at, {start: EACH}, rank, by_srun, srun, {}, remarks)
     if words[at].start is None or words[start].start is None:
         raise UnclearError("its words are in a variable")
@@ -143,6 +140,17 @@ def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
         )
         return replace(line, remarks=(*remarks, inside)), words
     return _with_torchrun(line, words, start), words
+
+
+def _behind_wrappers(texts: tuple[str, ...]) -> int:
+    """Return the number of the first word behind the wrappers that may run hpcrun_launch."""
+    at = 0
+    while at < len(texts) and PurePath(texts[at]).name in _TRANSPARENT:
+        inner = unwrapped(texts[at:])
+        if inner is None or inner.option:
+            break
+        at = len(texts) - len(inner.words)
+    return at
 
 
 def _with_torchrun(line: LaunchLine, words: list[Word], start: int) -> LaunchLine:
@@ -157,25 +165,22 @@ def _with_torchrun(line: LaunchLine, words: list[Word], start: int) -> LaunchLin
     texts = _texts(words)
     own_ranks = "`{}` starts ranks itself: hpcrun logs shows the output of each task of srun".format
     if head is None:
-        if line.by_srun:
-            calls = find_calls(texts[start:], lambda _: None)
-        else:
-            calls = []
-        return replace(
-            line, remarks=(*line.remarks, *(own_ranks(call.title) for call in calls[:1]))
-        )
+        calls = find_calls(texts[start:], lambda _: None) if line.by_srun else []
+        if not calls:
+            return line
+        return replace(line, remarks=(*line.remarks, own_ranks(calls[0].title)))
     end, options = read_options(words, head, "torchrun")
     if end == len(words) or "run-path" in options:
         raise UnclearError("torchrun has no program that hpcrun could start")
     if words[end].start is None:
         return replace(line, remarks=(*line.remarks, own_ranks("torchrun")))
-    marks, remarks = (
-        {start: BY_TORCHRUN, end: EACH},
-        (*line.remarks, *_unknown("torchrun", options)),
-    )
-    rank = int(_is_helper(texts[end:]))
     return replace(
-        line, starter="torchrun", marks=marks, torchrun=options, rank=rank, remarks=remarks
+        line,
+        starter="torchrun",
+        marks={start: BY_TORCHRUN, end: EACH},
+        torchrun=options,
+        rank=int(_is_helper(texts[end:])),
+        remarks=(*line.remarks, *_unknown("torchrun", options)),
     )
 
 
@@ -184,26 +189,26 @@ def _with_values(words: Sequence[Word], at: int) -> list[Word]:
 
     An example is ``$LAUNCHER train.py``.
     """
-    first = words[at] if at < len(words) else None
-    if (
-        first is None
-        or first.choices is None
-        or len(first.choices) != 1
-        or len(first.choices[0]) < 2
-    ):
+    if at >= len(words):
         return list(words)
-    texts = first.choices[0]
-    inner = [
-        Word(text, None if number else first.start, ((text,),)) for number, text in enumerate(texts)
-    ]
+    choices = words[at].choices
+    if choices is None or len(choices) != 1 or len(choices[0]) < 2:
+        return list(words)
+    first, *others = choices[0]
+    inner = [Word(first, words[at].start, ((first,),))]
+    inner += [Word(text, None, ((text,),)) for text in others]
     return [*words[:at], *inner, *words[at + 1 :]]
 
 
 def _texts(words: Sequence[Word]) -> tuple[str, ...]:
     """Return a text for each word: what is not known is UNKNOWN."""
-    return tuple(
-        item.choices[0][0] if item.choices and item.choices[0] else UNKNOWN for item in words
-    )
+    texts = []
+    for item in words:
+        if item.choices and item.choices[0]:
+            texts.append(item.choices[0][0])
+        else:
+            texts.append(UNKNOWN)
+    return tuple(texts)
 
 
 def _srun_remarks(options: dict[str, str | None]) -> tuple[str, ...]:
@@ -213,34 +218,32 @@ def _srun_remarks(options: dict[str, str | None]) -> tuple[str, ...]:
         UnclearError: srun has an option for a step that hpcrun cannot start itself, or ``--export``
             without ``ALL``.
     """
-    alone = next((name for name in _ALONE if name in options), None)
-    if alone:
-        raise UnclearError(f"srun --{alone}: hpcrun cannot start such a step itself")
+    for name in _ALONE:
+        if name in options:
+            raise UnclearError(f"srun --{name}: hpcrun cannot start such a step itself")
     export = options.get("export")
     if export is not None and "ALL" not in export.split(","):
         raise UnclearError(f"srun --export={export}: the ranks do not get the variables of the job")
-    left_out = (
-        f"srun --{name} is left out: each rank has its own log, which hpcrun logs shows"
-        for name in ("output", "error")
-        if name in options
-    )
-    return (*left_out, *_unknown("srun", options))
+    reason = "each rank has its own log, which hpcrun logs shows"
+    left_out = [name for name in ("output", "error") if name in options]
+    remarks = [f"srun --{name} is left out: {reason}" for name in left_out]
+    return (*remarks, *_unknown("srun", options))
 
 
 def _unknown(program: Program, options: dict[str, str | None]) -> tuple[str, ...]:
-    return tuple(
-        f"{program} --{name} is not known to hpcrun, and goes to {program} as it is"
-        for name in options
-        if takes_value(program, f"--{name}") is None
-    )
+    """Return a remark on each option that hpcrun does not know."""
+    unknown = [name for name in options if takes_value(program, f"--{name}") is None]
+    text = "{0} --{1} is not known to hpcrun, and goes to {0} as it is".format
+    return tuple(text(program, name) for name in unknown)
 
 
 def _is_helper(texts: Sequence[str]) -> bool:
     """Whether the name of a program says that it is no training."""
     for at, text in enumerate(texts):
         if text.endswith((".py", ".sh")) or (at and texts[at - 1] == "-m"):
-            place = "/".join(PurePath(text).parts[-2:])
-            return "train" not in PurePath(text).stem and re.search(_HELPER, place) is not None
+            path = PurePath(text)
+            place = "/".join(path.parts[-2:])
+            return "train" not in path.stem and re.search(_HELPER, place) is not None
     return False
 
 
@@ -252,14 +255,15 @@ def _torchrun_head(words: Sequence[Word], at: int) -> int | None:
     texts = _texts(words)
     launcher = BY_NAME.get(PurePath(texts[at]).name)
     rest = texts[at + 1 :]
-    if is_python(texts[at]) and (inner := interpreted(texts[at:])) and inner.option == "-m":
+    inner = interpreted(texts[at:]) if is_python(texts[at]) else None
+    if inner and inner.option == "-m":
         launcher = BY_MODULE.get(inner.words[0])
         rest = inner.words[1:]
-    is_certain = all(item.known is not None for item in words[at : len(texts) - len(rest)])
-    is_torchrun = launcher is not None and launcher.name in ("torchrun", "torch.distributed.launch")
-    if is_torchrun and is_certain:
-        return len(texts) - len(rest)
-    return None
+    if launcher is None or launcher.name not in ("torchrun", "torch.distributed.launch"):
+        return None
+    head = len(texts) - len(rest)
+    is_certain = all(item.known is not None for item in words[at:head])
+    return head if is_certain else None
 
 
 def _rank(texts: tuple[str, ...]) -> int | None:
@@ -272,31 +276,35 @@ def _rank(texts: tuple[str, ...]) -> int | None:
     name = PurePath(texts[0]).name
     launcher = BY_NAME.get(name)
     if launcher:
-        is_ranks = launcher.role != "submits" and launcher.name != "srun"
-        starts = not launcher.subcommands or bool({*texts[1:2]} & {*launcher.subcommands})
-        return 0 if is_ranks and starts else None
+        if launcher.role == "submits" or launcher.name == "srun":
+            return None
+        if not launcher.subcommands:
+            return 0
+        is_start = len(texts) > 1 and texts[1] in launcher.subcommands
+        return 0 if is_start else None
     inner = interpreted(texts)
     if inner and is_python(name):
-        if inner.option == "-m" and inner.words[0] in BY_MODULE:
-            return 0
-        return 1
+        return 0 if inner.option == "-m" and inner.words[0] in BY_MODULE else 1
     if name in _CONTAINERS or name in WRAPPERS:
-        programs = {*BY_NAME, *SHELLS}
-        behind = (texts[at:] for at in range(1, len(texts)))
-        ranks = (
-            _rank(words)
-            for words in behind
-            if is_python(words[0])
-            or PurePath(words[0]).name in programs
-            or words[0].endswith((".py", ".sh"))
-        )
-        return min((rank for rank in ranks if rank is not None), default=None)
+        return _rank_behind(texts)
     if name.endswith(".py"):
         return 1
-    is_script = (
-        inner is not None and not inner.option and PurePath(inner.words[0]).suffix in _SCRIPTS
-    )
-    return 3 if is_script or name.endswith(".sh") else None
+    if name.endswith(".sh"):
+        return 3
+    is_script = inner and not inner.option and PurePath(inner.words[0]).suffix in _SCRIPTS
+    return 3 if is_script else None
+
+
+def _rank_behind(texts: tuple[str, ...]) -> int | None:
+    """Return how surely a program behind a container or a wrapper is a training."""
+    ranks = []
+    for at, text in enumerate(texts[1:], start=1):
+        name = PurePath(text).name
+        is_program = name in BY_NAME or name in SHELLS or text.endswith((".py", ".sh"))
+        rank = _rank(texts[at:]) if is_program or is_python(text) else None
+        if rank is not None:
+            ranks.append(rank)
+    return min(ranks, default=None)
 
 
 def _is_set_up(texts: tuple[str, ...]) -> bool:
@@ -304,21 +312,23 @@ def _is_set_up(texts: tuple[str, ...]) -> bool:
 
     Such a program is a utility, a service, one of Python's own tools, or a shell text of these.
     """
-    name, inner = PurePath(texts[0]).name, interpreted(texts)
+    name = PurePath(texts[0]).name
+    inner = interpreted(texts)
     if name in _UTILITIES or (name, *texts[1:2]) in _SERVICES:
         return True
     if is_python(name):
         if inner is None or inner.option == "-c":
             return True
-        if inner.option:
-            tool = inner.words[0]
-        else:
-            tool = PurePath(inner.words[0]).name
+        tool = inner.words[0] if inner.option else PurePath(inner.words[0]).name
         return tool.partition(".")[0] in _TOOLS or tool in _TOOLS
     if inner is None or inner.option != "-c" or not inner.words:
         return False
-    commands = [command.words for command in read_commands(inner.words[0].replace(UNKNOWN, "$X"))]
-    return bool(commands) and all(_is_set_up(words) or "=" in words[0] for words in commands)
+    commands = read_commands(inner.words[0].replace(UNKNOWN, "$X"))
+    for command in commands:
+        is_assignment = "=" in command.words[0]
+        if not is_assignment and not _is_set_up(command.words):
+            return False
+    return bool(commands)
 
 
 def number_of(text: str | None) -> int | None:
@@ -346,11 +356,12 @@ def read_options(
                 raise UnclearError(
                     f"{item.text} may hold options or the program: only the job knows its value"
                 )
-            options[waiting], waiting = UNKNOWN, ""
+            options[waiting] = UNKNOWN
+            waiting = ""
             continue
-        ends = {
-            _read_choice(choice, waiting, program, options) for choice in reversed(item.choices)
-        }
+        ends = set()
+        for choice in reversed(item.choices):
+            ends.add(_read_choice(choice, waiting, program, options))
         if len(ends) > 1:
             raise UnclearError(f"{item.text} has several values, which are read in different ways")
         waiting, stop = ends.pop()
@@ -374,18 +385,24 @@ def _read_choice(
     """
     for number, text in enumerate(choice):
         if waiting:
-            options[waiting], waiting = text, ""
+            options[waiting] = text
+            waiting = ""
             continue
         if not text.startswith("-") or text == "-":
             return "", number
-        key, equals, value = text.partition("=") if text.startswith("--") else (text, "", text[2:])
+        key = text
+        equals = ""
+        value = text[2:]
+        if text.startswith("--"):
+            key, equals, value = text.partition("=")
         known = takes_value(program, key)
         if known is None and equals and re.fullmatch(r"--[A-Za-z][\w-]*", key):
             known = key[2:], False  # whatever it is, no other word is its value
         if known is None:
-            raise UnclearError(
-                f"{program} has no option {text.replace(UNKNOWN, '...')} that hpcrun knows"
-            )
-        options[known[0]] = value or None
-        waiting = known[0] if known[1] and not (equals or value) else ""
+            shown = text.replace(UNKNOWN, "...")
+            raise UnclearError(f"{program} has no option {shown} that hpcrun knows")
+        name, needs_value = known
+        options[name] = value or None
+        if needs_value and not equals and not value:
+            waiting = name
     return waiting, -1

@@ -78,7 +78,8 @@ class Inner:
 
 def unwrapped(argv: tuple[str, ...]) -> Inner | None:
     """Return what the wrapper at the head of a command starts; None if it starts nothing."""
-    name, rest = PurePath(argv[0]).name, argv[1:]
+    name = PurePath(argv[0]).name
+    rest = argv[1:]
     subcommands, words, values = WRAPPERS[name]
     if subcommands and not (rest and rest[0] in subcommands):
         return None
@@ -98,7 +99,8 @@ def unwrapped(argv: tuple[str, ...]) -> Inner | None:
         elif first.startswith("-") or _ASSIGNMENT.fullmatch(first):
             rest = behind
         elif words:
-            words, rest = words - 1, behind
+            words -= 1
+            rest = behind
         else:
             break
     return Inner("", rest) if rest else None
@@ -114,12 +116,14 @@ def interpreted(argv: tuple[str, ...]) -> Inner | None:
 
     The result is None if there is no interpreter, or if the interpreter reads stdin.
     """
-    name, rest = PurePath(argv[0]).name, argv[1:]
+    name = PurePath(argv[0]).name
+    rest = argv[1:]
     if name not in SHELLS and not _PYTHON.fullmatch(name):
         return None
     values = _SHELL_VALUES if name in SHELLS else _PYTHON_VALUES
     while rest and rest[0][:1] in ("-", "+") and rest[0] != "-":
-        option, rest = rest[0], rest[1:]
+        option = rest[0]
+        rest = rest[1:]
         if option in values:
             rest = rest[1:]
         elif option.startswith("--") or option[:2] in values:
@@ -131,16 +135,22 @@ def interpreted(argv: tuple[str, ...]) -> Inner | None:
     return Inner("", rest) if rest and rest[0] != "-" else None
 
 
+def _inner(argv: tuple[str, ...]) -> Inner | None:
+    """Return what the wrapper or the interpreter at the head of a command runs."""
+    if PurePath(argv[0]).name in WRAPPERS:
+        return unwrapped(argv)
+    return interpreted(argv)
+
+
 def program_of(argv: tuple[str, ...]) -> tuple[str, ...]:
     """Return what a command runs behind its wrappers and interpreter.
 
     The result is a script, ``-m`` and a module, or a program.
     """
-    is_wrapper = PurePath(argv[0]).name in WRAPPERS
-    inner = unwrapped(argv) if is_wrapper else interpreted(argv)
+    inner = _inner(argv)
     if inner and inner.option == "-m":
         return ("-m", *inner.words)
-    if inner and is_wrapper:
+    if inner and PurePath(argv[0]).name in WRAPPERS:
         return program_of(inner.words)
     if inner and not inner.option and inner.words[0].endswith(SCRIPTS):
         return inner.words
@@ -152,10 +162,7 @@ def script_arguments(argv: tuple[str, ...]) -> tuple[str, ...]:
 
     The arguments are those of a script, a module or a text.
     """
-    if PurePath(argv[0]).name in WRAPPERS:
-        inner = unwrapped(argv)
-    else:
-        inner = interpreted(argv)
+    inner = _inner(argv)
     if inner is None or not inner.words:
         return argv[1:]
     if inner.option:
@@ -355,7 +362,7 @@ def _find(
     if not argv or depth == 0:
         return
     name = PurePath(argv[0]).name or argv[0]
-    inner = unwrapped(argv) if name in WRAPPERS else interpreted(argv)
+    inner = _inner(argv)
     if name in BY_NAME:
         yield from _called(BY_NAME[name], argv, argv[1:], before)
     elif inner and inner.option == "-m":
@@ -364,16 +371,21 @@ def _find(
             yield from _called(launcher, argv, inner.words[1:], before)
     elif name in WRAPPERS:
         if inner:
-            yield from _find(
-                inner.words, read, (*before, *argv[: len(argv) - len(inner.words)]), depth
-            )
+            wrapper = argv[: len(argv) - len(inner.words)]
+            yield from _find(inner.words, read, (*before, *wrapper), depth)
     elif name in SHELLS or not inner:  # Python's own text is not read
         text, script = _shell_text(argv, inner, read)
-        for command in read_commands(text) if text else ():  # it loads the grammar of bash
-            place = f"{script or 'the text of -c'}, line {command.line}"
-            for call in _find(command.words, read, (), depth - 1):
-                knows_nodes = call.knows_nodes or _OF_NODES.search(text) is not None
-                yield replace(call, place=call.place or place, knows_nodes=knows_nodes)
+        if text:  # to read one loads the grammar of bash
+            yield from _find_in_script(text, script or "the text of -c", read, depth)
+
+
+def _find_in_script(text: str, name: str, read: ReadScript, depth: int) -> Iterator[Call]:
+    names_nodes = _OF_NODES.search(text) is not None
+    for command in read_commands(text):
+        place = f"{name}, line {command.line}"
+        for call in _find(command.words, read, (), depth - 1):
+            knows_nodes = call.knows_nodes or names_nodes
+            yield replace(call, place=call.place or place, knows_nodes=knows_nodes)
 
 
 def _called(
@@ -383,7 +395,8 @@ def _called(
     if launcher.subcommands:
         if not rest or rest[0] not in launcher.subcommands:
             return
-        title, rest = (*title, rest[0]), rest[1:]
+        title = (*title, rest[0])
+        rest = rest[1:]
     if not (len(rest) == 1 and rest[0] in _HELP):
         yield Call(launcher, rest, " ".join(title), before)
 
@@ -413,9 +426,8 @@ def named_launcher(argv: tuple[str, ...]) -> str | None:
     name = PurePath(argv[0]).name
     if name in WRAPPERS or name in SHELLS or is_python(name) or name.endswith(".py"):
         return None
-    behind = (
-        argv[index:] for index in range(1, len(argv)) if PurePath(argv[index]).name in BY_NAME
-    )
-    return next(
-        (call.title for words in behind for call in _find(words, lambda _: None, (), 1)), None
-    )
+    for index, text in enumerate(argv[1:], start=1):
+        if PurePath(text).name in BY_NAME:
+            for call in _find(argv[index:], lambda _: None, (), 1):
+                return call.title
+    return None

@@ -6,7 +6,7 @@ Pure: no I/O.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import dropwhile
 from typing import Any
 
@@ -15,9 +15,16 @@ from hpcrun.job.launch_options import OPTIONS, Program, check_option, is_own_opt
 from hpcrun.job.launcher.launch_line import UnclearError, number_of, read_options
 from hpcrun.job.launcher.launchers import Call, Launcher, find_calls, is_python
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JOB_FIELDS, JobRequest, given_fields, option_of
+from hpcrun.job.request.job_request import (
+    JOB_FIELDS,
+    GpuCount,
+    JobRequest,
+    given_fields,
+    option_of,
+)
 from hpcrun.job.request.read_request import read_request
 from hpcrun.job.request.request_line import option_groups, program_words
+from hpcrun.job.request.role_options import split_module
 from hpcrun.job.text.quoting import bash_line
 from hpcrun.job.text.shell_text import Word
 from hpcrun.job.text.units import with_minutes
@@ -32,6 +39,8 @@ _SIZES = {"gpus": "-G", "gpus_per_node": "", "nodes": "-N", "nproc_per_node": ""
 """The fields of a job's size, and the letters of their options."""
 _TAKEN = frozenset("nnodes nproc-per-node standalone module no-python use-env log-dir".split())
 """torchrun's options that hpcrun's own have the meaning of, or that make no difference."""
+_SRUN_NAMES = {"job-name": "name"}
+"""srun's options whose field of a request has another name."""
 _PROGRAM = frozenset({"script", "args", "module"})
 _MPI_TOTAL = ("-n", "-np", "--np", "-c", "--num-proc")
 
@@ -72,19 +81,19 @@ def replacement(
     typed = given_fields(request)
     sizes = _sizes(started, request, profile) if sized else {}
     sizes |= {name: value for name, value in started.fields.items() if name in _SIZES}
-    for name in _SIZES if "gpus" in sizes else ():
-        typed.pop(name, None)
-    both = {
-        name: (*typed.get(name, ()), *started.fields.get(name, ())) for name in ("srun", "torchrun")
-    }
-    by_srun = {"launcher": "srun"} if started.by_srun else {}
-    words = _with_python(call.before, started.program)
-    module = words[0] == "-m"
-    program = {"script": words[module], "args": words[1 + module :], "module": module}
-    return Replacement(
-        read_request({**started.fields, **by_srun, **typed, **sizes, **both, **program}),
-        " ".join(started.left_out),
-    )
+    if "gpus" in sizes:
+        for name in _SIZES:
+            typed.pop(name, None)
+    fields = dict(started.fields)
+    if started.by_srun:
+        fields["launcher"] = "srun"
+    fields |= typed
+    fields |= sizes
+    for name in ("srun", "torchrun"):
+        fields[name] = (*typed.get(name, ()), *started.fields.get(name, ()))
+    program = split_module(_with_python(call.before, started.program))
+    fields |= {"script": program.name, "args": program.args, "module": program.is_module}
+    return Replacement(read_request(fields), " ".join(started.left_out))
 
 
 def line_of(request: JobRequest, before: JobRequest, typed: tuple[str, ...]) -> str:
@@ -94,27 +103,20 @@ def line_of(request: JobRequest, before: JobRequest, typed: tuple[str, ...]) -> 
     hpcrun's subcommand and its options as typed; ``typed`` is empty if there is no command line.
     """
     fields = given_fields(request)
-    changed = [
-        name
-        for name in JOB_FIELDS
-        if name not in _PROGRAM and getattr(request, name) != getattr(before, name)
-    ]
+    changed = []
+    for name in JOB_FIELDS:
+        if name not in _PROGRAM and getattr(request, name) != getattr(before, name):
+            changed.append(name)
+    replaced = {option_of(name) for name in changed}
+    replaced |= {_SIZES[name] for name in changed if _SIZES.get(name)}
     options = _without(typed[1:], ("-m", "--module"), values=0)
-    names = {
-        *map(option_of, changed),
-        *(letter for name, letter in _SIZES.items() if letter and name in changed),
-    }
+    words = ["hpcrun", typed[0] if typed else "submit"]
+    words += _without(options, replaced, values=1)
     given = {name: fields[name] for name in changed if name in fields}
-    new = (item for words in option_groups(given, "")[1:] for item in words)
-    return bash_line(
-        (
-            "hpcrun",
-            typed[0] if typed else "submit",
-            *_without(options, names, values=1),
-            *new,
-            *program_words(fields),
-        )
-    )
+    for option in option_groups(given, "")[1:]:
+        words += option
+    words += program_words(fields)
+    return bash_line(words)
 
 
 def node_line(call: Call, typed: tuple[str, ...]) -> str | None:
@@ -122,7 +124,8 @@ def node_line(call: Call, typed: tuple[str, ...]) -> str | None:
 
     The line has the options that the launcher needs there.
     """
-    node_options, argv = call.launcher.node_options, call.argv
+    node_options = call.launcher.node_options
+    argv = call.argv
     if not node_options:
         return None
     for name in node_options.split():  # only once, with the right value
@@ -134,22 +137,28 @@ def node_line(call: Call, typed: tuple[str, ...]) -> str | None:
 
 
 def _started(call: Call) -> _Started | None:
-    launcher, argv = call.launcher, call.argv
+    launcher = call.launcher
+    argv = call.argv
     if launcher.role == "ours" and launcher.torchrun_runs_it:
         return _by_torchrun(argv)
     if launcher.name == "srun":
         return _by_srun(argv)
     if launcher.name in ("mpirun", "horovodrun"):
-        options, program = _parsed(argv, launcher)
-        total = next(
-            (number_of("".join(values)) for name, *values in options if name in _MPI_TOTAL), None
-        )
-        left_out = tuple(" ".join(option) for option in options if option[0] not in _MPI_TOTAL)
-        return _Started(_bare(program), total=total, left_out=left_out, by_srun=True)
-    script = next((index for index, text in enumerate(argv) if text.endswith(".py")), None)
-    if script is None or not launcher.torchrun_runs_it:
+        return _by_mpi(argv, launcher)
+    if not launcher.torchrun_runs_it:
         return None
-    return _Started(argv[script:], left_out=argv[:script])
+    for index, text in enumerate(argv):
+        if text.endswith(".py"):
+            return _Started(argv[index:], left_out=argv[:index])
+    return None
+
+
+def _by_mpi(argv: tuple[str, ...], launcher: Launcher) -> _Started:
+    options, program = _parsed(argv, launcher)
+    totals = [option for option in options if option[0] in _MPI_TOTAL]
+    total = number_of("".join(totals[0][1:])) if totals else None
+    left_out = tuple(" ".join(option) for option in options if option not in totals)
+    return _Started(_bare(program), total=total, left_out=left_out, by_srun=True)
 
 
 def _read(of: Program, argv: tuple[str, ...]) -> tuple[dict[str, str | None], tuple[str, ...]]:
@@ -172,13 +181,11 @@ def _passed_on(program: Program, options: dict[str, str | None]) -> dict[str, tu
 
     The function raises UsageError for an option that hpcrun does not pass on.
     """
-    keys = {
-        check_option(program, name, value, f"{program} --{name}"): value
-        for name, value in options.items()
-    }
-    return {
-        program: tuple(key if value is None else f"{key}={value}" for key, value in keys.items())
-    }
+    texts: dict[str, str] = {}
+    for name, value in options.items():
+        key = check_option(program, name, value, f"{program} --{name}")
+        texts[key] = key if value is None else f"{key}={value}"
+    return {program: tuple(texts.values())}
 
 
 def _by_torchrun(argv: tuple[str, ...]) -> _Started:
@@ -187,48 +194,39 @@ def _by_torchrun(argv: tuple[str, ...]) -> _Started:
     per_node = number_of(options.get("nproc-per-node"))
     if "module" in options:
         program = ("-m", *program)
-    more = {name: value for name, value in options.items() if name not in _TAKEN}
-    ours = {
-        name: value
-        for name, value in more.items()
-        if name.startswith("rdzv-") or is_own_option("torchrun", name)
-    }
-    left_out = tuple(f"--{name} {value or ''}".rstrip() for name, value in ours.items())
-    passed_on = _passed_on(
-        "torchrun", {name: value for name, value in more.items() if name not in ours}
-    )
-    return _Started(program, nodes, per_node, fields=passed_on, left_out=left_out)
+    others: dict[str, str | None] = {}
+    left_out = []
+    for name, value in options.items():
+        if name in _TAKEN:
+            continue
+        if name.startswith("rdzv-") or is_own_option("torchrun", name):
+            left_out.append(f"--{name} {value or ''}".rstrip())
+        else:
+            others[name] = value
+    passed_on = _passed_on("torchrun", others)
+    return _Started(program, nodes, per_node, fields=passed_on, left_out=tuple(left_out))
 
 
 def _by_srun(argv: tuple[str, ...]) -> _Started:
     options, program = _read("srun", argv)
-    sizes = ("nodes", "ntasks", "ntasks-per-node")
-    nodes, tasks, per_node = (number_of(options.pop(name, None)) for name in sizes)
+    nodes = number_of(options.pop("nodes", None))
+    tasks = number_of(options.pop("ntasks", None))
+    per_node = number_of(options.pop("ntasks-per-node", None))
     fields: dict[str, Any] = {}
-    for name in [name for name in options if name in _SRUN_KEPT]:
+    for name in sorted(_SRUN_KEPT.intersection(options)):
         value = options.pop(name) or ""
-        if name == "job-name":
-            kept = "name"
-        else:
-            kept = OPTIONS.get(name, name.replace("-", "_"))
-        fields[kept] = with_minutes(value) if name == "time" else value
+        kept = OPTIONS.get(name, name.replace("-", "_"))
+        fields[_SRUN_NAMES.get(name, kept)] = with_minutes(value) if name == "time" else value
     fields |= _passed_on("srun", options)
-    within = next((call for call in find_calls(program, lambda _: None) if not call.place), None)
-    inner = _started(within) if within else None
-    if within is None or inner is None:
+    calls = [call for call in find_calls(program, lambda _: None) if not call.place]
+    inner = _started(calls[0]) if calls else None
+    if inner is None:
         return _Started(_bare(program), nodes, per_node, tasks, fields, by_srun=True)
-    if within.before:
-        words = (*within.before, *inner.program)
-    else:
-        words = inner.program
-    return _Started(
-        words,
-        inner.nodes or nodes,
-        inner.per_node,
-        inner.total,
-        {**inner.fields, **fields},
-        inner.left_out,
-        inner.by_srun,
+    return replace(
+        inner,
+        program=(*calls[0].before, *inner.program),
+        nodes=inner.nodes or nodes,
+        fields={**inner.fields, **fields},
     )
 
 
@@ -238,30 +236,37 @@ def _sizes(started: _Started, request: JobRequest, profile: Profile) -> dict[str
     The field ``gpus`` replaces all sizes of the request.
     """
     nodes = started.nodes or request.nodes or 1
-    total = started.total or (nodes * started.per_node if started.per_node else None)
-    if total is None:
+    total = started.total
+    if not total and started.per_node:
+        total = nodes * started.per_node
+    if not total:
         if nodes > 1 and request.nodes is None:
             return {"nodes": nodes}
         return {}
-    count = request.gpus or request.gpus_per_node
-    if count:
-        gpus = count.count * (1 if request.gpus else request.nodes or 1)
-    else:
-        gpus = None
+    gpus = _requested_gpus(request)
     if gpus == total and nodes in (1, request.nodes):
         return {}
-    several = {"nodes": nodes} if nodes > 1 else {}
+    sizes: dict[str, Any] = {"nodes": nodes} if nodes > 1 else {}
     has_gpus = profile.scheduler == "local" or profile.gpu.per_node > 0
     if gpus == 0 or (gpus is None and not has_gpus):
-        if started.by_srun or request.launcher:
-            launcher = {}
-        else:
-            launcher = {"launcher": "torchrun"}
-        return {"gpus": "0", **several, "nproc_per_node": -(-total // nodes), **launcher}
-    if gpus and gpus > total and total % nodes == 0:  # fewer ranks than GPUs
-        return {**several, "nproc_per_node": total // nodes}
-    type_ = f"{count.type}:" if count and count.type else ""
-    return {"gpus": f"{type_}{total}", **several}
+        sizes |= {"gpus": "0", "nproc_per_node": -(-total // nodes)}
+        if not started.by_srun and not request.launcher:
+            sizes["launcher"] = "torchrun"
+    elif gpus and gpus > total and total % nodes == 0:  # fewer ranks than GPUs
+        sizes["nproc_per_node"] = total // nodes
+    else:
+        count = request.gpus or request.gpus_per_node
+        sizes["gpus"] = str(GpuCount(total, count.type if count else None))
+    return sizes
+
+
+def _requested_gpus(request: JobRequest) -> int | None:
+    """Return the GPUs of all nodes, None if the request has no number of GPUs."""
+    if request.gpus:
+        return request.gpus.count
+    if request.gpus_per_node:
+        return request.gpus_per_node.count * (request.nodes or 1)
+    return None
 
 
 def _parsed(
@@ -270,7 +275,8 @@ def _parsed(
     """Return a launcher's options, each with its values, and the program after them."""
     options: list[tuple[str, ...]] = []
     while argv and argv[0].startswith("-") and argv[0] != "-":
-        option, argv = argv[0], argv[1:]
+        option = argv[0]
+        argv = argv[1:]
         if option == "--":
             break
         name, equals, value = option.partition("=")
@@ -295,7 +301,9 @@ def _bare(program: tuple[str, ...]) -> tuple[str, ...]:
 
 def _with_python(before: tuple[str, ...], program: tuple[str, ...]) -> tuple[str, ...]:
     is_for_python = program[0].endswith(".py") or program[0] == "-m"
-    return (*before, *(("python",) if before and is_for_python else ()), *program)
+    if before and is_for_python:
+        return (*before, "python", *program)
+    return (*before, *program)
 
 
 def _without(
@@ -310,12 +318,11 @@ def _without(
     for index, text in enumerate(argv):
         if up_to_script and text.endswith(".py"):
             return (*kept, *argv[index:])
+        has_letter = values > 0 and text[:2] in names and text[:2] != "--"
         if skip:
             skip -= 1
         elif text in names:
             skip = values
-        elif text.partition("=")[0] not in names and not (
-            values and text[:2] in names and text[:2] != "--"
-        ):
+        elif text.partition("=")[0] not in names and not has_letter:
             kept.append(text)
     return tuple(kept)

@@ -16,7 +16,7 @@ from hpcrun.job.plan.directives import apply_request, requeue_directives
 from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, planned_env
 from hpcrun.job.plan.sweep import decide_sweep
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JobRequest, option_of
+from hpcrun.job.request.job_request import GpuCount, JobRequest, option_of
 from hpcrun.job.request.notify_options import Notify
 from hpcrun.job.resources.cpus_memory_time import (
     check_warning,
@@ -42,6 +42,8 @@ _OF_SCRIPT = {
     "uv": "write `uv run` into its launch",
 }
 _REQUEUE = ("requeue", "no-requeue", "signal")
+_OTHERS = (("cpus_per_task", "cpus-per-gpu"), ("cpus_per_gpu", "cpus-per-task"), ("segment", ""))
+"""Fields of a request that replace directives of a script, each with a directive that goes."""
 
 
 def with_array(request: JobRequest, script: BatchScript) -> JobRequest:
@@ -90,27 +92,19 @@ def plan_script(
         raise PlanError(
             "\n".join(script.options.problems), hint=f"submit it with sbatch: sbatch {script.name}"
         )
-    given = [field for field in _OF_SCRIPT if getattr(request, field) not in (None, (), False)]
-    if given:
-        options = " and ".join(map(option_of, given))
-        raise UsageError(
-            f"{options} {'has' if len(given) == 1 else 'have'} no effect on {script.name}, which "
-            "starts its own ranks",
-            hint="; ".join(dict.fromkeys(_OF_SCRIPT[field] for field in given)),
-        )
+    _check_options(request, script)
     requeue = decide_requeue(request, profile)
     sweep = decide_sweep(request)
-    name = (
-        request.name
-        or script.options.name
-        or job_name_from(script.name.rpartition(".")[0] or script.name)
-    )
+    stem = script.name.rpartition(".")[0]
+    name = request.name or script.options.name or job_name_from(stem or script.name)
     directives: Directives = {"job-name": name, "open-mode": "append"}
-    directives |= {
-        key: value for key, value in script.options.directives if not (requeue and key in _REQUEUE)
-    }
-    directives |= requeue_directives(requeue) if requeue else {}
-    directives |= {"array": sweep.array} if sweep else {}
+    directives |= dict(script.options.directives)
+    if requeue:
+        for key in _REQUEUE:
+            directives.pop(key, None)
+        directives |= requeue_directives(requeue)
+    if sweep:
+        directives["array"] = sweep.array
     directives |= mail or {}
     _apply_sizes(directives, request)
     apply_request(directives, request)
@@ -130,10 +124,14 @@ def plan_script(
         **dict(planned_env(request, bare)),
         **dict.fromkeys(name for name, _ in script.secrets),
     }
-    missing = (
-        f"no logs per rank: hpcrun does not take over the launch: {reason}"
-        for reason in script.missing
-    )
+    no_logs = "no logs per rank: hpcrun does not take over the launch: {}".format
+    notes = [no_logs(reason) for reason in script.missing]
+    notes += script.remarks
+    shared = _shared_gpus(request, shape)
+    if shared:
+        notes.append(shared)
+    if profile.scheduler != "slurm":
+        directives = {}
     return Plan(
         name=name,
         profile=profile.name,
@@ -142,7 +140,7 @@ def plan_script(
         cpus_per_node=None,
         memory_mb=granted.memory_mb,
         walltime_s=granted.walltime_s,
-        directives=tuple(directives.items()) if profile.scheduler == "slurm" else (),
+        directives=tuple(directives.items()),
         modules=request.load,
         setup=request.setup,
         env=tuple(env.items()),
@@ -151,12 +149,30 @@ def plan_script(
         workdir=request.workdir,
         requeue=requeue,
         sweep=sweep,
-        notes=(*missing, *script.remarks, *_shared_gpus(request, shape)),
+        notes=tuple(notes),
         preflight=request.preflight,
         cancel_idle_s=decide_cancel_idle(request, profile, shape.gpus_per_node),
         sample_use=profile.sample_use,
         notify=notify,
         batch=script,
+    )
+
+
+def _check_options(request: JobRequest, script: BatchScript) -> None:
+    """Check that each option of a request has an effect on a script.
+
+    Raises:
+        UsageError: some have none.
+    """
+    given = [field for field in _OF_SCRIPT if getattr(request, field) not in (None, (), False)]
+    if not given:
+        return
+    options = " and ".join(map(option_of, given))
+    have = "has" if len(given) == 1 else "have"
+    instead = dict.fromkeys(_OF_SCRIPT[field] for field in given)
+    raise UsageError(
+        f"{options} {have} no effect on {script.name}, which starts its own ranks",
+        hint="; ".join(instead),
     )
 
 
@@ -168,42 +184,46 @@ def _apply_sizes(directives: Directives, request: JobRequest) -> None:
     """
     if request.nodes:
         directives["nodes"] = str(request.nodes)
-    gpus = request.gpus or request.gpus_per_node
-    if gpus:
-        before = read_sizes(directives)
-        nodes, type_ = before.nodes if request.gpus else 1, gpus.type or before.gpu_type
-        if gpus.count % nodes:
-            raise UsageError(
-                f"{gpus.count} GPUs cannot be split over {nodes} nodes",
-                hint=f"use --gpus {-(-gpus.count // nodes) * nodes}, or --nodes 1",
-            )
-        resources = (directives.pop("gres", None) or "").split(",")
-        for key in ("gpus", "gpus-per-task"):
-            directives.pop(key, None)
-        others = ",".join(item for item in resources if item and not gpus_in("gres", item))
-        if others:
-            directives["gres"] = others
-        directives["gpus-per-node"] = f"{f'{type_}:' if type_ else ''}{gpus.count // nodes}"
-    for mine, other in (
-        ("cpus_per_task", "cpus-per-gpu"),
-        ("cpus_per_gpu", "cpus-per-task"),
-        ("segment", ""),
-    ):
+    if request.gpus:
+        _set_gpus(directives, request.gpus, read_sizes(directives).nodes)
+    elif request.gpus_per_node:
+        _set_gpus(directives, request.gpus_per_node, 1)
+    for mine, other in _OTHERS:
         number = getattr(request, mine)
         if number is not None:
             directives.pop(other, None)
             directives[mine.replace("_", "-")] = str(number)
 
 
-def _shared_gpus(request: JobRequest, shape: Shape) -> tuple[str, ...]:
+def _set_gpus(directives: Directives, gpus: GpuCount, nodes: int) -> None:
+    """Replace the script's GPUs by so many on so many nodes.
+
+    Raises:
+        UsageError: the GPUs do not divide evenly over the nodes.
+    """
+    if gpus.count % nodes:
+        raise UsageError(
+            f"{gpus.count} GPUs cannot be split over {nodes} nodes",
+            hint=f"use --gpus {-(-gpus.count // nodes) * nodes}, or --nodes 1",
+        )
+    each = GpuCount(gpus.count // nodes, gpus.type or read_sizes(directives).gpu_type)
+    resources = (directives.pop("gres", None) or "").split(",")
+    for key in ("gpus", "gpus-per-task"):
+        directives.pop(key, None)
+    others = [item for item in resources if item and not gpus_in("gres", item)]
+    if others:
+        directives["gres"] = ",".join(others)
+    directives["gpus-per-node"] = str(each)
+
+
+def _shared_gpus(request: JobRequest, shape: Shape) -> str | None:
     """Return a note if the options leave a node fewer GPUs than the script has ranks for it."""
-    if (
-        not (request.gpus or request.gpus_per_node)
-        or not 0 < shape.gpus_per_node < shape.procs_per_node
-    ):
-        return ()
+    if not (request.gpus or request.gpus_per_node):
+        return None
+    if not 0 < shape.gpus_per_node < shape.procs_per_node:
+        return None
     gpus = count(shape.gpus_per_node, "GPU")
     return (
         f"{shape.procs_per_node} ranks of a node share {gpus}: the script decides the number of "
-        "ranks",
+        "ranks"
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hpcrun.job.launch_options import Directives, check_option, remove_directive, set_directive
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JOB_FIELDS, JobRequest, option_text
+from hpcrun.job.request.job_request import JOB_FIELDS, GpuCount, JobRequest, option_text
 from hpcrun.job.resources.cpus_memory_time import Requeue, Resources
 from hpcrun.job.resources.shape import Shape
 from hpcrun.job.text.units import format_memory, format_time
@@ -50,19 +50,22 @@ def _profile_directives(profile: Profile, shape: Shape, resources: Resources) ->
     nodes = resources.nodes
     memory_mb = resources.memory_mb
     walltime_s = resources.walltime_s
-    wanted = {
+    of_profile = {
         "partition": profile.partition,
         "account": profile.account,
         "qos": profile.qos,
         "constraint": profile.constraint,
-        "nodes": str(nodes),
-        "ntasks-per-node": str(shape.tasks_per_node),
-        "cpus-per-task": str(resources.cpus // shape.tasks_per_node),
-        **(_gpu_directives(profile, shape, nodes) if shape.gpus_per_node else {}),
-        "mem": None if memory_mb is None else format_memory(memory_mb),
-        "time": None if walltime_s is None else format_time(walltime_s),
     }
-    directives: Directives = {key: value for key, value in wanted.items() if value is not None}
+    directives: Directives = {key: value for key, value in of_profile.items() if value is not None}
+    directives["nodes"] = str(nodes)
+    directives["ntasks-per-node"] = str(shape.tasks_per_node)
+    directives["cpus-per-task"] = str(resources.cpus // shape.tasks_per_node)
+    if shape.gpus_per_node:
+        directives |= _gpu_directives(profile, shape, nodes)
+    if memory_mb is not None:
+        directives["mem"] = format_memory(memory_mb)
+    if walltime_s is not None:
+        directives["time"] = format_time(walltime_s)
     for key, value in profile.sbatch.items():
         set_directive(directives, key, None if value is True else value)
     return directives
@@ -70,17 +73,16 @@ def _profile_directives(profile: Profile, shape: Shape, resources: Resources) ->
 
 def _gpu_directives(profile: Profile, shape: Shape, nodes: int) -> Directives:
     """Return the directive that requests the GPUs, in the form that the site wants."""
-    prefix = f"{shape.gpu_type}:" if shape.gpu_type else ""
-    each = f"{prefix}{shape.gpus_per_node}"
+    each = str(GpuCount(shape.gpus_per_node, shape.gpu_type))
     if profile.gpu.directive == "gres":
         return {"gres": f"gpu:{each}"}
     if profile.gpu.directive == "gpus-per-node":
         return {"gpus-per-node": each}
-    # alone, --gpus=6 on two nodes gave 5 and 1 (22.05)
-    return {
-        "gpus": f"{prefix}{nodes * shape.gpus_per_node}",
-        **({"gpus-per-node": each} if nodes > 1 else {}),
-    }
+    total = GpuCount(nodes * shape.gpus_per_node, shape.gpu_type)
+    directives: Directives = {"gpus": str(total)}
+    if nodes > 1:  # alone, --gpus=6 on two nodes gave 5 and 1 (22.05)
+        directives["gpus-per-node"] = each
+    return directives
 
 
 def requeue_directives(requeue: Requeue | None) -> Directives:
@@ -88,7 +90,8 @@ def requeue_directives(requeue: Requeue | None) -> Directives:
     # Always set: otherwise the cluster's JobRequeue would decide. Appending keeps the lines of
     # earlier attempts.
     again = requeue is not None and requeue.times > 0
-    directives: Directives = {"requeue" if again else "no-requeue": None, "open-mode": "append"}
+    kind = "requeue" if again else "no-requeue"
+    directives: Directives = {kind: None, "open-mode": "append"}
     if requeue is None:
         return directives
     if requeue.expedite:

@@ -153,12 +153,10 @@ class Plan:
         """
         if self.cpus_per_node is None or self.shape.launcher == "ray":
             return None
-        pack = self.sweep.pack if self.sweep else None
-        return max(
-            1,
-            self.cpus_per_node
-            // (pack or max(self.shape.procs_per_node, self.shape.workers_per_node)),
-        )
+        processes = max(self.shape.procs_per_node, self.shape.workers_per_node)
+        if self.sweep and self.sweep.pack:
+            processes = self.sweep.pack
+        return max(1, self.cpus_per_node // processes)
 
     @property
     def cpus_per_task(self) -> int | None:
@@ -170,9 +168,8 @@ class Plan:
     @property
     def step_words(self) -> tuple[str, ...]:
         """Options of the ranks' srun besides its sizes: hpcrun's own, overridden by others."""
-        return option_words(
-            {"wait": "0", "export": "ALL", "kill-on-bad-exit": "1", **dict(self.srun)}.items()
-        )
+        options = {"wait": "0", "export": "ALL", "kill-on-bad-exit": "1", **dict(self.srun)}
+        return option_words(options.items())
 
     @property
     def torchrun_words(self) -> tuple[str, ...]:
@@ -220,15 +217,10 @@ def build_plan(
     sweep = packed(elements, request, shape, container, typed.scheduler)
     directives: Directives = {}
     if typed.scheduler == "slurm":
-        array = {"array": sweep.array} if sweep else {}
+        more = {"array": sweep.array} if sweep else {}
+        more |= mail or {}
         directives = decide_directives(
-            request,
-            typed,
-            shape,
-            resources,
-            name=name,
-            segment=segment,
-            more={**array, **(mail or {})},
+            request, typed, shape, resources, name=name, segment=segment, more=more
         )
     granted = decide_allocation(directives, shape, resources, typed)
     if container:
@@ -237,8 +229,8 @@ def build_plan(
     roles = plan_roles(
         request, role_shapes, granted.cpus, env, lambda role: _command(role, python, role.args)
     )
-    of_torchrun = next((each for each in role_shapes if each.launcher == "torchrun"), shape)
-    unknown = (unknown_note(key) for key in directives)
+    by_torchrun = [each for each in role_shapes if each.launcher == "torchrun"]
+    notes = [resources.note, segment_note, *map(unknown_note, directives)]
     return Plan(
         name=name,
         profile=typed.name,
@@ -257,11 +249,11 @@ def build_plan(
         requeue=resources.requeue,
         sweep=sweep,
         local_gpus=shared_gpus(roles, resources.local_gpus),
-        notes=tuple(note for note in (resources.note, segment_note, *unknown) if note),
+        notes=tuple(note for note in notes if note),
         preflight=request.preflight,
         rates=_rates(typed) if request.preflight else (),
         srun=_step_options(request, typed, shape),
-        torchrun=torchrun_options(request, typed, of_torchrun),
+        torchrun=torchrun_options(request, typed, by_torchrun[0] if by_torchrun else shape),
         container=container,
         cancel_idle_s=decide_cancel_idle(request, typed, shape.gpus_per_node),
         sample_use=typed.sample_use,
@@ -300,10 +292,13 @@ def planned_env(request: JobRequest, profile: Profile) -> tuple[tuple[str, str |
     """
     env = job_env(request, profile)
     named = dict.fromkeys((*profile.secrets, *request.secrets))
-    known = tuple(
-        (name, None if is_secret(name, value, named) else value) for name, value in env.items()
-    )
-    return (*known, *((name, None) for name in named if name not in env))
+    variables: dict[str, str | None] = {**env}
+    for name, value in env.items():
+        if is_secret(name, value, named):
+            variables[name] = None
+    for name in named:
+        variables.setdefault(name, None)
+    return tuple(variables.items())
 
 
 def flight_recorder_env(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -313,8 +308,12 @@ def flight_recorder_env(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
     profile, request and shell, have priority under each name of a setting: torch would prefer the
     name that hpcrun adds.
     """
-    settings = [setting for setting, other in _FLIGHT_RECORDER if not {*setting, other} & {*env}]
-    return tuple(item for setting in settings for item in setting.items())
+    given = set(env)
+    added: list[tuple[str, str]] = []
+    for setting, other in _FLIGHT_RECORDER:
+        if given.isdisjoint((*setting, other)):
+            added += setting.items()
+    return tuple(added)
 
 
 def _rates(profile: Profile) -> tuple[tuple[str, float], ...]:
@@ -322,10 +321,10 @@ def _rates(profile: Profile) -> tuple[tuple[str, float], ...]:
 
     The rates have the names that preflight/judge.py uses.
     """
-    card, tflops = profile.card, profile.card.tflops
+    card = profile.card
     rates = {
-        "bf16-tflops": tflops.bf16,
-        "fp16-tflops": tflops.fp16,
+        "bf16-tflops": card.tflops.bf16,
+        "fp16-tflops": card.tflops.fp16,
         "nvlink-gb-s": card.nvlink_gb_s,
         "fabric-gbit-s": profile.fabric.bandwidth_gbit_s,
     }
@@ -340,9 +339,9 @@ def name_of(request: JobRequest) -> str:
         program: tuple[str, ...] = ("-m", request.script)
     else:
         program = program_of((request.script, *request.args))
-    return job_name_from(
-        program[1].rpartition(".")[2] if program[0] == "-m" else PurePath(program[0]).stem
-    )
+    if program[0] == "-m":
+        return job_name_from(program[1].rpartition(".")[2])
+    return job_name_from(PurePath(program[0]).stem)
 
 
 def _command(
@@ -353,4 +352,7 @@ def _command(
     if request.module and request.script in _NOT_FROM_HERE:
         return (python.executable, "-u", "-c", RUN_MODULE, request.script, *args)
     # -u: a rank's log shows a line when it is printed, not when a buffer fills
-    return (python.executable, "-u", *(["-m"] if request.module else []), request.script, *args)
+    start = (python.executable, "-u")
+    if request.module:
+        return (*start, "-m", request.script, *args)
+    return (*start, request.script, *args)

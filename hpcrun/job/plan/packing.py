@@ -48,12 +48,14 @@ def as_one_process(request: JobRequest) -> JobRequest:
         raise UsageError(
             f"{option_of(refused[0])} and --pack {request.pack}: {_REFUSED[refused[0]]}"
         )
-    launcher, ranks = request.launcher or "python", request.nproc_per_node or 1
-    if launcher not in ("python", "command") or ranks > 1:
-        if ranks > 1:
-            option = f"--nproc-per-node {ranks}"
-        else:
-            option = f"--launcher {launcher}"
+    launcher = request.launcher or "python"
+    ranks = request.nproc_per_node or 1
+    option = None
+    if ranks > 1:
+        option = f"--nproc-per-node {ranks}"
+    elif launcher not in ("python", "command"):
+        option = f"--launcher {launcher}"
+    if option:
         raise UsageError(
             f"{option} and --pack {request.pack}: each element of a pack is one process",
             hint="without --pack each element is a job with as many ranks as it needs",
@@ -76,8 +78,9 @@ def packed(
             pyxis.
         UsageError: ``--pack-memory`` is given for a job without a GPU.
     """
-    if sweep is None or (pack := sweep.pack) is None:
+    if sweep is None or sweep.pack is None:
         return sweep
+    pack = sweep.pack
     if shape.nodes > 1:
         raise PlanError(
             f"--pack {pack}: its elements share one node, and the job has {shape.nodes}",
@@ -99,4 +102,5 @@ def packed(
         return sweep
     if not shape.gpus:
         raise UsageError("--pack-memory: this job has no GPU", hint="leave it out, or add --gpus")
-    return replace(sweep, memory_share=round((1 - _FREE) / -(-pack // shape.gpus), 4))
+    elements_per_gpu = -(-pack // shape.gpus)
+    return replace(sweep, memory_share=round((1 - _FREE) / elements_per_gpu, 4))

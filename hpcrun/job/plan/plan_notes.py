@@ -20,7 +20,10 @@ def threads_of(plan: Plan) -> str | None:
     The value is the profile's or that of ``--env``, else the rank's share of the CPUs.
     """
     share = plan.cpus_per_rank
-    return dict(plan.env).get(_THREADS) or (None if share is None else str(share))
+    given = dict(plan.env).get(_THREADS)
+    if given or share is None:
+        return given or None
+    return str(share)
 
 
 def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator[str]:
@@ -31,22 +34,8 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
     """
     if plan.preflight == "only":
         return
-    partition = plan.directive("partition")
-    if (
-        profile.gpu.per_node
-        and plan.scheduler == "slurm"
-        and not plan.shape.gpus
-        and partition == profile.partition
-    ):
-        if partition:
-            where = f"partition {partition}"
-        else:
-            where = "the default partition"
-        yield (
-            f"a job without GPUs on {where}, whose nodes have {profile.gpu.per_node} GPUs; choose "
-            "another with -p "
-            "PARTITION"
-        )
+    if plan.scheduler == "slurm" and profile.gpu.per_node and not plan.shape.gpus:
+        yield from _idle_gpus(plan, profile)
     given = dict(plan.env).get(_THREADS)
     share = plan.cpus_per_rank
     threads = threads_of(plan)
@@ -60,8 +49,20 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
         )
     for name, value in plan.env:
         if name in _MEETING:
+            variable = name if value is None else f"{name}={value}"
             yield (
-                f"{name}{'' if value is None else f'={value}'} of --env or the profile has no "
-                "effect: hpcrun sets it "
-                f"to {_MEETING[name]}"
+                f"{variable} of --env or the profile has no effect: hpcrun sets it to "
+                f"{_MEETING[name]}"
             )
+
+
+def _idle_gpus(plan: Plan, profile: Profile) -> Iterator[str]:
+    """Return a note if a job leaves the GPUs of the profile's nodes idle."""
+    partition = plan.directive("partition")
+    if partition != profile.partition:
+        return
+    where = f"partition {partition}" if partition else "the default partition"
+    yield (
+        f"a job without GPUs on {where}, whose nodes have {profile.gpu.per_node} GPUs; choose "
+        "another with -p PARTITION"
+    )

@@ -10,16 +10,24 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
 
 from hpcrun.errors import PlanError, UsageError, did_you_mean
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import GpuCount, JobRequest, Launcher, option_of
-from hpcrun.job.request.parameters import fill_places
+from hpcrun.job.request.parameters import fill_places, parameter_names
 from hpcrun.job.request.role_options import RoleRequest, address_names, split_module
 from hpcrun.job.resources.shape import Shape, asked_gpu_type, decide_shape
 from hpcrun.job.run_paths import RoleRanks
 from hpcrun.job.text.recognise_secrets import is_secret
+
+
+@dataclass(frozen=True, slots=True)
+class SharedGpus:
+    """A role's GPUs of the node that all roles share."""
+
+    first: int
+    number: int
+    of_all: int  # the number of the GPUs of all roles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +37,7 @@ class Role(RoleRanks):
     # the number of its first process among those of the job: one for each node, or for each role of
     # a node
     task: int
-    # its first GPU, the number of its GPUs, and of all, if the roles share a node
-    gpus: tuple[int, int, int] | None
+    gpus: SharedGpus | None  # its GPUs, if the roles share a node
     ready_timeout_s: int
     env: tuple[tuple[str, str], ...]
     command: tuple[str, ...]
@@ -44,20 +51,26 @@ class Role(RoleRanks):
     def words(self) -> list[str]:
         """Its name and its options of ``launch role``."""
         options = {
-            "--task": self.task,
-            "--tasks": self.nodes,
-            "--first-rank": self.first_rank,
-            "--ranks": self.ranks,
+            "--task": str(self.task),
+            "--tasks": str(self.nodes),
+            "--first-rank": str(self.first_rank),
+            "--ranks": str(self.ranks),
             "--launcher": self.launcher,
             "--on-exit": self.on_exit,
-            "--ready": self.ready,
-            "--ready-timeout": self.ready and self.ready_timeout_s,
-            "--after": ",".join(self.after),
-            "--gpus": self.gpus and ":".join(map(str, self.gpus)),
         }
-        pairs = [(name, str(value)) for name, value in options.items() if value not in ("", None)]
-        pairs += [("--env", f"{name}={value}") for name, value in self.env]
-        return [self.name, *(text for pair in pairs for text in pair)]
+        if self.ready:
+            options["--ready"] = self.ready
+            options["--ready-timeout"] = str(self.ready_timeout_s)
+        if self.after:
+            options["--after"] = ",".join(self.after)
+        if self.gpus:
+            options["--gpus"] = f"{self.gpus.first}:{self.gpus.number}:{self.gpus.of_all}"
+        words = [self.name]
+        for name, text in options.items():
+            words += (name, text)
+        for name, value in self.env:
+            words += ("--env", f"{name}={value}")
+        return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,38 +95,36 @@ def requests_of(request: JobRequest) -> list[JobRequest]:
         each = replace(total, count=total.count // (request.nodes or 1))
     requests = []
     for role in request.roles:
+        gpus = each
         if role.gpus:
-            gpus: GpuCount | None = GpuCount(count=role.gpus, type=asked_gpu_type(request))
-        else:
-            gpus = each
-        fields: dict[str, Any] = {
-            "roles": (),
-            "nodes": role.nodes or 1,
-            "gpus": None,
-            "gpus_per_node": gpus,
-        }
+            gpus = GpuCount(count=role.gpus, type=asked_gpu_type(request))
+        alone = replace(request, roles=(), nodes=role.nodes or 1, gpus=None, gpus_per_node=gpus)
         if role is not request.roles[-1]:
-            module, script, args = split_module(role.command)
-            fields |= {
-                "module": module,
-                "script": script,
-                "args": args,
-                "sweep": (),
-                "launcher": None,
-            }
-        one = replace(request, **fields)
-        if one.module or one.script.endswith(".py"):
-            once: Launcher | None = None
-        else:
-            once = "command"
-        if role.launcher == "once":
-            launcher: Launcher | None = "command"
-        else:
-            launcher = role.launcher or one.launcher or once
-        has_ranks = launcher == "torchrun" or (launcher is None and not (gpus and gpus.count == 0))
-        ranks = one.nproc_per_node if has_ranks else None
-        requests.append(replace(one, launcher=launcher, nproc_per_node=ranks))
+            program = split_module(role.command)
+            alone = replace(
+                alone,
+                module=program.is_module,
+                script=program.name,
+                args=program.args,
+                sweep=(),
+                launcher=None,
+            )
+        launcher = _launcher(role, alone)
+        is_on_cpus = gpus is not None and gpus.count == 0
+        has_ranks = launcher == "torchrun" or (launcher is None and not is_on_cpus)
+        ranks = alone.nproc_per_node if has_ranks else None
+        requests.append(replace(alone, launcher=launcher, nproc_per_node=ranks))
     return requests
+
+
+def _launcher(role: RoleRequest, request: JobRequest) -> Launcher | None:
+    """Return the launcher of a role; None if the profile decides."""
+    if role.launcher == "once":
+        return "command"
+    chosen = role.launcher or request.launcher
+    if chosen or request.module or request.script.endswith(".py"):
+        return chosen
+    return "command"
 
 
 def with_size(request: JobRequest) -> JobRequest:
@@ -144,19 +155,28 @@ def with_size(request: JobRequest) -> JobRequest:
             f"some roles have nodes, and some share the GPUs of one node: {sizes}",
             hint="write all sizes in GPUs, for a job on one node, or all in nodes",
         )
+    if not shared:
+        nodes = sum(role.nodes or 1 for role in request.roles)
+        _check_size("nodes", request.nodes, nodes, sizes)
+        return replace(request, nodes=nodes)
+    _check_size("nodes", request.nodes, 1, sizes)
     gpus = GpuCount(count=shared, type=asked_gpu_type(request))
-    fields: dict[str, Any] = {
-        "nodes": 1 if shared else sum(role.nodes or 1 for role in request.roles)
-    }
-    fields |= {"gpus": gpus, "gpus_per_node": gpus} if shared else {}
-    for field, value in fields.items():
-        given = getattr(request, field)
-        if given not in (None, value):
-            text = f"{option_of(field)} {given.count if isinstance(given, GpuCount) else given}"
-            raise UsageError(
-                f"{text} contradicts the roles, which have {sizes}", hint="leave it out"
-            )
-    return replace(request, **(fields | ({"gpus_per_node": None} if shared else {})))
+    for field, given in (("gpus", request.gpus), ("gpus_per_node", request.gpus_per_node)):
+        _check_size(field, given.count if given else None, shared, sizes)
+    return replace(request, nodes=1, gpus=gpus, gpus_per_node=None)
+
+
+def _check_size(field: str, given: int | None, needed: int, sizes: str) -> None:
+    """Check that an option does not contradict the sizes of the roles.
+
+    Raises:
+        UsageError: if the option has another number.
+    """
+    if given not in (None, needed):
+        raise UsageError(
+            f"{option_of(field)} {given} contradicts the roles, which have {sizes}",
+            hint="leave it out",
+        )
 
 
 def with_programs(request: JobRequest, done: Sequence[JobRequest]) -> JobRequest:
@@ -166,11 +186,12 @@ def with_programs(request: JobRequest, done: Sequence[JobRequest]) -> JobRequest
     """
     if not request.roles:
         return request
-    commands = [(*(("-m",) if one.module else ()), one.script, *one.args) for one in done[:-1]]
-    roles = [
-        role.model_copy(update={"command": words})
-        for role, words in zip(request.roles, commands, strict=False)
-    ]
+    roles = []
+    for role, program in zip(request.roles[:-1], done[:-1], strict=True):
+        words = (program.script, *program.args)
+        if program.module:
+            words = ("-m", *words)
+        roles.append(role.model_copy(update={"command": words}))
     return replace(request, roles=(*roles, request.roles[-1]), script=done[-1].script)
 
 
@@ -182,31 +203,37 @@ def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, lis
             roles cannot have.
     """
     request = with_size(request)
-    for name, names in Counter(
-        role.name.upper().replace("-", "_") for role in request.roles
-    ).items():
-        if names > 1:
+    names = [role.name.upper().replace("-", "_") for role in request.roles]
+    for name, number in Counter(names).items():
+        if number > 1:
             raise UsageError(
-                f"{names} roles have this name in variables: HPCRUN_ROLE_{name}_PORT",
+                f"{number} roles have this name in variables: HPCRUN_ROLE_{name}_PORT",
                 hint="name them differently",
             )
     alone = replace(request, roles=(), launcher="command", nproc_per_node=None)
     whole = decide_shape(alone, profile)
     shared = sum(role.gpus or 0 for role in request.roles)
     shapes = [decide_shape(one, profile) for one in requests_of(request)]
-    others = {shape.launcher for shape in shapes} - {"torchrun", "python", "command"}
-    if others:
-        raise UsageError(
-            f"a role cannot have the launcher {others.pop()}",
-            hint="launcher=torchrun or launcher=once",
-        )
+    for shape in shapes:
+        if shape.launcher not in ("torchrun", "python", "command"):
+            raise UsageError(
+                f"a role cannot have the launcher {shape.launcher}",
+                hint="launcher=torchrun or launcher=once",
+            )
     procs = [shape.procs_per_node for shape in shapes]
     ranks = sum(shape.world_size for shape in shapes)
     tasks = len(shapes) if shared else 1
     most = sum(procs) if shared else max(procs)
-    return RolesShape(
-        whole.nodes, whole.gpus_per_node, whole.gpu_type, "command", most, 1, ranks, tasks
-    ), shapes
+    shape = RolesShape(
+        nodes=whole.nodes,
+        gpus_per_node=whole.gpus_per_node,
+        gpu_type=whole.gpu_type,
+        launcher="command",
+        procs_per_node=most,
+        world_size=ranks,
+        tasks_per_node=tasks,
+    )
+    return shape, shapes
 
 
 def plan_roles(
@@ -229,27 +256,25 @@ def plan_roles(
         PlanError: if roles wait for each other.
         UsageError: if the variables of a role contain a secret, or if no role ends the job.
     """
-    names, roles = address_names(request.roles), list[Role]()
+    names = address_names(request.roles)
+    roles: list[Role] = []
     total = sum(role.gpus or 0 for role in request.roles)
     rank = 0
     task = 0
     gpu = 0
-    for role, one, shape in zip(request.roles, requests_of(request), shapes, strict=True):
-        for key in (key for key, value in role.env if is_secret(key, value)):
-            raise UsageError(
-                f"role {role.name}: env has a secret, {key}, which the script would show",
-                hint=f"export {key}, and add --secret {key}: all roles get it",
-            )
-        words = command(one)
-        used = _used(role.name, (*words, role.ready or ""), names, one)
-        if shape.launcher == "command":
-            variables = {"NPROC_PER_NODE": str(shape.workers_per_node)}
-        else:
-            variables = {}
-        if cpus and "OMP_NUM_THREADS" not in env:
-            share = cpus * role.gpus // total if role.gpus else cpus
-            threads = max(1, share // max(shape.procs_per_node, shape.workers_per_node))
-            variables["OMP_NUM_THREADS"] = str(threads)
+    for role, alone, shape in zip(request.roles, requests_of(request), shapes, strict=True):
+        _check_env(role)
+        words = command(alone)
+        used = _used(role.name, (*words, role.ready or ""), names, alone)
+        others = [other.name for other in request.roles if other is not role]
+        share = cpus or None
+        if cpus and role.gpus:
+            share = cpus * role.gpus // total
+        if "OMP_NUM_THREADS" in env:
+            share = None
+        variables = {**_variables(shape, share), **dict(role.env)}
+        is_last = role is request.roles[-1]
+        default_check = "tcp:{port}" if "port" in used else ""
         roles.append(
             Role(
                 name=role.name,
@@ -257,30 +282,72 @@ def plan_roles(
                 ranks=shape.world_size,
                 first_node=0 if total else task,
                 nodes=shape.nodes,
-                on_exit=role.on_exit or ("end" if role is request.roles[-1] else "fail"),
+                on_exit=role.on_exit or ("end" if is_last else "fail"),
                 launcher=shape.launcher,
-                ready=role.ready or ("tcp:{port}" if "port" in used else ""),
-                after=_after(
-                    role, used, roles, [each.name for each in request.roles if each is not role]
-                ),
+                ready=role.ready or default_check,
+                after=_after(role, used, roles, others),
                 task=task,
-                gpus=(gpu, role.gpus, total) if role.gpus else None,
+                gpus=SharedGpus(gpu, role.gpus, total) if role.gpus else None,
                 ready_timeout_s=role.ready_timeout,
-                env=tuple({**variables, **dict(role.env)}.items()),
+                env=tuple(variables.items()),
                 command=words,
             )
         )
-        rank, task, gpu = rank + shape.world_size, task + shape.nodes, gpu + (role.gpus or 0)
+        rank += shape.world_size
+        task += shape.nodes
+        gpu += role.gpus or 0
+    _check_ends(roles)
+    return tuple(roles)
+
+
+def _variables(shape: Shape, cpus: int | None) -> dict[str, str]:
+    """Return the variables that hpcrun sets for a role.
+
+    Args:
+        shape: the nodes and ranks of the role.
+        cpus: the CPUs of the role on each node, which set the threads of a rank; None if they do
+            not.
+    """
+    variables: dict[str, str] = {}
+    if shape.launcher == "command":
+        variables["NPROC_PER_NODE"] = str(shape.workers_per_node)
+    if cpus is not None:
+        threads = max(1, cpus // max(shape.procs_per_node, shape.workers_per_node))
+        variables["OMP_NUM_THREADS"] = str(threads)
+    return variables
+
+
+def _check_env(role: RoleRequest) -> None:
+    """Check that the variables of a role hold no secret.
+
+    Raises:
+        UsageError: if one does.
+    """
+    for key, value in role.env:
+        if is_secret(key, value):
+            raise UsageError(
+                f"role {role.name}: env has a secret, {key}, which the script would show",
+                hint=f"export {key}, and add --secret {key}: all roles get it",
+            )
+
+
+def _check_ends(roles: Sequence[Role]) -> None:
+    """Check that roles can begin, and that one of them ends the job.
+
+    Raises:
+        PlanError: if roles wait for each other.
+        UsageError: if no role ends the job.
+    """
     if roles and all(role.on_exit != "end" for role in roles):
         raise UsageError("no role ends the job", hint="on-exit=end for the role whose end decides")
     try:
         TopologicalSorter({role.name: role.after for role in roles}).prepare()
     except CycleError as error:
-        hint = "say for which roles each waits: after=NAME, or after= for none"
+        circle = " → ".join(reversed(error.args[1]))
         raise PlanError(
-            f"roles wait for each other: {' → '.join(reversed(error.args[1]))}", hint=hint
+            f"roles wait for each other: {circle}",
+            hint="say for which roles each waits: after=NAME, or after= for none",
         ) from None
-    return tuple(roles)
 
 
 def shared_gpus(
@@ -292,11 +359,11 @@ def shared_gpus(
     """
     shares = [role.gpus for role in roles if role.gpus]
     if gpus and shares:
-        return tuple(gpus[0][first : first + number] for first, number, _ in shares)
+        return tuple(gpus[0][share.first : share.first + share.number] for share in shares)
     return gpus
 
 
-def _used(role: str, words: Sequence[str], names: Sequence[str], one: JobRequest) -> set[str]:
+def _used(role: str, words: Sequence[str], names: Sequence[str], request: JobRequest) -> set[str]:
     """Return the addresses that the command of a role, or its check, contains.
 
     Raises:
@@ -311,11 +378,11 @@ def _used(role: str, words: Sequence[str], names: Sequence[str], one: JobRequest
         )
         return UsageError(f"role {role}: there is no address {{{name}}}", hint=hint)
 
-    if one.sweep:
-        parameters = ("element", *(name for row in one.sweep for name, _ in row))
-    else:
-        parameters = ()
-    return fill_places(words, dict.fromkeys((*names, *parameters), ""), unknown)[1] & {*names}
+    known = {*names}
+    if request.sweep:
+        known |= {"element", *parameter_names(request.sweep)}
+    _, used = fill_places(words, dict.fromkeys(known, ""), unknown)
+    return used.intersection(names)
 
 
 def _after(
@@ -330,9 +397,8 @@ def _after(
         UsageError: if the role is to wait for a name that is not another role.
     """
     if role.after is None:
-        wanted = {name.rpartition(".")[0] for name in used} | {
-            each.name for each in before if each.ready
-        }
+        wanted = {name.rpartition(".")[0] for name in used}
+        wanted |= {earlier.name for earlier in before if earlier.ready}
         return tuple(name for name in others if name in wanted)
     for name in role.after:
         if name not in others:

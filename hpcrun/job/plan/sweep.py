@@ -7,11 +7,18 @@ from dataclasses import dataclass, replace
 
 from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.job.request.job_request import JobRequest, option_of
-from hpcrun.job.request.parameters import Parameters, fill_places, has_place, tasks_of
+from hpcrun.job.request.parameters import (
+    Parameters,
+    fill_places,
+    has_place,
+    parameter_names,
+    tasks_of,
+)
 from hpcrun.job.request.role_options import address_names, keep_addresses
 from hpcrun.job.text.units import index_ranges
 
 _ARRAY_MAX = 4096  # characters of an #SBATCH line: hpcrun.job.text.quoting
+_OF_SWEEPS = ("max_parallel", "elements", "pack", "pack_memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +40,11 @@ class Sweep:
     @property
     def array(self) -> str:
         """The value of sbatch's ``--array``."""
-        tasks = index_ranges({*tasks_of(self.chosen, self.first, self.pack).values()})
-        return tasks + (f"%{self.max_parallel}" if self.max_parallel else "")
+        tasks = set(tasks_of(self.chosen, self.first, self.pack).values())
+        text = index_ranges(tasks)
+        if self.max_parallel:
+            text += f"%{self.max_parallel}"
+        return text
 
     @property
     def tasks(self) -> int:
@@ -54,16 +64,12 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
             ranges for one array.
     """
     if not request.sweep:
-        given = [
-            field
-            for field in ("max_parallel", "elements", "pack", "pack_memory")
-            if getattr(request, field)
-        ]
-        if given:
-            raise UsageError(
-                f"{option_of(given[0])} has no effect without a sweep",
-                hint="add --sweep NAME=VALUE,VALUE",
-            )
+        for field in _OF_SWEEPS:
+            if getattr(request, field):
+                raise UsageError(
+                    f"{option_of(field)} has no effect without a sweep",
+                    hint="add --sweep NAME=VALUE,VALUE",
+                )
         return None
     for index in request.elements:
         if index >= len(request.sweep):
@@ -71,20 +77,20 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
                 f"--elements: there is no element {index}",
                 hint=f"the elements are 0 to {len(request.sweep) - 1}",
             )
-    rows, args = request.sweep, request.args
+    rows = request.sweep
+    args = request.args
     if request.roles:
         names = address_names(request.roles)
-        clash = {*names} & {name for row in rows for name, _ in row}
+        clash = parameter_names(rows).intersection(names)
         if clash:
             raise UsageError(
                 f"--sweep: {{{min(clash)}}} is an address of a role", hint="choose another name"
             )
-        rows = tuple(
-            tuple((name, keep_addresses(text, names)) for name, text in row) for row in rows
-        )
+        rows = tuple(_keep_addresses_in(row, names) for row in rows)
         args = tuple(keep_addresses(argument, names) for argument in args)
-    placed = [has_place(argument) for argument in args]
-    fixed = placed.index(True) if any(placed) else len(placed)
+    fixed = 0
+    while fixed < len(args) and not has_place(args[fixed]):
+        fixed += 1
     common = request.args[:fixed]
     rest = args[fixed:]
     arguments = tuple(element_arguments(rest, index, row) for index, row in enumerate(rows))
@@ -97,6 +103,10 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
     return sweep
 
 
+def _keep_addresses_in(row: Parameters, names: Sequence[str]) -> Parameters:
+    return tuple((name, keep_addresses(text, names)) for name, text in row)
+
+
 def element_arguments(args: Sequence[str], index: int, parameters: Parameters) -> tuple[str, ...]:
     """Return the arguments of a script for one element.
 
@@ -105,21 +115,22 @@ def element_arguments(args: Sequence[str], index: int, parameters: Parameters) -
     row = dict(parameters)
     values = {**row, "element": str(index)}
     placed, used = fill_places(args, values, lambda name: _unknown(name, index, row))
-    added = [
-        argument
-        for name, text in row.items()
-        if name not in used
-        for argument in (f"--{name}", text)
-    ]
+    added: list[str] = []
+    for name, text in row.items():
+        if name not in used:
+            added += (f"--{name}", text)
     return (*placed, *added)
 
 
 def _unknown(name: str, index: int, row: Mapping[str, str]) -> UsageError:
     close = nearest(name, [*row, "element"])
-    known = f"it has {', '.join(row)}; {{{{{name}}}}} stands for the text {{{name}}} itself"
+    if close:
+        hint = f"did you mean {{{close}}}?"
+    else:
+        hint = f"it has {', '.join(row)}; {{{{{name}}}}} stands for the text {{{name}}} itself"
     return UsageError(
         f"the arguments have {{{name}}}, but element {index} of the sweep has no such parameter",
-        hint=f"did you mean {{{close}}}?" if close else known,
+        hint=hint,
     )
 
 
@@ -133,9 +144,7 @@ def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
         return [sweep]
     groups: list[list[int]] = []
     for index in sweep.chosen:
-        if groups and (
-            len(groups[-1]) < most * sweep.pack if sweep.pack else index - groups[-1][0] < most
-        ):
+        if groups and _has_room(groups[-1], index, most, sweep.pack):
             groups[-1].append(index)
         else:
             groups.append([index])
@@ -147,18 +156,23 @@ def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
             hint=f"--max-parallel {len(groups)} or more, or submit part of it with --elements "
             f"0-{most - 1}",
         )
-    return [
-        replace(
-            sweep,
-            chosen=tuple(group),
-            first=group[0],
+    parts = []
+    for number, group in enumerate(groups):
+        share = None
+        if at_once is not None:
             # divided, so that the parts together keep the requested limit
-            max_parallel=None
-            if at_once is None
-            else at_once // len(groups) + (number < at_once % len(groups)),
-        )
-        for number, group in enumerate(groups)
-    ]
+            share = at_once // len(groups)
+            if number < at_once % len(groups):
+                share += 1
+        parts.append(replace(sweep, chosen=tuple(group), first=group[0], max_parallel=share))
+    return parts
+
+
+def _has_room(group: Sequence[int], index: int, most: int, pack: int | None) -> bool:
+    """Return whether an element can be a part of an array of ``most`` tasks, with a group."""
+    if pack:
+        return len(group) < most * pack
+    return index - group[0] < most
 
 
 def check_gpus(sweep: Sweep | None, local_gpus: Sequence[Sequence[str]]) -> None:

@@ -70,11 +70,9 @@ def check_destination(text: str) -> str:
         ValueError: the text has another form, or holds a secret; the message does not contain the
             destination.
     """
-    if (
-        text == NONE
-        or _VARIABLE.fullmatch(text)
-        or (text.startswith(_FILE) and text.isprintable() and text != _FILE)
-    ):
+    if text == NONE or _VARIABLE.fullmatch(text):
+        return text
+    if text.startswith(_FILE) and text.isprintable() and text != _FILE:
         return text
     if is_slurms_mail(text):
         if not _ADDRESS.fullmatch(text.removeprefix(_MAIL)):
@@ -106,7 +104,9 @@ def _secret_in_url(text: str) -> str | None:
         return kind
     try:
         parts = urlsplit(text.replace("#", "%23"))
-        user, password, host = parts.username or "", parts.password or "", parts.hostname or ""
+        user = parts.username or ""
+        password = parts.password or ""
+        host = parts.hostname or ""
     except ValueError:
         return "a host or port that cannot be read"
     if password and not _is_filled_in(password):
@@ -114,12 +114,20 @@ def _secret_in_url(text: str) -> str | None:
     if user and not password and not _is_filled_in(user) and parts.scheme not in _WITH_USER:
         return "a user or token"
     if parts.scheme not in _OPEN and not _VARIABLE.search(text):
+        kind = f"the token of {parts.scheme}://"
         close = nearest(parts.scheme, sorted(_OPEN))
-        return f"the token of {parts.scheme}://" + (f" (did you mean {close}://?)" if close else "")
-    items = [item.partition("=")[::2] for item in filter(None, parts.query.split("&"))]
-    words = " ".join((host, parts.path, *(value for _, value in items if "@" not in value)))
-    if any(map(_RANDOM.fullmatch, re.split(r"[^\w-]+", unquote(_VARIABLE.sub(" ", words))))):
+        return f"{kind} (did you mean {close}://?)" if close else kind
+    items = [item.partition("=")[::2] for item in parts.query.split("&") if item]
+    texts = [host, parts.path]
+    texts += [value for _, value in items if "@" not in value]
+    fixed = unquote(_VARIABLE.sub(" ", " ".join(texts)))
+    if any(map(_RANDOM.fullmatch, re.split(r"[^\w-]+", fixed))):
         return "what looks like a token"
+    return _secret_in_query(items)
+
+
+def _secret_in_query(items: Iterable[Sequence[str]]) -> str | None:
+    """Return what may be a secret in the names and values behind ``?``, None for nothing."""
     for name, value in items:
         if name not in _PLAIN_QUERY and not _is_filled_in(value):
             if name.isalnum():
@@ -142,10 +150,7 @@ def check_events(words: Iterable[str]) -> tuple[str, ...]:
     for event in named:
         if event not in (*EVENTS, "all"):
             close = nearest(event, list(EVENTS))
-            if close:
-                known = f"; did you mean {close}?"
-            else:
-                known = f": {', '.join(EVENTS)}"
+            known = f"; did you mean {close}?" if close else f": {', '.join(EVENTS)}"
             raise ValueError(f"no event {event!r}{known}")
     if "all" in named:
         return EVENTS
@@ -177,12 +182,21 @@ def decide_notify(
     """
     named: list[str] = []
     for text in (*known, *typed):
-        named = [] if text == NONE else list(dict.fromkeys((*named, text)))
-    to = tuple(text for text in named if not is_slurms_mail(text))
-    mail = next(
-        (text.removeprefix(_MAIL) for text in reversed(named) if is_slurms_mail(text)), None
-    )
-    return (Notify(to, tuple(events) or EVENTS, waiting_s or WAITING_S) if to else None), mail
+        if text == NONE:
+            named = []
+        elif text not in named:
+            named.append(text)
+    to = []
+    mail = None
+    for text in named:
+        if is_slurms_mail(text):
+            mail = text.removeprefix(_MAIL)
+        else:
+            to.append(text)
+    notify = None
+    if to:
+        notify = Notify(tuple(to), tuple(events) or EVENTS, waiting_s or WAITING_S)
+    return notify, mail
 
 
 def is_slurms_mail(destination: str) -> bool:
@@ -192,9 +206,8 @@ def is_slurms_mail(destination: str) -> bool:
 
 def mail_types(events: Sequence[str]) -> str:
     """Return the value of ``--mail-type`` for some events; Slurm knows three of them."""
-    return (
-        ",".join(_MAIL_TYPES[event] for event in events or EVENTS if event in _MAIL_TYPES) or "NONE"
-    )
+    types = [_MAIL_TYPES[event] for event in events or EVENTS if event in _MAIL_TYPES]
+    return ",".join(types) or "NONE"
 
 
 def variables_in(destination: str) -> list[str]:

@@ -98,8 +98,12 @@ def read_parameters(value: Any) -> tuple[Parameters, ...]:
     rows = tuple(value)
     if rows and isinstance(rows[0], str):
         return parse_assignments(rows)
-    # as read from JSON: lists of pairs
-    return tuple(tuple((name, text) for name, text in row) for row in rows)
+    return tuple(map(_pairs, rows))
+
+
+def _pairs(row: Any) -> Parameters:
+    """Return the parameters of an element, which a record has as lists of pairs."""
+    return tuple((name, text) for name, text in row)
 
 
 def sweep_texts(rows: Sequence[Parameters]) -> list[str]:
@@ -118,10 +122,12 @@ def sweep_product(rows: Sequence[Parameters]) -> list[str] | None:
             columns.setdefault(name, [])
             if value not in columns[name]:
                 columns[name].append(value)
-    plain = all(value and "," not in value for values in columns.values() for value in values)
-    if not plain or prod(map(len, columns.values())) != len(rows):
+    for values in columns.values():
+        if any(not value or "," in value for value in values):
+            return None
+    if prod(map(len, columns.values())) != len(rows):
         return None
-    if cross(columns) != tuple(tuple(map(tuple, row)) for row in rows):
+    if cross(columns) != tuple(map(_pairs, rows)):
         return None
     return [f"{name}={','.join(values)}" for name, values in columns.items()]
 

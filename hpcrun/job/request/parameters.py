@@ -45,36 +45,48 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
                 f"{item!r} has an empty value; write values that are empty or contain a comma in a "
                 "--sweep-file"
             )
-        if len(values) == 1 and (ends := _RANGE.fullmatch(text)):
-            low = ends["low"]
-            high = ends["high"]
-            if (low + high).isdecimal():
-                each = f"$(seq -s, {low} {high})"
-            else:
-                each = f"{low},{high}"
-            raise ValueError(
-                f"{item!r}: ranges are not supported; write every value, such as {name}={each}; "
-                "or, if it is a text, write it in a --sweep-file"
-            )
-        if any(sum(map(value.count, "([{")) != sum(map(value.count, ")]}")) for value in values):
-            if text[0] + text[-1] in ("[]", "()", "{}"):
-                inner = text[1:-1]
-            else:
-                inner = ""
-            if inner:
-                way = f"write the values without brackets: {name}={inner}"
-            else:
-                way = "write it in a --sweep-file"
+        _check_no_range(item)
+        if any(map(_has_half_a_bracket, values)):
+            way = "write it in a --sweep-file"
+            if text[0] + text[-1] in ("[]", "()", "{}") and text[1:-1]:
+                way = f"write the values without brackets: {name}={text[1:-1]}"
             raise ValueError(f"{item!r} is split at its commas; {way}")
-        twice = [value for index, value in enumerate(values) if value in values[:index]]
-        if twice:
-            raise ValueError(
-                f"{item!r} has the value {twice[0]!r} twice: both elements would be the same; "
-                "write it once, "
-                "or write repeated elements in a --sweep-file"
-            )
+        for index, value in enumerate(values):
+            if value in values[:index]:
+                raise ValueError(
+                    f"{item!r} has the value {value!r} twice: both elements would be the same; "
+                    "write it once, or write repeated elements in a --sweep-file"
+                )
         columns[check_parameter(name)] = values
     return cross(columns)
+
+
+def _check_no_range(item: str) -> None:
+    """Check that the value of a parameter is no range of numbers.
+
+    Raises:
+        ValueError: the value is one, which hpcrun would take for a text.
+    """
+    name, _, text = item.partition("=")
+    ends = _RANGE.fullmatch(text)
+    if ends is None:
+        return
+    low = ends["low"]
+    high = ends["high"]
+    if low.isdecimal() and high.isdecimal():
+        values = f"$(seq -s, {low} {high})"
+    else:
+        values = f"{low},{high}"
+    raise ValueError(
+        f"{item!r}: ranges are not supported; write every value, such as {name}={values}; "
+        "or, if it is a text, write it in a --sweep-file"
+    )
+
+
+def _has_half_a_bracket(value: str) -> bool:
+    opened = sum(map(value.count, "([{"))
+    closed = sum(map(value.count, ")]}"))
+    return opened != closed
 
 
 def check_parameter(name: str) -> str:
@@ -104,8 +116,8 @@ def cross(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
     for name, values in columns.items():
         if not values:
             raise ValueError(f"{name!r} has no values")
-    check_number(prod(len(values) for values in columns.values()))
-    return tuple(tuple(zip(columns, values, strict=True)) for values in product(*columns.values()))
+    check_number(prod(map(len, columns.values())))
+    return _rows(columns, product(*columns.values()))
 
 
 def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
@@ -118,9 +130,13 @@ def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{name} has {number}" for name, number in lengths.items())
         raise ValueError(f"parameters side by side (zip) need the same number of values: {counts}")
-    return tuple(
-        tuple(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
-    )
+    return _rows(columns, zip(*columns.values(), strict=True))
+
+
+def _rows(names: Iterable[str], values: Iterable[Iterable[str]]) -> tuple[Parameters, ...]:
+    """Return rows of values with the names of their parameters."""
+    columns = tuple(names)
+    return tuple(tuple(zip(columns, row, strict=True)) for row in values)
 
 
 def joined(rows: Sequence[Parameters], others: Sequence[Parameters]) -> tuple[Parameters, ...]:
@@ -129,12 +145,16 @@ def joined(rows: Sequence[Parameters], others: Sequence[Parameters]) -> tuple[Pa
     Raises:
         ValueError: a parameter is in both lists, or there are too many rows.
     """
-    for name in {name for row in rows for name, _ in row} & {
-        name for row in others for name, _ in row
-    }:
-        raise ValueError(f"{name!r} is given twice")
+    twice = parameter_names(rows) & parameter_names(others)
+    if twice:
+        raise ValueError(f"{min(twice)!r} is given twice")
     check_number(len(rows) * len(others))
     return tuple((*row, *other) for row in rows for other in others)
+
+
+def parameter_names(rows: Iterable[Parameters]) -> set[str]:
+    """Return the names of the parameters in some rows."""
+    return {name for row in rows for name, _ in row}
 
 
 def check_number(number: int) -> None:
@@ -157,9 +177,12 @@ def parse_indices(text: str) -> tuple[int, ...]:
     numbers: set[int] = set()
     for part in text.split(","):
         match = _INDICES.fullmatch(part.strip())
-        if match is None or not int(match[3] or 1):
+        step = int(match[3] or 1) if match else 0
+        if match is None or step == 0:
             raise ValueError(f"{text!r} is not a list of numbers; write 3,7-9")
-        more = range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))
+        first = int(match[1])
+        last = int(match[2] or first)
+        more = range(first, last + 1, step)
         if not more:
             raise ValueError(f"{part!r} has its end before its start")
         if len(numbers) + len(more) > _MOST_INDICES:
@@ -176,7 +199,9 @@ def tasks_of(indices: Iterable[int], first: int, pack: int | None) -> dict[int, 
         first: the element of task 0, where each element is a task of its own.
         pack: how many elements share a task, in their order; None if none do.
     """
-    return {index: place // pack if pack else index - first for place, index in enumerate(indices)}
+    if pack:
+        return {index: place // pack for place, index in enumerate(indices)}
+    return {index: index - first for index in indices}
 
 
 def parameters_text(row: Parameters) -> str:

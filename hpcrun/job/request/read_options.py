@@ -39,6 +39,7 @@ def read_values(
             mistakes += [WrongOption(name, item, reason) for item, reason in error.items]
         except ValueError as error:
             mistakes.append(WrongOption(name, value, error))
-    unknown = [name for name in given if name not in options]
-    mistakes += [WrongOption(name, None, ValueError("is not a known option")) for name in unknown]
+    for name in given:
+        if name not in options:
+            mistakes.append(WrongOption(name, None, ValueError("is not a known option")))
     return values, mistakes

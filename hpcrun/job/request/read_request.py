@@ -25,6 +25,7 @@ _INSTEAD_OF_SECRET = (
 )
 # In these fields secrets have their own rules, or they have no text from the user.
 _APART = frozenset({"args", "env", "secrets", "setup", "sweep", "elements", "snapshot_include"})
+_OF_COMMAND = ("script", "args", "sweep")
 _MOST_SHOWN = 60
 
 
@@ -38,11 +39,9 @@ def read_request(fields: dict[str, Any]) -> JobRequest:
     if roles and not isinstance(roles[0], str):
         fields = {**fields, "roles": tuple(map(as_role, roles))}
     elif roles:
-        program = (
-            *(["-m"] if fields.get("module") else []),
-            fields["script"],
-            *fields.get("args", ()),
-        )
+        program = [fields["script"], *fields.get("args", ())]
+        if fields.get("module"):
+            program.insert(0, "-m")
         fields = {**fields, **split_roles(roles, program)}
     values, mistakes = read_values(JOB_FIELDS, fields)
     if mistakes:
@@ -110,33 +109,35 @@ def _secrets_in(
 
     The function recognises a secret by its form or name, and by the known values.
     """
-    parameters = (f"--{name}={value}" for row in request.sweep for name, value in row)
-    words = (
-        request.script,
-        *request.args,
-        *parameters,
-        *(text for role in request.roles for text in role.command),
-    )
-    yield from (("the command", kind) for kind in secret_arguments(words))
+    words = [request.script, *request.args]
+    for row in request.sweep:
+        words += [f"--{name}={value}" for name, value in row]
+    for role in request.roles:
+        words += role.command
+    for kind in secret_arguments(words):
+        yield "the command", kind
     for field, given in given_fields(request).items():
         value = given
-        if field in ("script", "args", "sweep"):
-            place = "the command"
-        else:
-            place = option_of(field)
+        place = "the command" if field in _OF_COMMAND else option_of(field)
         if field == "env":
             value = [text for name, text in request.env if not is_secret(name, text, named)]
         for text in _texts(value):
-            if field == "setup":
-                kind = secret_in_command(text)
-            elif field in _APART:
-                kind = None
-            else:
-                kind = secret_kind(text)
-            if kind:
-                yield place, kind
-            elif field != "secrets" and (name := hider.variable_in(text)):
-                yield place, f"the value of {name}"
+            of_text = _kind_in(field, text, hider)
+            if of_text:
+                yield place, of_text
+
+
+def _kind_in(field: str, text: str, hider: SecretHider) -> str | None:
+    """Return the kind of secret in a text of a field, None if there is none."""
+    kind = None
+    if field == "setup":
+        kind = secret_in_command(text)
+    elif field not in _APART:
+        kind = secret_kind(text)
+    if kind or field == "secrets":
+        return kind
+    name = hider.variable_in(text)
+    return f"the value of {name}" if name else None
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -34,12 +34,12 @@ def option_groups(request: Mapping[str, Any], profile: str) -> list[Words]:
 
 def program_words(request: Mapping[str, Any]) -> Words:
     """Return the program of a request and its arguments, as they stand behind the options."""
-    words = (
-        *(("-m",) if request.get("module") else ()),
-        request["script"],
-        *request.get("args", ()),
-    )
-    return (*(text for role in request.get("roles", ()) for text in role_words(role)), *words)
+    words: list[str] = []
+    for role in request.get("roles", ()):
+        words += role_words(role)
+    if request.get("module"):
+        words.append("-m")
+    return (*words, request["script"], *request.get("args", ()))
 
 
 def editable_line(request: Mapping[str, Any], profile: str, head: Sequence[str]) -> str:
@@ -47,21 +47,20 @@ def editable_line(request: Mapping[str, Any], profile: str, head: Sequence[str])
 
     The lines come below a head of comments.
     """
-    lines = (" ".join(map(shlex.quote, words)) for words in option_groups(request, profile))
-    program = " ".join(map(shlex.quote, program_words(request)))
     # a folder's name may have a line end, and must not become a command
-    comments = (f"# {' '.join(line.splitlines())}" for line in head)
-    return "".join(
-        f"{line}\n"
-        for line in (*comments, "hpcrun submit", *(f"  {line}" for line in lines), f"  {program}")
-    )
+    lines = [f"# {' '.join(line.splitlines())}" for line in head]
+    lines.append("hpcrun submit")
+    for words in (*option_groups(request, profile), program_words(request)):
+        lines.append(f"  {shlex.join(words)}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def with_remark(text: str, remark: str) -> str:
     """Return an edited text with a remark as a comment at its top, in place of the one before."""
     mark = "# ERROR: "
     kept = [line for line in text.splitlines(keepends=True) if not line.startswith(mark)]
-    return "".join(f"{mark}{line}\n" for line in remark.splitlines()) + "".join(kept)
+    marked = [f"{mark}{line}\n" for line in remark.splitlines()]
+    return "".join((*marked, *kept))
 
 
 def read_edited_line(text: str) -> Words:
@@ -75,7 +74,8 @@ def read_edited_line(text: str) -> Words:
     """
     kept = ""
     for line in text.splitlines(keepends=True):
-        if not (line.lstrip().startswith("#") and _split(kept) is not None):
+        is_comment = line.lstrip().startswith("#") and _split(kept) is not None
+        if not is_comment:
             kept += line
     words = _split(kept)
     if words is None:
@@ -99,17 +99,14 @@ def _split(text: str) -> list[str] | None:
 
 def of_one_element(request: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
     """Return the request of one element of a sweep, with its arguments, as that of a plain job."""
-    plain = {
-        **{name: value for name, value in request.items() if name not in _SWEEP},
-        "args": tuple(arguments),
-    }
+    plain = {name: value for name, value in request.items() if name not in _SWEEP}
+    plain["args"] = tuple(arguments)
     if request.get("pack"):  # an element is one process, on one of the GPUs
         plain["launcher"] = request.get("launcher") or "python"
-        plain |= {
-            name: {**plain[name], "count": min(1, plain[name]["count"])}
-            for name in _GPUS
-            if plain.get(name)
-        }
+        for name in _GPUS:
+            gpus = plain.get(name)
+            if gpus:
+                plain[name] = {**gpus, "count": min(1, gpus["count"])}
     return plain
 
 
@@ -123,11 +120,8 @@ def with_named_secrets(request: Mapping[str, Any]) -> dict[str, Any]:
     if not masked:
         return dict(request)
     kept = [(name, value) for name, value in env if value != MASK]
-    return {
-        **request,
-        "env": kept,
-        "secrets": list(dict.fromkeys((*request.get("secrets", ()), *masked))),
-    }
+    secrets = dict.fromkeys((*request.get("secrets", ()), *masked))
+    return {**request, "env": kept, "secrets": list(secrets)}
 
 
 def sweep_options(rows: Sequence[Parameters]) -> list[Words] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -85,8 +86,12 @@ def split_words(value: Any) -> Any:
 
 def _names(value: Any) -> Any:
     if isinstance(value, str):
-        return tuple(filter(None, value.split("+")))
+        return tuple(name for name in value.split("+") if name)
     return value
+
+
+def _pairs(value: Any) -> Any:
+    return tuple(value.items()) if isinstance(value, dict) else value
 
 
 class RoleRequest(BaseModel):
@@ -106,13 +111,13 @@ class RoleRequest(BaseModel):
     launcher: Literal["torchrun", "python", "once"] | None = None
     ready: Annotated[str, AfterValidator(_ready)] | None = None
     ready_timeout: Annotated[
-        int, BeforeValidator(lambda it: parse_time(it) if isinstance(it, str) else it)
+        int, BeforeValidator(lambda value: parse_time(value) if isinstance(value, str) else value)
     ] = 600
     on_exit: Literal["end", "fail", "ignore"] | None = None
     after: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
     env: Annotated[
         tuple[tuple[Annotated[str, AfterValidator(check_env_name)], Text], ...],
-        BeforeValidator(lambda it: tuple(it.items()) if isinstance(it, dict) else it),
+        BeforeValidator(_pairs),
     ] = ()
 
     @property
@@ -126,7 +131,10 @@ def address_names(roles: Iterable[RoleRequest]) -> list[str]:
 
     Examples are ``port``, ``server.host`` and ``server.port``.
     """
-    return ["port", *(f"{role.name}.{what}" for role in roles for what in ("host", "port", "url"))]
+    names = ["port"]
+    for role in roles:
+        names += (f"{role.name}.host", f"{role.name}.port", f"{role.name}.url")
+    return names
 
 
 def keep_addresses(text: str, names: Sequence[str]) -> str:
@@ -134,7 +142,8 @@ def keep_addresses(text: str, names: Sequence[str]) -> str:
 
     A sweep makes the addresses from the double braces again.
     """
-    return re.sub(r"\{(" + "|".join(map(re.escape, names)) + r")\}", r"{{\1}}", text)
+    address = "|".join(map(re.escape, names))
+    return re.sub(rf"\{{({address})\}}", r"{{\1}}", text)
 
 
 def read_role(where: str, fields: Mapping[str, Any]) -> RoleRequest:
@@ -192,7 +201,8 @@ def _typed_role(spec: str, words: Sequence[str]) -> RoleRequest:
     match = _SIZE.fullmatch(size)
     if match is None:
         raise UsageError(f"--role {spec!r}: {size!r} is not a size", hint=_FORM)
-    fields: dict[str, Any] = {"name": name, ("gpus" if match[2] else "nodes"): int(match[1])}
+    unit = "gpus" if match[2] else "nodes"
+    fields: dict[str, Any] = {"name": name, unit: int(match[1])}
     for option in options:
         key, equals, value = option.partition("=")
         if not equals or key not in _SHORT:
@@ -202,7 +212,8 @@ def _typed_role(spec: str, words: Sequence[str]) -> RoleRequest:
             raise UsageError(f"--role {spec!r}: {key!r} is not known here", hint=hint)
         fields[_SHORT[key][0]] = value
     is_line = len(words) == 1 and re.search(r"\s", words[0])
-    return read_role(f"--role {spec!r}", {**fields, "command": words[0] if is_line else words})
+    fields["command"] = words[0] if is_line else words
+    return read_role(f"--role {spec!r}", fields)
 
 
 def with_last_program(roles: Sequence[RoleRequest]) -> dict[str, Any]:
@@ -215,30 +226,36 @@ def with_last_program(roles: Sequence[RoleRequest]) -> dict[str, Any]:
         if role.command in ((), ("-m",)):
             raise UsageError(f"role {role.name} has no program", hint=_FORM)
     last = roles[-1]
-    module, script, args = split_module(last.command)
+    program = split_module(last.command)
     return {
         "roles": (*roles[:-1], last.model_copy(update={"command": ()})),
-        "module": module,
-        "script": script,
-        "args": args,
+        "module": program.is_module,
+        "script": program.name,
+        "args": program.args,
     }
 
 
-def split_module(command: Sequence[str]) -> tuple[bool, str, tuple[str, ...]]:
-    """Return whether a program is a module, its name, and its arguments."""
-    module = command[0] == "-m"
-    return module, command[module], tuple(command[1 + module :])
+@dataclass(frozen=True, slots=True)
+class RoleProgram:
+    """A program: a script, a command or a module, and its arguments."""
+
+    is_module: bool
+    name: str
+    args: tuple[str, ...]
+
+
+def split_module(command: Sequence[str]) -> RoleProgram:
+    """Return the program of some words, which begin with ``-m`` for a module."""
+    if command[0] == "-m":
+        return RoleProgram(True, command[1], tuple(command[2:]))
+    return RoleProgram(False, command[0], tuple(command[1:]))
 
 
 def role_words(role: Mapping[str, Any]) -> list[str]:
     """Return the option of a recorded role and its program, without what only a file can say."""
-    options = [
-        f"{key}={text(role[field])}"
-        for key, (field, text) in _SHORT.items()
-        if role.get(field) is not None
-    ]
-    return [
-        "--role",
-        ",".join((f"{role['name']}:{RoleRequest(**role).size}", *options)),
-        *role.get("command", ()),
-    ]
+    parts = [f"{role['name']}:{RoleRequest(**role).size}"]
+    for key, (field, text) in _SHORT.items():
+        value = role.get(field)
+        if value is not None:
+            parts.append(f"{key}={text(value)}")
+    return ["--role", ",".join(parts), *role.get("command", ())]

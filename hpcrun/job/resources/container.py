@@ -40,9 +40,8 @@ def is_image_file(runtime: str, image: str) -> bool:
     """
     if runtime in ("apptainer", "singularity"):
         return _REFERENCE.match(image) is None
-    return runtime == "pyxis" and (
-        image.startswith(("/", "./", "../", "~")) or image.endswith(".sqsh")
-    )
+    is_path = image.startswith(("/", "./", "../", "~")) or image.endswith(".sqsh")
+    return runtime == "pyxis" and is_path
 
 
 def image_of(request: JobRequest, profile: Profile) -> str | None:
@@ -60,7 +59,8 @@ def decide_container(
         PlanError: if the container needs pyxis, and the profile runs on this machine.
         UsageError: if there are mounts, but no container.
     """
-    image, runtime = image_of(request, profile), profile.container.runtime
+    image = image_of(request, profile)
+    runtime = profile.container.runtime
     if image is None:
         if request.mounts:
             raise UsageError(
@@ -73,9 +73,8 @@ def decide_container(
             "runs on this machine",
             hint="set container.runtime to apptainer or podman in the profile, or --container none",
         )
-    mounts = (
-        mount if ":" in mount else f"{mount}:{mount}"
-        for mount in (*profile.container.mounts, *request.mounts)
-    )
+    mounts = []
+    for mount in (*profile.container.mounts, *request.mounts):
+        mounts.append(mount if ":" in mount else f"{mount}:{mount}")
     gpus = bool(shape.gpus_per_node) and profile.container.nv
     return Container(runtime, image, tuple(mounts), gpus, host_python)

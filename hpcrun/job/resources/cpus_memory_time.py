@@ -95,12 +95,14 @@ def decide_resources(
     cpus = decide_cpus(request, profile, shape, machine)
     memory_mb = decide_memory(request, profile, shape)
     local_gpus, note = share_gpus(profile, shape, machine)
-    if request.preflight == "only":
-        requeue = None
-    else:
+    requeue = None
+    nodes = shape.nodes
+    if request.preflight != "only":
         requeue = decide_requeue(request, profile)
+    if requeue:
+        nodes += requeue.spares
     return Resources(
-        nodes=shape.nodes + (requeue.spares if requeue else 0),
+        nodes=nodes,
         cpus=cpus,
         memory_mb=memory_mb,
         walltime_s=request.walltime_s or profile.time.default,
@@ -230,8 +232,9 @@ def decide_cancel_idle(request: JobRequest, profile: Profile, gpus_per_node: int
     if not gpus_per_node:
         return None
     if not profile.sample_use:
+        option = "--cancel-idle" if requested else "cancel_idle"
         raise UsageError(
-            f"{'--cancel-idle' if requested else 'cancel_idle'} needs samples of the GPUs, "
+            f"{option} needs samples of the GPUs, "
             f"and profile {profile.name!r} has sample_use: false",
             hint="remove sample_use from the profile, or add --cancel-idle 0",
         )
@@ -248,14 +251,10 @@ def check_walltime(walltime_s: int | None, profile: Profile) -> None:
     """
     most = profile.time.max
     if walltime_s is not None and most is not None and walltime_s > most:
-        if walltime_s == profile.time.default:
-            option = "the default time"
-        else:
-            option = "--time"
+        option = "the default time" if walltime_s == profile.time.default else "--time"
         raise PlanError(
             f"{option} {format_time(walltime_s)} is longer than the {format_time(most)} that "
-            f"profile {profile.name!r} "
-            "allows",
+            f"profile {profile.name!r} allows",
             hint=f"ask for --time {format_time(most)} or less, or use a profile whose partition "
             "allows more",
         )
@@ -274,28 +273,20 @@ def share_gpus(
     here = len(machine.gpu_ids)
     if shape.gpus > here:
         have = count(here, "GPU") if here else "no GPU"
-        return (
-            (),
-            f"{have} here for {count(shape.world_size, 'rank')}: the ranks run on CPUs (backend "
-            "gloo)",
-        )
+        ranks = count(shape.world_size, "rank")
+        return (), f"{have} here for {ranks}: the ranks run on CPUs (backend gloo)"
     ids = machine.gpu_ids
     each = shape.gpus_per_node
     return tuple(ids[node * each : (node + 1) * each] for node in range(shape.nodes)), None
-
-
-_GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
 
 
 def read_allocation(directives: Directives, shape: Shape, profile: Profile) -> Granted:
     """Return the CPUs and the MB of each node, and the seconds, that directives request."""
     _check_gpus(directives, shape)
     check_binding("sbatch", directives, shape)
-    cpus_per_task = _read(int, directives.get("cpus-per-task"))
-    if cpus_per_task is None:
-        cpus = None
-    else:
-        cpus = cpus_per_task * shape.tasks_per_node
+    cpus = _read(int, directives.get("cpus-per-task"))
+    if cpus is not None:
+        cpus *= shape.tasks_per_node
     memory_mb = _memory_mb(directives, shape, cpus, profile)
     return Granted(cpus, memory_mb, _read(parse_slurm_time, directives.get("time")))
 
@@ -303,13 +294,11 @@ def read_allocation(directives: Directives, shape: Shape, profile: Profile) -> G
 def _memory_mb(
     directives: Directives, shape: Shape, cpus: int | None, profile: Profile
 ) -> int | None:
-    whole_node = "exclusive" in directives and directives["exclusive"] is None
-    shares = (
-        ("mem", 1),
-        ("mem-per-gpu", profile.gpu.per_node or None if whole_node else shape.gpus_per_node),
-        ("mem-per-cpu", profile.cpu.per_node if whole_node else cpus),
-    )
-    for key, times in shares:
+    gpus: int | None = shape.gpus_per_node
+    if "exclusive" in directives and directives["exclusive"] is None:  # the job has the whole node
+        gpus = profile.gpu.per_node or None
+        cpus = profile.cpu.per_node
+    for key, times in (("mem", 1), ("mem-per-gpu", gpus), ("mem-per-cpu", cpus)):
         if key in directives:
             each = _read(parse_memory, directives[key])
             return None if each is None or times is None else each * times
@@ -323,27 +312,23 @@ def _check_gpus(directives: Directives, shape: Shape) -> None:
         UsageError: no directive requests the GPUs of each node.
     """
     wanted = shape.gpus_per_node
-    given = {key: directives[key] for key in _GPU_DIRECTIVES if key in directives}
-    if (
-        not wanted
-        or "gpus-per-node" in given
-        or "gres" in given
-        or ("gpus" in given and shape.nodes == 1)
-    ):
+    if not wanted or "gpus-per-node" in directives or "gres" in directives:
         return
-    if given:
+    if "gpus" in directives:
+        if shape.nodes == 1:
+            return
         raise UsageError(
-            f"--gpus={given['gpus']} alone lets Slurm divide the GPUs freely among {shape.nodes} "
-            "nodes, "
-            f"but each node starts {shape.procs_per_node} ranks",
+            f"--gpus={directives['gpus']} alone lets Slurm divide the GPUs freely among "
+            f"{shape.nodes} nodes, but each node starts {shape.procs_per_node} ranks",
             hint="leave out --no-sbatch gpus-per-node",
         )
+    hint = f"leave out --no-sbatch; or submit a job without GPUs: --gpus 0 --nodes {shape.nodes}"
+    if shape.launcher != "python":
+        hint += f" --launcher {shape.launcher} --nproc-per-node {shape.procs_per_node}"
     raise UsageError(
         f"no directive requests the {wanted} GPUs of each node: "
         f"{count(shape.procs_per_node, 'rank')} would start without a GPU",
-        hint=f"leave out --no-sbatch; or submit a job without GPUs: --gpus 0 --nodes {shape.nodes}"
-        + f" --launcher {shape.launcher} --nproc-per-node {shape.procs_per_node}"
-        * (shape.launcher != "python"),
+        hint=hint,
     )
 
 
@@ -363,29 +348,13 @@ def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
         UsageError: an option has no effect on this machine, or without ``--requeue`` or
             ``--restarts``.
     """
-    if request.requeue is None:
+    times = request.requeue
+    if times is None:
         times = profile.requeue.times
-    else:
-        times = request.requeue
-    if request.restarts is None:
+    restarts = request.restarts
+    if restarts is None:
         restarts = profile.requeue.restarts
-    else:
-        restarts = request.restarts
-    spares = request.spares
-    if spares is None:
-        if restarts and profile.scheduler == "slurm":
-            spares = profile.requeue.spares
-        else:
-            spares = 0
-    elif spares and profile.scheduler != "slurm":
-        raise UsageError(
-            "--spares needs Slurm: this machine has no other nodes", hint="leave it out"
-        )
-    elif spares and not restarts:
-        raise UsageError(
-            "--spares has no effect without --restarts",
-            hint="add --restarts N: N restarts in the same allocation",
-        )
+    spares = _decide_spares(request, profile, restarts)
     if times == 0 and restarts == 0:
         for field in ("retry_on_failure", "exclude_bad_nodes"):
             if getattr(request, field):
@@ -408,6 +377,28 @@ def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
     )
 
 
+def _decide_spares(request: JobRequest, profile: Profile, restarts: int) -> int:
+    """Return the number of additional nodes that replace failed nodes.
+
+    Raises:
+        UsageError: spare nodes have no effect.
+    """
+    spares = request.spares
+    if spares is None:
+        can_use_spares = restarts > 0 and profile.scheduler == "slurm"
+        return profile.requeue.spares if can_use_spares else 0
+    if spares and profile.scheduler != "slurm":
+        raise UsageError(
+            "--spares needs Slurm: this machine has no other nodes", hint="leave it out"
+        )
+    if spares and not restarts:
+        raise UsageError(
+            "--spares has no effect without --restarts",
+            hint="add --restarts N: N restarts in the same allocation",
+        )
+    return spares
+
+
 def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:
     """Check that a warning cannot come before the ranks listen.
 
@@ -416,14 +407,13 @@ def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:
     """
     if requeue is None or walltime_s is None or requeue.warn_s + EARLY_S < walltime_s:
         return
+    minutes = -(-(requeue.warn_s + EARLY_S + 1) // 60)
+    hint = f"ask for --time {format_time(minutes * 60)} or more"
+    later_s = (walltime_s - EARLY_S) // 2
+    if later_s > 0:
+        hint += f", or for a later warning: --warn {later_s}s"
     raise UsageError(
         f"a signal {requeue.warn_s} s before the end (--warn) does not fit into a time limit of "
-        f"{format_time(walltime_s)}: "
-        f"Slurm may send it {EARLY_S} s early",
-        hint=f"ask for --time {format_time(-(-(requeue.warn_s + EARLY_S + 1) // 60) * 60)} or more"
-        + (
-            f", or for a later warning: --warn {later}s"
-            if (later := (walltime_s - EARLY_S) // 2) > 0
-            else ""
-        ),
+        f"{format_time(walltime_s)}: Slurm may send it {EARLY_S} s early",
+        hint=hint,
     )

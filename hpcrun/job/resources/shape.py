@@ -12,7 +12,7 @@ from typing import Literal
 from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.job.launch_options import Options, Program, check_option
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JobRequest, Launcher
+from hpcrun.job.request.job_request import GpuCount, JobRequest, Launcher
 from hpcrun.job.text.units import count
 
 
@@ -30,17 +30,15 @@ def asked_gpu_type(request: JobRequest) -> str | None:
 
 def types_to_choose_from(profile: Profile, request: JobRequest) -> tuple[str, ...]:
     """Return the GPU types of which a request must name one; none if its type is clear."""
-    if (
-        profile.scheduler == "local"
-        or asked_gpu_type(request) is not None
-        or _wants_no_gpu(request)
-    ):
+    if profile.scheduler == "local":
         return ()
-    if profile.gpu.types and profile.gpu.type:
-        first: tuple[str, ...] = (profile.gpu.type,)
-    else:
-        first = ()
-    return tuple(dict.fromkeys((*first, *profile.gpu.types)))
+    is_clear = asked_gpu_type(request) is not None or _wants_no_gpu(request)
+    if is_clear or not profile.gpu.types:
+        return ()
+    types = tuple(profile.gpu.types)
+    if profile.gpu.type:
+        types = (profile.gpu.type, *types)
+    return tuple(dict.fromkeys(types))
 
 
 def types_with_room(profile: Profile, total: int, without: str | None = None) -> list[str]:
@@ -48,12 +46,11 @@ def types_with_room(profile: Profile, total: int, without: str | None = None) ->
 
     Only types that have so many GPUs are in the list.
     """
-    rooms = [
-        (nodes, f"--gpus {type_}:{total} --nodes {nodes}")
-        for type_, entry in profile.gpu.types.items()
-        if type_ != without
-        and (nodes := nodes_for(total, entry.per_node or profile.gpu.per_node, entry.nodes))
-    ]
+    rooms = []
+    for type_, entry in profile.gpu.types.items():
+        nodes = nodes_for(total, entry.per_node or profile.gpu.per_node, entry.nodes)
+        if type_ != without and nodes:
+            rooms.append((nodes, f"--gpus {type_}:{total} --nodes {nodes}"))
     return [options for _, options in sorted(rooms)]
 
 
@@ -62,11 +59,13 @@ def nodes_for(total: int, per_node: int, most: int | None) -> int | None:
 
     The result is None if more than ``most`` nodes are needed.
     """
-    fewest = -(-total // per_node) if per_node else total + 1
-    return next(
-        (nodes for nodes in range(fewest, min(total, most or total) + 1) if total % nodes == 0),
-        None,
-    )
+    if not per_node:
+        return None
+    fewest = -(-total // per_node)
+    for nodes in range(fewest, min(total, most or total) + 1):
+        if total % nodes == 0:
+            return nodes
+    return None
 
 
 def naming_gpu_type(request: JobRequest, type_: str) -> JobRequest:
@@ -94,10 +93,10 @@ def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
     if type_ is None:
         # Slurm would give an untyped request any card, often the most expensive one
         first = next(iter(types))
+        number = request.gpus.count if request.gpus else 1
         raise UsageError(
             f"profile {profile.name!r} has GPUs of several types: {', '.join(types)}",
-            hint=f"choose one, such as --gpus {first}:{request.gpus.count if request.gpus else 1}, "
-            "or request --gpus 0",
+            hint=f"choose one, such as --gpus {first}:{number}, or request --gpus 0",
         )
     check_gpu_type(profile, type_)
     return _chosen(profile, type_) if type_ in types else profile
@@ -117,17 +116,12 @@ def check_gpu_type(profile: Profile, type_: str) -> None:
     if is_own or not types or type_ in types or profile.scheduler == "local":
         return
     close = nearest(type_, list(types))
-    names = ", ".join(types)
-    if type_ == "any":
-        any_type = "; for GPUs of any type: docs/profiles.md, Several GPU types"
-    else:
-        any_type = ""
-    raise UsageError(
-        f"profile {profile.name!r} has no GPUs of type {type_!r}",
-        hint=f"did you mean {close!r}? there are: {names}"
-        if close
-        else f"there are: {names}{any_type}",
-    )
+    hint = f"there are: {', '.join(types)}"
+    if close:
+        hint = f"did you mean {close!r}? {hint}"
+    elif type_ == "any":
+        hint += "; for GPUs of any type: docs/profiles.md, Several GPU types"
+    raise UsageError(f"profile {profile.name!r} has no GPUs of type {type_!r}", hint=hint)
 
 
 def _wants_no_gpu(request: JobRequest) -> bool:
@@ -137,22 +131,19 @@ def _wants_no_gpu(request: JobRequest) -> bool:
 
 def _chosen(profile: Profile, type_: str) -> Profile:
     entry = profile.gpu.types[type_]
-    if entry.nodes or entry.partition:
-        nodes = entry.nodes
-    else:
+    nodes = entry.nodes
+    if not (entry.nodes or entry.partition):
         nodes = profile.gpu.nodes
     of_gpu = {"type": type_, "per_node": entry.per_node or profile.gpu.per_node, "nodes": nodes}
     update: dict[str, object] = {"gpu": profile.gpu.model_copy(update=of_gpu)}
-    update |= {
-        key: value
-        for key in ("partition", "qos", "constraint")
-        if (value := getattr(entry, key)) is not None
-    }
+    for key in ("partition", "qos", "constraint"):
+        value = getattr(entry, key)
+        if value is not None:
+            update[key] = value
     for key in ("cpu", "memory", "time"):
-        over = getattr(entry, key)
-        update[key] = getattr(profile, key).model_copy(
-            update={name: getattr(over, name) for name in over.model_fields_set}
-        )
+        section = getattr(entry, key)
+        changes = {name: getattr(section, name) for name in section.model_fields_set}
+        update[key] = getattr(profile, key).model_copy(update=changes)
     if entry.card.model_fields_set:  # rates of two cards are never mixed
         update["card"] = entry.card
     return profile.model_copy(update=update)
@@ -207,8 +198,8 @@ def decide_size(request: JobRequest, profile: Profile) -> GpuSize:
     if profile.scheduler == "slurm" and profile.gpu.type not in (None, type_):
         raise UsageError(
             f"profile {profile.name!r} has GPUs of type {profile.gpu.type!r}, not {type_!r}",
-            hint=f"ask for {profile.gpu.type}:N, or choose a profile with {type_}: hpcrun profile "
-            "list",
+            hint=f"ask for {profile.gpu.type}:N, or choose a profile with {type_}: "
+            "hpcrun profile list",
         )
     nodes, gpus_per_node = _nodes_and_gpus(request, profile)
     return GpuSize(nodes, gpus_per_node, type_)
@@ -229,10 +220,9 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
             hint="use --launcher torchrun or --launcher python",
         )
     procs = _procs_per_node(request, launcher, gpus)
+    workers = 1
     if launcher == "command":
         workers = request.nproc_per_node or max(1, gpus)
-    else:
-        workers = 1
     return Shape(size.nodes, gpus, size.gpu_type, launcher, procs, workers)
 
 
@@ -245,13 +235,12 @@ def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | Non
         PlanError: if there are more nodes than the partition allows.
     """
     most = profile.gpu.nodes
-    if most is None or not shape.gpus_per_node or partition != profile.partition or nodes <= most:
+    if most is None or nodes <= most:
+        return
+    if partition != profile.partition or not shape.gpus_per_node:
         return
     name = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
-    if partition:
-        where = f"partition {partition}"
-    else:
-        where = "the default partition"
+    where = f"partition {partition}" if partition else "the default partition"
     total = most * profile.gpu.per_node
     raise PlanError(
         f"{nodes} nodes × {shape.gpus_per_node} GPUs, but a job in {where} can have at most "
@@ -265,10 +254,12 @@ def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
 
     The hint names fewer GPUs, or a type that has enough of them.
     """
-    typed = f"{type_}:" if type_ else ""
+    gpus = GpuCount(nodes * profile.gpu.per_node, type_)
+    hint = f"request less: --gpus {gpus} --nodes {nodes}"
     others = types_with_room(profile, total, without=type_)
-    another = f"; or another type: {others[0]}" if others else ""
-    return f"request less: --gpus {typed}{nodes * profile.gpu.per_node} --nodes {nodes}{another}"
+    if others:
+        hint += f"; or another type: {others[0]}"
+    return hint
 
 
 def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
@@ -280,14 +271,8 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
             other.
     """
     total = request.gpus.count if request.gpus else None
-    if request.gpus_per_node:
-        each = request.gpus_per_node.count
-    else:
-        each = None
-    if profile.scheduler == "slurm":
-        most = profile.gpu.per_node
-    else:
-        most = None
+    each = request.gpus_per_node.count if request.gpus_per_node else None
+    most = profile.gpu.per_node if profile.scheduler == "slurm" else None
     nodes = request.nodes or 1
     if total is None and each is None:
         if nodes > 1 and most != 0:
@@ -299,50 +284,79 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     elif each is None:
         nodes, each = _from_total(total or 0, request.nodes, most, profile.gpu.nodes)
     elif total is not None:
-        nodes = request.nodes or max(1, total // (each or total or 1))
-        if nodes * each != total:
-            if each and not request.nodes:
-                fitting = f"ask for {multiples_around(total, each)} GPUs"
-            else:
-                fitting = ""
-            raise UsageError(
-                f"--gpus {total} contradicts --gpus-per-node {each}: {count(nodes, 'node')} × "
-                f"{each} = {nodes * each}",
-                hint=fitting or "remove one of these options",
-            )
+        nodes = _nodes_of(total, each, request.nodes)
     if most is not None and each > most:
-        type_ = asked_gpu_type(request)
-        total = nodes * each
-        hint = "choose a profile with GPUs (hpcrun profile list), or --gpus 0"
-        more = nodes_for(total, most, profile.gpu.nodes)
-        if more:
-            typed = f"{type_}:" if type_ else ""
-            hint = f"spread them over more nodes: --gpus {typed}{total} --nodes {more}"
-        elif most:
-            hint = _less(total, type_, profile, profile.gpu.nodes or nodes)
         raise PlanError(
-            f"{each} GPUs per node, but a node of profile {profile.name!r} has {most}", hint=hint
+            f"{each} GPUs per node, but a node of profile {profile.name!r} has {most}",
+            hint=_spread(nodes, each, request, profile),
         )
     return nodes, each
+
+
+def _nodes_of(total: int, each: int, requested: int | None) -> int:
+    """Return the nodes of a job with so many GPUs in all, and on each node.
+
+    Raises:
+        UsageError: if the numbers contradict each other.
+    """
+    nodes = requested or max(1, total // (each or total or 1))
+    if nodes * each == total:
+        return nodes
+    hint = "remove one of these options"
+    if each and not requested:
+        hint = f"ask for {multiples_around(total, each)} GPUs"
+    raise UsageError(
+        f"--gpus {total} contradicts --gpus-per-node {each}: {count(nodes, 'node')} × "
+        f"{each} = {nodes * each}",
+        hint=hint,
+    )
+
+
+def _spread(nodes: int, gpus_per_node: int, request: JobRequest, profile: Profile) -> str:
+    """Return the hint for a request of more GPUs than a node has."""
+    type_ = asked_gpu_type(request)
+    total = nodes * gpus_per_node
+    more = nodes_for(total, profile.gpu.per_node, profile.gpu.nodes)
+    if more:
+        return f"spread them over more nodes: --gpus {GpuCount(total, type_)} --nodes {more}"
+    if profile.gpu.per_node:
+        return _less(total, type_, profile, profile.gpu.nodes or nodes)
+    return "choose a profile with GPUs (hpcrun profile list), or --gpus 0"
 
 
 def _from_total(
     total: int, nodes: int | None, most: int | None, most_nodes: int | None
 ) -> tuple[int, int]:
-    few = nodes or (max(1, -(-total // most)) if most else 1)
-    if total % few:
-        if nodes:
-            other = nodes_for(total, most or total, most_nodes)
-        else:
-            other = None
-        fitting = multiples_around(total, few, (most or 0) * (nodes or most_nodes or 0))
-        raise UsageError(
-            f"{count(total, 'GPU')} {'does' if total == 1 else 'do'} not divide by {few} nodes: "
-            f"{total} / {few} = "
-            f"{total / few:.2f}{'' if nodes else f' (a node has {most})'}",
-            hint=f"{f'use --nodes {other}, or ' if other else ''}ask for {fitting} GPUs",
-        )
-    return few, total // few
+    """Return nodes and GPUs per node for a number of GPUs.
+
+    Args:
+        total: the GPUs of the job.
+        nodes: the requested nodes; None for as few as possible.
+        most: the GPUs of a node; None if that is not known.
+        most_nodes: how many nodes a job can have; None if that is not known.
+
+    Raises:
+        UsageError: if the GPUs cannot be split evenly.
+    """
+    few = 1
+    if nodes:
+        few = nodes
+    elif most:
+        few = max(1, -(-total // most))
+    if total % few == 0:
+        return few, total // few
+    do = "does" if total == 1 else "do"
+    message = (
+        f"{count(total, 'GPU')} {do} not divide by {few} nodes: {total} / {few} = {total / few:.2f}"
+    )
+    hint = f"ask for {multiples_around(total, few, (most or 0) * (nodes or most_nodes or 0))} GPUs"
+    if nodes is None:
+        message += f" (a node has {most})"
+    else:
+        other = nodes_for(total, most or total, most_nodes)
+        if other:
+            hint = f"use --nodes {other}, or {hint}"
+    raise UsageError(message, hint=hint)
 
 
 def multiples_around(number: int, divisor: int, most: int = 0) -> str:
@@ -351,8 +365,10 @@ def multiples_around(number: int, divisor: int, most: int = 0) -> str:
     The numbers are at most ``most``; 0 means that there is no limit.
     """
     low = min(number, most or number) // divisor * divisor
-    fitting = [str(each) for each in (low, low + divisor) if each and (not most or each <= most)]
-    return " or ".join(fitting) or str(divisor)
+    fitting = [multiple for multiple in (low, low + divisor) if multiple]
+    if most:
+        fitting = [multiple for multiple in fitting if multiple <= most]
+    return " or ".join(map(str, fitting)) or str(divisor)
 
 
 def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int) -> int:
@@ -360,10 +376,10 @@ def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int)
     if launcher == "command" or (launcher in ("python", "ray") and requested in (None, 1)):
         return 1
     if launcher in ("python", "ray"):
+        units = "GPUs" if gpus_per_node else "CPUs"
         raise UsageError(
             f"--nproc-per-node {requested}: the launcher {launcher} starts one process per node",
-            hint=f"for {requested} ranks on {'GPUs' if gpus_per_node else 'CPUs'} add --launcher "
-            "torchrun",
+            hint=f"for {requested} ranks on {units} add --launcher torchrun",
         )
     if gpus_per_node == 0 and requested is None and launcher == "torchrun":
         raise UsageError(
@@ -406,7 +422,7 @@ def decide_segment(
     if requested is None:  # the profile's number is meant for large jobs
         return None, f"{message}: the profile's segment is not used"
     fewer = shape.nodes - shape.nodes % requested
-    more = shape.nodes + requested - shape.nodes % requested
+    more = fewer + requested
     raise UsageError(message, hint=f"--nodes {fewer} or {more}" if fewer else f"--nodes {more}")
 
 
@@ -441,15 +457,16 @@ def check_binding(
     Raises:
         UsageError: if the option binds each rank to only some of the GPUs of its node.
     """
-    for key in ("gpu-bind", "tres-bind"):
+    if not shape.gpus_per_node or shape.tasks_per_node == 1:
+        return
+    program = "srun " if of == "srun" else ""
+    for key, unbound in (("gpu-bind", "none"), ("tres-bind", "gres/gpu:none")):
         value = options.get(key) or "none"
-        if shape.gpus_per_node and shape.tasks_per_node > 1 and "none" not in value:
+        if "none" not in value:
             raise UsageError(
-                f"{'srun ' if of == 'srun' else ''}--{key}={value} would show each of the "
-                f"{shape.tasks_per_node} ranks "
+                f"{program}--{key}={value} would show each of the {shape.tasks_per_node} ranks "
                 "of a node only some of its GPUs",
-                hint=f"leave it out, or --{of} "
-                f"{key}={'gres/gpu:' if key == 'tres-bind' else ''}none",
+                hint=f"leave it out, or --{of} {key}={unbound}",
             )
 
 
@@ -480,24 +497,30 @@ def torchrun_words(options: Options, nodes: int) -> tuple[str, ...]:
     own restarts need.
     """
     chosen = {"max-restarts": "0", **dict(options)}
-    joins_again = (chosen["max-restarts"] != "0" and nodes > 1) or any(
-        name.startswith("rdzv-") for name in chosen
-    )
-    several: dict[str, str | None] = {"rdzv-backend": "c10d" if joins_again else "static"}
-    return option_words(
-        {**({"standalone": None} if nodes == 1 and not joins_again else several), **chosen}.items()
-    )
+    has_endpoint = any(name.startswith("rdzv-") for name in chosen)
+    restarts_on_several = chosen["max-restarts"] != "0" and nodes > 1
+    meeting: dict[str, str | None] = {"rdzv-backend": "static"}
+    if has_endpoint or restarts_on_several:
+        meeting = {"rdzv-backend": "c10d"}
+    elif nodes == 1:
+        meeting = {"standalone": None}
+    return option_words({**meeting, **chosen}.items())
 
 
 def option_words(options: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
     """Return options as words of a command line."""
-    return tuple(f"--{name}" if value is None else f"--{name}={value}" for name, value in options)
+    words = []
+    for name, value in options:
+        words.append(f"--{name}" if value is None else f"--{name}={value}")
+    return tuple(words)
 
 
 def _laid_over(
     program: Program, theirs: Mapping[str, str | bool], typed: tuple[str, ...]
 ) -> dict[str, str | None]:
-    options = {key: None if value is True else str(value) for key, value in theirs.items()}
+    options: dict[str, str | None] = {}
+    for key, given in theirs.items():
+        options[key] = None if given is True else str(given)
     for item in typed:
         key, equals, text = item.partition("=")
         value = text if equals else None

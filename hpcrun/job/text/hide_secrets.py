@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -51,6 +52,15 @@ _PART_OF_URL = r"(?=\w*\d|\w*[a-z]\w*[A-Z]|\w*[A-Z]\w*[a-z])[\w-]{8,}"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The value of a secret variable in one form."""
+
+    value: str
+    unbroken: str  # without what may stand where a line is broken
+    name: str  # of the variable
+
+
 class SecretHider:
     """Replaces secrets in texts by ``***``, and counts them.
 
@@ -59,13 +69,16 @@ class SecretHider:
     """
 
     def __init__(self, env: Mapping[str, str] = _NONE, named: Collection[str] = ()) -> None:
-        self._env, self._named, self._hidden = dict(env), set(named), set[str]()
-        self._known: list[tuple[str, str, str]] | None = None
+        self._env = dict(env)
+        self._named = set(named)
+        self._hidden: set[str] = set()
+        self._known: list[_Known] | None = None
 
     def learn(self, env: Mapping[str, str] = _NONE, named: Collection[str] = ()) -> None:
         """Add variables, and names of secret ones; other threads may hide texts meanwhile."""
         if env or not self._named.issuperset(named):
-            self._env, self._named = {**self._env, **env}, {*self._named, *named}
+            self._env = {**self._env, **env}
+            self._named = {*self._named, *named}
             self._known = None
 
     @property
@@ -94,15 +107,15 @@ class SecretHider:
         the name of a field, which stays.
         """
         if isinstance(value, Mapping):
-            keys = {
-                key: key if _FIELD.fullmatch(key) else self.hide(key) for key in map(str, value)
-            }
-            return {keys[str(key)]: self.hide_all(item) for key, item in value.items()}
+            return {self._field(str(key)): self.hide_all(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.hide_all(item) for item in value]
         if value is None or isinstance(value, bool | int | float):
             return value
         return self.hide(str(value))
+
+    def _field(self, key: str) -> str:
+        return key if _FIELD.fullmatch(key) else self.hide(key)
 
     def _overwritten(self, line: str) -> str:
         """Return a line without a secret that a terminal shows after the line's backspaces.
@@ -110,12 +123,10 @@ class SecretHider:
         If there is no such secret, the line stays as it is; otherwise the result is the text that a
         terminal shows, without the secret.
         """
+        if "\b" not in line:
+            return line
         kept: list[str] = []
-        for char in (
-            UNSEEN.sub(lambda match: match[0] if match[0] == "\b" else "", line)
-            if "\b" in line
-            else ""
-        ):
+        for char in UNSEEN.sub(lambda match: match[0] if match[0] == "\b" else "", line):
             if char != "\b":
                 kept.append(char)
             elif kept:
@@ -126,8 +137,9 @@ class SecretHider:
 
     def _without_values(self, text: str) -> str:
         flat = _IN_BREAKS.sub("", text)  # to search for a pattern takes far longer than for a word
-        for value, unbroken, _ in self._all_known():
-            if unbroken in flat:
+        for known in self._all_known():
+            value = known.value
+            if known.unbroken in flat:
                 text = re.sub(_pattern(value), self._masked, text)
             # shortened before, in the middle of it
             if "…" in text and value[:_LEAST_OF_PART] in text:
@@ -141,21 +153,20 @@ class SecretHider:
         The result is None if the text contains no such value.
         """
         flat = _IN_BREAKS.sub("", text)
-        known = ((value, name) for value, unbroken, name in self._all_known() if unbroken in flat)
-        return next((name for value, name in known if re.search(_pattern(value), text)), None)
+        for known in self._all_known():
+            if known.unbroken in flat and re.search(_pattern(known.value), text):
+                return known.name
+        return None
 
-    def _all_known(self) -> list[tuple[str, str, str]]:
-        """Return the values of the secret variables in all forms, the longest first.
-
-        Each entry has the value, the value without breaks, and the name of the variable.
-        """
+    def _all_known(self) -> list[_Known]:
+        """Return the values of the secret variables in all forms, the longest first."""
         known = self._known
         if known is None:
             names = {value: name for name in self._env for value in self._values(name)}
-            longest = sorted(names, key=len, reverse=True)
-            known = self._known = [
-                (value, _IN_BREAKS.sub("", value), names[value]) for value in longest
-            ]
+            known = []
+            for value in sorted(names, key=len, reverse=True):
+                known.append(_Known(value, _IN_BREAKS.sub("", value), names[value]))
+            self._known = known
         return known
 
     def _values(self, name: str) -> Iterable[str]:
@@ -172,12 +183,15 @@ class SecretHider:
         if match["secret"].strip("'\"") == MASK:
             return match[0]
         self._hidden.add(match["secret"])
-        return match["front"] + MASK + match[0][match.end("secret") - match.start() :]
+        behind = match.string[match.end("secret") : match.end()]
+        return match["front"] + MASK + behind
 
     def _masked_value(self, match: re.Match[str]) -> str:
         value = match["value"].strip("'\"")
         is_call = match.string[match.end() : match.end() + 1] in ("(", "[", ".")
-        if not value or is_call or value.startswith(_FILLED_IN) or not _is_secret_here(match):
+        if not value or is_call or value.startswith(_FILLED_IN):
+            return match[0]
+        if not _is_secret_here(match):
             return match[0]
         self._hidden.add(value)
         return match["front"] + match["value"].replace(value, MASK)
@@ -192,15 +206,20 @@ that it declares.
 def _forms_of(value: str, *, declared: bool) -> Iterator[str]:
     """Yield a value as programs print it, its lines, and the parts of a destination."""
     least = _LEAST_OF_DECLARED if declared else _LEAST_OF_VALUE
-    yield from (form for form in map(str.strip, _encodings(value)) if len(form) >= least)
-    yield from (form for form in _in_base64(value) if len(form) >= _LEAST_OF_VALUE)
-    yield from (
-        line.strip() for line in value.splitlines() if len(line.strip()) >= 2 * _LEAST_OF_VALUE
-    )
+    yield from _of_length(_encodings(value), least)
+    yield from _of_length(_in_base64(value), _LEAST_OF_VALUE)
+    yield from _of_length(value.splitlines(), 2 * _LEAST_OF_VALUE)
     if declared and "://" in value:  # apprise calls another address with the same words
         for part in re.split(r"[/:?&=@#]+", value):
             if re.fullmatch(_PART_OF_URL, part):
                 yield part
+
+
+def _of_length(forms: Iterable[str], least: int) -> Iterator[str]:
+    for form in forms:
+        plain = form.strip()
+        if len(plain) >= least:
+            yield plain
 
 
 def _encodings(value: str) -> Iterator[str]:
@@ -213,10 +232,12 @@ def _encodings(value: str) -> Iterator[str]:
     from urllib.parse import quote, quote_plus
 
     raw = value.encode("utf-8", "surrogateescape")
-    in_json = [json.dumps(value, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)]
     yield from (value, value.encode("unicode_escape").decode(), repr(value)[1:-1], repr(raw)[2:-1])
-    # also JSON in JSON
-    yield from (*in_json, *(json.dumps(text, ensure_ascii=False)[1:-1] for text in in_json))
+    in_ascii = json.dumps(value)[1:-1]
+    in_json = json.dumps(value, ensure_ascii=False)[1:-1]
+    yield from (in_ascii, in_json)
+    for text in (in_ascii, in_json):  # also JSON in JSON
+        yield json.dumps(text, ensure_ascii=False)[1:-1]
     for quoted in (quote(raw), quote(raw, safe=""), quote_plus(raw)):
         yield from (quoted, re.sub("%..", lambda match: match[0].lower(), quoted))
     yield from (html.escape(value), html.escape(value, quote=False))
@@ -245,8 +266,10 @@ def _pattern(value: str) -> str:
     if len(value) < _LEAST_OF_VALUE:
         words = r"\s+".join(map(re.escape, value.split()))
         return rf"(?P<front>)(?<!\w)(?P<secret>{words})(?!\w)"
-    parts = (f"(?:{_BREAK})?".join(map(re.escape, part)) for part in value.split())
-    return "(?P<front>)(?P<secret>" + rf"(?:{_BREAK}|\s+)".join(parts) + ")"
+    within_word = f"(?:{_BREAK})?"
+    between_words = rf"(?:{_BREAK}|\s+)"
+    parts = [within_word.join(map(re.escape, part)) for part in value.split()]
+    return f"(?P<front>)(?P<secret>{between_words.join(parts)})"
 
 
 def _is_secret_here(match: re.Match[str]) -> bool:
@@ -260,9 +283,10 @@ def _is_secret_here(match: re.Match[str]) -> bool:
         return not (last == "secret" and _VARIABLE.fullmatch(value))
     is_random = bool(re.fullmatch(_RANDOM, value))
     is_value = last.isupper() or value != match["value"]
-    if match["dash"] or not (
-        is_random and is_value if last.lower() in _LOOSE else is_random or is_value
-    ):
+    is_likely = is_random or is_value
+    if last.lower() in _LOOSE:
+        is_likely = is_random and is_value
+    if match["dash"] or not is_likely:
         # token_embedding = nn.Embedding: in a program, a word without quotes is a name
         return False
     return is_secret(last, value)

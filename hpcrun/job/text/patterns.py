@@ -54,10 +54,9 @@ class Pattern:
         match = self._of_line.search(_encode(line.removesuffix("\n")))
         if match is None:
             return None
-        groups = tuple(
-            None if group is None else group.decode("utf-8", "replace") for group in match.groups()
-        )
-        return Match(groups, {name: groups[number - 1] for name, number in self.names.items()})
+        groups = tuple(map(_decode, match.groups()))
+        named = {name: groups[number - 1] for name, number in self.names.items()}
+        return Match(groups, named)
 
     def is_in(self, line: str) -> bool:
         """Return whether the expression is found anywhere in a line."""
@@ -77,13 +76,21 @@ class Pattern:
         """
         listed = iter(lines)
         while batch := list(islice(listed, _LINES_AT_ONCE)):
-            if self.may_be_in("\n".join(searched.removesuffix("\n") for _, searched in batch)):
-                yield from (line for line, searched in batch if self.is_in(searched))
+            text = "\n".join(searched.removesuffix("\n") for _, searched in batch)
+            if not self.may_be_in(text):
+                continue
+            for line, searched in batch:
+                if self.is_in(searched):
+                    yield line
 
 
 def _encode(text: str) -> bytes:
     # a byte that is no text, kept as a lone surrogate, becomes a "?"
     return text.encode("utf-8", "replace")
+
+
+def _decode(group: bytes | None) -> str | None:
+    return None if group is None else group.decode("utf-8", "replace")
 
 
 def compile_pattern(text: str) -> Pattern:
@@ -109,9 +116,8 @@ def compile_pattern(text: str) -> Pattern:
     whole_text = r"\A" in text or r"\z" in text
     try:
         of_line = re2.compile(_encode(text), options)
-        if whole_text:
-            of_lines = None
-        else:
+        of_lines = None
+        if not whole_text:
             of_lines = re2.compile(_encode(f"(?m:{text})"), options)
     except re2.error as error:
         reason = error.args[0] if error.args else b""
@@ -172,10 +178,7 @@ def check_metric_pattern(text: str) -> str:
 
 def found_number(match: Match) -> float | None:
     """Return the number in a match, None if it is not a number."""
-    if VALUE in match.named:
-        text = match.named[VALUE]
-    else:
-        text = match.groups[0]
+    text = match.named[VALUE] if VALUE in match.named else match.groups[0]
     try:
         return float((text or "").replace(",", ""))  # 1,234.5
     except ValueError:
@@ -200,12 +203,10 @@ def usual_numbers(line: str) -> tuple[float | None, dict[str, float]]:
     lowered = line.lower()
     if "loss" not in lowered and "acc" not in lowered:
         return None, {}
-    values = {
-        match["name"].lower().replace(" ", "_"): float(match["value"])
-        for match in re.finditer(_USUAL, line)
-    }
-    if values and "epoch" not in lowered:
-        step = re.search(_USUAL_STEP, line)
-    else:
-        step = None
+    values = {}
+    for match in re.finditer(_USUAL, line):
+        values[match["name"].lower().replace(" ", "_")] = float(match["value"])
+    if not values or "epoch" in lowered:
+        return None, values
+    step = re.search(_USUAL_STEP, line)
     return float(step[1]) if step else None, values

@@ -39,7 +39,8 @@ def quote_bash(text: str) -> str:
         return "'" + text.replace("'", "'\\''") + "'"
     # always two digits: bash reads at most two, so it never reads the next character as a digit
     plain = (chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}" for byte in raw)
-    return "$'" + "".join("\\" + char if char in ("\\", "'") else char for char in plain) + "'"
+    quoted = "".join("\\" + char if char in ("\\", "'") else char for char in plain)
+    return f"$'{quoted}'"
 
 
 def bash_line(words: Iterable[str]) -> str:

@@ -317,19 +317,20 @@ def is_secret(name: str, value: str | None = None, named: Collection[str] = ()) 
     words = _words(name)
     if not words or "_".join(words) in _SHELL_S_OWN or words[-1] in _DESCRIPTIONS:
         return False
+    return _is_named_as_secret(words, value or "")
+
+
+def _is_named_as_secret(words: Sequence[str], known: str) -> bool:
+    """Return whether the words of a name are those of a secret, whose value may be known."""
     last = words[-1]
-    known = value or ""
     if "_".join(words) in _WHOLE or _any_is(_ALWAYS, words):
         is_path = last.endswith(_MAY_BE_FILES) and known.startswith("/")
         return not (SWITCH.fullmatch(known) or is_path)
     if words[-2:-1] and words[-2] in _ORDINARY:
         return False
     if last in _LAST:
-        return not (
-            SWITCH.fullmatch(known)
-            or _FEW.fullmatch(known)
-            or (last == "PWD" and known.startswith("/"))
-        )
+        is_folder = last == "PWD" and known.startswith("/")
+        return not (SWITCH.fullmatch(known) or _FEW.fullmatch(known) or is_folder)
     is_count = "PER" in words or (last.startswith("TOKEN") and not _COUNTS.isdisjoint(words[:-1]))
     if is_count or _HARMLESS.fullmatch(known):
         return False
@@ -357,7 +358,10 @@ def secret_kind(text: str) -> str | None:
 
     None means that the text contains no secret.
     """
-    return next((form.kind for form in forms_in(text) if re.search(form.pattern, text)), None)
+    for form in forms_in(text):
+        if re.search(form.pattern, text):
+            return form.kind
+    return None
 
 
 def secret_in_command(command: str) -> str | None:
@@ -366,7 +370,10 @@ def secret_in_command(command: str) -> str | None:
     It checks ``export NAME=VALUE``, ``NAME=VALUE program``, and the words of the command, also of
     ``bash -c '...'``; a value that the shell fills in is not a secret.
     """
-    for match in (match for pattern in _ASSIGNMENTS for match in re.finditer(pattern, command)):
+    assignments: list[re.Match[str]] = []
+    for pattern in _ASSIGNMENTS:
+        assignments += re.finditer(pattern, command)
+    for match in assignments:
         name = match["name"]
         value = match["value"]
         filled_in = not value.startswith("'") and ("$" in value or "`" in value)
@@ -391,8 +398,10 @@ def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
             value = arguments[number + 1]
         if is_secret_option(option, value) and not secret_kind(value):
             yield f"the value of {option}"
-        elif not _SHELL_SPACES.isdisjoint(argument) and (kind := secret_in_command(argument)):
-            yield kind
+        elif not _SHELL_SPACES.isdisjoint(argument):
+            kind = secret_in_command(argument)
+            if kind:
+                yield kind
 
 
 def is_secret_option(option: str, value: str) -> bool:
@@ -400,10 +409,8 @@ def is_secret_option(option: str, value: str) -> bool:
     last = option.lstrip("-+").rpartition(".")[2]
     if not re.fullmatch(_STRONG, last) and last.lower() != "token":
         return False
-    filled_in = value.startswith(("$", "{", "`", "<", "-", "/", "./", "~")) or value == MASK
-    long_enough = len(value) >= _LEAST_OF_OPTION and not _HARMLESS.fullmatch(value)
-    return (
-        long_enough
-        and not filled_in
-        and (last.lower() != "token" or any(char.isdigit() for char in value))
-    )
+    if value == MASK or value.startswith(("$", "{", "`", "<", "-", "/", "./", "~")):
+        return False
+    if len(value) < _LEAST_OF_OPTION or _HARMLESS.fullmatch(value):
+        return False
+    return last.lower() != "token" or any(char.isdigit() for char in value)

@@ -50,9 +50,8 @@ class Word:
         """Its text, if it becomes one word without an unknown piece."""
         if self.choices is None or len(self.choices) != 1 or len(self.choices[0]) != 1:
             return None
-        if UNKNOWN in self.choices[0][0]:
-            return None
-        return self.choices[0][0]
+        text = self.choices[0][0]
+        return None if UNKNOWN in text else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +79,9 @@ def parse_shell(text: str) -> Node:
     """
     data = text.encode("utf-8", "surrogateescape")
     if len(data) > MOST_BYTES or b"\0" in data:
+        what = f"is larger than {MOST_BYTES // 1000} kB"
         if b"\0" in data:
             what = "has a NUL character"
-        else:
-            what = f"is larger than {MOST_BYTES // 1000} kB"
         raise UsageError(f"the script {what}", hint="give a batch script: a text that sbatch takes")
     deadline = process_time() + _MOST_SECONDS
     try:
@@ -119,12 +117,12 @@ def read_commands(text: str) -> list[ShellCommand]:
     for node in nodes_of(source.root, "command"):
         if any(parent.type in ("string", "heredoc_body") for parent in parents_of(node)):
             continue  # its output is a part of a text
-        choices = [
-            item.choices[-1] if item.choices else (item.text,) for item in source.words(node)
-        ]
-        words = tuple(text.replace(UNKNOWN, "$") for choice in choices for text in choice)
+        words: list[str] = []
+        for item in source.words(node):
+            words += item.choices[-1] if item.choices else (item.text,)
         if words:
-            commands.append(ShellCommand(node.start_point[0] + 1, words))
+            known = tuple(text.replace(UNKNOWN, "$") for text in words)
+            commands.append(ShellCommand(node.start_point[0] + 1, known))
     return commands
 
 
@@ -156,20 +154,21 @@ def misread_line(root: Node) -> int | None:
     To misread means to read in another way than bash. tree-sitter-bash 0.25 takes the end of an
     escaped backslash for the beginning of an escaped quote: ``$'\\'``.
     """
-    lines = [node.start_point[0] + 1 for node in nodes_of(root, "ERROR") if root.has_error]
-    lines += [
-        node.start_point[0] + 1
-        for node in nodes_of(root, "ansi_c_string")
-        if not _ANSI_C_STRING.fullmatch(node.text or b"")
-    ]
-    return min(lines, default=root.start_point[0] + 1 if root.has_error else None)
+    misread = list(nodes_of(root, "ERROR")) if root.has_error else []
+    for node in nodes_of(root, "ansi_c_string"):
+        if not _ANSI_C_STRING.fullmatch(node.text or b""):
+            misread.append(node)
+    if root.has_error and not misread:
+        misread.append(root)
+    return min((node.start_point[0] + 1 for node in misread), default=None)
 
 
 class Source:
     """A script with the values of its variables, and of the arguments that it gets."""
 
     def __init__(self, root: Node, arguments: Sequence[str] = ()) -> None:
-        self.root, self._arguments = root, tuple(arguments)
+        self.root = root
+        self._arguments = tuple(arguments)
         self._assigned: dict[str, list[Node]] = {}
         self._unknown: set[str] = set()
         self._reading: set[str] = set()
@@ -177,9 +176,8 @@ class Source:
             name = node_text(node.named_children[0]).partition("[")[0]
             self._assigned.setdefault(name, []).append(node)
         for node in nodes_of(root, "for_statement"):
-            self._unknown |= {
-                node_text(child) for child in node.named_children if child.type == "variable_name"
-            }
+            names = [child for child in node.named_children if child.type == "variable_name"]
+            self._unknown.update(map(node_text, names))
         for command in nodes_of(root, "command"):
             words = [node_text(child) for child in command.named_children]
             if words and words[0] in ("read", "mapfile", "readarray", "getopts", "printf"):
@@ -189,12 +187,10 @@ class Source:
         """Return the words of a command; redirections and assignments before it are none."""
         words = []
         for node in command.named_children:
-            if node.type == "command_name":
-                inner = node.named_children[0]
-            else:
-                inner = node
-            if node.type not in _NO_WORDS:
-                words.append(Word(node_text(node), node.start_byte, self._choices(inner)))
+            if node.type in _NO_WORDS:
+                continue
+            inner = node.named_children[0] if node.type == "command_name" else node
+            words.append(Word(node_text(node), node.start_byte, self._choices(inner)))
         return words
 
     def _choices(self, node: Node) -> tuple[tuple[str, ...], ...] | None:
@@ -202,22 +198,29 @@ class Source:
         quoted = text.startswith('"') and text.endswith('"')
         match = _VARIABLE.fullmatch(text.strip('"') if quoted else text)
         if match and (node.type in _EXPANSIONS or quoted):
-            name = match[1] or match[2]
-            values = self._values(name)
-            is_list = name in "@*" or match[3]
-            if values is None:
-                return ((UNKNOWN,),) if quoted and not is_list else None
-            if is_list:
-                return values
-            if quoted:
-                return tuple({value[:1]: None for value in values})
-            return tuple({tuple(" ".join(value[:1]).split()): None for value in values})
+            return self._choices_of_variable(match, quoted=quoted)
         texts = self._texts(node)
         if texts is None:
             return ((UNKNOWN,),)
         if node.type == "command_substitution" and not quoted:
             return None
         return tuple((text,) for text in texts)
+
+    def _choices_of_variable(
+        self, match: re.Match[str], *, quoted: bool
+    ) -> tuple[tuple[str, ...], ...] | None:
+        """Return what a variable may become, None if that is not known."""
+        name = match[1] or match[2]
+        values = self._values(name)
+        is_list = name in "@*" or match[3]
+        if values is None:
+            return ((UNKNOWN,),) if quoted and not is_list else None
+        if is_list:
+            return values
+        choices = [value[:1] for value in values]
+        if not quoted:
+            choices = [tuple(" ".join(choice).split()) for choice in choices]
+        return tuple(dict.fromkeys(choices))
 
     def _values(self, name: str) -> tuple[tuple[str, ...], ...] | None:
         """Return the lists of words that a variable may hold, None if that is not known."""
@@ -231,19 +234,22 @@ class Source:
         if name in self._unknown or name in self._reading or name not in self._assigned:
             return None
         self._reading.add(name)
+        choices = self._assigned_values(name)
+        self._reading.discard(name)
+        return tuple(choices) or None
+
+    def _assigned_values(self, name: str) -> list[tuple[str, ...]]:
+        """Return what the assignments of a variable may give it, nothing if that is not known."""
         choices: list[tuple[str, ...]] = []
         for node in self._assigned[name]:
             values = self._assignment(name, node, choices)
-            choices = [*choices, *(each for each in values or () if each not in choices)]
-            if (
-                values is None
-                or len(choices) > _MOST_CHOICES
-                or sum(map(len, sum(choices, ()))) > _MOST_TEXT
-            ):
-                self._reading.discard(name)
-                return None
-        self._reading.discard(name)
-        return tuple(choices) or None
+            if values is None:
+                return []
+            choices += [value for value in values if value not in choices]
+            length = sum(len(text) for choice in choices for text in choice)
+            if len(choices) > _MOST_CHOICES or length > _MOST_TEXT:
+                return []
+        return choices
 
     def _assignment(
         self, name: str, node: Node, before: list[tuple[str, ...]]
@@ -253,30 +259,27 @@ class Source:
         The result is None if the values are not known.
         """
         adds = any(child.type == "+=" for child in node.children)
-        if len(node.named_children) > 1:
-            value = node.named_children[1]
-        else:
-            value = None
-        if node.named_children[0].type == "subscript":
+        variable, *values = node.named_children
+        if variable.type == "subscript":
             return None
-        if value is not None and value.type == "array":
-            words: list[tuple[str, ...]] = [()]
-            for child in value.named_children:
-                if child.type != "comment":
-                    words = [
-                        (*one, *more)
-                        for one in words
-                        for more in self._choices(child) or ((UNKNOWN,),)
-                    ]
-            if adds:
-                return [(*one, *more) for one in before or [()] for more in words[:_MOST_CHOICES]]
-            return words
-        texts = [""] if value is None else self._texts(value, name, before)
+        if values and values[0].type == "array":
+            words = self._array(values[0])
+            return _joined(before or [()], words[:_MOST_CHOICES]) if adds else words
+        texts = self._texts(values[0], name, before) if values else [""]
         if texts is None:
             return None
         if not adds:
             return [(text,) for text in texts]
-        return [(one[0] + text,) for one in before or [("",)] for text in texts if one]
+        firsts = [value[0] for value in before if value] if before else [""]
+        return [(first + text,) for first in firsts for text in texts]
+
+    def _array(self, node: Node) -> list[tuple[str, ...]]:
+        """Return the lists of words that an array may be."""
+        words: list[tuple[str, ...]] = [()]
+        for child in node.named_children:
+            if child.type != "comment":
+                words = _joined(words, self._choices(child) or ((UNKNOWN,),))
+        return words
 
     def _texts(
         self, node: Node, variable: str = "", before: Sequence[tuple[str, ...]] = ()
@@ -291,19 +294,17 @@ class Source:
         if kind == "raw_string":
             return [text[1:-1]]
         if kind in _EXPANSIONS:
-            match = _VARIABLE.fullmatch(text.strip())
-            name = (match[1] or match[2]) if match else ""
-            values: Sequence[tuple[str, ...]] | None
-            if variable and name == variable:
-                values = before
-            elif match:
-                values = self._values(name)
-            else:
-                values = None
             blank = text[: len(text) - len(text.lstrip())]  # tree-sitter-bash 0.25 takes it along
-            if values:
-                return [blank + " ".join(value) for value in values]
-            return [blank + UNKNOWN]
+            match = _VARIABLE.fullmatch(text.strip())
+            if match is None:
+                return [blank + UNKNOWN]
+            name = match[1] or match[2]
+            values: Sequence[tuple[str, ...]] | None = before
+            if name != variable:
+                values = self._values(name)
+            if not values:
+                return [blank + UNKNOWN]
+            return [blank + " ".join(value) for value in values]
         if kind in ("string", "concatenation", "command_name", "translated_string"):
             return self._joined(node, variable, before)
         if kind in ("word", "number", "variable_name", "test_operator"):
@@ -335,6 +336,13 @@ class Source:
         if sum(len(piece) > 1 for piece in pieces) > 3:
             return None
         return ["".join(piece) for piece in product(*pieces)][: 4 * _MOST_CHOICES]
+
+
+def _joined(
+    values: Sequence[tuple[str, ...]], others: Sequence[tuple[str, ...]]
+) -> list[tuple[str, ...]]:
+    """Return every list of words with every other one behind it."""
+    return [(*value, *other) for value in values for other in others]
 
 
 def _unescaped(raw: bytes) -> str:

@@ -58,10 +58,10 @@ def parse_duration(text: str) -> float:
     parts = _DURATION.fullmatch(typed)
     if not typed or parts is None:
         raise ValueError(f"{text!r} is not a time; write it as {TIME_FORMS}")
-    return sum(
-        float(part or 0) * unit_s
-        for part, unit_s in zip(parts.groups(), _UNIT_S.values(), strict=True)
-    )
+    total_s = 0.0
+    for part, unit_s in zip(parts.groups(), _UNIT_S.values(), strict=True):
+        total_s += float(part or 0) * unit_s
+    return total_s
 
 
 def parse_time(text: str) -> int:
@@ -111,8 +111,9 @@ def slurm_seconds(text: str) -> int | None:
         return None
     parts = [int(part) for part in match["rest"].split(":")]
     # days-hours[:minutes[:seconds]], hours:minutes:seconds, or minutes[:seconds]
-    front = parts if match["days"] or len(parts) == 3 else [0, *parts]
-    hours, minutes, seconds = (*front, 0, 0)[:3]
+    if not match["days"] and len(parts) < 3:
+        parts.insert(0, 0)
+    hours, minutes, seconds = (*parts, 0, 0)[:3]
     return ((int(match["days"] or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
@@ -202,9 +203,8 @@ def parse_count(text: str) -> int:
         raise ValueError(f"{text!r} is not a number; write it as {COUNT_FORMS}")
     whole, _, part = match["number"].partition(".")
     # in integers: 1.2M as a float is a little less, or more
-    number, rest = divmod(
-        int(whole + part) * _UNIT_COUNT[match["unit"].upper()], int(10 ** len(part))
-    )
+    digits = int(whole + part) * _UNIT_COUNT[match["unit"].upper()]
+    number, rest = divmod(digits, int(10 ** len(part)))
     if number == 0 or rest:
         raise ValueError(f"{text!r} is not a whole number from 1 on; write it as {COUNT_FORMS}")
     return number
@@ -216,13 +216,12 @@ def parse_positive(text: str) -> float:
     Raises:
         ValueError: if the text is not such a number.
     """
-    try:
-        if text.isascii() and "_" not in text:
+    number = math.nan
+    if text.isascii() and "_" not in text:
+        try:
             number = float(text)
-        else:
+        except ValueError:
             number = math.nan
-    except ValueError:
-        number = math.nan
     if not 1e-12 <= number <= 1e12:  # NaN is not, either
         raise ValueError(f"{text!r} is not a number above zero; write it as 0.001, 1e-3 or 2.5")
     return number
@@ -230,9 +229,8 @@ def parse_positive(text: str) -> float:
 
 def table_rows(table: str) -> list[list[str]]:
     """Return the cells of each row of a table in a text: ``name | other``."""
-    return [
-        [cell.strip() for cell in row.split(" | ")] for row in table.splitlines() if row.strip()
-    ]
+    rows = [row for row in table.splitlines() if row.strip()]
+    return [[cell.strip() for cell in row.split(" | ")] for row in rows]
 
 
 _LONGEST_RANKS = 40
@@ -241,11 +239,10 @@ _NUMBERED = re.compile(r"(?P<name>.*?)(?P<number>0|[1-9]\d{0,8})", re.ASCII)
 
 def listed(names: Sequence[str], most: int = 3) -> str:
     """Return ``a, b, c``; of more names than ``most`` the first: ``a, b, c and 4 more``."""
+    text = ", ".join(names[:most])
     if len(names) > most:
-        more = f" and {len(names) - most} more"
-    else:
-        more = ""
-    return f"{', '.join(names[:most])}{more}"
+        text += f" and {len(names) - most} more"
+    return text
 
 
 def joined(names: Sequence[str], most: int = 3) -> str:
@@ -255,7 +252,9 @@ def joined(names: Sequence[str], most: int = 3) -> str:
     """
     if len(names) > most:
         return listed(names, most)
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def rank_text(rank: int, node: str | None = None, role: RoleRanks | None = None) -> str:
@@ -264,10 +263,7 @@ def rank_text(rank: int, node: str | None = None, role: RoleRanks | None = None)
     The text is ``rank 3`` if the node is unknown, and ``trainer rank 3`` for a role; a role with
     one rank has its name alone, ``server``.
     """
-    if role and role.ranks == 1:
-        name = role.name
-    else:
-        name = ranks_text([rank], role)
+    name = role.name if role and role.ranks == 1 else ranks_text([rank], role)
     return f"{name} on {node}" if node else name
 
 
@@ -290,10 +286,11 @@ def rank_option(rank: int, role: RoleRanks | None) -> str:
 
     Examples are ``--rank 3`` and ``--role trainer --rank 3``.
     """
-    of_role = f"--rank {rank}" if role is None or role.ranks > 1 else ""
-    if role:
-        return f"--role {role.name} {of_role}".rstrip()
-    return of_role
+    if role is None:
+        return f"--rank {rank}"
+    if role.ranks > 1:
+        return f"--role {role.name} --rank {rank}"
+    return f"--role {role.name}"
 
 
 def host_list(names: Iterable[str]) -> str:
@@ -301,18 +298,20 @@ def host_list(names: Iterable[str]) -> str:
     numbers: dict[str, list[int]] = {}
     for name in names:
         match = _NUMBERED.fullmatch(name)
-        numbers.setdefault(match["name"] if match else name, []).extend(
-            [int(match["number"])] if match else []
-        )
-    ranges = ((name, index_ranges(indices), len(indices) > 1) for name, indices in numbers.items())
-    return ",".join(
-        f"{name}[{text}]" if is_several else f"{name}{text}" for name, text, is_several in ranges
-    )
+        if match:
+            numbers.setdefault(match["name"], []).append(int(match["number"]))
+        else:
+            numbers.setdefault(name, [])
+    texts = []
+    for name, indices in numbers.items():
+        text = index_ranges(indices)
+        texts.append(f"{name}[{text}]" if len(indices) > 1 else f"{name}{text}")
+    return ",".join(texts)
 
 
 def count(number: int, noun: str) -> str:
     """Return ``1 rank`` or ``7 ranks``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def cut_at_word(text: str, most: int) -> str:
@@ -323,11 +322,11 @@ def cut_at_word(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     head = text[: most - 1]
-    if text[most - 1].isspace():
-        whole = head
-    else:
+    if not text[most - 1].isspace():
         whole = head.rpartition(" ")[0]
-    return f"{(whole if len(whole) > most // 2 else head).rstrip()}…"
+        if len(whole) > most // 2:
+            head = whole
+    return f"{head.rstrip()}…"
 
 
 _DETAIL = re.compile(r", (?:unable|got) .*| or instance of .*")

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.in_job.launch import environment, trackers
 from hpcrun.job.script import LAUNCH
+from hpcrun.machine import clean_environment
 from hpcrun.machine.clean_environment import clean_env, env_for_slurm
 from hpcrun.machine.command_log import log_message, logged_to, timed
 from hpcrun.machine.process import command_text, run_command
@@ -90,6 +92,12 @@ def test_what_describes_an_enclosing_job_or_torchrun_sets_is_left_out_and_all_el
     assert clean_env(by_itself) == by_itself
     other = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "3", "ROLE_NAME": "mine"}
     assert clean_env({"TORCHELASTIC_RUN_ID": "x", **other}) == other
+
+
+def test_submission_and_job_use_the_same_names_of_variables() -> None:
+    assert clean_environment.CAME == environment.CAME
+    assert clean_environment.PUT == trackers.PUT
+    assert {*environment.GPUS} == clean_environment.GPUS
 
 
 START = [sys.executable, "-ISB", str(LAUNCH)]

@@ -12,7 +12,7 @@ from hpcrun.actions.jobs.new_run import Lineage
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submission import SubmitResult
 from hpcrun.job.plan.job_plan import Plan, Snapshot
-from hpcrun.job.plan.role_ranks import Role
+from hpcrun.job.plan.role_ranks import Role, SharedGpus
 from hpcrun.job.plan.sweep import Sweep
 from hpcrun.job.request.notify_options import Notify
 from hpcrun.job.resources.container import Container
@@ -233,7 +233,7 @@ def test_each_role_has_its_size_command_start_and_check_in_place_of_the_command(
     trainer = replace(
         SERVER,
         name="trainer",
-        gpus=(1, 3, 4),
+        gpus=SharedGpus(1, 3, 4),
         ranks=3,
         launcher="torchrun",
         after=("server", "cache"),

@@ -306,6 +306,17 @@ def test_the_line_instead_of_mpirun_has_no_option_that_the_new_sizes_replace() -
     assert error.hint == "hpcrun submit --nodes 3 --gpus 6 --launcher srun x"
 
 
+@pytest.mark.parametrize("ranks", [3, 12])
+def test_the_line_instead_of_mpirun_keeps_the_sizes_where_the_ranks_do_not_fit(ranks: int) -> None:
+    error = refusal(f"mpirun -np {ranks} x", TWO)
+    assert error.hint == f"hpcrun submit {TWO} --launcher srun x"
+
+
+def test_on_a_machine_without_srun_no_line_with_srun_stands_for_mpirun() -> None:
+    error = refusal("mpirun -np 4 x", TWO, profile=laptop())
+    assert error.hint == "--launcher command runs it as it is"
+
+
 def test_mpirun_on_several_nodes_names_the_mpi_types_of_the_cluster() -> None:
     line = "mpirun -np 4 python mpi.py"
     both = refusal(line, TWO, mpi_types=lambda: ("pmix", "pmi2"))

@@ -10,7 +10,7 @@ import pytest
 from hpcrun.actions.jobs.new_run import _plan_record
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.plan.job_plan import Plan, build_plan
-from hpcrun.job.plan.role_ranks import requests_of
+from hpcrun.job.plan.role_ranks import SharedGpus, requests_of
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest, given_fields
 from hpcrun.job.request.read_request import read_request
@@ -99,7 +99,7 @@ def test_roles_share_the_gpus_and_cpus_of_one_node() -> None:
         plan = planned(line, profile, cpus=16, gpu_ids=gpus)
         server, trainer = plan.roles
         assert (plan.shape.nodes, plan.shape.gpus_per_node, plan.shape.tasks_per_node) == (1, 4, 2)
-        assert (server.gpus, trainer.gpus) == ((0, 1, 4), (1, 3, 4))
+        assert (server.gpus, trainer.gpus) == (SharedGpus(0, 1, 4), SharedGpus(1, 3, 4))
         assert (server.task, trainer.task, trainer.first_node, trainer.ranks) == (0, 1, 0, 3)
         assert dict(server.env)["OMP_NUM_THREADS"] == dict(trainer.env)["OMP_NUM_THREADS"] == "4"
         assert plan.cpus_per_node == 16
@@ -186,6 +186,22 @@ def test_what_cannot_be_is_refused_with_what_to_do(
         planned(line, cluster() if "gpu" in line else None)
     assert message in refused.value.message
     assert (hint or "") in (refused.value.hint or "")
+
+
+def test_a_type_in_one_of_two_options_of_gpus_does_not_contradict_the_roles() -> None:
+    line = "--gpus 4 --gpus-per-node a100:4 --role s:1gpu a --role t:3gpus b.py"
+    plan = planned(line, cluster())
+    assert (plan.shape.gpus_per_node, plan.shape.gpu_type) == (4, "a100")
+
+
+@pytest.mark.parametrize(("of_profile", "typed_one"), [("ray", "srun"), ("srun", "ray")])
+def test_of_several_launchers_that_roles_cannot_have_the_first_is_named(
+    of_profile: str, typed_one: str
+) -> None:
+    line = f"--launcher {typed_one} --role s:1 a.py --role t:1 b.py"
+    with pytest.raises(UsageError) as refused:
+        planned(line, cpu_cluster(launcher=of_profile, gpu={"per_node": 0}))
+    assert refused.value.message == f"a role cannot have the launcher {of_profile}"
 
 
 def test_a_secret_in_a_command_or_in_the_variables_of_a_role_is_refused() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hpcrun.errors import UsageError
 from hpcrun.job.request.job_request import JOB_FIELDS, GpuCount, given_fields, option_of
-from hpcrun.job.request.parameters import cross, side_by_side
+from hpcrun.job.request.parameters import cross, joined, side_by_side
 from hpcrun.job.request.read_request import read_request
 from hpcrun.job.request.request_line import (
     editable_line,
@@ -281,3 +281,9 @@ def test_an_edited_line_has_comments_and_quotes_and_is_a_submission() -> None:
     for text in ("hpcrun submit 'a", "rm -rf x", "hpcrun cancel x"):
         with pytest.raises(UsageError):
             read_edited_line(text)
+
+
+def test_of_several_parameters_that_are_given_twice_the_first_by_name_is_named() -> None:
+    rows = cross({"b": ["1"], "a": ["1"], "c": ["1"]})
+    with pytest.raises(ValueError, match="'a' is given twice"):
+        joined(rows, rows)
