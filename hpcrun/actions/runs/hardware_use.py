@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -47,13 +47,34 @@ def all_samples(folder: Path, element: int = 0) -> list[NodeUse]:
 
     The samples of the oldest attempt come first.
     """
+    return [use for uses in _samples_of_attempts(folder, element) for use in uses]
+
+
+def _samples_of_attempts(folder: Path, element: int) -> list[tuple[NodeUse, ...]]:
     newest = list(islice(attempts(folder, element), _MOST_ATTEMPTS))
-    return [use for attempt in reversed(newest) for use in read_use(attempt.folder)]
+    return [read_use(attempt.folder) for attempt in reversed(newest)]
 
 
 def run_use(folder: Path, element: int = 0) -> UseSummary | None:
-    """Return the use by all attempts of a run; None if nothing is recorded."""
-    return summarise(all_samples(folder, element))
+    """Return the use by all attempts of a run; None if nothing is recorded.
+
+    The nodes and GPUs are as many as the run had at a time: an attempt may have other nodes than
+    the one before.
+    """
+    samples = _samples_of_attempts(folder, element)
+    whole = summarise(use for uses in samples for use in uses)
+    if whole is None:
+        return None
+    nodes = 0
+    gpus = 0
+    used_gpus = 0
+    for uses in samples:
+        summary = summarise(uses)
+        if summary is not None:
+            nodes = max(nodes, summary.nodes)
+            gpus = max(gpus, summary.gpus)
+            used_gpus = max(used_gpus, summary.gpus - summary.gpus_unused)
+    return replace(whole, nodes=nodes, gpus=gpus, gpus_unused=gpus - used_gpus)
 
 
 def use_advice(use: UseSummary, *, completed: bool) -> list[str]:
