@@ -88,14 +88,31 @@ def use_advice(use: UseSummary, *, completed: bool) -> list[str]:
     """
     if use.seconds < ENOUGH_S:
         return []
-    advice = [*_idle_gpus(use), *_memory(use, completed=completed)]
-    if advice and use.gpus and _is_idle(use):
+    gpu_advice = _unused_gpus(use) or _idle_gpus(use)
+    advice = [*gpu_advice, *_memory(use, completed=completed)]
+    if gpu_advice:
         return advice
     return [*advice, *_cpus(use, completed=completed)]
 
 
-def _is_idle(use: UseSummary) -> bool:
-    return use.gpu_idle is not None and use.gpu_idle >= _OFTEN_IDLE
+def _unused_gpus(use: UseSummary) -> list[str]:
+    """Return advice on GPUs that were idle all the time."""
+    if not use.gpus_unused:
+        return []
+    used = use.gpus - use.gpus_unused
+    if not used:
+        if use.gpus == 1:
+            all_gpus = "the GPU was"
+        elif use.gpus == 2:
+            all_gpus = "both GPUs were"
+        else:
+            all_gpus = f"all {use.gpus} GPUs were"
+        return [
+            f"{all_gpus} idle throughout: does the script use CUDA? If it needs no GPU: --gpus 0"
+        ]
+    were = "was" if use.gpus_unused == 1 else "were"
+    request = f"ask for --gpus {used}, or give each rank a GPU of its own"
+    return [f"{use.gpus_unused} of {use.gpus} GPUs {were} idle throughout: {request}"]
 
 
 def _idle_gpus(use: UseSummary) -> list[str]:
@@ -103,21 +120,8 @@ def _idle_gpus(use: UseSummary) -> list[str]:
 
     This shows whether the data loader is the cause.
     """
-    if not _is_idle(use) or use.gpu_idle is None:
+    if use.gpu_idle is None or use.gpu_idle < _OFTEN_IDLE:
         return []
-    if use.gpus_unused:
-        used = use.gpus - use.gpus_unused
-        if not used:
-            all_gpus = {1: "the GPU was", 2: "both GPUs were"}.get(
-                use.gpus, f"all {use.gpus} GPUs were"
-            )
-            return [
-                f"{all_gpus} idle throughout: does the script use CUDA? "
-                "If it needs no GPU: --gpus 0"
-            ]
-        were = "was" if use.gpus_unused == 1 else "were"
-        ask = f"ask for --gpus {used}, or give each rank a GPU of its own"
-        return [f"{use.gpus_unused} of {use.gpus} GPUs {were} idle throughout: {ask}"]
     fact = f"the GPUs were idle for {use.gpu_idle:.0%} of the time"
     each = max(1, math.ceil(use.gpus / use.nodes))
     if use.idle_cpus is None:

@@ -95,6 +95,11 @@ BUSY = UseSummary(
             "1 of 2 GPUs was idle throughout: ask for --gpus 1, or give each rank a GPU of its own",
         ),
         (
+            {"gpus": 8, "gpu_idle": 0.125, "gpus_unused": 1},
+            True,
+            "1 of 8 GPUs was idle throughout: ask for --gpus 7, or give each rank a GPU of its own",
+        ),
+        (
             {"gpu_idle": 1.0, "gpus_unused": 2},
             True,
             "both GPUs were idle throughout: does the script use CUDA? "
