@@ -198,7 +198,7 @@ def test_the_partition_has_nodes_with_the_memory_that_the_job_requests(
 ) -> None:
     kinds = [NodeKind("gpu", 2, 64, 256_000, A100), NodeKind("big", 2, 64, 1_024_000, A100)]
     cluster = facts(GPU, Partition("big"), kinds=kinds)
-    options = {} if memory is None else {"memory_mb": memory}
+    options: dict[str, Any] = {} if memory is None else {"memory_mb": memory}
     result = settled(tmp_path, cluster, gpus="4", **options)
     assert (result.request.partition or result.loaded.profile.partition) == taken
 
