@@ -261,12 +261,9 @@ def recorded_uses(item: RunStatus) -> Iterator[RecordedUse]:
     Raises:
         PlanError: the run recorded no use of its nodes.
     """
-    indices: list[int | None] = [one.index for one in item.elements]
-    uses = (
-        use
-        for index in indices or [item.element]
-        if (use := _recorded_use(item, index)) is not None
-    )
+    indices: list[int | None] = [element.index for element in item.elements]
+    records = (_recorded_use(item, index) for index in indices or [item.element])
+    uses = (record for record in records if record is not None)
     first = next(uses, None)
     if first is None:
         raise PlanError(
@@ -286,35 +283,31 @@ def record_instead(item: RunStatus, result: GpuResult) -> RecordedUse | None:
     environment only.
     """
     if result.rows or item.elements:
-        use = None
-    else:
-        use = _recorded_use(item, item.element)
+        return None
+    use = _recorded_use(item, item.element)
     return use if use and use.gpus else None
 
 
 def _recorded_use(item: RunStatus, element: int | None) -> RecordedUse | None:
-    samples = all_samples(item.folder, element or 0)
-    if not any(use.samples for use in samples):
+    by_node: dict[str, list[NodeUse]] = {}
+    gpus: set[tuple[str, int]] = set()
+    for use in all_samples(item.folder, element or 0):
+        by_node.setdefault(use.node, []).append(use)
+        for sample in use.samples:
+            gpus.update((use.node, gpu.index) for gpu in sample.gpus)
+    nodes: dict[str, UseSummary] = {}
+    for node, uses in by_node.items():
+        of_node = summarise(uses)
+        if of_node is not None:
+            nodes[node] = of_node
+    if not nodes:
         return None
-    nodes = {
-        node: [use for use in samples if use.node == node]
-        for node in dict.fromkeys(use.node for use in samples)
-    }
-    indices = {
-        (use.node, gpu.index): None
-        for use in samples
-        for sample in use.samples
-        for gpu in sample.gpus
-    }
-    alone = {
-        key: summarise(only_gpu(use, key[1]) for use in nodes[key[0]]) for key in sorted(indices)
-    }
-    return RecordedUse(
-        item.run.run_id,
-        {node: use for node, uses in nodes.items() if (use := summarise(uses)) is not None},
-        {key: use for key, use in alone.items() if use is not None},
-        element,
-    )
+    alone: dict[tuple[str, int], UseSummary] = {}
+    for node, index in sorted(gpus):
+        of_gpu = summarise(only_gpu(use, index) for use in by_node[node])
+        if of_gpu is not None:
+            alone[node, index] = of_gpu
+    return RecordedUse(item.run.run_id, nodes, alone, element)
 
 
 def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
@@ -352,19 +345,19 @@ def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
         for node, reading in answered.items()
         if not (reading and reading.gpus)
     }
-    rows = tuple(
-        row
-        for node, reading in answered.items()
-        if reading
-        for row in _rows(reading, ranks.get(node))
-    )
-    ports = {node: reading.ports for node, reading in answered.items() if reading and reading.ports}
-    return GpuResult(item.run.run_id, rows, without, ports)
+    rows: list[GpuRow] = []
+    ports: dict[str, tuple[PortReading, ...]] = {}
+    for node, reading in answered.items():
+        if reading is None:
+            continue
+        rows += _rows(reading, ranks.get(node))
+        if reading.ports:
+            ports[node] = reading.ports
+    return GpuResult(item.run.run_id, tuple(rows), without, ports)
 
 
 def _rows(reading: NodeReading, ranks: range | None) -> list[GpuRow]:
-    one_each = ranks is not None and len(ranks) == len(reading.gpus)
-    return [
-        GpuRow(reading.node, ranks[number] if ranks is not None and one_each else None, gpu)
-        for number, gpu in enumerate(reading.gpus)
-    ]
+    if ranks is None or len(ranks) != len(reading.gpus):
+        return [GpuRow(reading.node, None, gpu) for gpu in reading.gpus]
+    pairs = zip(ranks, reading.gpus, strict=True)
+    return [GpuRow(reading.node, rank, gpu) for rank, gpu in pairs]
