@@ -85,11 +85,15 @@ def _cancel_text(
         yield stderr(["hpcrun: jobs that depend on a cancelled run may start now", hint])
     if summary and len(cancelled) > 1:
         yield stderr([f"{count(len(cancelled), 'run')} cancelled"])
+    ended = (item for item in others if item.status.final)
     yield stderr(
-        f"hpcrun: job {item.run.job_id} has already ended: {item.status.state}"
-        for item in others
-        if item.status.final
+        f"hpcrun: {_job_or_run(item.run)} has already ended: {item.status.state}" for item in ended
     )
+
+
+def _job_or_run(run: Run) -> str:
+    """Return the name of a run's job for a message; the run itself if it has no job id."""
+    return f"run {run.run_id}" if run.job_id is None else f"job {run.job_id}"
 
 
 def hold(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name)) -> Outcomes:

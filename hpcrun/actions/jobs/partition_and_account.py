@@ -157,19 +157,22 @@ def _fitting_partitions(job: ClusterJob) -> list[Partition]:
 
 
 def _nodes_with(partition: Partition, job: ClusterJob) -> int:
-    """Return how many nodes of a partition have the GPUs and CPUs that the job needs on each.
+    """Return how many nodes of a partition have what the job needs on each node.
 
-    The count is for each node's GPUs of the wanted type and for its CPUs. The memory of a node is
-    not compared.
+    Compared are each node's GPUs of the wanted type, its CPUs and its memory.
     """
     size = job.size
+    cpus = job.request.cpus or 1
+    memory_mb = job.request.memory_mb or 0  # 0: all of a node's memory, however large
     nodes = 0
     for kind in job.facts.kinds:
+        if kind.partition != partition.name:
+            continue
         gpus = sum(count for type_, count in kind.gpus if size.gpu_type in (None, type_))
-        enough = gpus >= size.gpus_per_node and (
-            kind.cpus is None or kind.cpus >= (job.request.cpus or 1)
-        )
-        nodes += kind.nodes if kind.partition == partition.name and enough else 0
+        has_cpus = kind.cpus is None or kind.cpus >= cpus
+        has_memory = kind.memory_mb is None or kind.memory_mb >= memory_mb
+        if gpus >= size.gpus_per_node and has_cpus and has_memory:
+            nodes += kind.nodes
     return nodes
 
 

@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.jobs.check_program import check_program
 from hpcrun.actions.jobs.find_python import changes_path, find_python
-from hpcrun.actions.jobs.job_defaults import Settled, settle
+from hpcrun.actions.jobs.job_defaults import Settled, settle, with_defaults
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.files.reading import file_text, read_named_text
 from hpcrun.job.batch.sbatch_input import apply_sbatch_env
 from hpcrun.job.launcher.choose_launcher import Here, choose_launcher
-from hpcrun.job.launcher.launchers import find_calls
+from hpcrun.job.launcher.launchers import Call, find_calls
+from hpcrun.job.launcher.typed_launcher import replacement
 from hpcrun.job.plan.job_plan import PythonEnvironment
 from hpcrun.job.plan.role_ranks import requests_of, with_programs, with_size
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import JobRequest
+from hpcrun.job.request.job_request import GpuCount, JobRequest
 from hpcrun.job.request.read_request import check_secrets
 from hpcrun.job.resources.container import image_of, is_image_file
+from hpcrun.job.resources.shape import for_gpu_type
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.schedulers.srun_options import mpi_types
 
@@ -87,10 +89,9 @@ def find_program(inputs: JobInputs, surroundings: Surroundings) -> JobProgram:
     """
     if inputs.script:
         return _batch_script(inputs, inputs.script, surroundings)
-    settled = settle(inputs.request, inputs.loaded, surroundings)
-    if settled.request.roles:
-        return _roles(settled, surroundings)
-    return _one_program(settled, surroundings)
+    if inputs.request.roles:
+        return _roles(settle(inputs.request, inputs.loaded, surroundings), surroundings)
+    return _one_program(inputs, surroundings)
 
 
 # --- one program ---------------------------------------------------------------------------------
@@ -104,11 +105,57 @@ class _Place:
     path_may_change: bool  # as of JobProgram
 
 
-def _one_program(settled: Settled, surroundings: Surroundings) -> JobProgram:
-    request = with_container(settled.request, settled.typed, surroundings)
+def _one_program(inputs: JobInputs, surroundings: Surroundings) -> JobProgram:
+    size = _launcher_size(inputs, surroundings)
+    if size is None:
+        settled = settle(inputs.request, inputs.loaded, surroundings)
+        request = settled.request
+    else:
+        sized = replace(inputs.request, gpus=size.gpus, nodes=size.nodes)
+        settled = settle(sized, inputs.loaded, surroundings)
+        # the launcher's note shows the sizes, and shows only what differs from what was typed
+        request = replace(settled.request, gpus=None, nodes=inputs.request.nodes)
+    request = with_container(request, settled.typed, surroundings)
     place = _place_of(request, settled.typed)
     called, notes = _as_called(request, settled.typed, surroundings, place)
+    if size is not None:
+        called = replace(called, gpus=settled.request.gpus)  # with the chosen type
     return _job_program(settled, called, place, notes, surroundings)
+
+
+@dataclass(frozen=True, slots=True)
+class _LauncherSize:
+    """The size of a job that is typed for a launcher before its program."""
+
+    nodes: int | None
+    gpus: GpuCount  # of all nodes together
+
+
+def _launcher_size(inputs: JobInputs, surroundings: Surroundings) -> _LauncherSize | None:
+    """Return the size that ``torchrun --nproc-per-node 4`` gives a job of several nodes.
+
+    Returns:
+        The size; None if the job's own options say how many GPUs it has, or nothing says this.
+    """
+    profile = inputs.loaded.profile
+    request, _ = with_defaults(inputs.request, profile, surroundings)
+    has_gpus = request.gpus is not None or request.gpus_per_node is not None
+    if profile.scheduler != "slurm" or has_gpus or (request.nodes or 1) == 1:
+        return None
+    if request.launcher is not None or request.preflight == "only":
+        return None
+    calls = _calls_of(request, surroundings)
+    call = next((call for call in calls if call.place is None), None)
+    if call is None or call.launcher.role != "ours":
+        return None
+    types = list(profile.gpu.types)
+    if types and profile.gpu.type is None:
+        # no type is chosen yet: all that matters here is that the nodes have GPUs
+        profile = for_gpu_type(profile, replace(request, gpus=GpuCount(count=1, type=types[0])))
+    instead = replacement(call, request, profile)
+    if instead is None or not instead.request.gpus or not instead.request.gpus.count:
+        return None
+    return _LauncherSize(instead.request.nodes, instead.request.gpus)
 
 
 def _place_of(request: JobRequest, profile: Profile) -> _Place:
@@ -263,21 +310,22 @@ def with_launcher(
     """
     if request.preflight == "only":
         return request, ()
-    argv = ("python", "-m") if request.module else ()
     folder = Path(request.workdir or surroundings.cwd)
-    return choose_launcher(
-        request,
-        profile,
-        find_calls(
-            (*argv, request.script, *request.args), lambda name: _read_shell_script(folder / name)
-        ),
-        Here(
-            surroundings.typed.words,
-            lambda name: file_text(folder / name),
-            lambda: mpi_types(surroundings.env),
-        ),
-        of_role=of_role,
+    here = Here(
+        surroundings.typed.words,
+        lambda name: file_text(folder / name),
+        lambda: mpi_types(surroundings.env),
     )
+    calls = _calls_of(request, surroundings)
+    return choose_launcher(request, profile, calls, here, of_role=of_role)
+
+
+def _calls_of(request: JobRequest, surroundings: Surroundings) -> list[Call]:
+    """Return the launchers that the program of a request is, or calls."""
+    folder = Path(request.workdir or surroundings.cwd)
+    python = ("python", "-m") if request.module else ()
+    words = (*python, request.script, *request.args)
+    return find_calls(words, lambda name: _read_shell_script(folder / name))
 
 
 def _read_shell_script(path: Path) -> str | None:

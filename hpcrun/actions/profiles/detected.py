@@ -55,7 +55,7 @@ class DetectedProfile(Mapping[str, bytes]):
 
     @cached_property
     def facts(self) -> ClusterFacts:
-        """The facts of the cluster, cached for a day at most."""
+        """The facts of the cluster, cached for an hour at most."""
         return self._ask()
 
     @cached_property

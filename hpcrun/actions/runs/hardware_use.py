@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -47,13 +47,34 @@ def all_samples(folder: Path, element: int = 0) -> list[NodeUse]:
 
     The samples of the oldest attempt come first.
     """
+    return [use for uses in _samples_of_attempts(folder, element) for use in uses]
+
+
+def _samples_of_attempts(folder: Path, element: int) -> list[tuple[NodeUse, ...]]:
     newest = list(islice(attempts(folder, element), _MOST_ATTEMPTS))
-    return [use for attempt in reversed(newest) for use in read_use(attempt.folder)]
+    return [read_use(attempt.folder) for attempt in reversed(newest)]
 
 
 def run_use(folder: Path, element: int = 0) -> UseSummary | None:
-    """Return the use by all attempts of a run; None if nothing is recorded."""
-    return summarise(all_samples(folder, element))
+    """Return the use by all attempts of a run; None if nothing is recorded.
+
+    The nodes and GPUs are as many as the run had at a time: an attempt may have other nodes than
+    the one before.
+    """
+    samples = _samples_of_attempts(folder, element)
+    whole = summarise(use for uses in samples for use in uses)
+    if whole is None:
+        return None
+    nodes = 0
+    gpus = 0
+    used_gpus = 0
+    for uses in samples:
+        summary = summarise(uses)
+        if summary is not None:
+            nodes = max(nodes, summary.nodes)
+            gpus = max(gpus, summary.gpus)
+            used_gpus = max(used_gpus, summary.gpus - summary.gpus_unused)
+    return replace(whole, nodes=nodes, gpus=gpus, gpus_unused=gpus - used_gpus)
 
 
 def use_advice(use: UseSummary, *, completed: bool) -> list[str]:
@@ -67,14 +88,31 @@ def use_advice(use: UseSummary, *, completed: bool) -> list[str]:
     """
     if use.seconds < ENOUGH_S:
         return []
-    advice = [*_idle_gpus(use), *_memory(use, completed=completed)]
-    if advice and use.gpus and _is_idle(use):
+    gpu_advice = _unused_gpus(use) or _idle_gpus(use)
+    advice = [*gpu_advice, *_memory(use, completed=completed)]
+    if gpu_advice:
         return advice
     return [*advice, *_cpus(use, completed=completed)]
 
 
-def _is_idle(use: UseSummary) -> bool:
-    return use.gpu_idle is not None and use.gpu_idle >= _OFTEN_IDLE
+def _unused_gpus(use: UseSummary) -> list[str]:
+    """Return advice on GPUs that were idle all the time."""
+    if not use.gpus_unused:
+        return []
+    used = use.gpus - use.gpus_unused
+    if not used:
+        if use.gpus == 1:
+            all_gpus = "the GPU was"
+        elif use.gpus == 2:
+            all_gpus = "both GPUs were"
+        else:
+            all_gpus = f"all {use.gpus} GPUs were"
+        return [
+            f"{all_gpus} idle throughout: does the script use CUDA? If it needs no GPU: --gpus 0"
+        ]
+    were = "was" if use.gpus_unused == 1 else "were"
+    request = f"ask for --gpus {used}, or give each rank a GPU of its own"
+    return [f"{use.gpus_unused} of {use.gpus} GPUs {were} idle throughout: {request}"]
 
 
 def _idle_gpus(use: UseSummary) -> list[str]:
@@ -82,21 +120,8 @@ def _idle_gpus(use: UseSummary) -> list[str]:
 
     This shows whether the data loader is the cause.
     """
-    if not _is_idle(use) or use.gpu_idle is None:
+    if use.gpu_idle is None or use.gpu_idle < _OFTEN_IDLE:
         return []
-    if use.gpus_unused:
-        used = use.gpus - use.gpus_unused
-        if not used:
-            all_gpus = {1: "the GPU was", 2: "both GPUs were"}.get(
-                use.gpus, f"all {use.gpus} GPUs were"
-            )
-            return [
-                f"{all_gpus} idle throughout: does the script use CUDA? "
-                "If it needs no GPU: --gpus 0"
-            ]
-        were = "was" if use.gpus_unused == 1 else "were"
-        ask = f"ask for --gpus {used}, or give each rank a GPU of its own"
-        return [f"{use.gpus_unused} of {use.gpus} GPUs {were} idle throughout: {ask}"]
     fact = f"the GPUs were idle for {use.gpu_idle:.0%} of the time"
     each = max(1, math.ceil(use.gpus / use.nodes))
     if use.idle_cpus is None:
@@ -236,12 +261,9 @@ def recorded_uses(item: RunStatus) -> Iterator[RecordedUse]:
     Raises:
         PlanError: the run recorded no use of its nodes.
     """
-    indices: list[int | None] = [one.index for one in item.elements]
-    uses = (
-        use
-        for index in indices or [item.element]
-        if (use := _recorded_use(item, index)) is not None
-    )
+    indices: list[int | None] = [element.index for element in item.elements]
+    records = (_recorded_use(item, index) for index in indices or [item.element])
+    uses = (record for record in records if record is not None)
     first = next(uses, None)
     if first is None:
         raise PlanError(
@@ -261,35 +283,31 @@ def record_instead(item: RunStatus, result: GpuResult) -> RecordedUse | None:
     environment only.
     """
     if result.rows or item.elements:
-        use = None
-    else:
-        use = _recorded_use(item, item.element)
+        return None
+    use = _recorded_use(item, item.element)
     return use if use and use.gpus else None
 
 
 def _recorded_use(item: RunStatus, element: int | None) -> RecordedUse | None:
-    samples = all_samples(item.folder, element or 0)
-    if not any(use.samples for use in samples):
+    by_node: dict[str, list[NodeUse]] = {}
+    gpus: set[tuple[str, int]] = set()
+    for use in all_samples(item.folder, element or 0):
+        by_node.setdefault(use.node, []).append(use)
+        for sample in use.samples:
+            gpus.update((use.node, gpu.index) for gpu in sample.gpus)
+    nodes: dict[str, UseSummary] = {}
+    for node, uses in by_node.items():
+        of_node = summarise(uses)
+        if of_node is not None:
+            nodes[node] = of_node
+    if not nodes:
         return None
-    nodes = {
-        node: [use for use in samples if use.node == node]
-        for node in dict.fromkeys(use.node for use in samples)
-    }
-    indices = {
-        (use.node, gpu.index): None
-        for use in samples
-        for sample in use.samples
-        for gpu in sample.gpus
-    }
-    alone = {
-        key: summarise(only_gpu(use, key[1]) for use in nodes[key[0]]) for key in sorted(indices)
-    }
-    return RecordedUse(
-        item.run.run_id,
-        {node: use for node, uses in nodes.items() if (use := summarise(uses)) is not None},
-        {key: use for key, use in alone.items() if use is not None},
-        element,
-    )
+    alone: dict[tuple[str, int], UseSummary] = {}
+    for node, index in sorted(gpus):
+        of_gpu = summarise(only_gpu(use, index) for use in by_node[node])
+        if of_gpu is not None:
+            alone[node, index] = of_gpu
+    return RecordedUse(item.run.run_id, nodes, alone, element)
 
 
 def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
@@ -327,19 +345,19 @@ def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
         for node, reading in answered.items()
         if not (reading and reading.gpus)
     }
-    rows = tuple(
-        row
-        for node, reading in answered.items()
-        if reading
-        for row in _rows(reading, ranks.get(node))
-    )
-    ports = {node: reading.ports for node, reading in answered.items() if reading and reading.ports}
-    return GpuResult(item.run.run_id, rows, without, ports)
+    rows: list[GpuRow] = []
+    ports: dict[str, tuple[PortReading, ...]] = {}
+    for node, reading in answered.items():
+        if reading is None:
+            continue
+        rows += _rows(reading, ranks.get(node))
+        if reading.ports:
+            ports[node] = reading.ports
+    return GpuResult(item.run.run_id, tuple(rows), without, ports)
 
 
 def _rows(reading: NodeReading, ranks: range | None) -> list[GpuRow]:
-    one_each = ranks is not None and len(ranks) == len(reading.gpus)
-    return [
-        GpuRow(reading.node, ranks[number] if ranks is not None and one_each else None, gpu)
-        for number, gpu in enumerate(reading.gpus)
-    ]
+    if ranks is None or len(ranks) != len(reading.gpus):
+        return [GpuRow(reading.node, None, gpu) for gpu in reading.gpus]
+    pairs = zip(ranks, reading.gpus, strict=True)
+    return [GpuRow(reading.node, rank, gpu) for rank, gpu in pairs]

@@ -10,7 +10,7 @@ from hpcrun.errors import HpcrunError, NotFoundError, did_you_mean
 from hpcrun.job.run_paths import RoleRanks
 from hpcrun.job.text.patterns import compile_pattern
 from hpcrun.profiles.folders import Source
-from hpcrun.runs.attempt import attempts, ranks
+from hpcrun.runs.attempt import Attempt, attempts, ranks
 from hpcrun.runs.metric_files import (
     LogMetrics,
     MetricsRow,
@@ -20,6 +20,8 @@ from hpcrun.runs.metric_files import (
     metric_ranks,
     noted,
 )
+
+_PROGRESS = ("epoch", "iter", "iteration", "global_step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,40 +79,51 @@ def read_metrics(
         role: the role whose ranks these are, by its own numbers; None without roles.
     """
     begun = list(reversed(list(attempts(folder, element, role))))
-    chosen = wanted
     if all_ranks:
-        chosen = sorted(
-            {
-                rank
-                for attempt in begun
-                for rank in (*metric_ranks(attempt.folder), *ranks(attempt.folder))
-            }
-        )
-    elif chosen is None:
-        chosen = [rank for attempt in begun for rank in metric_ranks(attempt.folder)] or [0]
-        chosen = [min(chosen)]
+        chosen: Sequence[int] = _all_ranks(begun)
+    elif wanted is not None:
+        chosen = wanted
+    else:
+        chosen = [_first_rank(begun)]
     bad = Unreadable()
-    rows = []
+    rows: list[MetricsRow] = []
     for rank in chosen:
-        notes = [row for attempt in begun for row in noted(attempt, rank, bad)]
-        recorded = {name for row in notes for name in row.values}
-        missing = {
-            name: compile_pattern(text)
-            for name, text in (patterns or {}).items()
-            if name not in recorded
-        }
-        finder = LogMetrics(missing, usual=patterns is not None and not patterns and not notes)
-        if missing or finder.usual:
-            logged = [row for attempt in begun for row in finder.rows(attempt, rank)]
-        else:
-            logged = []
-        rows += join([*count_steps(logged), *notes])
+        rows += _rows_of_rank(begun, rank, patterns, bad)
+    names = dict.fromkeys(name for row in rows for name in row.values)
     # a metric of progress, not of quality, comes last
-    names = sorted(
-        dict.fromkeys(name for row in rows for name in row.values),
-        key=lambda name: name.lower() in ("epoch", "iter", "iteration", "global_step"),
-    )
-    return Metrics(tuple(names), tuple(rows), bad.lines)
+    ordered = sorted(names, key=lambda name: name.lower() in _PROGRESS)
+    return Metrics(tuple(ordered), tuple(rows), bad.lines)
+
+
+def _all_ranks(begun: Sequence[Attempt]) -> list[int]:
+    """Return the ranks that have metrics or a log in any attempt."""
+    numbers: set[int] = set()
+    for attempt in begun:
+        numbers.update(metric_ranks(attempt.folder))
+        numbers.update(ranks(attempt.folder))
+    return sorted(numbers)
+
+
+def _first_rank(begun: Sequence[Attempt]) -> int:
+    """Return the first rank that recorded metrics; 0 if none did."""
+    return min((rank for attempt in begun for rank in metric_ranks(attempt.folder)), default=0)
+
+
+def _rows_of_rank(
+    begun: Sequence[Attempt], rank: int, patterns: Mapping[str, str] | None, bad: Unreadable
+) -> list[MetricsRow]:
+    """Return the metrics of a rank in all attempts; ``bad`` counts the lines that are none."""
+    recorded = [row for attempt in begun for row in noted(attempt, rank, bad)]
+    names = {name for row in recorded for name in row.values}
+    missing = {
+        name: compile_pattern(text) for name, text in (patterns or {}).items() if name not in names
+    }
+    has_no_patterns = patterns is not None and not patterns
+    finder = LogMetrics(missing, usual=has_no_patterns and not recorded)
+    logged: list[MetricsRow] = []
+    if missing or finder.usual:
+        logged = [row for attempt in begun for row in finder.rows(attempt, rank)]
+    return join([*count_steps(logged), *recorded])
 
 
 def read_elements(
@@ -137,21 +150,22 @@ def read_elements(
     Returns:
         The number of an element → its metrics, empty if the element has none.
     """
-    each = {
+    by_element = {
         index: read_metrics(
             folder, patterns, wanted=wanted, all_ranks=all_ranks, element=index, role=role
         )
         for index in elements
     }
-    known = tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
-    choose_metrics(Metrics(known, ()), names)
-    return {
-        index: choose_metrics(metrics, [name for name in names if name in metrics.names])
-        if names
-        else metrics
-        for index, metrics in each.items()
-        if not names or not metrics.names or set(names) & set(metrics.names)
-    }
+    if not names:
+        return by_element
+    known = dict.fromkeys(name for metrics in by_element.values() for name in metrics.names)
+    choose_metrics(Metrics(tuple(known), ()), names)  # refuses a name that no element has
+    chosen: dict[int, Metrics] = {}
+    for index, metrics in by_element.items():
+        present = [name for name in names if name in metrics.names]
+        if present or not metrics.names:
+            chosen[index] = choose_metrics(metrics, present)
+    return chosen
 
 
 def choose_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:

@@ -195,17 +195,21 @@ def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatu
     failed = next(
         (status for status in statuses if status.state == shown and status.exit_status), None
     )
+    exit_status: int | None = None
+    if failed:
+        exit_status = failed.exit_status
+    elif shown == state.COMPLETED:
+        exit_status = 0
+    ran_s = [status.ran_s for status in statuses if status.ran_s is not None]
     missed = [status.missed_s for status in going if status.missed_s is not None]
     return LastStatus(
         shown,
         max(status.asked_s for status in statuses),
         final=not going,
         reason=counts_text(states),
-        elapsed_s=max(
-            (status.ran_s for status in statuses if status.ran_s is not None), default=None
-        ),
+        elapsed_s=max(ran_s, default=None),
         limit_s=walltime_s,
-        exit_status=failed.exit_status if failed else 0 if shown == state.COMPLETED else None,
+        exit_status=exit_status,
         missed_s=min(missed) if going and len(missed) == len(going) else None,
     )
 

@@ -190,6 +190,25 @@ def test_the_partition_is_the_default_one_that_fits_or_the_only_one(
     assert (found.request.partition or found.loaded.profile.partition) == taken
 
 
+@pytest.mark.parametrize(
+    ("memory", "taken"), [(None, "gpu"), ("0", "gpu"), ("250G", "gpu"), ("1000G", "big")]
+)
+def test_the_partition_has_nodes_with_the_memory_that_the_job_requests(
+    memory: str | None, taken: str, tmp_path: Path
+) -> None:
+    kinds = [NodeKind("gpu", 2, 64, 256_000, A100), NodeKind("big", 2, 64, 1_024_000, A100)]
+    cluster = facts(GPU, Partition("big"), kinds=kinds)
+    options: dict[str, Any] = {} if memory is None else {"memory_mb": memory}
+    result = settled(tmp_path, cluster, gpus="4", **options)
+    assert (result.request.partition or result.loaded.profile.partition) == taken
+
+
+def test_nodes_of_unknown_memory_have_enough(tmp_path: Path) -> None:
+    cluster = facts(GPU, LONG, kinds=[NodeKind("long", 2, 64, None, A100)])
+    result = settled(tmp_path, cluster, gpus="4", memory_mb="1000G")
+    assert (result.request.partition or result.loaded.profile.partition) == "long"
+
+
 def test_the_limits_are_those_of_the_partition_that_is_taken(tmp_path: Path) -> None:
     found = settled(tmp_path, facts(GPU, LONG), gpus="4", walltime_s="3-0").loaded.profile
     assert (found.partition, found.time.max) == ("long", 7 * 86400)

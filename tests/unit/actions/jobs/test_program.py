@@ -12,9 +12,13 @@ import pytest
 
 from hpcrun.actions.jobs.check_program import check_program
 from hpcrun.actions.jobs.program import JobProgram, find_batch_script, find_program, read_inputs
+from hpcrun.actions.ports import Surroundings, Typed
+from hpcrun.actions.profiles.detected import DetectedProfile
 from hpcrun.errors import UsageError
 from hpcrun.job.request.job_request import GpuCount
 from hpcrun.profiles.config import Config
+from hpcrun.profiles.folders import shipped
+from hpcrun.schedulers.cluster_facts import ClusterFacts, NodeKind, Partition
 from tests.unit.given import request, surroundings, write
 
 
@@ -155,6 +159,81 @@ def test_one_program_has_all_defaults_and_its_launcher(tmp_path: Path) -> None:
     assert one.notes == ("from your shell: SBATCH_PARTITION=debug",)
     (note,) = one.launcher_notes
     assert note.startswith("`torchrun` starts ranks, and hpcrun starts them")
+
+
+def on_cluster(folder: Path, kinds: list[NodeKind]) -> Surroundings:
+    """A caller on a cluster with Slurm, who has typed ``submit --nodes 2``."""
+    parts = [
+        Partition(name, default=name == "gpu") for name in {kind.partition: None for kind in kinds}
+    ]
+    facts = ClusterFacts(
+        user="me",
+        groups=(),
+        config={"ClusterName": "dev"},
+        partitions=parts,
+        kinds=kinds,
+        associations=[],
+        accounting=False,
+    )
+    detected = DetectedProfile(folder / "cache", lambda: facts, [shipped("cluster_profiles")])
+    caller = surroundings(folder, {"PATH": "/usr/bin:/bin"})
+    return replace(
+        caller,
+        profile_folders=(detected.folder, *caller.profile_folders),
+        detected=detected,
+        typed=Typed(("submit", "--nodes", "2")),
+        choose=lambda choice: choice.options[0].value,
+    )
+
+
+FOUR_A100 = NodeKind("gpu", 4, 64, 512_000, (("a100", 4),))
+EIGHT_H100 = NodeKind("big", 4, 64, 512_000, (("h100", 8),))
+
+
+@pytest.mark.parametrize("profile", ["detected", "a100"])
+def test_sizes_typed_for_torchrun_are_read_before_the_cluster_is_asked(
+    profile: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "train.py", "")
+    caller = on_cluster(tmp_path, [FOUR_A100])
+    typed = request("torchrun", args=["--nproc-per-node", "4", "train.py"], nodes=2)
+    job = find_program(read_inputs(typed, profile, caller), caller)
+    assert (job.request.script, job.request.gpus) == ("train.py", GpuCount(count=8))
+    assert job.request.nodes == 2
+    assert job.launcher_notes == (
+        "`torchrun` starts ranks, and hpcrun starts them: "
+        "hpcrun submit --nodes 2 --gpus 8 train.py",
+    )
+
+
+def test_nodes_typed_for_torchrun_replace_those_of_the_job(tmp_path: Path) -> None:
+    write(tmp_path / "train.py", "")
+    caller = on_cluster(tmp_path, [FOUR_A100])
+    arguments = ["--nnodes", "3", "--nproc-per-node", "4", "train.py"]
+    typed = request("torchrun", args=arguments, nodes=2)
+    job = find_program(read_inputs(typed, "detected", caller), caller)
+    assert (job.request.nodes, job.request.gpus) == (3, GpuCount(count=12))
+    assert job.launcher_notes[0].endswith(": hpcrun submit --gpus 12 --nodes 3 train.py")
+
+
+def test_the_gpu_type_chosen_for_the_sizes_of_torchrun_stays(tmp_path: Path) -> None:
+    write(tmp_path / "train.py", "")
+    caller = on_cluster(tmp_path, [FOUR_A100, EIGHT_H100])
+    typed = request("torchrun", args=["--nproc-per-node", "8", "train.py"], nodes=2)
+    job = find_program(read_inputs(typed, "detected", caller), caller)
+    assert job.request.gpus == GpuCount(count=16, type="h100")
+
+
+@pytest.mark.parametrize("words", [["torchrun", "train.py"], ["train.py"]])
+def test_nodes_without_any_number_of_gpus_are_still_refused(
+    words: list[str], tmp_path: Path
+) -> None:
+    write(tmp_path / "train.py", "")
+    caller = on_cluster(tmp_path, [FOUR_A100])
+    script, *arguments = words
+    inputs = read_inputs(request(script, args=arguments, nodes=2), "detected", caller)
+    with pytest.raises(UsageError, match="--nodes 2 does not say how many GPUs"):
+        find_program(inputs, caller)
 
 
 def test_each_role_has_its_program_as_the_job_calls_it(tmp_path: Path) -> None:

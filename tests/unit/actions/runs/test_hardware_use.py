@@ -95,6 +95,11 @@ BUSY = UseSummary(
             "1 of 2 GPUs was idle throughout: ask for --gpus 1, or give each rank a GPU of its own",
         ),
         (
+            {"gpus": 8, "gpu_idle": 0.125, "gpus_unused": 1},
+            True,
+            "1 of 8 GPUs was idle throughout: ask for --gpus 7, or give each rank a GPU of its own",
+        ),
+        (
             {"gpu_idle": 1.0, "gpus_unused": 2},
             True,
             "both GPUs were idle throughout: does the script use CUDA? "
@@ -164,6 +169,39 @@ def test_all_attempts_of_a_run_count(tmp_path: Path) -> None:
     assert found is not None
     assert (found.seconds, found.nodes, found.gpus, found.gpu_idle) == (600, 2, 4, 0.5)
     assert run_use(tmp_path / "other") is None
+
+
+def requeued(folder: Path, *busy_of_attempts: tuple[str, list[float]]) -> UseSummary:
+    """The use of a run whose attempts each had one node, with these busy shares of its GPUs."""
+    for number, (node, shares) in enumerate(busy_of_attempts):
+        attempt = folder / f"elements/0/attempts/{number}"
+        began = 1000.0 * (number + 1)
+        gpus = [(index, busy, GB, 8 * GB, None) for index, busy in enumerate(shares)]
+        write(attempt / "start", json.dumps({"job_id": "7", "host": node, "started": began}))
+        write(attempt / "hosts", f"{node}\n")
+        head = json.dumps({"started": began, "cpus": 8, "memory_limit": 32 * GB})
+        sample = line(began + 200, 2, 2 * GB, 1000, None, gpus)
+        write(attempt / f"node-{node}.use", f"{head}\n{sample}")
+    use = run_use(folder)
+    assert use is not None
+    return use
+
+
+def test_a_run_requeued_on_another_node_has_the_gpus_and_nodes_of_one_attempt(
+    tmp_path: Path,
+) -> None:
+    use = requeued(tmp_path, ("a", [0.8, 0.9]), ("b", [0.8, 0.9]))
+    assert (use.gpus, use.nodes, use.gpus_unused) == (2, 1, 0)
+
+
+def test_a_gpu_that_only_a_failed_attempt_left_idle_was_used(tmp_path: Path) -> None:
+    use = requeued(tmp_path, ("a", [0.0, 0.0]), ("b", [0.8, 0.9]))
+    assert (use.gpus, use.gpus_unused) == (2, 0)
+
+
+def test_a_gpu_that_was_idle_in_every_attempt_was_not_used(tmp_path: Path) -> None:
+    use = requeued(tmp_path, ("a", [0.8, 0.0]), ("b", [0.0, 0.9]))
+    assert (use.gpus, use.gpus_unused) == (2, 1)
 
 
 def test_status_verbose_shows_the_use_and_the_advice(tmp_path: Path) -> None:
