@@ -77,9 +77,9 @@ def changes(only: str, count: int, seed: int) -> Iterator[tuple[Place, str]]:
     left out.
     """
     pick = random.Random(seed)
-    found = list(places(only))
-    pick.shuffle(found)
-    for place in found:
+    drawn = list(places(only))
+    pick.shuffle(drawn)
+    for place in drawn:
         operator, occurrence = pick.choice(place.changes)
         source = (REPO / place.path).read_text()
         changed = str(mutate_code(source, get_operator(operator)(), occurrence))

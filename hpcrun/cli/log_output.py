@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.runs.log_choice import LogChoice, finished_logs, follow_logs
+from hpcrun.actions.runs.follow_logs import follow_logs
+from hpcrun.actions.runs.log_choice import LogChoice, finished_logs
 from hpcrun.cli.output import tell, width, write, write_bytes
 from hpcrun.errors import NotFoundError
 from hpcrun.job.text.patterns import Pattern

@@ -19,7 +19,8 @@ from hpcrun.explain.diagnosis.diagnose import diagnose
 from hpcrun.explain.diagnosis.facts import Culprit, Diagnosis, Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.rules import Rule, fill
-from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_silence, with_tracebacks
+from hpcrun.explain.diagnosis.silent_before_end import with_silence
+from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_tracebacks
 from hpcrun.explain.gather import gather
 from hpcrun.explain.wording import Evidence, answer, evidence_of, of_scheduler
 from hpcrun.job import job_states

@@ -1,11 +1,9 @@
-"""logs: choosing the log files, and following them until the job ends."""
+"""logs: choosing the log files of ranks, roles, nodes and attempts."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
 from pathlib import Path
 
 from hpcrun.errors import NotFoundError, UsageError, did_you_mean
@@ -13,17 +11,10 @@ from hpcrun.job.request.parameters import parse_indices
 from hpcrun.job.run_paths import WITHIN, RoleRanks
 from hpcrun.job.text.units import index_ranges
 from hpcrun.runs.attempt import Attempt, attempts, hosts, node_ranks, ranks
-from hpcrun.runs.log_files import FEW, LogFile, follow, has_text, rank_log
+from hpcrun.runs.log_files import LogFile, has_text, rank_log
 from hpcrun.runs.record import Run
 
 _ANY_RANK = 10_000_000
-READ_EVERY_S = 0.5
-MANY_READ_EVERY_S = 1.0
-MANY_LIST_EVERY_S = 5.0
-MANY_OVER_EVERY_S = 2.0
-"""The same of more than 16 ranks: how often some are read, all are listed, and the run's end is
-looked for. Each look is a question to the file server; ``hpcrun/runs/log_files.py`` says how many
-files are looked at each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +127,11 @@ def choose_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
     if choice.batch:
         return [LogFile(folder / choice.batch_log, "batch")]
     attempt = chosen_attempt(folder, choice)
-    return _logs_of(attempt, choice) if attempt else []
+    return logs_of(attempt, choice) if attempt else []
 
 
-def _logs_of(attempt: Attempt, choice: LogChoice) -> list[LogFile]:
+def logs_of(attempt: Attempt, choice: LogChoice) -> list[LogFile]:
+    """Return the logs of an attempt that are chosen, whether or not they exist yet."""
     if choice.node is not None:
         wanted = list(node_ranks(attempt.folder).get(choice.node, ()))
     else:
@@ -169,51 +161,3 @@ def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
         if attempt is None or not ranks(attempt.folder):
             return [batch]
     return logs
-
-
-def follow_logs(
-    folder: Path, choice: LogChoice, *, lines: int | None, is_over: Callable[[], bool]
-) -> Iterator[tuple[LogFile, str]]:
-    """Yield a run's logs as they grow, over the attempts that come.
-
-    The logs end when ``is_over`` says that the job is over.
-    """
-    newest: int | None = None
-    shown: list[LogFile] = []
-    listed_at = over_at = float("-inf")
-    ended = False
-
-    def is_many() -> bool:
-        return len(shown) > FEW
-
-    def over() -> bool:
-        nonlocal ended, over_at
-        if not is_many() or time.monotonic() - over_at >= MANY_OVER_EVERY_S:
-            ended = is_over()
-            over_at = time.monotonic()
-        return ended
-
-    def logs() -> list[LogFile]:
-        nonlocal newest, shown, listed_at
-        if is_many() and not ended and time.monotonic() - listed_at < MANY_LIST_EVERY_S:
-            return shown
-        listed_at = time.monotonic()
-        if choice.batch or choice.attempt is not None:
-            shown = choose_logs(folder, choice)
-        else:
-            # the attempt before is read once more to its end after a new one has begun
-            begun = attempts(folder, choice.element)
-            since = newest
-            recent = list(
-                islice(begun, 1)
-                if since is None
-                else takewhile(lambda item: item.number >= since, begun)
-            )
-            newest = max((item.number for item in recent), default=since or 0)
-            shown = [log for item in reversed(recent) for log in _logs_of(item, choice)]
-        return shown
-
-    def pause() -> None:
-        time.sleep(MANY_READ_EVERY_S if is_many() else READ_EVERY_S)
-
-    return follow(logs, lines=lines, is_over=over, pause=pause)

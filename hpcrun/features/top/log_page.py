@@ -15,7 +15,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from hpcrun.actions.runs.log_choice import READ_EVERY_S
+from hpcrun.actions.runs.follow_logs import READ_EVERY_S
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.log_output import terminal_text
 from hpcrun.errors import HpcrunError

@@ -15,6 +15,8 @@ from typing import Literal
 from hpcrun.job.text.shell_text import read_commands
 from hpcrun.job.text.units import table_rows
 
+ONCE_PER_NODE = ("python", "command", "ray")
+"""hpcrun's launchers that start a program once per node, however many GPUs it has."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _PYTHON = re.compile(r"python[\d.]*")
 _PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})

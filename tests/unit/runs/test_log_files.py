@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpcrun.job.run_paths import AttemptFolder
-from hpcrun.runs.log_files import LogFile, follow, has_text, rank_log, tail
+from hpcrun.runs.follow_files import follow
+from hpcrun.runs.log_files import LogFile, has_text, rank_log, tail
 
 BLOCK = 65536
 

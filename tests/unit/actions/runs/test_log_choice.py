@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.runs.log_choice import (
-    LogChoice,
-    choose_logs,
-    finished_logs,
-    follow_logs,
-    parse_ranks,
-)
+from hpcrun.actions.runs.follow_logs import follow_logs
+from hpcrun.actions.runs.log_choice import LogChoice, choose_logs, finished_logs, parse_ranks
 from hpcrun.errors import HpcrunError, NotFoundError
 from hpcrun.job.run_paths import RunFolder
 from tests.unit.given import write
