@@ -55,14 +55,15 @@ show(one=one.result(), two=two.result(), many=[job.result() for job in many], ba
      args=one.submission().args, again=pickle.loads(pickle.dumps(one)).result())
 """  # noqa: E501
     found = shown_by(hpcrun, program)
-    assert (found["one"], found["two"], found["many"], found["batch"]) == (
-        3,
-        42,
-        [11, 22, 33],
-        [1, 2],
-    )
-    assert (found["none"], found["done"], found["state"]) == (None, True, "COMPLETED")
-    assert (found["args"], found["again"]) == ([1], 3)
+    assert found["one"] == 3
+    assert found["two"] == 42
+    assert found["many"] == [11, 22, 33]
+    assert found["batch"] == [1, 2]
+    assert found["none"] is None
+    assert found["done"] is True
+    assert found["state"] == "COMPLETED"
+    assert found["args"] == [1]
+    assert found["again"] == 3
     assert "adding 1 and 2: žluť\n" in found["out"]
     assert found["out"] == hpcrun("logs", found["run"], check=True).stdout
     assert states(hpcrun) == {"add": "COMPLETED", "lambda": "COMPLETED"}
@@ -134,7 +135,8 @@ show(result=job.result(), out=job.stdout(), lucky=lucky.result())
 """  # noqa: E501
     )
     found = shown_by(hpcrun, program)
-    assert (found["result"], found["lucky"]) == ([3, 5, 1], "lucky")
+    assert found["result"] == [3, 5, 1]
+    assert found["lucky"] == "lucky"
     assert "at 4" in found["out"]
 
 

@@ -39,12 +39,12 @@ def test_nothing_goes_without_a_yes(hpcrun: Hpcrun) -> None:
     assert "removed    1 run" in hpcrun("clean", "--yes", check=True).stdout
     assert names(hpcrun) == {"young"}
     nothing = hpcrun("clean", "--yes", check=True).stderr
-    assert (
-        "nothing to remove" in nothing and "hint: 1 run ended in the last 30 days: --all" in nothing
-    )
+    assert "nothing to remove" in nothing
+    assert "hint: 1 run ended in the last 30 days: --all" in nothing
     document = hpcrun.document("clean", "--all", "--yes", check=True)
     (run,) = document["runs"]
-    assert (document["removed"], run["bytes"]) == (True, document["bytes"])
+    assert document["removed"] is True
+    assert run["bytes"] == document["bytes"]
     assert run["bytes"] > 0
     assert names(hpcrun) == set()
 
@@ -70,11 +70,12 @@ def test_age_state_number_and_name_choose(hpcrun: Hpcrun) -> None:
     assert names(hpcrun) == {"a", "b", "c", "d"}
 
 
-def test_a_live_run_is_never_removed(hpcrun: Hpcrun) -> None:
+def test_a_live_run_is_never_removed(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     hpcrun(*JOB, "-J", "live", "sleep", "300", check=True)
     wait_for(lambda: "RUNNING" in hpcrun("status").stdout, 20, "the job to run")
     for args in ("live", "--keep 0", "--state running"):
-        assert hpcrun("clean", "--yes", "--checkpoints", *args.split(), check=True).stdout == ""
+        with subtests.test(args=args):
+            assert hpcrun("clean", "--yes", "--checkpoints", *args.split(), check=True).stdout == ""
     assert "it is RUNNING" in hpcrun("clean", "--yes", "live").stderr
     assert names(hpcrun) == {"live"}
     hpcrun("cancel", "live", check=True)
@@ -84,7 +85,7 @@ def test_a_live_run_is_never_removed(hpcrun: Hpcrun) -> None:
     assert list((hpcrun.runs / "active").iterdir()) == []
 
 
-def test_checkpoints_go_only_where_that_is_said(hpcrun: Hpcrun) -> None:
+def test_checkpoints_go_only_where_that_is_said(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     checkpoints = over(hpcrun, "model") / "elements/0/checkpoints"
     checkpoints.mkdir()
     (checkpoints / "last.pt").write_bytes(bytes(2 << 20))
@@ -93,8 +94,9 @@ def test_checkpoints_go_only_where_that_is_said(hpcrun: Hpcrun) -> None:
         (("--checkpoints",), "of which 2.0M are checkpoints", {"model"}),
         (("--yes", "--checkpoints"), "", set()),
     ):
-        assert says in hpcrun("clean", *options, "model", check=True).stderr
-        assert names(hpcrun) == left
+        with subtests.test(options=options):
+            assert says in hpcrun("clean", *options, "model", check=True).stderr
+            assert names(hpcrun) == left
 
 
 def test_a_run_that_lies_elsewhere_goes_and_what_it_links_to_stays(
@@ -131,16 +133,19 @@ def test_a_link_to_something_else_is_not_followed(
     assert (folder / "run.json").exists()
 
 
-def test_a_person_is_asked_and_nothing_typed_is_no(hpcrun: Hpcrun) -> None:
+def test_a_person_is_asked_and_nothing_typed_is_no(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     over(hpcrun, "old")
     for typed, left in (("", {"old"}), ("n", {"old"}), ("y", set())):
-        terminal = hpcrun.terminal("clean", "old")
-        answer(terminal, "Remove 1 run", typed)
-        assert at_end(terminal)[0] == 0
-        assert names(hpcrun) == left
+        with subtests.test(typed=typed):
+            terminal = hpcrun.terminal("clean", "old")
+            answer(terminal, "Remove 1 run", typed)
+            assert at_end(terminal)[0] == 0
+            assert names(hpcrun) == left
 
 
-def test_what_clean_cannot_read(hpcrun: Hpcrun) -> None:
+def test_what_clean_cannot_read(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     over(hpcrun, "old")
     for args, says in (
         (
@@ -152,9 +157,10 @@ def test_what_clean_cannot_read(hpcrun: Hpcrun) -> None:
         ("nosuch", "there is no run 'nosuch'"),
         ("--all old", ""),
     ):
-        done = hpcrun("clean", "--yes", *args.split())
-        assert (done.returncode in (2, 6), says in done.stderr) == (True, True), done.stderr
-        assert names(hpcrun) == {"old"}
+        with subtests.test(args=args):
+            done = hpcrun("clean", "--yes", *args.split())
+            assert (done.returncode in (2, 6), says in done.stderr) == (True, True), done.stderr
+            assert names(hpcrun) == {"old"}
 
 
 def age(path: Path, age_d: float) -> None:
@@ -180,7 +186,9 @@ def test_what_killed_processes_left_is_shown_and_goes(hpcrun: Hpcrun) -> None:
     assert [item["folder"] for item in document["kept_leftovers"]] == [str(odd)]
     assert {path.name for path in (old, new, odd)} <= {path.name for path in hpcrun.runs.iterdir()}
     assert "removed    1 leftover folder" in hpcrun("clean", "--yes", check=True).stdout
-    assert (old.exists(), new.exists(), odd.exists()) == (False, True, True)
+    assert not old.exists()
+    assert new.exists()
+    assert odd.exists()
 
 
 OTHERS = (
@@ -227,7 +235,7 @@ def test_clean_removes_nothing_that_hpcrun_did_not_make(hpcrun: Hpcrun) -> None:
 
 
 def test_a_runs_folder_that_is_something_else_is_refused_and_its_runs_are_seen(
-    hpcrun: Hpcrun,
+    hpcrun: Hpcrun, subtests: pytest.Subtests
 ) -> None:
     project = a_project(hpcrun.folder / "project")
     (project / ".hpcrun").mkdir()
@@ -242,13 +250,15 @@ def test_a_runs_folder_that_is_something_else_is_refused_and_its_runs_are_seen(
         ["clean", "early"],
         [*JOB, "true"],
     ):
-        done = hpcrun(*args, env=env, cwd=project)
-        assert done.returncode == 4
-        assert f"runs are not kept in {project}" in done.stdout + done.stderr
-        assert "a repository" in done.stdout + done.stderr
-        assert "HPCRUN_RUNS=" in done.stdout + done.stderr
+        with subtests.test(args=args):
+            done = hpcrun(*args, env=env, cwd=project)
+            assert done.returncode == 4
+            assert f"runs are not kept in {project}" in done.stdout + done.stderr
+            assert "a repository" in done.stdout + done.stderr
+            assert "HPCRUN_RUNS=" in done.stdout + done.stderr
     for args in (["status"], ["logs", "early"], ["explain", "early"]):
-        assert hpcrun(*args, env=env, cwd=project).returncode == 0
+        with subtests.test(args=args):
+            assert hpcrun(*args, env=env, cwd=project).returncode == 0
     assert what_is_left(project) == list(OTHERS)
     home = hpcrun(*JOB, "true", env={"HPCRUN_RUNS": "~"})
     assert (home.returncode, "it is a home folder" in home.stderr) == (4, True)
@@ -261,14 +271,15 @@ def running_are(person: Hpcrun, number: int) -> bool:
     return person("status").stdout.count("RUNNING") == number
 
 
-def test_all_runs_in_a_state_are_cancelled(hpcrun: Hpcrun) -> None:
+def test_all_runs_in_a_state_are_cancelled(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     for words, status, says in (
         ((), 2, "--state pending"),
         (("--state", "pendign"), 2, "did you mean 'PENDING'?"),
         (("--state", "pending"), 0, "no runs in this state"),
     ):
-        done = hpcrun("cancel", *words)
-        assert (done.returncode, says in done.stderr) == (status, True)
+        with subtests.test(words=words):
+            done = hpcrun("cancel", *words)
+            assert (done.returncode, says in done.stderr) == (status, True)
     for name in ("one", "two", "three"):
         hpcrun(*JOB, "-J", name, "sleep", "300", check=True)
     over(hpcrun, "done")

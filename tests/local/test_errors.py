@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 import shlex
 
+import pytest
+
 from tests.harness import Hpcrun
 
 
@@ -20,19 +22,22 @@ def test_an_option_without_its_value_leads_to_the_help_of_its_command(hpcrun: Hp
     assert hpcrun("logs", "--rank").stderr.endswith("\nhint: hpcrun logs --help\n")
 
 
-def test_an_unknown_command_names_the_one_that_was_meant(hpcrun: Hpcrun) -> None:
+def test_an_unknown_command_names_the_one_that_was_meant(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     for typed, meant in (
         ("stauts", "status"),
         ("squeue", "status"),
         ("run", "submit"),
         ("rm", "clean"),
     ):
-        done = hpcrun(typed)
-        assert done.returncode == 2
-        assert (
-            f"hint: did you mean hpcrun {meant}? `hpcrun --help` lists the commands\n"
-            in done.stderr
-        )
+        with subtests.test(typed=typed):
+            done = hpcrun(typed)
+            assert done.returncode == 2
+            assert (
+                f"hint: did you mean hpcrun {meant}? `hpcrun --help` lists the commands\n"
+                in done.stderr
+            )
 
 
 def test_what_was_typed_cannot_act_on_the_terminal(hpcrun: Hpcrun) -> None:
@@ -58,15 +63,20 @@ def test_a_terminal_gets_a_long_message_folded_between_words(hpcrun: Hpcrun) -> 
     assert len(lines) > 1
 
 
-def test_a_word_of_hundreds_of_digits_is_one_short_message(hpcrun: Hpcrun) -> None:
+def test_a_word_of_hundreds_of_digits_is_one_short_message(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     for option, digits in (("--nodes", 5000), ("--name", 400), ("--mem", 5000)):
-        done = hpcrun("submit", "-P", "a100", "--dry-run", f"{option}={'9' * digits}", "true")
-        assert done.returncode == 2
-        assert f"hpcrun: {option}: " in done.stderr or f"'{option}'" in done.stderr
-        assert (len(done.stderr) < 600, "9" * 101 in done.stderr) == (True, False)
+        with subtests.test(option=option):
+            done = hpcrun("submit", "-P", "a100", "--dry-run", f"{option}={'9' * digits}", "true")
+            assert done.returncode == 2
+            assert f"hpcrun: {option}: " in done.stderr or f"'{option}'" in done.stderr
+            assert (len(done.stderr) < 600, "9" * 101 in done.stderr) == (True, False)
 
 
-def test_a_result_that_cannot_be_printed_is_one_message(hpcrun: Hpcrun) -> None:
+def test_a_result_that_cannot_be_printed_is_one_message(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "true", check=True)
     for command in (
         "--help",
@@ -75,14 +85,15 @@ def test_a_result_that_cannot_be_printed_is_one_message(hpcrun: Hpcrun) -> None:
         "profile list",
         "submit -P local --dry-run true",
     ):
-        argv = shlex.join(hpcrun.argv(*command.split()))
-        done = hpcrun.run("sh", "-c", f"{argv} >/dev/full", check=False)
-        assert done.returncode == 4, command
-        assert done.stderr.splitlines()[-2:] == [
-            "hpcrun: cannot print the result: No space left on device",
-            "hint: `hpcrun status` shows what was submitted",
-        ]
-        assert "Traceback" not in done.stderr
+        with subtests.test(command=command):
+            argv = shlex.join(hpcrun.argv(*command.split()))
+            done = hpcrun.run("sh", "-c", f"{argv} >/dev/full", check=False)
+            assert done.returncode == 4, command
+            assert done.stderr.splitlines()[-2:] == [
+                "hpcrun: cannot print the result: No space left on device",
+                "hint: `hpcrun status` shows what was submitted",
+            ]
+            assert "Traceback" not in done.stderr
 
 
 def test_all_unknown_options_of_a_line_are_named_at_once(hpcrun: Hpcrun) -> None:

@@ -62,7 +62,9 @@ def test_a_rank_that_stops_is_named_with_its_line(hpcrun: Hpcrun) -> None:
     )
     assert f"hpcrun: {sentence[:150]}" in done.stderr
     said = hpcrun.document("explain", "last", check=True)
-    assert (said["summary"], said["rank"], said["rule"]) == (sentence, 1, "collective-missing")
+    assert said["summary"] == sentence
+    assert said["rank"] == 1
+    assert said["rule"] == "collective-missing"
     assert said["flight"]["collectives"][0]["absent"][0]["at"].endswith(f"/train.py:{line}")
     shown = hpcrun("explain", "last", check=True).stdout
     assert "flight recorder (2 dumps)" in shown

@@ -226,17 +226,18 @@ def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
     assert [line for line in lines if len(line) > columns and not line.startswith(whole)] == []
 
 
-def test_what_cannot_be_is_one_message(hpcrun: Hpcrun) -> None:
+def test_what_cannot_be_is_one_message(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     for args, message in (
         (("--gpus", "9"), "9 GPUs do not divide by 2 nodes"),
         (("--price-per-gpu-hour", "inf"), "--price-per-gpu-hour: 'inf' is not a number above zero"),
         (("--epochs", "\x1b[31m5M"), "--epochs: '\\x1b[31m5M' is not a number"),
         (("--csv", "--json"), "--csv and --json cannot be combined"),
     ):
-        done = hpcrun(*SEED, *args)
-        assert done.returncode == 2
-        assert message in (
-            json.loads(done.stdout)["error"]["message"] if "--json" in args else done.stderr
-        )
-        assert "Traceback" not in done.stderr
-        assert done.stdout == "" or "--json" in args
+        with subtests.test(args=args):
+            done = hpcrun(*SEED, *args)
+            assert done.returncode == 2
+            assert message in (
+                json.loads(done.stdout)["error"]["message"] if "--json" in args else done.stderr
+            )
+            assert "Traceback" not in done.stderr
+            assert done.stdout == "" or "--json" in args

@@ -8,6 +8,8 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.harness import Hpcrun
 from tests.local.recorded import record, replace_fields
 
@@ -54,7 +56,7 @@ def test_a_history_as_a_table_csv_json_and_figure(hpcrun: Hpcrun) -> None:
     assert (exists.returncode, "replace it with --force" in exists.stderr) == (4, True)
 
 
-def test_what_history_does_not_understand(hpcrun: Hpcrun) -> None:
+def test_what_history_does_not_understand(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     for words, message in (
         (("--by", "weak"), "--by weak: no such choice\nhint: did you mean 'week'?"),
         (("--since", "30"), "--since: '30' has no unit; write 30m for minutes, or 30s, 30h or 30d"),
@@ -63,9 +65,10 @@ def test_what_history_does_not_understand(hpcrun: Hpcrun) -> None:
         (("--plot", "use.tiff"), "must end with .png, .pdf or .svg"),
         (("--csv", "--json"), "--csv and --json cannot be combined"),
     ):
-        done = hpcrun("history", *words)
-        assert done.returncode == 2
-        assert message in done.stdout + done.stderr
+        with subtests.test(words=words):
+            done = hpcrun("history", *words)
+            assert done.returncode == 2
+            assert message in done.stdout + done.stderr
     assert (
         "no runs on a cluster in this time" in hpcrun("history", "--since", "8w", check=True).stdout
     )

@@ -49,11 +49,9 @@ def test_a_launch_that_is_not_taken_over_is_said(hpcrun: Hpcrun) -> None:
     assert "line 4: it is in a loop, and would be started several times" in done.stdout
     assert "complete:" not in done.stdout
     document = hpcrun.document("import", "old.sbatch")
-    assert (document["complete"], document["changed"], document["error"]["exit_code"]) == (
-        False,
-        [],
-        4,
-    )
+    assert document["complete"] is False
+    assert document["changed"] == []
+    assert document["error"]["exit_code"] == 4
     plan = hpcrun("submit", "-P", "a100", "--dry-run", "old.sbatch", check=True)
     assert "no logs per rank: hpcrun does not take over the launch: line 4" in plan.stderr
     assert "HPCRUN_LAUNCH" not in plan.stdout
@@ -75,7 +73,7 @@ def test_a_secret_is_written_nowhere(hpcrun: Hpcrun) -> None:
         assert "\x1b" not in done.stdout
 
 
-def test_bad_input_is_one_clear_message(hpcrun: Hpcrun) -> None:
+def test_bad_input_is_one_clear_message(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     hpcrun.write("old.sbatch", WHOLE)
     hpcrun.write("array.sbatch", WHOLE.replace("-N 2", "-N 2 -a 1-3"))
     hpcrun.write("dos.sbatch", WHOLE.replace("\n", "\r\n"))
@@ -99,12 +97,13 @@ def test_bad_input_is_one_clear_message(hpcrun: Hpcrun) -> None:
             "--spares has no effect on old.sbatch",
         ),
     ):
-        done = hpcrun(*line.split())
-        assert (done.returncode in (2, 3, 4), says in done.stderr) == (True, True), (
-            line,
-            done.stderr,
-        )
-        assert "Traceback" not in done.stderr
+        with subtests.test(line=line):
+            done = hpcrun(*line.split())
+            assert (done.returncode in (2, 3, 4), says in done.stderr) == (True, True), (
+                line,
+                done.stderr,
+            )
+            assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("gpus", [("--gpus-per-node", "2"), ("--gpus", "a100:8")])

@@ -86,20 +86,23 @@ def test_an_option_behind_the_script_that_only_hpcrun_has_is_refused(hpcrun: Hpc
     assert not runs(hpcrun)
 
 
-def test_an_option_that_the_script_defines_is_the_script_s(hpcrun: Hpcrun) -> None:
+def test_an_option_that_the_script_defines_is_the_script_s(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     (hpcrun.folder / "train.py").write_text(
         'import argparse\nparser.add_argument("--nodes", type=int)\n'
     )
     args = ("submit", "-P", "local", "--gpus", "0", "--dry-run")
     for words in (("train.py",), ("python", "train.py"), ("-m", "train")):
-        done = hpcrun(*args, *words, "--nodes", "2", check=True)
-        assert (
-            f"note       --nodes after {words[-1] if '-m' in words else words[0]} went to the "
-            "script" in done.stderr
-        )
-        refused = hpcrun(*args, *words, "--nodes", "2", "--gpus", "1")
-        assert "--gpus after " in refused.stderr
-        assert "--nodes after" not in refused.stderr
+        with subtests.test(words=words):
+            done = hpcrun(*args, *words, "--nodes", "2", check=True)
+            assert (
+                f"note       --nodes after {words[-1] if '-m' in words else words[0]} went to the "
+                "script" in done.stderr
+            )
+            refused = hpcrun(*args, *words, "--nodes", "2", "--gpus", "1")
+            assert "--gpus after " in refused.stderr
+            assert "--nodes after" not in refused.stderr
 
 
 def test_a_study_of_a_launcher_is_refused(hpcrun: Hpcrun) -> None:

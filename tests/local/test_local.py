@@ -146,13 +146,14 @@ def test_a_projects_configuration_is_found_from_below(hpcrun: Hpcrun) -> None:
     assert len(list((project / "runs-of-the-project").glob("2*"))) == 1
 
 
-def test_a_runs_folder_that_is_none(hpcrun: Hpcrun) -> None:
+def test_a_runs_folder_that_is_none(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     (hpcrun.folder / "file").write_text("")
     for command in (("status",), ("logs",), (*PYTHON_JOB, "true")):
-        done = hpcrun(*command, env={"HPCRUN_RUNS": str(hpcrun.folder / "file")})
-        assert done.returncode == 4
-        assert "the runs folder" in done.stderr
-        assert "hint: HPCRUN_RUNS=/path uses another folder" in done.stderr
+        with subtests.test(command=command):
+            done = hpcrun(*command, env={"HPCRUN_RUNS": str(hpcrun.folder / "file")})
+            assert done.returncode == 4
+            assert "the runs folder" in done.stderr
+            assert "hint: HPCRUN_RUNS=/path uses another folder" in done.stderr
 
 
 def test_plain_checkout_and_module(hpcrun: Hpcrun, tmp_path: Path) -> None:

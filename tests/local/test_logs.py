@@ -30,7 +30,9 @@ def seen(hpcrun: Hpcrun, *args: str, begun: tuple[str, Path] | None = None, **mo
 # --- which ---------------------------------------------------------------------------------------
 
 
-def test_ranks_nodes_attempts_and_lines_are_chosen(hpcrun: Hpcrun) -> None:
+def test_ranks_nodes_attempts_and_lines_are_chosen(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     many, twice, lines, both = (record(hpcrun, name) for name in ("many", "twice", "lines", "both"))
     for rank in range(4):
         many.log(f"I am {rank}\n", rank)
@@ -61,12 +63,17 @@ def test_ranks_nodes_attempts_and_lines_are_chosen(hpcrun: Hpcrun) -> None:
         ("both -n 1", 0, "==> rank 0 stdout <==\n100\n\n==> rank 0 stderr <==\nproblem\n", ""),
         ("both --err", 0, "problem\n", ""),
     ):
-        done = hpcrun("logs", *words.split())
-        assert (done.returncode, done.stdout, message in done.stderr) == (status, shown, True), (
-            words,
-            done.stderr,
-        )
-        assert ("showing attempt" in done.stderr) == (words == "twice")
+        with subtests.test(words=words):
+            done = hpcrun("logs", *words.split())
+            assert (done.returncode, done.stdout, message in done.stderr) == (
+                status,
+                shown,
+                True,
+            ), (
+                words,
+                done.stderr,
+            )
+            assert ("showing attempt" in done.stderr) == (words == "twice")
 
 
 def test_since(hpcrun: Hpcrun) -> None:
@@ -115,7 +122,8 @@ def test_ranks_merged_by_time(hpcrun: Hpcrun) -> None:
         "bash", "-c", f"ulimit -n 40; {' '.join(hpcrun.argv('logs', 'many', '--merge'))}"
     )
     clocks = [line.split()[2] for line in done.stdout.splitlines()]
-    assert (len(clocks), clocks) == (100, sorted(clocks))
+    assert len(clocks) == 100
+    assert clocks == sorted(clocks)
 
 
 # --- how -----------------------------------------------------------------------------------------

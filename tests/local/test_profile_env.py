@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.harness import Hpcrun
 
 
@@ -22,27 +24,30 @@ def test_without_a_name_all_variables_stand_by_kind(hpcrun: Hpcrun) -> None:
     assert max(map(len, lines)) < 200
 
 
-def test_a_variable_is_explained_whole(hpcrun: Hpcrun) -> None:
+def test_a_variable_is_explained_whole(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     text = hpcrun("profile", "env", "nccl_p2p_level", check=True).stdout
     for word in ("default", "warning", "harmful", "instead", "source", "NCCL-src"):
-        assert word in text
+        with subtests.test(word=word):
+            assert word in text
     for name, kind, key in (
         ("NCCL_TIMEOUT", "variables", "variables"),
         ("a100", "profile-variables", "set_by_script"),
     ):
         document = hpcrun.document("profile", "env", name, check=True)
-        assert (document["kind"], bool(document[key])) == (kind, True)
+        assert document["kind"] == kind
+        assert bool(document[key])
     for name, says in (
         ("NCCL_DEBUK", "NCCL_DEBUG"),
         ("a10", "a100"),
         ("zzz", "lists the variables"),
     ):
-        done = hpcrun("profile", "env", name)
-        assert (done.returncode, says in done.stderr, "Traceback" in done.stderr) == (
-            6,
-            True,
-            False,
-        )
+        with subtests.test(name=name):
+            done = hpcrun("profile", "env", name)
+            assert (done.returncode, says in done.stderr, "Traceback" in done.stderr) == (
+                6,
+                True,
+                False,
+            )
 
 
 def test_a_profile_says_what_it_sets_where_and_why(hpcrun: Hpcrun) -> None:

@@ -76,7 +76,9 @@ def test_each_layer_lies_over_the_one_below(hpcrun: Hpcrun) -> None:
     ]
 
 
-def test_a_configured_time_and_account_lie_between_profile_and_environment(hpcrun: Hpcrun) -> None:
+def test_a_configured_time_and_account_lie_between_profile_and_environment(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     write(hpcrun.folder / "site/config.yaml", "profile: a100\ntime: 2h\naccount: site\n")
     write(hpcrun.home / ".config/hpcrun/config.yaml", "account: user\n")
     write(own(hpcrun, "short"), "extends: a100\ntime: {max: 1h}\n")
@@ -87,9 +89,10 @@ def test_a_configured_time_and_account_lie_between_profile_and_environment(hpcru
         (("--time", "3h"), env, "03:00:00", "env"),
         (("-P", "short"), {}, "01:00:00", "user"),
     ):
-        script = hpcrun("submit", "--dry-run", *args, "true", env=more, check=True).stdout
-        assert f"#SBATCH --account={account}\n" in script
-        assert f"#SBATCH --time={time}\n" in script
+        with subtests.test(args=args):
+            script = hpcrun("submit", "--dry-run", *args, "true", env=more, check=True).stdout
+            assert f"#SBATCH --account={account}\n" in script
+            assert f"#SBATCH --time={time}\n" in script
     # a job on this machine goes on until it ends, as before
     local = hpcrun("submit", "--dry-run", "-P", "local", "--json", "true", check=True)
     assert json.loads(local.stdout)["plan"]["walltime_s"] is None
@@ -159,16 +162,16 @@ def test_set_makes_a_copy_that_extends_and_keeps_what_is_written_in_it(hpcrun: H
     words = ("env.NCCL_DEBUG=null", "sbatch.exclusive=true", "env.A=true")
     hpcrun("profile", "set", "a100", *lists, *words, check=True)
     found = shown(hpcrun)
-    assert (found["partition"], found["gpu"]["per_node"], found["gpu"]["type"]) == (
-        "long",
-        8,
-        "a100",
-    )
+    assert found["partition"] == "long"
+    assert found["gpu"]["per_node"] == 8
+    assert found["gpu"]["type"] == "a100"
     assert found["modules"] == ["cuda/12.6", "nccl"]
-    assert (found["sbatch"], found["env"]["A"]) == ({"exclusive": True}, "true")
+    assert found["sbatch"] == {"exclusive": True}
+    assert found["env"]["A"] == "true"
     assert "NCCL_DEBUG" not in found["env"]
     text = path.read_text()
-    assert text.startswith("# mine\n") and text.endswith("# the end\n")
+    assert text.startswith("# mine\n")
+    assert text.endswith("# the end\n")
     hpcrun("profile", "unset", "a100", "gpu.per_node", "env.NCCL_DEBUG", check=True)
     assert shown(hpcrun)["gpu"]["per_node"] == 4
     assert "NCCL_DEBUG" in shown(hpcrun)["env"]
@@ -193,7 +196,8 @@ def test_set_extends_a_list_of_the_profile_below_and_takes_text_as_it_was_typed(
     write(hpcrun.folder / "site/profiles/big.yaml", "modules: [site]\n")
     hpcrun("profile", "set", "big", "modules+=mine", "setup+=[ -d /x ] && echo y", check=True)
     found = shown(hpcrun, "big")
-    assert (found["modules"], found["setup"]) == (["site", "mine"], ["[ -d /x ] && echo y"])
+    assert found["modules"] == ["site", "mine"]
+    assert found["setup"] == ["[ -d /x ] && echo y"]
     typed = (
         "extends=[local, a100]",
         "account=0042",
@@ -203,11 +207,9 @@ def test_set_extends_a_list_of_the_profile_below_and_takes_text_as_it_was_typed(
     )
     hpcrun("profile", "set", "a100", *typed, check=True)
     found = shown(hpcrun)
-    assert (found["account"], found["constraint"], found["env"]["A"]) == (
-        "0042",
-        "[a|b]",
-        "a: b # c",
-    )
+    assert found["account"] == "0042"
+    assert found["constraint"] == "[a|b]"
+    assert found["env"]["A"] == "a: b # c"
     assert "extends: [local, a100]" in own(hpcrun).read_text()
 
 
@@ -365,11 +367,9 @@ def test_new_takes_values_without_a_terminal(hpcrun: Hpcrun) -> None:
     )
     assert str(own(hpcrun, "mine")) in done.stdout
     found = shown(hpcrun, "mine")
-    assert (found["partition"], found["gpu"]["per_node"], found["gpu"]["type"]) == (
-        "long",
-        8,
-        "a100",
-    )
+    assert found["partition"] == "long"
+    assert found["gpu"]["per_node"] == 8
+    assert found["gpu"]["type"] == "a100"
     assert "#   account" in own(hpcrun, "mine").read_text()
     assert "already exists" in refused(hpcrun("profile", "new", "mine", "--from", "h100"), 2)
 
@@ -407,11 +407,9 @@ def test_new_asks_on_a_terminal(hpcrun: Hpcrun) -> None:
     status, text = at_end(terminal)
     assert status == 0, text
     found = shown(hpcrun, "mine")
-    assert (found["description"], found["partition"], found["gpu"]["per_node"]) == (
-        "Ours",
-        "long",
-        4,
-    )
+    assert found["description"] == "Ours"
+    assert found["partition"] == "long"
+    assert found["gpu"]["per_node"] == 4
     assert found["time"]["max"] == 12 * 3600
     assert "account" not in found
 
@@ -433,7 +431,8 @@ def test_the_first_edit_makes_a_copy_that_extends_the_shipped_one(hpcrun: Hpcrun
     done = hpcrun("profile", "edit", "h100", env={"EDITOR": "false", "VISUAL": appends}, check=True)
     assert done.stdout == f"written  {own(hpcrun, 'h100')}\n"
     found = shown(hpcrun, "h100")
-    assert (found["partition"], found["gpu"]["type"]) == ("mine", "h100")
+    assert found["partition"] == "mine"
+    assert found["gpu"]["type"] == "h100"
     seen = (hpcrun.folder / "seen").read_text()
     assert "\nextends: h100\n" in seen
     assert "\n# gpu:\n#   type: h100\n" in seen
@@ -495,19 +494,22 @@ def test_a_text_that_cannot_be_saved_is_kept(hpcrun: Hpcrun) -> None:
         assert sorted(path.name for path in disk.iterdir()) == ["a100.yaml", "filler"]
 
 
-def test_a_mistake_is_shown_at_its_line_in_the_editor_and_can_be_put_right(hpcrun: Hpcrun) -> None:
+def test_a_mistake_is_shown_at_its_line_in_the_editor_and_can_be_put_right(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     path = write(own(hpcrun), "extends: a100\nqos: x\n")
     # a mistake at first; the second time what it saw is kept, and the mistake corrected
     once = 'if grep -q "hpcrun:" "$1"; then cp "$1" seen; sed -i "s/typ:/type:/" "$1"; else'
     errs = editor(hpcrun, f'{once} printf "gpu:\\n  typ: mine\\n" >> "$1"; fi')
     for typed, status in (("n\n", 3), ("\x03", 130), ("y\n", 0)):
-        terminal = hpcrun.terminal("profile", "edit", "a100", env={"EDITOR": errs})
-        terminal.expect("a100.yaml:4: unknown key 'gpu.typ'; did you mean 'gpu.type'")
-        terminal.expect("Edit it again")
-        assert path.read_text() == "extends: a100\nqos: x\n"
-        terminal.send(typed)
-        ended, text = at_end(terminal)
-        assert (ended, "Traceback" in text) == (status, False), text
+        with subtests.test(typed=typed):
+            terminal = hpcrun.terminal("profile", "edit", "a100", env={"EDITOR": errs})
+            terminal.expect("a100.yaml:4: unknown key 'gpu.typ'; did you mean 'gpu.type'")
+            terminal.expect("Edit it again")
+            assert path.read_text() == "extends: a100\nqos: x\n"
+            terminal.send(typed)
+            ended, text = at_end(terminal)
+            assert (ended, "Traceback" in text) == (status, False), text
     assert (hpcrun.folder / "seen").read_text() == (
         "extends: a100\nqos: x\ngpu:\n#!! hpcrun: unknown key 'gpu.typ'; did you mean "
         "'gpu.type'?\n  typ: mine\n"
@@ -530,7 +532,7 @@ def test_a_real_editor_of_the_whole_screen(hpcrun: Hpcrun) -> None:
 # --- completion ----------------------------------------------------------------------------------
 
 
-def test_completion(hpcrun: Hpcrun) -> None:
+def test_completion(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     write(own(hpcrun, "mine"), "extends: a100\n")
     hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "trial", "--wait", "true", check=True)
     program = Path(hpcrun.venv) / "bin" / "hpcrun"
@@ -550,18 +552,20 @@ def test_completion(hpcrun: Hpcrun) -> None:
         ("submit -p gp", [], failing),
         ("profile show mi", ["mine"], {"": None}),  # which needs no configuration
     ):
-        if "" in env:
-            write(config, "broken\n")
-        number = len(line.split(" "))
-        asked = {
-            "_HPCRUN_COMPLETE": "complete_bash",
-            "COMP_WORDS": f"hpcrun {line}",
-            "COMP_CWORD": str(number),
-        }
-        done = hpcrun.run(*argv, env={**env, **asked}, check=False)
-        assert ([word for word in done.stdout.splitlines() if word], done.stderr) == (offers, ""), (
-            line
-        )
+        with subtests.test(line=line):
+            if "" in env:
+                write(config, "broken\n")
+            number = len(line.split(" "))
+            asked = {
+                "_HPCRUN_COMPLETE": "complete_bash",
+                "COMP_WORDS": f"hpcrun {line}",
+                "COMP_CWORD": str(number),
+            }
+            done = hpcrun.run(*argv, env={**env, **asked}, check=False)
+            assert ([word for word in done.stdout.splitlines() if word], done.stderr) == (
+                offers,
+                "",
+            ), line
 
 
 # --- GPU types -----------------------------------------------------------------------------------
@@ -585,7 +589,7 @@ def mixed(hpcrun: Hpcrun) -> Path:
 
 
 def test_set_and_new_with_a_value_that_gpu_types_override_change_it_for_them_too(
-    hpcrun: Hpcrun,
+    hpcrun: Hpcrun, subtests: pytest.Subtests
 ) -> None:
     path = mixed(hpcrun)
 
@@ -598,8 +602,9 @@ def test_set_and_new_with_a_value_that_gpu_types_override_change_it_for_them_too
     said_so = "hpcrun: time.default now applies to GPU types a100, h100 too, which had their own\n"
     assert set_("time.default=2h", "gpu.type=h100") == said_so
     for words in ((), ("--gpus", "a100:1"), ("--gpus", "l40s:1"), ("--gpus", "0")):
-        plan = hpcrun("submit", "-P", "dev", *words, "--dry-run", "--json", "true", check=True)
-        assert json.loads(plan.stdout)["plan"]["walltime_s"] == 7200
+        with subtests.test(words=words):
+            plan = hpcrun("submit", "-P", "dev", *words, "--dry-run", "--json", "true", check=True)
+            assert json.loads(plan.stdout)["plan"]["walltime_s"] == 7200
     assert types()["a100"]["time"] == {"max": 86400}
     assert set_("time.default=3h", "partition=gpu") == ""
     for words in (
@@ -617,7 +622,7 @@ def test_set_and_new_with_a_value_that_gpu_types_override_change_it_for_them_too
 
 
 def test_a_gpu_type_that_a_profile_cannot_have_is_refused_where_it_is_written(
-    hpcrun: Hpcrun,
+    hpcrun: Hpcrun, subtests: pytest.Subtests
 ) -> None:
     path = mixed(hpcrun)
     says = "profile 'dev' has no GPUs of type 'h1000'"
@@ -632,9 +637,10 @@ def test_a_gpu_type_that_a_profile_cannot_have_is_refused_where_it_is_written(
         ("doctor", "-P", "dev"),
         ("submit", "-P", "dev", "true"),
     ):
-        done = hpcrun(*command)
-        assert done.returncode != 0
-        assert f"{path}:3: gpu.type: {says}" in done.stdout + done.stderr
+        with subtests.test(command=command):
+            done = hpcrun(*command)
+            assert done.returncode != 0
+            assert f"{path}:3: gpu.type: {says}" in done.stdout + done.stderr
     # the profile's own values are of this type
     write(path, "extends: base\ngpu:\n  type: h1000\n  per_node: 4\n")
     hpcrun("profile", "validate", "dev", check=True)

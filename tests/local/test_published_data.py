@@ -124,7 +124,10 @@ def test_a_graph_has_its_users_items_and_facts(read: ModuleType, graph: Path, pa
             archive.write(graph / "kg_final.txt", "kg_final.txt")
         (graph / "kg_final.txt").unlink()
     found = read.read_graph(graph)
-    assert (found.users, found.items, found.entities, found.relations) == (3, 3, 5, 2)
+    assert found.users == 3
+    assert found.items == 3
+    assert found.entities == 5
+    assert found.relations == 2
     assert found.facts.tolist() == [[0, 0, 3], [1, 0, 3], [2, 1, 4]]
     assert found.seen.tolist() == [[0, 0], [0, 1], [1, 2], [2, 1], [2, 2]]
     assert found.held_out == [[2], [], [0]]
@@ -436,7 +439,8 @@ def test_the_learning_rate_grows_to_its_value_and_old_checkpoints_go(
         one.step(lambda x: one.model(x).square().mean(), (data,))
         rates.append(one.optimizer.param_groups[0]["lr"])
     assert rates == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1, 0.1])
-    assert (one.updates, one.skipped) == (6, 0)
+    assert one.updates == 6
+    assert one.skipped == 0
     epoch = training.Epoch(time_s=1.0, steps=6)
     for _ in range(4):
         one.end_epoch(epoch, 0.5)
@@ -444,7 +448,8 @@ def test_the_learning_rate_grows_to_its_value_and_old_checkpoints_go(
     assert kept == ["epoch-0003.pt", "epoch-0004.pt"]
     again = trained(training, warmup_steps=4)
     again.resume()
-    assert (again.epoch, again.updates) == (5, 6)
+    assert again.epoch == 5
+    assert again.updates == 6
 
 
 def test_an_overflow_skips_its_step_and_an_epoch_of_nothing_else_ends_the_training(
@@ -456,7 +461,9 @@ def test_an_overflow_skips_its_step_and_an_epoch_of_nothing_else_ends_the_traini
     one.scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
     before = one.model.module.weight.item()
     one.step(lambda x: (one.model(x) * float("inf")).mean(), (torch.ones(8, 1),))
-    assert (one.model.module.weight.item(), one.updates, one.skipped) == (before, 0, 1)
+    assert one.model.module.weight.item() == before
+    assert one.updates == 0
+    assert one.skipped == 1
     assert one.scaler.get_scale() == 2.0
     with pytest.raises(SystemExit, match="overflowed in float16"):
         one.end_epoch(training.Epoch(time_s=1.0, steps=1), 0.5)

@@ -84,7 +84,9 @@ def test_a_report_replaces_a_report_and_nothing_else(without_figures: Hpcrun) ->
     found = json.loads(
         report(without_figures, "--json", "--min-efficiency", "60", "--out", "a/b").stdout
     )
-    assert (found["kind"], found["schema"], found["folder"]) == ("scaling-report", 1, "a/b")
+    assert found["kind"] == "scaling-report"
+    assert found["schema"] == 1
+    assert found["folder"] == "a/b"
     assert found["answers"] == [
         "Ask for 8 GPUs on 4 nodes: 6.00× at 75 %; no larger size was measured."
     ]
@@ -92,7 +94,9 @@ def test_a_report_replaces_a_report_and_nothing_else(without_figures: Hpcrun) ->
     assert set(found["files"]) == TEXTS
 
 
-def test_a_mistake_is_one_message_and_nothing_is_written(hpcrun: Hpcrun) -> None:
+def test_a_mistake_is_one_message_and_nothing_is_written(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     hpcrun.write("file", "")
     for args, status, message in (
         ("--min-efficiency 0.65", 2, "--min-efficiency: '0.65' is not a valid integer"),
@@ -101,10 +105,11 @@ def test_a_mistake_is_one_message_and_nothing_is_written(hpcrun: Hpcrun) -> None
         ("--from-csv absent.csv", 2, "cannot read absent.csv: No such file or directory"),
         ("--out file", 4, "file is not a folder"),
     ):
-        before = names(hpcrun.folder)
-        done = report(hpcrun, *args.split())
-        assert (done.returncode, done.stdout, message in done.stderr) == (status, "", True), (
-            done.stderr
-        )
-        assert len(done.stderr.splitlines()) <= 2
-        assert names(hpcrun.folder) == before
+        with subtests.test(args=args):
+            before = names(hpcrun.folder)
+            done = report(hpcrun, *args.split())
+            assert (done.returncode, done.stdout, message in done.stderr) == (status, "", True), (
+                done.stderr
+            )
+            assert len(done.stderr.splitlines()) <= 2
+            assert names(hpcrun.folder) == before

@@ -49,17 +49,18 @@ def starts(folder: Path) -> int:
 
 def test_a_rank_that_fails_once_is_restarted_in_place(hpcrun: Hpcrun) -> None:
     folder, status = run(hpcrun, SECOND_TIME, "1", options=("--restarts", "1"))
-    assert (status["state"], status["attempt"]) == ("COMPLETED", 1)
+    assert status["state"] == "COMPLETED"
+    assert status["attempt"] == 1
     assert status["before"] == "exit status 3, restarted in place"
     first, second = exit_of(folder, 0), exit_of(folder, 1)
-    assert (first["status"], first["reason"], first["again"], first["how"]) == (
-        3,
-        "failure",
-        True,
-        "restart",
-    )
+    assert first["status"] == 3
+    assert first["reason"] == "failure"
+    assert first["again"] is True
+    assert first["how"] == "restart"
     assert first["nodes"] == ["local-1"]
-    assert (second["status"], second["again"], second["how"]) == (0, False, "")
+    assert second["status"] == 0
+    assert second["again"] is False
+    assert second["how"] == ""
     # one script, and so one supervisor's attempt
     assert (folder / "batch.log").read_text().count("the job is restarted in this allocation") == 1
     # every attempt has a folder, a port and a flight recorder of its own
@@ -77,7 +78,9 @@ def test_a_rank_that_fails_once_is_restarted_in_place(hpcrun: Hpcrun) -> None:
 
 def test_behind_the_restarts_comes_the_queue_and_the_numbers_go_on(hpcrun: Hpcrun) -> None:
     folder, status = run(hpcrun, SECOND_TIME, "3", options=("--restarts", "2", "--requeue", "1"))
-    assert (status["state"], status["attempt"], starts(folder)) == ("COMPLETED", 3, 4)
+    assert status["state"] == "COMPLETED"
+    assert status["attempt"] == 3
+    assert starts(folder) == 4
     assert [exit_of(folder, number)["how"] for number in range(4)] == [
         "restart",
         "restart",

@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.harness import Hpcrun, at_end, trust
 
 JOB = ("submit", "-P", "local", "--gpus", "0", "--wait")
@@ -93,15 +95,16 @@ def test_a_secret_is_taken_from_the_environment_again(hpcrun: Hpcrun) -> None:
     assert not [path for path in hpcrun.runs.glob("*/run.json") if "typed" in path.read_text()]
 
 
-def test_what_cannot_be_meant_is_refused(hpcrun: Hpcrun) -> None:
+def test_what_cannot_be_meant_is_refused(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     hpcrun(*JOB, "true", check=True)
     for args, words in (
         (("true", "false"), "resubmit takes one run; unexpected: 'false'"),
         (("tru",), "did you mean 'true'?"),
         (("true", "--tme", "4"), "No such option: --tme"),
     ):
-        done = hpcrun("resubmit", *args)
-        assert (done.returncode in (2, 6), words in done.stderr) == (True, True)
+        with subtests.test(args=args):
+            done = hpcrun("resubmit", *args)
+            assert (done.returncode in (2, 6), words in done.stderr) == (True, True)
     for option in (("--after", "true"), ("--chain", "2")):
         done = hpcrun("submit", "-P", "local", "--gpus", "0", *option, "true")
         assert (done.returncode, f"{option[0]} needs Slurm" in done.stderr) == (4, True)
@@ -145,7 +148,8 @@ def test_the_command_can_be_edited(hpcrun: Hpcrun) -> None:
     change = editor(hpcrun, 'cp "$1" seen; sed -i "s/A=1/A=2/" "$1"')
     assert again(hpcrun, "edit", "--edit", env=change) == "2 hush it's"
     seen = (hpcrun.folder / "seen").read_text()
-    assert "hush" not in seen and "HF_TOKEN=***" in seen
+    assert "hush" not in seen
+    assert "HF_TOKEN=***" in seen
     assert f"# It runs in {hpcrun.folder}, from the checkpoints of {run_id}.\n" in seen
     assert "\nhpcrun submit\n  --profile local\n  --gpus 0\n  --env A=1\n" in seen.replace(
         "  --env 'HF_TOKEN=***'\n", ""
@@ -154,7 +158,9 @@ def test_the_command_can_be_edited(hpcrun: Hpcrun) -> None:
     assert not list(hpcrun.folder.glob("hpcrun-edit-*"))
 
 
-def test_what_cannot_be_submitted_is_not_and_a_mistake_keeps_the_text(hpcrun: Hpcrun) -> None:
+def test_what_cannot_be_submitted_is_not_and_a_mistake_keeps_the_text(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     hpcrun(*JOB, "true", check=True)
     for edit, words in (
         ("true", "nothing was changed, and nothing was submitted"),
@@ -162,14 +168,15 @@ def test_what_cannot_be_submitted_is_not_and_a_mistake_keeps_the_text(hpcrun: Hp
         ('sed -i "s/--gpus 0/--gpus 0 --tme 4/" "$1"', "No such option: --tme"),
         ('sed -i "s/--gpus 0/--gpus 0 --wait/" "$1"', "--wait is no part of the job"),
     ):
-        done = hpcrun("resubmit", "true", "--edit", env=editor(hpcrun, edit))
-        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
-        kept = list(hpcrun.folder.glob("hpcrun-edit-*"))
-        assert len(kept) == ("sed" in edit)
-        for path in kept:
-            assert f"your text is kept in {path}" in done.stderr
-            path.unlink()
-        assert len(list(hpcrun.runs.glob("2*"))) == 1
+        with subtests.test(edit=edit):
+            done = hpcrun("resubmit", "true", "--edit", env=editor(hpcrun, edit))
+            assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+            kept = list(hpcrun.folder.glob("hpcrun-edit-*"))
+            assert len(kept) == ("sed" in edit)
+            for path in kept:
+                assert f"your text is kept in {path}" in done.stderr
+                path.unlink()
+            assert len(list(hpcrun.runs.glob("2*"))) == 1
 
 
 def test_on_a_terminal_a_mistake_leads_back_to_the_editor(hpcrun: Hpcrun) -> None:

@@ -18,7 +18,9 @@ from tests.local.recorded import record
 JOB = ("submit", "-P", "local", "--gpus", "0")
 
 
-def test_a_runs_folder_that_others_can_write_to_is_not_used(hpcrun: Hpcrun) -> None:
+def test_a_runs_folder_that_others_can_write_to_is_not_used(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     record(hpcrun, "mine")
     (hpcrun.runs / "active").mkdir()
     hpcrun.runs.chmod(0o1777)
@@ -30,10 +32,11 @@ def test_a_runs_folder_that_others_can_write_to_is_not_used(hpcrun: Hpcrun) -> N
         ["clean", "mine"],
         [*JOB, "true"],
     ):
-        done = hpcrun(*args)
-        assert done.returncode == 4, done.stderr
-        assert f"other users can write to {hpcrun.runs} (mode 1777)" in done.stderr
-        assert f"chmod go-w {hpcrun.runs}" in done.stderr
+        with subtests.test(args=args):
+            done = hpcrun(*args)
+            assert done.returncode == 4, done.stderr
+            assert f"other users can write to {hpcrun.runs} (mode 1777)" in done.stderr
+            assert f"chmod go-w {hpcrun.runs}" in done.stderr
     assert sorted(hpcrun.runs.iterdir()) == before
 
 
@@ -122,10 +125,13 @@ def test_a_folder_that_others_could_swap_with_a_folder_above_it_is_refused(
     hpcrun(*JOB, *options, "--wait", "true", env=env, check=True)
 
 
-def test_names_stay_in_the_runs_folder(hpcrun: Hpcrun, tmp_path: Path) -> None:
+def test_names_stay_in_the_runs_folder(
+    hpcrun: Hpcrun, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     before = sorted(tmp_path.iterdir())
     for name in ("../../x", "/tmp/x", "..", ".hidden", "a/b", "jobs", "x\ny"):
-        assert hpcrun(*JOB, "--wait", "-J", name, "true").returncode in (0, 2)
+        with subtests.test(name=name):
+            assert hpcrun(*JOB, "--wait", "-J", name, "true").returncode in (0, 2)
     (hpcrun.runs / "20260101-000000-here-0000").mkdir()
     words = ("..", "/etc", "active", ".hidden", "", "x/../20260101-000000-here-0000", "../runs")
     for command, word in (
@@ -133,12 +139,13 @@ def test_names_stay_in_the_runs_folder(hpcrun: Hpcrun, tmp_path: Path) -> None:
         ("status", words[-1]),
         ("cancel", words[-1]),
     ):
-        done = hpcrun(command, word)
-        assert (done.returncode in (2, 6), "Traceback" in done.stderr) == (True, False), (
-            command,
-            word,
-            done.stderr,
-        )
+        with subtests.test(command=command):
+            done = hpcrun(command, word)
+            assert (done.returncode in (2, 6), "Traceback" in done.stderr) == (True, False), (
+                command,
+                word,
+                done.stderr,
+            )
     assert sorted(tmp_path.iterdir()) == before
     assert all(
         path.name[0].isdigit() or path.name in ("active", "jobs", ".programs")

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.harness import Hpcrun
 from tests.local.recorded import STARTED_S, Recorded, record, replace_fields
 
@@ -65,7 +67,9 @@ def ended(run: Recorded, rank: int, status: int, after_s: float = 10.0, **more: 
     (run.attempt() / f"rank-{rank}.exit").write_text(json.dumps(end))
 
 
-def test_logs_name_the_role_and_count_its_own_ranks(hpcrun: Hpcrun) -> None:
+def test_logs_name_the_role_and_count_its_own_ranks(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     roles(hpcrun)
     record(hpcrun, "alone")
     for words, status, shown, message in (
@@ -103,14 +107,19 @@ def test_logs_name_the_role_and_count_its_own_ranks(hpcrun: Hpcrun) -> None:
         ),
         ("serve --role trainer --batch", 2, "", "--role and --batch cannot be combined"),
     ):
-        done = hpcrun("logs", *words.split())
-        assert (done.returncode, done.stdout, message in done.stderr) == (status, shown, True), (
-            words,
-            done.stderr,
-        )
+        with subtests.test(words=words):
+            done = hpcrun("logs", *words.split())
+            assert (done.returncode, done.stdout, message in done.stderr) == (
+                status,
+                shown,
+                True,
+            ), (
+                words,
+                done.stderr,
+            )
 
 
-def test_metrics_are_those_of_the_deciding_role(hpcrun: Hpcrun) -> None:
+def test_metrics_are_those_of_the_deciding_role(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     run = roles(hpcrun)
     for rank in range(4):
         (run.attempt() / f"rank-{rank}.metrics").write_text(
@@ -122,8 +131,9 @@ def test_metrics_are_those_of_the_deciding_role(hpcrun: Hpcrun) -> None:
         ("--role server", [0]),
         ("--rank 2", [3]),
     ):
-        rows = json.loads(hpcrun("metrics", *words.split(), "--json").stdout)["rows"]
-        assert [row["values"]["loss"] for row in rows] == losses, words
+        with subtests.test(words=words):
+            rows = json.loads(hpcrun("metrics", *words.split(), "--json").stdout)["rows"]
+            assert [row["values"]["loss"] for row in rows] == losses, words
     assert "did you mean 'server'?" in hpcrun("metrics", "--role", "sever").stderr
 
 
@@ -140,11 +150,12 @@ def test_explain_blames_the_role_that_failed_first_and_no_terminated_one(hpcrun:
     assert done.stdout.startswith(
         "trainer rank 2 on n4 failed first: KeyError: 'lr' at train.py:9\n"
     ), done.stdout
-    assert "rank-3.err" in done.stdout and done.stdout.rstrip().endswith(
-        "hpcrun logs L1 --role trainer --rank 2"
-    )
+    assert "rank-3.err" in done.stdout
+    assert done.stdout.rstrip().endswith("hpcrun logs L1 --role trainer --rank 2")
     shown = json.loads(hpcrun("explain", "--json").stdout)
-    assert (shown["role"], shown["rank"], shown["node"]) == ("trainer", 2, "n4")
+    assert shown["role"] == "trainer"
+    assert shown["rank"] == 2
+    assert shown["node"] == "n4"
     assert "KeyError: 'lr' at train.py:9 (trainer rank 2, n4)" in hpcrun.screen(
         "status", columns=160
     )
@@ -302,9 +313,7 @@ def test_status_shows_what_each_role_does(hpcrun: Hpcrun) -> None:
     assert "step=7 loss=0.5" in shown and re.search(r"last line +1\b", shown), shown
     server, trainer = hpcrun.document("status")["runs"][0]["roles"]
     assert (server["state"], server["exit_status"], server["nodes"]) == ("ready", None, ["n1"])
-    assert (trainer["state"], trainer["first_rank"], trainer["ranks"], trainer["nodes"]) == (
-        "running",
-        1,
-        3,
-        ["n2", "n3", "n4"],
-    )
+    assert trainer["state"] == "running"
+    assert trainer["first_rank"] == 1
+    assert trainer["ranks"] == 3
+    assert trainer["nodes"] == ["n2", "n3", "n4"]

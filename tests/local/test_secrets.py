@@ -6,6 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.canaries import EACH, ELEMENTS, EXPORTED, TYPED, files_with_secrets, job_of_canaries
 from tests.harness import Hpcrun, wait_for
 from tests.receivers import http_server
@@ -132,7 +134,9 @@ def test_no_secret_of_a_job_leaves_by_any_way(hpcrun: Hpcrun) -> None:
     assert hpcrun("logs", "last/0", env=env).stdout.count("hush") > 20
 
 
-def test_a_secret_on_the_command_line_is_refused_and_not_repeated(hpcrun: Hpcrun) -> None:
+def test_a_secret_on_the_command_line_is_refused_and_not_repeated(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     hpcrun.write("train.py", "")
     hpcrun.write("sweep.csv", "password\nhush-hush\n")
     for words in (
@@ -145,8 +149,11 @@ def test_a_secret_on_the_command_line_is_refused_and_not_repeated(hpcrun: Hpcrun
         ("--env", "OTHER=x hush plain", "train.py"),
         ("--sweep-file", "sweep.csv", "train.py"),
     ):
-        job = ("submit", "-P", "local", "--gpus", "0", "--secret", "PLAIN_WORD", *words)
-        refused = hpcrun(*job, env={"PLAIN_WORD": "hush plain"})
-        assert (refused.returncode, "hush" in refused.stdout + refused.stderr) == (2, False), words
-        assert "add --secret NAME" in refused.stderr
-        assert not [*hpcrun.runs.iterdir()]
+        with subtests.test(words=words):
+            job = ("submit", "-P", "local", "--gpus", "0", "--secret", "PLAIN_WORD", *words)
+            refused = hpcrun(*job, env={"PLAIN_WORD": "hush plain"})
+            assert (refused.returncode, "hush" in refused.stdout + refused.stderr) == (2, False), (
+                words
+            )
+            assert "add --secret NAME" in refused.stderr
+            assert not [*hpcrun.runs.iterdir()]

@@ -46,7 +46,7 @@ def test_columns_csv_and_pandas(two_runs: Hpcrun) -> None:
     assert list(csv.reader(chosen.splitlines())) == [["name", "why"], ["bad", why]]
 
 
-def test_what_cannot_be_shown(two_runs: Hpcrun) -> None:
+def test_what_cannot_be_shown(two_runs: Hpcrun, subtests: pytest.Subtests) -> None:
     for options, message in (
         (("--columns", "nmae"), "did you mean 'name'?"),
         (("--state", "complete"), "did you mean 'COMPLETED'?"),
@@ -56,20 +56,26 @@ def test_what_cannot_be_shown(two_runs: Hpcrun) -> None:
         (("--gpus", "--csv"), "cannot be combined"),
         (("--gpus", "--state", "failed"), "--gpus and --state cannot be combined"),
     ):
-        wrong = two_runs("status", *options)
-        assert (wrong.returncode, message in wrong.stdout + wrong.stderr) == (2, True), options
+        with subtests.test(options=options):
+            wrong = two_runs("status", *options)
+            assert (wrong.returncode, message in wrong.stdout + wrong.stderr) == (2, True), options
     assert "bad" not in two_runs("status", "--state", "completed", check=True).stdout
     assert "good" not in two_runs("status", "--state", "failed,timeout", check=True).stdout
 
 
-def test_a_narrow_terminal_gets_fewer_columns_and_no_color_is_obeyed(two_runs: Hpcrun) -> None:
+def test_a_narrow_terminal_gets_fewer_columns_and_no_color_is_obeyed(
+    two_runs: Hpcrun, subtests: pytest.Subtests
+) -> None:
     for columns in (20, 40, 60, 80):
-        lines = two_runs.screen("status", columns=columns).splitlines()
-        assert all(len(line) <= columns for line in lines), columns
-        assert [line.split()[0] for line in lines if "COMPLETED" in line or "FAILED" in line] == [
-            "good",
-            "bad",
-        ]
+        with subtests.test(columns=columns):
+            lines = two_runs.screen("status", columns=columns).splitlines()
+            assert all(len(line) <= columns for line in lines), columns
+            assert [
+                line.split()[0] for line in lines if "COMPLETED" in line or "FAILED" in line
+            ] == [
+                "good",
+                "bad",
+            ]
     assert "\x1b[32m" in two_runs.screen("status", env={})
     assert "\x1b[3" not in two_runs.screen("status", env={"NO_COLOR": "1"})
     assert "\x1b" not in two_runs("status").stdout

@@ -73,7 +73,8 @@ def test_a_script_that_asks_hpcrun_runs_outside_of_jobs_too(
         "print(hpcrun_runtime.should_stop(), hpcrun_runtime.attempt(), hpcrun_runtime.__file__)\n"
     )
     by_hand = person.run(f"{installed}/bin/python", "train.py").stdout
-    assert by_hand.startswith("False 0 ") and "site-packages/hpcrun_runtime.py" in by_hand
+    assert by_hand.startswith("False 0 ")
+    assert "site-packages/hpcrun_runtime.py" in by_hand
     person("submit", "-P", "local", "--gpus", "0", "--wait", "train.py", check=True)
     assert f"False 0 {person.runs}/" in person("logs", check=True).stdout
     assert "0.5" in person("metrics", check=True).stdout
@@ -102,11 +103,14 @@ def test_submitit_finds_the_wheel(installed: Path, tmp_path: Path) -> None:
     )
 
 
-def test_the_wheel_carries_templates_and_profiles(installed: Path, tmp_path: Path) -> None:
+def test_the_wheel_carries_templates_and_profiles(
+    installed: Path, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
     listed = person("profile", "list", check=True).stdout
     for name in ("a100", "a100-40gb", "h100", "h200", "v100", "l40s", "a40", "cpu", "local"):
-        assert name in listed
+        with subtests.test(name=name):
+            assert name in listed
     assert "init_process_group" in person("profile", "env", "NCCL_TIMEOUT", check=True).stdout
     (schema,) = installed.rglob("hpcrun/shipped/cluster_profiles/schema.json")
     assert schema.read_text() == person("profile", "schema", check=True).stdout

@@ -56,7 +56,8 @@ show(ids=[job.job_id for job in jobs], results=[job.result() for job in jobs if 
     assert "MaxArraySize" in found["refusal"][1]
     assert calls.read_text().split() == ["sbatch", "sbatch"]
     (run,) = as_researcher.document("status")["runs"]
-    assert (run["name"], run["job_id"]) == ("tenth", array)
+    assert run["name"] == "tenth"
+    assert run["job_id"] == array
     folder = as_researcher.runs / found["runs"][0]
     written = as_researcher.run(
         "scontrol", "write", "batch_script", f"{array}_0", "-", check=True

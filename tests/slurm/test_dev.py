@@ -136,7 +136,8 @@ def test_everything_that_uses_ssh(person: Hpcrun, cluster: Cluster, tmp_path: Pa
     assert run(person, "ssh", host, "pgrep -x -f 'sleep 4711' | wc -l").stdout == "1\n"
     # kill -9 of ssh: nothing else is lost
     with held(person, host, "cat") as client:
-        assert client.stdin and client.stdout
+        assert client.stdin
+        assert client.stdout
         client.stdin.write(b"x")
         client.stdin.flush()
         assert client.stdout.read(1) == b"x"
@@ -371,11 +372,14 @@ def test_from_a_laptop_in_one_line(as_researcher: Hpcrun, tmp_path: Path) -> Non
         code = re.search(
             rf"code --remote ssh-remote\+{host} ({as_researcher.home}/hpcrun-code/.*)", editor
         )
-        assert code and os.listdir(code[1]) == ["train.py"]
+        assert code
+        assert os.listdir(code[1]) == ["train.py"]
         own = json.loads(
             here.run(*here.argv("--on", "far", "dev", match[1], "--ssh", "--json")).stdout
         )
-        assert (own["name"], own["ssh"][0], own["relay"][0]) == (host, "ssh", "ssh")
+        assert own["name"] == host
+        assert own["ssh"][0] == "ssh"
+        assert own["relay"][0] == "ssh"
         jupyter = here.terminal("--on", "far", "dev", match[1], "--jupyter")
         jupyter.expect(r"http://127.0.0.1:(\d+)/\?token=(\w+)")
         assert (

@@ -72,7 +72,7 @@ python3 train.py
 
 
 @pytest.mark.versions
-def test_a_job_that_hpcrun_did_not_submit(as_researcher: Hpcrun) -> None:
+def test_a_job_that_hpcrun_did_not_submit(as_researcher: Hpcrun, subtests: pytest.Subtests) -> None:
     folder = as_researcher.folder
     as_researcher.write(
         "train.py", "def main(split):\n    return {'train': 1}[split]\nmain('valid')\n"
@@ -124,9 +124,10 @@ def test_a_job_that_hpcrun_did_not_submit(as_researcher: Hpcrun) -> None:
     )
     assert as_researcher("logs", waits).stderr.endswith(hint)
     as_researcher.run("scancel", waits)
-    for command in ("explain", "logs", "cancel"):  # nothing can be done with what nobody knows
-        unknown = as_researcher(command, "99999999")
-        assert (unknown.returncode, unknown.stderr.splitlines()[-1]) == (
-            6,
-            "hint: hpcrun submit creates one",
-        )
+    for command in ("explain", "logs", "cancel"):
+        with subtests.test(command=command):  # nothing can be done with what nobody knows
+            unknown = as_researcher(command, "99999999")
+            assert (unknown.returncode, unknown.stderr.splitlines()[-1]) == (
+                6,
+                "hint: hpcrun submit creates one",
+            )

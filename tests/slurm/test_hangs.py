@@ -75,7 +75,7 @@ def line_of(code: str) -> int:
 
 
 def test_the_rank_that_hangs_is_named_and_the_job_is_not_disturbed(
-    as_researcher: Hpcrun, cluster: Cluster
+    as_researcher: Hpcrun, cluster: Cluster, subtests: pytest.Subtests
 ) -> None:
     lab = Lab(as_researcher, cluster)
     as_researcher.write("train.py", TRAIN)
@@ -103,8 +103,10 @@ def test_the_rank_that_hangs_is_named_and_the_job_is_not_disturbed(
         f" (train.py:{line_of('for step, batch')}), whose DataLoader worker is in read_slowly "
         f"(train.py:{line_of('time.sleep')}), ",
     ):
-        assert words in stacks["summary"], stacks
-    assert (stacks["rank"], stacks["node"]) == (1, second)
+        with subtests.test(words=words):
+            assert words in stacks["summary"], stacks
+    assert stacks["rank"] == 1
+    assert stacks["node"] == second
     as_researcher.write("go", "")
     assert lab.ended(folder).state == "COMPLETED"
     weight, losses = 0.0, []

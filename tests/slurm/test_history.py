@@ -41,7 +41,9 @@ def test_a_history_counts_each_job_once_and_shows_the_budget(
     assert found["kept"]["gpu_hours"] >= 2 / 3600
     assert found["kept"]["wait_median_s"] >= 0
     own = as_researcher.document("history", check=True)
-    assert (own["runs"], own["others"], own["budgets"]) == (1, 0, [])
+    assert own["runs"] == 1
+    assert own["others"] == 0
+    assert own["budgets"] == []
 
     account = ("sacctmgr", "--immediate", "modify", "account", "lab", "set")
     cluster.slurm(*account, "GrpTRESMins=gres/gpu=6000")

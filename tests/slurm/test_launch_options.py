@@ -43,18 +43,21 @@ def test_srun_gets_its_options(person: Hpcrun) -> None:
     assert [(person.folder / f"step-{rank}").read_text() for rank in (0, 1)] == ["none 2"] * 2
 
 
-def test_what_srun_does_not_know_is_refused_before_anything_is_submitted(person: Hpcrun) -> None:
+def test_what_srun_does_not_know_is_refused_before_anything_is_submitted(
+    person: Hpcrun, subtests: pytest.Subtests
+) -> None:
     for option, words, hint in (
         ("cpu-bnd=none", "unrecognized option '--cpu-bnd=none'", "did you mean cpu-bind?"),
         ("wait=soon", 'Invalid numeric value "soon" for --wait.', "srun --help"),
         ("mpi=openmpy", "--mpi=openmpy is none of ", "srun --help"),
     ):
-        done = person(
-            "submit", *RANKS, "--launcher", "srun", "--srun", option, "--dry-run", "step.py"
-        )
-        assert done.returncode == 2
-        assert f"--srun: srun refuses it: {words}" in done.stderr
-        assert hint in done.stderr
+        with subtests.test(option=option):
+            done = person(
+                "submit", *RANKS, "--launcher", "srun", "--srun", option, "--dry-run", "step.py"
+            )
+            assert done.returncode == 2
+            assert f"--srun: srun refuses it: {words}" in done.stderr
+            assert hint in done.stderr
 
 
 def test_what_sbatch_does_not_know_yet_is_refused_with_a_way_out(

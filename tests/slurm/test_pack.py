@@ -103,11 +103,9 @@ def test_64_elements_share_8_gpus_of_2_nodes_and_those_that_fail_leave_the_other
     ]
     lines = [json.loads(log(folder, number).read_text().splitlines()[0]) for number in range(64)]
     uses = Counter((node, gpu) for gpu, node, *_ in lines)
-    assert (len(uses), {*uses.values()}, {node for node, _ in uses}) == (
-        8,
-        {8},
-        {"a100-1", "a100-2"},
-    )
+    assert len(uses) == 8
+    assert {*uses.values()} == {8}
+    assert {node for node, _ in uses} == {"a100-1", "a100-2"}
     for number, (_, _, memory, attempt, checkpoints, port, args) in enumerate(lines):
         assert memory == "per_process_memory_fraction:0.1125"
         assert attempt.endswith(f"/elements/{number}/attempts/0")

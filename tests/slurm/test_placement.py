@@ -154,7 +154,8 @@ def test_every_job_runs_in_the_folder_that_its_record_names(as_researcher: Hpcru
             assert ascii(["right", str(where), str(project)]) in log.read_text().splitlines(), run[
                 "name"
             ]
-        assert (run["state"], run["name"]) == ("COMPLETED", run["name"])
+        assert run["state"] == "COMPLETED"
+        assert run["name"] == run["name"]
 
 
 def test_every_form_of_a_request_gets_what_the_plan_says(

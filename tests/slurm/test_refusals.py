@@ -17,20 +17,21 @@ def nothing_left(cluster: Cluster, person: Hpcrun) -> bool:
     return not runs and not markers and not cluster.slurm("squeue", "-h", "-u", RESEARCHER).strip()
 
 
-def test_refusals(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_refusals(cluster: Cluster, as_researcher: Hpcrun, subtests: pytest.Subtests) -> None:
     for args, says in (
         (("--partition", "gpuu"), "Invalid partition name specified"),
         (("--account", "nobody"), "Invalid account"),
         (("--sbatch", "patition=gpu"), "did you mean 'partition'?"),
         (("--partition", "cpu", "--gpus", "1"), "Requested node configuration is not available"),
     ):
-        done = as_researcher("submit", "-P", "a100", *args, "true")
-        assert (done.returncode, says in done.stderr, "Traceback" in done.stderr) == (
-            5,
-            True,
-            False,
-        ), done.stderr
-        assert nothing_left(cluster, as_researcher)
+        with subtests.test(args=args):
+            done = as_researcher("submit", "-P", "a100", *args, "true")
+            assert (done.returncode, says in done.stderr, "Traceback" in done.stderr) == (
+                5,
+                True,
+                False,
+            ), done.stderr
+            assert nothing_left(cluster, as_researcher)
 
 
 def test_a_cancel_that_slurm_did_not_do_leaves_no_word_of_it(

@@ -149,7 +149,8 @@ def test_a_role_that_fails_is_named_and_its_status_is_the_job_s(
 def test_both_roles_start_again_after_the_warning(scenarios: Scenarios) -> None:
     run: Ended = scenarios["warned"].result()
     assert (run.state, run.starts) == ("COMPLETED", 2), run.account
-    assert (run.exit(0)["reason"], run.exit(0)["how"]) == ("time_limit", "requeue")
+    assert run.exit(0)["reason"] == "time_limit"
+    assert run.exit(0)["how"] == "requeue"
 
 
 def test_a_cancelled_job_leaves_no_process_of_any_role(scenarios: Scenarios) -> None:
@@ -166,7 +167,9 @@ def test_roles_share_the_gpus_of_one_node(scenarios: Scenarios) -> None:
     }
 
 
-def test_what_people_see_names_the_role(scenarios: Scenarios, lab: Lab) -> None:
+def test_what_people_see_names_the_role(
+    scenarios: Scenarios, lab: Lab, subtests: pytest.Subtests
+) -> None:
     """Of ranks as their role counts them; and the terminated server of a trainer that failed is no
     failure.
     """
@@ -175,10 +178,11 @@ def test_what_people_see_names_the_role(scenarios: Scenarios, lab: Lab) -> None:
         ("server_dies", "server", r"server on \S+ failed first with exit status 5"),
         ("not_ready", "server", r"role server on \S+ was not ready after 1 s: .*"),
     ):
-        run: Ended = scenarios[name].result()
-        explained = lab.person("explain", run.folder.name).stdout
-        assert re.fullmatch(first, explained.splitlines()[0]), explained
-        assert f"next  hpcrun logs {lab.job(run.folder)} --role {role}" in explained
+        with subtests.test(name=name):
+            run: Ended = scenarios[name].result()
+            explained = lab.person("explain", run.folder.name).stdout
+            assert re.fullmatch(first, explained.splitlines()[0]), explained
+            assert f"next  hpcrun logs {lab.job(run.folder)} --role {role}" in explained
     run = scenarios["serves"].result()
     logs = lab.person("logs", run.folder.name, "--role", "trainer", "--rank", "3", "--merge").stdout
     assert logs == f"[trainer 3] {run.log(0, 4)}"

@@ -52,7 +52,7 @@ def test_links_lead_somewhere(path: Path) -> None:
     assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
-def test_links_as_they_are_in_the_site() -> None:
+def test_links_as_they_are_in_the_site(subtests: pytest.Subtests) -> None:
     for page, link, becomes in (
         ("index.md", "docs/guides/first-hour.md", "guides/first-hour.md"),
         ("index.md", "CONTRIBUTING.md#layout", "contributing.md#layout"),
@@ -66,4 +66,5 @@ def test_links_as_they_are_in_the_site() -> None:
         ("examples.md", "../README.md", "index.md"),
         ("examples.md", "https://pytorch.org", "https://pytorch.org"),
     ):
-        assert site.site_text(f"a [b]({link}), c", page) == f"a [b]({becomes}), c"
+        with subtests.test(page=page):
+            assert site.site_text(f"a [b]({link}), c", page) == f"a [b]({becomes}), c"

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dev.density import density_of, paths
 from dev.size import Graph, Source, arrows, circles, imports_of, read_limits, rooms, upward
 from dev.syntax import bound_names
@@ -128,7 +130,7 @@ PLANTED = {
 }
 
 
-def test_planted_imports_fail_the_check(tmp_path: Path) -> None:
+def test_planted_imports_fail_the_check(tmp_path: Path, subtests: pytest.Subtests) -> None:
     unwanted = shutil.ignore_patterns("__pycache__", "*.svg")
     for folder in ("hpcrun", "dev", "docs"):
         shutil.copytree(REPO / folder, tmp_path / folder, ignore=unwanted)
@@ -147,4 +149,5 @@ def test_planted_imports_fail_the_check(tmp_path: Path) -> None:
         "hpcrun.in_job.launch.records -> hpcrun.in_job.launch.per_job.pack",
         "hpcrun.files.reading -> hpcrun.runs.store",
     ):
-        assert f"  {upward_import}\n" in done.stdout
+        with subtests.test(upward_import=upward_import):
+            assert f"  {upward_import}\n" in done.stdout

@@ -26,7 +26,9 @@ SHOWN = (
 def test_what_scontrol_shows() -> None:
     job = parse_shown(SHOWN)
     assert job is not None
-    assert (job.item.run.job_id, job.item.run.name, job.item.run.nodes) == ("4_1", "two words", 1)
+    assert job.item.run.job_id == "4_1"
+    assert job.item.run.name == "two words"
+    assert job.item.run.nodes == 1
     status = LastStatus(
         "FAILED",
         0.0,
@@ -40,7 +42,8 @@ def test_what_scontrol_shows() -> None:
     assert job.item.folder == Path("/home/me/a b")
     assert job.outputs == (Path("/home/me/a b/err.6"), Path("/home/me/a b/out.6"))
     one = parse_shown(SHOWN.replace("err.6", "out.6"))
-    assert one is not None and one.outputs == (Path("/home/me/a b/out.6"),)
+    assert one is not None
+    assert one.outputs == (Path("/home/me/a b/out.6"),)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +68,10 @@ def test_of_a_requeued_job_the_newest_line_of_sacct_counts() -> None:
     )
     assert job is not None
     status = job.item.status
-    assert (status.state, status.signal, status.elapsed_s, status.reason) == (
-        "CANCELLED",
-        9,
-        61,
-        None,
-    )
+    assert status.state == "CANCELLED"
+    assert status.signal == 9
+    assert status.elapsed_s == 61
+    assert status.reason is None
     assert job.outputs == (Path("/w/9.err"), Path("/w/9.out"))
 
 

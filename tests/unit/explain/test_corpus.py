@@ -227,4 +227,5 @@ def test_status_explains_a_run_that_failed_once(
             "rank 5 on node02 failed first: the GPU ran out of memory"
         )
         last = store.last_status(item.run.run_id)
-        assert last is not None and last.cause == shown.status.cause
+        assert last is not None
+        assert last.cause == shown.status.cause

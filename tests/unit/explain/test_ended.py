@@ -43,7 +43,8 @@ def test_a_run_that_is_not_over_says_what_it_does(
         ),
         (),
     )
-    assert (found.summary, found.next) == (said, next_command)
+    assert found.summary == said
+    assert found.next == next_command
 
 
 def test_of_a_sweep_that_is_not_over_the_first_element_that_failed_is_explained(
@@ -55,7 +56,8 @@ def test_of_a_sweep_that_is_not_over_the_first_element_that_failed_is_explained(
         for index, word in enumerate(states)
     )
     found = explain(RunStatus(run(), tmp_path, LastStatus("RUNNING", 0.0), elements=elements), ())
-    assert (found.item.element, found.summary) == (2, "the job ended as FAILED")
+    assert found.item.element == 2
+    assert found.summary == "the job ended as FAILED"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,8 @@ def test_a_job_that_ends_itself_before_its_ranks_names_no_rank(tmp_path: Path) -
         f"srun: error: a100-1: task 1: Exited with exit code 1\nhpcrun: {message}\n",
     )
     found = explain(RunStatus(run(), tmp_path, LastStatus("FAILED", 0.0, final=True)), ())
-    assert (found.summary, found.rank) == (message, None)
+    assert found.summary == message
+    assert found.rank is None
 
 
 def test_a_long_message_is_cut_once_and_at_a_word() -> None:

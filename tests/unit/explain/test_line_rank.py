@@ -602,14 +602,16 @@ def test_of_logs_without_an_exception_none_is_blamed(name: str, tmp_path: Path) 
         path.write_text(text)
         paths.append(str(path))
     shown = explain_logs(paths, RULES)
-    assert (shown.rank, "Connection closed by peer" in shown.summary) == (None, True)
+    assert shown.rank is None
+    assert "Connection closed by peer" in shown.summary
 
 
 def test_of_ranks_that_have_all_lost_another_one_none_is_named_and_what_they_say_is_the_answer() -> (
     None
 ):
     shown = of_log("saving\n" + raised(LOST, 3) + raised(LOST, 5))
-    assert (shown.rule, shown.rank) == (None, None)
+    assert shown.rule is None
+    assert shown.rank is None
     assert shown.summary.startswith(
         "another rank had already ended: RuntimeError: Connection closed by peer [n1]:9"
     )
@@ -626,12 +628,14 @@ def test_of_many_ranks_that_fail_alike_the_first_in_the_log_is_shown() -> None:
 def test_the_rank_that_is_missing_among_those_that_timed_out_is_named() -> None:
     log = "".join(timed_out(rank).partition("]:")[2] for rank in (0, 3, 1))
     shown = of_log(log)
-    assert (shown.rule, shown.rank) == ("collective-timeout", 2)
+    assert shown.rule == "collective-timeout"
+    assert shown.rank == 2
     assert "did not join" in shown.summary
     # nothing tells which of them the others waited for
     for other, ranks in ((2, "ranks 0-3"), (5, "ranks 0-1, 3, 5")):
         shown = of_log(log + timed_out(other).partition("]:")[2])
-        assert (shown.rank, shown.summary.partition(":")[0]) == (None, ranks)
+        assert shown.rank is None
+        assert shown.summary.partition(":")[0] == ranks
 
 
 def test_of_a_checkpoint_that_failed_on_all_ranks_the_one_that_raised_it_is_named(

@@ -60,4 +60,6 @@ def test_of_a_job_that_makes_progress_the_slow_rank_is_named(tmp_path: Path) -> 
     sentence = (
         "all 4 ranks wrote in the last 20 s: nothing looks stuck; rank 2 on n0 takes 1.5 s a step"
     )
-    assert (shown.summary.startswith(sentence), shown.rank, shown.node) == (True, 2, "n0")
+    assert shown.summary.startswith(sentence)
+    assert shown.rank == 2
+    assert shown.node == "n0"

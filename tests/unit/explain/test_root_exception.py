@@ -167,9 +167,12 @@ def test_of_a_chain_its_origin_and_its_aftermath_are_known() -> None:
         root_exception(of_program("chain-from")),
         root_exception(of_program("chain-cleanup")),
     )
-    assert chain is not None and chain.origin is not None
-    assert (chain.origin.exception, chain.begins) == ("KeyError: 'valid'", 0)
-    assert cleanup is not None and cleanup.aftermath is not None
+    assert chain is not None
+    assert chain.origin is not None
+    assert chain.origin.exception == "KeyError: 'valid'"
+    assert chain.begins == 0
+    assert cleanup is not None
+    assert cleanup.aftermath is not None
     assert cleanup.aftermath.exception == "AttributeError: 'Run' object has no attribute 'writer'"
 
 
@@ -183,7 +186,8 @@ def test_lines_of_another_process_do_not_end_a_traceback() -> None:
         for line in log.splitlines()
     ]
     root = root_exception(lines, mixed=True)
-    assert root is not None and root.exception.startswith("RuntimeError: NCCL error in")
+    assert root is not None
+    assert root.exception.startswith("RuntimeError: NCCL error in")
     assert [frame.line for frame in root.frames] == [55, 286, 410]
 
 
@@ -194,7 +198,8 @@ def test_a_crash_whose_message_is_a_header_is_one_traceback() -> None:
 
 def test_a_burst_of_exceptions_that_the_program_survived_ended_nothing() -> None:
     root = root_exception([*ASSERTED, "step", *ASSERTED, *["step"] * 200], mixed=True)
-    assert root is not None and root.followed_by > AFTER_MOST
+    assert root is not None
+    assert root.followed_by > AFTER_MOST
 
 
 def test_ray_train_quotes_the_exception_of_a_worker_with_its_rank() -> None:
@@ -217,7 +222,8 @@ def test_ray_train_quotes_the_exception_of_a_worker_with_its_rank() -> None:
     expected = (
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x1) at driver.py:10"
     )
-    assert (shown.rank, shown.summary) == (3, f"rank 3: {expected}")
+    assert shown.rank == 3
+    assert shown.summary == f"rank 3: {expected}"
 
 
 @pytest.mark.parametrize(
@@ -308,7 +314,9 @@ def test_the_earliest_root_cause_of_all_nodes_counts() -> None:
     ]
     root = first_failure([*torn_down, *later, *BLOCK])
     assert root is not None
-    assert (root.host, root.rank, root.exitcode) == ("node02", 5, "1")
+    assert root.host == "node02"
+    assert root.rank == 5
+    assert root.exitcode == "1"
     assert "  ValueError: shapes differ" in root.message
 
 

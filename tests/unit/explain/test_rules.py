@@ -39,7 +39,9 @@ def test_a_mistake_is_shown_at_its_line(tmp_path: Path, text: str, line: int, hi
     with pytest.raises(MistakesError) as refused:
         load_rules([tmp_path])
     (mistake,) = refused.value.mistakes
-    assert (mistake.path, mistake.line, refused.value.hint) == (path, line, hint)
+    assert mistake.path == path
+    assert mistake.line == line
+    assert refused.value.hint == hint
 
 
 def test_advice_names_the_run_and_has_no_word_to_fill_in(tmp_path: Path) -> None:

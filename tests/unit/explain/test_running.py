@@ -100,7 +100,8 @@ def test_a_rank_that_has_ended_and_a_node_without_a_heartbeat_come_first(tmp_pat
     first, second, _ = found.summary.split("; ")
     assert first == "no heartbeat from n1 for 5 min"
     assert second == "rank 1 on n1 ended 3 min ago with exit status 0, while 1 other rank runs"
-    assert (found.rank, found.node) == (1, "n1")
+    assert found.rank == 1
+    assert found.node == "n1"
 
 
 def test_where_all_ranks_have_ended_none_is_silent(tmp_path: Path) -> None:
@@ -119,7 +120,8 @@ def test_the_stacks_have_the_time_and_of_a_job_that_writes_they_come_second(tmp_
     found = explained(
         tmp_path, Remark("rank 3 is stopped, 11 min", rank=3, next="hpcrun logs 4711 --rank 3")
     )
-    assert (found.summary, found.rank) == ("rank 3 is stopped, 11 min", 3)
+    assert found.summary == "rank 3 is stopped, 11 min"
+    assert found.rank == 3
     assert found.next == "hpcrun logs 4711 --rank 3"
     wrote(folder, 0, "step 1\n", 3)
     found = explained(tmp_path, Remark("the rank is in f (t.py:1)", stuck=False))

@@ -42,14 +42,18 @@ def found(scan: LogScan) -> list[tuple[str, int | None]]:
     return [(hit.rule.name, hit.number) for hit in scan.hits]
 
 
-def test_lines_are_found_with_their_numbers_wherever_a_block_ends(tmp_path: Path) -> None:
+def test_lines_are_found_with_their_numbers_wherever_a_block_ends(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     step = b"step 1 loss 0.5 and some more words to fill the line\n"
     for before in (0, 1, 20000, 100001):
-        said = scan(
-            tmp_path, step * before + b"torch.OutOfMemoryError: CUDA out of memory\n" + step * 30000
-        )
-        assert found(said) == [("oom", before + 1)]
-        assert said.hits[0].values == {"what": "CUDA"}
+        with subtests.test(before=before):
+            said = scan(
+                tmp_path,
+                step * before + b"torch.OutOfMemoryError: CUDA out of memory\n" + step * 30000,
+            )
+            assert found(said) == [("oom", before + 1)]
+            assert said.hits[0].values == {"what": "CUDA"}
 
 
 BAR = b"1% error=0.1 " + b"x" * 9000
@@ -148,4 +152,5 @@ def test_no_shipped_rule_takes_long_over_a_line() -> None:
 def test_a_rule_that_means_nothing_is_refused(rule: Any, key: str | None, text: str) -> None:
     with pytest.raises(RuleMistake, match=text) as refused:
         parse_rules({"mine": rule})
-    assert (refused.value.rule, refused.value.key) == ("mine", key)
+    assert refused.value.rule == "mine"
+    assert refused.value.key == key

@@ -78,12 +78,10 @@ def test_the_line_of_the_users_code_and_what_it_called(
 ) -> None:
     position = position_of(rank(0, name))
     assert position.user is not None
-    assert (position.user.function, position.user.line, position.call, position.waits) == (
-        function,
-        line,
-        call,
-        waits,
-    )
+    assert position.user.function == function
+    assert position.user.line == line
+    assert position.call == call
+    assert position.waits == waits
 
 
 def test_a_worker_shows_its_own_work_and_one_that_waits_for_work_nothing() -> None:

@@ -20,7 +20,8 @@ def test_what_explain_says_of_an_xid_is_what_preflight_says(code: int) -> None:
     line = f"[ 12.3] NVRM: Xid (PCI:0000:b4:00): {code}, pid=1896, some words"
     if rule is not None:
         found = rule.match(line.encode(), line)
-        assert found is not None and found["gpu"] == "PCI:0000:b4:00"
+        assert found is not None
+        assert found["gpu"] == "PCI:0000:b4:00"
         assert meaning in rule.cause or code == 94
         assert rule.match(b"NVRM: Xid", line.replace(f": {code},", f": {code}0,")) is None
     _, reports = cluster(2)

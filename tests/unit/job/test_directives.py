@@ -54,9 +54,10 @@ def test_every_option_of_the_installed_sbatch_is_known() -> None:
     assert unknown(names) == set()
 
 
-def test_a_key_may_be_written_with_dashes_or_underscores() -> None:
+def test_a_key_may_be_written_with_dashes_or_underscores(subtests: pytest.Subtests) -> None:
     for key in ("mem-per-cpu", "--mem-per-cpu", "mem_per_cpu", " mem-per-cpu ", "-mem-per-cpu"):
-        assert normalise_key(key) == "mem-per-cpu"
+        with subtests.test(key=key):
+            assert normalise_key(key) == "mem-per-cpu"
 
 
 def test_a_directive_that_hpcrun_owns_is_refused_with_what_to_do_instead() -> None:
@@ -86,7 +87,9 @@ def test_any_key_is_taken_or_refused_in_words(key: str) -> None:
         assert directive_line(name, None).isascii()
 
 
-def test_an_unknown_directive_is_left_to_sbatch_with_the_nearest_name() -> None:
+def test_an_unknown_directive_is_left_to_sbatch_with_the_nearest_name(
+    subtests: pytest.Subtests,
+) -> None:
     for key, more in (
         *(
             (key, None)
@@ -96,10 +99,11 @@ def test_an_unknown_directive_is_left_to_sbatch_with_the_nearest_name() -> None:
         ("dependancy", "; did you mean 'dependency'?"),
         ("zzz-bowl", ""),
     ):
-        assert check_option("sbatch", key, None, "--sbatch") == key
-        assert unknown_note(key) == (
-            None if more is None else f"sbatch option '{key}' is unknown{more}"
-        )
+        with subtests.test(key=key):
+            assert check_option("sbatch", key, None, "--sbatch") == key
+            assert unknown_note(key) == (
+                None if more is None else f"sbatch option '{key}' is unknown{more}"
+            )
 
 
 @pytest.mark.parametrize("wanted", ["mem", "mem-per-cpu", "mem-per-gpu"])
@@ -109,11 +113,14 @@ def test_the_forms_of_memory_exclude_each_other(wanted: str) -> None:
     assert directives == {"time": "1:00:00", wanted: "2G"}
 
 
-def test_a_directive_can_be_removed_unless_the_script_needs_it_or_nothing_sets_it() -> None:
+def test_a_directive_can_be_removed_unless_the_script_needs_it_or_nothing_sets_it(
+    subtests: pytest.Subtests,
+) -> None:
     for key in ("mem", "--mem", " mem"):
-        directives: Directives = {"mem": "1G", "time": "1:00:00"}
-        remove_directive(directives, key)
-        assert directives == {"time": "1:00:00"}
+        with subtests.test(key=key):
+            directives: Directives = {"mem": "1G", "time": "1:00:00"}
+            remove_directive(directives, key)
+            assert directives == {"time": "1:00:00"}
     for key in ESSENTIAL:
         with pytest.raises(UsageError, match=f"--no-sbatch {key}: the script needs it"):
             remove_directive({key: "x"}, key)

@@ -153,9 +153,12 @@ def test_a_profile_s_mistakes_are_found_when_it_is_read(
 
 
 @pytest.mark.parametrize("program", _OWNED)
-def test_no_known_option_is_taken_for_the_beginning_of_one_that_hpcrun_sets(program: Any) -> None:
+def test_no_known_option_is_taken_for_the_beginning_of_one_that_hpcrun_sets(
+    program: Any, subtests: pytest.Subtests
+) -> None:
     for name in ("mpi", "mem", "exclusive", "wait", "role", "rdzv-id", "log-dir"):
-        assert name in _OWNED[program] or check_option(program, name, "x", "here") == name
+        with subtests.test(name=name):
+            assert name in _OWNED[program] or check_option(program, name, "x", "here") == name
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
@@ -260,7 +263,9 @@ def test_no_advice_names_an_option_that_the_command_lacks_and_a_value_stands_in_
     assert "--fresh" in str(instead_of("--resume", None, "resubmit", list(OWN)))
 
 
-def test_all_unknown_options_before_the_script_or_between_arguments_are_found() -> None:
+def test_all_unknown_options_before_the_script_or_between_arguments_are_found(
+    subtests: pytest.Subtests,
+) -> None:
     for line, names in (
         (
             "--array 0-3 --chdir=/x --gpus 4 --exclusive train.py --own",
@@ -271,7 +276,10 @@ def test_all_unknown_options_before_the_script_or_between_arguments_are_found() 
         ("--foo -- --bar", ["--foo"]),
         ("train.py --bar", []),
     ):
-        assert [name for name, _ in unknown_options(line.split(), OWN, script_last=True)] == names
+        with subtests.test(line=line):
+            assert [
+                name for name, _ in unknown_options(line.split(), OWN, script_last=True)
+            ] == names
     between = unknown_options(
         "4711 --rnak=3 --json --lins 4 5".split(), {"--json": False}, script_last=False
     )

@@ -122,7 +122,7 @@ def test_no_other_module_spells_a_path_inside_a_runs_folder() -> None:
     assert found == [], "use hpcrun/job/run_paths.py"
 
 
-def test_a_path_that_is_spelled_is_found_and_nothing_else() -> None:
+def test_a_path_that_is_spelled_is_found_and_nothing_else(subtests: pytest.Subtests) -> None:
     for source in (
         'folder / "elements"',
         'folder / "attempts" / str(number)',
@@ -134,7 +134,8 @@ def test_a_path_that_is_spelled_is_found_and_nothing_else() -> None:
         'os.listdir("jobs")',
         'folder.parent.name == "elements"',
     ):
-        assert list(spelled(source)), source
+        with subtests.test(source=source):
+            assert list(spelled(source)), source
     assert list(spelled("folder / supervisor.CANCELLED", "hpcrun.schedulers.local"))
     assert list(spelled("folder / CANCELLED", "hpcrun.schedulers.supervisor"))
     none = (
@@ -158,28 +159,33 @@ def test_the_supervisor_of_a_local_job_and_the_runner_of_functions_have_the_same
     assert f"{hpcrun_function.FOLDER}/{hpcrun_function.CALLS}" == str(WITHIN.calls)
 
 
-def test_the_templates_have_the_same_paths() -> None:
+def test_the_templates_have_the_same_paths(subtests: pytest.Subtests) -> None:
     text = "\n".join(path.read_text() for path in (REPO / "templates").rglob("*.j2"))
     run = RunFolder(Path("$HPCRUN_RUN_DIR"))
     element = run.element(3)
     attempt = element.attempt(1)
     for path in (element.checkpoints, attempt.path, attempt.start):
-        assert str(path).replace("/3", "/$element").replace("/1", "/$attempt") in text
+        with subtests.test(path=path):
+            assert str(path).replace("/3", "/$element").replace("/1", "/$attempt") in text
     for path in (
         AttemptFolder(Path("$HPCRUN_ATTEMPT_DIR")).start,
         AttemptFolder(Path("$HPCRUN_ATTEMPT_DIR")).exit,
     ):
         assert f'>"{path}"' in text
     for path in (run.programs("launch"), run.code, run.programs("preflight") / "judge.py"):
-        assert str(path) in text
+        with subtests.test(path=path):
+            assert str(path) in text
 
 
-def test_a_job_leaves_its_records_at_the_same_paths(tmp_path: Path) -> None:
+def test_a_job_leaves_its_records_at_the_same_paths(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     chain = [*LAUNCH, "node", "--", *LAUNCH, "rank", "--once", "--"]
     with job(tmp_path, ["sh", "-c", "echo out; echo err >&2"], nodes=2, chain=chain) as running:
         assert running.end() == 0
         attempt = RunFolder(tmp_path / "run").element(0).attempt(0)
-    assert (attempt.path, attempt.run) == (running.attempt, tmp_path / "run")
+    assert attempt.path == running.attempt
+    assert attempt.run == tmp_path / "run"
     nodes, ranks = ["local-0", "local-1"], [0, 1]
     assert attempt.hosts.read_text().split() == nodes
     assert attempt.exit.is_file()
@@ -188,7 +194,8 @@ def test_a_job_leaves_its_records_at_the_same_paths(tmp_path: Path) -> None:
     assert sorted(run_paths.parse_nodes(there)) == nodes
     assert [attempt.node_file(node).is_file() for node in nodes] == [True, True]
     for kind in ("out", "err", "exit"):
-        assert run_paths.parse_ranks(there, kind) == ranks
+        with subtests.test(kind=kind):
+            assert run_paths.parse_ranks(there, kind) == ranks
     assert [attempt.rank_log(rank, "out").read_text() for rank in ranks] == ["out\n", "out\n"]
     assert [attempt.rank_exit(rank).is_file() for rank in ranks] == [True, True]
 

@@ -137,7 +137,7 @@ LFS = """/lustre/scratch/projects/a-long-name
 """
 
 
-def test_a_quota_is_read_from_the_line_of_what_is_mounted() -> None:
+def test_a_quota_is_read_from_the_line_of_what_is_mounted(subtests: pytest.Subtests) -> None:
     for text, name, quota in (
         (QUOTA, "nas:/export", Quota(Use(104857600, 100000000, 110000000), Use(81234, 0, 0))),
         (QUOTA, "/dev/sda1", Quota(Use(1024, 0, 0), Use(12, 0, 0))),
@@ -146,7 +146,8 @@ def test_a_quota_is_read_from_the_line_of_what_is_mounted() -> None:
         ("nas:/export", "nas:/export", None),
         ("nas:/export a b c d e f g h", "nas:/export", None),
     ):
-        assert parse_quota(text, [name]) == quota
+        with subtests.test(text=text):
+            assert parse_quota(text, [name]) == quota
 
 
 @given(st.text())
@@ -194,7 +195,8 @@ def asked(venv: Path, *, kernels: bool = True) -> PythonFacts:
 def test_a_python_without_torch(venv: Path) -> None:
     found = asked(venv)
     assert found.version == sys.version_info[:3]
-    assert (found.torch, found.problem) == (None, None)
+    assert found.torch is None
+    assert found.problem is None
 
 
 def test_torch_is_read_from_its_files_without_importing_it(
@@ -202,10 +204,14 @@ def test_torch_is_read_from_its_files_without_importing_it(
 ) -> None:
     torch_in(venv, "raise ImportError('it was imported')\n")
     found = asked(venv, kernels=False)
-    assert (found.torch, found.cuda, found.requires_python) == ("2.9.1+cu128", "12.8", ">=3.10")
-    assert (found.kernels, found.problem) == ((), None)
+    assert found.torch == "2.9.1+cu128"
+    assert found.cuda == "12.8"
+    assert found.requires_python == ">=3.10"
+    assert found.kernels == ()
+    assert found.problem is None
     torch_in(venv, "raise ImportError('it was imported')\n", cuda=None)
-    assert (asked(venv).cuda, asked(venv).problem) == (None, None)
+    assert asked(venv).cuda is None
+    assert asked(venv).problem is None
     torch_in(venv, "")
     write(tmp_path / "torch/__init__.py", "")
     monkeypatch.chdir(tmp_path)
@@ -221,14 +227,14 @@ def test_the_kernels_of_torch_are_asked_for_and_one_that_cannot_answer_says_why(
     assert asked(venv).kernels == ("sm_80", "sm_90", "compute_90")
     torch_in(venv, "raise ImportError('libcudnn.so.9: no such file')\n")
     found = asked(venv)
-    assert (found.torch, found.problem) == (
-        "2.9.1+cu128",
-        "ImportError: libcudnn.so.9: no such file",
-    )
+    assert found.torch == "2.9.1+cu128"
+    assert found.problem == "ImportError: libcudnn.so.9: no such file"
     torch_in(venv, "import time\ntime.sleep(60)\n")
     monkeypatch.setattr("hpcrun.machine.host._IMPORT_WITHIN_S", 1)
     found = asked(venv)
-    assert (found.torch, found.kernels, found.problem) == ("2.9.1+cu128", (), None)
+    assert found.torch == "2.9.1+cu128"
+    assert found.kernels == ()
+    assert found.problem is None
 
 
 def test_what_is_no_python_and_what_a_site_s_start_up_files_print() -> None:
@@ -237,7 +243,8 @@ def test_what_is_no_python_and_what_a_site_s_start_up_files_print() -> None:
         ("/bin/false", "it printed nothing"),
     ):
         found = ask_python(PythonEnvironment(program, "PATH"), {"PATH": "/bin"}, kernels=False)
-        assert (found.version, found.problem) == (None, says)
+        assert found.version is None
+        assert found.problem == says
     text = 'Welcome to Alpha!\n{"version": [3, 9, 1]}\n[]\n7\n{"torch": "2.3.0", "cuda": "12.1"}\n'
     assert parse_probe(text, None) == PythonFacts((3, 9, 1), "2.3.0", "12.1")
 

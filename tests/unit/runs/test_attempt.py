@@ -51,22 +51,21 @@ def first_failed(folder: Path) -> RankExit:
 
 
 def test_an_attempt_that_runs_has_a_start_no_exit_and_a_sign_of_life_that_is_later(
-    tmp_path: Path,
+    tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     assert last_attempt(tmp_path) is None
     attempt(tmp_path, 1, start=False)
     assert last_attempt(tmp_path) is None
     folder = attempt(tmp_path)
     last = newest(tmp_path)
-    assert (last.folder.path, last.job_id, last.started_s, last.exit) == (
-        folder,
-        "4711",
-        100.5,
-        None,
-    )
+    assert last.folder.path == folder
+    assert last.job_id == "4711"
+    assert last.started_s == 100.5
+    assert last.exit is None
     for text, alive_s in (("", 100.5), ("90", 100.5), ("160", 160.0)):
-        write(folder / "heartbeat", text)
-        assert newest(tmp_path).alive_s == alive_s
+        with subtests.test(text=text):
+            write(folder / "heartbeat", text)
+            assert newest(tmp_path).alive_s == alive_s
 
 
 @pytest.mark.parametrize(
@@ -135,13 +134,18 @@ def test_a_terminated_rank_is_named_only_where_no_other_failed(
 ) -> None:
     rank_exit(tmp_path, 0, status, 1.0, told=told)
     first = first_failed(tmp_path)
-    assert (first.rank, first.is_consequence) == (0, True)
+    assert first.rank == 0
+    assert first.is_consequence is True
     rank_exit(tmp_path, 1, 3, 9.0, told="")
     first = first_failed(tmp_path)
-    assert (first.rank, first.signalled, first.is_consequence) == (1, "", False)
+    assert first.rank == 1
+    assert first.signalled == ""
+    assert first.is_consequence is False
 
 
-def test_an_attempt_whose_start_was_overwritten_hides_no_other(tmp_path: Path) -> None:
+def test_an_attempt_whose_start_was_overwritten_hides_no_other(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     write(
         RunFolder(tmp_path).element(0).attempt(0).start,
         '{"job_id": "1", "host": "a", "started": 5}',
@@ -152,13 +156,15 @@ def test_an_attempt_whose_start_was_overwritten_hides_no_other(tmp_path: Path) -
         '{"started": null}',
         "\x00\xff",
     ):
-        write(RunFolder(tmp_path).element(0).attempt(1).start, text)
-        assert [attempt.number for attempt in attempts(tmp_path)] == [0]
+        with subtests.test(text=text):
+            write(RunFolder(tmp_path).element(0).attempt(1).start, text)
+            assert [attempt.number for attempt in attempts(tmp_path)] == [0]
 
 
 def test_nodes_in_slurm_s_order_and_the_ranks_of_those_that_have_started(tmp_path: Path) -> None:
     folder = attempt(tmp_path)
-    assert (hosts(AttemptFolder(folder)), node_ranks(AttemptFolder(folder))) == ([], {})
+    assert hosts(AttemptFolder(folder)) == []
+    assert node_ranks(AttemptFolder(folder)) == {}
     write(folder / "hosts", "node2\nnode1\nnode3\n")
     for node, first, count in (("node1", 4, 2), ("node2", 0, 4)):
         write(

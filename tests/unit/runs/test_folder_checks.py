@@ -49,14 +49,15 @@ def test_a_repository_and_the_top_of_a_file_system_are_refused(tmp_path: Path) -
 
 
 def test_a_home_is_refused_whatever_it_is_called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (tmp_path / "link").symlink_to(home)
     monkeypatch.setenv("HOME", str(home))
     for name in (home, tmp_path / "link", home / "x" / ".."):
-        assert other_use(name) == "a home folder"
+        with subtests.test(name=name):
+            assert other_use(name) == "a home folder"
     monkeypatch.setenv("HOME", "/nonexistent")
     assert other_use(home) is None
     assert other_use(Path("~").expanduser()) is None
@@ -99,7 +100,9 @@ broken
 
 def test_a_folder_is_written_to_and_nothing_is_left(tmp_path: Path) -> None:
     place = look_at_place(tmp_path)
-    assert (place.tested, place.exists, place.error) == (tmp_path, True, None)
+    assert place.tested == tmp_path
+    assert place.exists is True
+    assert place.error is None
     assert place.unsafe is None
     tmp_path.chmod(0o777)
     assert look_at_place(tmp_path).unsafe is not None
@@ -114,13 +117,17 @@ def test_a_folder_that_is_not_there_is_not_made_and_one_that_cannot_be_written_s
     tmp_path: Path,
 ) -> None:
     place = look_at_place(tmp_path / "a/b")
-    assert (place.tested, place.exists, place.error) == (tmp_path, False, None)
+    assert place.tested == tmp_path
+    assert place.exists is False
+    assert place.error is None
     assert list(tmp_path.iterdir()) == []
     assert isinstance(look_at_place(write(tmp_path / "runs", "")).error, NotADirectoryError)
     assert look_at_place(Path("/proc/runs")).error is not None
 
 
-def test_the_deepest_and_last_mount_of_a_path_and_of_what_a_link_leads_to(tmp_path: Path) -> None:
+def test_the_deepest_and_last_mount_of_a_path_and_of_what_a_link_leads_to(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     (tmp_path / "link").symlink_to("/dev/shm")
     for path, mount in (
         (Path("/home/me/runs"), Mount("nas:/export one", "/home", "nfs4")),
@@ -128,5 +135,6 @@ def test_the_deepest_and_last_mount_of_a_path_and_of_what_a_link_leads_to(tmp_pa
         (Path("/home two/x"), Mount("tmpfs", "/home two", "tmpfs")),
         (tmp_path / "link", Mount("tmpfs", "/dev/shm", "tmpfs")),
     ):
-        assert find_mount(path, parse_mounts(MOUNTS)) == mount
+        with subtests.test(path=path):
+            assert find_mount(path, parse_mounts(MOUNTS)) == mount
     assert find_mount(Path("/x"), []) is None

@@ -110,7 +110,8 @@ def test_a_copy_keeps_modes_and_times_and_is_closed_to_others(tmp_path: Path) ->
     copy = tmp_path / "copy"
     copy_code(tmp_path / "code", [CodeFile("bin/run", 10)], copy, "empty/below")
     status = (copy / "bin/run").stat()
-    assert (status.st_mode & 0o7777, status.st_mtime_ns) == (0o751, 1_100_000_000_000_000_002)
+    assert status.st_mode & 0o7777 == 0o751
+    assert status.st_mtime_ns == 1_100_000_000_000_000_002
     assert copy.stat().st_mode & 0o7777 == 0o700
     assert (copy / "empty/below").is_dir()
 
@@ -141,7 +142,8 @@ def test_each_version_has_one_copy_and_submissions_at_once_make_one(tmp_path: Pa
     inode = (first / "launch/a.py").stat().st_ino
     assert put_programs(runs, FILES) == first == copy != second
     assert (first / "launch/a.py").stat().st_ino == inode  # it was not written again
-    assert (whole(first, FILES), whole(second, NEWER)) == (True, True)
+    assert whole(first, FILES) is True
+    assert whole(second, NEWER) is True
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -161,7 +163,7 @@ def test_each_run_links_to_its_copy_which_clean_keeps_though_the_run_cannot_be_r
     assert len(os.listdir(RunsFolder(store.root).programs())) == 1
 
 
-def test_a_damaged_copy_is_replaced(tmp_path: Path) -> None:
+def test_a_damaged_copy_is_replaced(tmp_path: Path, subtests: pytest.Subtests) -> None:
     copy = put(tmp_path)
     for damage in (
         lambda: (copy / "launch/a.py").write_bytes(b""),
@@ -170,11 +172,12 @@ def test_a_damaged_copy_is_replaced(tmp_path: Path) -> None:
         lambda: (copy / "launch").chmod(0o707),
         lambda: os.chown(copy, 65534, -1),
     ):
-        damage()
-        (copy / "launch/json.py").touch()
-        assert put(tmp_path) == copy
-        assert whole(copy, FILES)
-        assert copy.stat().st_mode & 0o077 == (copy / "launch").stat().st_mode & 0o077 == 0
+        with subtests.test(damage=damage):
+            damage()
+            (copy / "launch/json.py").touch()
+            assert put(tmp_path) == copy
+            assert whole(copy, FILES)
+            assert copy.stat().st_mode & 0o077 == (copy / "launch").stat().st_mode & 0o077 == 0
 
 
 def test_copies_that_others_could_change_are_not_used(tmp_path: Path) -> None:

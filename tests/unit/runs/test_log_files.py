@@ -50,7 +50,8 @@ def test_a_log_has_text_or_not_and_a_link_is_followed_only_where_that_is_asked_f
     tmp_path: Path,
 ) -> None:
     log = rank_log(AttemptFolder(tmp_path), 3, "err")
-    assert (log.path, log.source) == (tmp_path / "rank-3.err", "rank 3")
+    assert log.path == tmp_path / "rank-3.err"
+    assert log.source == "rank 3"
     assert not has_text(log)
     log.path.touch()
     assert not has_text(log)

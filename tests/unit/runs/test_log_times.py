@@ -95,7 +95,8 @@ def test_the_times_of_all_kinds_of_lines_are_compared(
     line: str, other: str, between_s: float
 ) -> None:
     one_s, other_s = second_of_year(line), second_of_year(other)
-    assert one_s is not None and other_s is not None
+    assert one_s is not None
+    assert other_s is not None
     assert seconds_between(one_s, other_s) == pytest.approx(between_s, abs=1e-6)
 
 
@@ -186,7 +187,9 @@ def test_a_log_that_vanished_is_left_out_and_bytes_that_are_no_text_survive(tmp_
     assert list(merged([], started_s=0.0)) == []
 
 
-def test_times_are_seen_at_the_beginning_and_at_the_end_of_a_log(tmp_path: Path) -> None:
+def test_times_are_seen_at_the_beginning_and_at_the_end_of_a_log(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     for before, line, after in (
         (0, "23:00:05 x", 1000),
         (150, "23:00:05 x", 1000),
@@ -194,8 +197,9 @@ def test_times_are_seen_at_the_beginning_and_at_the_end_of_a_log(tmp_path: Path)
         (1000, "23:00:05 x", 0),
         (500, "loss 23:00:05", 0),
     ):
-        (tmp_path / "a").write_text("no time\n" * before + f"{line}\n" + "no time\n" * after)
-        assert has_stamps(tmp_path / "a", 0.0) == (line == "23:00:05 x"), before
+        with subtests.test(before=before):
+            (tmp_path / "a").write_text("no time\n" * before + f"{line}\n" + "no time\n" * after)
+            assert has_stamps(tmp_path / "a", 0.0) == (line == "23:00:05 x"), before
 
 
 def test_of_many_logs_little_is_held_in_memory_and_no_line_is_lost(tmp_path: Path) -> None:

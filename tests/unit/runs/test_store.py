@@ -53,7 +53,8 @@ def store(tmp_path: Path) -> RunStore:
 
 def test_a_new_run_has_a_record_a_script_and_programs_and_is_active(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs")
-    assert (store.run_ids(), store.active_ids()) == ([], [])
+    assert store.run_ids() == []
+    assert store.active_ids() == []
     with pytest.raises(NotFoundError, match=f"there is no run '{OLD}'"):
         store.load(OLD)
     folder = store.create(run(OLD), "#!/bin/bash\n", files={"preflight/node.py": "print(1)\n"})
@@ -61,7 +62,8 @@ def test_a_new_run_has_a_record_a_script_and_programs_and_is_active(tmp_path: Pa
     assert (folder / "script.sh").read_bytes() == b"#!/bin/bash\n"
     assert (folder / "preflight/node.py").read_text() == "print(1)\n"
     assert store.load(OLD) == run(OLD)
-    assert (store.run_ids(), store.active_ids()) == ([OLD], [OLD])
+    assert store.run_ids() == [OLD]
+    assert store.active_ids() == [OLD]
     assert store.last_status(OLD) is None
     store.create(run(OLDEST), "")
     (store.root / ".half-made").mkdir()
@@ -85,7 +87,8 @@ def test_a_run_may_lie_elsewhere_is_found_by_its_link_and_deleted_on_a_full_disk
     with full_disk():
         store.delete(OLD)
     assert files(tmp_path) == store.run_ids() == []
-    assert not folder.exists() and not store.folder(OLD).is_symlink()
+    assert not folder.exists()
+    assert not store.folder(OLD).is_symlink()
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -98,7 +101,8 @@ def test_a_full_disk_or_a_file_in_its_place_leaves_no_half_made_run(
     assert "File too large" in refused.value.message
     assert "HPCRUN_RUNS" in (refused.value.hint or "")
     assert files(tmp_path) == []
-    assert (store.run_ids(), store.active_ids()) == ([], [])
+    assert store.run_ids() == []
+    assert store.active_ids() == []
     with pytest.raises(PlanError, match=f"cannot write to the runs folder {tmp_path}/file"):
         RunStore(write(tmp_path / "file", "")).create(run(OLD), "")
 
@@ -128,7 +132,8 @@ def test_the_same_id_twice_leaves_the_first_run_and_what_another_process_makes_i
     write(tmp_path / "active" / NEW, "")  # another process is making it
     with pytest.raises(RunExistsError):
         store.create(run(NEW), "")
-    assert (store.run_ids(), store.active_ids()) == ([OLD], [OLD, NEW])
+    assert store.run_ids() == [OLD]
+    assert store.active_ids() == [OLD, NEW]
     theirs = tmp_path / "scratch" / f".{OLD}"
     write(theirs / ".made-by-hpcrun", "")
     with pytest.raises(PlanError, match="File exists"):
@@ -173,11 +178,13 @@ def test_a_damaged_record_is_named_by_its_file(store: RunStore, tmp_path: Path) 
 def test_a_run_that_is_over_is_active_no_more(store: RunStore, tmp_path: Path) -> None:
     running = LastStatus("RUNNING", 1.0)
     store.save_status(OLD, running)
-    assert (store.last_status(OLD), store.active_ids()) == (running, [OLD])
+    assert store.last_status(OLD) == running
+    assert store.active_ids() == [OLD]
     over = LastStatus("COMPLETED", 2.0, final=True)
     store.save_status(OLD, over)
     store.save_status(OLD, over)
-    assert (store.last_status(OLD), store.active_ids()) == (over, [])
+    assert store.last_status(OLD) == over
+    assert store.active_ids() == []
     store.save_status(OLD, running)  # of a slower process: the next status asks again
     assert store.active_ids() == [OLD]
     write(store.folder(OLD) / "status.json", "{")
@@ -241,7 +248,9 @@ def test_what_a_killed_process_leaves_of_a_run_can_be_recognised(
     assert store.run_ids() == []
     (left,) = store.leftovers(time.time() + 1)
     name = f".{OLD}" if action == "create" else f".{OLD}.gone"
-    assert (left.path, left.run_id, left.kept) == ((scratch or store.root) / name, OLD, None)
+    assert left.path == (scratch or store.root) / name
+    assert left.run_id == OLD
+    assert left.kept is None
     assert store.leftovers(time.time() - 60) == []
     assert store.remove_leftovers([left], time.time() + 1) == []
     assert files(tmp_path) == []
@@ -261,7 +270,8 @@ def test_what_others_keep_in_a_runs_folder_is_no_leftover(store: RunStore, tmp_p
     for name in kept:
         write(tmp_path / name, "")
     (left,) = store.leftovers(time.time() + 1)
-    assert (left.path.name, left.kept) == (f".{NEW}", "it has no record of hpcrun")
+    assert left.path.name == f".{NEW}"
+    assert left.kept == "it has no record of hpcrun"
     (error,) = store.remove_leftovers([left], time.time() + 1)
     assert "was not removed" in error.message
     assert set(kept) <= set(files(tmp_path))

@@ -50,17 +50,21 @@ def test_what_the_job_writes_is_read_and_a_run_without_samples_has_none(tmp_path
     )
     folder = written(tmp_path, head(), "gpu-2")
     first, second = read_use(folder)
-    assert (first.node, first.samples) == ("gpu-2", ())
-    assert (second.cpus, second.memory_limit, second.spans()) == (8, 16 << 30, [10, 10])
+    assert first.node == "gpu-2"
+    assert first.samples == ()
+    assert second.cpus == 8
+    assert second.memory_limit == 16 << 30
+    assert second.spans() == [10, 10]
     assert second.samples[0] == UseSample(
         110, 2.5, 1 << 30, 1000, None, (GpuUse(0, 0.5, 1 << 30, 80 << 30, 300),)
     )
-    assert (second.samples[1].rdma, second.samples[1].gpus) == (5e9, ())
+    assert second.samples[1].rdma == 5e9
+    assert second.samples[1].gpus == ()
     assert read_use(AttemptFolder(tmp_path / "missing")) == ()
     assert summarise([NodeUse("a", 4, None, ())]) is None
 
 
-def test_a_damaged_line_is_left_out(tmp_path: Path) -> None:
+def test_a_damaged_line_is_left_out(tmp_path: Path, subtests: pytest.Subtests) -> None:
     good = [line(at, 1, 1, 1, None, []) * 2 for at in (110, 120)]  # written twice, counted once
     for bad in (
         '{"time": 115, "cpus": 1, "mem\n',  # the node died while it wrote
@@ -76,9 +80,10 @@ def test_a_damaged_line_is_left_out(tmp_path: Path) -> None:
         BAD % ("1", "1", '[[0, "a", 1, 1, 1]]'),
         BAD % ("1", "1", "[[0, 1]]"),
     ):
-        (use,) = read_use(written(tmp_path, head() + good[0] + bad + good[1]))
-        assert [each.time for each in use.samples] == [110, 120], bad
-        assert use.cpus == 8
+        with subtests.test(bad=bad):
+            (use,) = read_use(written(tmp_path, head() + good[0] + bad + good[1]))
+            assert [each.time for each in use.samples] == [110, 120], bad
+            assert use.cpus == 8
 
 
 def test_only_a_regular_file_of_a_sensible_size_is_read(tmp_path: Path) -> None:
@@ -109,21 +114,28 @@ def test_the_summary_weighs_samples_by_their_time_and_counts_all_attempts() -> N
         started=100,
     )
     result = summary(one)
-    assert (result.seconds, result.nodes, result.gpus) == (40, 1, 1)
-    assert (result.cpus, result.cpus_peak, result.cpus_asked) == (4, 5, 8)
-    assert (result.gpu_busy, result.gpu_idle, result.idle_cpus) == (0.6, 0.25, 1)
+    assert result.seconds == 40
+    assert result.nodes == 1
+    assert result.gpus == 1
+    assert result.cpus == 4
+    assert result.cpus_peak == 5
+    assert result.cpus_asked == 8
+    assert result.gpu_busy == 0.6
+    assert result.gpu_idle == 0.25
+    assert result.idle_cpus == 1
     first = NodeUse("a", 8, 16 << 30, (sample(110, busy=None, memory=3 << 30),), started=100)
     second = NodeUse("a", 8, 16 << 30, (sample(520, busy=None),), started=500)
     other = NodeUse("b", 4, 8 << 30, (sample(520, busy=None),), started=500)
     result = summary(first, second, other)
-    assert (result.seconds, result.nodes, result.memory_peak) == (30, 2, 3 << 30)
-    assert (result.cpus_asked, result.memory_asked) == (4, 8 << 30)
-    assert (result.gpus, result.gpu_busy, result.gpu_idle, result.gpu_memory) == (
-        0,
-        None,
-        None,
-        None,
-    )
+    assert result.seconds == 30
+    assert result.nodes == 2
+    assert result.memory_peak == 3 << 30
+    assert result.cpus_asked == 4
+    assert result.memory_asked == 8 << 30
+    assert result.gpus == 0
+    assert result.gpu_busy is None
+    assert result.gpu_idle is None
+    assert result.gpu_memory is None
 
 
 def test_the_cpus_count_as_those_of_idle_gpus_only_while_all_gpus_of_the_node_are_idle() -> None:
@@ -133,4 +145,5 @@ def test_the_cpus_count_as_those_of_idle_gpus_only_while_all_gpus_of_the_node_ar
 
     samples = (both(110, 7, 0.0, 0.9), both(120, 2, 0.0, 0.0), both(130, 7, 0.9, 0.9))
     result = summary(NodeUse("a", 8, None, samples, started=100))
-    assert (result.idle_cpus, result.gpu_idle) == (2, 0.5)
+    assert result.idle_cpus == 2
+    assert result.gpu_idle == 0.5

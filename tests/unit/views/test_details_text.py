@@ -190,11 +190,9 @@ def test_a_recorded_plan_shows_what_another_version_has_written() -> None:
         requeue={"times": 1, "restarts": 0},
     )
     rows = dict(recorded_plan(run(plan=plan)))
-    assert (rows["memory"], rows["Python"], rows["after a stop"]) == (
-        "2G per node",
-        "/p ()",
-        "requeued up to 1 time",
-    )
+    assert rows["memory"] == "2G per node"
+    assert rows["Python"] == "/p ()"
+    assert rows["after a stop"] == "requeued up to 1 time"
     plan.update(memory_mb=None, requeue={"times": 0, "restarts": 0})
     rows = dict(recorded_plan(run(plan=plan)))
     assert not {"memory", "after a stop"} & set(rows)
@@ -209,7 +207,8 @@ def test_a_pending_job_has_its_reason_its_limits_its_place_and_its_start(tmp_pat
     insight = Insight(waiting={"4711": Waiting("gpu", None, 2, 5, "short")}, limits=limits)
     (elapsed, reason, advice, limit, queue, start) = insight_rows(item, insight, 0.0)
     assert elapsed == ("elapsed", "1:00, all 2 attempts together; the limit is for each")
-    assert reason[0] == "reason" and reason[1].endswith("(QOSMaxGRESPerUser)")
+    assert reason[0] == "reason"
+    assert reason[1].endswith("(QOSMaxGRESPerUser)")
     assert advice[0] == "advice"
     assert limit == ("limit", "QOS short: 2 of 2 jobs in use by you")
     assert queue == ("queue", "2 of 5 pending in partition gpu")
@@ -228,7 +227,9 @@ def test_a_pending_job_has_its_reason_its_limits_its_place_and_its_start(tmp_pat
     )
 
 
-def test_a_running_job_has_its_time_hosts_gpus_use_last_line_and_metrics(tmp_path: Path) -> None:
+def test_a_running_job_has_its_time_hosts_gpus_use_last_line_and_metrics(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     item = replace(item_of(tmp_path, elapsed_s=1800, hosts="n1"), live=True)
     insight = Insight(gpus={item.run.run_id: GPUS})
     with_attempt(
@@ -259,7 +260,8 @@ def test_a_running_job_has_its_time_hosts_gpus_use_last_line_and_metrics(tmp_pat
         replace(item, status=replace(item.status, elapsed_s=None)),
         replace(item, run=replace(item.run, walltime_s=None)),
     ):
-        assert insight_rows(other, insight, 0.0)[0] == ("hosts", "n1")
+        with subtests.test(other=other):
+            assert insight_rows(other, insight, 0.0)[0] == ("hosts", "n1")
     shorter = replace(item, status=replace(item.status, limit_s=1800))
     assert insight_rows(shorter, insight, 0.0)[0][1].endswith("100%, 30:00 of 30:00")
     silent = replace(GPUS, rows=())
@@ -320,7 +322,8 @@ def test_an_ended_run_has_its_gpu_hours_its_use_and_advice(tmp_path: Path) -> No
     none = Insight(usage={(item.run.run_id, "4711"): replace(usage, gpus=0)})
     long = LastStatus("COMPLETED", 1000.0, final=True, elapsed_s=60, limit_s=7200)
     (advice,) = insight_rows(replace(once, status=long), none, 0.0)
-    assert advice[0] == "advice" and "--time" in advice[1]
+    assert advice[0] == "advice"
+    assert "--time" in advice[1]
     with_attempt(once, {"node-n1.use": USE, "idle-unknown": '{"node": "n2"}'})
     labels = [label for label, _ in insight_rows(once, none, 0.0)]
     assert labels == ["idle limit", "CPUs", "memory"]

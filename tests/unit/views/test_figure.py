@@ -55,7 +55,8 @@ def test_earlier_curves_are_wider_and_styles_repeat() -> None:
         style["color"] for style in styles[period : 2 * period]
     ]
     shades = [sum(style["color"][:3]) for style in ordered]
-    assert shades == sorted(shades) and len(set(shades)) == 5
+    assert shades == sorted(shades)
+    assert len(set(shades)) == 5
     assert ordered[-1]["color"] == pytest.approx((0.369, 0.789, 0.383, 1.0), abs=0.02)
     assert alone["color"] == ordered[0]["color"]
     assert [style["marker"] for style in ordered] == [style["marker"] for style in styles[:5]]

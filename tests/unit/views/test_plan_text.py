@@ -316,10 +316,13 @@ def test_submissions_as_json() -> None:
         "remarks": "a remark",
     }
     assert plan["command_line"] == command_line(PLAN)
-    assert (plan["world_size"], plan["cpus_per_rank"], plan["name"]) == (4, 1, "train")
+    assert plan["world_size"] == 4
+    assert plan["cpus_per_rank"] == 1
+    assert plan["name"] == "train"
     prepared = replace(result.prepared, plan=replace(PLAN, preflight="only"))
     checked = prepared_json(prepared)
-    assert (checked["kind"], checked["script"]) == ("plan", "#!/bin/bash")
+    assert checked["kind"] == "plan"
+    assert checked["script"] == "#!/bin/bash"
     assert checked["plan"]["command_line"] == ""
     assert chain_json([result]) == {
         "kind": "chain",

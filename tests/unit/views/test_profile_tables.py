@@ -49,11 +49,9 @@ def test_values_of_gpu_types_are_shown_as_written_types_listed_and_places_by_lay
     row = ProfileRow("site", Path("/x/site.yaml"), False, MIXED)
     table, _, folders = profiles_tables([row], {"mine": Path("/x")})
     _, *cells, source = (str(cell) for column in table.columns for cell in column.cells)
-    assert (cells[:3], source, folders) == (
-        ["site", "h100, l40s", "4, 8"],
-        "mine",
-        ["mine:     /x"],
-    )
+    assert cells[:3] == ["site", "h100, l40s", "4, 8"]
+    assert source == "mine"
+    assert folders == ["mine:     /x"]
     layers = {"mine": Path("/x"), "shipped": Path("/opt/shipped")}
     assert (
         place_text(Origin(Path("/opt/shipped/base/slurm.yaml"), 8), layers)
@@ -67,7 +65,8 @@ def test_yaml_shows_what_cannot_be_seen_and_reads_back_the_same() -> None:
     values = {"description": "a\u202eb\x1b[2Jc\r", "env": env}
     text = profile_yaml(values)
     assert all(line.replace("\u200d", "").isprintable() for line in text.split("\n"))
-    assert r"\u202e" in text and "é 👩\u200d💻" in text
+    assert r"\u202e" in text
+    assert "é 👩\u200d💻" in text
     assert parse_yaml(text, Path("x.yaml")).data == values
 
 
@@ -93,7 +92,8 @@ def test_the_own_profiles_come_first_and_those_of_other_machines_last() -> None:
         profiles_tables([ProfileRow("a100-40gb", shipped, False, many)], {"shipped": shipped})[0],
         80,
     )
-    assert (shown[1].split()[-1], "…" in "".join(shown)) == ("shipped", False)
+    assert shown[1].split()[-1] == "shipped"
+    assert "…" not in "".join(shown)
 
 
 LAYERS = {"mine": Path("/x"), "shipped": Path("/s")}
@@ -146,7 +146,8 @@ def test_a_list_of_profiles_shows_where_each_is_its_gpus_and_its_limit() -> None
     ]
     folded = [str(column.header) for column in table.columns if not column.no_wrap]
     assert folded == ["GPU", "SOURCE"]
-    assert (others, folders) == (None, ["mine:     /x", "shipped:  /s"])
+    assert others is None
+    assert folders == ["mine:     /x", "shipped:  /s"]
     documents = profiles_json(rows)["profiles"]
     assert documents[0] == {
         "name": "big",
@@ -155,7 +156,8 @@ def test_a_list_of_profiles_shows_where_each_is_its_gpus_and_its_limit() -> None
         "problem": None,
         "profile": big.model_dump(),
     }
-    assert (documents[4]["problem"], documents[4]["profile"]) == ("it is bad", None)
+    assert documents[4]["problem"] == "it is bad"
+    assert documents[4]["profile"] is None
 
 
 def test_a_detected_profile_as_json_has_what_differs_from_the_defaults() -> None:
@@ -222,7 +224,8 @@ def test_two_profiles_side_by_side() -> None:
     ]
     assert [column.no_wrap for column in table.columns] == [True, False, False]
     document = diff_json(differences, "a", "b")
-    assert (document["kind"], document["profiles"]) == ("profile-diff", ["a", "b"])
+    assert document["kind"] == "profile-diff"
+    assert document["profiles"] == ["a", "b"]
     assert document["differences"][0] == {"key": "time.max", "values": ["01:00:00", None]}
     assert document["differences"][4]["values"] == [["a", None], ["b", 1]]
 
@@ -366,7 +369,8 @@ def test_the_variables_of_a_profile_have_their_place_and_reason() -> None:
         "variable": VARIABLE.model_dump(),
     }
     assert document["set"][1]["variable"] is None
-    assert (document["kind"], document["profile"]) == ("profile-variables", "big")
+    assert document["kind"] == "profile-variables"
+    assert document["profile"] == "big"
     every: dict[str, Any] = variables_json([VARIABLE])
     assert every == {"kind": "variables", "variables": document["set_by_script"]}
     assert json.loads(json.dumps(every["variables"]))[0]["values"]["one_of"] == ["0", "1"]

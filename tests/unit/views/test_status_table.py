@@ -86,16 +86,17 @@ def test_a_long_reason_takes_three_lines_at_most(width: int) -> None:
     )
 
 
-def test_the_size_of_a_job_without_gpus_is_its_nodes() -> None:
+def test_the_size_of_a_job_without_gpus_is_its_nodes(subtests: pytest.Subtests) -> None:
     for nodes, gpus, size in ((2, 4, "2×4"), (2, 0, "2 nodes"), (1, 0, "1 node")):
-        assert short_size(run(nodes=nodes, gpus_per_node=gpus)) == size
+        with subtests.test(nodes=nodes):
+            assert short_size(run(nodes=nodes, gpus_per_node=gpus)) == size
     on_a_machine_without_gpus = run(
         nodes=1, gpus_per_node=2, plan={"scheduler": "local", "local_gpus": []}
     )
     assert short_size(on_a_machine_without_gpus) == "1 node"
 
 
-def test_the_exception_comes_before_its_rank() -> None:
+def test_the_exception_comes_before_its_rank(subtests: pytest.Subtests) -> None:
     for cause, shown in (
         (
             "rank 0 on a100-1 failed first: KeyError: 'x' at t.py:9",
@@ -108,7 +109,8 @@ def test_the_exception_comes_before_its_rank() -> None:
         ),
         ("the batch script was killed", "the batch script was killed"),
     ):
-        assert why_text(item_of("FAILED", final=True, cause=cause), 1000.0) == shown
+        with subtests.test(cause=cause):
+            assert why_text(item_of("FAILED", final=True, cause=cause), 1000.0) == shown
 
 
 def test_a_failed_sweep_begins_with_the_number_of_failed_elements() -> None:
@@ -473,13 +475,11 @@ def test_the_json_has_elements_roles_relations_and_the_error_of_the_scheduler(
             "exit_code": error.exit_code,
         },
     }
-    assert (shown["more"], shown["folder"], shown["stale"], shown["lost"], shown["silent_s"]) == (
-        "4711",
-        "/runs/it",
-        False,
-        False,
-        None,
-    )
+    assert shown["more"] == "4711"
+    assert shown["folder"] == "/runs/it"
+    assert shown["stale"] is False
+    assert shown["lost"] is False
+    assert shown["silent_s"] is None
     assert shown["after"] == [{**after[0], "state": "RUNNING"}, {**after[1], "state": None}]
     assert {name: shown[name] for name in relations} == relations
     assert shown["roles"] == [
@@ -496,7 +496,8 @@ def test_the_json_has_elements_roles_relations_and_the_error_of_the_scheduler(
     assert "elements" not in shown
     sweep = replace(sweep_of("RUNNING", "PENDING"), element=None)
     (shown,) = status_json(StatusResult((sweep,)))["runs"]
-    assert (shown["roles"], [element["element"] for element in shown["elements"]]) == ([], [0, 1])
+    assert shown["roles"] == []
+    assert [element["element"] for element in shown["elements"]] == [0, 1]
     assert {
         name: shown["elements"][1][name] for name in ("job_id", "parameters", "state", "final")
     } == {

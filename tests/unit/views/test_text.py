@@ -123,7 +123,9 @@ def test_csv_acts_neither_on_a_terminal_nor_in_a_spreadsheet(text: str) -> None:
     assert len(lines := written.split("\n")) == 3
     assert all(line.replace("\u200c", "").replace("\u200d", "").isprintable() for line in lines)
     (name,), (cell, number, missing, flag) = csv.reader(io.StringIO(written))
-    assert (number, missing, flag) == ("1.5", "", "1")
+    assert number == "1.5"
+    assert missing == ""
+    assert flag == "1"
     for each in (name, cell):
         assert not each.startswith(("=", "+", "-", "@")) or float(each) == float(text)
 
@@ -297,6 +299,7 @@ def test_the_columns_of_a_table_are_as_wide_as_they_are_told_to_be() -> None:
     assert table.columns[0].justify == "left"
     assert [column.overflow for column in table.columns] == ["fold", "fold"]
     first, _ = table.columns[0].cells
-    assert isinstance(first, Text) and first.style == "red"
+    assert isinstance(first, Text)
+    assert first.style == "red"
     whole = text_table(("A",), [("x" * 20,)], whole=("A",))
     assert drawn(whole, 8) == ["A", "xxxxxxx…"]

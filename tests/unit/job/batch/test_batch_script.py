@@ -208,7 +208,9 @@ def test_directives_stay_but_for_what_hpcrun_sets() -> None:
     head += "#SBATCH --mail-type FAIL --export=ALL,A=1 -x n1\n"
     options = read("srun python t.py\n#SBATCH -N 9", head=head).options
     assert options.directives == (("mail-type", "END,FAIL"), ("exclude", "n1"))
-    assert (options.name, options.workdir, options.array) == ("my-job", "sub", ((1, 3, 5), 2))
+    assert options.name == "my-job"
+    assert options.workdir == "sub"
+    assert options.array == ((1, 3, 5), 2)
     assert options.env == (("A", "1"),)
     assert not options.problems
     assert [remark.split(":")[0] for remark in options.remarks] == [
@@ -218,7 +220,7 @@ def test_directives_stay_but_for_what_hpcrun_sets() -> None:
     ]
 
 
-def test_a_directive_that_sbatch_cannot_get_is_a_problem() -> None:
+def test_a_directive_that_sbatch_cannot_get_is_a_problem(subtests: pytest.Subtests) -> None:
     for line, reason in (
         ("hetjob", "a heterogeneous job"),
         ("--partition=", "it has no value"),
@@ -226,8 +228,9 @@ def test_a_directive_that_sbatch_cannot_get_is_a_problem() -> None:
         ("--export=NONE", "hpcrun passes your whole environment"),
         ("--container-image=x", "would run in a container"),
     ):
-        (problem,) = read("srun python t.py", head=f"{HEAD}#SBATCH {line}\n").options.problems
-        assert reason in problem
+        with subtests.test(line=line):
+            (problem,) = read("srun python t.py", head=f"{HEAD}#SBATCH {line}\n").options.problems
+            assert reason in problem
 
 
 def test_options_have_their_full_names() -> None:

@@ -71,7 +71,7 @@ def test_one_for_a_directive_of_the_person_s_own_becomes_that(
     assert notes(env) == ()
 
 
-def test_any_other_is_named_with_what_to_do() -> None:
+def test_any_other_is_named_with_what_to_do(subtests: pytest.Subtests) -> None:
     for name, value, words in (
         (
             "SBATCH_EXPORT",
@@ -87,8 +87,9 @@ def test_any_other_is_named_with_what_to_do() -> None:
         ("SLURM_MPI_TYPE", "pmix", "--srun mpi=pmix does the same"),
         ("SRUN_CPUS_PER_TASK", "3", "--env SRUN_CPUS_PER_TASK=... sets it in the job"),
     ):
-        (note,) = notes({name: value})
-        assert words in note
+        with subtests.test(name=name):
+            (note,) = notes({name: value})
+            assert words in note
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,9 @@ def test_options_of_torchrun_that_hpcrun_sets_itself_are_named() -> None:
     )
 
 
-def test_an_option_that_has_no_meaning_here_or_is_unknown_is_refused() -> None:
+def test_an_option_that_has_no_meaning_here_or_is_unknown_is_refused(
+    subtests: pytest.Subtests,
+) -> None:
     for line, message in (
         ("torchrun --shutdown-timeout 3 train.py", "hpcrun gives a rank 25 s to end"),
         ("srun --output=log --mpi=pmix ./a.out", "hpcrun sets srun's --output itself"),
@@ -156,7 +158,8 @@ def test_an_option_that_has_no_meaning_here_or_is_unknown_is_refused() -> None:
         ("srun --no-such ./a.out", "that hpcrun knows"),
         ("srun torchrun --new t.py", "that hpcrun knows"),
     ):
-        assert message in refusal(line).message
+        with subtests.test(line=line):
+            assert message in refusal(line).message
     # options newer than torch's and Slurm's of today
     assert (
         chosen("torchrun --log-line-prefix-template '[${rank}]' train.py")[0].script == "train.py"
@@ -228,7 +231,7 @@ def test_what_starts_its_own_ranks_runs_once_per_node(line: str) -> None:
     assert "once per node" in notes[0]
 
 
-def test_other_programs_are_left_alone() -> None:
+def test_other_programs_are_left_alone(subtests: pytest.Subtests) -> None:
     for line in (
         "train.py torchrun",
         "python train.py --backend ray",
@@ -240,8 +243,9 @@ def test_other_programs_are_left_alone() -> None:
         "bash -c 'command -v torchrun'",
         "uv sync",
     ):
-        made, notes = chosen(line)
-        assert (made.launcher, notes) == (None, ()), line
+        with subtests.test(line=line):
+            made, notes = chosen(line)
+            assert (made.launcher, notes) == (None, ()), line
 
 
 def test_where_torchrun_would_do_the_line_is_said() -> None:
@@ -290,16 +294,17 @@ def test_a_role_on_two_nodes_is_one_training() -> None:
     assert joined[0].launcher == "command"
 
 
-def test_what_cannot_be_one_of_several_nodes_is_refused_there() -> None:
+def test_what_cannot_be_one_of_several_nodes_is_refused_there(subtests: pytest.Subtests) -> None:
     for line, instead in (
         ("deepspeed --num_gpus 2 train.py --deepspeed ds.json", "train.py --deepspeed ds.json"),
         ("mpirun -np 4 --mca btl tcp python train.py", "--launcher srun --srun mpi=pmix train.py"),
         ("horovodrun -np 4 python train.py", "--launcher srun --srun mpi=pmix train.py"),
     ):
-        assert (
-            refusal(line, TWO, mpi_types=lambda: ("pmix", "pmi2")).hint
-            == f"hpcrun submit {TWO} {instead}"
-        )
+        with subtests.test(line=line):
+            assert (
+                refusal(line, TWO, mpi_types=lambda: ("pmix", "pmi2")).hint
+                == f"hpcrun submit {TWO} {instead}"
+            )
 
 
 def test_the_line_instead_of_mpirun_has_no_option_that_the_new_sizes_replace() -> None:
@@ -399,18 +404,19 @@ def test_without_slurm_mpi_and_jax_have_another_way() -> None:
     assert note.endswith("cannot join the ranks of torchrun: add --launcher python")
 
 
-def test_uv_run_names_the_option_that_installs_once_on_each_node() -> None:
+def test_uv_run_names_the_option_that_installs_once_on_each_node(subtests: pytest.Subtests) -> None:
     for line, end in (
         ("uv run train.py --lr 1", ": hpcrun submit --gpus 2 --uv train.py --lr 1"),
         ("uv run python -u train.py", ": hpcrun submit --gpus 2 --uv train.py"),
         ("uv run -m pkg.fit", ": hpcrun submit --gpus 2 --uv -m pkg.fit"),
         ("uv run --with x train.py", ", but without --with: hpcrun submit --gpus 2 --uv train.py"),
     ):
-        note = (
-            "`uv run` syncs the environment in every rank; --uv installs uv.lock once on each "
-            f"node{end}"
-        )
-        assert chosen(line)[1] == (note,)
+        with subtests.test(line=line):
+            note = (
+                "`uv run` syncs the environment in every rank; --uv installs uv.lock once on each "
+                f"node{end}"
+            )
+            assert chosen(line)[1] == (note,)
 
 
 @pytest.mark.parametrize(
@@ -426,10 +432,8 @@ def test_ray_on_several_nodes_is_not_started_once_on_each(line: str) -> None:
     _, (_, note) = chosen(line)
     assert note.endswith(f": hpcrun submit --gpus 2 --launcher ray {program}")
     inside = refusal(line, f"{TWO} --launcher ray")
-    assert (inside.message, inside.hint) == (
-        f"`{' '.join(line.split()[:2])}` would start Ray in the job's Ray",
-        error.hint,
-    )
+    assert inside.message == f"`{' '.join(line.split()[:2])}` would start Ray in the job's Ray"
+    assert inside.hint == error.hint
 
 
 def test_another_launcher_runs_on_the_head_of_a_ray_cluster() -> None:
@@ -476,15 +480,16 @@ def test_a_script_that_submits_jobs_runs_once_and_on_one_node() -> None:
     assert "on each of the 2 nodes" in refusal("./all.sh", TWO, scripts=scripts).message
 
 
-def test_a_launcher_that_was_asked_for_stays_with_a_note() -> None:
+def test_a_launcher_that_was_asked_for_stays_with_a_note(subtests: pytest.Subtests) -> None:
     for launcher, typed, words in (
         ("torchrun", "--gpus 2", "starts it once per rank"),
         ("command", "--gpus 2", "once per node"),
         ("command", TWO, "each node starts its own ranks 0, 1"),
     ):
-        made, (note,) = chosen("torchrun --nproc-per-node 2 train.py", typed, launcher=launcher)
-        assert made.launcher == launcher
-        assert words in note
+        with subtests.test(launcher=launcher):
+            made, (note,) = chosen("torchrun --nproc-per-node 2 train.py", typed, launcher=launcher)
+            assert made.launcher == launcher
+            assert words in note
     assert (
         chosen("accelerate launch x.py", profile=cluster(launcher="torchrun"))[0].launcher
         == "command"
@@ -530,19 +535,15 @@ def test_a_command_has_the_numbers_that_its_ranks_need() -> None:
     decided = plan(
         cluster(cpu={"per_gpu": 8}), script="accelerate", gpus="4", nodes=2, launcher="command"
     )
-    assert (decided.shape.world_size, decided.shape.workers_per_node, decided.cpus_per_rank) == (
-        2,
-        2,
-        8,
-    )
+    assert decided.shape.world_size == 2
+    assert decided.shape.workers_per_node == 2
+    assert decided.cpus_per_rank == 8
     text = script(decided)
     assert "export NNODES=2 NPROC_PER_NODE=2\n" in text
     on_cpus = plan(cluster(), script="accelerate", gpus="0", nproc_per_node=4, launcher="command")
-    assert (on_cpus.shape.workers_per_node, on_cpus.cpus_per_node, on_cpus.cpus_per_rank) == (
-        4,
-        4,
-        1,
-    )
+    assert on_cpus.shape.workers_per_node == 4
+    assert on_cpus.cpus_per_node == 4
+    assert on_cpus.cpus_per_rank == 1
 
 
 @pytest.mark.parametrize("line", ["bash plain.sh", "./plain.sh --x", "sh plain.sh"])

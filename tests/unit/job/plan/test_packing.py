@@ -27,12 +27,12 @@ def test_a_task_has_the_gpus_and_cpus_of_all_its_elements() -> None:
         gpus="2", cpus=8, pack=4, pack_memory=True, max_parallel=1, elements="0-4,7", **EIGHT
     )
     assert plan.sweep is not None
-    assert (plan.directive("array"), plan.sweep.tasks, plan.cpus_per_rank) == ("0-1%1", 2, 2)
-    assert (plan.shape.launcher, plan.shape.world_size, plan.sweep.memory_share) == (
-        "python",
-        1,
-        0.45,
-    )
+    assert plan.directive("array") == "0-1%1"
+    assert plan.sweep.tasks == 2
+    assert plan.cpus_per_rank == 2
+    assert plan.shape.launcher == "python"
+    assert plan.shape.world_size == 1
+    assert plan.sweep.memory_share == 0.45
     assert (
         sweep_text(plan.sweep, "slurm")
         == "6 elements (n 6 values), 2 tasks of 4, at most 1 at once"
@@ -44,7 +44,9 @@ def test_a_task_has_the_gpus_and_cpus_of_all_its_elements() -> None:
 
 def test_on_this_machine_each_element_is_a_job_with_a_gpu_in_turn() -> None:
     plan = given.plan(given.laptop(), machine=Machine(8, ("0", "1")), gpus="2", pack=4, **EIGHT)
-    assert (plan.local_gpus, plan.cpus_per_rank, plan.shape.world_size) == ((("0", "1"),), 2, 1)
+    assert plan.local_gpus == (("0", "1"),)
+    assert plan.cpus_per_rank == 2
+    assert plan.shape.world_size == 1
     assert plan.sweep is not None
     assert sweep_text(plan.sweep, "local") == "8 elements (n 8 values), at most 4 at once"
 

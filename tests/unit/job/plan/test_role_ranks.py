@@ -50,18 +50,27 @@ def test_a_role_is_a_range_of_ranks_and_of_nodes() -> None:
         cluster(),
     )
     server, trainer = plan.roles
-    assert (server.first_rank, server.ranks, server.first_node, server.nodes) == (0, 1, 0, 1)
-    assert (trainer.first_rank, trainer.ranks, trainer.first_node, trainer.nodes) == (1, 6, 1, 3)
-    assert (server.launcher, dict(server.env)["NPROC_PER_NODE"], trainer.launcher) == (
-        "command",
-        "2",
-        "torchrun",
-    )
-    assert (server.on_exit, trainer.on_exit) == ("fail", "end")
-    assert (server.ready, trainer.ready, trainer.after) == ("tcp:{port}", "", ("server",))
+    assert server.first_rank == 0
+    assert server.ranks == 1
+    assert server.first_node == 0
+    assert server.nodes == 1
+    assert trainer.first_rank == 1
+    assert trainer.ranks == 6
+    assert trainer.first_node == 1
+    assert trainer.nodes == 3
+    assert server.launcher == "command"
+    assert dict(server.env)["NPROC_PER_NODE"] == "2"
+    assert trainer.launcher == "torchrun"
+    assert server.on_exit == "fail"
+    assert trainer.on_exit == "end"
+    assert server.ready == "tcp:{port}"
+    assert trainer.ready == ""
+    assert trainer.after == ("server",)
     assert server.command == ("vllm", "serve", "M", "--port", "{port}")
     assert plan.command[-3:] == ("train.py", "--url", "{server.url}")
-    assert (plan.shape.nodes, plan.shape.world_size, plan.directive("nodes")) == (4, 7, "4")
+    assert plan.shape.nodes == 4
+    assert plan.shape.world_size == 7
+    assert plan.directive("nodes") == "4"
     assert plan.name == "train"
 
 
@@ -98,9 +107,15 @@ def test_roles_share_the_gpus_and_cpus_of_one_node() -> None:
     for profile, gpus in ((cluster(), ()), (laptop(), ("a", "b", "c", "d"))):
         plan = planned(line, profile, cpus=16, gpu_ids=gpus)
         server, trainer = plan.roles
-        assert (plan.shape.nodes, plan.shape.gpus_per_node, plan.shape.tasks_per_node) == (1, 4, 2)
-        assert (server.gpus, trainer.gpus) == (SharedGpus(0, 1, 4), SharedGpus(1, 3, 4))
-        assert (server.task, trainer.task, trainer.first_node, trainer.ranks) == (0, 1, 0, 3)
+        assert plan.shape.nodes == 1
+        assert plan.shape.gpus_per_node == 4
+        assert plan.shape.tasks_per_node == 2
+        assert server.gpus == SharedGpus(0, 1, 4)
+        assert trainer.gpus == SharedGpus(1, 3, 4)
+        assert server.task == 0
+        assert trainer.task == 1
+        assert trainer.first_node == 0
+        assert trainer.ranks == 3
         assert dict(server.env)["OMP_NUM_THREADS"] == dict(trainer.env)["OMP_NUM_THREADS"] == "4"
         assert plan.cpus_per_node == 16
 
@@ -191,7 +206,8 @@ def test_what_cannot_be_is_refused_with_what_to_do(
 def test_a_type_in_one_of_two_options_of_gpus_does_not_contradict_the_roles() -> None:
     line = "--gpus 4 --gpus-per-node a100:4 --role s:1gpu a --role t:3gpus b.py"
     plan = planned(line, cluster())
-    assert (plan.shape.gpus_per_node, plan.shape.gpu_type) == (4, "a100")
+    assert plan.shape.gpus_per_node == 4
+    assert plan.shape.gpu_type == "a100"
 
 
 @pytest.mark.parametrize(("of_profile", "typed_one"), [("ray", "srun"), ("srun", "ray")])
@@ -213,7 +229,8 @@ def test_a_secret_in_a_command_or_in_the_variables_of_a_role_is_refused() -> Non
 
 def test_a_variable_of_a_shell_is_no_address() -> None:
     server, _ = planned("--role server:1 'bash -c \"serve ${X} ${port}\"' --role t:1 b.py").roles
-    assert (server.command[-1], server.ready) == ("serve ${X} ${port}", "")
+    assert server.command[-1] == "serve ${X} ${port}"
+    assert server.ready == ""
 
 
 def test_parameters_of_a_sweep_and_addresses_stand_in_one_command() -> None:

@@ -30,7 +30,7 @@ def test_a_run_or_a_number_and_perhaps_a_condition() -> None:
     assert [parse_chain(text) for text in ("4", "2:any")] == [Chain(4, "fail"), Chain(2, "any")]
 
 
-def test_anything_else_is_refused() -> None:
+def test_anything_else_is_refused(subtests: pytest.Subtests) -> None:
     for text in (
         "",
         ":ok",
@@ -42,15 +42,16 @@ def test_anything_else_is_refused() -> None:
         "1:afterok",
         "afterok:1:2",
     ):
-        with pytest.raises(UsageError, match="--after") as refused:
-            parse_after(text)
-        assert str(refused.value.hint).startswith("write --after RUN, ")
+        with subtests.test(text=text):
+            with pytest.raises(UsageError, match="--after") as refused:
+                parse_after(text)
+            assert str(refused.value.hint).startswith("write --after RUN, ")
     for text in ("", "1", "0", "-2", "x", "101", "4:", "4:often", "²"):
         with pytest.raises(UsageError, match="--chain"):
             parse_chain(text)
 
 
-def test_what_fulfils_a_condition() -> None:
+def test_what_fulfils_a_condition(subtests: pytest.Subtests) -> None:
     for state, ok, fail in (
         ("COMPLETED", True, False),
         ("FAILED", False, True),
@@ -58,11 +59,10 @@ def test_what_fulfils_a_condition() -> None:
         ("CANCELLED", False, True),
         ("NOT_SUBMITTED", False, False),
     ):
-        assert (fulfils(state, "ok"), fulfils(state, "any"), fulfils(state, "fail")) == (
-            ok,
-            True,
-            fail,
-        )
+        with subtests.test(state=state):
+            assert fulfils(state, "ok") == ok
+            assert fulfils(state, "any") is True
+            assert fulfils(state, "fail") == fail
 
 
 def test_sbatch_is_told_of_all_that_are_not_over() -> None:

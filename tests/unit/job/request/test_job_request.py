@@ -30,15 +30,16 @@ from tests.unit.cli.test_options import parse
 from tests.unit.given import plan, request, script
 
 
-def test_gpus_are_a_number_perhaps_of_a_type() -> None:
+def test_gpus_are_a_number_perhaps_of_a_type(subtests: pytest.Subtests) -> None:
     for typed, count, type_ in (
         ("4", 4, None),
         ("0", 0, None),
         ("a100:4", 4, "a100"),
         ("a100_40gb:1", 1, "a100_40gb"),
     ):
-        assert request(gpus=typed).gpus == GpuCount(count=count, type=type_)
-        assert request(gpus_per_node=typed).gpus_per_node == GpuCount(count=count, type=type_)
+        with subtests.test(typed=typed):
+            assert request(gpus=typed).gpus == GpuCount(count=count, type=type_)
+            assert request(gpus_per_node=typed).gpus_per_node == GpuCount(count=count, type=type_)
 
 
 @pytest.mark.parametrize(
@@ -104,25 +105,26 @@ def test_the_script_s_arguments_are_kept_as_they_are(args: list[str]) -> None:
 
 
 @pytest.mark.parametrize("field", JOB_FIELDS)
-def test_bytes_that_are_no_utf_8_are_taken_or_refused_in_words_in_every_option(field: str) -> None:
+def test_bytes_that_are_no_utf_8_are_taken_or_refused_in_words_in_every_option(
+    field: str, subtests: pytest.Subtests
+) -> None:
     for raw in ("a\udc85b=x", "\udcff", "a\udcff=1,\udc85", "\udcf0:\udcff"):
-        repeatable = isinstance(getattr(request(), field), tuple) and field != "elements"
-        try:
-            read_request({"script": "train.py", field: [raw] if repeatable else raw})
-        except UsageError as refused:
-            assert refused.message.isascii()
+        with subtests.test(raw=raw):
+            repeatable = isinstance(getattr(request(), field), tuple) and field != "elements"
+            try:
+                read_request({"script": "train.py", field: [raw] if repeatable else raw})
+            except UsageError as refused:
+                assert refused.message.isascii()
 
 
 def test_bytes_that_are_no_utf_8_are_taken_for_the_script_and_not_where_sbatch_reads_them() -> None:
     raw = "\udcff\udc80"
     asked = request(raw, args=[raw], setup=[raw], python=raw, workdir=raw)
-    assert (asked.script, asked.args, asked.setup, asked.python, asked.workdir) == (
-        raw,
-        (raw,),
-        (raw,),
-        raw,
-        raw,
-    )
+    assert asked.script == raw
+    assert asked.args == (raw,)
+    assert asked.setup == (raw,)
+    assert asked.python == raw
+    assert asked.workdir == raw
     with pytest.raises(UsageError, match="partition"):
         script(plan(partition="\udcff"))
 
@@ -246,7 +248,8 @@ def test_a_sweep_is_a_product_or_needs_its_file(rows: Any, options: Any) -> None
 def test_masked_variables_are_named_as_secrets() -> None:
     request = {"script": "a.py", "env": [["HF_TOKEN", MASK], ["A", "b"]], "secrets": ["X"]}
     named = with_named_secrets(request)
-    assert (named["env"], named["secrets"]) == ([("A", "b")], ["X", "HF_TOKEN"])
+    assert named["env"] == [("A", "b")]
+    assert named["secrets"] == ["X", "HF_TOKEN"]
     assert request["env"] == [["HF_TOKEN", MASK], ["A", "b"]]
 
 
@@ -270,14 +273,17 @@ def test_an_edited_line_is_read_as_it_was_written() -> None:
     assert read_request(asked) == request
 
 
-def test_an_edited_line_has_comments_and_quotes_and_is_a_submission() -> None:
+def test_an_edited_line_has_comments_and_quotes_and_is_a_submission(
+    subtests: pytest.Subtests,
+) -> None:
     for text, words in (
         ("# a\n\n", ()),
         ("hpcrun submit \\\n --gpus 4 a.py\n", ("--gpus", "4", "a.py")),
         ("hpcrun submit a.py b#c", ("a.py", "b#c")),
         ("hpcrun submit a.py 'x\n# y'\n  # z\n", ("a.py", "x\n# y")),
     ):
-        assert read_edited_line(text) == words
+        with subtests.test(text=text):
+            assert read_edited_line(text) == words
     for text in ("hpcrun submit 'a", "rm -rf x", "hpcrun cancel x"):
         with pytest.raises(UsageError):
             read_edited_line(text)

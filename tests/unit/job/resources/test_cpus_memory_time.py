@@ -276,11 +276,9 @@ def test_each_number_is_what_the_directives_say(
     asked: dict[str, Any], cpus: int | None, memory_mb: int | None, walltime_s: int | None
 ) -> None:
     decided = plan(SIZED, gpus="4", nodes=2, **asked)
-    assert (decided.cpus_per_node, decided.memory_mb, decided.walltime_s) == (
-        cpus,
-        memory_mb,
-        walltime_s,
-    )
+    assert decided.cpus_per_node == cpus
+    assert decided.memory_mb == memory_mb
+    assert decided.walltime_s == walltime_s
     tasks = int(decided.directive("ntasks-per-node") or 0)
     each = decided.directive("cpus-per-task")
     assert decided.cpus_per_node == (None if each is None else int(each) * tasks)

@@ -36,13 +36,18 @@ def test_nodes_and_gpus_per_node_follow_from_what_was_said(
     asked: dict[str, Any], nodes: int, each: int
 ) -> None:
     shape = decide_shape(request(**asked), cluster())
-    assert (shape.nodes, shape.gpus_per_node, shape.gpus) == (nodes, each, nodes * each)
+    assert shape.nodes == nodes
+    assert shape.gpus_per_node == each
+    assert shape.gpus == nodes * each
 
 
 def test_the_launcher_and_the_ranks_do_not_matter_for_the_size() -> None:
     # an error of decide_shape: two ranks cannot be one process
     size = decide_size(request(gpus="8", launcher="python", nproc_per_node=2), cluster())
-    assert (size.nodes, size.gpus_per_node, size.gpu_type, size.gpus) == (2, 4, "a100", 8)
+    assert size.nodes == 2
+    assert size.gpus_per_node == 4
+    assert size.gpu_type == "a100"
+    assert size.gpus == 8
     # an error of decide_shape: there is no srun
     assert decide_size(request(launcher="srun"), laptop()).gpus == 1
 
@@ -298,14 +303,15 @@ def test_a_shape_always_is_what_was_asked_for(
     assert shape.gpus_per_node <= 4
 
 
-def test_the_gpu_type_is_the_one_named_else_the_profile_s() -> None:
+def test_the_gpu_type_is_the_one_named_else_the_profile_s(subtests: pytest.Subtests) -> None:
     for of_profile, typed, type_ in (
         ("a100", "4", "a100"),
         (None, "4", None),
         (None, "h100:4", "h100"),
     ):
-        profile = cluster(gpu={"type": of_profile, "per_node": 4})
-        assert decide_shape(request(gpus=typed), profile).gpu_type == type_
+        with subtests.test(of_profile=of_profile):
+            profile = cluster(gpu={"type": of_profile, "per_node": 4})
+            assert decide_shape(request(gpus=typed), profile).gpu_type == type_
 
 
 @pytest.mark.parametrize(
@@ -326,7 +332,9 @@ def test_ranks_follow_from_the_launcher(
     asked: dict[str, Any], launcher: str, procs: int, tasks: int
 ) -> None:
     shape = decide_shape(request(**asked), cluster())
-    assert (shape.launcher, shape.procs_per_node, shape.tasks_per_node) == (launcher, procs, tasks)
+    assert shape.launcher == launcher
+    assert shape.procs_per_node == procs
+    assert shape.tasks_per_node == tasks
     assert shape.world_size == shape.nodes * procs
 
 
@@ -412,5 +420,7 @@ def test_the_card_of_a_type_is_its_own_and_never_mixed_with_another() -> None:
     types = {"h100": {"per_node": 8, "card": {"memory_gb": 80}}, "l40s": {"per_node": 4}}
     profile = Profile(name="site", gpu={"types": types}, card={"memory_gb": 16, "power_w": 300})
     h100, l40s = (for_gpu_type(profile, request(gpus=f"{type_}:1")).card for type_ in types)
-    assert (h100.memory_gb, h100.power_w) == (80, None)
-    assert (l40s.memory_gb, l40s.power_w) == (16, 300)
+    assert h100.memory_gb == 80
+    assert h100.power_w is None
+    assert l40s.memory_gb == 16
+    assert l40s.power_w == 300

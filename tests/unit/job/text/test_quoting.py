@@ -130,7 +130,9 @@ def test_a_directive_s_value_is_read_back_by_the_rules_of_quotes_and_backslashes
     assert shlex.split(quote_directive(value)) == [value]
 
 
-def test_an_ordinary_directive_stands_as_it_is_and_one_that_sbatch_cannot_read_is_refused() -> None:
+def test_an_ordinary_directive_stands_as_it_is_and_one_that_sbatch_cannot_read_is_refused(
+    subtests: pytest.Subtests,
+) -> None:
     for value in (
         "gpu",
         "gpu:a100:4",
@@ -140,7 +142,8 @@ def test_an_ordinary_directive_stands_as_it_is_and_one_that_sbatch_cannot_read_i
         "/data/a,b",
         "a&b",
     ):
-        assert quote_directive(value) == value
+        with subtests.test(value=value):
+            assert quote_directive(value) == value
     for value, why in (
         ("a\nb", "printable ASCII"),
         ("café", "printable ASCII"),
@@ -193,9 +196,10 @@ def test_a_name_made_from_any_text_can_be_a_job_s(text: str) -> None:
     assert check_job_name(name) == name
 
 
-def test_a_variable_has_the_name_of_a_shell_s() -> None:
+def test_a_variable_has_the_name_of_a_shell_s(subtests: pytest.Subtests) -> None:
     for name in ("A", "_x", "NCCL_DEBUG", "a1"):
-        assert check_env_name(name) == name
+        with subtests.test(name=name):
+            assert check_env_name(name) == name
     for name in ("", "1A", "A-B", "A B", "A\n", "É", "A;id", "A[0]"):
         with pytest.raises(ValueError, match="cannot be a variable's name"):
             check_env_name(name)

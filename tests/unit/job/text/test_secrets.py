@@ -187,7 +187,9 @@ def test_any_arguments_are_read_to_an_end(arguments: list[str]) -> None:
     assert list(secret_arguments(arguments)) == []
 
 
-def test_a_secret_s_value_is_neither_in_the_plan_nor_in_the_script() -> None:
+def test_a_secret_s_value_is_neither_in_the_plan_nor_in_the_script(
+    subtests: pytest.Subtests,
+) -> None:
     decided = plan(
         cluster(env={"WANDB_API_KEY": "hf_s3cr3t"}), env=["HF_TOKEN=hf_s3cr3t", "HF_HOME=/data"]
     )
@@ -195,7 +197,8 @@ def test_a_secret_s_value_is_neither_in_the_plan_nor_in_the_script() -> None:
     text = "\n".join((script(decided), *plan_lines(decided)))
     assert "hf_s3cr3t" not in text + json.dumps(asdict(decided))
     for part in ("HF_TOKEN=***", "export HF_TOKEN\n", "|| fail 'HF_TOKEN is not set"):
-        assert part in text
+        with subtests.test(part=part):
+            assert part in text
 
 
 # --- nothing that is kept or shown holds the value of a secret variable --------------------------
@@ -734,7 +737,7 @@ def test_a_file_looks_secret_by_its_name() -> None:
         assert not looks_secret(path), path
 
 
-def test_a_key_is_told_from_a_certificate() -> None:
+def test_a_key_is_told_from_a_certificate(subtests: pytest.Subtests) -> None:
     for path in ("a/B.PEM", "keys/github"):
         assert may_be_key(path)
     assert not may_be_key("train.py")
@@ -746,13 +749,16 @@ def test_a_key_is_told_from_a_certificate() -> None:
         (b"PK\x03\x04", 900_000, False),
         (b"", 0, False),
     ):
-        assert is_key("a/B.PEM", content, size) is key, content
+        with subtests.test(content=content):
+            assert is_key("a/B.PEM", content, size) is key, content
     assert is_key("keys/github", b"-----BEGIN OPENSSH PRIVATE KEY-----\n", 400)
     assert not is_key("Makefile", b"all:\n", 5)
 
 
-def test_files_are_asked_for_by_path_name_or_folder() -> None:
+def test_files_are_asked_for_by_path_name_or_folder(subtests: pytest.Subtests) -> None:
     for pattern in ("certs/a.pem", "*.pem", "certs", "certs/", "c*/a.pem"):
-        assert is_included("certs/a.pem", [pattern])
+        with subtests.test(pattern=pattern):
+            assert is_included("certs/a.pem", [pattern])
     for pattern in ("a", "b.pem", "cert"):
-        assert not is_included("certs/a.pem", [pattern])
+        with subtests.test(pattern=pattern):
+            assert not is_included("certs/a.pem", [pattern])

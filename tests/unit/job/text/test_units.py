@@ -217,7 +217,7 @@ def test_a_number_in_millions_is_that_number(number: int) -> None:
     assert parse_count(f"{number // 10**6}.{number % 10**6:06}M") == number
 
 
-def test_nodes_are_listed_as_squeue_does() -> None:
+def test_nodes_are_listed_as_squeue_does(subtests: pytest.Subtests) -> None:
     for names, text in (
         ([], ""),
         (["login"], "login"),
@@ -226,4 +226,5 @@ def test_nodes_are_listed_as_squeue_does() -> None:
         (["a100-2", "b7", "a100-4", "a100-3", "login"], "a100-[2-4],b7,login"),
         (["node09", "node10"], "node09,node10"),
     ):
-        assert host_list(names) == text
+        with subtests.test(names=names):
+            assert host_list(names) == text
