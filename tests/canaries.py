@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.given import write
+from tests.unit.builders import write
 
 TYPED = {"WANDB_API_KEY": "hush-typed-1", "DATABASE_URL": "postgres://u:hush-typed-2@h/"}
 """Variables of ``--env``: one is a secret by its name, the other by its value."""

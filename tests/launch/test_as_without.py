@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.given import HOW, job, python, wait_until
+from tests.harness import wait_for
+from tests.launch.jobs import HOW, job, python
 
 MANAGED = ("--warn", "60", "--requeue", "1")
 
@@ -175,7 +176,7 @@ def test_a_warning_kills_nobody(tmp_path: Path) -> None:
         job(tmp_path / "b", ignores, options=MANAGED) as other,
     ):
         for running in (one, other):
-            wait_until((running.attempt / "rank-0.out").exists, "the program")
+            wait_for((running.attempt / "rank-0.out").exists, 20, "the program")
             os.kill(running.process.pid, signal.SIGUSR1)
         for running in (one, other):
             assert (running.end(), running.record["reason"], running.rank(0)["heard"]) == (

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.launch.given import HOW, LAUNCH, job, python, wait_for_ends
+from tests.launch.jobs import HOW, LAUNCH, job, python, wait_for_ends
 
 RUNTIME = Path(__file__).with_name("runtime.py")
 HANDLER = """

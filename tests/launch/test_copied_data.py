@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.launch.given import command, job, wait_until
+from tests.harness import wait_for
+from tests.launch.jobs import command, job
 
 SHOW = [
     "bash",
@@ -75,7 +76,7 @@ def test_a_job_that_still_copies_keeps_what_it_has(tmp_path: Path) -> None:
     more = options(slow, "L1")
     more["env"]["PATH"] = path_with_tar(tmp_path, f"until [ -e {go} ]; do sleep 0.1; done")
     with job(slow, [*SHOW, "0"], **more) as running:
-        wait_until((tmp_path / "hpcrun-stage-L1-0.part").exists, "the copying to begin")
+        wait_for((tmp_path / "hpcrun-stage-L1-0.part").exists, 20, "the copying to begin")
         with job(other, [*SHOW, "0"], **options(other, "L2")) as second:
             assert second.end() == 0
         go.touch()
@@ -136,5 +137,5 @@ def test_a_script_starts_after_a_step_that_takes_a_while(tmp_path: Path) -> None
     (tmp_path / "script.sh").write_text("echo began >began\n")
     chain = ["sleep", "2.5", "&&", "true", "&&", "bash", "script.sh"]
     with job(tmp_path, [], chain=chain, options=["--script", "--preflight"]) as running:
-        wait_until((tmp_path / "began").exists, "the script to begin")
+        wait_for((tmp_path / "began").exists, 20, "the script to begin")
         assert running.end() == 0

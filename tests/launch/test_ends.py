@@ -13,18 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import REPO
-from tests.launch.given import (
-    HOW,
-    LAUNCH,
-    command,
-    descendants,
-    job,
-    python,
-    send,
-    wait_for_ends,
-    wait_until,
-)
+from tests.harness import REPO, wait_for
+from tests.launch.jobs import HOW, LAUNCH, command, descendants, job, python, send, wait_for_ends
 
 # One agent per node, as torchrun's: it starts the ranks in sessions of their own, and clears away.
 AGENT = """
@@ -139,8 +129,9 @@ def test_a_failed_program_leaves_no_process_of_its_group(tmp_path: Path) -> None
 @pytest.mark.parametrize("how", HOW)
 def test_a_job_that_is_ended_before_a_rank_runs_is_over_at_once(tmp_path: Path, how: str) -> None:
     with job(tmp_path, [], chain=[*LAUNCH, "node", "--", "sleep", "900"]) as running:
-        wait_until(
+        wait_for(
             lambda: any(command(pid).startswith("sleep") for pid in running.processes()),
+            20,
             "the agent",
         )
         time.sleep(0.3)
@@ -179,8 +170,10 @@ def test_500_signals_at_random_moments_and_every_status_is_right(tmp_path: Path)
         rank: subprocess.Popen(argv, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in ranks
     }
-    wait_until(
-        lambda: len([p for p in tmp_path.glob("rank-*.out") if p.read_text()]) == 8, "the programs"
+    wait_for(
+        lambda: len([p for p in tmp_path.glob("rank-*.out") if p.read_text()]) == 8,
+        20,
+        "the programs",
     )
     below = {rank: descendants(wrappers[rank].pid) for rank in ranks}
     for _ in range(500):

@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 
 from hpcrun.in_job.launch.processes import LATE_S
-from tests.harness import REPO
-from tests.launch.given import wait_until
+from tests.harness import REPO, wait_for
 
 WRAPPER = """
 import os, signal, sys, threading, time
@@ -85,7 +84,7 @@ def test_a_job_that_is_ended_while_it_loads_its_modules_leaves_a_record(tmp_path
         command, env={**env, "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0"}, cwd=tmp_path
     )
     try:
-        wait_until(begun.exists, "the job to load its modules")
+        wait_for(begun.exists, 20, "the job to load its modules")
         process.send_signal(signal.SIGTERM)
         go.touch()
         assert process.wait(30) == 143

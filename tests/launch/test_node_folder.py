@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.in_job.launch.node_folder import NETWORK, PLACES, PREFIX, YOUNG_S, network_mount
-from tests.harness import REPO
-from tests.launch.given import (
+from tests.harness import REPO, wait_for
+from tests.launch.jobs import (
     LAUNCH,
     ONCE,
     command,
@@ -31,7 +31,6 @@ from tests.launch.given import (
     remove_node_folders,
     send,
     wait_for_ends,
-    wait_until,
 )
 from tests.launch.test_ends import agent
 
@@ -53,11 +52,11 @@ def test_what_a_killed_part_has_started_ends(tmp_path: Path, launcher: str, part
             running.until("/", rank)
         pids = running.processes()
         folder = Path(running.out().strip())
-        wait_until(lambda: list(folder.glob("rank-0.*")), "the wrapper to know its program")
+        wait_for(lambda: list(folder.glob("rank-0.*")), 20, "the wrapper to know its program")
         os.kill(wrapper_of(pids, part), signal.SIGKILL)
         assert running.end() == 137
         wait_for_ends(pids[1:])
-        wait_until(lambda: not folder.exists(), "the node's folder to go")
+        wait_for(lambda: not folder.exists(), 20, "the node's folder to go")
         killed = "wrapper" if part == "rank" or launcher == "once" else "launcher"
         rank = next(rank for rank in (0, 1) if "was killed" in running.err(rank))
         assert f"hpcrun: the {killed} of this rank on local-0 was killed" in running.err(rank)
@@ -106,10 +105,11 @@ def tasks(
         for rank in ranks
     ]
     try:
-        wait_until(
+        wait_for(
             lambda: (
                 len([out for out in folder.glob("rank-*.out") if "/" in out.read_text()]) == count
             ),
+            20,
             "tasks",
         )
         yield started
@@ -146,7 +146,7 @@ def test_a_task_is_ended_after_its_wrapper_and_another_watches(tmp_path: Path) -
     )
     with tasks(tmp_path, 3, program) as started:
         (shared,) = node_dirs(tmp_path)
-        watch = wait_until(lambda: next(iter(watchers(shared)), 0), "one to watch")
+        watch = wait_for(lambda: next(iter(watchers(shared)), 0), 20, "one to watch")
         (watcher,) = [rank for rank, process in enumerate(started) if process.pid == watch]
         pids = descendants(watch)
         os.kill(watch, signal.SIGKILL)
@@ -154,8 +154,9 @@ def test_a_task_is_ended_after_its_wrapper_and_another_watches(tmp_path: Path) -
         assert json.loads((tmp_path / f"rank-{watcher}.exit").read_text())["status"] == 137
         (tmp_path / "stop/time_limit").touch()
         others = {0, 1, 2} - {watcher}
-        wait_until(
+        wait_for(
             lambda: all("warned" in (tmp_path / f"rank-{rank}.out").read_text() for rank in others),
+            20,
             "a warning",
         )
         time.sleep(2.5)

@@ -14,7 +14,7 @@ from hpcrun.explain.diagnosis.nccl_report import ras_remarks
 from hpcrun.explain.stacks import Answers, read_answers
 from hpcrun.machine.process import Completed
 from tests.harness import REPO
-from tests.launch.given import PROBE, Running, job, python
+from tests.launch.jobs import PROBE, Running, job, python
 from tests.remote import free_port
 
 ANSWERS = """

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.given import HOW, LAUNCH, Running, job, parent, send, wait_until
+from tests.harness import wait_for
+from tests.launch.jobs import HOW, LAUNCH, Running, job, parent, send
 
 SERVER = """
 import http.server, os, sys, threading, time
@@ -85,10 +86,10 @@ def two(
 
 
 def nothing_left(pids: list[int]) -> None:
-    wait_until(
+    wait_for(
         lambda: not [pid for pid in pids if Path(f"/proc/{pid}/exe").exists()],
-        "all processes to end",
         40,
+        "all processes to end",
     )
 
 
@@ -234,7 +235,7 @@ def test_a_role_that_is_ended_while_its_launcher_starts_runs_no_rank(
     roles = block("server", 0, "-c", "", slowly="trap '' TERM; touch starts; sleep 3")
     roles += block("trainer", 1, "-c", "import time; time.sleep(60)", on_exit="end")
     with job(tmp_path, [], nodes=2, chain=[*LAUNCH, "role", "--", *roles]) as running:
-        wait_until((tmp_path / "starts").exists, "the launcher")
+        wait_for((tmp_path / "starts").exists, 20, "the launcher")
         getattr(running, how)(signal.SIGTERM)
         assert running.end() == 143
         assert not (running.attempt / "rank-0.out").exists()

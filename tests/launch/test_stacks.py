@@ -16,9 +16,9 @@ import pytest
 
 from hpcrun.explain.stacks import Answers, read_answers
 from hpcrun.machine.process import Completed
-from tests.harness import REPO
-from tests.launch.given import ONCE, PROBE, Running, job, python, wait_until
-from tests.unit.given import write
+from tests.harness import REPO, wait_for
+from tests.launch.jobs import ONCE, PROBE, Running, job, python
+from tests.unit.builders import write
 
 SPY = Path(sys.executable).with_name("py-spy")
 WAITS = "import time\ndef wait_for_data():\n    time.sleep(60)\nprint('go')\nwait_for_data()\n"
@@ -115,7 +115,7 @@ for rank in ranks:
 def test_a_launcher_is_no_rank_but_what_it_starts_is(tmp_path: Path) -> None:
     program = python(tmp_path, LAUNCHER.replace("PROGRAM", repr(WAITS)))
     with job(tmp_path, program, env={**ENV, "RANK": ""}) as running:
-        wait_until(lambda: running.out().count("go") == 2, "both ranks")  # their lines may mix
+        wait_for(lambda: running.out().count("go") == 2, 20, "both ranks")  # their lines may mix
         found = asked(running).ranks
     assert [(each.rank, each.frames[-1].function) for each in found] == [
         (2, "wait_for_data"),
@@ -159,7 +159,7 @@ def test_a_program_that_another_one_replaced_gets_no_signal(tmp_path: Path) -> N
         f"'-uc', {WAITS!r}])\n"
     )
     with job(tmp_path, without_spy(tmp_path, replaced), env=ENV) as running:
-        wait_until(lambda: running.out() == "go\ngo\n", "the other program")
+        wait_for(lambda: running.out() == "go\ngo\n", 20, "the other program")
         (rank,) = asked(running).ranks
         assert (rank.frames, rank.state) == ((), "S")
         assert running.process.poll() is None
@@ -180,7 +180,7 @@ def test_a_stopped_rank_is_named_and_gets_no_signal(tmp_path: Path) -> None:
 
 def test_a_program_of_another_language_has_a_state(tmp_path: Path) -> None:
     with job(tmp_path, ["sleep", "60"], chain=ONCE, env=ENV) as running:
-        wait_until(lambda: any(map(is_program, running.processes())), "the program")
+        wait_for(lambda: any(map(is_program, running.processes())), 20, "the program")
         (rank,) = asked(running).ranks
     assert (rank.state, rank.lacks) == ("S", "sleep is not Python")
 

@@ -14,7 +14,8 @@ import pytest
 
 from hpcrun.job.run_paths import AttemptFolder
 from hpcrun.runs.use_samples import NodeUse, read_use, summarise
-from tests.launch.given import LAUNCH, command, job, python, wait_until
+from tests.harness import wait_for
+from tests.launch.jobs import LAUNCH, command, job, python
 
 BUSY = "while :; do echo '0, 80, 1000, 80000, 300.5'; sleep 0.1; done"
 IDLE = "while :; do echo '0, 0, 1000, 80000, 60'; sleep 0.1; done"
@@ -43,14 +44,15 @@ def uses(attempt: Path) -> tuple[NodeUse, ...]:
 def test_what_a_job_uses_is_in_the_attempts_folder(tmp_path: Path) -> None:
     program = python(tmp_path, UNTIL_ENOUGH.replace("time.sleep(0.1)", "sum(range(10_000))"))
     with job(tmp_path, program, **with_gpu(tmp_path, BUSY)) as running:
-        first = wait_until(
+        first = wait_for(
             lambda: [use for use in uses(running.attempt) if any(it.gpus for it in use.samples)],
+            20,
             "a GPU",
         )
         (running.attempt / "enough").touch()
         assert running.end() == 0
         found = summarise(uses(running.attempt))
-        wait_until(lambda: not left(tmp_path), "nvidia-smi to be gone")
+        wait_for(lambda: not left(tmp_path), 20, "nvidia-smi to be gone")
     assert len(first) == 1
     assert found is not None
     assert (found.gpus, found.gpu_busy, found.gpu_idle) == (1, 0.8, 0)
@@ -89,7 +91,7 @@ def test_a_job_whose_gpus_are_idle_is_warned_and_ended(
     with job(
         tmp_path, program, nodes=2, **with_gpu(tmp_path, IDLE, "--gpus", "0;1", *options)
     ) as running:
-        wait_until((running.attempt / "idle").exists, "the warning")
+        wait_for((running.attempt / "idle").exists, 20, "the warning")
         said = json.loads((running.attempt / "idle").read_text())
         assert running.end(20) == 124
         assert said["ends"] > said["warned"] > said["since"]
@@ -132,11 +134,13 @@ def test_one_task_of_srun_samples_for_its_node(tmp_path: Path) -> None:
     (tmp_path / "tasks.py").write_text(tasks)
     chain = [sys.executable, str(tmp_path / "tasks.py"), *LAUNCH, "rank", "--task", "--"]
     with job(tmp_path, program, chain=chain, options=("--sample", "0.2"), env=env) as running:
-        wait_until(lambda: any(use.samples for use in uses(running.attempt)), "a sample")
+        wait_for(lambda: any(use.samples for use in uses(running.attempt)), 20, "a sample")
         (running.attempt / "enough-0").touch()
-        wait_until((running.attempt / "rank-0.exit").exists, "rank 0's end")
+        wait_for((running.attempt / "rank-0.exit").exists, 20, "rank 0's end")
         ended = running.rank(0)["ended"]
-        wait_until(lambda: uses(running.attempt)[0].samples[-1].time > ended, "a sample of rank 1")
+        wait_for(
+            lambda: uses(running.attempt)[0].samples[-1].time > ended, 20, "a sample of rank 1"
+        )
         (running.attempt / "enough-1").touch()
         assert running.end() == 0
     assert (running.attempt / "node-local-0.use").read_text().count("started") == 1

@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness import Completed, Hpcrun, fill, full_disk
 from tests.local.test_detect import RECORDED, Site
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 @pytest.fixture

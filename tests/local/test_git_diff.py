@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.jobs.snapshot import find_tree
-from tests.unit.given import write
+from tests.unit.builders import write
 
 GIT = (
     "git",

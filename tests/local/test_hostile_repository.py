@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import Hpcrun
-from tests.unit.given import write
+from tests.unit.builders import write
 
 JOB = ("submit", "-P", "local", "--gpus", "0", "--snapshot", "--wait")
 GIT = (

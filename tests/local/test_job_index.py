@@ -10,7 +10,7 @@ from pathlib import Path
 from hpcrun.runs.record import LastStatus, run_to_json, status_to_json
 from hpcrun.runs.store import RunStore
 from tests.harness import Hpcrun
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 JOB = ("submit", "-P", "local", "--gpus", "0", "--wait")
 RUNS = 300

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from tests.harness import Completed, Hpcrun
-from tests.unit.given import write
+from tests.unit.builders import write
 
 LOCAL = ("-P", "local", "--json")
 CPU = ("--gpus", "0")

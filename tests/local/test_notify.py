@@ -12,7 +12,7 @@ from typing import Any
 from tests.harness import Hpcrun, wait_for
 from tests.local.recorded import replace_fields
 from tests.receivers import http_server, smtp_server
-from tests.unit.given import write
+from tests.unit.builders import write
 
 FAILS_ONCE = """
 import time

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.harness import Completed, Hpcrun, answer, at_end, fill, full_disk, trust
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 def own(hpcrun: Hpcrun, name: str = "a100") -> Path:

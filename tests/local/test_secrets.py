@@ -11,7 +11,7 @@ import pytest
 from tests.canaries import EACH, ELEMENTS, EXPORTED, TYPED, files_with_secrets, job_of_canaries
 from tests.harness import Hpcrun, wait_for
 from tests.receivers import http_server
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 def test_a_secret_reaches_the_job_by_every_way_and_no_file_or_output_holds_it(

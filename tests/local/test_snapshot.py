@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.harness import Hpcrun
-from tests.unit.given import write
+from tests.unit.builders import write
 
 JOB = ("submit", "-P", "local", "--gpus", "0", "--snapshot")
 GIT = (

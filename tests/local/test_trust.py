@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import Hpcrun, answer, at_end, trust
-from tests.unit.given import write
+from tests.unit.builders import write
 
 EVIL = "EVIL-WAS-HERE"
 DRY = ("submit", "-P", "local", "--gpus", "0", "--dry-run", "true")

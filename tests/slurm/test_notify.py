@@ -15,7 +15,7 @@ import pytest
 from tests.harness import RESEARCHER, Hpcrun, wait_for
 from tests.receivers import http_server
 from tests.slurm.lab import SMALL
-from tests.unit.given import write
+from tests.unit.builders import write
 
 pytestmark = pytest.mark.slurm
 

@@ -10,7 +10,7 @@ import pytest
 
 from hpcrun.runs.store import RunStore
 from tests.harness import Hpcrun
-from tests.unit.given import run
+from tests.unit.builders import run
 
 HEAVY = {"torch", "pandas", "numpy", "matplotlib", "submitit", "jinja2", "textual"}
 # pydantic builds their validators as they are imported

@@ -14,7 +14,7 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import make_context
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.details_text import detail_lines
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 
 @pytest.mark.parametrize("feature", HOOKS)

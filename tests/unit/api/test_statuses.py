@@ -19,7 +19,7 @@ from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.slurm_text import SEPARATOR
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 
 @dataclass

@@ -17,7 +17,7 @@ from hpcrun.api.submitit_plugin import HpcrunExecutor, HpcrunJobEnvironment, _li
 from hpcrun.errors import UsageError
 from hpcrun.job.run_paths import RunFolder
 from tests.harness import Hpcrun
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 def executor(**said: Any) -> submitit.AutoExecutor:

@@ -16,7 +16,7 @@ from hpcrun.cli.complete import is_safe_word
 from hpcrun.job.request.job_request import Launcher
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import profile_names
-from tests.unit.given import write
+from tests.unit.builders import write
 
 HOSTILE = [
     "$(touch x)",

@@ -9,7 +9,7 @@ import pytest
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.control import _cancel_text
 from hpcrun.runs.record import LastStatus
-from tests.unit.given import run
+from tests.unit.builders import run
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import REPO
-from tests.unit.given import write
+from tests.unit.builders import write
 
 TESTS = """
 import pytest

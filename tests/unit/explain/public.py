@@ -21,8 +21,8 @@ from ruamel.yaml import YAML
 
 from hpcrun.explain.diagnosis.launcher_lines import without_lead
 from hpcrun.explain.ended import Explanation
+from tests.unit.builders import write
 from tests.unit.explain.written import explained, of_log, write_records
-from tests.unit.given import write
 
 PUBLIC = Path(__file__).resolve().parents[2] / "data/explain/public"
 UNKNOWN = "unknown"

@@ -23,6 +23,7 @@ from hpcrun.in_job.launch import sampler
 from hpcrun.runs.store import RunStore
 from hpcrun.views.explanation_text import explanation_text
 from tests.harness import REPO
+from tests.unit.builders import drawn, write
 from tests.unit.explain.written import (
     ATTEMPT,
     CASES,
@@ -36,7 +37,6 @@ from tests.unit.explain.written import (
     status_of,
     write_run,
 )
-from tests.unit.given import drawn, write
 
 CORPUS = REPO / "tests/data/explain"
 REAL = sorted(path.parent.name for path in CORPUS.glob("*/case.yaml"))

@@ -10,7 +10,7 @@ from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.explain.ended import explain
 from hpcrun.job.text.units import cut_at_word
 from hpcrun.runs.record import LastStatus
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 
 @pytest.mark.parametrize(

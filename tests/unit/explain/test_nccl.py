@@ -13,8 +13,8 @@ from hpcrun.explain.running import Running, explain_running, read_running
 from hpcrun.explain.stacks import Answers, stacks_remark
 from hpcrun.runs.record import LastStatus
 from tests.harness import REPO
+from tests.unit.builders import run
 from tests.unit.explain.test_running import NOW_S, attempt, node, wrote
-from tests.unit.given import run
 
 LAG = (REPO / "tests/data/ras/lag.txt").read_text()
 STACKS = tuple(RankStack(rank, "n0", state="S", lacks="no py-spy") for rank in range(8))

@@ -14,7 +14,7 @@ from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.explain.ended import advice
 from hpcrun.profiles.yaml_file import MistakesError
 from hpcrun.runs.record import LastStatus
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hpcrun.job.run_paths import AttemptFolder, RunFolder
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.silence import last_writes
 from hpcrun.views.explanation_text import explanation_text
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 NOW_S = 1_800_000_000.0
 

@@ -20,8 +20,8 @@ from hpcrun.explain.running import explain_running, read_running
 from hpcrun.explain.stacks import Answers, read_answers, source_lines, stacks_remark
 from hpcrun.machine.process import Completed
 from hpcrun.runs.record import LastStatus
+from tests.unit.builders import run
 from tests.unit.explain.test_running import NOW_S, attempt, node, wrote
-from tests.unit.given import run
 
 SPY = '[{"thread_name": "MainThread", "frames": [{"name": "f", "filename": "t.py", "line": %s}]}]'
 

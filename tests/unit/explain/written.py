@@ -18,7 +18,7 @@ from hpcrun.explain.any_job_or_log import explain_logs
 from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.explain.ended import Explanation, explain
 from hpcrun.runs.record import run_from_json, run_to_json, status_from_json
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 RULES = load_rules([])
 ATTEMPT = "elements/0/attempts/0"

@@ -19,7 +19,7 @@ from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.features.scaling.command import scale
 from hpcrun.job.launch_options import _OWNED, check_option, instead_of
 from hpcrun.job.resources.shape import option_words
-from tests.unit.given import cluster, laptop, plan, script
+from tests.unit.builders import laptop, plan, script, slurm_profile
 
 
 def line(program: str, **asked: Any) -> list[str]:
@@ -37,7 +37,7 @@ TWO_NODES: dict[str, Any] = {"gpus": "8", "nodes": 2}
 
 
 def test_srun_gets_the_profile_s_options_and_over_them_the_request_s() -> None:
-    profile = cluster(srun={"mpi": "pmix", "overlap": True, "cpu_bind": "cores"})
+    profile = slurm_profile(srun={"mpi": "pmix", "overlap": True, "cpu_bind": "cores"})
     words = line("srun", profile=profile, srun=["mpi=none", "network=sn_all=2"], **TWO_NODES)
     assert words[-5:] == [
         "--kill-on-bad-exit=1",
@@ -78,7 +78,7 @@ def test_torchrun_gets_its_options_before_the_program(
 
 
 def test_a_profile_s_torchrun_section_is_for_jobs_with_torchrun() -> None:
-    profile = cluster(torchrun={"max-restarts": "1"})
+    profile = slurm_profile(torchrun={"max-restarts": "1"})
     assert plan(profile, gpus="4").torchrun == (("max-restarts", "1"),)
     assert plan(profile, gpus="4", launcher="srun").torchrun == ()
 
@@ -149,7 +149,7 @@ def test_a_profile_s_mistakes_are_found_when_it_is_read(
     section: str, value: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValidationError, match=re.escape(message)):
-        cluster(**{section: value})
+        slurm_profile(**{section: value})
 
 
 @pytest.mark.parametrize("program", _OWNED)
@@ -177,10 +177,15 @@ def test_any_value_reaches_the_program_as_it_was_typed(value: str) -> None:
 @pytest.mark.parametrize(
     ("profile", "asked", "directive", "note"),
     [
-        (cluster(segment=2), {"nodes": 4}, "2", None),
-        (cluster(segment=16), {"nodes": 4}, None, "segments of 16 nodes do not divide 4 nodes"),
-        (cluster(segment=16), {"nodes": 4, "segment": 4}, "4", None),
-        (cluster(), {"nodes": 4, "sbatch": ["segment=2"]}, "2", None),
+        (slurm_profile(segment=2), {"nodes": 4}, "2", None),
+        (
+            slurm_profile(segment=16),
+            {"nodes": 4},
+            None,
+            "segments of 16 nodes do not divide 4 nodes",
+        ),
+        (slurm_profile(segment=16), {"nodes": 4, "segment": 4}, "4", None),
+        (slurm_profile(), {"nodes": 4, "sbatch": ["segment=2"]}, "2", None),
     ],
 )
 def test_segments(
@@ -193,7 +198,7 @@ def test_segments(
 
 
 def test_expedited_requeue_is_asked_for_only_by_a_profile_and_only_with_requeue() -> None:
-    profile = cluster(requeue={"times": 3, "expedite": True})
+    profile = slurm_profile(requeue={"times": 3, "expedite": True})
     assert "#SBATCH --requeue=expedite\n" in script(plan(profile, gpus="4"))
     assert "#SBATCH --no-requeue\n" in script(plan(profile, gpus="4", requeue=0))
     assert "#SBATCH --requeue\n" in script(plan(gpus="4", requeue=1))

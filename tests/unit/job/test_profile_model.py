@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from hpcrun.job.profile_model import Profile
-from tests.unit.given import cluster
+from tests.unit.builders import slurm_profile
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ from tests.unit.given import cluster
 def test_a_value_may_be_written_in_any_form(
     profile: dict[str, Any], key: str, value: object
 ) -> None:
-    assert attrgetter(key)(cluster(**profile)) == value
+    assert attrgetter(key)(slurm_profile(**profile)) == value
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,8 @@ def test_what_means_nothing_is_refused(said: dict[str, Any]) -> None:
 
 
 def test_a_rate_is_shown_as_it_was_written() -> None:
-    card = cluster(card={"memory_gb": "80", "tflops": {"fp32": "19.5"}, "nvlink_gb_s": "0"}).card
+    card = slurm_profile(
+        card={"memory_gb": "80", "tflops": {"fp32": "19.5"}, "nvlink_gb_s": "0"}
+    ).card
     shown = card.model_dump(exclude_unset=True)
     assert str(shown) == "{'memory_gb': 80, 'tflops': {'fp32': 19.5}, 'nvlink_gb_s': 0}"

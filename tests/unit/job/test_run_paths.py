@@ -25,7 +25,7 @@ from hpcrun.job.run_paths import (
 )
 from hpcrun.schedulers import supervisor
 from tests.harness import REPO
-from tests.launch.given import LAUNCH, job
+from tests.launch.jobs import LAUNCH, job
 
 FOLDERS = (AttemptFolder, JobFolder, ElementFolder, RunFolder, StudyFolder, RunsFolder)
 TRAVELLING = {

@@ -20,7 +20,7 @@ from hpcrun.job.launch_options import directive_line
 from hpcrun.job.plan.job_plan import PythonEnvironment
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.script import LAUNCH, MAIN_TEMPLATE, Sandbox, Template, render_script
-from tests.unit.given import cluster, laptop, plan, script, templates
+from tests.unit.builders import laptop, plan, script, slurm_profile, templates
 
 HOSTILE = [
     "it's",
@@ -123,7 +123,7 @@ def test_a_mistake_in_a_template_is_shown_with_file_and_line(
     source: str, line: int, words: str
 ) -> None:
     with pytest.raises(ProfileError) as refused:
-        render_script(plan(cluster()), custom(source))
+        render_script(plan(slurm_profile()), custom(source))
     assert f"/home/me/job.sh.j2, line {line}" in refused.value.message
     assert words in refused.value.message
 
@@ -169,7 +169,7 @@ def test_nothing_that_is_typed_becomes_a_line_for_slurm(texts: list[str], break_
     """
     hostile = break_.join([texts[0], "#SBATCH --uid=0" + texts[1], "#BB" + texts[2]])
     python = PythonEnvironment(f"/opt/{hostile}", hostile, f"/opt/{hostile}")
-    profile = cluster(modules=[hostile], setup=[hostile], env={"A": hostile})
+    profile = slurm_profile(modules=[hostile], setup=[hostile], env={"A": hostile})
     said = plan(
         profile,
         load=[hostile],
@@ -184,7 +184,7 @@ def test_nothing_that_is_typed_becomes_a_line_for_slurm(texts: list[str], break_
     assert not [line for line in lines if line.startswith(("#BB", "#DW"))]
 
 
-@pytest.mark.parametrize("profile", [cluster(), laptop()], ids=["slurm", "local"])
+@pytest.mark.parametrize("profile", [slurm_profile(), laptop()], ids=["slurm", "local"])
 @pytest.mark.parametrize("submitted", [True, False], ids=["run folder", "by hand"])
 def test_what_runs_inside_the_job_is_the_run_folder_s_or_else_this_hpcrun_s(
     profile: Profile, submitted: bool, tmp_path: Path

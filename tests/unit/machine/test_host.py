@@ -31,7 +31,7 @@ from hpcrun.machine.host import (
     try_modules,
 )
 from tests.shellcheck import complaints
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 def look(

@@ -9,7 +9,7 @@ import pytest
 from hpcrun.errors import ProfileError
 from hpcrun.job.request.notify_options import EVENTS
 from hpcrun.profiles.config import KEYS, Config, load_config
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 def test_the_project_is_heard_before_the_user_and_without_a_file_nothing_is_configured(

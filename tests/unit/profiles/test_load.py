@@ -15,7 +15,7 @@ from hpcrun.errors import ProfileError
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import find_profile, load_profile, load_text, profile_names
 from hpcrun.profiles.yaml_file import MistakesError, values_in
-from tests.unit.given import write
+from tests.unit.builders import write
 
 SHIPPED = shipped_folder("cluster_profiles")
 

@@ -11,7 +11,7 @@ import pytest
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import profile_names
 from hpcrun.profiles.validate import known_keys, profile_schema, value_kinds
-from tests.unit.given import read_yaml
+from tests.unit.builders import read_yaml
 
 SHIPPED = shipped_folder("cluster_profiles")
 PARTS = [path for path in sorted(SHIPPED.rglob("*.yaml")) if path.parent.name != "variables"]

@@ -13,7 +13,7 @@ from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.profiles.variable_catalogue import load_catalogue
 from tests.harness import REPO
-from tests.unit.given import plan, read_yaml, write
+from tests.unit.builders import plan, read_yaml, write
 
 SHIPPED = shipped_folder("cluster_profiles")
 CATALOGUE = load_catalogue()

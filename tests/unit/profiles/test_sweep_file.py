@@ -9,7 +9,7 @@ import pytest
 
 from hpcrun.errors import UsageError
 from hpcrun.profiles.sweep_file import load_sweep_file
-from tests.unit import given
+from tests.unit import builders
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ from tests.unit import given
 def test_elements_are_read_as_they_are_written(
     tmp_path: Path, name: str, text: str, elements: list[dict[str, str]]
 ) -> None:
-    assert [dict(row) for row in load_sweep_file(given.write(tmp_path / name, text))] == elements
+    assert [dict(row) for row in load_sweep_file(builders.write(tmp_path / name, text))] == elements
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_elements_are_read_as_they_are_written(
     ],
 )
 def test_what_cannot_be_names_the_file(tmp_path: Path, name: str, text: str, said: str) -> None:
-    path = given.write(tmp_path / name, text)
+    path = builders.write(tmp_path / name, text)
     with pytest.raises(UsageError, match=said) as error:
         load_sweep_file(path)
     assert str(path) in error.value.message
@@ -81,7 +81,7 @@ def test_a_hostile_file_is_refused_soon(tmp_path: Path) -> None:
         ("long.csv", "a\n" + "1\n" * 4_000_000, "10001 elements"),
         ("wide.csv", ",".join(f"z{number}" for number in range(20_000)), "it has no elements"),
     ):
-        path = given.write(tmp_path / name, text)
+        path = builders.write(tmp_path / name, text)
         begun_s = time.process_time()
         with pytest.raises(UsageError, match=said):
             load_sweep_file(path)

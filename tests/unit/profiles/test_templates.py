@@ -8,7 +8,7 @@ import pytest
 
 from hpcrun.errors import ProfileError
 from hpcrun.profiles.folders import load_templates, shipped_folder
-from tests.unit.given import write
+from tests.unit.builders import write
 
 SHIPPED = shipped_folder("templates")
 

@@ -9,7 +9,7 @@ import pytest
 
 from hpcrun.errors import ProfileError
 from hpcrun.profiles.variable_catalogue import KINDS, PREFIXES, Finding, Values, load_catalogue
-from tests.unit.given import read_yaml, write
+from tests.unit.builders import read_yaml, write
 
 CATALOGUE = load_catalogue()
 # The group of NCCL's guide that costs speed or hangs when left on.

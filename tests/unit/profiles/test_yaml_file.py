@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hpcrun.errors import ProfileError
 from hpcrun.profiles.load import load_profile
 from hpcrun.profiles.yaml_file import parse_yaml
-from tests.unit.given import read_yaml, write
+from tests.unit.builders import read_yaml, write
 
 FILE = Path("/home/me/site.yaml")
 TOKENS = [

@@ -20,7 +20,7 @@ from hpcrun.runs.attempt import (
     node_ranks,
     ranks,
 )
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 def attempt(run: Path, number: int = 0, *, start: bool = True) -> Path:

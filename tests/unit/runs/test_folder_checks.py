@@ -18,7 +18,7 @@ from hpcrun.runs.folder_checks import (
     parse_mounts,
 )
 from hpcrun.runs.store import RunStore
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 NOBODY = 65534
 

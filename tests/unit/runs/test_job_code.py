@@ -24,7 +24,7 @@ from hpcrun.runs.job_code import (
 )
 from hpcrun.runs.job_programs import put_programs, remove_unused_programs
 from hpcrun.runs.store import RunStore
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 MB = 1024 * 1024
 

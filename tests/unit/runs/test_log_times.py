@@ -22,7 +22,7 @@ from hpcrun.runs.log_times import (
     seconds_between,
     since,
 )
-from tests.unit.given import write
+from tests.unit.builders import write
 
 STARTED = datetime(2026, 11, 21, 23, 0, 0).timestamp()
 

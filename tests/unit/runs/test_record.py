@@ -22,7 +22,7 @@ from hpcrun.runs.record import (
     status_from_json,
     status_to_json,
 )
-from tests.unit.given import run
+from tests.unit.builders import run
 
 WAITED = {"run_id": "20260102-030405-train-0a1b", "job_id": "4", "condition": "ok", "over": False}
 # As the system gives it: a byte that is no UTF-8 is a lone surrogate from U+DC80 on (PEP 383); no

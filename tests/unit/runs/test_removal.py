@@ -14,7 +14,7 @@ import pytest
 from hpcrun.runs.record import run_to_json
 from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
 from tests.harness import REPO
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 RUN_ID = "20260101-000000-a-0000"
 MARKER = ".made-by-hpcrun"

@@ -20,7 +20,7 @@ from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import DamagedRunError, RunExistsError, RunStore
 from tests.harness import REPO
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 OLDEST = "20250101-000000-a-0000"
 OLD, NEW = "20260101-000000-a-0000", "20260102-000000-b-0000"
@@ -195,7 +195,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from hpcrun.runs.store import RunStore
-from tests.unit.given import run
+from tests.unit.builders import run
 
 action, root, elsewhere, run_id, event, text = sys.argv[1:]
 

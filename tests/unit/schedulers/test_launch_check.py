@@ -10,7 +10,7 @@ import pytest
 from hpcrun.job.plan.job_plan import PythonEnvironment
 from hpcrun.machine.host import torchrun_refusal, uv_refusal
 from hpcrun.schedulers.srun_options import mpi_types, parse_mpi_list, srun_refusal
-from tests.unit.given import write
+from tests.unit.builders import write
 
 SRUN = """#!/bin/sh
 echo asked >>{folder}/asked

@@ -10,7 +10,7 @@ from hpcrun.errors import SchedulerError
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.schedulers.protocol import Submission
 from hpcrun.schedulers.sbatch import submit_with_submitit
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from hpcrun.schedulers.submit_claim import (
     submission_progress,
     this_submitter,
 )
-from tests.unit.given import write
+from tests.unit.builders import write
 
 RUN_ID = "20260102-030405-train-0a1b"
 

@@ -30,7 +30,7 @@ from hpcrun.views.details_text import (
     verbose_lines,
 )
 from hpcrun.views.gpu_table import gpu_json
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 START = json.dumps({"job_id": "4711", "host": "n1", "started": 1000.0})
 CODE = {"files": 3, "bytes": 2048, "root": "/src", "commit": "", "changes": ""}

@@ -18,7 +18,7 @@ from hpcrun.explain.wording import Evidence
 from hpcrun.job.run_paths import RoleRanks
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.explanation_text import explanation_json, explanation_text
-from tests.unit.given import run
+from tests.unit.builders import run
 
 ITEM = RunStatus(run("r1"), Path("/runs/r1"), LastStatus("FAILED", 1.0, final=True, exit_status=1))
 PLAIN = Explanation(ITEM, "rank 1 failed first: KeyError: 'x'")

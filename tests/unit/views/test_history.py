@@ -23,7 +23,7 @@ from hpcrun.features.history.command import (
     summary_lines,
 )
 from hpcrun.features.history.history import Budget, CauseCount, History, HistoryRow
-from tests.unit.given import drawn
+from tests.unit.builders import drawn
 
 EVIL = "=cmd()\x1b[2J\u202e,\n"
 

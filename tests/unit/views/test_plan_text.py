@@ -32,9 +32,9 @@ from hpcrun.views.plan_text import (
     submitted_lines,
     sweep_text,
 )
-from tests.unit import given
+from tests.unit import builders
 
-PLAN = replace(given.plan(gpus="4"), added=())
+PLAN = replace(builders.plan(gpus="4"), added=())
 LOCAL = replace(PLAN, scheduler="local", profile="here", local_gpus=(("0", "1", "2", "3"),))
 SWEEP = Sweep(
     elements=((("lr", "1"), ("seed", "7")), (("lr", "2"), ("seed", "7")), (("lr", "2"),)),
@@ -63,7 +63,7 @@ SERVER = Role(
 def submitted(remarks: str = "", **values: Any) -> SubmitResult:
     """A submission of the plan, with values of its run's record."""
     prepared = Prepared(cast("Any", None), cast("Any", None), PLAN, "#!/bin/bash")
-    return SubmitResult(prepared, given.run("r1", **values), Path("/runs/r1"), remarks)
+    return SubmitResult(prepared, builders.run("r1", **values), Path("/runs/r1"), remarks)
 
 
 def row(plan: Plan, label: str) -> str | None:
@@ -73,8 +73,8 @@ def row(plan: Plan, label: str) -> str | None:
 
 
 def test_submissions_stand_in_the_columns_of_the_plan_and_idle_messages_need_a_limit() -> None:
-    plan = given.plan(gpus="4")
-    result = SubmitResult(cast("Prepared", None), given.run(), Path("/runs/it"))
+    plan = builders.plan(gpus="4")
+    result = SubmitResult(cast("Prepared", None), builders.run(), Path("/runs/it"))
     lines = [*plan_lines(plan), *submitted_lines(result)]
     assert {line[9:11] for line in lines} == {"  "}
     assert all(line[11] != " " for line in lines)
@@ -90,7 +90,7 @@ def test_submissions_stand_in_the_columns_of_the_plan_and_idle_messages_need_a_l
 
 
 def test_ray_runs_one_program_and_sets_the_threads_of_its_tasks_itself() -> None:
-    lines = "\n".join(plan_lines(given.plan(gpus="8", nodes=2, launcher="ray")))
+    lines = "\n".join(plan_lines(builders.plan(gpus="8", nodes=2, launcher="ray")))
     assert "GPUs, the program on the head node of a Ray cluster" in lines
     assert "OMP_NUM_THREADS" not in lines
 

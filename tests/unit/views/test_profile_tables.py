@@ -35,7 +35,7 @@ from hpcrun.views.profile_tables import (
     variables_lines,
     verdicts_json,
 )
-from tests.unit.given import drawn
+from tests.unit.builders import drawn
 
 H100 = {"per_node": 8, "memory": {"per_gpu": "64G"}, "time": {"max": "12h"}}
 MIXED = Profile(name="site", gpu={"types": {"h100": H100, "l40s": {"per_node": 4}}})

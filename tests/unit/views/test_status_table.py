@@ -30,7 +30,7 @@ from hpcrun.views.status_table import (
     with_element_rows,
 )
 from hpcrun.views.text import short_size
-from tests.unit.given import drawn, run
+from tests.unit.builders import drawn, run
 
 MEMORY = (
     "rank 1 on l40s-1 failed first: the GPU ran out of memory: 2.00 GiB more were asked for, 36.01 "

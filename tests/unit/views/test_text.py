@@ -36,7 +36,7 @@ from hpcrun.views.text import (
     visible,
     without_colours,
 )
-from tests.unit.given import drawn, run
+from tests.unit.builders import drawn, run
 
 PIECES = [
     "\x1b",

@@ -10,7 +10,7 @@ import pytest
 from hpcrun.actions.jobs.find_python import find_python, missing_packages
 from hpcrun.errors import UsageError
 from hpcrun.job.plan.job_plan import PythonEnvironment
-from tests.unit.given import cluster, request, surroundings, write
+from tests.unit.builders import request, slurm_profile, surroundings, write
 
 
 def program(path: Path, text: str, mode: int = 0o755) -> Path:
@@ -25,7 +25,7 @@ def environment(folder: Path, name: str) -> str:
 
 def prefix(cwd: Path, **env: str) -> str | None:
     """The environment of a job that is submitted in this folder."""
-    return find_python(request(), cluster(), surroundings(cwd, env)).prefix
+    return find_python(request(), slurm_profile(), surroundings(cwd, env)).prefix
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_python_of_a_job_is_the_first_of_these(
         tmp_path, {key: f"{tmp_path}/{name}" for key, name in env.items()}, own_python=own
     )
     python = find_python(
-        request(**asked), cluster(**({"python": profile} if profile else {})), around
+        request(**asked), slurm_profile(**({"python": profile} if profile else {})), around
     )
     expected = f"{tmp_path}/{executable}" if variable else executable
     assert (python.executable, python.kind) == (expected, kind)
@@ -114,7 +114,7 @@ def test_the_project_s_environment_is_used_if_none_is_active(
     write(tmp_path / "pyproject.toml", "")
     below = write(tmp_path / "src/deep/x", "").parent
     for asked, cwd in ((request(), below), (request(workdir=str(below)), Path("/"))):
-        found = find_python(asked, cluster(python="/site/python"), surroundings(cwd, {}))
+        found = find_python(asked, slurm_profile(python="/site/python"), surroundings(cwd, {}))
         assert (found.executable, found.prefix, found.variable) == (
             f"{made}/bin/python",
             made,
@@ -123,7 +123,10 @@ def test_the_project_s_environment_is_used_if_none_is_active(
         assert (found.kind, found.of_project) == (f"{kind}, since no environment is active", True)
     active = environment(tmp_path, "other")
     assert prefix(below, VIRTUAL_ENV=active) == active
-    assert find_python(request(python="/x"), cluster(), surroundings(below, {})).executable == "/x"
+    assert (
+        find_python(request(python="/x"), slurm_profile(), surroundings(below, {})).executable
+        == "/x"
+    )
 
 
 def test_neither_a_link_nor_a_mark_in_a_folder_that_all_can_write_is_of_a_project(
@@ -169,13 +172,15 @@ def test_uv_lock_is_installed_on_each_node(tmp_path: Path) -> None:
     env = {"PATH": str(tmp_path / "bin"), "VIRTUAL_ENV": environment(tmp_path, ".venv")}
     write(tmp_path / "uv.lock", "a")
     below = write(tmp_path / "src/x", "").parent
-    first = find_python(request(uv=True), cluster(), surroundings(below, env))
+    first = find_python(request(uv=True), slurm_profile(), surroundings(below, env))
     assert first.uv_project == str(tmp_path)
     assert first.executable == f"{first.prefix}/bin/python"
     assert str(first.prefix).startswith(f"/tmp/hpcrun-uv-{os.getuid()}/")
     write(tmp_path / "uv.lock", "b")
     other = find_python(
-        request(uv=True), cluster(), surroundings(below, {**env, "HPCRUN_UV_DIR": "/scratch/uv"})
+        request(uv=True),
+        slurm_profile(),
+        surroundings(below, {**env, "HPCRUN_UV_DIR": "/scratch/uv"}),
     )
     assert str(other.prefix).startswith("/scratch/uv/")
     assert Path(str(other.prefix)).name != Path(str(first.prefix)).name
@@ -188,7 +193,7 @@ def test_uv_needs_its_lock_and_its_program(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=words):
             find_python(
                 request(uv=True, **asked),
-                cluster(),
+                slurm_profile(),
                 surroundings(tmp_path, {"PATH": f"{tmp_path}/{path}"}),
             )
 

@@ -25,7 +25,7 @@ from hpcrun.schedulers.cluster_facts import (
     Partition,
     QosLimits,
 )
-from tests.unit.given import cluster, request, surroundings, write
+from tests.unit.builders import request, slurm_profile, surroundings, write
 
 A100, H100 = (("a100", 4),), (("h100", 8),)
 GPU = Partition("gpu", default=True, max_s=7200)
@@ -197,15 +197,15 @@ def test_the_partition_has_nodes_with_the_memory_that_the_job_requests(
     memory: str | None, taken: str, tmp_path: Path
 ) -> None:
     kinds = [NodeKind("gpu", 2, 64, 256_000, A100), NodeKind("big", 2, 64, 1_024_000, A100)]
-    cluster = facts(GPU, Partition("big"), kinds=kinds)
+    cluster_facts = facts(GPU, Partition("big"), kinds=kinds)
     options: dict[str, Any] = {} if memory is None else {"memory_mb": memory}
-    result = settled(tmp_path, cluster, gpus="4", **options)
+    result = settled(tmp_path, cluster_facts, gpus="4", **options)
     assert (result.request.partition or result.loaded.profile.partition) == taken
 
 
 def test_nodes_of_unknown_memory_have_enough(tmp_path: Path) -> None:
-    cluster = facts(GPU, LONG, kinds=[NodeKind("long", 2, 64, None, A100)])
-    result = settled(tmp_path, cluster, gpus="4", memory_mb="1000G")
+    cluster_facts = facts(GPU, LONG, kinds=[NodeKind("long", 2, 64, None, A100)])
+    result = settled(tmp_path, cluster_facts, gpus="4", memory_mb="1000G")
     assert (result.request.partition or result.loaded.profile.partition) == "long"
 
 
@@ -396,10 +396,10 @@ def test_a_profile_that_a_person_wrote_is_asked_only_for_its_gpu_types(tmp_path:
     with pytest.raises(UsageError, match="choose a GPU type: --gpus a100:4, --gpus h100:4"):
         settle(request(gpus="4"), loaded, around)
     assert settle(request(gpus="h100:4"), loaded, around).notes == ()
-    many = cluster(gpu={"types": {"a100": {"per_node": 4}, "h100": {"per_node": 8}}})
+    many = slurm_profile(gpu={"types": {"a100": {"per_node": 4}, "h100": {"per_node": 8}}})
     with pytest.raises(UsageError, match="--gpus a100:1,2,64, --gpus h100:1,2,64"):
         settle_gpu_type(many, "1,2,64", around)
-    assert settle_gpu_type(cluster(), "1,2", around) is None
+    assert settle_gpu_type(slurm_profile(), "1,2", around) is None
 
 
 NORMAL, SMALL = (

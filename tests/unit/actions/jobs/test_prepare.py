@@ -13,7 +13,7 @@ from hpcrun.errors import HpcrunError, PlanError, ProfileError, UsageError
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.profiles.config import Config
 from hpcrun.views.plan_text import plan_lines
-from tests.unit.given import request, surroundings, write
+from tests.unit.builders import request, surroundings, write
 
 NO_SLURM = "there is no sbatch on PATH"
 

@@ -19,7 +19,7 @@ from hpcrun.job.request.job_request import GpuCount
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folders import shipped
 from hpcrun.schedulers.cluster_facts import ClusterFacts, NodeKind, Partition
-from tests.unit.given import request, surroundings, write
+from tests.unit.builders import request, surroundings, write
 
 
 def check(folder: Path, script: str, *, path_may_change: bool = False, module: bool = False) -> str:

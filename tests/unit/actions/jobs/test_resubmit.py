@@ -10,7 +10,7 @@ from hpcrun.actions.jobs.resubmit import repeated, same_python
 from hpcrun.errors import UsageError
 from hpcrun.job.request.job_request import given_fields
 from hpcrun.job.request.read_request import read_request
-from tests.unit.given import run
+from tests.unit.builders import run
 
 
 def again(

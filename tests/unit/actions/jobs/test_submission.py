@@ -27,7 +27,7 @@ from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunExistsError, RunStore
 from hpcrun.schedulers.local import LocalScheduler
 from hpcrun.schedulers.slurm import SlurmScheduler
-from tests.unit.given import Takes, ports, request, run, surroundings, write
+from tests.unit.builders import Takes, ports, request, run, surroundings, write
 
 BEFORE = Lineage(after=(Dependency("20260101-000000-data-aaaa", "77", "ok"),))
 

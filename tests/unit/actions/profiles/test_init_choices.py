@@ -16,7 +16,7 @@ from hpcrun.actions.user_choice import Choice
 from hpcrun.errors import ProfileError
 from hpcrun.schedulers.cluster_facts import Association, NodeKind, Partition
 from tests.unit.actions.profiles.test_detect import A100, GPU, facts
-from tests.unit.given import cluster
+from tests.unit.builders import slurm_profile
 
 H100 = NodeKind("gpu", 1, 64, 512000, (("h100", 8),))
 LONE = replace(A100, nodes=1)
@@ -25,7 +25,7 @@ TWO = [Association(name, None, (), None) for name in ("lab", "thesis")]
 
 
 def detected(kinds: list[NodeKind], partition: Partition = GPU) -> Detected:
-    return Detected("", cluster(), tuple(gpu_offers(facts(kinds, [partition]))), ())
+    return Detected("", slurm_profile(), tuple(gpu_offers(facts(kinds, [partition]))), ())
 
 
 def test_what_has_one_answer_is_not_asked() -> None:
@@ -49,9 +49,15 @@ def test_what_is_offered_is_what_the_profile_has_else_the_default_or_what_there_
     found = facts([A100, replace(H100, nodes=2)], [GPU], associations=TWO, default_account="thesis")
     assert offered(init_choices.gpu_choice(found, None, None)) == (["a100", "h100", "none"], "h100")
     assert offered(init_choices.account_choice(found, None)) == (["lab", "thesis"], "thesis")
-    assert offered(init_choices.account_choice(found, cluster(account="lab")))[1] == "lab"
-    assert offered(init_choices.gpu_choice(found, None, cluster(gpu={"type": "a100"})))[1] == "a100"
-    assert offered(init_choices.gpu_choice(found, None, cluster(gpu={"per_node": 4})))[1] == "none"
+    assert offered(init_choices.account_choice(found, slurm_profile(account="lab")))[1] == "lab"
+    assert (
+        offered(init_choices.gpu_choice(found, None, slurm_profile(gpu={"type": "a100"})))[1]
+        == "a100"
+    )
+    assert (
+        offered(init_choices.gpu_choice(found, None, slurm_profile(gpu={"per_node": 4})))[1]
+        == "none"
+    )
 
 
 def test_the_profile_has_the_name_of_the_cluster() -> None:

@@ -12,7 +12,7 @@ from hpcrun.actions.runs.allocation import job_shell
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus, one_element
 from hpcrun.errors import UsageError
 from hpcrun.runs.record import LastStatus
-from tests.unit.given import run
+from tests.unit.builders import run
 
 
 def sweep(*states: str) -> RunStatus:

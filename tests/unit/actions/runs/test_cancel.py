@@ -14,7 +14,7 @@ from hpcrun.job.run_paths import JobFolder
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef, Verb
-from tests.unit.given import ports, run
+from tests.unit.builders import ports, run
 
 RUNNING = LastStatus("RUNNING", 500.0)
 DONE = LastStatus("COMPLETED", 500.0, final=True)

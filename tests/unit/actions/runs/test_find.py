@@ -13,7 +13,7 @@ from hpcrun.actions.runs.find import find_run
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.job.run_paths import run_name
 from hpcrun.runs.store import RunStore
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 OLD = "20260101-000000-train-aaaa"
 NEW = "20260102-000000-train-bbbb"

@@ -29,7 +29,7 @@ from hpcrun.runs.record import LastStatus
 from hpcrun.runs.use_samples import UseSummary
 from hpcrun.views.details_text import insight_json, insight_rows
 from hpcrun.views.gpu_table import recorded_json, recorded_tables
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 GB = 1 << 30
 BUSY = UseSummary(

@@ -13,7 +13,7 @@ from hpcrun.errors import SchedulerError
 from hpcrun.job.job_states import JobInfo
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef, Verb
-from tests.unit.given import ports, run
+from tests.unit.builders import ports, run
 
 IDS = [f"20260102-030405-{name}-0a1b" for name in ("waits", "runs", "lr")]
 

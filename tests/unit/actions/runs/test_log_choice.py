@@ -11,7 +11,7 @@ from hpcrun.actions.runs.follow_logs import follow_logs
 from hpcrun.actions.runs.log_choice import LogChoice, choose_logs, finished_logs, parse_ranks
 from hpcrun.errors import HpcrunError, NotFoundError
 from hpcrun.job.run_paths import RunFolder
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 def begin(run: Path, number: int, text: str) -> Path:

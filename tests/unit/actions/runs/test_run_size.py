@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hpcrun.actions.runs.clean_runs import DiskUsage, run_size
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 def test_an_empty_folder_and_one_that_is_gone_hold_nothing(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.queue_cache import LONGEST_PAUSE_S
 from hpcrun.schedulers.submit_claim import Sending
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 NOW = 10_000.0
 STARTED = 9_000.0

@@ -15,7 +15,7 @@ from hpcrun.actions.status.status_query import get_status, last_known
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.local import LocalScheduler
-from tests.unit.given import ports, run, write
+from tests.unit.builders import ports, run, write
 
 DAY = 86400.0
 NOW = 1_800_000_000.0

@@ -19,7 +19,7 @@ from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.slurm import SlurmScheduler
 from hpcrun.schedulers.slurm_text import SEPARATOR
-from tests.unit.given import ports, run, write
+from tests.unit.builders import ports, run, write
 
 RUN_ID = "20260102-030405-train-0a1b"
 NOW = 5000.0

@@ -26,8 +26,8 @@ from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
 from hpcrun.schedulers.slurm_text import SEPARATOR, jobs_of_runs, parse_squeue
-from tests.unit import given
-from tests.unit.given import run
+from tests.unit import builders
+from tests.unit.builders import run
 
 
 def statuses(*words: str) -> list[LastStatus]:
@@ -38,7 +38,9 @@ def statuses(*words: str) -> list[LastStatus]:
 
 def sweep_run(indices: str = "0-3", first: int = 0, **said: Any) -> Run:
     request = {"sweep": [list(map(list, row)) for row in parse_assignments(["n=a,b,c,d"])]}
-    return given.run(request=request, plan={"sweep": {"indices": indices, "first": first}}, **said)
+    return builders.run(
+        request=request, plan={"sweep": {"indices": indices, "first": first}}, **said
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_an_element_is_found_by_run_and_by_job(tmp_path: Path) -> None:
     elements = elements_of(run)
     assert elements is not None
     assert elements.job_id(run, 3) == "4711_1"
-    store.create(given.run("20260102-030405-plain-0a1b", job_id="12"), "")
+    store.create(builders.run("20260102-030405-plain-0a1b", job_id="12"), "")
     for word, wrong in (
         ("train/1", "has no element"),
         ("4711_2", "has no element"),
@@ -123,7 +125,7 @@ def test_an_element_is_found_by_run_and_by_job(tmp_path: Path) -> None:
     ):
         with pytest.raises(NotFoundError, match=wrong):
             find_element(word, store)
-    assert elements_of(given.run()) is None
+    assert elements_of(builders.run()) is None
 
 
 def test_an_element_of_a_pack_is_a_part_of_a_task(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status_details import last_line, last_metrics, time_advice
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.details_text import bar_text
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 
 def test_too_long_a_limit_is_remarked_on() -> None:

@@ -30,8 +30,8 @@ from hpcrun.schedulers.local import LocalScheduler
 from hpcrun.schedulers.protocol import JobRef
 from hpcrun.schedulers.slurm import SlurmScheduler
 from hpcrun.schedulers.submit_claim import claim_text
-from tests.unit import given
-from tests.unit.given import ports, run, write
+from tests.unit import builders
+from tests.unit.builders import ports, run, write
 
 RUN_ID = "20260102-030405-train-0a1b"
 
@@ -224,7 +224,7 @@ def test_nodes_of_a_node_failure_failed_and_those_of_a_silent_attempt_once_anoth
         137, "", 200.0, reason="node_failure", again=True, how="restart", nodes=("a-1", "a-2")
     )
     wrong = ExitRecord(3, "", 300.0, reason="failure", again=True, how="restart", nodes=("a-3",))
-    run = given.run(cluster="big")
+    run = builders.run(cluster="big")
     failed = failures_of(run, [attempt(2), attempt(1, wrong), attempt(0, dead)])
     assert [(one.node, one.cluster, one.failed_s) for one in failed] == [
         ("a-1", "big", 200.0),

@@ -17,7 +17,7 @@ from hpcrun.actions.status.wait import Waiter, answers_of
 from hpcrun.errors import SchedulerError
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 ATTEMPTS = "elements/0/attempts"
 

@@ -17,7 +17,7 @@ from hpcrun.features.dev.dev_run import DevRun
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.machine.process import Completed, run_command
 from hpcrun.runs.record import LastStatus
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 pytestmark = pytest.mark.needs("ssh-keygen")
 RUN_ID = "20260102-030405-train-0a1b"

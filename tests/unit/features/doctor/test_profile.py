@@ -26,7 +26,7 @@ from hpcrun.profiles.load import load_profile
 from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, NodeKind, Partition
 from hpcrun.schedulers.job_start import Trial
 from tests.unit.actions.profiles.test_detect import facts
-from tests.unit.given import cluster, laptop, surroundings, write
+from tests.unit.builders import laptop, slurm_profile, surroundings, write
 
 GPU = Partition("gpu", default=True, max_s=7200)
 LONG = Partition("long")
@@ -350,17 +350,17 @@ def test_a_destination_of_messages_needs_its_variables() -> None:
 def test_an_image_that_is_here_is_green_and_no_image_is_not_judged(tmp_path: Path) -> None:
     write(tmp_path / "torch.sif", "")
     write(tmp_path / "apptainer", "#!/bin/sh\n").chmod(0o755)
-    profile = cluster(container={"image": str(tmp_path / "torch.sif")})
+    profile = slurm_profile(container={"image": str(tmp_path / "torch.sif")})
     checks = judge_container(profile, {"PATH": str(tmp_path)})
     assert [(check.name, check.level) for check in checks] == [
         ("container", "green"),
         ("image", "green"),
     ]
-    assert judge_container(cluster(), {}) == []
+    assert judge_container(slurm_profile(), {}) == []
 
 
 def test_a_runtime_that_is_not_here_may_be_on_the_nodes(tmp_path: Path) -> None:
-    for profile, level in ((cluster, "yellow"), (laptop, "red")):
+    for profile, level in ((slurm_profile, "yellow"), (laptop, "red")):
         checks = judge_container(
             profile(container={"image": "/no/torch.sif"}), {"PATH": str(tmp_path)}
         )

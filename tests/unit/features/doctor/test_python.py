@@ -18,7 +18,7 @@ from hpcrun.features.doctor.python import (
 from hpcrun.job.plan.job_plan import PythonEnvironment
 from hpcrun.machine.host import DriverFacts, PythonFacts
 from hpcrun.runs.folder_checks import Mount
-from tests.unit.given import PYTHON, cluster, cpu_cluster, laptop
+from tests.unit.builders import PYTHON, cpu_cluster, laptop, slurm_profile
 
 CU128 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")  # the list of torch 2.9.1+cu128
 GPUS = Wanted(gpus=True, torch=True)
@@ -141,17 +141,17 @@ def test_an_environment_that_compute_nodes_may_not_see() -> None:
 
 def test_what_a_profile_wants_of_torch_and_a_python_that_its_modules_bring() -> None:
     card = {"model": "NVIDIA A100", "compute_capability": "8.0"}
-    wanted = wanted_by(cluster(card=card), DriverFacts())
+    wanted = wanted_by(slurm_profile(card=card), DriverFacts())
     assert wanted == Wanted(gpus=True, torch=True, capability="8.0", card="NVIDIA A100")
     assert wanted_by(cpu_cluster(), DriverFacts()) == Wanted(capability=None)
     assert wanted_by(cpu_cluster(launcher="torchrun"), DriverFacts()).torch
-    assert wanted_by(cluster(setup=["conda activate x"]), DriverFacts()).brought
+    assert wanted_by(slurm_profile(setup=["conda activate x"]), DriverFacts()).brought
     here = wanted_by(laptop(), DriverFacts("580", (13, 0), ("9.0", "8.6")))
     assert (here.gpus, here.capability, here.on_slurm) == (True, "8.6", False)
     assert not wanted_by(laptop(), DriverFacts()).gpus
     assert wanted_by(None, DriverFacts()) == Wanted()
     first_on_path = PythonEnvironment("python3", "the first on the job's PATH")
-    assert comes_with_the_job(first_on_path, cluster(modules=["python/3.12"]))
-    assert not comes_with_the_job(first_on_path, cluster())
-    assert not comes_with_the_job(PYTHON, cluster(modules=["python/3.12"]))
+    assert comes_with_the_job(first_on_path, slurm_profile(modules=["python/3.12"]))
+    assert not comes_with_the_job(first_on_path, slurm_profile())
+    assert not comes_with_the_job(PYTHON, slurm_profile(modules=["python/3.12"]))
     assert not comes_with_the_job(first_on_path, None)

@@ -21,7 +21,7 @@ from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.pending_and_usage import ACCOUNTS, Limit
 from hpcrun.schedulers.slurm_text import SEPARATOR
-from tests.unit.given import ports, run, write
+from tests.unit.builders import ports, run, write
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0

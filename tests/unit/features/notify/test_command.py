@@ -14,7 +14,7 @@ from hpcrun.cli.output import Outcome
 from hpcrun.errors import UsageError
 from hpcrun.features.notify import command
 from hpcrun.features.notify.deliveries import FAILED, SENT, Delivery, MessageClaim, deliveries
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 class Receiver:

@@ -17,7 +17,7 @@ from hpcrun.features.notify.send import Message
 from hpcrun.job.request.notify_options import EVENTS, Notify
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.record import LastStatus
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 NOW_S = 10_000.0
 ALL = Notify(("$A",))

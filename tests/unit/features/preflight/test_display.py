@@ -9,7 +9,7 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.features.preflight.command import preflight_json, preflight_lines, preflight_table
 from hpcrun.in_job.preflight.judge import judge
 from hpcrun.runs.record import LastStatus
-from tests.unit.given import drawn, run
+from tests.unit.builders import drawn, run
 from tests.unit.in_job.preflight.test_judge import cluster, cut, gpu
 
 

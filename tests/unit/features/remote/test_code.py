@@ -14,7 +14,7 @@ from hpcrun.features.remote import code
 from hpcrun.features.remote.code import send_code
 from hpcrun.features.remote.connection import Connection
 from hpcrun.machine.process import Completed
-from tests.unit.given import write
+from tests.unit.builders import write
 
 HOME = "/home/me/.hpcrun/code"
 

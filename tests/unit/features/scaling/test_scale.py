@@ -25,7 +25,15 @@ from hpcrun.features.scaling.studies import Study, StudyStore
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.run_paths import run_name
 from hpcrun.runs.store import RunStore
-from tests.unit.given import Takes, cluster, cpu_cluster, ports, request, surroundings, write
+from tests.unit.builders import (
+    Takes,
+    cpu_cluster,
+    ports,
+    request,
+    slurm_profile,
+    surroundings,
+    write,
+)
 
 GPUS = Design("GPUs", None, (Size(1), Size(8)), Workload())
 
@@ -38,7 +46,7 @@ def begun(
     return new_study(
         request(script, **asked),
         design,
-        profile or cluster(),
+        profile or slurm_profile(),
         new_id=an_id,
         created_s=1.0,
         profile="a100",

@@ -12,7 +12,7 @@ from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.features.scaling.studies import DamagedStudyError, Study, StudyPoint, StudyStore
 from hpcrun.runs.folder_checks import UnsafeFolderError
 from hpcrun.runs.store import RunStore
-from tests.unit.given import run
+from tests.unit.builders import run
 
 POINT = StudyPoint(4, 2, 1, "20260101-000000-train-g4-r1-aaaa", batch_size=64)
 STUDY = Study(

@@ -30,7 +30,7 @@ from hpcrun.features.scaling.studies import (
 )
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
-from tests.unit.given import ports, run
+from tests.unit.builders import ports, run
 
 ONE, TWO, FOUR = (f"20260101-000000-train-g{gpus}-r1-aaaa" for gpus in (1, 2, 4))
 POINTS = (

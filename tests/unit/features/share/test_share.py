@@ -27,7 +27,7 @@ from hpcrun.job.run_paths import RunFolder
 from hpcrun.job.text.hide_secrets import SecretHider
 from hpcrun.runs.record import LastStatus, run_to_json, status_to_json
 from hpcrun.runs.store import RunStore
-from tests.unit.given import Takes, ports, run, write
+from tests.unit.builders import Takes, ports, run, write
 
 RUN_ID = "20260102-030405-train-0a1b"
 TOKEN = "a1B2" * 12

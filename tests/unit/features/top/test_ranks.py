@@ -12,8 +12,8 @@ from hpcrun.features.top.ranks import RankRow, RanksReader, RankState, matching_
 from hpcrun.features.top.run_page_text import rank_heading
 from hpcrun.job.run_paths import AttemptFolder
 from hpcrun.runs.attempt import attempts
+from tests.unit.builders import write
 from tests.unit.explain.test_running import NOW_S, attempt, node, wrote
-from tests.unit.given import write
 
 
 def _ended(folder: AttemptFolder, rank: int, status: int, ended_s: float, told: str = "") -> None:

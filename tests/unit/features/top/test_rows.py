@@ -16,7 +16,7 @@ from hpcrun.features.top.rows import (
     run_rows,
 )
 from hpcrun.runs.record import LastStatus
-from tests.unit.given import run
+from tests.unit.builders import run
 
 
 def item(

@@ -29,7 +29,7 @@ from hpcrun.job.run_paths import AttemptFolder, RunFolder
 from hpcrun.runs.attempt import attempts
 from hpcrun.runs.log_files import LogFile
 from hpcrun.runs.record import LastStatus
-from tests.unit.given import run, write
+from tests.unit.builders import run, write
 
 
 @pytest.fixture(autouse=True)

@@ -35,8 +35,8 @@ from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.pending_and_usage import QueuedJob
 from hpcrun.schedulers.protocol import JobRef
 from tests.harness import wait_for
+from tests.unit.builders import ports, run, write
 from tests.unit.features.top.test_queue import JOBS
-from tests.unit.given import ports, run, write
 
 EVIL = "[red]x[/]\x1b[2J\u202e"
 

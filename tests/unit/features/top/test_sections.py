@@ -26,9 +26,9 @@ from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord
 from hpcrun.runs.metric_files import MetricsRow
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.use_samples import GpuUse, NodeUse, UseSample
+from tests.unit.builders import run, write
 from tests.unit.features.top.test_rows import item
 from tests.unit.features.top.test_run_page import _Desk
-from tests.unit.given import run, write
 
 BEGAN_S = time.mktime((2026, 11, 20, 10, 0, 0, 0, 0, -1))
 

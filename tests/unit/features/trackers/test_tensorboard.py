@@ -18,7 +18,7 @@ from hpcrun.features.trackers.tensorboard import (
 )
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.store import RunStore
-from tests.unit.given import run
+from tests.unit.builders import run
 
 
 def test_an_element_is_named_by_its_parameters() -> None:

@@ -16,7 +16,7 @@ from hpcrun.features.where.command import (
     submit_line,
 )
 from hpcrun.schedulers.job_start import JobStart
-from tests.unit.given import drawn, plan, request
+from tests.unit.builders import drawn, plan, request
 
 NOW = datetime(2026, 11, 21, 4, 20).timestamp()
 

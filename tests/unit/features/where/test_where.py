@@ -19,8 +19,8 @@ from hpcrun.features.where.command import (
 from hpcrun.job.resources.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.schedulers.cluster_facts import Partition
 from hpcrun.schedulers.job_start import JobStart, SlurmForecast
-from tests.unit import given
-from tests.unit.given import cluster, plan, request, surroundings, write
+from tests.unit import builders
+from tests.unit.builders import plan, request, slurm_profile, surroundings, write
 
 TYPES = {"type": None, "per_node": 4, "types": {"h100": {"per_node": 8}, "l40s": {}}}
 PARTITIONS = [
@@ -68,7 +68,7 @@ def test_each_type_of_a_profile_is_a_candidate_where_none_is_named() -> None:
         (TYPES, {"gpus": "0"}, ()),
         ({"type": "a100", "per_node": 4}, {"gpus": "4"}, ()),
     ):
-        assert types_to_choose_from(cluster(gpu=gpu), request(**asked)) == types
+        assert types_to_choose_from(slurm_profile(gpu=gpu), request(**asked)) == types
         # in every count of GPUs
         named = naming_gpu_type(request(gpus="8", gpus_per_node="4", nodes=2), "h100")
         assert named == request(gpus="h100:8", gpus_per_node="h100:4", nodes=2)
@@ -167,8 +167,8 @@ def test_no_more_than_twelve_requests_are_asked(slurm: Path, tmp_path: Path) -> 
 def test_what_sbatch_is_asked_is_what_submit_sends(slurm: Path, tmp_path: Path) -> None:
     profile = "partition: gpu\ngpu: {type: a100, per_node: 4}\nsbatch: {comment: two words}\n"
     ask(tmp_path, {"one": profile}, "one", gpus="8", walltime_s="4h", memory_mb="10G")
-    wanted = given.plan(
-        cluster(partition="gpu", sbatch={"comment": "two words"}),
+    wanted = builders.plan(
+        slurm_profile(partition="gpu", sbatch={"comment": "two words"}),
         gpus="8",
         walltime_s="4h",
         memory_mb="10G",

@@ -22,7 +22,7 @@ from hpcrun.in_job.launch.sample_gpus import Gpus, parse
 from hpcrun.in_job.launch.sample_node import Cgroup, Traffic, allocated, use_of_processes
 from hpcrun.job.run_paths import AttemptFolder
 from hpcrun.runs.use_samples import read_use
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 def test_the_cgroup_of_the_job_version_2_or_none(tmp_path: Path) -> None:

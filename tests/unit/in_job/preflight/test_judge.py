@@ -14,7 +14,7 @@ import pytest
 from hpcrun.actions.jobs.new_run import job_programs
 from hpcrun.in_job.preflight.judge import judge, message, parse_srun, table_lines
 from hpcrun.job.run_paths import RunFolder
-from tests.unit.given import write
+from tests.unit.builders import write
 
 H100 = {"bf16-tflops": 989.0, "fp16-tflops": 989.0, "nvlink-gb-s": 900.0, "fabric-gbit-s": 400.0}
 

@@ -13,7 +13,7 @@ from hpcrun.errors import UsageError
 from hpcrun.job.batch.sbatch_input import DIRECTIVES, apply_sbatch_env
 from hpcrun.job.request.job_request import given_fields
 from hpcrun.job.request.read_request import read_request
-from tests.unit.given import cluster, plan, request
+from tests.unit.builders import plan, request, slurm_profile
 
 TOGETHER = {"SBATCH_REQ_SWITCH", "SBATCH_WAIT4SWITCH"}
 # of "INPUT ENVIRONMENT VARIABLES" those that stand for no directive
@@ -32,7 +32,7 @@ def directives(env: dict[str, str], **asked: Any) -> dict[str, str | None]:
     said = {
         name: value for name, value in given_fields(found).items() if name not in ("script", "gpus")
     }
-    return dict(plan(cluster(partition="theirs"), gpus="2", **said).directives)
+    return dict(plan(slurm_profile(partition="theirs"), gpus="2", **said).directives)
 
 
 def notes(env: dict[str, str]) -> tuple[str, ...]:

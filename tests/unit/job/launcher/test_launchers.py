@@ -17,8 +17,8 @@ from hpcrun.job.launcher.program_notes import Here
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.request.read_request import read_request
+from tests.unit.builders import cpu_cluster, laptop, plan, script, slurm_profile
 from tests.unit.cli.test_options import parse
-from tests.unit.given import cluster, cpu_cluster, laptop, plan, script
 
 
 def chosen(
@@ -40,7 +40,7 @@ def chosen(
     asked_for = read_request({**fields, **asked})
     typed_words = ("submit", *shlex.split(typed))
     here = Here(typed_words, lambda name: read(name, ""), mpi_types)
-    return choose_launcher(asked_for, profile or cluster(), calls, here, of_role=of_role)
+    return choose_launcher(asked_for, profile or slurm_profile(), calls, here, of_role=of_role)
 
 
 def refusal(line: str, typed: str = "--gpus 2", **said: object) -> UsageError:
@@ -333,7 +333,9 @@ def test_mpirun_on_several_nodes_names_the_mpi_types_of_the_cluster() -> None:
     one = refusal(line, TWO, mpi_types=lambda: ("pmi2",))
     assert "the ranks need" not in one.message
     assert one.hint == f"hpcrun submit {TWO} --launcher srun --srun mpi=pmi2 mpi.py"
-    own = refusal(line, TWO, profile=cluster(srun={"mpi": "pmi2"}), mpi_types=lambda: ("pmix",))
+    own = refusal(
+        line, TWO, profile=slurm_profile(srun={"mpi": "pmi2"}), mpi_types=lambda: ("pmix",)
+    )
     assert own.hint == f"hpcrun submit {TWO} --launcher srun mpi.py"
 
 
@@ -491,7 +493,7 @@ def test_a_launcher_that_was_asked_for_stays_with_a_note(subtests: pytest.Subtes
             assert made.launcher == launcher
             assert words in note
     assert (
-        chosen("accelerate launch x.py", profile=cluster(launcher="torchrun"))[0].launcher
+        chosen("accelerate launch x.py", profile=slurm_profile(launcher="torchrun"))[0].launcher
         == "command"
     )
 
@@ -533,14 +535,20 @@ def test_every_launcher_is_found_by_its_names() -> None:
 
 def test_a_command_has_the_numbers_that_its_ranks_need() -> None:
     decided = plan(
-        cluster(cpu={"per_gpu": 8}), script="accelerate", gpus="4", nodes=2, launcher="command"
+        slurm_profile(cpu={"per_gpu": 8}),
+        script="accelerate",
+        gpus="4",
+        nodes=2,
+        launcher="command",
     )
     assert decided.shape.world_size == 2
     assert decided.shape.workers_per_node == 2
     assert decided.cpus_per_rank == 8
     text = script(decided)
     assert "export NNODES=2 NPROC_PER_NODE=2\n" in text
-    on_cpus = plan(cluster(), script="accelerate", gpus="0", nproc_per_node=4, launcher="command")
+    on_cpus = plan(
+        slurm_profile(), script="accelerate", gpus="0", nproc_per_node=4, launcher="command"
+    )
     assert on_cpus.shape.workers_per_node == 4
     assert on_cpus.cpus_per_node == 4
     assert on_cpus.cpus_per_rank == 1

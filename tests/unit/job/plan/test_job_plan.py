@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.given import cluster, plan
+from tests.unit.builders import plan, slurm_profile
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_gpus_are_asked_for_in_the_form_the_site_wants(
     form: str, type_: str | None, nodes: int, asked: dict[str, str]
 ) -> None:
     decided = plan(
-        cluster(gpu={"type": type_, "per_node": 4, "directive": form}), gpus="4", nodes=nodes
+        slurm_profile(gpu={"type": type_, "per_node": 4, "directive": form}), gpus="4", nodes=nodes
     )
     forms = {
         name: text for name, text in decided.directives if name in ("gres", "gpus-per-node", "gpus")
@@ -42,7 +42,7 @@ def test_any_other_directive_can_be_set_and_an_unknown_one_is_noted(
     ):
         with subtests.test(item=item):
             assert directive in plan(sbatch=[item]).directives
-    assert ("exclusive", None) in plan(cluster(sbatch={"exclusive": True})).directives
+    assert ("exclusive", None) in plan(slurm_profile(sbatch={"exclusive": True})).directives
     decided = plan(sbatch=["licences=matlab"])
     assert ("licences", "matlab") in decided.directives
     assert any("did you mean 'licenses'?" in note for note in decided.notes)
@@ -50,7 +50,9 @@ def test_any_other_directive_can_be_set_and_an_unknown_one_is_noted(
 
 
 def test_a_directive_that_the_profile_sets_can_be_removed() -> None:
-    profile = cluster(memory={"per_gpu": "10G"}, partition="gpu", sbatch={"comment": "theirs"})
+    profile = slurm_profile(
+        memory={"per_gpu": "10G"}, partition="gpu", sbatch={"comment": "theirs"}
+    )
     decided = plan(profile, gpus="4", no_sbatch=["mem", "comment", "--partition"])
     assert not {"mem", "comment", "partition"} & {name for name, _ in decided.directives}
 
@@ -85,7 +87,7 @@ OURS = "partition account qos constraint reservation exclude nodelist mail_user 
 def test_an_option_comes_before_the_profile(
     profile: dict[str, Any], asked: dict[str, Any], directives: dict[str, str | None]
 ) -> None:
-    decided = plan(cluster(**profile), gpus="4", **asked)
+    decided = plan(slurm_profile(**profile), gpus="4", **asked)
     assert {name: decided.directive(name) for name in directives} == directives
 
 
@@ -150,7 +152,7 @@ def test_a_job_has_the_name_of_its_script_unless_it_is_given_one(line: str, name
 
 
 def test_modules_setup_and_variables_of_the_profile_come_before_those_asked_for() -> None:
-    profile = cluster(modules=["cuda/12.6"], setup=["ulimit -c 0"], env={"A": "1", "B": "1"})
+    profile = slurm_profile(modules=["cuda/12.6"], setup=["ulimit -c 0"], env={"A": "1", "B": "1"})
     decided = plan(profile, load=["nccl"], setup=["echo hi"], env=["B=2", "C=3"])
     assert decided.modules == ("cuda/12.6", "nccl")
     assert decided.setup == ("ulimit -c 0", "echo hi")
@@ -166,11 +168,11 @@ def test_a_rank_s_threads_are_its_share_of_the_cpus() -> None:
 
 def test_a_preflight_is_compared_with_what_the_profile_says() -> None:
     card = {"tflops": {"bf16": 989, "fp16": 989}, "nvlink_gb_s": 900}
-    profile = cluster(card=card, fabric={"bandwidth_gbit_s": 400})
+    profile = slurm_profile(card=card, fabric={"bandwidth_gbit_s": 400})
     decided = plan(profile, preflight=True)
     assert decided.preflight == "first"
     rates = {"bf16-tflops": 989, "fp16-tflops": 989, "nvlink-gb-s": 900, "fabric-gbit-s": 400}
     assert dict(decided.rates) == rates
     assert plan(profile).preflight is None
     assert plan(profile, preflight=False).rates == ()
-    assert plan(cluster(), preflight="only").rates == ()
+    assert plan(slurm_profile(), preflight="only").rates == ()

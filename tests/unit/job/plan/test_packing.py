@@ -17,13 +17,13 @@ from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.views.plan_text import sweep_text
-from tests.unit import given
+from tests.unit import builders
 
 EIGHT: dict[str, Any] = {"sweep": ["n=1,2,3,4,5,6,7,8"]}
 
 
 def test_a_task_has_the_gpus_and_cpus_of_all_its_elements() -> None:
-    plan = given.plan(
+    plan = builders.plan(
         gpus="2", cpus=8, pack=4, pack_memory=True, max_parallel=1, elements="0-4,7", **EIGHT
     )
     assert plan.sweep is not None
@@ -39,11 +39,13 @@ def test_a_task_has_the_gpus_and_cpus_of_all_its_elements() -> None:
     )
     parts = parts_of(replace(plan.sweep, max_parallel=None), 1)
     assert [(part.chosen, part.array) for part in parts] == [((0, 1, 2, 3), "0"), ((4, 7), "0")]
-    assert given.plan(gpus="0", pack=4, **EIGHT).cpus_per_node == 4
+    assert builders.plan(gpus="0", pack=4, **EIGHT).cpus_per_node == 4
 
 
 def test_on_this_machine_each_element_is_a_job_with_a_gpu_in_turn() -> None:
-    plan = given.plan(given.laptop(), machine=Machine(8, ("0", "1")), gpus="2", pack=4, **EIGHT)
+    plan = builders.plan(
+        builders.laptop(), machine=Machine(8, ("0", "1")), gpus="2", pack=4, **EIGHT
+    )
     assert plan.local_gpus == (("0", "1"),)
     assert plan.cpus_per_rank == 2
     assert plan.shape.world_size == 1
@@ -72,7 +74,7 @@ def test_on_this_machine_each_element_is_a_job_with_a_gpu_in_turn() -> None:
 )
 def test_what_a_pack_cannot_do_is_refused(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(HpcrunError, match=message):
-        given.plan(**{**EIGHT, **asked})
+        builders.plan(**{**EIGHT, **asked})
 
 
 def test_a_task_that_starts_again_begins_the_elements_that_have_not_ended(tmp_path: Path) -> None:
@@ -91,10 +93,10 @@ def test_a_task_that_starts_again_begins_the_elements_that_have_not_ended(tmp_pa
         attempt = RunFolder(tmp_path).element(number).attempt(0)
         for path, text in ((attempt.start, "{}"), (attempt.exit, end)) if end is not None else ():
             if text:
-                given.write(path, text)
-    given.write(RunFolder(tmp_path).element(6).cancelled, "")
-    given.write(RunFolder(tmp_path).element(7).cancelled, "")
-    given.write(RunFolder(tmp_path).element(7).attempt(0).start, "{}")
+                builders.write(path, text)
+    builders.write(RunFolder(tmp_path).element(6).cancelled, "")
+    builders.write(RunFolder(tmp_path).element(7).cancelled, "")
+    builders.write(RunFolder(tmp_path).element(7).attempt(0).start, "{}")
     template = shipped_folder("templates") / "allocation/pack-folder.sh.j2"
     program = f'elements=(0 1 2 3 4 5 6 7); . {template}; echo "${{pack[@]}}/${{tries[@]}}/$failed"'
     env = {"PATH": os.environ["PATH"], "HPCRUN_RUN_DIR": str(tmp_path), "HPCRUN_JOB_ID": "4711_0"}

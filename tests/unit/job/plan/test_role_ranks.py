@@ -22,8 +22,8 @@ from hpcrun.job.request.request_line import (
 )
 from hpcrun.job.request.role_options import read_role
 from hpcrun.job.resources.cpus_memory_time import Machine
+from tests.unit.builders import PYTHON, cpu_cluster, laptop, slurm_profile
 from tests.unit.cli.test_options import parse
-from tests.unit.given import PYTHON, cluster, cpu_cluster, laptop
 
 SERVER = "server:1 'vllm serve M --port {port}'"
 
@@ -47,7 +47,7 @@ def planned(
 def test_a_role_is_a_range_of_ranks_and_of_nodes() -> None:
     plan = planned(
         f"--gpus-per-node 2 --role {SERVER} --role trainer:3 train.py --url {{server.url}}",
-        cluster(),
+        slurm_profile(),
     )
     server, trainer = plan.roles
     assert server.first_rank == 0
@@ -104,7 +104,7 @@ def test_a_role_waits_for_roles_before_it_that_have_a_check(
 
 def test_roles_share_the_gpus_and_cpus_of_one_node() -> None:
     line = f"--cpus 16 --role {SERVER.replace('1', '1gpu', 1)} --role trainer:3gpus train.py"
-    for profile, gpus in ((cluster(), ()), (laptop(), ("a", "b", "c", "d"))):
+    for profile, gpus in ((slurm_profile(), ()), (laptop(), ("a", "b", "c", "d"))):
         plan = planned(line, profile, cpus=16, gpu_ids=gpus)
         server, trainer = plan.roles
         assert plan.shape.nodes == 1
@@ -198,14 +198,14 @@ def test_what_cannot_be_is_refused_with_what_to_do(
     line: str, message: str, hint: str | None
 ) -> None:
     with pytest.raises(HpcrunError) as refused:
-        planned(line, cluster() if "gpu" in line else None)
+        planned(line, slurm_profile() if "gpu" in line else None)
     assert message in refused.value.message
     assert (hint or "") in (refused.value.hint or "")
 
 
 def test_a_type_in_one_of_two_options_of_gpus_does_not_contradict_the_roles() -> None:
     line = "--gpus 4 --gpus-per-node a100:4 --role s:1gpu a --role t:3gpus b.py"
-    plan = planned(line, cluster())
+    plan = planned(line, slurm_profile())
     assert plan.shape.gpus_per_node == 4
     assert plan.shape.gpu_type == "a100"
 

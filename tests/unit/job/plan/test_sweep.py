@@ -19,13 +19,15 @@ from hpcrun.job.request.read_request import read_request
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.text.quoting import quote_bash
 from hpcrun.job.text.units import index_ranges
-from tests.unit import given
+from tests.unit import builders
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
 
 
 def sweep(**asked: Any) -> Sweep:
-    found = decide_sweep(given.request(**{"sweep": ["lr=1e-3,1e-4", "model=small,large"], **asked}))
+    found = decide_sweep(
+        builders.request(**{"sweep": ["lr=1e-3,1e-4", "model=small,large"], **asked})
+    )
     assert found is not None
     return found
 
@@ -94,18 +96,20 @@ def test_what_cannot_be_is_one_message(asked: dict[str, Any], said: str) -> None
 
 
 def test_the_array_is_a_directive_that_nobody_can_take_away() -> None:
-    plan = given.plan(sweep=["lr=1,2,3"], max_parallel=2, elements="0,2")
+    plan = builders.plan(sweep=["lr=1,2,3"], max_parallel=2, elements="0,2")
     assert plan.directive("array") == "0,2%2"
     with pytest.raises(UsageError, match="array"):
-        given.plan(sweep=["lr=1,2"], no_sbatch=["array"])
+        builders.plan(sweep=["lr=1,2"], no_sbatch=["array"])
     with pytest.raises(UsageError, match="hpcrun sets --") as error:
-        given.plan(sbatch=["array=1-3"])
+        builders.plan(sbatch=["array=1-3"])
     assert "--sweep" in str(error.value.hint)
 
 
 @cases(st.lists(TEXT, min_size=1, max_size=4))
 def test_bash_hands_on_every_value_as_it_is(values: list[str]) -> None:
-    request = replace(given.request(args=["{x}"]), sweep=tuple((("x", value),) for value in values))
+    request = replace(
+        builders.request(args=["{x}"]), sweep=tuple((("x", value),) for value in values)
+    )
     found = decide_sweep(request)
     assert found is not None
     assert [arguments[0] for arguments in found.arguments] == values
@@ -134,7 +138,7 @@ def test_a_sweep_is_cut_where_an_array_ends() -> None:
 
 
 def test_a_request_that_was_recorded_can_be_asked_again_for_some_elements() -> None:
-    request = given.request(sweep=["x=a,b"], max_parallel=1)
+    request = builders.request(sweep=["x=a,b"], max_parallel=1)
     recorded = json.loads(json.dumps(given_fields(request)))
     assert read_request(recorded) == request
     again = decide_sweep(read_request({**recorded, "elements": [1]}))
@@ -154,5 +158,5 @@ def test_side_by_side_needs_as_many_of_each() -> None:
 def test_elements_do_not_share_this_machine_s_gpus() -> None:
     machine = Machine(8, ("0", "1"))
     with pytest.raises(PlanError, match="share the GPUs"):
-        given.plan(given.laptop(), machine=machine, gpus="1", sweep=["a=1,2"], max_parallel=2)
-    assert given.plan(given.laptop(), machine=machine, gpus="1", sweep=["a=1,2"]).sweep
+        builders.plan(builders.laptop(), machine=machine, gpus="1", sweep=["a=1,2"], max_parallel=2)
+    assert builders.plan(builders.laptop(), machine=machine, gpus="1", sweep=["a=1,2"]).sweep

@@ -26,8 +26,8 @@ from hpcrun.job.request.request_line import (
     with_remark,
 )
 from hpcrun.job.text.recognise_secrets import MASK
+from tests.unit.builders import plan, request, script
 from tests.unit.cli.test_options import parse
-from tests.unit.given import plan, request, script
 
 
 def test_gpus_are_a_number_perhaps_of_a_type(subtests: pytest.Subtests) -> None:

@@ -15,7 +15,7 @@ from hpcrun.job.request.notify_options import (
     mail_types,
     variables_in,
 )
-from tests.unit.given import request
+from tests.unit.builders import request
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from hpcrun.job.plan.job_plan import build_plan
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.resources.container import Container, is_image_file
 from hpcrun.job.resources.cpus_memory_time import Machine
-from tests.unit.given import PYTHON, cluster, laptop, plan, request
+from tests.unit.builders import PYTHON, laptop, plan, request, slurm_profile
 
 SIF = "/images/torch.sif"
 
 
 def container(**said: Any) -> Profile:
-    return cluster(container=said)
+    return slurm_profile(container=said)
 
 
 def test_a_request_names_an_image_and_the_profile_the_rest() -> None:
@@ -52,14 +52,14 @@ def test_gpus_are_seen_where_there_are_some(subtests: pytest.Subtests) -> None:
 
 
 def test_none_undoes_the_container_of_a_profile() -> None:
-    for decided in (plan(cluster()), plan(container(image=SIF), gpus="4", container="none")):
+    for decided in (plan(slurm_profile()), plan(container(image=SIF), gpus="4", container="none")):
         assert decided.container is None
         assert decided.python == PYTHON
 
 
 def test_mounts_without_a_container_and_pyxis_without_slurm_are_refused() -> None:
     with pytest.raises(UsageError, match="--mount has no effect"):
-        plan(cluster(), gpus="4", mounts=["/data"])
+        plan(slurm_profile(), gpus="4", mounts=["/data"])
     with pytest.raises(PlanError, match="pyxis, which needs Slurm"):
         plan(laptop(container={"runtime": "pyxis", "image": SIF}), gpus="0")
 

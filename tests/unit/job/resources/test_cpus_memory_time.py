@@ -20,7 +20,7 @@ from hpcrun.job.resources.cpus_memory_time import (
 )
 from hpcrun.job.resources.shape import decide_shape
 from hpcrun.views.plan_text import plan_lines
-from tests.unit.given import cluster, cpu_cluster, laptop, plan, request, script
+from tests.unit.builders import cpu_cluster, laptop, plan, request, script, slurm_profile
 
 G = 1024
 HOUR = 3600
@@ -42,11 +42,13 @@ HOUR = 3600
     ],
 )
 def test_cpus_of_a_node_follow_from_what_was_said(asked: dict[str, Any], per_node: int) -> None:
-    assert plan(cluster(cpu={"per_node": 64, "per_gpu": 10}), **asked).cpus_per_node == per_node
+    assert (
+        plan(slurm_profile(cpu={"per_node": 64, "per_gpu": 10}), **asked).cpus_per_node == per_node
+    )
 
 
 def test_the_profile_s_share_is_never_more_than_a_node_has_and_divides_by_the_tasks() -> None:
-    profile = cluster(cpu={"per_node": 30, "per_gpu": 10})
+    profile = slurm_profile(cpu={"per_node": 30, "per_gpu": 10})
     assert plan(profile, gpus="4").cpus_per_node == 30
     assert plan(profile, gpus="4", launcher="srun").cpus_per_node == 28
     assert plan(gpus="4").cpus_per_node == 4  # without a share: one for each rank
@@ -125,7 +127,7 @@ def test_what_contradicts_itself_or_has_no_effect_is_refused(
     profile: dict[str, Any], asked: dict[str, Any], message: str, hint: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        plan(cluster(**profile), **asked)
+        plan(slurm_profile(**profile), **asked)
     assert message in refused.value.message
     assert hint in (refused.value.hint or "")
 
@@ -162,7 +164,7 @@ def test_more_than_the_profile_has_is_refused(
     limits = {"cpu": {"per_node": 64}, "memory": {"per_node": "200G"}, "time": {"max": "48h"}}
     for scheduler in ("slurm",) if "sbatch" in asked else ("slurm", "local"):
         with pytest.raises(PlanError) as refused:
-            plan(cluster(scheduler=scheduler, **limits), **asked)
+            plan(slurm_profile(scheduler=scheduler, **limits), **asked)
         assert message in refused.value.message
         assert refused.value.hint == hint
 
@@ -190,9 +192,10 @@ def test_memory_of_a_node_follows_from_what_was_said(
     asked: dict[str, Any], megabytes: int | None
 ) -> None:
     assert (
-        plan(cluster(memory={"per_node": "200G", "per_gpu": "60G"}), **asked).memory_mb == megabytes
+        plan(slurm_profile(memory={"per_node": "200G", "per_gpu": "60G"}), **asked).memory_mb
+        == megabytes
     )
-    assert plan(cluster(memory={"per_node": "200G"}), gpus="4").memory_mb is None
+    assert plan(slurm_profile(memory={"per_node": "200G"}), gpus="4").memory_mb is None
 
 
 @pytest.mark.parametrize(
@@ -208,7 +211,7 @@ def test_memory_of_a_node_follows_from_what_was_said(
 def test_the_time_limit_is_that_of_the_option_else_the_profile_s(
     time: dict[str, str], asked: dict[str, Any], seconds: int | None
 ) -> None:
-    assert plan(cluster(time=time), **asked).walltime_s == seconds
+    assert plan(slurm_profile(time=time), **asked).walltime_s == seconds
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 20))
@@ -229,7 +232,9 @@ def test_local_nodes_never_share_a_gpu(nodes: int, each: int, here: int) -> None
 
 def test_neither_slurm_jobs_nor_cpu_jobs_share_gpus_and_too_few_are_noted() -> None:
     ids = ("0", "1")
-    assert share_gpus(cluster(), decide_shape(request(gpus="2"), cluster()), Machine(8, ids)) == (
+    assert share_gpus(
+        slurm_profile(), decide_shape(request(gpus="2"), slurm_profile()), Machine(8, ids)
+    ) == (
         (),
         None,
     )
@@ -245,7 +250,7 @@ def test_neither_slurm_jobs_nor_cpu_jobs_share_gpus_and_too_few_are_noted() -> N
         assert (said or "").startswith(f"{note}: the ranks run on CPUs")
 
 
-SIZED = cluster(
+SIZED = slurm_profile(
     cpu={"per_node": 64, "per_gpu": 16},
     memory={"per_node": "500G", "per_gpu": "100G"},
     time={"default": "1:00:00"},
@@ -306,7 +311,7 @@ def test_srun_asks_for_the_cpus_of_the_directives(preflight: str | None) -> None
 
 def test_gpus_per_node_is_enough_without_their_sum() -> None:
     assert (
-        plan(cluster(**SUM), gpus="4", nodes=2, no_sbatch=["gpus"]).directive("gpus-per-node")
+        plan(slurm_profile(**SUM), gpus="4", nodes=2, no_sbatch=["gpus"]).directive("gpus-per-node")
         == "a100:2"
     )
 
@@ -340,7 +345,7 @@ def test_a_binding_that_hides_gpus_from_ranks_is_refused(key: str, value: str) -
 def test_an_option_decides_the_requeue_else_the_profile(
     asked: dict[str, Any], of_profile: dict[str, Any], requeue: Requeue | None
 ) -> None:
-    assert decide_requeue(request(**asked), cluster(requeue=of_profile)) == requeue
+    assert decide_requeue(request(**asked), slurm_profile(requeue=of_profile)) == requeue
 
 
 @pytest.mark.parametrize(
@@ -377,7 +382,7 @@ def test_a_warning_must_not_come_before_the_ranks_listen() -> None:
 def test_the_limit_is_that_of_the_option_then_that_of_the_profile(
     profile: dict[str, Any], asked: dict[str, Any], idle_s: int | None
 ) -> None:
-    assert plan(cluster(**profile), **asked).cancel_idle_s == idle_s
+    assert plan(slurm_profile(**profile), **asked).cancel_idle_s == idle_s
 
 
 def test_the_script_and_the_plan_show_it() -> None:
@@ -386,5 +391,5 @@ def test_the_script_and_the_plan_show_it() -> None:
     assert 'job --came "$came" --warn 100 --requeue 2 --cancel-idle 5400 -- \\\n' in text
     (line,) = [line for line in plan_lines(decided) if line.startswith("idle ")]
     assert line == "idle       ends if all of its GPUs are idle for 01:30:00"
-    assert 'job --came "$came" --sample 0 -- \\\n' in script(plan(cluster(sample_use=False)))
+    assert 'job --came "$came" --sample 0 -- \\\n' in script(plan(slurm_profile(sample_use=False)))
     assert "--sample" not in script(plan())

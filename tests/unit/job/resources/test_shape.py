@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hpcrun.errors import HpcrunError, PlanError, UsageError
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.resources.shape import Shape, decide_shape, decide_size, for_gpu_type
-from tests.unit.given import cluster, cpu_cluster, laptop, plan, request
+from tests.unit.builders import cpu_cluster, laptop, plan, request, slurm_profile
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from tests.unit.given import cluster, cpu_cluster, laptop, plan, request
 def test_nodes_and_gpus_per_node_follow_from_what_was_said(
     asked: dict[str, Any], nodes: int, each: int
 ) -> None:
-    shape = decide_shape(request(**asked), cluster())
+    shape = decide_shape(request(**asked), slurm_profile())
     assert shape.nodes == nodes
     assert shape.gpus_per_node == each
     assert shape.gpus == nodes * each
@@ -43,7 +43,7 @@ def test_nodes_and_gpus_per_node_follow_from_what_was_said(
 
 def test_the_launcher_and_the_ranks_do_not_matter_for_the_size() -> None:
     # an error of decide_shape: two ranks cannot be one process
-    size = decide_size(request(gpus="8", launcher="python", nproc_per_node=2), cluster())
+    size = decide_size(request(gpus="8", launcher="python", nproc_per_node=2), slurm_profile())
     assert size.nodes == 2
     assert size.gpus_per_node == 4
     assert size.gpu_type == "a100"
@@ -52,7 +52,7 @@ def test_the_launcher_and_the_ranks_do_not_matter_for_the_size() -> None:
     assert decide_size(request(launcher="srun"), laptop()).gpus == 1
 
 
-TYPED = cluster(
+TYPED = slurm_profile(
     gpu={
         "types": {
             name: {"per_node": each, "nodes": 2}
@@ -80,7 +80,7 @@ def mixed(**gpu: Any) -> Profile:
     return Profile(name="site", partition="gpu", gpu={"types": TYPES, **gpu}, time=time, **rest)
 
 
-BIG, SITE = cluster(), mixed()
+BIG, SITE = slurm_profile(), mixed()
 UNTYPED = "profile 'site' has GPUs of several types: h100, l40s"
 
 
@@ -117,7 +117,7 @@ UNTYPED = "profile 'site' has GPUs of several types: h100, l40s"
         ),
         (
             UsageError,
-            cluster(gpu={"type": "a40", "per_node": 4, "nodes": 1}),
+            slurm_profile(gpu={"type": "a40", "per_node": 4, "nodes": 1}),
             {"gpus": "5"},
             "5 / 2 = 2.50",
             "ask for 4 GPUs",
@@ -291,7 +291,7 @@ def test_a_shape_always_is_what_was_asked_for(
     }
     typed = {name: value for name, value in typed.items() if asked[name] is not None}
     try:
-        shape = decide_shape(request(**typed), cluster())
+        shape = decide_shape(request(**typed), slurm_profile())
     except HpcrunError as error:
         assert error.message
         return
@@ -310,7 +310,7 @@ def test_the_gpu_type_is_the_one_named_else_the_profile_s(subtests: pytest.Subte
         (None, "h100:4", "h100"),
     ):
         with subtests.test(of_profile=of_profile):
-            profile = cluster(gpu={"type": of_profile, "per_node": 4})
+            profile = slurm_profile(gpu={"type": of_profile, "per_node": 4})
             assert decide_shape(request(gpus=typed), profile).gpu_type == type_
 
 
@@ -331,7 +331,7 @@ def test_the_gpu_type_is_the_one_named_else_the_profile_s(subtests: pytest.Subte
 def test_ranks_follow_from_the_launcher(
     asked: dict[str, Any], launcher: str, procs: int, tasks: int
 ) -> None:
-    shape = decide_shape(request(**asked), cluster())
+    shape = decide_shape(request(**asked), slurm_profile())
     assert shape.launcher == launcher
     assert shape.procs_per_node == procs
     assert shape.tasks_per_node == tasks
@@ -339,9 +339,11 @@ def test_ranks_follow_from_the_launcher(
 
 
 def test_a_profile_s_launcher_is_taken_where_none_is_asked_for() -> None:
-    assert decide_shape(request(gpus="4"), cluster(launcher="srun")).launcher == "srun"
+    assert decide_shape(request(gpus="4"), slurm_profile(launcher="srun")).launcher == "srun"
     assert (
-        decide_shape(request(gpus="4", launcher="torchrun"), cluster(launcher="srun")).launcher
+        decide_shape(
+            request(gpus="4", launcher="torchrun"), slurm_profile(launcher="srun")
+        ).launcher
         == "torchrun"
     )
 

@@ -32,7 +32,16 @@ from hpcrun.job.text.recognise_secrets import (
 from hpcrun.job.text.secret_files import is_included, is_key, looks_secret, may_be_key
 from hpcrun.runs.store import RunStore
 from hpcrun.views.plan_text import plan_lines, prepared_json
-from tests.unit.given import Takes, cluster, plan, ports, request, script, surroundings, write
+from tests.unit.builders import (
+    Takes,
+    plan,
+    ports,
+    request,
+    script,
+    slurm_profile,
+    surroundings,
+    write,
+)
 
 TOKEN = "a1B2" * 12  # what stands behind the prefix of a made-up token
 
@@ -191,7 +200,8 @@ def test_a_secret_s_value_is_neither_in_the_plan_nor_in_the_script(
     subtests: pytest.Subtests,
 ) -> None:
     decided = plan(
-        cluster(env={"WANDB_API_KEY": "hf_s3cr3t"}), env=["HF_TOKEN=hf_s3cr3t", "HF_HOME=/data"]
+        slurm_profile(env={"WANDB_API_KEY": "hf_s3cr3t"}),
+        env=["HF_TOKEN=hf_s3cr3t", "HF_HOME=/data"],
     )
     assert decided.env == (("WANDB_API_KEY", None), ("HF_TOKEN", None), ("HF_HOME", "/data"))
     text = "\n".join((script(decided), *plan_lines(decided)))

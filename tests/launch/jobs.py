@@ -11,15 +11,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hpcrun.in_job.launch.node_folder import PLACES, PREFIX
-from tests.harness import REPO
+from tests.harness import REPO, wait_for
 
 T = TypeVar("T")
 LAUNCH = [sys.executable, "-ISB", str(REPO / "hpcrun/in_job/launch")]
@@ -59,7 +58,7 @@ class Running:
 
     def until(self, text: str, rank: int = 0) -> None:
         """Wait until a rank has printed something."""
-        wait_until(lambda: text in self.out(rank), f"rank {rank} to print {text!r}")
+        wait_for(lambda: text in self.out(rank), 20, f"rank {rank} to print {text!r}")
 
     def processes(self) -> list[int]:
         """All processes of the job, itself first."""
@@ -138,15 +137,6 @@ def python(folder: Path, text: str) -> list[str]:
     return [sys.executable, "-u", str(path)]
 
 
-def wait_until(predicate: Callable[[], T], what: str, timeout: float = 20) -> T:
-    """The predicate's first true value."""
-    deadline = time.monotonic() + timeout
-    while not (value := predicate()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.02)
-    return value
-
-
 def parent(pid: int) -> int:
     """The process that started another; 0 where that is gone."""
     try:
@@ -178,7 +168,7 @@ def command(pid: int) -> str:
 
 def wait_for_ends(pids: Sequence[int], timeout: float = 20) -> None:
     """Wait until all these processes have ended."""
-    wait_until(lambda: not any(map(command, pids)), "every process to end", timeout)
+    wait_for(lambda: not any(map(command, pids)), timeout, "every process to end")
 
 
 def send(pid: int, number: int) -> None:

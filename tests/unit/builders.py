@@ -39,7 +39,7 @@ def request(script: str = "train.py", **asked: Any) -> JobRequest:
     return read_request({"script": script, **asked})
 
 
-def cluster(**said: Any) -> Profile:
+def slurm_profile(**said: Any) -> Profile:
     """A Slurm cluster of nodes with four A100s, unless it says otherwise."""
     return Profile(**{"name": "big", "gpu": {"type": "a100", "per_node": 4}, **said})
 
@@ -65,7 +65,7 @@ def plan(
     """The plan of a request on a profile."""
     return build_plan(
         request(script, **asked),
-        profile or cluster(),
+        profile or slurm_profile(),
         python=python,
         machine=machine or Machine(cpus=8),
     )
