@@ -34,7 +34,12 @@ from hpcrun.views.text import harmless, without_colours
 _LOG_END = 200
 _LONGEST_LINE = 400
 _MOST_METRICS = 12
-_MARKUP = re.compile(r"(?<![\w*])@(?=\w)|<(?=[!@#]|[A-Za-z][\w+.-]*:)|\](?=\()")
+_GROUP = "everyone|here|channel"
+"""The words behind ``@`` that chats take for a mention inside of an address, too."""
+_IN_ADDRESS = rf"(?<=[A-Za-z0-9])@(?!{_GROUP})[\w-]+(?:\.[\w-]+)+"
+_IN_URL = rf"(?<=:\*\*\*)@(?!{_GROUP})[\w-]+[.:/]"
+"""The ``@`` and the host of an e-mail address, and of a URL with a hidden password."""
+_MARKUP = re.compile(rf"(?!{_IN_ADDRESS}|{_IN_URL})@(?=\w)|<(?=[!@#]|[A-Za-z][\w+.-]*:)|\](?=\()")
 """What a chat takes for a mention or a link with another text: ``@everyone``, ``<http://host|ok>``,
 ``[ok](...)``.
 """
