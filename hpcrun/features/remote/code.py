@@ -141,7 +141,7 @@ def _end(connection: Connection, folder: str, name: str, inner: str) -> None:
         f"cd -- {shlex.quote(folder)} && mkdir -p -- {shlex.quote(f'{name}.part/{inner}')} && mv "
         f"{name}.part {name} && "
         f"{latest} || exit 1\n"
-        f"ls -d 2*-*-*[0-9a-f] | sort -r | tail -n +{_KEPT + 1} >.old 2>/dev/null\n"
+        f"ls -d 2*-*-*[0-9a-f] 2>/dev/null | sort -r | tail -n +{_KEPT + 1} >.old\n"
         f"find . -maxdepth 1 -name '*2*-*-*' -mmin +{_KEPT_MIN} | while read -r old; do\n"
         '  if test "${old%.part}" != "$old" || grep -qx "${old#./}" .old; then find "$old" '
         "-delete; fi\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,16 @@ def test_people_work_in_a_copy_that_shares_no_file(rsync: Rsync) -> None:
 def test_dev_in_a_run_takes_no_code(rsync: Rsync) -> None:
     assert send("dev", "20260102-030405-train-0a1b") == ""
     assert rsync.argv == []
+
+
+def test_a_host_without_copies_of_jobs_prints_no_error(rsync: Rsync, tmp_path: Path) -> None:
+    there = Path(send("dev"))
+    project = tmp_path / "far"
+    (project / f"{there.name}.part").mkdir(parents=True)
+    script = rsync.scripts[0].replace(str(there.parent), str(project))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (project / there.name).is_dir()
 
 
 @pytest.mark.parametrize(("verb", "is_refused"), [("submit", True), ("dev", False)])
