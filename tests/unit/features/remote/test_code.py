@@ -127,6 +127,27 @@ def test_a_host_without_copies_of_jobs_prints_no_error(rsync: Rsync, tmp_path: P
     assert (project / there.name).is_dir()
 
 
+@pytest.mark.parametrize("verb", ["submit", "scale run"])
+def test_the_limit_of_a_snapshot_counts_for_the_copy(
+    project: Path, rsync: Rsync, verb: str
+) -> None:
+    with open(project / "data.bin", "wb") as file:
+        file.truncate(2 * 1024 * 1024)
+    with pytest.raises(PlanError, match=r"over the limit of a snapshot \(1 MB\)"):
+        send(verb, "--gpus", "2", "--snapshot-limit", "1M", "train.py")
+    with pytest.raises(PlanError, match=r"over the limit of a snapshot \(1 MB\)"):
+        send(verb, "--snapshot-limit=1M", "train.py")
+    assert rsync.argv == []
+    send(verb, "--snapshot-limit=1M", "--snapshot-limit", "3M", "train.py")
+    assert rsync.files == ["data.bin", "train.py"]
+
+
+def test_the_limit_of_a_snapshot_is_a_size(rsync: Rsync) -> None:
+    with pytest.raises(UsageError, match=r"^--snapshot-limit: .large. .*200M or 1G"):
+        send("submit", "--snapshot-limit", "large", "train.py")
+    assert rsync.argv == []
+
+
 @pytest.mark.parametrize(("verb", "is_refused"), [("submit", True), ("dev", False)])
 def test_a_home_is_no_project(
     project: Path, rsync: Rsync, monkeypatch: pytest.MonkeyPatch, verb: str, is_refused: bool
