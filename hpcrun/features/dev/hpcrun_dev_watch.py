@@ -225,10 +225,7 @@ def gpu_used_at() -> float:
     for name in os.listdir(folder):
         if not (name.startswith("node-") and name.endswith(".use")):
             continue
-        with open(os.path.join(folder, name), "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - CHUNK))
-            lines = file.read().splitlines()
-        for line in lines:
+        for line in last_samples(os.path.join(folder, name)):
             try:
                 sample = json.loads(line)
                 if max(float(gpu[1]) for gpu in sample["gpus"]) > BUSY_GPU:
@@ -237,6 +234,16 @@ def gpu_used_at() -> float:
                 # the first line of a node, or one that was cut
                 continue
     return min(used_at, time.time())
+
+
+def last_samples(path: str) -> list[bytes]:
+    """Return the last lines of a node's samples; none if the file cannot be read now."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - CHUNK))
+            return file.read().splitlines()
+    except OSError:  # such as ESTALE of NFS: the next look reads them
+        return []
 
 
 def time_left() -> float | None:

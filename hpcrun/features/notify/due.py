@@ -9,12 +9,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.hooks import Hooks
-from hpcrun.actions.status.run_status import RunStatus, failed_elements
+from hpcrun.actions.status.run_status import RunStatus, element_row, failed_elements
 from hpcrun.actions.status.status_query import KnownRun, run_status
 from hpcrun.features.notify.deliveries import deliveries, delivery_lines, unclaimed
 from hpcrun.job import job_states
@@ -109,16 +110,9 @@ def _events(item: RunStatus, notify: Notify, now_s: float) -> list[str]:
             ended_s = status.asked_s
         return [FINISHED] if now_s - ended_s < END_IS_NEWS_S else []
     if item.elements:
-        under_way = status.state == job_states.RUNNING
-        return [
-            *([STARTED] if under_way else []),
-            *([FIRST_FAILURE] if failed_elements(item.elements) else []),
-        ]
+        return _events_of_sweep(item, notify, now_s)
     if not newest:
-        is_long = (
-            status.state == job_states.PENDING and now_s - item.run.created_s >= notify.waiting_s
-        )
-        return [WAITING] if is_long else []
+        return [WAITING] if _waits_long(item, notify, now_s) else []
     ended = [
         attempt
         for attempt in newest
@@ -136,6 +130,44 @@ def _events(item: RunStatus, notify: Notify, now_s: float) -> list[str]:
         events += [FIRST_STEP] if _has_metrics(newest[0], now_s) else []
         events += [f"{IDLE}-{newest[0].number}"] if newest[0].folder.idle.exists() else []
     return events
+
+
+def _events_of_sweep(item: RunStatus, notify: Notify, now_s: float) -> list[str]:
+    """Return the events of a sweep that is not over: one of each kind for all elements."""
+    if _waits_long(item, notify, now_s) and not has_started(item.folder):
+        return [WAITING]
+    events = []
+    if item.status.state == job_states.RUNNING:
+        events.append(STARTED)
+    if failed_elements(item.elements):
+        events.append(FIRST_FAILURE)
+    if IDLE in notify.events and idle_element(item):
+        events.append(f"{IDLE}-0")
+    return events
+
+
+@dataclass(frozen=True, slots=True)
+class IdleElement:
+    """An element of a sweep whose GPUs are idle."""
+
+    row: RunStatus  # the element as a separate run
+    attempt: Attempt
+
+
+def idle_element(item: RunStatus) -> IdleElement | None:
+    """Return the first element of a sweep whose GPUs are idle, None without one."""
+    for element in item.elements:
+        if element.status.state != job_states.RUNNING:
+            continue
+        newest = next(attempts(item.folder, element.index, item.run.deciding_role), None)
+        if newest and newest.exit is None and newest.folder.idle.exists():
+            return IdleElement(element_row(item, element), newest)
+    return None
+
+
+def _waits_long(item: RunStatus, notify: Notify, now_s: float) -> bool:
+    pending_s = now_s - item.run.created_s
+    return item.status.state == job_states.PENDING and pending_s >= notify.waiting_s
 
 
 def _has_metrics(attempt: Attempt, now_s: float) -> bool:

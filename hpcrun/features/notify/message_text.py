@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from hpcrun.actions.hooks import about_run
 from hpcrun.actions.status.decide_status import ended_state, ended_text
-from hpcrun.actions.status.run_status import RunStatus, element_of, failed_elements
+from hpcrun.actions.status.run_status import (
+    RunStatus,
+    element_of,
+    failed_elements,
+)
 from hpcrun.actions.status.status_details import last_metrics
+from hpcrun.features.notify.due import idle_element
 from hpcrun.features.notify.send import Message
 from hpcrun.job import job_states
 from hpcrun.job.request.notify_options import (
@@ -34,7 +39,12 @@ from hpcrun.views.text import harmless, without_colours
 _LOG_END = 200
 _LONGEST_LINE = 400
 _MOST_METRICS = 12
-_MARKUP = re.compile(r"(?<![\w*])@(?=\w)|<(?=[!@#]|[A-Za-z][\w+.-]*:)|\](?=\()")
+_GROUP = "everyone|here|channel"
+"""The words behind ``@`` that chats take for a mention inside of an address, too."""
+_IN_ADDRESS = rf"(?<=[A-Za-z0-9])@(?!{_GROUP})[\w-]+(?:\.[\w-]+)+"
+_IN_URL = rf"(?<=:\*\*\*)@(?!{_GROUP})[\w-]+[.:/]"
+"""The ``@`` and the host of an e-mail address, and of a URL with a hidden password."""
+_MARKUP = re.compile(rf"(?!{_IN_ADDRESS}|{_IN_URL})@(?=\w)|<(?=[!@#]|[A-Za-z][\w+.-]*:)|\](?=\()")
 """What a chat takes for a mention or a link with another text: ``@everyone``, ``<http://host|ok>``,
 ``[ok](...)``.
 """
@@ -68,44 +78,69 @@ def message_of(
         patterns: metric → compiled pattern for the logs; read only if the message needs metrics.
     """
     name = item.run.name
-    # the newest first
-    begun: list[Attempt] = []
-    queue_s = 0.0
+    begun: list[Attempt] = []  # the newest first
     if not item.elements:
         begun = list(attempts(item.folder, 0, item.run.deciding_role))
-        queue_s = (begun[-1].started_s if begun else now_s) - item.run.created_s
     newest = begun[0] if begun else None
     attempt = next((each for each in begun if event == f"{ATTEMPT}-{each.number}"), newest)
     if event == STARTED:
-        queued = ""
-        if queue_s >= _QUEUED_LONG_S:
-            queued = f" after {format_span(queue_s)} in the queue"
-        return _message(f"{name} started{queued}", [], item)
+        return _started(item, begun, now_s)
     if event == FIRST_STEP:
         metrics = _metrics(item, attempt, patterns())
-        return _message(
-            f"{name}: first step" if metrics else f"{name}: first output", [metrics], item
-        )
+        first = "first step" if metrics else "first output"
+        return _message(f"{name}: {first}", [metrics], item)
     if event == WAITING:
-        reason = f"reason: {item.status.reason}" if item.status.reason else ""
-        return _message(
-            f"{name} has been pending for {format_span(max(0.0, queue_s))}",
-            [reason],
-            item,
-            "warning",
-        )
+        return _waiting(item, begun, now_s)
     if event.startswith(f"{IDLE}-"):
-        about = about_run(item)[1]
-        what = "it is unused" if about else "its GPUs are idle"
-        return _message(f"{name}: {what}", [about or _idle(attempt)], item, "warning")
+        return _idle_message(item, attempt)
     if event == FIRST_FAILURE:
         row = element_of(item, failed_elements(item.elements)[0])
-        return _message(
-            f"{row.run.name} failed, the first element of its sweep", [explain(row)], row, "warning"
-        )
+        title = f"{row.run.name} failed, the first element of its sweep"
+        return _message(title, [explain(row)], row, "warning")
     if event == FINISHED or attempt is None:
         metrics = "" if item.elements else _metrics(item, attempt, patterns())
         return _end(item, _why(item, explain), metrics)
+    why = _why_ended(item, attempt, explain, is_newest=attempt is newest)
+    return _message(_attempt_title(name, attempt), [why], item, "warning")
+
+
+def _started(item: RunStatus, begun: Sequence[Attempt], now_s: float) -> Message:
+    title = f"{item.run.name} started"
+    if not item.elements:
+        queue_s = _queue_s(item, begun, now_s)
+        if queue_s >= _QUEUED_LONG_S:
+            title += f" after {format_span(queue_s)} in the queue"
+    return _message(title, [], item)
+
+
+def _waiting(item: RunStatus, begun: Sequence[Attempt], now_s: float) -> Message:
+    queue_s = max(0.0, _queue_s(item, begun, now_s))
+    title = f"{item.run.name} has been pending for {format_span(queue_s)}"
+    reason = _pending_reason(item)
+    return _message(title, [f"reason: {reason}" if reason else ""], item, "warning")
+
+
+def _queue_s(item: RunStatus, begun: Sequence[Attempt], now_s: float) -> float:
+    """Return how long a run was pending before its first attempt, or is pending by now."""
+    until_s = begun[-1].started_s if begun else now_s
+    return until_s - item.run.created_s
+
+
+def _idle_message(item: RunStatus, attempt: Attempt | None) -> Message:
+    """Return the message about idle GPUs; of a sweep, about its first element with idle GPUs."""
+    if item.elements:
+        idle = idle_element(item)
+        if idle is None:
+            return _message(f"{item.run.name}: GPUs of an element were idle", [], item, "warning")
+        title = f"{idle.row.run.name}: its GPUs are idle, the first element of its sweep"
+        return _message(title, [_idle(idle.attempt)], idle.row, "warning")
+    about = about_run(item)[1]
+    what = "it is unused" if about else "its GPUs are idle"
+    return _message(f"{item.run.name}: {what}", [about or _idle(attempt)], item, "warning")
+
+
+def _attempt_title(name: str, attempt: Attempt) -> str:
+    """Return how an attempt ended that another one follows."""
     how = attempt.exit.how if attempt.exit else ""
     if how == RESTART:
         then = "restarted in the same allocation"
@@ -113,12 +148,8 @@ def message_of(
         then = "requeued"
     else:
         then = "the next attempt follows"
-    title = (
-        f"{name}: attempt {attempt.number + 1} {_ENDS.get(ended_state(attempt), 'ended')}, {then}"
-    )
-    return _message(
-        title, [_why_ended(item, attempt, explain, is_newest=attempt is begun[0])], item, "warning"
-    )
+    end = _ENDS.get(ended_state(attempt), "ended")
+    return f"{name}: attempt {attempt.number + 1} {end}, {then}"
 
 
 def _end(item: RunStatus, why: str, metrics: str) -> Message:
@@ -213,6 +244,14 @@ def _metrics(item: RunStatus, attempt: Attempt | None, patterns: Mapping[str, An
         for name, value in metrics.items()
     ]
     return " ".join(shown[:_MOST_METRICS]) + (" ..." if len(shown) > _MOST_METRICS else "")
+
+
+def _pending_reason(item: RunStatus) -> str:
+    """Return Slurm's reason for a pending job; of a sweep, the first reason of its elements."""
+    if not item.elements:
+        return item.status.reason or ""
+    reasons = [element.status.reason for element in item.elements if element.status.reason]
+    return reasons[0] if reasons else ""
 
 
 def _idle(attempt: Attempt | None) -> str:

@@ -3,6 +3,7 @@
 import re
 
 OPTION = "--on"
+VERBOSE = ("-v", "--verbose")
 HERE = frozenset({"login"})
 """Commands that never run elsewhere."""
 ATTACHED = "HPCRUN_ATTACHED"

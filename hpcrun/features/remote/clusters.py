@@ -13,7 +13,7 @@ from typing import Any
 
 from hpcrun.cli.output import Outcome, finish, render, stderr, table, tell, want_json
 from hpcrun.errors import HpcrunError, PlanError, UsageError
-from hpcrun.features.remote import TypedHost
+from hpcrun.features.remote import VERBOSE, TypedHost
 from hpcrun.features.remote.line_options import options_of, split_options
 from hpcrun.features.remote.remote_command import document_of, opened, run_on_one, script_of
 from hpcrun.views.text import clock_text, count, start_text, text_table
@@ -21,7 +21,7 @@ from hpcrun.views.text import clock_text, count, start_text, text_table
 _ANSWER_S = 30.0
 _NEVER_S = 1e11
 """The start of an offer that names none."""
-_NOT_MERGED = ("--watch", "--csv", "--columns", "-v", "--verbose", "--gpus")
+_NOT_MERGED = ("--watch", "--csv", "--columns", *VERBOSE, "--gpus")
 _HEADINGS = ("CLUSTER", "NAME", "JOB", "PROFILE", "STATE", "SIZE", "ELAPSED", "NODES (REASON)")
 
 
@@ -31,14 +31,17 @@ def run_on_several(hosts: Sequence[str], words: Sequence[str]) -> int:
     Raises:
         UsageError: the command is neither ``status`` nor ``submit``.
     """
-    verb = words[0] if words else ""
+    verb = next((text for text in words if text not in VERBOSE), "")
+    options = list(words)
+    if verb:
+        options.remove(verb)  # -v may stand before the command, too
     if verb == "status":
         want_json("--json" in words)
-        status = render(_merged_status(hosts, words[1:]))
+        status = render(_merged_status(hosts, options))
         finish(status)
         return status
     if verb == "submit":
-        TypedHost.name = _first_to_start(hosts, words[1:])
+        TypedHost.name = _first_to_start(hosts, options)
         return run_on_one(TypedHost.name, list(words))
     raise UsageError(
         f"{verb or 'hpcrun'} takes one --on HOST", hint="several hosts: status, submit"

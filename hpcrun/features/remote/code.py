@@ -21,7 +21,8 @@ from hpcrun.cli.output import tell
 from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.features.remote import FOLDER
 from hpcrun.features.remote.connection import MOST_BYTES, Connection, rsh_option
-from hpcrun.features.remote.line_options import split_options
+from hpcrun.features.remote.line_options import split_options, value_of
+from hpcrun.job.request.option_values import parse_copy_size
 from hpcrun.job.text.secret_files import MOST_NAMED
 from hpcrun.job.text.units import listed
 from hpcrun.machine.process import run_command
@@ -31,6 +32,7 @@ from hpcrun.views.text import one_line
 _KEPT = 3
 _KEPT_MIN = 60
 """Copies that stay: so many, and all that are younger than so many minutes."""
+_LIMIT = "--snapshot-limit"
 _SILENT_S = 600
 """How long rsync may move nothing."""
 
@@ -44,7 +46,7 @@ def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
     new job or a project, ``dev`` takes no code: then the path is empty.
 
     Raises:
-        UsageError: the folder is no project.
+        UsageError: the folder is no project, or the limit of its size is no size.
         PlanError: the code is too large, or rsync is missing here.
         SchedulerError: rsync failed; the host has no incomplete copy under the name of a complete
             one.
@@ -70,7 +72,7 @@ def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
     left_out = frozenset(listing.left_out)
     paths = [path for path in listing.paths if path not in left_out]
     check_count(paths, tree.root)
-    files = measure_code(tree.root, paths, LIMIT_MB)
+    files = measure_code(tree.root, paths, _limit_mb(verb, words))
     if left_out:
         tell(
             [
@@ -122,6 +124,21 @@ def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
     return there
 
 
+def _limit_mb(verb: str, words: Sequence[str]) -> int:
+    """Return the largest size of the copy, which ``--snapshot-limit`` may set.
+
+    Raises:
+        UsageError: the option's value is no size.
+    """
+    size = value_of(verb, words, _LIMIT)
+    if size is None:
+        return LIMIT_MB
+    try:
+        return parse_copy_size(size)
+    except ValueError as error:
+        raise UsageError(f"{_LIMIT}: {error}") from None
+
+
 def _project_name(root: Path) -> str:
     digest = hashlib.sha256(os.fsencode(f"{os.uname().nodename}:{root}")).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', root.name).lstrip('.')[:40] or 'project'}-{digest}"
@@ -141,7 +158,7 @@ def _end(connection: Connection, folder: str, name: str, inner: str) -> None:
         f"cd -- {shlex.quote(folder)} && mkdir -p -- {shlex.quote(f'{name}.part/{inner}')} && mv "
         f"{name}.part {name} && "
         f"{latest} || exit 1\n"
-        f"ls -d 2*-*-*[0-9a-f] | sort -r | tail -n +{_KEPT + 1} >.old 2>/dev/null\n"
+        f"ls -d 2*-*-*[0-9a-f] 2>/dev/null | sort -r | tail -n +{_KEPT + 1} >.old\n"
         f"find . -maxdepth 1 -name '*2*-*-*' -mmin +{_KEPT_MIN} | while read -r old; do\n"
         '  if test "${old%.part}" != "$old" || grep -qx "${old#./}" .old; then find "$old" '
         "-delete; fi\n"

@@ -14,7 +14,7 @@ import sys
 
 from hpcrun.actions.hooks import Hooks
 from hpcrun.errors import SchedulerError, UsageError
-from hpcrun.features.remote import ATTACHED, HERE, OPTION, TypedHost, on_host
+from hpcrun.features.remote import ATTACHED, HERE, OPTION, VERBOSE, TypedHost, on_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hpcrun.actions.hooks import Level
 
 LOCAL = "local"
-_VERBOSE = ("-v", "--verbose")
 _ON_LINE = b"\non:"
 _CHUNK = 64 * 1024
 
@@ -102,8 +101,8 @@ def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
                 )
             hosts.append(value if has_value else queue[1])
             del queue[: 1 if has_value else 2]
-        elif name in _VERBOSE or (not verbs and not name.startswith("-")):
-            verbs += name not in _VERBOSE
+        elif name in VERBOSE or (not verbs and not name.startswith("-")):
+            verbs += name not in VERBOSE
             rest.append(queue.pop(0))
         else:
             break

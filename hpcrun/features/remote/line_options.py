@@ -27,13 +27,28 @@ def split_options(verb: str, words: Sequence[str]) -> tuple[list[list[str]], lis
     return options, queue
 
 
+def value_of(verb: str, words: Sequence[str], name: str) -> str | None:
+    """Return the last value of an option on the line of a command, None without the option."""
+    options, _ = split_options(verb, words)
+    value = None
+    for option in options:
+        typed, equals, behind = option[0].partition("=")
+        if typed != name:
+            continue
+        if equals:
+            value = behind
+        elif len(option) > 1:
+            value = option[1]
+    return value
+
+
 def options_of(verb: str) -> dict[str, bool]:
-    """Return the options of a command, each with whether a value follows."""
-    group: Any = get_command(build_app([verb]))
-    params = group.commands[verb].params
-    return {
-        name: not getattr(param, "is_flag", False)
-        for param in params
-        for name in param.opts
-        if name[0] == "-"
-    }
+    """Return the options of a command such as ``scale run``, each with whether a value follows."""
+    command: Any = get_command(build_app([verb]))
+    for name in verb.split():
+        command = command.commands[name]
+    options = {}
+    for param in command.params:
+        has_value = not getattr(param, "is_flag", False)
+        options.update({name: has_value for name in param.opts if name[0] == "-"})
+    return options

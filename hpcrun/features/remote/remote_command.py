@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.hooks import Elsewhere, hooks_of
 from hpcrun.errors import HpcrunError, InterruptedByUser, SchedulerError, did_you_mean
-from hpcrun.features.remote import ATTACHED, FOLDER, TypedHost, on_host
+from hpcrun.features.remote import ATTACHED, FOLDER, VERBOSE, TypedHost, on_host
 from hpcrun.features.remote.connection import (
     MOST_BYTES,
     Connection,
@@ -176,7 +176,7 @@ def _checked(connection: Connection, status: int, folder: str) -> int:
 
 
 def _verb_of(words: Sequence[str]) -> str:
-    plain = [text for text in words if text not in ("-v", "--verbose")]
+    plain = [text for text in words if text not in VERBOSE]
     first = " ".join(plain[:1])
     two = " ".join(plain[:2])
     return two if two in _WITH_CODE else first

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,9 +23,6 @@ COLOURS = 8  # how many curves have colours of their own in the style sheet: ``.
 Drawing = dict[str, Any]
 Point = tuple[float, float]
 Curve = tuple[str, Sequence[Point]]  # its name, and its points from left to right
-# begin and end in seconds since the epoch, class of the style sheet, title
-Bar = tuple[float, float, str, str]
-Lane = tuple[str, Sequence[Bar]]  # a line of the time line: its name, and its bars
 WIDE = 960
 _WIDTH = 480
 _HEIGHT = 200
@@ -43,6 +40,19 @@ _LEAST_BAR = 4
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch of time on the time line, in seconds since the epoch."""
+
+    start_s: float
+    end_s: float
+    kind: str  # the class of the style sheet
+    title: str
+
+
+Lane = tuple[str, Sequence[Bar]]  # a line of the time line: its name, and its bars
+
+
+@dataclass(frozen=True, slots=True)
 class Scale:
     """An axis: its ends, and where a value lies between them."""
 
@@ -52,11 +62,14 @@ class Scale:
 
     def place(self, value: float) -> float:
         """Return where a value lies, from 0 to 1."""
-        # halves cannot overflow
-        low, high, value = (
-            math.log10(each) if self.log else each / 2 for each in (self.low, self.high, value)
-        )
-        return 0.5 if high == low else (value - low) / (high - low)
+        low = self._position(self.low)
+        high = self._position(self.high)
+        if high == low:
+            return 0.5
+        return (self._position(value) - low) / (high - low)
+
+    def _position(self, value: float) -> float:
+        return math.log10(value) if self.log else value / 2  # halves cannot overflow
 
     def marks(self, most: int = 5) -> list[float]:
         """Return a few round values between the ends."""
@@ -70,19 +83,15 @@ class Scale:
 
 def _round_values(low: float, high: float, most: int) -> list[float]:
     span = high / most - low / most
-    if 1e-300 < span < 1e300:
-        unit = 10.0 ** math.floor(math.log10(span))
-    else:
-        unit = 0.0
-    if not unit:
+    if not 1e-300 < span < 1e300:
+        return [low, high]
+    unit = 10.0 ** math.floor(math.log10(span))
+    if not unit:  # smaller than the smallest number
         return [low, high]
     step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= span * 0.999)
     first = math.ceil(low / step - 1e-9)
-    return [
-        (first + number) * step
-        for number in range(most + 2)
-        if (first + number) * step <= high + step * 1e-9
-    ]
+    values = [(first + number) * step for number in range(most + 2)]
+    return [value for value in values if value <= high + step * 1e-9]
 
 
 def _scale_of(
@@ -92,7 +101,11 @@ def _scale_of(
 
     The scale is logarithmic where positive values differ by a large factor.
     """
-    ends = [*values, *(end for end in (least, most) if end is not None)]
+    ends = list(values)
+    if least is not None:
+        ends.append(least)
+    if most is not None:
+        ends.append(most)
     low = min(ends)
     high = max(ends)
     if least is None and low > 0 and high / low > _LOG_FROM:
@@ -101,6 +114,42 @@ def _scale_of(
         margin = abs(low) / 10 or 1.0
         return Scale(max(low - margin, -sys.float_info.max), min(high + margin, sys.float_info.max))
     return Scale(low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """The horizontal and the vertical axis of a chart, and where its points lie in the drawing."""
+
+    across: Scale
+    up: Scale
+    width: int
+
+    def left(self, x: float) -> float:
+        """Return how far from the left edge a point lies."""
+        share = self.across.place(x)
+        return round(_LEFT + share * (self.width - _LEFT - _RIGHT), 1)
+
+    def top(self, y: float) -> float:
+        """Return how far below the upper edge a point lies."""
+        share = self.up.place(y)
+        return round(_HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM), 1)
+
+    def line(self, points: Sequence[Point]) -> str:
+        """Return the points of a polyline."""
+        return " ".join(f"{self.left(x)},{self.top(y)}" for x, y in points)
+
+    def columns(self) -> list[tuple[float, str]]:
+        """Return the marks of the horizontal axis: where each lies, and its text."""
+        marks = [self.across.low]
+        if self.across.low < self.across.high:
+            marks = self.across.marks(6)
+        most_left = self.width - 50  # the name of the axis is at its end
+        columns = [(self.left(x), value_text(x)) for x in marks]
+        return [column for column in columns if column[0] < most_left]
+
+    def rows(self) -> list[tuple[float, str]]:
+        """Return the marks of the vertical axis: where each lies, and its text."""
+        return [(self.top(y), value_text(y)) for y in self.up.marks()]
 
 
 def line_chart(
@@ -125,28 +174,14 @@ def line_chart(
         width: ``WIDE`` for a chart as wide as the page.
     """
     thinned = [(label, _thin(points)) for label, points in curves]
-    steps = [x for _, points in thinned for x, _ in points]
-    across = Scale(min(steps), max(steps))
-    up = _scale_of([y for _, points in thinned for _, y in points], least, most)
-
-    def left(x: float) -> float:
-        return round(_LEFT + across.place(x) * (width - _LEFT - _RIGHT), 1)
-
-    def top(y: float) -> float:
-        return round(_HEIGHT - _BOTTOM - up.place(y) * (_HEIGHT - _TOP - _BOTTOM), 1)
-
-    def dots(points: Sequence[Point]) -> Iterator[tuple[float, float, float, str]]:
-        every = -(-len(points) // _MOST_TITLES)
-        last = len(points) - 1
-        for number, (x, y) in enumerate(points):
-            if number % every == 0 or number == last:
-                radius = 2.5 if every == 1 or number == last else 0
-                yield left(x), top(y), radius, f"{value_text(y)}{unit} at {x_name} {value_text(x)}"
-
-    if across.low < across.high:
-        columns = across.marks(6)
-    else:
-        columns = [across.low]
+    all_points = [point for _, points in thinned for point in points]
+    steps = [x for x, _ in all_points]
+    up = _scale_of([y for _, y in all_points], least, most)
+    axes = _Axes(Scale(min(steps), max(steps)), up, width)
+    lines = []
+    for label, points in thinned:
+        dots = _dots(axes, points, x_name, unit)
+        lines.append((label, axes.line(points), dots))
     return {
         "name": name,
         "x_name": x_name,
@@ -154,14 +189,25 @@ def line_chart(
         "height": _HEIGHT,
         "left": _LEFT,
         "right": width - _RIGHT,
-        "rows": [(top(y), value_text(y)) for y in up.marks()],
-        # its name is at its end
-        "columns": [(left(x), value_text(x)) for x in columns if left(x) < width - 50],
-        "curves": [
-            (label, " ".join(f"{left(x)},{top(y)}" for x, y in points), list(dots(points)))
-            for label, points in thinned
-        ],
+        "rows": axes.rows(),
+        "columns": axes.columns(),
+        "curves": lines,
     }
+
+
+def _dots(axes: _Axes, points: Sequence[Point], x_name: str, unit: str) -> list[Any]:
+    """Return some points with titles: left, top, radius (0: no mark is drawn), title."""
+    every = -(-len(points) // _MOST_TITLES)
+    last = len(points) - 1
+    dots = []
+    for number, (x, y) in enumerate(points):
+        is_last = number == last
+        if number % every and not is_last:
+            continue
+        radius = 2.5 if every == 1 or is_last else 0
+        title = f"{value_text(y)}{unit} at {x_name} {value_text(x)}"
+        dots.append((axes.left(x), axes.top(y), radius, title))
+    return dots
 
 
 def _thin(points: Sequence[Point]) -> Sequence[Point]:
@@ -172,43 +218,52 @@ def _thin(points: Sequence[Point]) -> Sequence[Point]:
     kept = [points[0]]
     for start in range(0, len(points), size):
         part = range(start, min(start + size, len(points)))
-        ends = {min(part, key=lambda at: points[at][1]), max(part, key=lambda at: points[at][1])}
-        kept += [points[at] for at in sorted(ends)]
+        lowest = min(part, key=lambda at: points[at][1])
+        highest = max(part, key=lambda at: points[at][1])
+        kept += [points[at] for at in sorted({lowest, highest})]
     return [*kept, points[-1]]
 
 
 def time_line(lanes: Sequence[Lane]) -> Drawing:
     """Return bars on a common time axis; at least one lane has a bar."""
-    bars = [bar for _, its in lanes for bar in its]
-    start = min(bar[0] for bar in bars)
-    end = max(bar[1] for bar in bars)
-    end = max(end, start + 1)
+    all_bars = [bar for _, bars in lanes for bar in bars]
+    start_s = min(bar.start_s for bar in all_bars)
+    end_s = max(bar.end_s for bar in all_bars)
+    length_s = max(end_s - start_s, 1)
 
     def left(at_s: float) -> float:
-        return round(_LANE_LABEL + (at_s - start) / (end - start) * (WIDE - _LANE_LABEL - 10), 1)
+        share = (at_s - start_s) / length_s
+        return round(_LANE_LABEL + share * (WIDE - _LANE_LABEL - 10), 1)
 
     def placed(bar: Bar) -> tuple[float, float, str, str]:
-        width = max(_LEAST_BAR, left(bar[1]) - left(bar[0]))
-        return min(left(bar[0]), WIDE - 10 - width), width, bar[2], bar[3]
+        width = max(_LEAST_BAR, left(bar.end_s) - left(bar.start_s))
+        return min(left(bar.start_s), WIDE - 10 - width), width, bar.kind, bar.title
 
-    if end - start < 600:
-        form = "%H:%M:%S"
-    elif end - start < 86400:
-        form = "%H:%M"
-    else:
-        form = "%d %b %H:%M"
-    times = [start + (end - start) * number / 4 for number in range(5)]
+    form = _time_form(length_s)
+    marks = []
+    for number in range(5):
+        at_s = start_s + length_s * number / 4
+        marks.append((left(at_s), datetime.fromtimestamp(at_s).strftime(form)))
+    rows = []
+    for number, (label, bars) in enumerate(lanes):
+        rows.append((number * _LANE, label, [placed(bar) for bar in bars]))
     return {
         "width": WIDE,
         "bottom": _LANE * len(lanes) + 4,
         "left": _LANE_LABEL - 10,
         "height": _LANE - 8,
-        "marks": [(left(at_s), datetime.fromtimestamp(at_s).strftime(form)) for at_s in times],
-        "lanes": [
-            (number * _LANE, label, list(map(placed, its)))
-            for number, (label, its) in enumerate(lanes)
-        ],
+        "marks": marks,
+        "lanes": rows,
     }
+
+
+def _time_form(length_s: float) -> str:
+    """Return the form of the times below a time line of this length."""
+    if length_s < 600:
+        return "%H:%M:%S"
+    if length_s < 86400:
+        return "%H:%M"
+    return "%d %b %H:%M"
 
 
 # --- the use of the hardware ---------------------------------------------------------------------
@@ -218,27 +273,37 @@ _GB = 1024**3
 _MB = 1e6
 
 
-def _mean(values: Iterable[float]) -> float | None:
-    listed = list(values)
-    return sum(listed) / len(listed) if listed else None
+def _busy(sample: UseSample) -> float | None:
+    percents = [100 * gpu.busy for gpu in sample.gpus]
+    return sum(percents) / len(percents) if percents else None
 
 
-_CHARTS: tuple[tuple[str, str, Callable[[UseSample], float | None], float | None], ...] = (
-    ("GPUs busy", " %", lambda sample: _mean(100 * gpu.busy for gpu in sample.gpus), 100.0),
-    (
-        "GPU memory",
-        " GB",
-        lambda sample: max((gpu.memory / _GB for gpu in sample.gpus), default=None),
-        None,
-    ),
-    ("CPUs busy", "", lambda sample: sample.cpus, None),
-    ("memory", " GB", lambda sample: sample.memory / _GB, None),
-    ("network", " MB/s", lambda sample: sample.network / _MB, None),
-    ("RDMA", " MB/s", lambda sample: None if sample.rdma is None else sample.rdma / _MB, None),
+def _gpu_memory(sample: UseSample) -> float | None:
+    return max((gpu.memory / _GB for gpu in sample.gpus), default=None)
+
+
+def _rdma(sample: UseSample) -> float | None:
+    return None if sample.rdma is None else sample.rdma / _MB
+
+
+@dataclass(frozen=True, slots=True)
+class _UseChart:
+    """A chart of the use of the hardware."""
+
+    name: str
+    unit: str
+    value: Callable[[UseSample], float | None]  # of a sample, None without one
+    least_end: float | None = None  # the least end of the axis
+
+
+_CHARTS = (
+    _UseChart("GPUs busy", " %", _busy, 100.0),
+    _UseChart("GPU memory", " GB", _gpu_memory),
+    _UseChart("CPUs busy", "", lambda sample: sample.cpus),
+    _UseChart("memory", " GB", lambda sample: sample.memory / _GB),
+    _UseChart("network", " MB/s", lambda sample: sample.network / _MB),
+    _UseChart("RDMA", " MB/s", _rdma),
 )
-"""The charts of the use: a name, a unit, the value of a sample (None without one), the least end of
-the axis.
-"""
 
 
 def use_section(uses: Sequence[NodeUse]) -> dict[str, Any]:
@@ -246,38 +311,50 @@ def use_section(uses: Sequence[NodeUse]) -> dict[str, Any]:
 
     There are no rows if nothing was sampled.
     """
-    summaries = [
-        (use.node, dict(use_rows(summary))) for use in uses if (summary := summarise([use]))
-    ]
+    summaries = []
+    for use in uses:
+        summary = summarise([use])
+        if summary:
+            summaries.append((use.node, dict(use_rows(summary))))
     headings = list(dict.fromkeys(label for _, row in summaries for label in row))
+    rows = []
+    for node, row in summaries[:_MOST_ROWS]:
+        rows.append((node, *(row.get(label, "-") for label in headings)))
     return {
         "headings": ("node", *headings),
-        "rows": [
-            (node, *(row.get(label, "-") for label in headings))
-            for node, row in summaries[:_MOST_ROWS]
-        ],
+        "rows": rows,
         "left_out": len(summaries) - _MOST_ROWS,
-        "charts": [*_use_charts([use for use in uses if use.samples])],
+        "charts": list(_use_charts([use for use in uses if use.samples])),
     }
 
 
 def _use_charts(nodes: Sequence[NodeUse]) -> Iterator[dict[str, Any]]:
     """Yield charts with a curve for each of the first nodes that has at least two values."""
-    start = min((use.started or use.samples[0].time for use in nodes), default=0.0)
-    if len(nodes) > COLOURS:
-        some = f", the first {COLOURS} nodes"
-    else:
-        some = ""
-    for name, unit, value, most in _CHARTS:
+    start_s = min((use.started or use.samples[0].time for use in nodes), default=0.0)
+    some = f", the first {COLOURS} nodes" if len(nodes) > COLOURS else ""
+    for chart in _CHARTS:
         curves = []
         for use in nodes[:COLOURS]:
-            points = [
-                ((sample.time - start) / 60, number)
-                for sample in use.samples
-                if (number := value(sample)) is not None
-            ]
+            points = _use_points(use, chart, start_s)
             if len(points) > 1:
                 curves.append((use.node if len(nodes) > 1 else "", points))
         if curves:
-            drawing = line_chart(name, curves, x_name="min", unit=unit, least=0.0, most=most)
-            yield {"words": f"{unit.strip()}{some}", "drawing": drawing}
+            drawing = line_chart(
+                chart.name,
+                curves,
+                x_name="min",
+                unit=chart.unit,
+                least=0.0,
+                most=chart.least_end,
+            )
+            yield {"words": f"{chart.unit.strip()}{some}", "drawing": drawing}
+
+
+def _use_points(use: NodeUse, chart: _UseChart, start_s: float) -> list[Point]:
+    """Return the values of a node's samples, by the minutes since the start."""
+    points = []
+    for sample in use.samples:
+        value = chart.value(sample)
+        if value is not None:
+            points.append(((sample.time - start_s) / 60, value))
+    return points

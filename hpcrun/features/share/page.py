@@ -265,23 +265,25 @@ def _failed(shared: SharedRun) -> list[tuple[str, str]]:
 
 
 def _lanes(shared: SharedRun) -> list[Lane]:
-    return [
-        (
-            facts.element_label(index, shared) if shared.item.elements else "attempts",
-            [*_bars(spans, shared.item.run.created_s)],
-        )
-        for index, spans in groupby(shared.attempts, key=lambda span: span.element)
-    ]
+    lanes: list[Lane] = []
+    for index, spans in groupby(shared.attempts, key=lambda span: span.element):
+        label = "attempts"
+        if shared.item.elements:
+            label = facts.element_label(index, shared)
+        lanes.append((label, list(_bars(spans, shared.item.run.created_s))))
+    return lanes
 
 
 def _bars(spans: Iterable[AttemptSpan], before_s: float) -> Iterator[Bar]:
     for span in spans:
         start_s = span.attempt.started_s
         if start_s > before_s:
-            yield before_s, start_s, "wait", f"pending for {clock_text(int(start_s - before_s))}"
+            title = f"pending for {clock_text(int(start_s - before_s))}"
+            yield Bar(before_s, start_s, "wait", title)
         before_s = span.ended_s
         kind, words = facts.ended(span)
-        yield start_s, before_s, kind, f"attempt {span.attempt.number + 1}, {_ran(span)}: {words}"
+        title = f"attempt {span.attempt.number + 1}, {_ran(span)}: {words}"
+        yield Bar(start_s, before_s, kind, title)
 
 
 def _ran(span: AttemptSpan) -> str:

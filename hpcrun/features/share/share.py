@@ -6,9 +6,9 @@ It only reads.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -31,7 +31,7 @@ from hpcrun.explain.ended import Explanation, explain
 from hpcrun.explain.first_line import with_element_lines
 from hpcrun.explain.running import explain_running, most_silent, read_running
 from hpcrun.features.sweep.sweep import SweepTable, sweep_table
-from hpcrun.features.trackers.tracker_files import TrackerRun, is_local, tracker_runs
+from hpcrun.features.trackers.tracker_files import is_local, tracker_runs
 from hpcrun.files.reading import open_regular
 from hpcrun.files.writing import replace_file
 from hpcrun.job import job_states
@@ -151,44 +151,63 @@ def gather(
         NotFoundError: the folder of the run is gone.
     """
     result = one_status(run.run_id, ports)
-    item, now_s = result.runs[0], ports.now_s()
+    item = result.runs[0]
+    now_s = ports.now_s()
     if element is not None:
         item = element_of(item, element)
     item = with_element_lines(item, failed_elements(item.elements), ports.store, lambda: rules)
     explanation = _explained(item, rules, patterns, now_s)
+    shared = SharedRun(item, now_s, _command(item), explanation, attempts=tuple(_attempts(item)))
+    shared = _with_measurements(shared, patterns)
+    if code:
+        shared = replace(shared, script=_text(RunFolder(item.folder).script))
+    if logs:
+        shared = replace(shared, logs=tuple(_logs(item, explanation)))
+    if result.away:
+        missing = f"{result.away.message}; the state is the last known"
+        shared = replace(shared, missing=(missing,))
     snapshot = _snapshot(item.run, ports.store)
+    if not snapshot.code:
+        return shared
+    diff = None
+    if code:
+        diff = _text(RunFolder(ports.store.folder(snapshot.run_id)).code_diff)
+    return replace(shared, code=snapshot.code, diff=diff)
+
+
+def _with_measurements(shared: SharedRun, patterns: Mapping[str, str]) -> SharedRun:
+    """Return the run with its metrics, trackers and use; a sweep with its table."""
+    item = shared.item
     role = item.run.deciding_role
-    table = None
     if item.elements:
-        read = [one.index for one in item.elements[:MOST_ELEMENTS]]
-        table = sweep_table([(item, read_elements(item.folder, read, patterns, role=role))])
-    uses: Iterable[tuple[NodeUse, ...]] = ()
-    tracked: Sequence[TrackerRun] = ()
-    if not table:
-        uses = (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
-        tracked = tracker_runs(item.run, item.folder, item.element or 0)
-    # those that others can open: not those of a server on this machine
-    pages = ((each.tracker, each.url) for each in tracked if each.url and not is_local(each.url))
-    return SharedRun(
-        item,
-        now_s,
-        _command(item),
-        explanation=explanation,
-        attempts=tuple(_attempts(item)),
-        code=snapshot.code,
-        diff=_text(RunFolder(ports.store.folder(snapshot.run_id)).code_diff)
-        if code and snapshot.code
-        else None,
-        script=_text(RunFolder(item.folder).script) if code else None,
-        metrics=None
-        if table
-        else read_metrics(item.folder, patterns, element=item.element or 0, role=role),
-        table=table,
-        trackers=tuple(dict.fromkeys(pages))[:_MOST_PAGES],
-        use=next((nodes for nodes in uses if any(node.samples for node in nodes)), ()),
-        logs=tuple(_logs(item, explanation)) if logs else (),
-        missing=(f"{result.away.message}; the state is the last known",) if result.away else (),
+        indices = [one.index for one in item.elements[:MOST_ELEMENTS]]
+        metrics_of = read_elements(item.folder, indices, patterns, role=role)
+        return replace(shared, table=sweep_table([(item, metrics_of)]))
+    index = item.element or 0
+    return replace(
+        shared,
+        metrics=read_metrics(item.folder, patterns, element=index, role=role),
+        trackers=_tracker_pages(item),
+        use=_newest_use(item),
     )
+
+
+def _tracker_pages(item: RunStatus) -> tuple[tuple[str, str], ...]:
+    """Return the trackers' pages that others can open: not those of a server on this machine."""
+    pages = []
+    for each in tracker_runs(item.run, item.folder, item.element or 0):
+        if each.url and not is_local(each.url):
+            pages.append((each.tracker, each.url))
+    return tuple(dict.fromkeys(pages))[:_MOST_PAGES]
+
+
+def _newest_use(item: RunStatus) -> tuple[NodeUse, ...]:
+    """Return the use of the hardware by the newest attempt that has samples."""
+    for attempt in attempts(item.folder, item.element or 0):
+        nodes = read_use(attempt.folder)
+        if any(node.samples for node in nodes):
+            return nodes
+    return ()
 
 
 def _explained(
@@ -201,8 +220,10 @@ def _explained(
         return explain(item, rules)
     if item.status.state != job_states.RUNNING:
         return None
-    if item.elements and (index := most_silent(item, now_s)) is not None:
-        item = element_of(item, index)
+    if item.elements:
+        index = most_silent(item, now_s)
+        if index is not None:
+            item = element_of(item, index)
     running = read_running(item, now_s, patterns)
     return explain_running(running) if running else None
 
@@ -222,20 +243,20 @@ def _command(item: RunStatus) -> tuple[tuple[str, ...], ...]:
 
 
 def _attempts(item: RunStatus) -> Iterator[AttemptSpan]:
-    indices = [one.index for one in item.elements] or [item.element or 0]
-    for index in indices[:MOST_ELEMENTS]:
-        newest = list(islice(attempts(item.folder, index), _MOST_ATTEMPTS))
-        if item.elements:
-            status = element_of(item, index).status
-        else:
-            status = item.status
-        for attempt, (_, ended_s) in zip(
-            reversed(newest), attempt_times(newest, status), strict=True
-        ):
-            nodes = hosts(attempt.folder) or [attempt.host]
-            yield AttemptSpan(
-                attempt, index, nodes, ended_s, status if attempt is newest[0] else None
-            )
+    if not item.elements:
+        yield from _attempts_of(item, item.element or 0)
+    for one in item.elements[:MOST_ELEMENTS]:
+        yield from _attempts_of(element_row(item, one), one.index)
+
+
+def _attempts_of(item: RunStatus, element: int) -> Iterator[AttemptSpan]:
+    """Yield the attempts of a run without elements, or of one element, the oldest first."""
+    newest = list(islice(attempts(item.folder, element), _MOST_ATTEMPTS))
+    times = attempt_times(newest, item.status)
+    for attempt, (_, ended_s) in zip(reversed(newest), times, strict=True):
+        nodes = hosts(attempt.folder) or [attempt.host]
+        status = item.status if attempt is newest[0] else None
+        yield AttemptSpan(attempt, element, nodes, ended_s, status)
 
 
 def _snapshot(run: Run, store: RunStore) -> Run:
@@ -259,34 +280,34 @@ def _text(path: Path) -> SharedText | None:
 
 def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
     """Yield the ends of the logs that tell most: those of the ranks that failed first."""
-    if item.elements:
-        for one in sorted(item.elements, key=_oddness)[:_MOST_FAILED_ELEMENTS]:
-            row = element_row(item, one)
-            if explanation and explanation.item.element == one.index:
-                about = explanation
-            else:
-                about = None
-            yield from (
-                (f"element {one.index}: {source}", end) for source, end in _logs(row, about)
-            )
-        return
+    if not item.elements:
+        yield from _logs_of(item, explanation)
+    for one in sorted(item.elements, key=_oddness)[:_MOST_FAILED_ELEMENTS]:
+        is_explained = explanation is not None and explanation.item.element == one.index
+        about = explanation if is_explained else None
+        for source, end in _logs_of(element_row(item, one), about):
+            yield f"element {one.index}: {source}", end
+
+
+def _logs_of(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
+    """Yield the ends of the logs of a run without elements, or of one element."""
     role = (explanation and explanation.role) or item.run.deciding_role
     attempt = next(attempts(item.folder, item.element or 0, role), None)
     ends = list(_rank_ends(attempt, explanation)) if attempt else []
     yield from ends
-    if not ends or (item.status.final and item.status.state != job_states.COMPLETED):
-        batch = all_elements(item.run).batch_log(item.folder, item.element or 0)
-        last = _end(batch)
-        if last:
-            yield "batch script", last
+    has_failed = item.status.final and item.status.state != job_states.COMPLETED
+    if ends and not has_failed:
+        return
+    last = _end(all_elements(item.run).batch_log(item.folder, item.element or 0))
+    if last:
+        yield "batch script", last
 
 
 def _oddness(one: ElementStatus) -> tuple[bool, bool]:
-    failed = one.status.final and one.status.state not in (
-        job_states.COMPLETED,
-        job_states.CANCELLED,
-    )
-    return not failed, one.status.elapsed_s is None
+    """Return the sort key of elements: those that failed come first, then those that ran."""
+    is_good = one.status.state in (job_states.COMPLETED, job_states.CANCELLED)
+    has_failed = one.status.final and not is_good
+    return not has_failed, one.status.elapsed_s is None
 
 
 def _rank_ends(attempt: Attempt, explanation: Explanation | None) -> Iterator[LogEnd]:
@@ -296,7 +317,8 @@ def _rank_ends(attempt: Attempt, explanation: Explanation | None) -> Iterator[Lo
         for name, stream in (("err", "stderr"), ("out", "stdout")):
             end = _end(rank_log(attempt.folder, rank, name).path)
             if end:
-                yield ", ".join(filter(None, (source, stream, why))), end
+                parts = [source, stream, why]
+                yield ", ".join(part for part in parts if part), end
 
 
 def _odd_ranks(attempt: Attempt, explanation: Explanation | None) -> dict[int, str]:
@@ -304,21 +326,25 @@ def _odd_ranks(attempt: Attempt, explanation: Explanation | None) -> dict[int, s
 
     These are the rank that explain names, the ranks that failed, and the first rank.
     """
-    failed = sorted(
-        (end for end in rank_exits(attempt.folder) if end.status),
-        key=lambda end: (end.is_consequence, end.ended_s),
-    )
-    reasons = {
-        end.rank: f"exit status {end.status}{', terminated' if end.is_consequence else ''}"
-        for end in failed
-    }
+    failed = [end for end in rank_exits(attempt.folder) if end.status]
+    failed.sort(key=lambda end: (end.is_consequence, end.ended_s))
+    reasons: dict[int, str] = {}
+    for end in failed:
+        terminated = ", terminated" if end.is_consequence else ""
+        reasons[end.rank] = f"exit status {end.status}{terminated}"
+    order: list[int] = []
     named = explanation.rank if explanation else None
-    causes = [end.rank for end in failed if not end.is_consequence]
-    order = [*([] if named is None else [named]), *causes, *ranks(attempt.folder)[:1], *reasons]
-    return {
-        rank: reasons.get(rank, "named by hpcrun explain" if rank == named else "")
-        for rank in dict.fromkeys(order)
-    }
+    if named is not None:
+        order.append(named)
+    order += [end.rank for end in failed if not end.is_consequence]
+    order += ranks(attempt.folder)[:1]
+    order += reasons
+    shown = dict.fromkeys(order, "")
+    if named is not None:
+        shown[named] = "named by hpcrun explain"
+    for rank, reason in reasons.items():
+        shown[rank] = reason
+    return shown
 
 
 def _end(path: Path) -> SharedText | None:
@@ -327,14 +353,24 @@ def _end(path: Path) -> SharedText | None:
         size = file.seek(0, os.SEEK_END)
         start = file.seek(max(0, size - _LOG_BYTES))
         lines = file.read(_LOG_BYTES).decode("utf-8", "replace").splitlines(keepends=True)
-        if start:  # a token of which only the end is left could not be recognised
-            first, *rest = lines
-            lines = rest or [first.partition(" ")[2]]
-        shown = [fold(line) for line in lines[-_LOG_LINES:]]
-        text = "".join(shown).rstrip("\n")
-        left_out = size - sum(len(line.encode()) for line in lines[-_LOG_LINES:])
-        return SharedText(text, max(0, left_out)) if text else None
+        if start and lines:
+            lines = _without_first_word(lines)
+        last = lines[-_LOG_LINES:]
+        text = "".join(fold(line) for line in last).rstrip("\n")
+        if text:
+            shown_bytes = sum(len(line.encode()) for line in last)
+            return SharedText(text, max(0, size - shown_bytes))
     return None
+
+
+def _without_first_word(lines: list[str]) -> list[str]:
+    """Return lines without the first, or of a single line what stands behind its first word.
+
+    A token of which only the end is left could not be recognised.
+    """
+    if len(lines) > 1:
+        return lines[1:]
+    return [lines[0].partition(" ")[2]]
 
 
 def save_page(path: Path, content: bytes) -> None:

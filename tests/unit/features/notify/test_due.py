@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.features.notify.deliveries import SENT, MessageClaim
 from hpcrun.features.notify.due import due_events, notify_of, send_late, status_in_job
 from hpcrun.features.notify.message_text import clean_line, message_of
@@ -159,6 +159,36 @@ def test_a_sweep_has_one_message_for_its_first_failure_and_one_for_its_end(tmp_p
     assert said.body.startswith("3 elements: 2 completed, 1 failed\ntrain/1: ")
 
 
+def test_a_sweep_that_waits_for_long_is_told_until_an_element_starts(tmp_path: Path) -> None:
+    sweep = run(created_s=NOW_S - 3601, plan=SWEEP)
+    waits = LastStatus("PENDING", NOW_S, reason="Priority")
+    elements = tuple(ElementStatus(index, f"4711_{index}", (), waits) for index in range(3))
+    counts = LastStatus("PENDING", NOW_S, reason="3 elements: 3 pending")
+    pending = RunStatus(sweep, tmp_path, counts, elements=elements)
+    assert due_events(pending, ALL, NOW_S) == ["waiting"]
+    assert due_events(pending, ALL, NOW_S - 2) == []
+    told = message_of("waiting", pending, NOW_S + 3600, lambda _: "", dict)
+    assert told.title == "train has been pending for 2 h"
+    assert told.body.startswith("reason: Priority\n")
+    record(tmp_path, element=1, exit_={"status": 0})
+    assert due_events(pending, ALL, NOW_S) == []
+
+
+def test_a_sweep_has_one_message_about_idle_gpus(tmp_path: Path) -> None:
+    given = {"plan": SWEEP, "request": {"sweep": [[["x", str(x)]] for x in range(3)]}}
+    idle = {"since": NOW_S - 1500, "warned": NOW_S, "ends": NOW_S + 300}
+    record(tmp_path, element=0)
+    assert due_events(in_job(tmp_path, **given), ALL, NOW_S) == ["started"]
+    for element in (1, 2):
+        write(record(tmp_path, element=element) / "idle", json.dumps(idle))
+    assert due_events(in_job(tmp_path, **given), ALL, NOW_S) == ["started", "idle-0"]
+    told = message(tmp_path, "idle-0", **given)
+    assert told.title == "train/1: its GPUs are idle, the first element of its sweep"
+    assert told.body.startswith("all of its GPUs have been idle for 25 min; the job ends in 5 min")
+    record(tmp_path, element=1, exit_={"status": 0})
+    assert message(tmp_path, "idle-0", **given).title.startswith("train/2: ")
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -169,6 +199,10 @@ def test_a_sweep_has_one_message_for_its_first_failure_and_one_for_its_end(tmp_p
             "@everyone <!channel> <@U1> me@example.org",
             "@ everyone < !channel> < @ U1> me@example.org",
         ),
+        ("**@everyone** _@here_ *@ada*", "**@ everyone** _@ here_ *@ ada*"),
+        ("x@everyone x@here.now 7@channel", "x@ everyone x@ here.now 7@ channel"),
+        ("root@node1 a@b.org, git@github.com:me/x", "root@ node1 a@b.org, git@github.com:me/x"),
+        ("_@ada.b_ ***@ada.b", "_@ ada.b_ ***@ ada.b"),
         ("x" * 999, "x" * 399 + "…"),
         ("see <http://evil.example|the run>", "see < http://evil.example|the run>"),
         ("see <mailto:a@b.org|ok>", "see < mailto:a@b.org|ok>"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,37 @@ def test_people_work_in_a_copy_that_shares_no_file(rsync: Rsync) -> None:
 
 def test_dev_in_a_run_takes_no_code(rsync: Rsync) -> None:
     assert send("dev", "20260102-030405-train-0a1b") == ""
+    assert rsync.argv == []
+
+
+def test_a_host_without_copies_of_jobs_prints_no_error(rsync: Rsync, tmp_path: Path) -> None:
+    there = Path(send("dev"))
+    project = tmp_path / "far"
+    (project / f"{there.name}.part").mkdir(parents=True)
+    script = rsync.scripts[0].replace(str(there.parent), str(project))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (project / there.name).is_dir()
+
+
+@pytest.mark.parametrize("verb", ["submit", "scale run"])
+def test_the_limit_of_a_snapshot_counts_for_the_copy(
+    project: Path, rsync: Rsync, verb: str
+) -> None:
+    with open(project / "data.bin", "wb") as file:
+        file.truncate(2 * 1024 * 1024)
+    with pytest.raises(PlanError, match=r"over the limit of a snapshot \(1 MB\)"):
+        send(verb, "--gpus", "2", "--snapshot-limit", "1M", "train.py")
+    with pytest.raises(PlanError, match=r"over the limit of a snapshot \(1 MB\)"):
+        send(verb, "--snapshot-limit=1M", "train.py")
+    assert rsync.argv == []
+    send(verb, "--snapshot-limit=1M", "--snapshot-limit", "3M", "train.py")
+    assert rsync.files == ["data.bin", "train.py"]
+
+
+def test_the_limit_of_a_snapshot_is_a_size(rsync: Rsync) -> None:
+    with pytest.raises(UsageError, match=r"^--snapshot-limit: .large. .*200M or 1G"):
+        send("submit", "--snapshot-limit", "large", "train.py")
     assert rsync.argv == []
 
 

@@ -19,7 +19,7 @@ from hypothesis import example, settings
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 
-from hpcrun.features.share.drawings import line_chart, time_line
+from hpcrun.features.share.drawings import Bar, line_chart, time_line
 from hpcrun.features.share.facts import command_text
 from hpcrun.features.share.page import MOST_BYTES, share_page
 from hpcrun.features.share.share import SharedRun, gather
@@ -522,7 +522,7 @@ def test_any_finite_numbers_can_be_drawn(curves: list[list[tuple[float, float]]]
 
 
 def test_a_time_line_of_an_instant() -> None:
-    (lane,) = time_line([("a", [(5.0, 5.0, "ok", "b")])])["lanes"]
+    (lane,) = time_line([("a", [Bar(5.0, 5.0, "ok", "b")])])["lanes"]
     assert lane == (0, "a", [(120, 4, "ok", "b")])
 
 
