@@ -86,11 +86,11 @@ class Lines(ScrollView, Generic[Line], can_focus=False):
         chooses: whether keys move a cursor through the lines; else they scroll.
 
     Attributes:
-        cursor: the number of the line that is chosen, or that a search has found.
+        cursor: the number of the line that is chosen, or that a search has found; None before a
+            person has chosen one: then it is the first.
         wraps: whether a long line takes several rows; else it goes on beyond the screen.
         indent: the columns before the other rows of a wrapped line.
         follows: whether the last line stays on the screen when others come.
-        was_moved: whether a person has moved the cursor; until then it keeps its number.
     """
 
     DEFAULT_CSS = """
@@ -113,7 +113,6 @@ class Lines(ScrollView, Generic[Line], can_focus=False):
         self.wraps = False
         self.indent = 0
         self.follows = False
-        self.was_moved = False
         self._draw_line = draw
         self._plain_text = plain or (lambda line: draw(line).plain)
         self._line_key = key
@@ -150,9 +149,14 @@ class Lines(ScrollView, Generic[Line], can_focus=False):
             rows = wrapped(text, *self._wrapping)
             text = rows[min(row - self._first_rows[number], len(rows) - 1)]
         strip = strip_of(text, width, self.scroll_offset.x)
-        if number == self.cursor:  # without its colours: they would be the background
+        if number == self.chosen:  # without its colours: they would be the background
             return Strip([Segment(strip.text, _REVERSED)])
         return strip
+
+    @property
+    def chosen(self) -> int | None:
+        """The number of the line with the cursor."""
+        return 0 if self.chooses and self.cursor is None else self.cursor
 
     @property
     def _wrapping(self) -> tuple[int, int]:
@@ -185,18 +189,18 @@ class Lines(ScrollView, Generic[Line], can_focus=False):
     def show(self, lines: Sequence[Line]) -> None:
         """Take other lines.
 
-        The end stays on the screen where it is followed; else the line with the cursor, or the
-        first one on the screen, stays where it is.
+        The end stays on the screen where it is followed; else the line that a person has chosen,
+        or the first one on the screen, stays where it is.
         """
         before = self.lines
-        fixed = self.top
-        if self.chooses and self.cursor is not None:
-            fixed = self.cursor
-        part = self.scroll_offset.y - self._first_rows[fixed]
+        fixed = self.cursor if self.chooses else self.top
+        part = self.scroll_offset.y - self._first_rows[fixed or 0]
         self.lines = lines
         self._lay_out()
-        row = self.virtual_size.height
-        if lines and not self.follows:
+        row = 0
+        if self.follows:
+            row = self.virtual_size.height
+        elif lines and fixed is not None:
             first_row, next_row = self._rows_of(self._number_now(before, fixed))
             row = min(first_row + part, next_row - 1)  # on a wider screen, it may have fewer rows
         self._scroll(row)
@@ -208,7 +212,7 @@ class Lines(ScrollView, Generic[Line], can_focus=False):
 
     def _number_now(self, before: Sequence[Line], number: int) -> int:
         """Return the number that a line has now; of a line that is gone, the number that it had."""
-        if number < len(before) and (self.was_moved or not self.chooses):
+        if number < len(before):
             key = self._line_key(before[number])
             numbers = (now for now, line in enumerate(self.lines) if self._line_key(line) == key)
             number = next(numbers, number)
@@ -249,9 +253,8 @@ class Lines(ScrollView, Generic[Line], can_focus=False):
 
     def move(self, rows: int) -> None:
         """Move the cursor, or the rows where there is none."""
-        self.was_moved = True
-        if self.chooses and self.cursor is not None:
-            self.choose(self.cursor + rows)
+        if self.chooses:
+            self.choose((self.cursor or 0) + rows)
         else:
             self._scroll(self.scroll_offset.y + rows)
             self.update()

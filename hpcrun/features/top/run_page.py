@@ -182,9 +182,11 @@ class RunPage(TextScreen):
             section.now_s = self._now_s
             section.width = self.size.width
             section.height = max(5, self.size.height - _AROUND)
+        self.lines.chooses = section.chooses and bool(section.data)
         self.lines.show(self._section_lines())
-        if section.chooses and section.data and self.lines.cursor is None:
-            self.lines.choose(section.first_choice())
+        first = section.first_choice()
+        if self.lines.chooses and self.lines.cursor is None and first is not None:
+            self.lines.choose(first)
         self._sections_row.text = self._titles()
         heading: list[Text] = []
         if item is not None:
@@ -302,9 +304,8 @@ class RunPage(TextScreen):
 
     def action_open_log(self) -> None:
         """Follow the log of the rank with the cursor; in other sections that of rank 0."""
-        cursor = self.lines.cursor
-        if self._section.chooses and self._section.data and cursor is not None:
-            self._open_log(*self._section.log_at(cursor))
+        if self.lines.chooses:
+            self._open_log(*self._section.log_at(self.lines.chosen or 0))
         else:
             self._open_log(0)
 

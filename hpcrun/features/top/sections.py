@@ -54,7 +54,7 @@ class Section(ABC):
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self.shown: Lines[Any] = Lines(self.draw, chooses=self.chooses, id=self.title)
+        self.shown: Lines[Any] = Lines(self.draw, key=self.key, id=self.title)
         self.data: Any = None  # what was read last; None before the first reading
         self.error = ""  # why the last reading failed
         self._next_s = 0.0
@@ -102,9 +102,13 @@ class Section(ABC):
         text: Text = line
         return text
 
-    def first_choice(self) -> int:
-        """Return the line that the cursor is on at first."""
-        return 0
+    def key(self, line: Any) -> object:
+        """Return what tells that a line of a later reading is the same one."""
+        return id(line)
+
+    def first_choice(self) -> int | None:
+        """Return the line that the cursor is on at first; None for the one that is first then."""
+        return None
 
     def log_at(self, number: int) -> tuple[int, int | None]:  # noqa: ARG002
         """Return the rank and the attempt whose log a line is about.
@@ -173,6 +177,10 @@ class RanksSection(Section):
         if isinstance(line, Text):
             return line
         return self._columns.line(line, self.now_s)
+
+    def key(self, line: Any) -> object:
+        """Return the rank of a line."""
+        return line.rank if isinstance(line, RankRow) else id(line)
 
     def log_at(self, number: int) -> tuple[int, None]:
         """Return the rank of a line."""

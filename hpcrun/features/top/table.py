@@ -38,7 +38,6 @@ class TableScreen(TopScreen, Generic[Row]):
         self, reader: Reader, draw: Callable[[Row], Text], key: Callable[[Row], str]
     ) -> None:
         super().__init__(reader, Lines(draw, key=key, chooses=True))
-        self.lines.cursor = 0
         self.widths: Mapping[str, int] = {}  # of the columns for which there is room
         self._heading_row = TextRow(id="columns")
 
@@ -50,7 +49,7 @@ class TableScreen(TopScreen, Generic[Row]):
     def row(self) -> Row | None:
         """The row with the cursor."""
         if self.lines.lines:
-            row: Row = self.lines.lines[self.lines.cursor or 0]
+            row: Row = self.lines.lines[self.lines.chosen or 0]
             return row
         return None
 

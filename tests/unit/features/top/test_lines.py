@@ -289,7 +289,7 @@ class Shown(TableScreen[str]):
         """The key with the cursor, the first row on the screen, and the number of the row with the
         cursor.
         """
-        return self.row, self.lines.top, self.lines.cursor
+        return self.row, self.lines.top, self.lines.chosen
 
 
 S = TypeVar("S", bound=Screen[Any])
