@@ -207,7 +207,7 @@ class Lines(ScrollView, Generic[Line], can_focus=False):
         if self.cursor is not None:
             self.cursor = self._number_now(before, self.cursor)
             if self.chooses:
-                self.choose(self.cursor)
+                self._reveal(self.cursor)
         self.update()
 
     def _number_now(self, before: Sequence[Line], number: int) -> int:
@@ -262,12 +262,15 @@ class Lines(ScrollView, Generic[Line], can_focus=False):
     def choose(self, number: int, around: int = 0) -> None:
         """Put the cursor on a line, and show it; with lines around it, if it is not there yet."""
         self.cursor = max(0, min(number, len(self.lines) - 1))
+        self._reveal(self.cursor, around)
+        self.update()
+
+    def _reveal(self, number: int, around: int = 0) -> None:
         if self.lines:
-            first_row, next_row = self._rows_of(self.cursor)
+            first_row, next_row = self._rows_of(number)
             self.scroll_to_region(
                 Region(self.scroll_offset.x, first_row, 1, next_row - first_row),
                 spacing=Spacing(around, 0, around, 0),
                 animate=False,
                 force=True,
             )
-        self.update()

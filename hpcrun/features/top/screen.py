@@ -153,6 +153,10 @@ class TopScreen(Screen[None]):
         """Show the keys for which there is room."""
         self._keys_row.text = key_line(bindings_of(self), self.size.width)
 
+    def on_screen_resume(self) -> None:
+        """Fit into the size that the terminal has now: below another screen, no change is told."""
+        self.on_resize()
+
     def draw_rows(self) -> None:
         """Draw the rows around the lines."""
         self._title_row.text = self.title_line()

@@ -197,6 +197,24 @@ def test_keys_that_come_at_once_are_for_the_line_that_the_first_of_them_opens(
     play(store, Answers(), scene)
 
 
+def test_columns_fit_where_rows_came_while_the_terminal_had_another_size(store: RunStore) -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.until(lambda: "2 running" in screen.text)
+        runs = screen.pilot.app.screen
+        assert isinstance(runs, RunsScreen)
+        headings = screen.lines[1]
+        await screen.press("enter", "enter")
+        await screen.pilot.resize_terminal(120, 40)
+        await screen.pilot.pause()
+        runs.show_reading()
+        await screen.pilot.resize_terminal(80, 24)
+        await screen.press("escape", "escape")
+        await screen.until(lambda: screen.lines[0].startswith("hpcrun top"))
+        assert screen.lines[1] == headings
+
+    play(store, Answers(), scene)
+
+
 def test_states_that_ask_for_attention_are_named_first() -> None:
     states = ["RUNNING", "CANCELLED", "TIMEOUT", "TIMEOUT", "FAILED"]
     assert (
