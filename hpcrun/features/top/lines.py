@@ -76,7 +76,7 @@ class TextRow(Widget):
         return strip_of(self.text, self.size.width)
 
 
-class Lines(ScrollView, Generic[Line], can_focus=False):
+class LineView(ScrollView, Generic[Line], can_focus=False):
     """Lines through which a person scrolls, or of which a person chooses one.
 
     Args:
@@ -94,7 +94,7 @@ class Lines(ScrollView, Generic[Line], can_focus=False):
     """
 
     DEFAULT_CSS = """
-    Lines { height: 1fr; overflow: hidden; background: ansi_default; color: ansi_default; }
+    LineView { height: 1fr; overflow: hidden; background: ansi_default; color: ansi_default; }
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class Lines(ScrollView, Generic[Line], can_focus=False):
             width, indent = self._wrapping
             counts = (count_rows(self._plain_text(line), width, indent) for line in self.lines)
             self._first_rows = [0, *accumulate(counts)]
-        self.set_reactive(Lines.virtual_size, Size(width, self._first_rows[-1]))
+        self.set_reactive(LineView.virtual_size, Size(width, self._first_rows[-1]))
 
     def _rows_of(self, number: int) -> tuple[int, int]:
         """Return the first row of a line, and that of the next line."""

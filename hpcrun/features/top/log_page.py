@@ -19,7 +19,7 @@ from hpcrun.actions.runs.follow_logs import READ_EVERY_S
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.log_output import terminal_text
 from hpcrun.errors import HpcrunError
-from hpcrun.features.top.lines import Lines
+from hpcrun.features.top.lines import LineView
 from hpcrun.features.top.log_window import LogView, WindowLine, open_logs, read_stamps
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.screen import ALL_LINES, error_text
@@ -88,7 +88,7 @@ class LogPage(TextScreen):
     def __init__(
         self, reader: Reader, item: RunStatus, rank: int | None, attempt: int | None = None
     ) -> None:
-        super().__init__(reader, Lines(self._draw, plain=self._plain))
+        super().__init__(reader, LineView(self._draw, plain=self._plain))
         self.lines.wraps = True
         self.lines.follows = True
         self._item = item

@@ -16,7 +16,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from hpcrun.features.top.lines import Lines, TextRow
+from hpcrun.features.top.lines import LineView, TextRow
 
 if TYPE_CHECKING:
     from hpcrun.features.top.reader import Reader
@@ -83,7 +83,7 @@ class TopScreen(Screen[None]):
     ]
     AUTO_FOCUS = ""
 
-    def __init__(self, reader: Reader, lines: Lines[Any]) -> None:
+    def __init__(self, reader: Reader, lines: LineView[Any]) -> None:
         super().__init__()
         self.reader = reader
         self.lines = lines  # those through which a person moves

@@ -16,7 +16,7 @@ from rich.text import Text
 from hpcrun.actions.runs.run_metrics import Metrics, read_metrics
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.features.top import run_page_text as view
-from hpcrun.features.top.lines import Lines
+from hpcrun.features.top.lines import LineView
 from hpcrun.features.top.ranks import RankRow, RanksReader, RankState, matching_rows
 from hpcrun.files.reading import read_text
 from hpcrun.job import job_states as state
@@ -54,7 +54,7 @@ class Section(ABC):
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self.shown: Lines[Any] = Lines(self.draw, key=self.key, id=self.title)
+        self.shown: LineView[Any] = LineView(self.draw, key=self.key, id=self.title)
         self.data: Any = None  # what was read last; None before the first reading
         self.error = ""  # why the last reading failed
         self._next_s = 0.0

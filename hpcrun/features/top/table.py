@@ -9,7 +9,7 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from hpcrun.features.top.lines import Lines, TextRow
+from hpcrun.features.top.lines import LineView, TextRow
 from hpcrun.features.top.screen import ALL_LINES, TopScreen
 from hpcrun.views.text import GAP, visible
 
@@ -37,7 +37,7 @@ class TableScreen(TopScreen, Generic[Row]):
     def __init__(
         self, reader: Reader, draw: Callable[[Row], Text], key: Callable[[Row], str]
     ) -> None:
-        super().__init__(reader, Lines(draw, key=key, chooses=True))
+        super().__init__(reader, LineView(draw, key=key, chooses=True))
         self.widths: Mapping[str, int] = {}  # of the columns for which there is room
         self._heading_row = TextRow(id="columns")
 

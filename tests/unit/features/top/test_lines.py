@@ -11,18 +11,18 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.screen import Screen
 
-from hpcrun.features.top.lines import Lines, count_rows, strip_of, wrapped
+from hpcrun.features.top.lines import LineView, count_rows, strip_of, wrapped
 from hpcrun.features.top.table import TableScreen, table_line
 from hpcrun.features.top.text_screen import TextScreen, search_pattern
 
-Scene = Callable[[Lines[str]], None]
+Scene = Callable[[LineView[str]], None]
 
 
 def _numbered(count: int, text: str = "line") -> list[str]:
     return [f"{text} {number}" for number in range(count)]
 
 
-def _shown(lines: Lines[Any]) -> list[str]:
+def _shown(lines: LineView[Any]) -> list[str]:
     """The rows on the screen; an empty one at the end is not there."""
     rows = [lines.render_line(y).text.rstrip() for y in range(lines.size.height)]
     while rows and not rows[-1]:
@@ -33,7 +33,7 @@ def _shown(lines: Lines[Any]) -> list[str]:
 class ShownLines(App[None]):
     """Lines on the whole of a terminal."""
 
-    def __init__(self, lines: Lines[str]) -> None:
+    def __init__(self, lines: LineView[str]) -> None:
         super().__init__()
         self._lines = lines
 
@@ -51,7 +51,7 @@ def _play(
     **options: Any,
 ) -> None:
     """Play a scene with lines on a terminal of a size."""
-    lines: Lines[str] = Lines(Text, **options)
+    lines: LineView[str] = LineView(Text, **options)
     lines.wraps = wraps
 
     async def run_it() -> None:
@@ -64,7 +64,7 @@ def _play(
 
 
 def test_a_move_shows_the_lines_around_it_and_stops_at_the_end() -> None:
-    def scene(lines: Lines[str]) -> None:
+    def scene(lines: LineView[str]) -> None:
         lines.move(4)
         assert _shown(lines)[0] == "line 4"
         lines.move(20)
@@ -80,7 +80,7 @@ def test_a_move_shows_the_lines_around_it_and_stops_at_the_end() -> None:
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_few_lines_are_all_on_the_screen(count: int) -> None:
-    def scene(lines: Lines[str]) -> None:
+    def scene(lines: LineView[str]) -> None:
         lines.move(4)
         assert (_shown(lines), lines.share()) == (_numbered(count), "all")
 
@@ -90,7 +90,7 @@ def test_few_lines_are_all_on_the_screen(count: int) -> None:
 def test_wrapped_lines_move_row_by_row() -> None:
     texts = _numbered(4, "a line of twenty cell")
 
-    def scene(lines: Lines[str]) -> None:
+    def scene(lines: LineView[str]) -> None:
         lines.move(1)
         assert _shown(lines)[:3] == ["twenty cel", "l 0", "a line of"]
         lines.move(99)
@@ -102,7 +102,7 @@ def test_wrapped_lines_move_row_by_row() -> None:
 
 
 def test_without_wrapping_the_line_at_the_top_stays() -> None:
-    def scene(lines: Lines[str]) -> None:
+    def scene(lines: LineView[str]) -> None:
         lines.move(2)  # the last row of the first line
         lines.wrap(False)
         assert _shown(lines) == ["a line of…"] * 5
@@ -112,7 +112,7 @@ def test_without_wrapping_the_line_at_the_top_stays() -> None:
 
 
 def test_wrapped_lines_begin_at_the_left() -> None:
-    def scene(lines: Lines[str]) -> None:
+    def scene(lines: LineView[str]) -> None:
         lines.sideways(16)
         lines.wrap(True)
         assert _shown(lines)[0] == "a line of"
@@ -121,7 +121,7 @@ def test_wrapped_lines_begin_at_the_left() -> None:
 
 
 def test_lines_that_are_wrapped_already_keep_their_place() -> None:
-    def scene(lines: Lines[str]) -> None:
+    def scene(lines: LineView[str]) -> None:
         lines.move(2)
         lines.wrap(True)
         assert (lines.top, lines.scroll_offset.y) == (0, 2)
@@ -130,7 +130,7 @@ def test_lines_that_are_wrapped_already_keep_their_place() -> None:
 
 
 def test_on_a_wider_screen_the_line_at_the_top_stays() -> None:
-    lines: Lines[str] = Lines(Text)
+    lines: LineView[str] = LineView(Text)
     lines.wraps = True
 
     async def run_it() -> None:
@@ -146,7 +146,7 @@ def test_on_a_wider_screen_the_line_at_the_top_stays() -> None:
 
 
 def test_wrapped_lines_fit_into_another_width() -> None:
-    lines: Lines[str] = Lines(Text)
+    lines: LineView[str] = LineView(Text)
     lines.wraps = True
 
     async def run_it() -> None:
@@ -163,7 +163,7 @@ def test_wrapped_lines_fit_into_another_width() -> None:
 
 
 def test_the_cursor_stays_on_the_screen() -> None:
-    def scene(lines: Lines[str]) -> None:
+    def scene(lines: LineView[str]) -> None:
         lines.choose(0)
         lines.move(7)
         assert (lines.cursor, lines.top) == (7, 3)
@@ -178,7 +178,7 @@ def test_the_cursor_stays_on_the_screen() -> None:
 
 
 def test_lines_that_come_leave_the_line_at_the_top_where_it_is() -> None:
-    def scene(lines: Lines[str]) -> None:
+    def scene(lines: LineView[str]) -> None:
         lines.move(8)
         before = list(lines.lines)
         lines.show(["older", *before])
@@ -191,7 +191,7 @@ def test_lines_that_come_leave_the_line_at_the_top_where_it_is() -> None:
 
 
 def test_a_match_is_shown_with_some_lines_around_it_and_stays_marked() -> None:
-    def marked(lines: Lines[str]) -> list[str]:
+    def marked(lines: LineView[str]) -> list[str]:
         strips = [lines.render_line(y) for y in range(lines.size.height)]
         return [
             strip.text.rstrip()
@@ -199,7 +199,7 @@ def test_a_match_is_shown_with_some_lines_around_it_and_stays_marked() -> None:
             if all(part.style and part.style.reverse for part in strip)
         ]
 
-    def scene(lines: Lines[str]) -> None:
+    def scene(lines: LineView[str]) -> None:
         lines.choose(50, around=3)
         assert {f"line {number}" for number in range(47, 54)} <= {*_shown(lines)}
         lines.choose(20, around=3)
@@ -352,7 +352,7 @@ class Reading(TextScreen):
     """Six lines of a hundred columns, which are wrapped into three rows each."""
 
     def __init__(self) -> None:
-        super().__init__(cast(Any, None), Lines[str](Text))
+        super().__init__(cast(Any, None), LineView[str](Text))
         self.lines.wraps = True
 
     def title_line(self) -> Text:
