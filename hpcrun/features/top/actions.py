@@ -20,7 +20,7 @@ from hpcrun.features.top.screen import Confirmation, Dialog, TopScreen
 from hpcrun.job import job_states as state
 from hpcrun.job.text.units import index_ranges
 from hpcrun.machine.process import run_command
-from hpcrun.views.text import count, harmless, without_colours
+from hpcrun.views.text import count, harmless, visible, without_colours
 
 # after this time a command is killed. It is long, since resubmit copies the code first
 WITHIN_S = 300.0
@@ -132,7 +132,7 @@ def act(screen: TopScreen, verb: str, rows: Sequence[TopRow], then: Callable[[],
         screen.say(nothing_to_do(verb, rows))
         return
     title, lines = question(verb, chosen, len(rows) - len(chosen))
-    keys = Text.assemble(("y", "bold"), " yes   ", ("n", "bold"), " no")
+    text = Text("\n".join(visible(line) for line in (*lines, "", "y yes   n no")))
 
     def answered(yes: bool | None) -> None:
         if not yes:
@@ -151,7 +151,7 @@ def act(screen: TopScreen, verb: str, rows: Sequence[TopRow], then: Callable[[],
     def failed(error: Exception) -> None:
         _say(screen, f"hpcrun {verb}: {error}")
 
-    screen.app.push_screen(Confirmation([*map(Text, lines), Text(), keys], title), answered)
+    screen.app.push_screen(Confirmation(text, title), answered)
 
 
 def _say(screen: TopScreen, text: str) -> None:
@@ -184,9 +184,10 @@ def show_done(screen: TopScreen) -> None:
     if not screen.reader.done:
         screen.say("nothing was done so far")
         return
-    lines = [
-        Text(f"{'  ' if number else '$ '}{text}", "" if number else "bold")
-        for done in screen.reader.done
-        for number, text in enumerate((done.line, *done.lines))
-    ]
-    screen.app.push_screen(Dialog(lines, "what was done (j/k scroll, esc closes)"))
+    text = Text()
+    for done in screen.reader.done:
+        text.append(f"$ {done.line}\n", "bold")
+        for line in done.lines:
+            text.append(f"  {line}\n")
+    text.rstrip()
+    screen.app.push_screen(Dialog(text, "what was done (j/k scroll, esc closes)"))

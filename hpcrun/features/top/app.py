@@ -23,7 +23,6 @@ from textual.drivers.linux_driver import LinuxDriver
 from hpcrun.actions.status.run_status import interesting_element
 from hpcrun.errors import HpcrunError
 from hpcrun.features.top.actions import act, show_done
-from hpcrun.features.top.pager import TableScreen
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.rows import (
     GROUPINGS,
@@ -37,7 +36,8 @@ from hpcrun.features.top.rows import (
     keys_to_mark,
     states_text,
 )
-from hpcrun.features.top.screen import TextLines, TopScreen
+from hpcrun.features.top.screen import TypedLine
+from hpcrun.features.top.table import TableScreen, table_line
 from hpcrun.job import job_states as state
 from hpcrun.views.status_table import COLOURS
 
@@ -130,7 +130,7 @@ class RunsScreen(TableScreen[ShownRow]):
     ]
 
     def __init__(self, reader: Reader, words: str = "") -> None:
-        super().__init__(reader)
+        super().__init__(reader, self._draw_row, lambda row: row[0].key)
         self._how = Arrangement(words)
         self._marked: frozenset[str] = frozenset()
         self._now_s = reader.now_s()
@@ -141,53 +141,59 @@ class RunsScreen(TableScreen[ShownRow]):
     def on_mount(self) -> None:
         """Show what is known so far."""
         self.show_reading()
+        self.set_interval(_CHECKS_EVERY_S, self.check)
 
     def show_reading(self) -> None:
         """Show what the reader knows now."""
         self._now_s = self.reader.now_s()
-        if self._message.plain == _ASKING:
-            self._message = Text()
+        if self.message.plain == _ASKING:
+            self.message = Text()
         self._show_rows()
 
     def check(self) -> None:
         """Show whether an answer is late; read the last lines of the runs on the screen."""
-        self.query_one("#title", TextLines).update()
-        now, rows = time.monotonic(), [row for row, _ in self.rows.on_screen]
+        if not self.is_active:
+            return
+        self.draw_rows()
+        now = time.monotonic()
+        rows = [row for row, _ in self.lines.on_screen]
         running = {row.key: row for row in rows if row.state == state.RUNNING and not row.children}
         is_due = now - self._words_asked >= WORDS_EVERY_S or not self._words_of >= running.keys()
+        if not running or not is_due:
+            return
 
         def show(words: Mapping[str, str]) -> None:
             self._words = words
-            self.pager.update()
+            self.lines.update()
 
-        if (
-            running
-            and is_due
-            and self.call("words", lambda: words_of(running), show, lambda _: show({}))
-        ):
-            self._words_asked, self._words_of = now, frozenset(running)
+        if self.call("words", lambda: words_of(running), show, lambda _: show({})):
+            self._words_asked = now
+            self._words_of = frozenset(running)
 
     def _show_rows(self) -> None:
         reading = self.reader.reading
         rows = arranged(reading.rows, self._how, reading.studies)
         self._opened = {row.key for (row, depth), (_, inner) in pairwise(rows) if inner > depth}
-        self.show_rows(rows, [row.key for row, _ in rows])
+        self.show_rows(rows, column_widths(rows, self.size.width))
 
-    def column_widths(self, width: int) -> Mapping[str, int]:
-        """Return the columns for which there is room."""
-        return column_widths(self.rows.lines, width)
+    def on_resize(self) -> None:
+        """Fit the columns to the new size."""
+        self._show_rows()
 
-    def cells(self, shown: ShownRow) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
-        """Return the mark, the texts and the colour of a row."""
+    def _draw_row(self, shown: ShownRow) -> Text:
         row, depth = shown
-        status, is_open = row.status, row.key in self._opened
-        sign = "*" if row.key in self._marked else " "
-        texts = cells(row, depth, self._now_s, is_open=is_open, words=self._words.get(row.key, ""))
-        return (
-            sign,
-            texts,
-            {"state": COLOURS.get(row.state, "red" if status is None or status.final else "")},
+        status = row.status
+        texts = cells(
+            row,
+            depth,
+            self._now_s,
+            is_open=row.key in self._opened,
+            words=self._words.get(row.key, ""),
         )
+        usual = "red" if status is None or status.final else ""
+        colour = COLOURS.get(row.state, usual)
+        sign = "*" if row.key in self._marked else " "
+        return table_line(self.widths, texts, sign=sign, styles={"state": colour})
 
     def title_line(self) -> Text:
         """Return how many runs there are, and how they are sorted."""
@@ -255,9 +261,7 @@ class RunsScreen(TableScreen[ShownRow]):
             self.app.push_screen(LogPage(self.reader, item, 0))
 
     def _row(self) -> TopRow | None:
-        if self.rows.lines:
-            return self.rows.lines[self.rows.cursor or 0][0]
-        return None
+        return self.row[0] if self.row else None
 
     def action_expand(self, opened: bool) -> None:
         """Show or hide the elements of a sweep, the runs of a group."""
@@ -265,12 +269,13 @@ class RunsScreen(TableScreen[ShownRow]):
         if row is None:
             return
         if not opened and row.key not in self._how.opened:
-            above = self.rows.cursor or 0
-            depth = self.rows.lines[above][1]
-            while above > 0 and self.rows.lines[above][1] >= depth > 0:
+            rows = self.lines.lines
+            here = above = self.lines.cursor or 0
+            depth = rows[here][1]
+            while above > 0 and rows[above][1] >= depth > 0:
                 above -= 1
-            self.action_move(above - (self.rows.cursor or 0))
-            row = self.rows.lines[above][0]
+            self.action_move(above - here)
+            row = rows[above][0]
         if opened and row.children:
             keys = self._how.opened | {row.key}
         else:
@@ -307,7 +312,7 @@ class RunsScreen(TableScreen[ShownRow]):
 
     def action_mark_all(self) -> None:
         """Mark all runs that are shown, or none."""
-        keys = keys_to_mark(self.rows.lines)
+        keys = keys_to_mark(self.lines.lines)
         self._marked = frozenset() if keys <= self._marked else frozenset(keys)
         self._show_rows()
 
@@ -337,7 +342,8 @@ class RunsScreen(TableScreen[ShownRow]):
         if self._how.words:
             self._how = replace(self._how, words="")
         else:
-            self._marked, self._message = frozenset(), Text()
+            self._marked = frozenset()
+            self.message = Text()
         self._show_rows()
 
     def action_refresh(self) -> None:
@@ -373,7 +379,6 @@ class TopApp(App[None]):
     """The program: it shows what a reader learns."""
 
     ENABLE_COMMAND_PALETTE = False
-    CSS = "Screen { background: ansi_default; color: ansi_default; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "quit", "quit", show=False, priority=True),
         Binding(
@@ -400,7 +405,6 @@ class TopApp(App[None]):
         self.push_screen(self._runs)
         self._reader.tell(self._post, self._show)
         self._runs.call_after_refresh(self._reader.go_on)
-        self.set_interval(_CHECKS_EVERY_S, self._check)
 
     async def on_event(self, event: events.Event) -> None:
         """Finish the work of each key before the next key is read.
@@ -411,14 +415,12 @@ class TopApp(App[None]):
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
             return
-        screen, focused = self.screen, self.focused
-        if isinstance(screen, TopScreen) and screen.take_key(event):
-            return
+        screen = self.screen
+        typed = self.focused
         active = screen.active_bindings.get(event.key)
-        if active is None or (focused and focused.check_consume_key(event.key, event.character)):
-            await super().on_event(event)
-            return
-        if active.enabled:
+        if isinstance(typed, TypedLine) and event.character and event.is_printable:
+            typed.replace(event.character, *typed.selection)
+        elif active and active.enabled:
             await self.run_action(active.binding.action, active.node)
         while self.screen is not screen and not self.screen.is_mounted and self.is_running:
             await asyncio.sleep(0.002)
@@ -436,9 +438,5 @@ class TopApp(App[None]):
         self.call_later(call, *args)
 
     def _show(self) -> None:
-        if self._runs.is_open:
+        if self._runs.is_running:
             self._runs.show_reading()
-
-    def _check(self) -> None:
-        if self._runs.is_open and self.screen is self._runs:
-            self._runs.check()

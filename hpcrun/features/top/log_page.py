@@ -8,21 +8,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar
 
 from rich.text import Text
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from hpcrun.actions.runs.follow_logs import READ_EVERY_S
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.log_output import terminal_text
 from hpcrun.errors import HpcrunError
+from hpcrun.features.top.lines import LineView
 from hpcrun.features.top.log_window import LogView, WindowLine, open_logs, read_stamps
-from hpcrun.features.top.pager import Pager, Pages, TextScreen, search_pattern
 from hpcrun.features.top.reader import Reader
-from hpcrun.features.top.screen import TextLines, error_text
+from hpcrun.features.top.screen import ALL_LINES, error_text
+from hpcrun.features.top.text_screen import AROUND, TextScreen, search_pattern, turned_text
 from hpcrun.runs.attempt import attempts
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.log_files import LogFile, rank_log
@@ -38,6 +39,15 @@ _ERR = "err│"
 _OUT = "   │"
 _TIME_WIDTH = len("12:00:00 ")
 _READING = "log"  # the name of the calls in the background: one at a time
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The logs to show, and of which attempt they are."""
+
+    attempt: int | None  # None for the log of a batch script, and if no attempt has begun
+    is_newest: bool
+    logs: list[LogFile]
 
 
 class LogPage(TextScreen):
@@ -78,13 +88,17 @@ class LogPage(TextScreen):
     def __init__(
         self, reader: Reader, item: RunStatus, rank: int | None, attempt: int | None = None
     ) -> None:
-        super().__init__(reader)
+        super().__init__(reader, LineView(self._draw, plain=self._plain))
+        self.lines.wraps = True
+        self.lines.follows = True
         self._item = item
-        self._rank, self._stream = rank, 0
-        self._attempt, self._is_newest = attempt, attempt is None
-        self._view, self._is_opened = LogView([]), False
-        self._pages: Pages[WindowLine] = Pages(self._draw, wraps=True)
-        self._follows, self._times = True, False
+        self._rank = rank
+        self._stream = 0
+        self._attempt = attempt
+        self._is_newest = attempt is None
+        self._view = LogView([])
+        self._is_opened = False
+        self._times = False
         self._stopped = False
         self._next_s = 0.0
         self._pause_s = READ_EVERY_S
@@ -93,10 +107,6 @@ class LogPage(TextScreen):
 
     # --- what is on the screen
 
-    def body(self) -> ComposeResult:
-        """Yield the lines."""
-        yield Pager(self._pages)
-
     def on_mount(self) -> None:
         """Begin to read."""
         self._open()
@@ -104,108 +114,116 @@ class LogPage(TextScreen):
 
     def title_line(self) -> Text:
         """Return whose log it is."""
-        run, stream = self._item.run, STREAMS[self._stream]
+        run = self._item.run
         if self._rank is None:
-            who = "batch script"
+            title = f"{run.name}: batch script"
         else:
-            who = f"{run.rank_name(self._rank)}, {stream}"
+            title = f"{run.name}: {run.rank_name(self._rank)}, {STREAMS[self._stream]}"
         if self._attempt is not None:
-            attempt = f", attempt {self._attempt + 1}"
-        else:
-            attempt = ""
-        return Text(f"{run.name}: {who}{attempt}", "bold")
+            title += f", attempt {self._attempt + 1}"
+        return Text(title, "bold")
 
-    def message_line(self) -> Text | str:
-        """Return what is typed, what is wrong, or where the lines are."""
+    def message_line(self) -> Text:
+        """Return what is wrong, what was done, or where the lines are."""
         late = self.waits_s(_READING)
-        if not self.typed and (late > _LATE_S or self._error):
-            if late > _LATE_S:
-                problem = f"reading for {int(late)} s; esc stops waiting"
-            else:
-                problem = self._error
-            return Text(one_line(problem), "bold")
-        if self.typed or self._message:
-            return super().message_line()
-        return self._place()
+        if late > _LATE_S:
+            return Text(f"reading for {int(late)} s; esc stops waiting", "bold")
+        if self._error:
+            return Text(one_line(self._error), "bold")
+        return self.message or Text(self._place())
 
     def _place(self) -> str:
-        view = self._view
-        pages = self._pages
         if not self._is_opened:
             return "reading ..."
-        if not view.lines:
+        if not self.lines.lines:
             if not self._item.status.final:
                 return "nothing written so far"
             return "nothing was written"
-        size = sum(window.size for window in view.windows)
-        at = min(max(0, pages.top), len(view.lines) - 1)
-        if len(view.windows) == 1:
-            share = view.lines[at].at / max(1, view.windows[0].size)
-        else:
-            share = None
-        if self._follows and self._is_newest and not self._item.status.final:
-            where = "following"
-        elif view.at_end and pages.is_at_end:
-            where = "end"
-        elif view.at_start and pages.top == 0:
-            where = "beginning"
-        else:
-            where = pages.share() if share is None else f"{share:.0%}"
-        return f"{where} ({bytes_text(size)})"
+        size = sum(window.size for window in self._view.windows)
+        return f"{self._share()} ({bytes_text(size)})"
+
+    def _share(self) -> str:
+        view = self._view
+        if self.lines.follows and self._is_newest and not self._item.status.final:
+            return "following"
+        if view.at_end and self.lines.is_vertical_scroll_end:
+            return "end"
+        if view.at_start and self.lines.scroll_y == 0:
+            return "beginning"
+        if len(view.windows) > 1:
+            return self.lines.share()
+        line = self.lines.lines[self.lines.top]
+        return f"{line.at / max(1, view.windows[0].size):.0%}"
 
     def _draw(self, line: WindowLine) -> Text:
-        raw, clock, stream = line.raw, "", ""
+        text = Text()
+        raw = self._without_time(line)
         if self._times:
-            read_stamps([line])
             clock = " " * _TIME_WIDTH
             if line.stamp_s is not None:
                 clock = time.strftime("%H:%M:%S ", time.localtime(line.stamp_s))
-                raw = raw[line.stamp_end :].lstrip()
+            text.append(clock, "dim")
         if len(self._view.windows) > 1:
-            stream = _ERR if line.log.path.suffix == ".err" else _OUT
-        text = Text.from_ansi(terminal_text(raw, colours=True).expandtabs(), end="")
-        return Text.assemble((clock, "dim"), (stream, "dim"), text)
+            text.append(_ERR if line.log.path.suffix == ".err" else _OUT, "dim")
+        shown = terminal_text(raw, colours=True).expandtabs()
+        return text.append_text(Text.from_ansi(shown, end=""))
+
+    def _without_time(self, line: WindowLine) -> str:
+        """Return a line without its time, if that has a column of its own."""
+        if self._times:
+            read_stamps([line])
+            if line.stamp_s is not None:
+                return line.raw[line.stamp_end :].lstrip()
+        return line.raw
+
+    def _plain(self, line: WindowLine) -> str:
+        text = self._without_time(line)
+        if not (text.isascii() and text.isprintable()):
+            text = terminal_text(text, colours=False).expandtabs()
+        return " " * self.lines.indent + text
 
     # --- reading
 
-    def _logs(self, step: int = 0) -> tuple[int | None, bool, list[LogFile]]:
-        """Return an attempt, whether the attempt is the newest, and the logs to show.
-
-        The attempt is the one so many attempts (``step``) after the attempt that is shown now. The
-        attempt is None for the log of a batch script, and if no attempt has begun.
-        """
-        item, element = self._item, self._item.element or 0
+    def _choose(self, step: int = 0) -> _Choice:
+        """Return the logs of the attempt so many after the one that is shown now."""
+        item = self._item
+        element = item.element or 0
         if self._rank is None:
-            return (
-                None,
-                True,
-                [LogFile(all_elements(item.run).batch_log(item.folder, element), "batch")],
-            )
+            log = all_elements(item.run).batch_log(item.folder, element)
+            return _Choice(None, True, [LogFile(log, "batch")])
         known = list(attempts(item.folder, element))  # the newest first
         if not known:
-            return None, True, []
-        shown = next((place for place, each in enumerate(known) if each.number == self._attempt), 0)
-        place = max(0, min(len(known) - 1, (shown if step or not self._is_newest else 0) - step))
+            return _Choice(None, True, [])
+        shown = 0
+        if step or not self._is_newest:
+            numbers = [attempt.number for attempt in known]
+            shown = numbers.index(self._attempt) if self._attempt in numbers else 0
+        place = max(0, min(len(known) - 1, shown - step))
         attempt = known[place]
         streams = (("out", "err"), ("out",), ("err",))[self._stream]
         logs = [rank_log(attempt.folder, self._rank, each, attempt.number) for each in streams]
-        return attempt.number, place == 0, logs
+        return _Choice(attempt.number, place == 0, logs)
 
     def _open(self, step: int = 0) -> None:
         """Open the logs at their ends, of the same attempt or of the one after or before it."""
-        self._view, self._is_opened, self._follows, self._message = LogView([]), False, True, Text()
-        self._pages.lines, self._pages.mark = (), None
+        self._view = LogView([])
+        self._is_opened = False
+        self.message = Text()
+        self.lines.follows = True
+        self.lines.cursor = None
+        self.lines.show(())
 
-        def read() -> tuple[int | None, bool, LogView]:
-            number, is_newest, logs = self._logs(step)
-            return number, is_newest, open_logs(logs)
+        def read() -> tuple[_Choice, LogView]:
+            choice = self._choose(step)
+            return choice, open_logs(choice.logs)
 
-        def done(opened: tuple[int | None, bool, LogView]) -> None:
-            before = self._attempt
-            self._attempt, self._is_newest, self._view = opened
+        def done(opened: tuple[_Choice, LogView]) -> None:
+            choice, self._view = opened
             self._is_opened = True
-            if step and before == self._attempt:
+            if step and choice.attempt == self._attempt:
                 self.say("there is no later attempt" if step > 0 else "there is no earlier attempt")
+            self._attempt = choice.attempt
+            self._is_newest = choice.is_newest
             self._show()
 
         self._work(read, done)
@@ -213,17 +231,16 @@ class LogPage(TextScreen):
     def _work(self, call: Callable[[], Any], then: Callable[[Any], object]) -> None:
         """Make a call in a thread, unless one is made already."""
 
-        def ended(pause_s: float, error: str) -> None:
-            self._next_s, self._error = time.monotonic() + pause_s, error
-
         def done(answer: Any) -> None:
-            ended(self._pause_s, "")
+            self._next_s = time.monotonic() + self._pause_s
+            self._error = ""
             then(answer)
-            self.draw()
+            self.draw_rows()
 
         def failed(error: HpcrunError | OSError) -> None:
-            ended(SLOWEST_S, error_text(error))
-            self.draw()
+            self._next_s = time.monotonic() + SLOWEST_S
+            self._error = error_text(error)
+            self.draw_rows()
 
         if self.call(_READING, call, done, failed):
             self._stopped = False
@@ -233,46 +250,46 @@ class LogPage(TextScreen):
         now = time.monotonic()
         view = self._view
         if _READING in self.calls or now < self._next_s:
-            self.query_one("#message", TextLines).update()
+            self.draw_rows()
             return
         self._learn_state()
         if not self._is_opened:
             self._open()  # it could not be opened so far
-        elif self._follows and self._is_newest and now >= self._next_attempt_s:
+        elif self.lines.follows and self._is_newest and now >= self._next_attempt_s:
             # once more when the run has ended: its last attempt may be younger than the last look
             if self._item.status.final:
                 self._next_attempt_s = inf
             else:
                 self._next_attempt_s = now + NEW_ATTEMPT_EVERY_S
-            self._work(self._logs, self._take_attempt)
-        elif self._follows:
+            self._work(self._choose, self._take_attempt)
+        elif self.lines.follows:
             self._work(view.newer, lambda _: self._took(view))
         else:
-            self.draw()
+            self.draw_rows()
 
     def _learn_state(self) -> None:
         """Take what is known of the run now.
 
         If the run's folder is gone, the screen keeps what was known last.
         """
-        element, was_final = self._item.element, self._item.status.final
+        was_final = self._item.status.final
+        run_id = self._item.run.run_id
+        if self._item.element is not None:
+            run_id += f"/{self._item.element}"
         with suppress(HpcrunError):
-            self._item = self.reader.run_status(
-                self._item.run.run_id + (f"/{element}" if element is not None else "")
-            )
+            self._item = self.reader.run_status(run_id)
         if self._item.status.final and not was_final:
-            self._message = Text()  # else "attempt 2 began" hides that this is the end
+            self.message = Text()  # else "attempt 2 began" hides that this is the end
 
-    def _take_attempt(self, newest: tuple[int | None, bool, list[LogFile]]) -> None:
-        number, _, logs = newest
-        if number != self._attempt or (logs and not self._view.windows):
+    def _take_attempt(self, newest: _Choice) -> None:
+        if newest.attempt != self._attempt or (newest.logs and not self._view.windows):
             self._open()
-            if number is not None and not self._item.status.final:
-                self.say(f"attempt {number + 1} began")
+            if newest.attempt is not None and not self._item.status.final:
+                self.say(f"attempt {newest.attempt + 1} began")
 
     def _took(self, view: LogView) -> None:
         """Show what was read; read less often while the log does not grow."""
-        is_new = view.lines is not self._pages.lines
+        is_new = view.lines is not self.lines.lines
         if is_new:
             self._pause_s = READ_EVERY_S
         else:
@@ -285,48 +302,50 @@ class LogPage(TextScreen):
         view = self._view
         self._error = view.error
         # the other rows of a wrapped line stand below its text, not below its time and stream
-        self._pages.indent = _TIME_WIDTH * self._times + len(_ERR) * (len(view.windows) > 1)
-        self._pages.show(view.lines, follow=self._follows)
-        self.draw()
+        self.lines.indent = _TIME_WIDTH * self._times + len(_ERR) * (len(view.windows) > 1)
+        self.lines.show(view.lines)
+        self.draw_rows()
 
     # --- keys
 
     def moved(self, *, up: bool) -> None:
         """Draw what has moved, and read on where the lines end."""
-        self._message = Text()
+        self.message = Text()
         view = self._view
-        pages = self._pages
+        lines = self.lines
+        is_at_end = lines.is_vertical_scroll_end
         if self._is_opened:
-            self._follows = not up and view.at_end and pages.is_at_end
-        if up and pages.top < 2 * pages.height and not view.at_start:
+            lines.follows = not up and view.at_end and is_at_end
+        if up and lines.top < 2 * lines.size.height and not view.at_start:
             self._work(view.older, lambda _: self._show())
-        elif not up and pages.is_at_end and not view.at_end:
+        elif not up and is_at_end and not view.at_end:
             self._work(view.newer, lambda _: self._show())
-        self.draw()
+        self.draw_rows()
 
     def action_start(self) -> None:
         """Go to the beginning of the log."""
         if not self._is_opened:
             return
-        self._follows, self._message = False, Text()
+        self.lines.follows = False
+        self.message = Text()
 
         def done(_: object) -> None:
-            self._pages.lines = ()
             self._show()
-            self._pages.to_start()
+            self.lines.move(-ALL_LINES)
 
         self._work(self._view.to_start, done)
 
     def action_end(self) -> None:
         """Go to the end of the log, and follow it."""
-        self._follows, self._message = True, Text()
-        self._pages.mark = None
+        self.lines.follows = True
+        self.lines.cursor = None
+        self.message = Text()
         self._work(self._view.to_end, lambda _: self._show())
 
     def action_wrap(self) -> None:
         """Wrap long lines, or do not."""
-        self._pages.wrap(not self._pages.wraps)
-        self._show()
+        self.lines.wrap(not self.lines.wraps)
+        self.draw_rows()
 
     def action_times(self) -> None:
         """Show the times of the lines in a column of their own, or the lines as they are."""
@@ -361,14 +380,14 @@ class LogPage(TextScreen):
         """Stop a search, or go back to the run."""
         if _READING in self.calls and not self._stopped:
             self._stopped = True
-            if self._search:
+            if self.search_words:
                 self.say("stopped")
                 return
         self.app.pop_screen()
 
     def search(self) -> None:
         """Go to the first line with what is searched for: upwards while the log is followed."""
-        self.action_again(self._follows)
+        self.action_again(self.lines.follows)
 
     def action_again(self, up: bool) -> None:
         """Go to the next line with the searched text, or to the line before.
@@ -376,42 +395,35 @@ class LogPage(TextScreen):
         The search reads on in the log where needed.
         """
         view = self._view
-        pages = self._pages
-        if not self._search:
+        lines = self.lines
+        words = self.search_words
+        if not words:
             self.say("nothing is searched for: / begins a search")
             return
-        (pattern, note), words = search_pattern(self._search), self._search
-        if pages.mark is not None and pages.mark < len(view.lines):
-            marked = pages.mark
-        else:
-            marked = None
-        if marked is not None:
-            place = marked
-        else:
-            place = pages.top - (0 if up else 1)
-        if 0 <= place < len(view.lines) and not (up and self._follows):
-            start = view.lines[place]
-        else:
-            start = None
+        pattern, note = search_pattern(words)
+        start = None if up and lines.follows else self._search_from(up)
 
         def done(answer: tuple[WindowLine | None, bool]) -> None:
             match, turned = answer
-            self._message = Text()
             if match is None:
                 self._show()
-                self.say(
-                    f"/{words}: {note}{'stopped' if self._stopped else 'no match in this log'}"
-                )
+                result = "stopped" if self._stopped else "no match in this log"
+                self.say(f"/{words}: {note}{result}")
                 return
-            self._follows = False
-            pages.show(view.lines)
-            pages.mark = next(number for number, line in enumerate(view.lines) if line is match)
-            pages.reveal(pages.mark)
-            if turned:
-                again = f"from the {'end' if up else 'top'} again, "
-            else:
-                again = ""
+            lines.follows = False
+            lines.show(view.lines)
+            number = next(number for number, line in enumerate(view.lines) if line is match)
+            lines.choose(number, around=AROUND)
+            again = turned_text(up) if turned else ""
             self.say(f"/{words}: {note}{again}n next, N before, G to follow again")
 
         self.say(f"/{words} ...")
         self._work(lambda: view.find(pattern, start, up=up, is_stopped=lambda: self._stopped), done)
+
+    def _search_from(self, up: bool) -> WindowLine | None:
+        """Return the line after which, or before which, a search begins."""
+        lines = self._view.lines
+        place = self.lines.top if up else self.lines.top - 1
+        if self.lines.cursor is not None:
+            place = self.lines.cursor
+        return lines[place] if 0 <= place < len(lines) else None

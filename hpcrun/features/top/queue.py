@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from hpcrun.errors import HpcrunError
-from hpcrun.features.top.pager import TableScreen
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.rows import fitted
 from hpcrun.features.top.screen import error_text
+from hpcrun.features.top.table import TableScreen, table_line
 from hpcrun.job import job_states as state
 from hpcrun.job.job_states import explain_reason
 from hpcrun.machine.process import user_name
@@ -27,7 +27,7 @@ from hpcrun.views.text import clock_text, count
 
 ASK_EVERY_S = 30.0
 _ASKING = "squeue"
-Cells = Mapping[str, str]
+Texts = Mapping[str, str]  # column → what is in it
 
 
 def other_jobs(jobs: Iterable[QueuedJob], user: str, run_ids: Collection[str]) -> list[QueuedJob]:
@@ -36,7 +36,7 @@ def other_jobs(jobs: Iterable[QueuedJob], user: str, run_ids: Collection[str]) -
     return sorted(mine, key=lambda job: (job.state == state.PENDING, job.order))
 
 
-def job_cells(job: QueuedJob) -> Cells:
+def job_cells(job: QueuedJob) -> Texts:
     """Return the cells of a job."""
     if job.state == state.PENDING and job.reason:
         known = explain_reason(job.reason)
@@ -54,12 +54,12 @@ def job_cells(job: QueuedJob) -> Cells:
     }
 
 
-def partition_cells(jobs: Sequence[QueuedJob], user: str, now_s: float) -> list[Cells]:
+def partition_cells(jobs: Sequence[QueuedJob], user: str, now_s: float) -> list[Texts]:
     """Return the cells of each partition: running and pending jobs, and the user's first job.
 
     The cell for the user's first job says the place of the job in the queue.
     """
-    rows: list[Cells] = []
+    rows: list[Texts] = []
     for name in sorted({name for job in jobs for name in job.partitions}):
         here = [job for job in jobs if name in job.partitions]
         pending = [job for job in here if job.state == state.PENDING]
@@ -96,7 +96,7 @@ def _place(line: Sequence[QueuedJob], mine: Sequence[QueuedJob], now_s: float) -
     return f"{before + 1} of {total} in the queue: job {first.job_id}{start}"
 
 
-class QueueScreen(TableScreen[Cells]):
+class QueueScreen(TableScreen[Texts]):
     """A table of what squeue lists.
 
     The columns have least widths; the last column takes the rest of the screen.
@@ -108,19 +108,19 @@ class QueueScreen(TableScreen[Cells]):
         Binding("3", "app.view('queue')", "queue"),
         Binding("R,ctrl+r", "refresh", "refresh"),
     ]
+    heading: ClassVar[str]  # what is shown
+    columns: ClassVar[Mapping[str, int]]  # column → its least width; the first has the key of a row
+    dropped: ClassVar[Sequence[str]]  # what a narrow terminal leaves out first
 
-    def __init__(
-        self,
-        reader: Reader,
-        title: str,
-        columns: Mapping[str, int],
-        dropped: Sequence[str],
-        rows_of: Callable[[Sequence[QueuedJob], Reader], list[Cells]],
-    ) -> None:
-        super().__init__(reader)
-        self._title, self._columns, self._dropped, self._rows_of = title, columns, dropped, rows_of
+    def __init__(self, reader: Reader) -> None:
+        key = next(iter(self.columns))
+        super().__init__(reader, lambda row: table_line(self.widths, row), lambda row: row[key])
         self._state = "asking Slurm ..."
         self._as_of = ""
+
+    def rows_of(self, jobs: Sequence[QueuedJob]) -> list[Texts]:
+        """Return the rows; each screen has its own."""
+        raise NotImplementedError
 
     def on_mount(self) -> None:
         """Ask, now and again and again."""
@@ -137,46 +137,42 @@ class QueueScreen(TableScreen[Cells]):
             self._state = why
         else:
             self.call(_ASKING, SlurmQueue(self.reader.env).jobs, self._take, self._failed)
-        self._fit()
+        self.draw_rows()
 
     def _take(self, jobs: list[QueuedJob]) -> None:
         self._state = self._as_of = f"as of {time.strftime('%H:%M:%S')}"
         self._timer.reset()
-        rows = self._rows_of(jobs, self.reader)
-        key = next(iter(self._columns))
-        self.show_rows(rows, [row[key] for row in rows])
+        self._show_rows(self.rows_of(jobs))
 
     def _failed(self, error: HpcrunError | OSError) -> None:
         self._state = "; ".join(filter(None, (" ".join(error_text(error).split()), self._as_of)))
         self._timer.reset()
-        self._fit()
+        self.draw_rows()
 
-    def cells(self, row: Cells) -> tuple[str, Cells, Mapping[str, str]]:
-        """Return the texts of a row."""
-        return " ", row, {}
+    def _show_rows(self, rows: Sequence[Texts]) -> None:
+        *others, last = self.columns
+        needed = {name: len(name) for name in others}
+        if rows:
+            for name in others:
+                widest = max(len(row[name]) for row in rows)
+                needed[name] = max(len(name), self.columns[name], widest)
+        needed[last] = self.columns[last]
+        self.show_rows(rows, fitted(needed, self.size.width, self.dropped))
 
-    def column_widths(self, width: int) -> dict[str, int]:
-        """Return the columns for which there is room."""
-        rows = self.rows.lines
-        *others, last = self._columns
-        needed = {
-            name: max(
-                [
-                    len(name),
-                    *((self._columns[name], *(len(row[name]) for row in rows)) if rows else ()),
-                ]
-            )
-            for name in others
-        }
-        return fitted({**needed, last: self._columns[last]}, width, self._dropped)
+    def on_resize(self) -> None:
+        """Fit the columns to the new size."""
+        self._show_rows(self.lines.lines)
 
     def title_line(self) -> Text:
         """Return what is shown, and when Slurm answered."""
-        return Text.assemble((f"{self._title}  ", "bold"), self._state)
+        return Text.assemble((f"{self.heading}  ", "bold"), self._state)
 
 
-def _jobs_screen(reader: Reader) -> QueueScreen:
-    columns = {
+class JobsScreen(QueueScreen):
+    """The jobs of the user that are not hpcrun's."""
+
+    heading = "your jobs that hpcrun did not submit"
+    columns: ClassVar[Mapping[str, int]] = {
         "job": 3,
         "name": 4,
         "partition": 4,
@@ -186,28 +182,32 @@ def _jobs_screen(reader: Reader) -> QueueScreen:
         "limit": 5,
         "info": 16,
     }
+    dropped = ("partition", "limit", "nodes")
 
-    def rows_of(jobs: Sequence[QueuedJob], reader: Reader) -> list[Cells]:
-        run_ids = {item.run.run_id for item in reader.reading.runs}
+    def rows_of(self, jobs: Sequence[QueuedJob]) -> list[Texts]:
+        """Return a row for each job."""
+        run_ids = {item.run.run_id for item in self.reader.reading.runs}
         return [job_cells(job) for job in other_jobs(jobs, user_name(), run_ids)]
 
-    dropped = ("partition", "limit", "nodes")
-    return QueueScreen(reader, "your jobs that hpcrun did not submit", columns, dropped, rows_of)
+
+class PartitionsScreen(QueueScreen):
+    """The queue by partition."""
+
+    heading = "queue by partition"
+    columns: ClassVar[Mapping[str, int]] = {
+        "partition": 4,
+        "running": 1,
+        "nodes": 1,
+        "pending": 1,
+        "yours": 5,
+        "your first": 24,
+    }
+    dropped = ("nodes",)
+
+    def rows_of(self, jobs: Sequence[QueuedJob]) -> list[Texts]:
+        """Return a row for each partition."""
+        return partition_cells(jobs, user_name(), self.reader.now_s())
 
 
-def _partitions_screen(reader: Reader) -> QueueScreen:
-    columns = {"partition": 4, "running": 1, "nodes": 1, "pending": 1, "yours": 5, "your first": 24}
-    return QueueScreen(
-        reader,
-        "queue by partition",
-        columns,
-        ("nodes",),
-        lambda jobs, reader: partition_cells(jobs, user_name(), reader.now_s()),
-    )
-
-
-SCREENS: Mapping[str, Callable[[Reader], QueueScreen]] = {
-    "jobs": _jobs_screen,
-    "queue": _partitions_screen,
-}
-"""Name of a screen in ``app.view(...)`` → what makes it."""
+SCREENS: Mapping[str, type[QueueScreen]] = {"jobs": JobsScreen, "queue": PartitionsScreen}
+"""Name of a screen in ``app.view(...)`` → its class."""

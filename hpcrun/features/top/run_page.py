@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 from rich.text import Text
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher
 
 from hpcrun.actions.status.run_status import RunStatus, element_of, interesting_element
 from hpcrun.errors import HpcrunError
+from hpcrun.features.top.lines import TextRow
 from hpcrun.features.top.log_page import LogPage
-from hpcrun.features.top.pager import Pager, TextScreen, search_pattern
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.run_page_text import title_text
-from hpcrun.features.top.screen import TextLines, error_text
+from hpcrun.features.top.screen import ALL_LINES, error_text
 from hpcrun.features.top.sections import SECTIONS, MetricsSection, Section
+from hpcrun.features.top.text_screen import AROUND, TextScreen, search_pattern, turned_text
 from hpcrun.views.status_table import why_text
 from hpcrun.views.text import count, one_line
 
@@ -57,29 +61,31 @@ class RunPage(TextScreen):
             for number, section in enumerate(SECTIONS)
         ),
         Binding("shift+tab", "turn(-1)", "section before", show=False),
-        Binding("g,home", "start", "first line", show=False),
-        Binding("G,end", "end", "last line", show=False),
+        Binding("g,home", f"move(-{ALL_LINES})", "first line", show=False),
+        Binding("G,end", f"move({ALL_LINES})", "last line", show=False),
     ]
-    DEFAULT_CSS = "RunPage #heading { height: auto; } RunPage #why { height: 1; }"
+    DEFAULT_CSS = "RunPage ContentSwitcher { height: 1fr; }"
 
     def __init__(self, reader: Reader, run_id: str) -> None:
-        super().__init__(reader)
+        self._sections = [section(reader) for section in SECTIONS]
+        super().__init__(reader, self._sections[0].shown)
         self._run_id = run_id
         self._item: RunStatus | None = None
         self._gone = ""
-        self._sections = [section(reader) for section in SECTIONS]
         self._number = 0
-        self._heading: list[Text] = []
         self._now_s = reader.now_s()
+        self._why_row = TextRow(id="why")
+        self._sections_row = TextRow(id="sections")
+        self._heading_rows = (TextRow(), TextRow())
+        self._switcher = ContentSwitcher(
+            *(section.shown for section in self._sections), initial=SECTIONS[0].title
+        )
 
     # --- what is on the screen
 
-    def body(self) -> ComposeResult:
-        """Yield the cause, the sections, and the lines of the chosen one."""
-        yield TextLines(lambda _: self._why(), id="why")
-        yield TextLines(lambda _: self._titles(), id="sections")
-        yield TextLines(lambda y: self._heading[y] if y < len(self._heading) else "", id="heading")
-        yield Pager(self._section.pages)
+    def body(self) -> Iterable[Widget]:
+        """Return the cause, the sections, and the lines of the chosen one."""
+        return [self._why_row, self._sections_row, *self._heading_rows, self._switcher]
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -92,47 +98,39 @@ class RunPage(TextScreen):
             return Text(one_line(self._run_id), "bold")
         return title_text(self._item, self.reader.now_s())
 
-    def message_line(self) -> Text | str:
-        """Return what is wrong, what is typed, or where the lines are."""
-        section = self._section
-        late = self.waits_s(self._section.title)
-        if self.typed:
-            problem = ""
-        elif self._gone:
-            problem = f"{self._gone}; shown is what was last read"
-        elif late > LATE_S and self._item:
-            problem = f"the file system has not responded for {int(late)} s: {self._item.folder}"
-        else:
-            problem = section.error
+    def message_line(self) -> Text:
+        """Return what is wrong, what was done, or where the lines are."""
+        problem = self._problem()
         if problem:
             return Text(one_line(problem), "bold")
-        if self.typed or self._message:
-            return super().message_line()
-        share, parts = (
-            section.pages.share(),
-            [f"/{section.filter} (esc shows all)"] if section.filter else [],
-        )
-        parts += (
-            [] if share == "all" else [f"{count(len(section.pages.lines), section.noun)}, {share}"]
-        )
-        return "   ".join(parts)
+        if self.message:
+            return self.message
+        section = self._section
+        parts = []
+        if section.filter:
+            parts.append(f"/{section.filter} (esc shows all)")
+        share = self.lines.share()
+        if share != "all":
+            parts.append(f"{count(len(self.lines.lines), section.noun)}, {share}")
+        return Text("   ".join(parts))
 
-    def _why(self) -> str:
-        if self._item:
-            return one_line(why_text(self._item, self._now_s))
-        return ""
+    def _problem(self) -> str:
+        late = self.waits_s(self._section.title)
+        if self._gone:
+            return f"{self._gone}; shown is what was last read"
+        if late > LATE_S and self._item:
+            return f"the file system has not responded for {int(late)} s: {self._item.folder}"
+        return self._section.error
 
     def _titles(self) -> Text:
-        titles = (
-            f"{number} {section.title}" for number, section in enumerate(self._sections, start=1)
-        )
-        chosen = self._number
-        return Text.assemble(
-            *(
-                (f"[{title}]", "reverse") if number == chosen else f" {title} "
-                for number, title in enumerate(titles)
-            )
-        )
+        titles = Text()
+        for number, section in enumerate(self._sections, start=1):
+            title = f"{number} {section.title}"
+            if section is self._section:
+                titles.append(f"[{title}]", "reverse")
+            else:
+                titles.append(f" {title} ")
+        return titles
 
     @property
     def _section(self) -> Section:
@@ -145,7 +143,7 @@ class RunPage(TextScreen):
 
         Nothing happens while a log is shown.
         """
-        if self.app.screen is not self:
+        if not self.is_active:
             return
         self._now_s = self.reader.now_s()
         try:
@@ -180,31 +178,36 @@ class RunPage(TextScreen):
         item = self._item
         section = self._section
         if item is not None:
-            section.item, section.now_s = item, self._now_s
-            section.width, section.height = self.size.width, max(5, self.size.height - _AROUND)
-        heading = self.query_one("#heading", TextLines)
-        self._heading = section.heading() if item else []
-        heading.styles.height = len(self._heading)
-        heading.display = bool(self._heading)
-        lines: list[Any]
-        if item is None:
-            lines = [Text(self._gone or "...")]
-        elif section.data is None:
-            lines = [Text(section.error or "reading ...")]
-        else:
-            try:
-                lines = list(section.lines())
-            except Exception as error:
-                # a record that is damaged in a new way is no reason to end the program
-                lines = [Text(f"this is a bug in hpcrun: {type(error).__name__}: {error}")]
-        pages = section.pages
-        pages.show(lines)
-        first = section.first_choice() if section.data else None
-        if first is None:
-            pages.cursor = None
-        else:
-            pages.choose(first if pages.cursor is None else pages.cursor)
-        self.draw()
+            section.item = item
+            section.now_s = self._now_s
+            section.width = self.size.width
+            section.height = max(5, self.size.height - _AROUND)
+        self.lines.chooses = section.chooses and bool(section.data)
+        self.lines.show(self._section_lines())
+        first = section.first_choice()
+        if self.lines.chooses and self.lines.cursor is None and first is not None:
+            self.lines.choose(first)
+        self._sections_row.text = self._titles()
+        heading: list[Text] = []
+        if item is not None:
+            self._why_row.text = Text(one_line(why_text(item, self._now_s)))
+            heading = section.heading()
+        for row, text in zip_longest(self._heading_rows, heading):
+            row.display = text is not None
+            row.text = text or Text()
+        self.draw_rows()
+
+    def _section_lines(self) -> list[Any]:
+        section = self._section
+        if self._item is None:
+            return [Text(self._gone or "...")]
+        if section.data is None:
+            return [Text(section.error or "reading ...")]
+        try:
+            return list(section.lines())
+        except Exception as error:
+            # a record that is damaged in a new way is no reason to end the program
+            return [Text(f"this is a bug in hpcrun: {type(error).__name__}: {error}")]
 
     def on_resize(self) -> None:
         """Lay the lines out for the new size."""
@@ -214,15 +217,18 @@ class RunPage(TextScreen):
 
     def action_section(self, number: int) -> None:
         """Show another section; the place in this one is kept for a return."""
-        wraps = self._section.pages.wraps
+        wraps = self.lines.wraps
         self._number = number
-        self.pager.take(self._section.pages)
-        self.pager.pages.wrap(wraps)
-        self.pager.pages.mark = None
-        self._search = ""
-        self.say("")
+        self.lines = self._section.shown
+        self._switcher.current = self._section.title
+        self.lines.wrap(wraps)
+        if not self._section.chooses:
+            self.lines.cursor = None
+        self.search_words = ""
+        self.message = Text()
         self._read()
         self._show()
+        self.call_after_refresh(self.draw_rows)  # then it is known how many lines have room
 
     def action_turn(self, step: int) -> None:
         """Show the next section, or the one before."""
@@ -230,14 +236,11 @@ class RunPage(TextScreen):
 
     def action_wrap(self) -> None:
         """Wrap long lines, or do not."""
-        pages = self.pager.pages
-        pages.wrap(not pages.wraps)
-        self.say(
-            "long lines are wrapped"
-            if pages.wraps
-            else "long lines go on to the right: → shows more"
-        )
-        self.draw()
+        self.lines.wrap(not self.lines.wraps)
+        if self.lines.wraps:
+            self.say("long lines are wrapped")
+        else:
+            self.say("long lines go on to the right: → shows more")
 
     def action_metric(self, step: int) -> None:
         """Show the curve of the next metric."""
@@ -268,7 +271,7 @@ class RunPage(TextScreen):
 
     def _filter(self, words: str) -> None:
         self._section.filter = words
-        self._section.pages.to_start()
+        self.action_move(-ALL_LINES)
         self._show()
 
     def search(self) -> None:
@@ -277,39 +280,34 @@ class RunPage(TextScreen):
 
     def action_again(self, up: bool, *, include_top: bool = False) -> None:
         """Go to the next line with what was searched for, or to the one before."""
-        if not self._search:
+        if not self.search_words:
             self.say("nothing is searched for: / begins a search")
             return
-        section, pages = self._section, self._section.pages
-        pattern, note = search_pattern(self._search)
-        number = len(pages.lines)
-        begin = pages.top if pages.mark is None else pages.mark
-        begin += 0 if include_top else -1 if up else 1
-        places = [(begin + (-far if up else far)) % number for far in range(number)]
-        match = next(
-            (place for place in places if pattern.is_in(section.draw(pages.lines[place]).plain)),
-            None,
-        )
+        shown = self.lines
+        pattern, note = search_pattern(self.search_words)
+        number = len(shown.lines)
+        begin = shown.top if shown.cursor is None else shown.cursor
+        step = -1 if up else 1
+        if not include_top:
+            begin += step
+        places = [(begin + step * far) % number for far in range(number)]
+        draw = self._section.draw
+        matches = (place for place in places if pattern.is_in(draw(shown.lines[place]).plain))
+        match = next(matches, None)
         if match is None:
-            self.say(f"/{self._search}: {note}no match")
+            self.say(f"/{self.search_words}: {note}no match")
             return
-        pages.mark = match
-        pages.reveal(match)
-        turned = match > begin if up else match < begin
-        note += f"from the {'end' if up else 'top'} again, " if turned else ""
-        self.say(f"/{self._search}: {note}line {match + 1} of {number}; n next, N before")
-        self.draw()
+        shown.choose(match, around=AROUND)
+        if match > begin if up else match < begin:
+            note += turned_text(up)
+        self.say(f"/{self.search_words}: {note}line {match + 1} of {number}; n next, N before")
 
     def action_open_log(self) -> None:
         """Follow the log of the rank with the cursor; in other sections that of rank 0."""
-        cursor = self._section.pages.cursor
-        self._open_log(
-            *(
-                self._section.log_at(cursor)
-                if self._section.data and cursor is not None
-                else (0, None)
-            )
-        )
+        if self.lines.chooses:
+            self._open_log(*self._section.log_at(self.lines.chosen or 0))
+        else:
+            self._open_log(0)
 
     def action_open_batch_log(self) -> None:
         """Follow the log of the batch script."""

@@ -16,7 +16,7 @@ from rich.text import Text
 from hpcrun.actions.runs.run_metrics import Metrics, read_metrics
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.features.top import run_page_text as view
-from hpcrun.features.top.pager import Pages
+from hpcrun.features.top.lines import LineView
 from hpcrun.features.top.ranks import RankRow, RanksReader, RankState, matching_rows
 from hpcrun.files.reading import read_text
 from hpcrun.job import job_states as state
@@ -42,6 +42,7 @@ class Section(ABC):
 
     title = ""  # on the line of the sections
     noun = "line"  # what one of its lines is
+    chooses = False  # whether a line of it can be chosen, to open its log
     # only lines with these words are shown; None where lines are searched
     filter: str | None = None
     every_s = 10.0  # seconds between two readings of a run that has not ended
@@ -53,7 +54,7 @@ class Section(ABC):
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self.pages: Pages[Any] = Pages(self.draw)
+        self.shown: LineView[Any] = LineView(self.draw, key=self.key, id=self.title)
         self.data: Any = None  # what was read last; None before the first reading
         self.error = ""  # why the last reading failed
         self._next_s = 0.0
@@ -101,8 +102,12 @@ class Section(ABC):
         text: Text = line
         return text
 
+    def key(self, line: Any) -> object:
+        """Return what tells that a line of a later reading is the same one."""
+        return id(line)
+
     def first_choice(self) -> int | None:
-        """Return the line that the cursor is on at first; None where no line is chosen."""
+        """Return the line that the cursor is on at first; None for the one that is first then."""
         return None
 
     def log_at(self, number: int) -> tuple[int, int | None]:  # noqa: ARG002
@@ -123,6 +128,7 @@ class RanksSection(Section):
 
     title = "ranks"
     noun = "rank"
+    chooses = True
     filter = ""
     every_s = 3.0
     _ranks: RanksReader | None = None
@@ -133,7 +139,7 @@ class RanksSection(Section):
             item.folder, item.element or 0, item.run.world_size
         )
         self.every_s = 3.0 if item.run.world_size <= FEW_RANKS else 10.0
-        shown = [row.rank for row in self.pages.on_screen if isinstance(row, RankRow)]
+        shown = [row.rank for row in self.shown.on_screen if isinstance(row, RankRow)]
         return self._ranks.read(self.reader.now_s(), is_over=item.status.final, shown=shown) or ()
 
     def is_due(self, item: RunStatus, now_s: float) -> bool:
@@ -172,13 +178,13 @@ class RanksSection(Section):
             return line
         return self._columns.line(line, self.now_s)
 
-    def first_choice(self) -> int:
-        """Return the first rank."""
-        return 0
+    def key(self, line: Any) -> object:
+        """Return the rank of a line."""
+        return line.rank if isinstance(line, RankRow) else id(line)
 
     def log_at(self, number: int) -> tuple[int, None]:
         """Return the rank of a line."""
-        row = self.pages.lines[number]
+        row = self.shown.lines[number]
         return row.rank if isinstance(row, RankRow) else self.item.run.main_rank, None
 
 
@@ -186,6 +192,7 @@ class AttemptsSection(Section):
     """The attempts on a time line."""
 
     title = "attempts"
+    chooses = True
 
     def read(self, item: RunStatus) -> list[Attempt]:
         """Return the attempts, the oldest first."""
@@ -204,13 +211,13 @@ class AttemptsSection(Section):
     def first_choice(self) -> int:
         """Return the line of the newest attempt."""
         return max(
-            (n for n, line in enumerate(self.pages.lines) if view.attempt_of(line) is not None),
+            (n for n, line in enumerate(self.shown.lines) if view.attempt_of(line) is not None),
             default=0,
         )
 
     def log_at(self, number: int) -> tuple[int, int | None]:
         """Return the attempt that a line is about: none above the first."""
-        above = (view.attempt_of(line) for line in reversed(self.pages.lines[: number + 1]))
+        above = (view.attempt_of(line) for line in reversed(self.shown.lines[: number + 1]))
         return self.item.run.main_rank, next(
             (attempt for attempt in above if attempt is not None), None
         )

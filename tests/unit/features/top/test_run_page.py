@@ -270,6 +270,27 @@ def test_a_line_at_the_top_stays_when_lines_are_wrapped_no_longer(tmp_path: Path
     assert "#!/bin/bash" in shown[2]
 
 
+def test_a_screen_down_keeps_a_line_and_a_step_to_the_right_ends_wrapping(tmp_path: Path) -> None:
+    desk, _ = _given(tmp_path)
+    script = RunFolder(tmp_path).script
+    script.write_text(script.read_text("utf-8") + "word " * 40 + "\n", "utf-8")
+    *_, last_page, _, wrapped, right = _play(
+        desk,
+        RunPage(desk.reader, "r"),
+        ("6", "54 lines, top"),
+        ("space", "54 lines, 33%"),
+        ("pageup", "54 lines, top"),
+        ("G", "54 lines, end"),
+        ("w", "long lines are wrapped"),
+        ("G", "echo line"),
+        ("l", "54 lines, "),
+    )
+    assert last_page.count("word") == 16
+    assert last_page.splitlines()[-3].endswith("…")
+    assert wrapped.count("word") == 40
+    assert "cho line" not in right  # a step is longer than these lines
+
+
 def test_a_file_system_that_hangs_is_named_and_keys_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult
@@ -24,10 +25,10 @@ from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.first_line import MOST_AT_ONCE
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
 from hpcrun.features.top import queue
-from hpcrun.features.top.app import TopApp
-from hpcrun.features.top.pager import TableScreen
+from hpcrun.features.top.app import RunsScreen, TopApp
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.rows import states_text
+from hpcrun.features.top.table import TableScreen
 from hpcrun.job.job_states import JobInfo
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.record import LastStatus
@@ -157,6 +158,59 @@ def test_runs_are_shown_filtered_marked_and_asked_about_once(store: RunStore) ->
         assert not any(line.startswith("*") for line in screen.lines)
         await screen.press("G", "c")  # it has ended: nothing is asked
         assert screen.lines[-2] == "nothing to cancel: old (already ended)"
+
+    play(store, Answers(), scene)
+
+
+def test_what_calls_a_screen_while_the_program_ends_finds_all_it_needs(store: RunStore) -> None:
+    async def scene(screen: Screen) -> None:
+        runs = screen.pilot.app.screen
+        assert isinstance(runs, RunsScreen)
+        await runs.query("*").remove()  # as textual does before it stops the screen's timers
+        runs.check()
+        runs.show_reading()
+        runs.say("too late")
+
+    play(store, Answers(), scene)
+
+
+def test_keys_that_come_at_once_are_for_the_line_that_the_first_of_them_opens(
+    store: RunStore,
+) -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.until(lambda: screen.text.count("RUNNING") == 2)
+        app = screen.pilot.app
+        for key in ("slash", *"cy", "enter", "j"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await screen.until(lambda: "filter: cy" in screen.lines[0])
+        await screen.press("escape", "slash")
+        app.post_message(events.Paste("old\x1b[2J\u202e\nnew"))
+        await screen.until(lambda: screen.lines[-2] == "/old[2J")
+        await screen.press("left", "ctrl+k", "backspace", "backspace", "backspace", "r")
+        assert screen.lines[-2] == "/olr"
+        await screen.press("ctrl+c")  # leaves the line, not the program
+        assert "filter" not in screen.lines[0]
+        await screen.press("slash", "escape", "c")
+        assert "Cancel 1 run?" in screen.text
+        assert screen.lines[2].split()[:2] == ["new", "72"]  # what is below stays on the screen
+
+    play(store, Answers(), scene)
+
+
+def test_columns_fit_where_rows_came_while_the_terminal_had_another_size(store: RunStore) -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.until(lambda: "2 running" in screen.text)
+        runs = screen.pilot.app.screen
+        assert isinstance(runs, RunsScreen)
+        headings = screen.lines[1]
+        await screen.press("enter", "enter")
+        await screen.pilot.resize_terminal(120, 40)
+        await screen.pilot.pause()
+        runs.show_reading()
+        await screen.pilot.resize_terminal(80, 24)
+        await screen.press("escape", "escape")
+        await screen.until(lambda: screen.lines[0].startswith("hpcrun top"))
+        assert screen.lines[1] == headings
 
     play(store, Answers(), scene)
 
@@ -306,11 +360,11 @@ def test_the_queue_says_what_is_wrong_and_the_cursor_stays_at_its_job(
         await screen.press("j")
         table = screen.pilot.app.screen
         assert isinstance(table, TableScreen)
-        assert table.key == "8"
+        assert table.row is not None and table.row["job"] == "8"
         squeue.listed = squeue.listed[1:]
         await screen.press("R")
         await screen.until(lambda: screen.lines[2].split()[0] == "8")
-        assert table.key == "8"
+        assert table.row is not None and table.row["job"] == "8"
         answered = screen.lines[0].partition("as of")[2]
         squeue.error = SchedulerError("Slurm is away")
         for _ in range(2):  # each failure is shown once
