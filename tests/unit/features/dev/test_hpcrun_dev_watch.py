@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.features.dev import hpcrun_dev_watch
-from tests.unit.given import write
+from tests.unit.builders import write
 
 
 def test_samples_of_a_node_that_cannot_be_read_are_left_out(
