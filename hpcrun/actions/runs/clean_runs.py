@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcrun.actions.status.decide_status import LOST_AFTER_S, SURELY_OVER_AFTER_S, last_sign_s
+from hpcrun.actions.status.decide_status import LOST_AFTER_S, last_sign_s
 from hpcrun.actions.status.run_status import RunStatus, is_in
 from hpcrun.errors import HpcrunError
 from hpcrun.job.job_states import UNKNOWN
@@ -18,6 +18,10 @@ from hpcrun.runs.store import Leftover, RunStore
 
 DEFAULT_AGE_S = 30 * 86400
 """The age of the runs that ``clean`` removes by default."""
+SURELY_OVER_AFTER_S = 30 * 86400.0
+"""The time since its last heartbeat after which a started run is over, even if its cluster cannot
+be asked.
+"""
 HAS_CHECKPOINTS = "it has checkpoints"
 
 

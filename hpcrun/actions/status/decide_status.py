@@ -42,10 +42,6 @@ LOST_AFTER_S = 86400.0
 """After so long without a heartbeat, a run whose end is unknown is lost, and an unfinished folder
 is a leftover.
 """
-SURELY_OVER_AFTER_S = 30 * 86400.0
-"""The time since its last heartbeat after which a started run is over, even if its cluster cannot
-be asked.
-"""
 BEFORE_START = "cancelled before it started"
 
 _ENDED_BY = {
