@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.actions.status.run_status import RunStatus
@@ -58,58 +58,95 @@ def gather(
     If torchrun has started the ranks again, it is what they say of the start whose failure ended
     the attempt.
     """
-    reader, role = (
-        _LogReader(item.folder, Scanner.of(rules), quick, []),
-        attempt.folder.role if attempt else None,
-    )
-    ends = _ends(attempt, 0) if attempt is not None else {}
-    if attempt is not None:
-        logs = _rank_logs(reader, attempt, ends)
+    reader = _LogReader(item.folder, Scanner.of(rules), quick, [])
+    if attempt is None:
+        facts = _facts_without_attempt(item, reader)
     else:
-        logs = []
-    shared = reader.read(all_elements(item.run).batch_log(item.folder, item.element or 0), None)
-    if attempt is not None and attempt.number:
+        facts = _facts_of_attempt(item, attempt, reader)
+    return facts, tuple(reader.unread)
+
+
+def _facts_without_attempt(item: RunStatus, reader: _LogReader) -> Facts:
+    """Return what the batch log says of a job that started no ranks."""
+    logs = [part for log in _batch_logs(item, reader) for part in by_speaker(log)]
+    return Facts(item.status.state, {}, tuple(logs), None)
+
+
+def _facts_of_attempt(item: RunStatus, attempt: Attempt, reader: _LogReader) -> Facts:
+    ends = _ends(attempt, 0)
+    logs = _rank_logs(reader, attempt, ends)
+    shared = _batch_logs(item, reader)
+    if attempt.number:
         shared = [parts(_ATTEMPT_BEGINS, log)[-1] for log in shared]
-    if attempt:
-        flight = read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick)
-    else:
-        flight = None
-    if attempt is None or not any(log.restart for log in logs):
-        shape = item.run.plan.get("shape")  # another version's record may have anything there
-        starts_ranks = (
-            role.launcher if role else isinstance(shape, dict) and shape.get("launcher")
-        ) == "command"
+    flight = read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=reader.quick)
+    facts = Facts(
+        item.status.state,
+        ends,
+        (),
+        _signalled_s(attempt),
+        flight=flight,
+        role=attempt.folder.role,
+    )
+    if any(log.restart for log in logs):
+        return _facts_of_last_start(facts, attempt, logs, shared)
+    if _starts_ranks_itself(item, attempt) and any(log.is_shared for log in logs):
         # the logs and records are of nodes, and not of ranks
-        if starts_ranks and any(log.is_shared for log in logs):
-            logs, ends = [part for log in logs for part in by_speaker(log)], {}
-        logs += shared if logs or ends else [part for log in shared for part in by_speaker(log)]
-        signalled_s = _signalled_s(attempt) if attempt else None
-        return Facts(
-            item.status.state, ends, tuple(logs), signalled_s, flight=flight, role=role
-        ), tuple(reader.unread)
-    last = max(log.restart for log in logs)
+        logs = [part for log in logs for part in by_speaker(log)]
+        facts = replace(facts, ends={})
+    if logs or facts.ends:
+        logs += shared
+    else:
+        logs = [part for log in shared for part in by_speaker(log)]
+    return replace(facts, logs=tuple(logs))
+
+
+def _facts_of_last_start(
+    facts: Facts, attempt: Attempt, logs: Sequence[Log], shared: Sequence[Log]
+) -> Facts:
+    """Return the facts of the start of torchrun's ranks whose failure ended the attempt.
+
+    Args:
+        facts: those of the attempt, without logs.
+        attempt: the attempt.
+        logs: the logs of the ranks, a part for each start.
+        shared: the batch log, with the lines of torchrun.
+    """
     agents = [part for log in shared for part in parts(_RESTARTED, log)]
-    starts = [
-        Facts(
-            item.status.state if restart == last else FAILED,
-            ends if restart == last else _ends(attempt, restart + 1),
-            tuple(log for log in (*logs, *agents) if log.restart == restart),
-            _signalled_s(attempt) if restart == last else None,
-            flight=flight if restart == last else None,
-            role=role,
-        )
-        for restart in range(last + 1)
-    ]
-    return first_to_fail(starts), tuple(reader.unread)
+    last = max(log.restart for log in logs)
+    starts = []
+    for restart in range(last + 1):
+        of_start = tuple(log for log in (*logs, *agents) if log.restart == restart)
+        if restart == last:
+            start = replace(facts, logs=of_start)
+        else:
+            earlier = _ends(attempt, restart + 1)
+            start = Facts(FAILED, earlier, of_start, None, role=facts.role)
+        starts.append(start)
+    return first_to_fail(starts)
+
+
+def _batch_logs(item: RunStatus, reader: _LogReader) -> list[Log]:
+    """Return the log of the job's script, or nothing where there is none."""
+    path = all_elements(item.run).batch_log(item.folder, item.element or 0)
+    return reader.read(path, None)
+
+
+def _starts_ranks_itself(item: RunStatus, attempt: Attempt) -> bool:
+    """Return whether the program of a job starts its ranks itself."""
+    role = attempt.folder.role
+    if role is not None:
+        return role.launcher == "command"
+    shape = item.run.plan.get("shape")  # another version's record may have anything there
+    return isinstance(shape, dict) and shape.get("launcher") == "command"
 
 
 def _ends(attempt: Attempt, before_restart: int) -> dict[int, RankEnd]:
-    return {
-        end.rank: RankEnd(
-            end.rank, end.node, end.status, end.ended_s, signalled=end.signalled != ""
-        )
-        for end in rank_exits(attempt.folder, before_restart=before_restart)
-    }
+    """Return how each rank has ended; of a rank that torchrun restarted, before that restart."""
+    ends = {}
+    for end in rank_exits(attempt.folder, before_restart=before_restart):
+        signalled = end.signalled != ""
+        ends[end.rank] = RankEnd(end.rank, end.node, end.status, end.ended_s, signalled=signalled)
+    return ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +173,9 @@ class _LogReader:
 
     def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:
         """Return the logs of a rank, stderr first."""
-        logs = (
-            log
-            for name in ("err", "out")
-            for log in self.read(rank_log(attempt.folder, rank, name).path, rank)
-        )
+        logs = []
+        for name in ("err", "out"):
+            logs += self.read(rank_log(attempt.folder, rank, name).path, rank)
         logs_of_starts = [part for log in logs for part in parts(RESTART_BEGINS, log)]
         if any(log.restart for log in logs_of_starts):
             return logs_of_starts
@@ -154,42 +189,48 @@ def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]
     """
     # one that ended well: what its log says of errors did not matter
     wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
-    # a server may have ended too early
-    if attempt.folder.role:
-        wanted = wanted or ranks(attempt.folder)
-    wanted.sort(
-        key=lambda rank: (
-            (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0)
-        )
-    )
+    if attempt.folder.role and not wanted:
+        wanted = ranks(attempt.folder)  # a server may have ended too early
+    wanted.sort(key=lambda rank: _first_to_read(ends.get(rank)))
     logs: list[Log] = []
     has_own_words = False
     for count, rank in enumerate(wanted):
-        if reader.quick and count >= (_QUICK_RANKS if has_own_words else _QUICK_RANKS_MOST):
+        most = _QUICK_RANKS if has_own_words else _QUICK_RANKS_MOST
+        if reader.quick and count >= most:
             break
         mine = reader.read_rank(attempt, rank)
         logs += mine
-        end = ends.get(rank)
-        subject = speech_of(mine[-2:], ends.get(rank))
-        has_own_words = (
-            has_own_words
-            or subject is Speech.OWN
-            or (end is None or (end.by_itself and not subject.of_others))
-        )
+        has_own_words = has_own_words or _has_own_words(mine, ends.get(rank))
     leaver = first_leaver(ends.values(), within_s=SAME_MOMENT_S)
-    return [*logs, *(reader.read_rank(attempt, leaver.rank) if leaver else [])]
+    if leaver:
+        logs += reader.read_rank(attempt, leaver.rank)
+    return logs
+
+
+def _first_to_read(end: RankEnd | None) -> tuple[bool, float]:
+    """Return the sort key: ranks that ended by themselves first, by the time of their end."""
+    if end is None:
+        return True, 0.0
+    return not end.by_itself, end.ended_s
+
+
+def _has_own_words(logs: Sequence[Log], end: RankEnd | None) -> bool:
+    """Return whether a rank may have failed by itself: it does not blame other ranks."""
+    subject = speech_of(logs[-2:], end)
+    if subject is Speech.OWN or end is None:
+        return True
+    return end.by_itself and not subject.of_others
 
 
 def _signalled_s(attempt: Attempt) -> float | None:
     """Return when the script or a rank first received a signal to end; None if none did."""
+    received_s = []
     if attempt.exit and attempt.exit.signal:
-        heard = [attempt.exit.ended_s]
-    else:
-        heard = []
+        received_s.append(attempt.exit.ended_s)
     for path in attempt.folder.stop.glob("*"):  # in_job/launch/records.py: the host and the time
         with suppress(OSError, ValueError, IndexError):
-            heard.append(float(read_text(path, _LONGEST_STOP).split()[1]))
-    return min(filter(math.isfinite, heard), default=None)
+            received_s.append(float(read_text(path, _LONGEST_STOP).split()[1]))
+    return min(filter(math.isfinite, received_s), default=None)
 
 
 def read_flight(
@@ -204,21 +245,16 @@ def read_flight(
             others.
         quick: read the dumps only if they are small.
     """
-    files = {
-        int(match["rank"]): name
-        for name in sorted(names_in(folder.flight))
-        if (match := _DUMP_NAME.fullmatch(name))
-    }
-    if not files or (
-        quick and sum(_size(folder.flight / name) for name in files.values()) > _MOST_READ_QUICKLY
-    ):
+    files = _dump_files(folder)
+    if not files:
+        return None
+    if quick and sum(map(_size, files.values())) > _MOST_READ_QUICKLY:
         return None
     reader = DumpReader()
     dumps = dict[int, Dump]()
     left = _MOST_READ
     bad = list[str]()
-    for rank, name in sorted(files.items()):
-        path = folder.flight / name
+    for rank, path in sorted(files.items()):
         shown = path.relative_to(folder.run)
         # a sparse file may have terabytes, of which nothing is read
         left -= min(_size(path), MOST_BYTES)
@@ -237,6 +273,16 @@ def read_flight(
             f"{folder.flight.relative_to(folder.run)}: {len(bad) - _MOST_REMARKS} more dumps"
         )
     return judge(dumps, ranks) if dumps else None
+
+
+def _dump_files(folder: AttemptFolder) -> dict[int, Path]:
+    """Return each rank's dump."""
+    files = {}
+    for name in sorted(names_in(folder.flight)):
+        match = _DUMP_NAME.fullmatch(name)
+        if match:
+            files[int(match["rank"])] = folder.flight / name
+    return files
 
 
 def _size(path: Path) -> int:
