@@ -14,7 +14,7 @@ from itertools import groupby, islice
 from hpcrun.actions.hooks import about_run
 from hpcrun.actions.runs.hardware_use import run_use, use_advice, use_rows
 from hpcrun.actions.status.decide_status import BEFORE_START, ended_text
-from hpcrun.actions.status.run_status import NEVER, RunStatus, element_row
+from hpcrun.actions.status.run_status import NEVER, ElementStatus, RunStatus, element_row
 from hpcrun.explain.diagnosis.diagnose import diagnose
 from hpcrun.explain.diagnosis.facts import Culprit, Diagnosis, Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
@@ -103,55 +103,69 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
         quick: read only the beginnings and ends of a few logs: a fraction of a second, whatever
             their size.
     """
-    failed = [
-        each
-        for each in item.elements
-        if each.status.final and each.status.state != job_states.COMPLETED
-    ]
-    if failed:
-        item = element_row(
-            item, min(failed, key=lambda element: element.status.state == job_states.CANCELLED)
-        )
-    label = item.label
+    failed = _first_failed_element(item)
+    if failed is not None:
+        item = element_row(item, failed)
     before = _attempts_before(item)
+    attempt = in_failed_role(last_attempt(item.folder, item.element or 0), item.run)
+    use = None
     if item.run.run_id and not item.elements and not quick:
         use = run_use(item.folder, item.element or 0)
-    else:
-        use = None
-    attempt = in_failed_role(last_attempt(item.folder, item.element or 0), item.run)
     well = nothing_failed(item)
     if well is not None:
-        between = not (item.elements or item.status.final or item.status.state in _RUNS)
-        if between and attempt and (attempt.exit or item.status.state == job_states.PENDING):
+        if attempt and _is_between_attempts(item, attempt):
             return _between(item, attempt, well, rules, quick=quick)
-        if (
-            item.status.final
-            and attempt
-            and attempt.exit
-            and attempt.exit.hides_failure
-            and not item.elements
-        ):
-            return _hidden(item, attempt, attempt.exit, rules, quick=quick)
-        running = item.status.state in (job_states.RUNNING, job_states.COMPLETED)
-        follow = "-f " if not item.status.final else ""
-        return Explanation(
-            item,
-            well,
-            evidence=(*before, *_use_evidence(use)),
-            fix="; ".join(use_advice(use, completed=item.status.final)) if use else "",
-            next=f"hpcrun logs {follow}{label}" if running else f"hpcrun status -v {label}",
-        )
+        exit_ = attempt.exit if attempt else None
+        is_over = item.status.final and not item.elements
+        if attempt and exit_ and exit_.hides_failure and is_over:
+            return _hidden(item, attempt, exit_, rules, quick=quick)
+        return _nothing_to_explain(item, well, before, use)
     if attempt is not None and attempt.exit is not None and attempt.exit.reason == IDLE:
         return _was_idle(item, attempt.exit, (*before, *_use_evidence(use)))
     facts, unread = gather(item, attempt, rules, quick=quick)
-    if attempt is not None and item.status.state in _STOPPED and not quick:
+    was_stopped = item.status.state in _STOPPED
+    if attempt is not None and was_stopped and not quick:
         before = (*_stragglers(item, attempt), *before)
-    if use is not None and (
-        item.status.state in _STOPPED
-        or use.memory_peak > _NEARLY_ALL * (use.memory_asked or math.inf)
-    ):
-        before = (*before, *_use_evidence(use))
+    if use is not None:
+        enough_memory = _NEARLY_ALL * (use.memory_asked or math.inf)
+        if was_stopped or use.memory_peak > enough_memory:
+            before = (*before, *_use_evidence(use))
     return explained(item, facts, rules, attempt=attempt, before=before, unread=unread)
+
+
+def _first_failed_element(item: RunStatus) -> ElementStatus | None:
+    """Return the first element of a sweep that failed; one that was cancelled only without such."""
+    failed = []
+    for element in item.elements:
+        if element.status.final and element.status.state != job_states.COMPLETED:
+            failed.append(element)
+    return min(
+        failed, key=lambda element: element.status.state == job_states.CANCELLED, default=None
+    )
+
+
+def _is_between_attempts(item: RunStatus, attempt: Attempt) -> bool:
+    """Return whether a job waits again after an attempt, or Slurm is ending it."""
+    if item.elements or item.status.final or item.status.state in _RUNS:
+        return False
+    return attempt.exit is not None or item.status.state == job_states.PENDING
+
+
+def _nothing_to_explain(
+    item: RunStatus, well: str, before: tuple[Evidence, ...], use: UseSummary | None
+) -> Explanation:
+    """Return how a job stands that has not failed, and how well it used its hardware."""
+    fix = ""
+    if use:
+        fix = "; ".join(use_advice(use, completed=item.status.final))
+    if item.status.state not in (job_states.RUNNING, job_states.COMPLETED):
+        command = f"hpcrun status -v {item.label}"
+    elif item.status.final:
+        command = f"hpcrun logs {item.label}"
+    else:
+        command = f"hpcrun logs -f {item.label}"
+    evidence = (*before, *_use_evidence(use))
+    return Explanation(item, well, evidence=evidence, fix=fix, next=command)
 
 
 def _between(
@@ -205,7 +219,8 @@ def _use_evidence(use: UseSummary | None) -> tuple[Evidence, ...]:
     """Return what the run has used of its hardware."""
     if use is None:
         return ()
-    return (Evidence("use", None, tuple(f"{label}: {text}" for label, text in use_rows(use))),)
+    lines = tuple(f"{label}: {text}" for label, text in use_rows(use))
+    return (Evidence("use", None, lines),)
 
 
 def _was_idle(item: RunStatus, exit_: ExitRecord, evidence: tuple[Evidence, ...]) -> Explanation:
@@ -241,34 +256,28 @@ def explained(
     summary = ended_itself or _killed_job(item, diagnosis, attempt)
     if summary:
         diagnosis = Diagnosis(None, Culprit(None, alike=tuple(facts.ends)))
-    if diagnosis.first is not None:
-        end = facts.ends.get(diagnosis.first)
-    else:
-        end = None
-    cause = diagnosis.cause
-    cut = dict.fromkeys(log.name for log in facts.logs if not log.scan.whole)
+    evidence = [*evidence_of(item, facts, diagnosis, attempt)]
     if facts.start:
-        starts: tuple[Evidence, ...] = (Evidence("torchrun", None, (facts.start,)),)
-    else:
-        starts = ()
-    return Explanation(
+        evidence.append(Evidence("torchrun", None, (facts.start,)))
+    cut = dict.fromkeys(log.name for log in facts.logs if not log.scan.whole)
+    too_long = [f"{name}: too long; only its beginning and end were searched" for name in cut]
+    explanation = Explanation(
         item,
         summary or answer(item, facts, diagnosis, attempt),
-        rule=cause.rule.name if cause else None,
-        level=cause.rule.level if cause else None,
         fix=advice(item, diagnosis),
-        source=cause.rule.source if cause else "",
         rank=diagnosis.first,
-        node=end.node if end else None,
         role=facts.role,
-        evidence=(*evidence_of(item, facts, diagnosis, attempt), *starts, *before),
+        evidence=(*evidence, *before),
         next=_next_command(item, facts, diagnosis),
-        unread=(
-            *unread,
-            *(f"{name}: too long; only its beginning and end were searched" for name in cut),
-        ),
+        unread=(*unread, *too_long),
         flight=facts.flight,
     )
+    if diagnosis.first is not None and diagnosis.first in facts.ends:
+        explanation = replace(explanation, node=facts.ends[diagnosis.first].node)
+    if diagnosis.cause:
+        rule = diagnosis.cause.rule
+        explanation = replace(explanation, rule=rule.name, level=rule.level, source=rule.source)
+    return explanation
 
 
 def _role_end(facts: Facts, attempt: Attempt | None) -> str:
@@ -276,19 +285,20 @@ def _role_end(facts: Facts, attempt: Attempt | None) -> str:
 
     The role ended too early, or was not ready.
     """
-    exit_, ends = attempt.exit if attempt else None, facts.ends.values()
-    has_failed = any(end.status and not end.signalled for end in ends)
-    if has_failed or facts.role is None or exit_ is None or exit_.reason not in ("", "failure"):
+    exit_ = attempt.exit if attempt else None
+    if facts.role is None or exit_ is None or exit_.reason not in ("", "failure"):
+        return ""
+    ends = facts.ends.values()
+    if any(end.status and not end.signalled for end in ends):
         return ""
     if facts.role.on_exit == "fail":
-        left = [end.rank for end in ends if not end.signalled]
-    else:
-        left = []
-    if left:
-        return f"{facts.name(left[0])} ended with exit status 0, but the job needs it to its end"
-    return exit_.message + (
-        " (killed, SIGKILL)" if exit_.message.endswith(f" status {EXIT_KILLED}") else ""
-    )
+        for end in ends:
+            if not end.signalled:
+                name = facts.name(end.rank)
+                return f"{name} ended with exit status 0, but the job needs it to its end"
+    if exit_.message.endswith(f" status {EXIT_KILLED}"):
+        return f"{exit_.message} (killed, SIGKILL)"
+    return exit_.message
 
 
 def _ended_before_ranks(diagnosis: Diagnosis, attempt: Attempt | None) -> str:
@@ -306,15 +316,11 @@ def _killed_job(item: RunStatus, diagnosis: Diagnosis, attempt: Attempt | None) 
 
     The text is empty if something else explains the end.
     """
-    known = diagnosis.first is not None or (
-        diagnosis.cause and diagnosis.cause.rule.name != "told-to-end"
-    )
-    if (
-        known
-        or attempt is None
-        or attempt.exit is not None
-        or item.status.state != job_states.FAILED
-    ):
+    if attempt is None or attempt.exit is not None or item.status.state != job_states.FAILED:
+        return ""
+    if diagnosis.first is not None:
+        return ""
+    if diagnosis.cause and diagnosis.cause.rule.name != "told-to-end":
         return ""
     return f"the job's process of hpcrun on {attempt.host} was killed: it left no record of its end"
 
@@ -324,10 +330,9 @@ def advice(item: RunStatus, diagnosis: Diagnosis) -> str:
 
     Requeues that are used up are not advised again.
     """
-    if diagnosis.cause:
-        fix = fill(diagnosis.cause.rule.fix, _values(item, diagnosis))
-    else:
-        fix = ""
+    if diagnosis.cause is None:
+        return ""
+    fix = fill(diagnosis.cause.rule.fix, _values(item, diagnosis))
     used_up = _REQUEUES_USED_UP.search(item.status.reason or "")
     if used_up:
         return fix.replace("--requeue", f"more than --requeue {used_up[1]}")
@@ -339,8 +344,8 @@ def _values(item: RunStatus, diagnosis: Diagnosis) -> dict[str, str | None]:
 
     These are the run, and the groups of the rule's pattern.
     """
-    run, hit = item.run, diagnosis.cause.hit if diagnosis.cause else None
-    return {
+    run = item.run
+    values: dict[str, str | None] = {
         "run": item.label,
         "job": run.job_id,
         "profile": run.profile,
@@ -348,8 +353,10 @@ def _values(item: RunStatus, diagnosis: Diagnosis) -> dict[str, str | None]:
         "rank": str(diagnosis.first or 0),
         "failed": None if item.element is None else "--failed",
         "longer": format_time(2 * run.walltime_s) if run.walltime_s else None,
-        **(hit.values if hit else {}),
     }
+    if diagnosis.cause and diagnosis.cause.hit:
+        values |= diagnosis.cause.hit.values
+    return values
 
 
 def _next_command(item: RunStatus, facts: Facts, diagnosis: Diagnosis) -> str:
@@ -374,35 +381,24 @@ def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:
 
     Only attempts that were followed by another one count.
     """
-    newest = list(islice(attempts(item.folder, item.element or 0), _MOST_ATTEMPTS + 1))
-    begun = [
-        attempt
-        for attempt in newest
-        if attempt is not newest[0] or (attempt.exit and attempt.exit.again)
-    ]
-    groups = [
-        (text, [one.number + 1 for one in ones])
-        for text, ones in groupby(reversed(begun), _what_made_the_next)
-    ]
-    lines = [
-        f"attempt{'s' if numbers[1:] else ''} {index_ranges(numbers)}: {text}"
-        for text, numbers in groups
-    ]
-    if begun:
-        where = str(begun[-1].folder.path.parent.relative_to(item.folder))
-    else:
-        where = None
-    if lines:
-        return (Evidence("attempts", where, tuple(lines)),)
-    return ()
+    begun = list(islice(attempts(item.folder, item.element or 0), _MOST_ATTEMPTS + 1))
+    if begun and not (begun[0].exit and begun[0].exit.again):
+        begun = begun[1:]
+    if not begun:
+        return ()
+    lines = []
+    for text, alike in groupby(reversed(begun), _what_made_the_next):
+        numbers = [attempt.number + 1 for attempt in alike]
+        attempts_ = "attempt" if len(numbers) == 1 else "attempts"
+        lines.append(f"{attempts_} {index_ranges(numbers)}: {text}")
+    where = str(begun[-1].folder.path.parent.relative_to(item.folder))
+    return (Evidence("attempts", where, tuple(lines)),)
 
 
 def _stragglers(item: RunStatus, attempt: Attempt) -> tuple[Evidence, ...]:
     """Return which ranks were slower than the others."""
-    from hpcrun.explain.diagnosis.stragglers import (
-        straggler_sentence,
-        stragglers_of,  # most failures are of another kind
-    )
+    # most failures are of another kind
+    from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
 
     slow = stragglers_of(attempt)
     if slow is None:
@@ -412,11 +408,10 @@ def _stragglers(item: RunStatus, attempt: Attempt) -> tuple[Evidence, ...]:
 
 
 def _what_made_the_next(attempt: Attempt) -> str:
-    exit_ = attempt.exit
-    if exit_ and exit_.nodes:
-        nodes = f" ({', '.join(exit_.nodes)})"
-    else:
-        nodes = ""
+    """Return why an attempt ended, and how the next one was made."""
+    nodes = ""
+    if attempt.exit and attempt.exit.nodes:
+        nodes = f" ({', '.join(attempt.exit.nodes)})"
     text, place, _ = ended_text(attempt).partition(", restarted in place")
     return f"{text}{nodes}{place or ', requeued'}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from hpcrun.actions.hooks import about_run
 from hpcrun.actions.status.decide_status import ALIVE_WITHIN_S
@@ -69,11 +70,13 @@ class Running:
     def silent_s(self) -> dict[int, float | None]:
         """The ranks that run → seconds since they last wrote; None if they have written nothing."""
         last = self.writes.ranks
-        return {
-            rank: None if (at_s := last.get(rank)) is None else max(0.0, self.now_s - at_s)
-            for rank in sorted({*last, *self.node_of})
-            if rank not in self.ends
-        }
+        silent: dict[int, float | None] = {}
+        for rank in sorted({*last, *self.node_of}):
+            if rank in self.ends:
+                continue
+            at_s = last.get(rank)
+            silent[rank] = None if at_s is None else max(0.0, self.now_s - at_s)
+        return silent
 
     @property
     def newest_s(self) -> float:
@@ -130,17 +133,15 @@ def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> 
     if attempt is None:
         return None
     writes = last_writes(attempt.folder)
-    node_of = {rank: node for node, ranks in node_ranks(attempt.folder).items() for rank in ranks}
+    node_of = {}
+    for node, ranks in node_ranks(attempt.folder).items():
+        node_of.update(dict.fromkeys(ranks, node))
     ends = {end.rank: end for end in rank_exits(attempt.folder)}
-    latest = max(
-        (rank for rank, at_s in writes.ranks.items() if at_s),
-        key=lambda rank: writes.ranks[rank] or 0,
-        default=None,
-    )
-    if latest is not None:
+    written = {rank: at_s for rank, at_s in writes.ranks.items() if at_s}
+    usual_s = None
+    if written:
+        latest = max(written, key=lambda rank: written[rank])
         usual_s = usual_pause_s(attempt, latest)
-    else:
-        usual_s = None
     return Running(item, attempt, now_s, writes, node_of, ends, usual_s, patterns, roles)
 
 
@@ -151,14 +152,12 @@ def most_silent(item: RunStatus, now_s: float) -> int | None:
     """
     silent = {}
     for element in item.elements:
-        is_running = element.status.state == RUNNING
-        if is_running:
-            attempt = last_attempt(item.folder, element.index, item.run.deciding_role)
-        else:
-            attempt = None
+        if element.status.state != RUNNING:
+            continue
+        attempt = last_attempt(item.folder, element.index, item.run.deciding_role)
         if attempt is not None:
-            last = last_writes(attempt.folder).ranks.values()
-            silent[element.index] = now_s - max(filter(None, last), default=attempt.started_s)
+            written = filter(None, last_writes(attempt.folder).ranks.values())
+            silent[element.index] = now_s - max(written, default=attempt.started_s)
     return max(silent, key=lambda index: silent[index], default=None)
 
 
@@ -185,26 +184,31 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
         chosen.sort(key=lambda remark: remark is not silence)  # "nothing looks stuck" comes first
     elif stacks in chosen:  # they have how long no rank has written
         chosen = [remark for remark in chosen if remark is not silence]
-    label, role = running.item.label, running.attempt.folder.role
-    if role and role != running.item.run.deciding_role:
-        other = f" --role {role.name}"
-    else:
-        other = ""
-    if stuck and stacks is None:
-        look_on = f"hpcrun explain {label} --stacks"
-    else:
-        look_on = f"hpcrun logs -f {label}{other}"
-    rank = next((remark.rank for remark in remarks if remark.rank is not None), None)
+    named = [remark.rank for remark in remarks if remark.rank is not None]
+    rank = named[0] if named else None
     return Explanation(
         running.item,
         "; ".join(remark.sentence for remark in chosen),
         fix=stacks.fix if stacks else "",
         rank=rank,
         node=running.node_of.get(rank) if rank is not None else None,
-        role=role,
-        evidence=tuple(evidence for remark in remarks for evidence in remark.evidence),
-        next=(stacks and stacks.next) or look_on,
+        role=running.attempt.folder.role,
+        evidence=tuple(chain.from_iterable(remark.evidence for remark in remarks)),
+        next=_next_command(running, stacks, stuck=stuck),
     )
+
+
+def _next_command(running: Running, stacks: Remark | None, *, stuck: bool) -> str:
+    """Return the command that shows more of a running job."""
+    label = running.item.label
+    role = running.attempt.folder.role
+    if stacks and stacks.next:
+        return stacks.next
+    if stuck and stacks is None:
+        return f"hpcrun explain {label} --stacks"
+    if role and role != running.item.run.deciding_role:
+        return f"hpcrun logs -f {label} --role {role.name}"
+    return f"hpcrun logs -f {label}"
 
 
 def _ended(running: Running) -> Remark | None:
@@ -214,11 +218,11 @@ def _ended(running: Running) -> Remark | None:
     if not ended or not silent:
         return None
     first = min(ended, key=lambda end: (end.ended_s, end.rank))
+    more = ""
     if len(ended) > 1:
         more = f" (and {len(ended) - 1} more later)"
-    else:
-        more = ""
-    others = f"{count(len(silent), 'other rank')} {'runs' if len(silent) == 1 else 'run'}"
+    verb = "runs" if len(silent) == 1 else "run"
+    others = f"{count(len(silent), 'other rank')} {verb}"
     age = format_span(running.now_s - first.ended_s)
     who = running.name(first.rank)
     sentence = f"{who} ended {age} ago with exit status {first.status}{more}, while {others}"
@@ -230,55 +234,49 @@ def _ended(running: Running) -> Remark | None:
 
 def _heartbeats(running: Running) -> Remark:
     """Return the age of the heartbeats, and which of them are late although others are not."""
-    attempt, now_s = running.attempt, running.now_s
-    job_s = max(0.0, now_s - attempt.alive_s)
+    now_s = running.now_s
+    host = running.attempt.host
+    job_s = max(0.0, now_s - running.attempt.alive_s)
+    lines = [f"job on {host}: {format_span(job_s)} ago"]
+    ages: dict[str, float] = {}
     # without --requeue and --warn a node has no heartbeat: its record is as old as the node
     if running.item.run.plan.get("requeue"):
-        beats = running.writes.nodes
-    else:
-        beats = {}
-    ages = {node: max(0.0, now_s - at_s) for node, at_s in beats.items()}
-    lines = [f"job on {attempt.host}: {format_span(job_s)} ago"]
+        ages = {node: max(0.0, now_s - at_s) for node, at_s in running.writes.nodes.items()}
+    late = []
     if ages:
-        least = format_span(min(ages.values()))
+        youngest_s = min(ages.values())
+        oldest_first = sorted(ages, key=lambda node: -ages[node])
+        late = [node for node in oldest_first if ages[node] - youngest_s > _LATE_S]
+        least = format_span(youngest_s)
         most = format_span(max(ages.values()))
-        lines.append(f"nodes ({len(ages)}): {least if least == most else f'{least} to {most}'} ago")
-    late = sorted(
-        (node for node in ages if ages[node] - min(ages.values()) > _LATE_S),
-        key=lambda node: -ages[node],
-    )
+        span = least if least == most else f"{least} to {most}"
+        lines.append(f"nodes ({len(ages)}): {span} ago")
     sentence = ""
     if late:
         sentence = f"no heartbeat from {joined(late)} for {format_span(ages[late[0]])}"
     elif job_s > ALIVE_WITHIN_S:
-        sentence = f"no heartbeat from the job's script on {attempt.host} for {format_span(job_s)}"
+        sentence = f"no heartbeat from the job's script on {host} for {format_span(job_s)}"
     return Remark(sentence, (Evidence("heartbeat", None, tuple(lines)),), stuck=bool(sentence))
 
 
 def _silence(running: Running) -> Remark:
     """Return how long since the ranks last wrote, and what."""
     silent = running.silent_s
+    of_roles: tuple[Evidence, ...] = ()
     if running.roles:
-        of_roles: tuple[Evidence, ...] = (
-            Evidence("roles", None, tuple(role.line for role in running.roles)),
-        )
-    else:
-        of_roles = ()
+        lines = tuple(role.line for role in running.roles)
+        of_roles = (Evidence("roles", None, lines),)
     if running.ends and not silent:
-        return Remark(
-            running.of_role("each rank has ended, and the job is about to end"),
-            of_roles,
-            stuck=False,
-        )
+        sentence = running.of_role("each rank has ended, and the job is about to end")
+        return Remark(sentence, of_roles, stuck=False)
     running_s = max(0.0, running.now_s - running.attempt.started_s)
     sentence = silence_sentence(silent, running.name, running_s=running_s, usual_s=running.usual_s)
     about = about_run(running.item)[1]
     chosen = shown_ranks(silent)
     lines = tuple(_row(running, rank, silent[rank]) for rank in chosen)
+    note = ""
     if len(chosen) < len(silent):
         note = f"{len(chosen)} of {len(silent)}"
-    else:
-        note = ""
     where = str(running.attempt.folder.path.relative_to(running.item.folder))
     evidence = (Evidence("ranks", where, lines, note),) if lines else ()
     stuck = not about and running.newest_s > silence_limit_s(running.usual_s)
@@ -324,14 +322,15 @@ def _row(running: Running, rank: int, silent_s: float | None) -> str:
         wrote = "nothing yet"
     else:
         wrote = f"{format_span(silent_s)} ago"
-    numbers = (
-        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in _last_metrics(running, rank).items()
-    )
+    parts = [f"{running.name(rank)}: {wrote}"]
+    for name, value in _last_metrics(running, rank).items():
+        number = f"{value:.6g}" if isinstance(value, float) else f"{value}"
+        parts.append(f"{name} {number}")
+    text = ", ".join(parts)
     line = last_line_of(running.attempt, rank)
-    return ", ".join((f"{running.name(rank)}: {wrote}", *numbers)) + (
-        f": {line[:_LONGEST]}" if line else ""
-    )
+    if line:
+        return f"{text}: {line[:_LONGEST]}"
+    return text
 
 
 def _last_metrics(running: Running, rank: int) -> dict[str, Value]:
@@ -339,12 +338,13 @@ def _last_metrics(running: Running, rank: int) -> dict[str, Value]:
 
     The rank noted these; else they come from the last lines of its log.
     """
-    rows = [*noted(running.attempt, rank, Unreadable(), _LAST_ROWS)]
+    rows = list(noted(running.attempt, rank, Unreadable(), _LAST_ROWS))
     if not rows and running.patterns:
-        finder = LogMetrics(
-            {name: compile_pattern(text) for name, text in running.patterns.items()}
-        )
-        rows = [*finder.rows(running.attempt, rank, _LAST_LINES)]
+        patterns = {name: compile_pattern(text) for name, text in running.patterns.items()}
+        rows = list(LogMetrics(patterns).rows(running.attempt, rank, _LAST_LINES))
     if not rows:
         return {}
-    return {**({} if rows[-1].step is None else {STEP: rows[-1].step}), **rows[-1].values}
+    last = rows[-1]
+    if last.step is None:
+        return dict(last.values)
+    return {STEP: last.step, **last.values}
