@@ -45,6 +45,19 @@ def test_verdicts_have_one_target_for_all_gpus_and_for_the_added_ones(
     assert (found.value.gpus == 4) == (word == "good")
 
 
+def test_only_the_smallest_size_is_the_baseline_not_its_gpus_on_more_nodes() -> None:
+    times_s = {(4, 1): 1000, (4, 2): 1250, (8, 2): 550}
+    points = [
+        Point(gpus, nodes, epochs=(Epoch(1, time_s=time_s),))
+        for (gpus, nodes), time_s in times_s.items()
+    ]
+    (series,) = build_series(points)
+    verdicts = [verdict(row, series, advice(series)) for row in series.rows]
+    assert verdicts == ["baseline", "negative scaling", "good"]
+    verdicts = [verdict(row, series, None) for row in series.rows]
+    assert verdicts == ["baseline", "no verdict", "no verdict"]
+
+
 def test_another_target_changes_advice_and_verdicts_alike() -> None:
     series, words = study((1, 1), (4, 2.6)), {0.5: "good", 0.6: "diminishing returns", 0.66: "poor"}
     assert {
