@@ -8,7 +8,14 @@ import pytest
 
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.series import Series, build_series
-from hpcrun.features.scaling.worth_its_gpus import Advice, advise, pareto, steps, verdict
+from hpcrun.features.scaling.worth_its_gpus import (
+    Advice,
+    advise,
+    pareto,
+    reaches,
+    steps,
+    verdict,
+)
 
 
 def study(*speedups: tuple[int, float]) -> Series:
@@ -118,3 +125,8 @@ def test_which_added_gpus_are_worth_it() -> None:
     assert largest((1, 1), (2, 1.865), target=0.87) == 2  # 86.5 % is shown as 87 %
     assert steps([(4, 1.0)]) == ()
     assert steps([]) == ()
+
+
+def test_an_efficiency_reaches_the_target_if_it_is_shown_as_the_target() -> None:
+    assert reaches(0.645, 0.65)
+    assert not reaches(0.6449, 0.65)
