@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from hpcrun.errors import UsageError
 from hpcrun.features.scaling.step_model import StepModel, StepSize, TimedStep, fixed_share
-from hpcrun.features.scaling.worth_its_gpus import MIN_EFFICIENCY, Step, choose
+from hpcrun.features.scaling.worth_its_gpus import MIN_EFFICIENCY, Step, choose, reaches
 from hpcrun.job.profile_model import CardSection
 from hpcrun.job.resources.shape import multiples_around
 
@@ -287,7 +287,7 @@ def _forecast(
 def _concerns(
     at: StepSize, model: StepModel, base: StepSize, efficiency: float
 ) -> tuple[Concern, ...]:
-    if round(efficiency, 2) >= MIN_EFFICIENCY:
+    if reaches(efficiency, MIN_EFFICIENCY):
         return ()
     work = at.batch_per_gpu / model.work_s(at) * model.work_s(base) / base.batch_per_gpu
     cause: Concern = "little work" if work < efficiency / work else "communication"

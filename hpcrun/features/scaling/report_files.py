@@ -9,12 +9,11 @@ from __future__ import annotations
 import textwrap
 import unicodedata
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from itertools import starmap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from hpcrun.features.scaling.figures import draw_figures
 from hpcrun.features.scaling.points import Spread
@@ -34,7 +33,7 @@ from hpcrun.features.scaling.sentences import (
     times_text,
     whole_percent,
 )
-from hpcrun.features.scaling.series import Row
+from hpcrun.features.scaling.series import BatchChange, Row, Series
 from hpcrun.features.scaling.study_report import Part, Report
 from hpcrun.features.scaling.worth_its_gpus import Advice, pareto, verdict
 from hpcrun.views.text import csv_text, fields_of, labelled, one_line
@@ -42,68 +41,120 @@ from hpcrun.views.text import csv_text, fields_of, labelled, one_line
 WIDTH = 80
 _PLAIN = {"NODES": "1", "RUNS": "1"}  # a column without other values is not shown
 _LABEL = 21
+_MARKDOWN = "\\`*_{}[]<>|#!"  # characters with a meaning
 # If a line is too narrow, these columns are dropped in this order; Markdown, CSV and HTML have
 # them.
 _DROPPED = ("BATCH/GPU", "CPU", "GPU", "STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
 
 
-_Value = Callable[[Row, Part], Any]
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All numbers of a row, under the names that CSV and JSON have.
+
+    Names are only ever added, at the end. Efficiency and shares are from 0 to 1, ``low`` and
+    ``high`` the extremes of the repeats.
+    """
+
+    dataset: str
+    gpus: int
+    nodes: int
+    runs: int
+    batch_size: int | None
+    steps: int | None
+    time_of: str
+    time_s: float | None
+    time_low_s: float | None
+    time_high_s: float | None
+    time_derived: bool
+    samples_per_s: float | None
+    samples_per_s_low: float | None
+    samples_per_s_high: float | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    efficiency: float | None
+    gpu_hours: float | None
+    accuracy: float | None
+    accuracy_low: float | None
+    accuracy_high: float | None
+    data_share: float | None
+    sync_share: float | None
+    startup_share: float | None
+    idle_share: float | None
+    pareto: bool
+    verdict: str
+    published_speedup: float | None
+    unit: str
+    gpu_busy: float | None
+    cpu_busy: float | None
 
 
-def _spread(
-    mean: str, low: str, high: str, of: Callable[[Row], Spread | None]
-) -> dict[str, _Value]:
-    def end(name: str) -> _Value:
-        return lambda row, _: getattr(of(row), name, None)
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """A spread with its ends, or three missing numbers."""
 
-    return {mean: end("mean"), low: end("low"), high: end("high")}
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
-SUMMARY: dict[str, _Value] = {
-    "dataset": lambda _, part: one_line(part.series.dataset),
-    "gpus": lambda row, _: row.gpus,
-    "nodes": lambda row, _: row.nodes,
-    "runs": lambda row, _: row.speedup.n,
-    "batch_size": lambda row, _: row.batch_size,
-    "steps": lambda row, _: row.steps,
-    "time_of": lambda _, part: part.series.time_of,
-    **_spread("time_s", "time_low_s", "time_high_s", lambda row: row.time_s),
-    "time_derived": lambda row, _: row.time_derived,
-    **_spread(
-        "samples_per_s", "samples_per_s_low", "samples_per_s_high", lambda row: row.samples_per_s
-    ),
-    **_spread("speedup", "speedup_low", "speedup_high", lambda row: row.speedup),
-    "efficiency": lambda row, part: row.efficiency if part.series.compared else None,
-    "gpu_hours": lambda row, _: row.gpu_hours,
-    **_spread("accuracy", "accuracy_low", "accuracy_high", lambda row: row.accuracy),
-    "data_share": lambda row, _: row.shares.data,
-    "sync_share": lambda row, _: row.shares.sync,
-    "startup_share": lambda row, _: row.shares.startup,
-    "idle_share": lambda row, _: row.shares.idle,
-    "pareto": lambda row, part: row in pareto(part.series.rows),
-    "verdict": lambda row, part: verdict(row, part.series, part.advice),
-    "published_speedup": lambda row, _: row.published,
-    "unit": lambda row, _: row.unit,
-    "gpu_busy": lambda row, _: row.gpu_busy,
-    "cpu_busy": lambda row, _: row.cpu_busy,
-}
-"""All numbers of a row, under the names that CSV and JSON have: names are only ever added, at the
-end.
+def _ends(spread: Spread | None) -> _Ends:
+    if spread is None:
+        return _Ends()
+    return _Ends(spread.mean, spread.low, spread.high)
 
-Efficiency and shares are from 0 to 1, ``low`` and ``high`` the extremes of the repeats.
-"""
+
+def _summary(row: Row, part: Part, front: Sequence[Row]) -> Summary:
+    """Return the numbers of a row; ``front`` are the rows that no other row beats."""
+    series = part.series
+    time = _ends(row.time_s)
+    rate = _ends(row.samples_per_s)
+    accuracy = _ends(row.accuracy)
+    speedup = _Ends()
+    efficiency = None
+    if series.compared:
+        speedup = _ends(row.speedup)
+        efficiency = row.efficiency
+    return Summary(
+        dataset=one_line(series.dataset),
+        gpus=row.gpus,
+        nodes=row.nodes,
+        runs=row.speedup.n,
+        batch_size=row.batch_size,
+        steps=row.steps,
+        time_of=series.time_of,
+        time_s=time.mean,
+        time_low_s=time.low,
+        time_high_s=time.high,
+        time_derived=row.time_derived,
+        samples_per_s=rate.mean,
+        samples_per_s_low=rate.low,
+        samples_per_s_high=rate.high,
+        speedup=speedup.mean,
+        speedup_low=speedup.low,
+        speedup_high=speedup.high,
+        efficiency=efficiency,
+        gpu_hours=row.gpu_hours,
+        accuracy=accuracy.mean,
+        accuracy_low=accuracy.low,
+        accuracy_high=accuracy.high,
+        data_share=row.shares.data,
+        sync_share=row.shares.sync,
+        startup_share=row.shares.startup,
+        idle_share=row.shares.idle,
+        pareto=row in front,
+        verdict=verdict(row, series, part.advice),
+        published_speedup=row.published,
+        unit=row.unit,
+        gpu_busy=row.gpu_busy,
+        cpu_busy=row.cpu_busy,
+    )
 
 
 def summaries(part: Part) -> list[dict[str, Any]]:
     """Return the numbers of each row by name; the only size of a series has no speed-up."""
-    if part.series.compared:
-        none = {}
-    else:
-        none = dict.fromkeys(("speedup", "speedup_low", "speedup_high"))
-    return [
-        {**{name: value(row, part) for name, value in SUMMARY.items()}, **none}
-        for row in part.series.rows
-    ]
+    front = pareto(part.series.rows)
+    return [asdict(_summary(row, part, front)) for row in part.series.rows]
 
 
 def summary_csv(report: Report) -> str:
@@ -111,11 +162,16 @@ def summary_csv(report: Report) -> str:
 
     An unknown value is empty, and true and false are 1 and 0.
     """
-    rows = (summary.values() for part in report.parts for summary in summaries(part))
-    return csv_text(
-        SUMMARY,
-        ([f"{each:.6g}" if isinstance(each, float) else each for each in row] for row in rows),
-    )
+    names = [field.name for field in fields(Summary)]
+    rows = []
+    for part in report.parts:
+        for summary in summaries(part):
+            rows.append([_csv_number(value) for value in summary.values()])
+    return csv_text(names, rows)
+
+
+def _csv_number(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 _TEX = {
@@ -143,84 +199,106 @@ def tex_text(text: str) -> str:
 
 def _plain_letters(char: str) -> str:
     plain = unicodedata.normalize("NFKD", char).encode("ascii", "ignore").decode()
-    return "".join(_TEX.get(each, each) for each in plain if each.isprintable()) or "?"
+    letters = [_TEX.get(letter, letter) for letter in plain if letter.isprintable()]
+    return "".join(letters) or "?"
 
 
-class Column(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Column:
     """A heading and its cells."""
 
     heading: str
     short: str  # the heading in a narrow table
-    cells: tuple[str, ...]
+    cells: list[str]
+
+    @property
+    def tells(self) -> bool:
+        """Whether a cell has another value than none or the usual one."""
+        return bool({*self.cells} - {"", _PLAIN.get(self.short)})
 
 
 def table(part: Part) -> tuple[Column, ...]:
     """Return the columns for which the series has values."""
-    series, unit, hours = part.series, time_unit(part.series), hours_name(part.series.unit)
-    by_rate = series.basis == "throughput"  # samples per second in place of the times
-    columns: list[tuple[str, str, Callable[[Row], str]]] = [
-        (series.unit[0].upper() + series.unit[1:], series.unit.upper(), lambda row: str(row.gpus)),
-        ("Nodes", "NODES", lambda row: str(row.nodes)),
-        ("Runs", "RUNS", lambda row: str(row.speedup.n)),
-        ("Batch", "BATCH", lambda row: str(row.batch_size or "")),
-        (
-            "Batch per GPU",
-            "BATCH/GPU",
-            lambda row: f"{row.batch_size / row.gpus:g}" if row.batch_size else "",
-        ),
-        ("Steps", "STEPS", lambda row: str(row.steps or "")),
-        (
-            f"Time ({unit.name})",
-            f"TIME {unit.name}",
-            lambda row: ("~" if row.time_derived else "") + mean_text(row.time_s, 1 / unit.seconds),
-        ),
-        ("Range", "RANGE", lambda row: range_text(row.time_s, 1 / unit.seconds)),
-        ("Samples/s", "SAMPLES/S", lambda row: mean_text(row.samples_per_s if by_rate else None)),
-        ("Range", "RANGE", lambda row: range_text(row.samples_per_s if by_rate else None)),
-        (
-            "Speed-up",
-            "SPEED-UP",
-            lambda row: times_text(row.speedup.mean) if series.compared else "",
-        ),
-        ("Published", "PUBL.", lambda row: _published(row) if series.compared else ""),
-        (
-            "Efficiency",
-            "EFFIC.",
-            lambda row: percent_text(row.efficiency) if series.compared else "",
-        ),
-        (
-            hours[0].upper() + hours[1:],
-            f"{series.unit[:-1].upper()}-H",
-            lambda row: number_text(row.gpu_hours),
-        ),
-        ("Accuracy", "ACC.", lambda row: f"{row.accuracy.mean:.4g}" if row.accuracy else ""),
-        (
-            "GPUs busy",
-            "GPU",
-            lambda row: "" if row.gpu_busy is None else whole_percent(row.gpu_busy),
-        ),
-        (
-            "CPUs busy",
-            "CPU",
-            lambda row: "" if row.cpu_busy is None else whole_percent(row.cpu_busy),
-        ),
-        ("Verdict", "VERDICT", lambda row: verdict(row, series, part.advice)),
+    series = part.series
+    rows = series.rows
+    units = series.unit
+    hours = hours_name(units)
+    columns = [
+        Column(_capital(units), units.upper(), [str(row.gpus) for row in rows]),
+        Column("Nodes", "NODES", [str(row.nodes) for row in rows]),
+        Column("Runs", "RUNS", [str(row.speedup.n) for row in rows]),
+        Column("Batch", "BATCH", [str(row.batch_size or "") for row in rows]),
+        Column("Batch per GPU", "BATCH/GPU", [_batch_per_gpu(row) for row in rows]),
+        Column("Steps", "STEPS", [str(row.steps or "") for row in rows]),
     ]
-    made = (
-        Column(heading, short, tuple(map(cell, series.rows))) for heading, short, cell in columns
-    )
-    return tuple(column for column in made if set(column.cells) - {"", _PLAIN.get(column.short)})
+    columns += _time_columns(series)
+    if series.basis == "throughput":  # samples per second in place of the times
+        rates = [row.samples_per_s for row in rows]
+        columns.append(Column("Samples/s", "SAMPLES/S", [mean_text(rate) for rate in rates]))
+        columns.append(Column("Range", "RANGE", [range_text(rate) for rate in rates]))
+    if series.compared:
+        speedups = [times_text(row.speedup.mean) for row in rows]
+        columns.append(Column("Speed-up", "SPEED-UP", speedups))
+        columns.append(Column("Published", "PUBL.", [_published(row) for row in rows]))
+        efficiencies = [percent_text(row.efficiency) for row in rows]
+        columns.append(Column("Efficiency", "EFFIC.", efficiencies))
+    unit_hours = f"{units[:-1].upper()}-H"
+    verdicts: list[str] = [verdict(row, series, part.advice) for row in rows]
+    columns += [
+        Column(_capital(hours), unit_hours, [number_text(row.gpu_hours) for row in rows]),
+        Column("Accuracy", "ACC.", [_accuracy_text(row) for row in rows]),
+        Column("GPUs busy", "GPU", [_busy_text(row.gpu_busy) for row in rows]),
+        Column("CPUs busy", "CPU", [_busy_text(row.cpu_busy) for row in rows]),
+        Column("Verdict", "VERDICT", verdicts),
+    ]
+    return tuple(column for column in columns if column.tells)
+
+
+def _time_columns(series: Series) -> list[Column]:
+    """Return the times and their ranges; a derived time has a tilde."""
+    unit = time_unit(series)
+    factor = 1 / unit.seconds
+    times = []
+    ranges = []
+    for row in series.rows:
+        time = mean_text(row.time_s, factor)
+        times.append(f"~{time}" if row.time_derived else time)
+        ranges.append(range_text(row.time_s, factor))
+    return [
+        Column(f"Time ({unit.name})", f"TIME {unit.name}", times),
+        Column("Range", "RANGE", ranges),
+    ]
+
+
+def _capital(name: str) -> str:
+    """Return a name with a capital: ``Ranks``."""
+    return name[0].upper() + name[1:]
+
+
+def _batch_per_gpu(row: Row) -> str:
+    return f"{row.batch_size / row.gpus:g}" if row.batch_size else ""
+
+
+def _accuracy_text(row: Row) -> str:
+    return f"{row.accuracy.mean:.4g}" if row.accuracy else ""
+
+
+def _busy_text(share: float | None) -> str:
+    return "" if share is None else whole_percent(share)
 
 
 def rows_of(part: Part) -> list[tuple[str, ...]]:
     """Return the cells of a series, row by row."""
-    return list(zip(*(column.cells for column in table(part)), strict=True))
+    cells = [column.cells for column in table(part)]
+    return list(zip(*cells, strict=True))
 
 
 def _published(row: Row) -> str:
     """Return the speed-up of a table, if it differs from the one that follows from its times."""
-    written = "" if row.published is None else times_text(row.published)
-    return "" if written == times_text(row.speedup.mean) else written
+    if row.published is None:
+        return ""
+    published = times_text(row.published)
+    return "" if published == times_text(row.speedup.mean) else published
 
 
 def report_json(report: Report) -> dict[str, Any]:
@@ -231,14 +309,25 @@ def report_json(report: Report) -> dict[str, Any]:
         "finished": not report.unfinished,
         "answers": [line.text for line in answer_lines(report) if not line.label],
         "series": [_part_json(part) for part in report.parts],
-        "batches": list(starmap(_change_json, report.changes)),
+        "batches": [_change_json(change) for change in report.changes],
         "contradictions": [asdict(each) for each in report.contradictions],
         "remarks": list(report.remarks),
     }
 
 
 def _part_json(part: Part) -> dict[str, Any]:
-    series, diagnosis = part.series, part.diagnosis
+    series = part.series
+    diagnosis = part.diagnosis
+    causes: list[dict[str, Any]] = []
+    causes_of_gpus = None
+    not_measured: list[str] = []
+    if diagnosis:
+        causes = [asdict(cause) for cause in diagnosis.causes]
+        causes_of_gpus = diagnosis.row.gpus
+        not_measured = list(diagnosis.unknown)
+    left_out = []
+    for point, problem in series.left_out:
+        left_out.append({**fields_of(point, "gpus nodes repeat run"), "problem": problem})
     return {
         **fields_of(series, "name dataset basis"),
         "sources": list(series.sources),
@@ -247,13 +336,10 @@ def _part_json(part: Part) -> dict[str, Any]:
         "advice": _advice_json(part.advice),
         "doubts": [asdict(doubt) for doubt in part.doubts],
         "measure_again": part.again or None,
-        "causes": [asdict(cause) for cause in diagnosis.causes] if diagnosis else [],
-        "causes_of_gpus": diagnosis.row.gpus if diagnosis else None,
-        "not_measured": list(diagnosis.unknown) if diagnosis else [],
-        "left_out": [
-            {**fields_of(each, "gpus nodes repeat run"), "problem": why}
-            for each, why in series.left_out
-        ],
+        "causes": causes,
+        "causes_of_gpus": causes_of_gpus,
+        "not_measured": not_measured,
+        "left_out": left_out,
         "remarks": list(series.remarks),
     }
 
@@ -261,31 +347,36 @@ def _part_json(part: Part) -> dict[str, Any]:
 def _advice_json(advice: Advice | None) -> dict[str, Any] | None:
     if advice is None:
         return None
-    chosen = {
-        "fastest": advice.fastest,
-        "fewest_gpu_hours": advice.cheapest,
-        "best_value": advice.value,
-    }
+    added = advice.step.added if advice.step else None
+    next_added = advice.next_step.added if advice.next_step else None
     return {
-        **{name: fields_of(row, "gpus nodes") for name, row in chosen.items()},
+        "fastest": fields_of(advice.fastest, "gpus nodes"),
+        "fewest_gpu_hours": fields_of(advice.cheapest, "gpus nodes"),
+        "best_value": fields_of(advice.value, "gpus nodes"),
         "min_efficiency": advice.min_efficiency,
-        "added_gpus_efficiency": advice.step.added if advice.step else None,
-        "next_added_gpus_efficiency": advice.next_step.added if advice.next_step else None,
+        "added_gpus_efficiency": added,
+        "next_added_gpus_efficiency": next_added,
     }
 
 
-def _change_json(dataset: str, before: Row, after: Row) -> dict[str, Any]:
-    sides = {
-        name: {**fields_of(row, "batch_size steps"), "time_s": row.time_s and row.time_s.mean}
-        for name, row in (("before", before), ("after", after))
+def _change_json(change: BatchChange) -> dict[str, Any]:
+    return {
+        "dataset": change.dataset,
+        **fields_of(change.after, "gpus nodes"),
+        "before": _batch_json(change.before),
+        "after": _batch_json(change.after),
     }
-    return {"dataset": dataset, **fields_of(after, "gpus nodes"), **sides}
+
+
+def _batch_json(row: Row) -> dict[str, Any]:
+    time_s = row.time_s.mean if row.time_s else None
+    return {**fields_of(row, "batch_size steps"), "time_s": time_s}
 
 
 def report_files(report: Report) -> tuple[dict[str, bytes], list[str]]:
     """Return every file of a report by name, and the reasons why some figures are missing."""
-    drawn, missing = draw_figures(report)
-    pictures = {name: content for name, content in drawn.items() if name.endswith(".png")}
+    files, missing = draw_figures(report)
+    pictures = {name: content for name, content in files.items() if name.endswith(".png")}
     texts = {
         "summary.csv": summary_csv(report),
         "summary.tex": summary_tex(report),
@@ -293,42 +384,61 @@ def report_files(report: Report) -> tuple[dict[str, bytes], list[str]]:
         "report.md": report_markdown(report, missing=missing, figures=pictures),
         "report.html": report_html(report, figures=pictures, missing=missing),
     }
-    return drawn | {
-        name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()
-    }, missing
+    for name, text in texts.items():
+        files[name] = text.encode("utf-8", "backslashreplace")
+    return files, missing
 
 
 def _notes(report: Report, missing: Sequence[str]) -> list[Line]:
     """Return the sentences about all series together, and the reasons why figures are missing."""
-    return [*report_lines(report), *(Line("figures", reason) for reason in missing)]
+    return report_lines(report) + [Line("figures", reason) for reason in missing]
 
 
 def report_text(report: Report, missing: Sequence[str] = ()) -> list[str]:
     """Return the report as lines. ``missing``: why figures were not drawn."""
-    lines = [text for line in answer_lines(report) for text in _wrapped(line)]
-    lines += [""] if lines else []
+    lines = _all_wrapped(answer_lines(report))
+    if lines:
+        lines.append("")
     for part in report.parts:
         lines += textwrap.wrap(f"{heading(part.series, report)}: {caption(part.series)}", WIDTH)
-        lines += _aligned(table(part)) if part.series.rows else []
-        sentences = [text for line in part_lines(part) for text in _wrapped(line)]
-        lines += ["", *sentences, ""] if sentences else [""]
-    rest = _notes(report, missing)
-    lines += [text for line in rest for text in _wrapped(line)]
-    return lines if rest else lines[:-1]
+        if part.series.rows:
+            lines += _aligned(table(part))
+        sentences = _all_wrapped(part_lines(part))
+        if sentences:
+            lines += ["", *sentences]
+        lines.append("")
+    notes = _notes(report, missing)
+    if not notes:
+        return lines[:-1]
+    return lines + _all_wrapped(notes)
 
 
 def _aligned(columns: Sequence[Column]) -> list[str]:
-    texts = [(column.short, *column.cells) for column in columns]
+    """Return the lines of a table that is no wider than the text."""
+    texts = [[column.short, *column.cells] for column in columns]
     for name in _DROPPED:
-        if sum(max(map(len, cells)) + 1 for cells in texts) - 1 <= WIDTH:
+        if _width_of(texts, gap=1) <= WIDTH:
             break
         texts = [cells for cells in texts if cells[0] != name]
-    widths = [max(map(len, cells)) for cells in texts]
-    gap = "  " if sum(widths) + 2 * len(widths) - 2 <= WIDTH else " "
-    padded = (
-        [cell.rjust(width) for cell in cells] for cells, width in zip(texts, widths, strict=True)
-    )
+    gap = "  " if _width_of(texts, gap=2) <= WIDTH else " "
+    padded = []
+    for cells in texts:
+        width = max(map(len, cells))
+        padded.append([cell.rjust(width) for cell in cells])
     return [gap.join(row) for row in zip(*padded, strict=True)]
+
+
+def _width_of(columns: Sequence[Sequence[str]], gap: int) -> int:
+    """Return the width of a table with ``gap`` spaces between its columns."""
+    widths = [max(map(len, cells)) for cells in columns]
+    return sum(widths) + gap * (len(widths) - 1)
+
+
+def _all_wrapped(lines: Iterable[Line]) -> list[str]:
+    texts = []
+    for line in lines:
+        texts += _wrapped(line)
+    return texts
 
 
 def _wrapped(line: Line) -> list[str]:
@@ -339,7 +449,36 @@ def _wrapped(line: Line) -> list[str]:
     else:
         lines = textwrap.wrap(text, WIDTH)
     texts = [text.replace("\u00a0", " ") for text in lines]
-    return [*texts, *([f"{' ' * _LABEL}{line.command}"] if line.command else [])]
+    if line.command:
+        texts.append(f"{' ' * _LABEL}{line.command}")
+    return texts
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """A figure on a page."""
+
+    name: str
+    width: int
+    data: str  # PNG in base64
+
+
+def _image(name: str, content: bytes) -> _Image:
+    pixels = int.from_bytes(content[16:20], "big")
+    # larger than on paper, and sharp on every screen
+    return _Image(name, pixels * 96 // 220, b64encode(content).decode())
+
+
+def _section(part: Part, report: Report) -> dict[str, Any]:
+    """Return what a template shows of one series."""
+    return {
+        "kind": "Weak" if part.series.weak else "Strong",
+        "heading": heading(part.series, report),
+        "caption": caption(part.series),
+        "headings": [column.heading for column in table(part)],
+        "rows": rows_of(part),
+        "lines": part_lines(part),
+    }
 
 
 def report_markdown(report: Report, *, missing: Sequence[str], figures: Mapping[str, bytes]) -> str:
@@ -383,31 +522,17 @@ def _rendered(
         keep_trailing_newline=True,
         finalize=finalize,
     )
-    source = environment.from_string(Path(__file__).with_name(template).read_text("utf-8"))
-    return source.render(
+    text = Path(__file__).with_name(template).read_text("utf-8")
+    return environment.from_string(text).render(
         title=one_line(report.options.name),
         answers=answer_lines(report),
-        sections=[
-            {
-                "kind": "Weak" if part.series.weak else "Strong",
-                "heading": heading(part.series, report),
-                "caption": caption(part.series),
-                "headings": [column.heading for column in table(part)],
-                "rows": rows_of(part),
-                "lines": part_lines(part),
-            }
-            for part in report.parts
-        ],
+        sections=[_section(part, report) for part in report.parts],
         notes=_notes(report, missing),
-        # larger than on paper, and sharp on every screen
-        images=[
-            (name, int.from_bytes(content[16:20], "big") * 96 // 220, b64encode(content).decode())
-            for name, content in figures.items()
-        ],
+        images=[_image(name, content) for name, content in figures.items()],
     )
 
 
 def _plain(text: str) -> str:
     """Return text that has no meaning for Markdown."""
-    escaped = "".join(f"\\{char}" if char in "\\`*_{}[]<>|#!" else char for char in text)
-    return " ".join(escaped.split())
+    escaped = [f"\\{char}" if char in _MARKDOWN else char for char in text]
+    return " ".join("".join(escaped).split())

@@ -292,7 +292,9 @@ def _causes(diagnosis: ScalingDiagnosis) -> Iterator[Line]:
 
 
 def _change(change: BatchChange) -> str:
-    dataset, before, after = change
+    dataset = change.dataset
+    before = change.before
+    after = change.after
     if before.steps and after.steps:
         steps = f", {before.steps} to {after.steps} steps per epoch"
     else:

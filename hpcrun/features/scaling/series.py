@@ -322,8 +322,13 @@ def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
         )
 
 
-BatchChange = tuple[str, Row, Row]
-"""A data set, and its rows of one size with a small batch and with the next larger one."""
+@dataclass(frozen=True, slots=True)
+class BatchChange:
+    """Rows of one size of a data set, with one batch and with the next larger one."""
+
+    dataset: str
+    before: Row
+    after: Row
 
 
 def batch_changes(series: Sequence[Series]) -> tuple[BatchChange, ...]:
@@ -336,5 +341,5 @@ def batch_changes(series: Sequence[Series]) -> tuple[BatchChange, ...]:
     changes = []
     for (dataset, _, _), rows in sizes.items():
         rows.sort(key=lambda row: row.batch_size or 0)
-        changes += [(dataset, *pair) for pair in pairwise(rows)]
+        changes += [BatchChange(dataset, *pair) for pair in pairwise(rows)]
     return tuple(changes)

@@ -103,7 +103,7 @@ def verdict(row: Row, series: Series, advice: Advice | None) -> Verdict:
     """
     if not series.compared:
         return ""
-    if row.gpus == series.rows[0].gpus:
+    if row is series.rows[0]:
         return "baseline"
     if advice is None or row.gpus in advice.doubtful:
         return "no verdict"

@@ -8,7 +8,14 @@ import pytest
 
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.series import Series, build_series
-from hpcrun.features.scaling.worth_its_gpus import Advice, advise, pareto, steps, verdict
+from hpcrun.features.scaling.worth_its_gpus import (
+    Advice,
+    advise,
+    pareto,
+    reaches,
+    steps,
+    verdict,
+)
 
 
 def study(*speedups: tuple[int, float]) -> Series:
@@ -43,6 +50,19 @@ def test_verdicts_have_one_target_for_all_gpus_and_for_the_added_ones(
     assert [verdict(row, series, found) for row in series.rows] == ["baseline", word]
     assert [verdict(row, series, None) for row in series.rows] == ["baseline", "no verdict"]
     assert (found.value.gpus == 4) == (word == "good")
+
+
+def test_only_the_smallest_size_is_the_baseline_not_its_gpus_on_more_nodes() -> None:
+    times_s = {(4, 1): 1000, (4, 2): 1250, (8, 2): 550}
+    points = [
+        Point(gpus, nodes, epochs=(Epoch(1, time_s=time_s),))
+        for (gpus, nodes), time_s in times_s.items()
+    ]
+    (series,) = build_series(points)
+    verdicts = [verdict(row, series, advice(series)) for row in series.rows]
+    assert verdicts == ["baseline", "negative scaling", "good"]
+    verdicts = [verdict(row, series, None) for row in series.rows]
+    assert verdicts == ["baseline", "no verdict", "no verdict"]
 
 
 def test_another_target_changes_advice_and_verdicts_alike() -> None:
@@ -105,3 +125,8 @@ def test_which_added_gpus_are_worth_it() -> None:
     assert largest((1, 1), (2, 1.865), target=0.87) == 2  # 86.5 % is shown as 87 %
     assert steps([(4, 1.0)]) == ()
     assert steps([]) == ()
+
+
+def test_an_efficiency_reaches_the_target_if_it_is_shown_as_the_target() -> None:
+    assert reaches(0.645, 0.65)
+    assert not reaches(0.6449, 0.65)
