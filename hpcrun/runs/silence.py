@@ -21,6 +21,8 @@ from hpcrun.runs.attempt import Attempt, names_in
 from hpcrun.runs.log_files import fold, rank_log, tail
 
 STREAMS = ("out", "err")
+SILENT_S = 600.0  # the shortest silence that status shows
+SILENT_WITHOUT_PACE_S = 1800.0  # the same of a run with too few lines to know its pace
 _KINDS = (*STREAMS, "metrics")
 _PACE_LINES = 64  # the pace of a rank is that of its last lines
 _FEW_LINES = 3  # fewer lines show no pace
@@ -138,6 +140,36 @@ MUCH_LONGER = 3.0  # how many times the usual pause a pause must be to count as 
 STOPPED_TOGETHER_S = 5.0
 # the beginning of a job: ranks whose last line is from it print nothing while they train
 _BEGINNING_S = 120.0
+
+
+def long_silence_s(attempt: Attempt, now_s: float) -> float | None:
+    """Return for how many seconds no rank of an attempt has written.
+
+    Returns:
+        The seconds; None if they are few, also beside the usual pauses, or if the ranks have
+        written nothing at all.
+    """
+    if now_s - attempt.started_s < SILENT_S:
+        return None
+    first_s = last_write_s(attempt.folder, 0)
+    if first_s is not None and now_s - first_s < SILENT_S:
+        return None  # most runs: rank 0 writes, and the files of the others are not needed
+    written = {}
+    for rank, at_s in last_writes(attempt.folder).ranks.items():
+        if at_s is not None:
+            written[rank] = at_s
+    if not written:
+        return None
+    latest = max(written, key=lambda rank: written[rank])
+    silent_s = now_s - written[latest]
+    if silent_s < SILENT_S:
+        return None
+    usual_s = usual_pause_s(attempt, latest)
+    if usual_s is None:
+        least_s = SILENT_WITHOUT_PACE_S
+    else:
+        least_s = MUCH_LONGER * usual_s
+    return silent_s if silent_s >= least_s else None
 
 
 def silence_limit_s(usual_s: float | None) -> float:

@@ -9,11 +9,7 @@ from hpcrun.actions.hooks import HOOKS
 from hpcrun.actions.status.run_status import RunStatus, StatusResult
 from hpcrun.job import job_states as state
 from hpcrun.runs.attempt import last_attempt
-from hpcrun.runs.silence import MUCH_LONGER, last_write_s, last_writes, usual_pause_s
-
-SILENT_S = 600.0
-SILENT_WITHOUT_PACE_S = 1800.0
-"""The shortest silence that is shown, and that of a run with too few lines to know its pace."""
+from hpcrun.runs.silence import SILENT_S, long_silence_s
 
 
 def with_silence(result: StatusResult, now_s: float) -> StatusResult:
@@ -35,25 +31,9 @@ def _silent_s(item: RunStatus, now_s: float) -> float | None:
         return None  # before any file is opened
     # a server may wait for requests
     attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
-    if attempt is None or attempt.exit is not None or now_s - attempt.started_s < SILENT_S:
+    if attempt is None or attempt.exit is not None:
         return None
-    first_s = last_write_s(attempt.folder, 0)
-    if first_s is not None and now_s - first_s < SILENT_S:
-        return None  # most runs: rank 0 writes, and the files of the others are not needed
-    writes = last_writes(attempt.folder).ranks
-    written = {rank: at_s for rank, at_s in writes.items() if at_s is not None}
-    latest = max(written, key=lambda rank: written[rank], default=None)
-    if latest is None:
-        return None
-    silent_s = now_s - written[latest]
-    if silent_s < SILENT_S:
-        return None
-    usual_s = usual_pause_s(attempt, latest)
-    if usual_s is None:
-        least_s = SILENT_WITHOUT_PACE_S
-    else:
-        least_s = MUCH_LONGER * usual_s
-    return silent_s if silent_s >= least_s else None
+    return long_silence_s(attempt, now_s)
 
 
 def _may_be_silent(item: RunStatus) -> bool:
