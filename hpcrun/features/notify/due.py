@@ -58,11 +58,11 @@ def notify_of(run: Run) -> Notify | None:
     events = record.get("events")
     waiting_s = record.get("waiting_s")
     named = tuple(event for event in EVENTS if isinstance(events, list) and event in events)
-    if to:
-        return Notify(
-            to, named, waiting_s if isinstance(waiting_s, int) and waiting_s > 0 else WAITING_S
-        )
-    return None
+    if not to:
+        return None
+    if not isinstance(waiting_s, int) or waiting_s <= 0:
+        waiting_s = WAITING_S
+    return Notify(to, named, waiting_s)
 
 
 def status_in_job(run: Run, folder: Path, now_s: float) -> RunStatus:
@@ -81,10 +81,9 @@ def due_events(
 
     The job reports an event that just came, in ``reported``.
     """
-    events = [
-        *([reported] if reported in (STARTED, FIRST_STEP) else []),
-        *_events(item, notify, now_s),
-    ]
+    events = _events(item, notify, now_s)
+    if reported in (STARTED, FIRST_STEP):
+        events.insert(0, reported)
     has_failed = FAILED in notify.events and item.status.state != job_states.COMPLETED
     return [
         event
@@ -124,11 +123,18 @@ def _events(item: RunStatus, notify: Notify, now_s: float) -> list[str]:
         if now_s - (attempt.exit.ended_s if attempt.exit else attempt.alive_s) < END_IS_NEWS_S
     ]
     if newest[0].exit is None:
-        events += (
-            [STARTED] if newest[0].number == 0 and now_s - newest[0].started_s < IS_NEWS_S else []
-        )
-        events += [FIRST_STEP] if _has_metrics(newest[0], now_s) else []
-        events += [f"{IDLE}-{newest[0].number}"] if newest[0].folder.idle.exists() else []
+        events += _events_of_running(newest[0], now_s)
+    return events
+
+
+def _events_of_running(attempt: Attempt, now_s: float) -> list[str]:
+    events = []
+    if attempt.number == 0 and now_s - attempt.started_s < IS_NEWS_S:
+        events.append(STARTED)
+    if _has_metrics(attempt, now_s):
+        events.append(FIRST_STEP)
+    if attempt.folder.idle.exists():
+        events.append(f"{IDLE}-{attempt.number}")
     return events
 
 
@@ -206,12 +212,11 @@ def send_late(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
 
 
 def _is_late(item: RunStatus, now_s: float) -> bool:
-    notify, status = notify_of(item.run), item.status
-    if (
-        notify is None
-        or item.elsewhere
-        or (status.final and now_s - status.asked_s > END_IS_NEWS_S)
-    ):
+    notify = notify_of(item.run)
+    status = item.status
+    if notify is None or item.elsewhere:
+        return False
+    if status.final and now_s - status.asked_s > END_IS_NEWS_S:
         return False
     events = due_events(item, notify, now_s)
     newest = last_attempts(item.folder)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from hpcrun.cli.output import Outcome, finish, render, stderr, table, tell, want_json
+from hpcrun.cli.output import Outcome, TextPart, finish, render, stderr, table, tell, want_json
 from hpcrun.errors import HpcrunError, PlanError, UsageError
 from hpcrun.features.remote import VERBOSE, TypedHost
 from hpcrun.features.remote.line_options import options_of, split_options
@@ -69,35 +69,34 @@ def _merged_status(hosts: Sequence[str], words: Sequence[str]) -> Outcome:
     wrong = [option for option in words if option in _NOT_MERGED]
     if wrong:
         raise UsageError(f"status {wrong[0]} takes one --on HOST")
-    documents = _documents(
-        hosts, [argument for argument in ("status", *words) if argument != "--json"]
-    )
-    failures = {
-        host: document for host, document in documents.items() if isinstance(document, HpcrunError)
-    }
-    runs = [
-        {**run, "on": host}
-        for host, document in documents.items()
-        if not isinstance(document, HpcrunError)
-        for run in _list(document.get("runs"))
-        if isinstance(run, dict)
-    ]
+    line = ["status", *(text for text in words if text != "--json")]
+    failures: dict[str, HpcrunError] = {}
+    runs: list[dict[str, Any]] = []
+    for host, document in _documents(hosts, line).items():
+        if isinstance(document, HpcrunError):
+            failures[host] = document
+            continue
+        for run in _list(document.get("runs")):
+            if isinstance(run, dict):
+                runs.append({**run, "on": host})
     runs.sort(key=lambda run: _number(run.get("created_s")))
-    lines = [
-        f"hpcrun: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "")
-        for error in failures.values()
-    ]
+    messages = []
+    for error in failures.values():
+        messages.append(f"hpcrun: {error.message}")
+        if error.hint:
+            messages.append(f"hint: {error.hint}")
     rows = [_row(run) for run in runs]
+
+    def parts() -> list[TextPart]:
+        if not rows:
+            return [stderr(messages)]
+        shown = table(text_table(_HEADINGS, rows, whole=_HEADINGS[:-1]))
+        return [shown, stderr(messages)]
+
+    failed = {host: error.message for host, error in failures.items()}
     return Outcome(
-        lambda: [
-            *([table(text_table(_HEADINGS, rows, whole=_HEADINGS[:-1]))] if rows else ()),
-            stderr(lines),
-        ],
-        lambda: {
-            "kind": "status",
-            "runs": runs,
-            "failed": {host: error.message for host, error in failures.items()},
-        },
+        parts,
+        lambda: {"kind": "status", "runs": runs, "failed": failed},
         status=max((error.exit_code for error in failures.values()), default=0),
     )
 
@@ -106,6 +105,9 @@ def _row(run: Mapping[str, Any]) -> list[str]:
     why = run.get("cause") or run.get("reason") or ""
     nodes = int(_number(run.get("nodes")))
     gpus = int(_number(run.get("gpus_per_node")))
+    place = str(run.get("hosts") or "")
+    if why:
+        place = f"{place} ({why})" if place else f"({why})"
     return [
         str(run["on"]),
         str(run.get("name")),
@@ -114,7 +116,7 @@ def _row(run: Mapping[str, Any]) -> list[str]:
         str(run.get("state")),
         f"{nodes}×{gpus}" if gpus else count(nodes, "node"),
         clock_text(int(_number(run.get("elapsed_s")))),
-        " ".join(filter(None, (str(run.get("hosts") or ""), f"({why})" if why else ""))),
+        place,
     ]
 
 
@@ -141,7 +143,9 @@ def _first_to_start(hosts: Sequence[str], words: Sequence[str]) -> str:
     for host, answer in answers.items():
         if isinstance(answer, HpcrunError):
             tell([f"hpcrun: {answer.message}"])
-        elif offers := [offer for offer in _list(answer.get("offers")) if isinstance(offer, dict)]:
+            continue
+        offers = [offer for offer in _list(answer.get("offers")) if isinstance(offer, dict)]
+        if offers:
             starts[host] = min(_number(offer.get("start_s")) or _NEVER_S for offer in offers)
         else:
             tell([f"hpcrun: the job fits no profile of {host}"])
@@ -152,15 +156,12 @@ def _first_to_start(hosts: Sequence[str], words: Sequence[str]) -> str:
         )
     now_s = time.time()
     first = min(starts, key=lambda host: starts[host])
-    others = "; ".join(
-        f"{host}: {start_text(starts[host], now_s)}" for host in starts if host != first
-    )
-    tell(
-        [
-            f"cluster    {first}: {start_text(starts[first], now_s)}"
-            + (f" ({others})" if others else "")
-        ]
-    )
+    text = f"cluster    {first}: {start_text(starts[first], now_s)}"
+    others = [host for host in starts if host != first]
+    if others:
+        starts_there = [f"{host}: {start_text(starts[host], now_s)}" for host in others]
+        text += f" ({'; '.join(starts_there)})"
+    tell([text])
     return first
 
 
@@ -168,6 +169,9 @@ def _job_words(words: Sequence[str]) -> list[str]:
     """Return those options of a ``submit`` line that decide when and where its job starts."""
     of_where = options_of("where").keys() - {"--json"}
     options, _ = split_options("submit", words)
-    return [
-        text for option in options if option[0].partition("=")[0] in of_where for text in option
-    ]
+    shared: list[str] = []
+    for option in options:
+        name = option[0].partition("=")[0]
+        if name in of_where:
+            shared += option
+    return shared

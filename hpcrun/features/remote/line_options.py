@@ -19,11 +19,12 @@ def split_options(verb: str, words: Sequence[str]) -> tuple[list[list[str]], lis
     queue = list(words)
     options = list[list[str]]()
     while queue and queue[0].startswith("-"):
-        option = queue.pop(0)
-        name, equals, _ = option.partition("=")
-        options.append(
-            [option, *([queue.pop(0)] if known.get(name) and not equals and queue else [])]
-        )
+        option = [queue.pop(0)]
+        name, equals, _ = option[0].partition("=")
+        takes_next = known.get(name) and not equals
+        if takes_next and queue:
+            option.append(queue.pop(0))
+        options.append(option)
     return options, queue
 
 

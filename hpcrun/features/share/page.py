@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import groupby
@@ -175,10 +176,17 @@ def _notes(shared: SharedRun, hider: SecretHider) -> Iterator[str]:
 
 
 def _parts(shared: SharedRun, clean: Callable[[str], str], room: float) -> dict[str, Any]:
-    item, run = shared.item, shared.item.run
+    item = shared.item
+    run = item.run
     charts, values = _metrics(shared)
     lanes = _lanes(shared)
-    spans = () if item.elements else shared.attempts
+    script = None
+    if shared.script:
+        script = _shown(shared.script, clean, int(_SCRIPT_BYTES * room))
+    log_bytes = int(_LOG_BYTES * room)
+    logs = []
+    for source, end in shared.logs:
+        logs.append((source, _shown(end, clean, log_bytes, "before these lines", end=True)))
     return {
         "item": item,
         "run": run,
@@ -194,53 +202,59 @@ def _parts(shared: SharedRun, clean: Callable[[str], str], room: float) -> dict[
         "timeline": time_line(lanes[:_MOST_LANES]) if lanes else None,
         "legend": _legend(shared.attempts),
         "lanes_left_out": len(lanes) - _MOST_LANES,
-        "attempts": [
-            (
-                span.attempt.number + 1,
-                facts.date_text(span.attempt.started_s),
-                _ran(span),
-                listed(span.nodes, facts.MOST_NODES),
-                facts.ended(span)[1],
-            )
-            for span in spans
-        ],
+        "attempts": [] if item.elements else [_attempt_cells(span) for span in shared.attempts],
         "table": _table(shared.table, int(_MOST_ROWS * room)) if shared.table else None,
         "charts": charts,
         "values": values[:_MOST_VALUES],
         "values_left_out": len(values) - _MOST_VALUES,
         "use": use_section(shared.use),
-        "logs": [
-            (source, _shown(end, clean, int(_LOG_BYTES * room), "before these lines", end=True))
-            for source, end in shared.logs
-        ],
+        "logs": logs,
         "plan": recorded_plan(run),
-        "script": _shown(shared.script, clean, int(_SCRIPT_BYTES * room))
-        if shared.script
-        else None,
+        "script": script,
         "code": facts.code_rows(shared),
         "diff": _diff(shared.diff, clean, room) if shared.diff else None,
     }
 
 
+def _attempt_cells(span: AttemptSpan) -> list[object]:
+    """Return a row of the table of attempts: number, start, time, nodes, end."""
+    return [
+        span.attempt.number + 1,
+        facts.date_text(span.attempt.started_s),
+        _ran(span),
+        listed(span.nodes, facts.MOST_NODES),
+        facts.ended(span)[1],
+    ]
+
+
 def _cause(explanation: Explanation) -> dict[str, Any]:
-    item = explanation.item
-    if item.element is not None:
-        element = f", element {item.element}"
-    else:
-        element = ""
-    blocks = list[tuple[str, str]]()
-    rows = list[tuple[str, str]]()
+    heading = "Why it failed" if explanation.item.status.final else "What its ranks do"
+    if explanation.item.element is not None:
+        heading += f", element {explanation.item.element}"
+    blocks: list[tuple[str, str]] = []
+    rows: list[tuple[str, str]] = []
     for number, one in enumerate(explanation.evidence):
-        where = f" ({one.where})" if one.where else ""
-        head = f"{one.who}{where}{f': {one.note}' if one.note else ''}"
-        is_row = number and len(one.lines) == 1 and len(head) < _LONGEST_HEAD
-        (rows if is_row else blocks).append((head, "\n".join(one.lines[:_MOST_EVIDENCE])))
-    more = (("what to do", explanation.fix), ("not read", "\n".join(explanation.unread)))
+        head = one.who
+        if one.where:
+            head += f" ({one.where})"
+        if one.note:
+            head += f": {one.note}"
+        lines = "\n".join(one.lines[:_MOST_EVIDENCE])
+        is_short = len(one.lines) == 1 and len(head) < _LONGEST_HEAD
+        if number and is_short:
+            rows.append((head, lines))
+        else:
+            blocks.append((head, lines))
+    if explanation.fix:
+        rows.append(("what to do", explanation.fix))
+    unread = "\n".join(explanation.unread)
+    if unread:
+        rows.append(("not read", unread))
     return {
-        "heading": ("Why it failed" if item.status.final else "What its ranks do") + element,
+        "heading": heading,
         "summary": explanation.summary,
         "evidence": blocks,
-        "rows": [*rows, *((label, text) for label, text in more if text)],
+        "rows": rows,
     }
 
 
@@ -249,19 +263,18 @@ def _failed(shared: SharedRun) -> list[tuple[str, str]]:
 
     The result is empty if there are fewer than two: the page explains a single failed element.
     """
-    failed = [
-        one for one in shared.item.elements if one.status.cause and one.status.state != COMPLETED
-    ]
-    rows = [
-        (facts.element_label(one.index, shared), one.status.cause or "")
-        for one in failed[:_MOST_FAILED]
-    ]
-    others = len(failed_elements(shared.item.elements)) - len(rows)
+    elements = shared.item.elements
+    rows: list[tuple[str, str]] = []
+    for one in elements:
+        cause = one.status.cause
+        if cause and one.status.state != COMPLETED and len(rows) < _MOST_FAILED:
+            rows.append((facts.element_label(one.index, shared), cause))
+    if len(rows) < 2:
+        return []
+    others = len(failed_elements(elements)) - len(rows)
     if others:
-        more = [("others", f"{others} more did not complete")]
-    else:
-        more = []
-    return [*rows, *more] if len(rows) > 1 else []
+        rows.append(("others", f"{others} more did not complete"))
+    return rows
 
 
 def _lanes(shared: SharedRun) -> list[Lane]:
@@ -296,44 +309,44 @@ def _legend(spans: Sequence[AttemptSpan]) -> list[tuple[str, str]]:
 
 
 def _table(table: SweepTable, most_rows: int) -> dict[str, Any]:
-    ranking, names, parameters = (
-        table.ranking,
-        table.names[:_MOST_COLUMNS],
-        table.parameters[:_MOST_COLUMNS],
-    )
-    headings = [
-        ("element", True),
-        ("state", False),
-        *((name, False) for name in parameters),
-        *((name, True) for name in ("step", *names)),
-    ]
+    names = table.names[:_MOST_COLUMNS]
+    parameters = table.parameters[:_MOST_COLUMNS]
+    headings = [("element", True), ("state", False)]
+    headings += [(name, False) for name in parameters]
+    headings.append(("step", True))
+    headings += [(name, True) for name in names]
     rows = []
     for row in table.rows[:most_rows]:
         values = dict(row.parameters)
-        numbers = (value_text(row.step), *(value_text(row.values.get(name)) for name in names))
-        rows.append(
-            [
-                (str(row.index), "number"),
-                (row.ended, facts.kind_of(row.status)),
-                *((values.get(name, "-"), "") for name in parameters),
-                *((number, "number") for number in numbers),
-            ]
-        )
-    curves = []
-    for row in table.rows if ranking else ():
-        points = next(iter(curves_of(row.metrics, ranking.metric if ranking else "").values()), [])
-        if points:
-            label = " ".join(f"{name}={value}" for name, value in row.parameters)
-            curves.append((f"{row.index}: {label}", points))
+        cells = [(str(row.index), "number"), (row.ended, facts.kind_of(row.status))]
+        cells += [(values.get(name, "-"), "") for name in parameters]
+        cells.append((value_text(row.step), "number"))
+        cells += [(value_text(row.values.get(name)), "number") for name in names]
+        rows.append(cells)
+    order = f"By {table.ranking.words}." if table.ranking else "No element has a metric."
     return {
-        "order": f"By {ranking.words}." if ranking else "No element has a metric.",
-        "chart": line_chart(ranking.metric, curves[:COLOURS], width=WIDE)
-        if ranking and curves
-        else None,
+        "order": order,
+        "chart": _table_chart(table),
         "headings": headings,
         "rows": rows,
         "left_out": len(table.rows) - len(rows),
     }
+
+
+def _table_chart(table: SweepTable) -> Drawing | None:
+    """Return the curves of the best elements, None if no element has a metric to draw."""
+    if table.ranking is None:
+        return None
+    metric = table.ranking.metric
+    curves = []
+    for row in table.rows:
+        points = next(iter(curves_of(row.metrics, metric).values()), [])
+        if points:
+            label = " ".join(f"{name}={value}" for name, value in row.parameters)
+            curves.append((f"{row.index}: {label}", points))
+    if not curves:
+        return None
+    return line_chart(metric, curves[:COLOURS], width=WIDE)
 
 
 def _metrics(shared: SharedRun) -> tuple[list[tuple[str, Drawing]], list[tuple[str, str]]]:
@@ -341,14 +354,13 @@ def _metrics(shared: SharedRun) -> tuple[list[tuple[str, Drawing]], list[tuple[s
     charts: list[tuple[str, Drawing]] = []
     values: list[tuple[str, str]] = []
     metrics = shared.metrics
+    if metrics is None:
+        return charts, values
     last: dict[str, Value] = {}
-    for row in metrics.rows if metrics else ():
+    for row in metrics.rows:
         last |= row.values
-    for name in metrics.names if metrics else ():
-        if metrics:
-            points = next(iter(curves_of(metrics, name).values()), [])
-        else:
-            points = []
+    for name in metrics.names:
+        points = next(iter(curves_of(metrics, name).values()), [])
         if len(points) < 2 or len(charts) >= _MOST_CHARTS:
             values.append((name, value_text(last[name])))
         else:
@@ -359,13 +371,10 @@ def _metrics(shared: SharedRun) -> tuple[list[tuple[str, Drawing]], list[tuple[s
 def _chart_words(points: Sequence[tuple[float, float]], last: Value) -> str:
     words = [f"last {value_text(last)} at step {value_text(points[-1][0])}"]
     if isinstance(last, float | int) and last == points[-1][1]:
-        ends = (("lowest", min), ("highest", max))
-        extremes = ((label, end(points, key=lambda point: point[1])) for label, end in ends)
-        words += [
-            f"{label} {value_text(y)} at step {value_text(x)}"
-            for label, (x, y) in extremes
-            if y != last
-        ]
+        for label, end in (("lowest", min), ("highest", max)):
+            x, y = end(points, key=lambda point: point[1])
+            if y != last:
+                words.append(f"{label} {value_text(y)} at step {value_text(x)}")
     return ", ".join(words)
 
 
@@ -408,10 +417,10 @@ def _diff(diff: SharedText, clean: Callable[[str], str], room: float) -> dict[st
     ]
     more = diff.bytes_left_out + len(text) - sum(len(part) for _, part in parts)
     files = sum(line.startswith("diff --git ") for line in text.split("\n"))
-    added, removed = (sum(_line_kind(line) == kind for line in lines) for kind in ("add", "del"))
+    kinds = Counter(_line_kind(line) for line in lines)
+    changes = f"{kinds['add']} lines added, {kinds['del']} removed"
     return {
-        "summary": f"Changes since the commit: {count(files, 'file')}, {added} lines added, "
-        f"{removed} removed",
+        "summary": f"Changes since the commit: {count(files, 'file')}, {changes}",
         "parts": parts,
         "more": f"{format_size(more)} more are not shown." if more > 2 else "",
         "open": len(lines) <= _OPEN_DIFF_LINES,

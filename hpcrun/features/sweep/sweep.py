@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcrun.actions.runs.find import find_run
 from hpcrun.actions.runs.run_metrics import Metrics, choose_metrics, read_elements
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.cli.context import Context
 from hpcrun.errors import NotFoundError, UsageError, did_you_mean
@@ -48,7 +48,8 @@ class Ranking:
     @property
     def words(self) -> str:
         """The ranking in words: ``loss, smallest first``."""
-        return f"{self.metric}, {'largest' if self.largest else 'smallest'} first"
+        first = "largest" if self.largest else "smallest"
+        return f"{self.metric}, {first} first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,9 @@ class SweepRow:
     @property
     def ended(self) -> str:
         """Its state, with the exit status of one that failed."""
-        return self.status.state + (
-            f" ({self.status.exit_status})" if self.status.exit_status else ""
-        )
+        if self.status.exit_status:
+            return f"{self.status.state} ({self.status.exit_status})"
+        return self.status.state
 
     def number(self, metric: str) -> float | None:
         """Return the value of a metric if it is a finite number."""
@@ -88,9 +89,10 @@ class SweepTable:
     @property
     def scored(self) -> list[SweepRow]:
         """The elements with a finite value of the metric by which they are compared."""
-        return [
-            row for row in self.rows if self.ranking and row.number(self.ranking.metric) is not None
-        ]
+        if self.ranking is None:
+            return []
+        metric = self.ranking.metric
+        return [row for row in self.rows if row.number(metric) is not None]
 
 
 def sweeps_of(label: str, store: RunStore) -> tuple[list[Run], list[str | None]]:
@@ -147,15 +149,19 @@ def repeated_runs(run: Run, store: RunStore) -> list[Run]:
     A sweep of ``resubmit --failed`` repeats another run.
     """
     runs = [run]
-    while (earlier := runs[0].resubmitted_from) and earlier not in [one.run_id for one in runs]:
+    known = {run.run_id}
+    while True:
+        earlier = runs[0].resubmitted_from
+        if not earlier or earlier in known:
+            return runs
         try:
             before = store.load(earlier)
         except NotFoundError:
-            break
+            return runs
         if elements_of(before) is None or _program(before) != _program(run):
-            break
+            return runs
         runs.insert(0, before)
-    return runs
+        known.add(before.run_id)
 
 
 def _program(run: Run) -> object:
@@ -188,12 +194,11 @@ def parse_ranking(text: str, names: Sequence[str]) -> Ranking:
         raise NotFoundError(
             f"there is no metric {metric!r}", hint=did_you_mean(metric, names, listed)
         )
-    return Ranking(
-        metric,
-        direction == "max"
-        if direction
-        else bool(_MORE_IS_BETTER.search(metric)) and not _LOSS.search(metric),
-    )
+    if direction:
+        return Ranking(metric, largest=direction == "max")
+    is_more_better = _MORE_IS_BETTER.search(metric) is not None
+    is_loss = _LOSS.search(metric) is not None
+    return Ranking(metric, largest=is_more_better and not is_loss)
 
 
 def default_ranking(names: Sequence[str]) -> Ranking | None:
@@ -201,8 +206,10 @@ def default_ranking(names: Sequence[str]) -> Ranking | None:
 
     The ranking is by a metric of the validation if there is one, else by the first metric.
     """
-    chosen = next((name for name in names if _VALIDATION.search(name)), names[0] if names else None)
-    return None if chosen is None else parse_ranking(chosen, names)
+    if not names:
+        return None
+    chosen = next((name for name in names if _VALIDATION.search(name)), names[0])
+    return parse_ranking(chosen, names)
 
 
 def sweep_table(
@@ -216,32 +223,76 @@ def sweep_table(
     ``order`` is a text that ``parse_ranking`` reads. With ``best_step`` the best value of each
     element counts, not the last value.
     """
-    newest = {
-        (one.index, one.parameters): (item.run, one, metrics.get(one.index, Metrics((), ())))
-        for item, metrics in items
-        for one in item.elements
-    }
-    names = tuple(
-        dict.fromkeys(
-            name
-            for _, _, metrics in newest.values()
-            for name in metrics.names
-            if any(isinstance(row.values.get(name), float | int) for row in metrics.rows)
-        )
-    )
+    newest: dict[tuple[int, Parameters], _MeasuredElement] = {}
+    for item, metrics_of in items:
+        for one in item.elements:
+            metrics = metrics_of.get(one.index, Metrics((), ()))
+            newest[one.index, one.parameters] = _MeasuredElement(item.run, one, metrics)
+    names = _numeric_names(each.metrics for each in newest.values())
     if order is None:
         ranking = default_ranking(names)
     else:
         ranking = parse_ranking(order, names)
-    rows = []
-    for run, one, metrics in newest.values():
-        step, values = _values(metrics, ranking if best_step else None)
-        rows.append(
-            SweepRow(run, one.index, one.job_id, one.parameters, one.status, step, values, metrics)
-        )
+    best = ranking if best_step else None
+    rows = [_row(each, best) for each in newest.values()]
     rows.sort(key=lambda row: _place(row, ranking))
     parameters = tuple(dict.fromkeys(name for row in rows for name, _ in row.parameters))
     return SweepTable(tuple(rows), ranking, parameters, names)
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasuredElement:
+    """An element of a run with its metrics."""
+
+    run: Run
+    element: ElementStatus
+    metrics: Metrics
+
+
+def _numeric_names(all_metrics: Iterable[Metrics]) -> tuple[str, ...]:
+    """Return the names of the metrics that are a number in some row of an element, each once."""
+    names: dict[str, None] = {}
+    for metrics in all_metrics:
+        for name in metrics.names:
+            values = [row.values.get(name) for row in metrics.rows]
+            if any(isinstance(value, float | int) for value in values):
+                names[name] = None
+    return tuple(names)
+
+
+def _row(measured: _MeasuredElement, best: Ranking | None) -> SweepRow:
+    """Return the row of an element; with a ranking, the row shows the ranking's best step."""
+    element = measured.element
+    rows = _rows_to_best(measured.metrics.rows, best) if best else measured.metrics.rows
+    values: dict[str, Value] = {}
+    for row in rows:
+        values |= row.values
+    steps = [row.step for row in rows if row.step is not None]
+    return SweepRow(
+        run=measured.run,
+        index=element.index,
+        job_id=element.job_id,
+        parameters=element.parameters,
+        status=element.status,
+        step=steps[-1] if steps else None,
+        values=values,
+        metrics=measured.metrics,
+    )
+
+
+def _rows_to_best(rows: Sequence[MetricsRow], best: Ranking) -> Sequence[MetricsRow]:
+    """Return the rows up to the first with the best finite value; all rows without such a value."""
+    sign = -1 if best.largest else 1
+    best_value = None
+    best_end = len(rows)
+    for place, row in enumerate(rows):
+        value = _finite(row.values.get(best.metric))
+        if value is None:
+            continue
+        if best_value is None or sign * value < sign * best_value:
+            best_value = value
+            best_end = place + 1
+    return rows[:best_end]
 
 
 def _finite(value: Value | None) -> float | None:
@@ -259,25 +310,6 @@ def _place(row: SweepRow, ranking: Ranking | None) -> tuple[bool, bool, float, i
     value = _finite(last)
     sign = -1 if ranking and ranking.largest else 1
     return last is None, value is None, sign * (value or 0.0), row.index
-
-
-def _values(metrics: Metrics, best: Ranking | None) -> tuple[float | None, dict[str, Value]]:
-    """Return the last step and the last value of each metric.
-
-    With a ranking, these are the step and the values at the ranking's best step.
-    """
-    rows: Sequence[MetricsRow] = metrics.rows
-    if best is not None:
-        numbered = [
-            (-value if best.largest else value, place)
-            for place, row in enumerate(rows)
-            if (value := _finite(row.values.get(best.metric))) is not None
-        ]
-        rows = rows[: min(numbered)[1] + 1] if numbered else rows
-    values: dict[str, Value] = {}
-    for row in rows:
-        values |= row.values
-    return next((row.step for row in reversed(rows) if row.step is not None), None), values
 
 
 def best_row(table: SweepTable) -> SweepRow:
@@ -313,12 +345,13 @@ def submit_command(row: SweepRow, cwd: str) -> str:
     )
 
     run = row.run
-    arguments = element_arguments(run.request.get("args", ()), row.index, row.parameters)
-    request = with_named_secrets(of_one_element(run.request, arguments))
-    options = [
-        text for group in option_groups(request, run.profile_file or run.profile) for text in group
-    ]
-    line = " ".join(map(quote_bash, ("hpcrun", "submit", *options, *program_words(request))))
+    program_arguments = element_arguments(run.request.get("args", ()), row.index, row.parameters)
+    request = with_named_secrets(of_one_element(run.request, program_arguments))
+    arguments = ["hpcrun", "submit"]
+    for group in option_groups(request, run.profile_file or run.profile):
+        arguments += group
+    arguments += program_words(request)
+    line = " ".join(quote_bash(text) for text in arguments)
     if run.cwd in (None, cwd):
         return line
     return f"cd {quote_bash(str(run.cwd))} && {line}"

@@ -122,17 +122,15 @@ def tracked(named: FoundRun, context: Context) -> Tracked:
     Raises:
         NotFoundError: the run is a sweep and no element is named, or the run has not started yet.
     """
-    run, folder, each = (
-        named.run,
-        context.store.folder(named.run.run_id),
-        all_elements(named.run).parameters,
-    )
-    if named.element is None and len(each) > 1:
+    run = named.run
+    folder = context.store.folder(run.run_id)
+    elements = all_elements(run).parameters
+    if named.element is None and len(elements) > 1:
         raise NotFoundError(
-            f"{run.name} is a sweep of {len(each)} elements, each with its own pages",
-            hint=f"name one: hpcrun open {run.job_id or run.run_id}/{min(each)}",
+            f"{run.name} is a sweep of {len(elements)} elements, each with its own pages",
+            hint=f"name one: hpcrun open {run.job_id or run.run_id}/{min(elements)}",
         )
-    index = min(each) if named.element is None else named.element
+    index = min(elements) if named.element is None else named.element
     if last_attempt(folder, index) is None:
         raise NotFoundError(
             f"{run.name} has not started yet", hint="hpcrun status shows when it starts"
@@ -142,14 +140,16 @@ def tracked(named: FoundRun, context: Context) -> Tracked:
     has_page = any(each.url for each in runs if each.tracker == "MLflow")
     server = page_url(uri) if uri and not has_page else None
     page = next((each.url for each in runs if each.url), server)
-    return Tracked(runs, [file.path for file in event_files(run, folder, index, {})], server, page)
+    paths = [file.path for file in event_files(run, folder, index, {})]
+    return Tracked(runs, paths, server, page)
 
 
 def _page(
     named: FoundRun, typed: str, context: Context, *, url_only: bool, as_json: bool
 ) -> Outcomes:
     result = tracked(named, context)
-    page, hints = result.page, display_hints(result, typed)
+    page = result.page
+    hints = display_hints(result, typed)
     if page is None and not hints:
         raise NotFoundError(
             f"run {named.run.name} has no wandb or MLflow page",
@@ -164,37 +164,50 @@ def _page(
     shown = [stdout(tracked_lines(result)), stderr(f"hint: {hint}" for hint in hints)]
     yield Outcome(lambda: shown, lambda: _tracked_json(result, named))
     if page and not as_json and not _show_page(page, context.env) and is_local(page):
-        yield _tunnel(urlsplit(page).port or (443 if page.startswith("https") else 80), context)
+        default_port = 443 if page.startswith("https") else 80
+        yield _tunnel(urlsplit(page).port or default_port, context)
 
 
 def tracked_lines(result: Tracked) -> list[str]:
     """Return the trackers' runs, a line each: the page, or what is on disk."""
-    rows = [(each.tracker, each.place, _owner(each)) for each in result.runs[:_SHOWN]]
-    rows += [("MLflow", result.server, "the server of the job")] if result.server else []
+    rows = [_Line(each.tracker, each.place, _owner(each)) for each in result.runs[:_SHOWN]]
+    if result.server:
+        rows.append(_Line("MLflow", result.server, "the server of the job"))
     if result.event_files:
         folders = sorted({str(path.parent) for path in result.event_files})
-        more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
-        rows.append(
-            (
-                "TensorBoard",
-                f"{count(len(result.event_files), 'event file')} in {folders[0]}{more}",
-                "",
-            )
-        )
-    wide = max((len(name) for name, _, _ in rows), default=0)
-    lines = [
-        f"{name:{wide}}  {visible(place)}" + (f"  ({owner})" if owner else "")
-        for name, place, owner in rows
-    ]
+        place = f"{count(len(result.event_files), 'event file')} in {folders[0]}"
+        if len(folders) > 1:
+            place += f" and {len(folders) - 1} more"
+        rows.append(_Line("TensorBoard", place))
+    wide = max((len(row.tracker) for row in rows), default=0)
+    lines = []
+    for row in rows:
+        line = f"{row.tracker:{wide}}  {visible(row.place)}"
+        if row.owner:
+            line += f"  ({row.owner})"
+        lines.append(line)
     left = len(result.runs) - _SHOWN
     if left > 0:
-        return [*lines, f"and {left} more: --json has all"]
+        lines.append(f"and {left} more: --json has all")
     return lines
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A run of a tracker, or its files, as a line."""
+
+    tracker: str
+    place: str
+    owner: str = ""  # the rank and the attempt that made it, or what it belongs to
+
+
 def _owner(each: TrackerRun) -> str:
-    parts = [f"rank {each.rank}"] if each.rank else []
-    return ", ".join([*parts, *([f"attempt {each.attempt + 1}"] if each.attempt else [])])
+    parts = []
+    if each.rank:
+        parts.append(f"rank {each.rank}")
+    if each.attempt:
+        parts.append(f"attempt {each.attempt + 1}")
+    return ", ".join(parts)
 
 
 def display_hints(result: Tracked, typed: str) -> list[str]:
@@ -258,7 +271,8 @@ def _upload(named: Sequence[FoundRun], context: Context, *, as_json: bool) -> Ou
     """Call `wandb sync` of the run's own Python, with the user's own login of wandb."""
     results: list[SyncResult] = []
     for each in named:
-        results.append(result := sync_wandb(each.run, context.store, each.element, context.env))
+        result = sync_wandb(each.run, context.store, each.element, context.env)
+        results.append(result)
         if not as_json:
             yield printed(_sync_lines(result))
     problem = next((result.failure for result in results if result.failure), None)
@@ -347,14 +361,10 @@ def _linked_lines(links: LinkedRuns) -> list[str]:
     """
     names = sorted(links.counts)
     lines = [f"{name}  {count(links.counts[name], 'event file')}" for name in names[:_SHOWN]]
-    lines += [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-    too_large = [
-        visible(str(path)) for path, (_, is_whole) in links.searched.items() if not is_whole
-    ]
-    return [
-        *lines,
-        *(
-            f"{path} is too large to search all of it: --logdir DIR names a folder"
-            for path in too_large
-        ),
-    ]
+    if len(names) > _SHOWN:
+        lines.append(f"and {len(names) - _SHOWN} more")
+    for path, (_, is_whole) in links.searched.items():
+        if not is_whole:
+            shown = visible(str(path))
+            lines.append(f"{shown} is too large to search all of it: --logdir DIR names a folder")
+    return lines

@@ -87,20 +87,17 @@ class TrackerRun:
         """Its page, else what is on disk."""
         if self.url:
             return self.url
+        text = f"run {self.id}"
+        if self.folder is None:
+            return text
+        if self.offline or self.synced:
+            text += ", offline"
         if self.synced:
-            offline = ", offline, uploaded"
-        elif self.offline:
-            offline = ", offline"
-        else:
-            offline = ""
-        # the name of wandb's folder ends with the id, which stands beside it
-        if self.folder and self.tracker == _WANDB:
-            folder: Path | None = self.folder.parent
-        else:
-            folder = self.folder
-        if folder:
-            return f"run {self.id}{offline} in {folder}"
-        return f"run {self.id}"
+            text += ", uploaded"
+        folder = self.folder
+        if self.tracker == _WANDB:
+            folder = folder.parent  # wandb's folder is named by the id, which stands before it
+        return f"{text} in {folder}"
 
 
 def page_url(text: str) -> str | None:
@@ -133,7 +130,8 @@ def tracker_runs(
     begun = list(islice(attempts(folder, element), most_attempts))
     if not begun:
         return []
-    runs = _with_synced_pages([each for attempt in begun for each in _of_logs(attempt)], folder)
+    logged = [each for attempt in begun for each in _of_logs(attempt)]
+    runs = _with_synced_pages(logged, folder)
     for place in (working_folder(run, folder), RunFolder(folder).element(element).checkpoints):
         runs += _of_mlflow(place, run.run_id, element, begun[0])
         runs += _of_aim(place, begun)
@@ -143,12 +141,11 @@ def tracker_runs(
 def env_of(run: Run) -> Iterator[tuple[str, str]]:
     """Yield the variables of a run's plan; secrets have no value there."""
     for pair in run.plan.get("env") or ():
-        if (
-            isinstance(pair, list | tuple)
-            and len(pair) == 2
-            and all(isinstance(part, str) for part in pair)
-        ):
-            yield pair[0], pair[1]
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            continue
+        name, value = pair
+        if isinstance(name, str) and isinstance(value, str):
+            yield name, value
 
 
 def working_folder(run: Run, folder: Path) -> Path:
@@ -166,10 +163,8 @@ def working_folder(run: Run, folder: Path) -> Path:
 def _of_logs(attempt: Attempt) -> Iterator[TrackerRun]:
     for rank in ranks(attempt.folder)[:MOST_RANKS]:
         for stream in ("err", "out"):
-            with (
-                suppress(OSError),
-                open_regular(attempt.folder.rank_log(rank, stream), links=False) as file,
-            ):
+            log = attempt.folder.rank_log(rank, stream)
+            with suppress(OSError), open_regular(log, links=False) as file:
                 yield from parse_log(_ends(file), attempt.number, rank)
 
 
@@ -192,16 +187,21 @@ def parse_log(text: bytes, attempt: int, rank: int) -> list[TrackerRun]:
                 runs.append(new)
             continue
         address = match["wandb"] or match["mlflow"] or match["synced"]
-        if not (url := page_url(address.decode("ascii"))) or url in [each.url for each in runs]:
+        url = page_url(address.decode("ascii"))
+        if url is None or url in [each.url for each in runs]:
             continue
         tracker = _MLFLOW if match["mlflow"] else _WANDB
-        if tracker == _WANDB and runs and runs[-1].tracker == _WANDB and runs[-1].url is None:
+        if tracker == _WANDB and _lacks_page(runs):
             runs[-1] = replace(runs[-1], url=url)
-        else:
-            runs.append(
-                TrackerRun(tracker, attempt, rank, id=url.rpartition("/runs/")[2] or None, url=url)
-            )
+            continue
+        tracker_id = url.rpartition("/runs/")[2]
+        runs.append(TrackerRun(tracker, attempt, rank, id=tracker_id or None, url=url))
     return runs
+
+
+def _lacks_page(runs: Sequence[TrackerRun]) -> bool:
+    """Return whether the last of these runs is one of wandb that has no page yet."""
+    return bool(runs) and runs[-1].tracker == _WANDB and runs[-1].url is None
 
 
 def _of_folder(name: bytes, attempt: int, rank: int) -> TrackerRun | None:
@@ -225,8 +225,18 @@ def _with_synced_pages(runs: list[TrackerRun], folder: Path) -> list[TrackerRun]
             uploaded = parse_log(_ends(file), 0, 0)
     except OSError:
         return runs
-    pages = {each.url.rstrip("/").rpartition("/")[2]: each.url for each in uploaded if each.url}
-    return [replace(each, url=pages.get(each.id or "")) if each.offline else each for each in runs]
+    pages = {}
+    for each in uploaded:
+        if each.url:
+            tracker_id = each.url.rstrip("/").rpartition("/")[2]
+            pages[tracker_id] = each.url
+    with_pages = []
+    for each in runs:
+        if each.offline:
+            with_pages.append(replace(each, url=pages.get(each.id or "")))
+        else:
+            with_pages.append(each)
+    return with_pages
 
 
 # --- from files in the working folder ------------------------------------------------------------
@@ -234,14 +244,12 @@ def _with_synced_pages(runs: list[TrackerRun], folder: Path) -> list[TrackerRun]
 
 def _of_mlflow(place: Path, run_id: str, element: int, newest: Attempt) -> Iterator[TrackerRun]:
     """Yield the MLflow runs in a folder's database or file store that have the tag of this run."""
-    for rows, store in (
-        (_rows(place / "mlflow.db", run_id), place / "mlflow.db"),
-        (_tagged(place, run_id), place),
-    ):
+    database = place / "mlflow.db"
+    stores = ((database, _rows(database, run_id)), (place / "mlruns", _tagged(place, run_id)))
+    for store, rows in stores:
         for mlflow_id, of_element in rows:
             if of_element in (None, str(element)):
-                path = store if store.suffix else place / "mlruns"
-                yield TrackerRun(_MLFLOW, newest.number, 0, mlflow_id, None, path)
+                yield TrackerRun(_MLFLOW, newest.number, 0, mlflow_id, folder=store)
 
 
 def _rows(database: Path, run_id: str) -> list[tuple[str, str | None]]:
@@ -262,20 +270,23 @@ def _rows(database: Path, run_id: str) -> list[tuple[str, str | None]]:
     )
     address = f"file:{quote(str(database.absolute()))}?mode=ro"
     with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True, timeout=1)) as opened:
-        return [
-            (str(mlflow_id), element) for mlflow_id, element in opened.execute(query, (run_id,))
-        ]
+        rows = opened.execute(query, (run_id,))
+        return [(str(mlflow_id), element) for mlflow_id, element in rows]
     return []
 
 
 def _tagged(place: Path, run_id: str) -> Iterator[tuple[str, str | None]]:
     for tag in islice(_paths(place, "mlruns/*/*/tags/hpcrun.run"), _MOST_NAMES):
-        with suppress(OSError):
-            if read_text(tag, 4096).strip() == run_id:
-                element = None
-                with suppress(OSError):
-                    element = read_text(tag.with_name("hpcrun.element"), 4096).strip()
-                yield tag.parents[1].name, element
+        if _tag_text(tag) == run_id:
+            yield tag.parents[1].name, _tag_text(tag.with_name("hpcrun.element"))
+
+
+def _tag_text(tag: Path) -> str | None:
+    """Return the value of a tag, None if its file cannot be read."""
+    try:
+        return read_text(tag, 4096).strip()
+    except OSError:
+        return None
 
 
 def _of_aim(place: Path, begun: Iterable[Attempt]) -> Iterator[TrackerRun]:
@@ -284,16 +295,21 @@ def _of_aim(place: Path, begun: Iterable[Attempt]) -> Iterator[TrackerRun]:
     Aim reads no variable, and so an Aim run has no tag of the run.
     """
     for identity in islice(_paths(place, ".aim/meta/chunks/*/IDENTITY"), _MOST_NAMES):
-        with suppress(OSError):
+        try:
             began_s = identity.stat().st_mtime
-            for attempt in begun:
-                if attempt.started_s - 1 <= began_s and (
-                    attempt.exit is None or began_s <= attempt.exit.ended_s + 1
-                ):
-                    yield TrackerRun(
-                        _AIM, attempt.number, 0, identity.parent.name, None, place / ".aim"
-                    )
-                    break
+        except OSError:
+            continue
+        attempt = next((each for each in begun if _was_alive(each, began_s)), None)
+        if attempt:
+            aim_id = identity.parent.name
+            yield TrackerRun(_AIM, attempt.number, 0, aim_id, folder=place / ".aim")
+
+
+def _was_alive(attempt: Attempt, at_s: float) -> bool:
+    """Return whether an attempt ran at a time, with a second of tolerance."""
+    if at_s < attempt.started_s - 1:
+        return False
+    return attempt.exit is None or at_s <= attempt.exit.ended_s + 1
 
 
 def _paths(place: Path, pattern: str) -> Iterator[Path]:
@@ -345,42 +361,16 @@ def sync_wandb(
         last = store.last_status(run.run_id)
         is_final = last is not None and last.final
         ended = [index for index in elements if is_final or _has_ended(folder, index)]
-        known = [each for index in ended for each in tracker_runs(run, folder, index)]
-        offline = [each for each in known if each.offline and each.folder and _is_own(each.folder)]
+        offline = _offline_runs(run, folder, ended)
         before = tuple(each.folder for each in offline if each.folder and each.synced)
+        new = {each.folder for each in offline if each.folder and not each.synced}
         # the oldest first: a continued run is several folders
-        todo = sorted(
-            {each.folder for each in offline if each.folder and not each.synced},
-            key=lambda path: path.name,
-        )
-        running = tuple(
-            index for index in elements if index not in ended and last_attempt(folder, index)
-        )
+        todo = sorted(new, key=lambda path: path.name)
+        others = [index for index in elements if index not in ended]
+        running = tuple(index for index in others if last_attempt(folder, index))
         if not todo:
             return SyncResult(run, before=before, running=running)
-        from hpcrun.job.plan.job_plan import (
-            RUN_MODULE,  # `status -v` loads this module, and needs no plan
-        )
-
-        python = python_with("wandb", run, env)
-        variables = {name: value for name, value in env_of(run) if name == "WANDB_BASE_URL"}
-        variables |= {name: value for name, value in env.items() if name not in _OF_A_JOB}
-        failure = None
-        for first in range(0, len(todo), _MOST_AT_ONCE):
-            # WANDB_DIR: for its own logs, which it would otherwise put into the current folder
-            some = todo[first : first + _MOST_AT_ONCE]
-            argv = [python, "-c", RUN_MODULE, "wandb", "sync", *map(str, some)]
-            # not in the current folder: wandb takes the server, to which it sends the key, from
-            # ./wandb/settings
-            done = run_command(
-                argv, timeout_s=SYNC_S, env={**variables, "WANDB_DIR": str(folder)}, cwd=folder
-            )
-            log = RunFolder(folder).tracker_sync("log")
-            with open(
-                log, "a", encoding="utf-8", errors="surrogateescape", opener=for_oneself
-            ) as file:
-                file.write(done.stdout + done.stderr)
-            failure = failure or (None if done.ok else _why(done, log))
+        failure = _run_sync(run, folder, todo, env)
         uploaded = tuple(path for path in todo if any(path.glob("run-*.wandb.synced")))
         names = {each.id for each in offline if each.folder in uploaded}
         runs = [each for index in ended for each in tracker_runs(run, folder, index)]
@@ -388,6 +378,41 @@ def sync_wandb(
         if failure is None and len(uploaded) < len(todo):
             failure = f"wandb sync did not upload {len(todo) - len(uploaded)} of {len(todo)} runs"
         return SyncResult(run, uploaded, before, running, pages, failure)
+
+
+def _offline_runs(run: Run, folder: Path, ended: Iterable[int]) -> list[TrackerRun]:
+    """Return the wandb runs of these elements that were offline and are in folders of this user."""
+    known = [each for index in ended for each in tracker_runs(run, folder, index)]
+    return [each for each in known if each.offline and each.folder and _is_own(each.folder)]
+
+
+def _run_sync(run: Run, folder: Path, todo: Sequence[Path], env: Mapping[str, str]) -> str | None:
+    """Run ``wandb sync`` over these folders; return why it first failed, None if it did not.
+
+    Raises:
+        PlanError: no Python here has wandb.
+    """
+    # `status -v` loads this module, and needs no plan
+    from hpcrun.job.plan.job_plan import RUN_MODULE
+
+    python = python_with("wandb", run, env)
+    variables = {name: value for name, value in env_of(run) if name == "WANDB_BASE_URL"}
+    variables |= {name: value for name, value in env.items() if name not in _OF_A_JOB}
+    # for wandb's own logs, which it would otherwise put into the current folder
+    variables["WANDB_DIR"] = str(folder)
+    log = RunFolder(folder).tracker_sync("log")
+    failure = None
+    for first in range(0, len(todo), _MOST_AT_ONCE):
+        some = todo[first : first + _MOST_AT_ONCE]
+        argv = [python, "-c", RUN_MODULE, "wandb", "sync", *map(str, some)]
+        # not in the current folder: wandb takes the server, to which it sends the key, from
+        # ./wandb/settings
+        done = run_command(argv, timeout_s=SYNC_S, env=variables, cwd=folder)
+        with open(log, "a", encoding="utf-8", errors="surrogateescape", opener=for_oneself) as file:
+            file.write(done.stdout + done.stderr)
+        if failure is None and not done.ok:
+            failure = _why(done, log)
+    return failure
 
 
 def _is_own(path: Path) -> bool:
@@ -412,11 +437,9 @@ def _why(done: Completed, log: Path) -> str:
     Behind this line there may be pages of traceback.
     """
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    line = next(filter(_ERROR.match, lines), lines[-1] if lines else "it did not end in time")
-    return (
-        f"wandb sync failed: {line.removeprefix('Error: ')[:_LONGEST_ERROR]}\nall of its "
-        f"output: {log}"
-    )
+    last = lines[-1] if lines else "it did not end in time"
+    line = next(filter(_ERROR.match, lines), last).removeprefix("Error: ")
+    return f"wandb sync failed: {line[:_LONGEST_ERROR]}\nall of its output: {log}"
 
 
 def python_with(module: str, run: Run, env: Mapping[str, str]) -> str:

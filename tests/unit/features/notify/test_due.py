@@ -167,9 +167,9 @@ def test_a_sweep_that_waits_for_long_is_told_until_an_element_starts(tmp_path: P
     pending = RunStatus(sweep, tmp_path, counts, elements=elements)
     assert due_events(pending, ALL, NOW_S) == ["waiting"]
     assert due_events(pending, ALL, NOW_S - 2) == []
-    told = message_of("waiting", pending, NOW_S + 3600, lambda _: "", dict)
-    assert told.title == "train has been pending for 2 h"
-    assert told.body.startswith("reason: Priority\n")
+    sent = message_of("waiting", pending, NOW_S + 3600, lambda _: "", dict)
+    assert sent.title == "train has been pending for 2 h"
+    assert sent.body.startswith("reason: Priority\n")
     record(tmp_path, element=1, exit_={"status": 0})
     assert due_events(pending, ALL, NOW_S) == []
 
@@ -182,9 +182,9 @@ def test_a_sweep_has_one_message_about_idle_gpus(tmp_path: Path) -> None:
     for element in (1, 2):
         write(record(tmp_path, element=element) / "idle", json.dumps(idle))
     assert due_events(in_job(tmp_path, **given), ALL, NOW_S) == ["started", "idle-0"]
-    told = message(tmp_path, "idle-0", **given)
-    assert told.title == "train/1: its GPUs are idle, the first element of its sweep"
-    assert told.body.startswith("all of its GPUs have been idle for 25 min; the job ends in 5 min")
+    sent = message(tmp_path, "idle-0", **given)
+    assert sent.title == "train/1: its GPUs are idle, the first element of its sweep"
+    assert sent.body.startswith("all of its GPUs have been idle for 25 min; the job ends in 5 min")
     record(tmp_path, element=1, exit_={"status": 0})
     assert message(tmp_path, "idle-0", **given).title.startswith("train/2: ")
 
