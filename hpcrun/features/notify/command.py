@@ -214,6 +214,3 @@ def _configured(context: Context) -> list[str]:
 
 def _document(results: list[Delivery], run_id: str | None) -> dict[str, Any]:
     return {"kind": "messages", "run_id": run_id, "messages": [each.as_json() for each in results]}
-
-
-# --- the text of the messages --------------------------------------------------------------------
