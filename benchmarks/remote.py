@@ -19,7 +19,7 @@ from pathlib import Path
 from measure import CommandFailedError, Contender, Place, race
 
 from hpcrun.features.remote.code import send_code
-from hpcrun.features.remote.remote_command import opened
+from hpcrun.features.remote.run_on_host import opened
 from tests.remote import laptop, login_node
 
 PAIRS, MORE_AT_MOST_S = 9, 0.060

@@ -15,7 +15,7 @@ from hpcrun.cli.output import Outcome, TextPart, finish, render, stderr, table, 
 from hpcrun.errors import HpcrunError, PlanError, UsageError
 from hpcrun.features.remote import VERBOSE, TypedHost
 from hpcrun.features.remote.line_options import options_of, split_options
-from hpcrun.features.remote.remote_command import document_of, opened, run_on_one, script_of
+from hpcrun.features.remote.run_on_host import document_of, opened, run_on_one, script_of
 from hpcrun.views.text import clock_text, count, start_text, text_table
 
 _ANSWER_S = 30.0

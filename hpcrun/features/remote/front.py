@@ -62,7 +62,7 @@ class RemoteHooks(Hooks):
                 return run_on_several(list(dict.fromkeys(hosts)), rest)
             except RecursionError:
                 raise SchedulerError("the answer of a host is nested too deeply") from None
-        from hpcrun.features.remote.remote_command import run_on_one
+        from hpcrun.features.remote.run_on_host import run_on_one
 
         return run_on_one(hosts[0], rest)
 

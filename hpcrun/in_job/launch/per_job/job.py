@@ -26,7 +26,7 @@ from . import guard, run_preflight
 from .exit_record import write_exit
 from .job_arguments import parse_options
 from .job_nodes import JobNodes, ask_nodes
-from .messages import Messages
+from .message_events import Messages
 from .postmortem import Postmortem
 from .step_monitor import StepMonitor
 from .why_ended import FAILURE, IDLE, OWN_END, Ended, final_status, what_next, why_not_continued

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .job_arguments import JobOptions
-    from .messages import Messages
+    from .message_events import Messages
 
 HEARTBEAT_S = 30.0
 IDLE_S = 30.0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.in_job.launch.per_job.messages import (
+from hpcrun.in_job.launch.per_job.message_events import (
     FAILED,
     FINISHED,
     FIRST_STEP,
@@ -51,7 +51,7 @@ class Job:
         self._set("HPCRUN_RUN_DIR", str(folder))
         self._set("HPCRUN_ATTEMPT_DIR", str(folder))
         self._set("HPCRUN_ATTEMPT", "0")
-        monkeypatch.setattr("hpcrun.in_job.launch.per_job.messages.LOOK_S", 0.0)
+        monkeypatch.setattr("hpcrun.in_job.launch.per_job.message_events.LOOK_S", 0.0)
 
     def messages(self, *events: str, elements: int = 0) -> Messages:
         record = {
@@ -120,9 +120,10 @@ def test_the_job_ends_also_if_its_sender_does_not_respond_to_sigkill(
     """As in a system call of a dead file system."""
     job.sender.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
     monkeypatch.setattr(
-        "hpcrun.in_job.launch.per_job.messages.send", lambda pid, number, group: senders.append(pid)
+        "hpcrun.in_job.launch.per_job.message_events.send",
+        lambda pid, number, group: senders.append(pid),
     )
-    monkeypatch.setattr("hpcrun.in_job.launch.per_job.messages.KILL_S", 0.2)
+    monkeypatch.setattr("hpcrun.in_job.launch.per_job.message_events.KILL_S", 0.2)
     messages = job.messages(FINISHED)
 
     began = time.monotonic()
