@@ -85,17 +85,15 @@ def path() -> Outcome:
     surroundings = make_context().surroundings
     folders = [("profiles", folder) for folder in folders_of(surroundings.profile_folders)]
     folders += [("templates", folder) for folder in folders_of(surroundings.template_folders)]
-    return printed(
-        f"{kind:<10} {folder.path}"
-        + (
-            "  (not there)"
-            if not folder.path.is_dir()
-            else "  (not used)"
-            if folder.withheld
-            else ""
-        )
-        for kind, folder in folders
-    )
+    lines = []
+    for kind, folder in folders:
+        remark = ""
+        if not folder.path.is_dir():
+            remark = "  (not there)"
+        elif folder.withheld:
+            remark = "  (not used)"
+        lines.append(f"{kind:<10} {folder.path}{remark}")
+    return printed(lines)
 
 
 def env(

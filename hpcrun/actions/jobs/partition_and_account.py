@@ -379,12 +379,11 @@ def detected_note(job: ClusterJob) -> str:
     facts, name, account, partition = job.facts, job.partition, job.account, job.known_partition
     default = " (the default)" if partition and partition.default else ""
     taken = [f"partition {name}{default}" if name else "the default partition"]
-    is_default = account == facts.default_account and len(accounts_of(facts)) > 1
-    taken += (
-        [f"account {account}" + (" (your default in Slurm)" if is_default else "")]
-        if account
-        else []
-    )
-    taken += [f"qos {job.request.qos}"] if job.request.qos else []
+    if account:
+        is_default = account == facts.default_account and len(accounts_of(facts)) > 1
+        remark = " (your default in Slurm)" if is_default else ""
+        taken.append(f"account {account}{remark}")
+    if job.request.qos:
+        taken.append(f"qos {job.request.qos}")
     cluster = facts.config.get("ClusterName", "this one")
     return f"detected the cluster {cluster}: {', '.join(taken)}; keep or change it with hpcrun init"

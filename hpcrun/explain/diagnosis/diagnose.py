@@ -82,20 +82,22 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
             item for item in candidates if item.rule.level == "wait" and item.rank != caught.rank
         ]
     evidence += [item for item, late in matches if late]
-    if job.culprit and not first.left:
+    leaver_rank = None
+    if first.left:
+        leaver_rank = first.rank
+    elif job.culprit:
         leaver = first_leaver(counted_ends(facts))
-    else:
-        leaver = None
+        leaver_rank = leaver.rank if leaver else None
+    of_others = {}  # the last evidence of each rank
+    for item in evidence:
+        if item.rank is None or item.rank != first.rank:
+            of_others[item.rank] = item
     return Diagnosis(
         cause,
         first,
-        tuple(
-            {
-                item.rank: item for item in evidence if item.rank is None or item.rank != first.rank
-            }.values()
-        ),
+        tuple(of_others.values()),
         caught=caught is not None,
-        leaver=first.rank if first.left else leaver.rank if leaver else None,
+        leaver=leaver_rank,
         of_record=job.culprit is not None,
     )
 

@@ -278,9 +278,10 @@ def verdict(
         *(_odd(group, code) for group in groups[1 : 1 + _MOST_NAMED]),
     ]
     left = sum(len(group.ranks) for group in groups[1 + _MOST_NAMED :])
-    parts += (
-        [f"{left} ranks are elsewhere"] if left > 1 else ["1 rank is elsewhere"] if left else []
-    )
+    if left == 1:
+        parts.append("1 rank is elsewhere")
+    elif left:
+        parts.append(f"{left} ranks are elsewhere")
     if silent_s is not None:
         parts[-1] += f", {format_span(silent_s)}"
     return "; ".join(parts)

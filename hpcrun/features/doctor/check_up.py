@@ -67,7 +67,8 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
 
     ``profile_name`` is None for the profile that submit would choose.
     """
-    env, site = surroundings.env, SlurmSite(surroundings.env)
+    env = surroundings.env
+    site = SlurmSite(env)
     missing = missing_commands(env)
     name = choose_profile(
         profile_name, surroundings, lambda: "no sbatch" if "sbatch" in missing else None
@@ -86,10 +87,14 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
 
     def check_slurm() -> list[Check]:
         answers = _ask_slurm(site, missing, targets)
-        return [
-            *judge_slurm(answers),
-            *([*wrong, *_on_cluster(targets, answers)] if loaded else []),
-        ]
+        checks = judge_slurm(answers)
+        if loaded:
+            checks = [*checks, *wrong, *_on_cluster(targets, answers)]
+        return checks
+
+    def check_messages() -> list[Check]:
+        of_profile = profile.notify if profile else ()
+        return judge_messages((*surroundings.config.notify, *of_profile), env)
 
     hangs = Check(
         SLURM, "controller", "red", "Slurm's commands do not respond", "`scontrol ping` by hand"
@@ -101,28 +106,20 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
     fix = "its file system hangs; use another folder: HPCRUN_RUNS=/path"
     no_answer = Check(RUNS, "writable", "red", f"{runs} does not respond", fix)
     # what checks, and what to say if it is late
-    parts: list[tuple[Callable[[], list[Check]], list[Check]]] = [
-        *([(check_slurm, [hangs, *([*wrong, _UNSEEN] if loaded else [])])] if on_slurm else []),
-        (lambda: judge_variables(loaded) if loaded else [no_profile], []),
-        *(
-            [
-                (
-                    lambda: [judge_modules(modules, try_modules(modules, env))],
-                    [judge_modules(modules, None)],
-                )
-            ]
-            if modules
-            else []
-        ),
-        (lambda: judge_container(profile, env) if profile else [], []),
-        (
-            lambda: judge_messages(
-                (*surroundings.config.notify, *(profile.notify if profile else ())), env
-            ),
-            [],
-        ),
+    parts: list[tuple[Callable[[], list[Check]], list[Check]]] = []
+    if on_slurm:
+        unseen = [*wrong, _UNSEEN] if loaded else []
+        parts.append((check_slurm, [hangs, *unseen]))
+    parts.append((lambda: judge_variables(loaded) if loaded else [no_profile], []))
+    if modules:
+        late_modules = [judge_modules(modules, None)]
+        parts.append((lambda: [judge_modules(modules, try_modules(modules, env))], late_modules))
+    if profile:
+        parts.append((lambda: judge_container(profile, env), []))
+    parts += [
+        (check_messages, []),
         (lambda: _check_runs(runs, env, on_slurm=on_slurm), [no_answer]),
-        (lambda: [Check(*row) for name in HOOKS for row in hooks_of(name).doctor_checks()], []),
+        (_checks_of_features, []),
     ]
     until_s = time.monotonic() + _ALL_WITHIN_S
     of_python = BackgroundCall(lambda: _check_python(python, profile, env, on_slurm=on_slurm))
@@ -134,6 +131,10 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
     silent = not_checked(PYTHON, "python", f"{python.executable} does not respond")
     of_job, has_torch = of_python.answer(until_s - time.monotonic()) or ([silent], False)
     return Checkup(name if loaded else None, (*checks, *of_job), has_torch)
+
+
+def _checks_of_features() -> list[Check]:
+    return [Check(*row) for name in HOOKS for row in hooks_of(name).doctor_checks()]
 
 
 def _on_cluster(targets: list[Target], answers: SlurmAnswers) -> list[Check]:

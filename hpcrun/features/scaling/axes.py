@@ -386,5 +386,11 @@ def _placed(
 def _move(text: Text, x: float, y: float) -> None:
     """Put a label beside its point, some points to the right and above."""
     text.set_position((x, y))
-    text.set_horizontalalignment("center" if x == 0 else "left" if x > 0 else "right")
-    text.set_verticalalignment("center" if y == 0 else "bottom" if y > 0 else "top")
+    if x:
+        text.set_horizontalalignment("left" if x > 0 else "right")
+    else:
+        text.set_horizontalalignment("center")
+    if y:
+        text.set_verticalalignment("bottom" if y > 0 else "top")
+    else:
+        text.set_verticalalignment("center")

@@ -189,8 +189,13 @@ def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
 
 def _series(name: str, runs: Sequence[RunMeasurement], weak: bool, unit: Unit) -> Series:
     completed = [run for run in runs if not _problem(run.point)]
-    of_table = all(run.point.source == "csv" for run in completed)
-    basis = _basis(completed, _WEAK if weak else _STRONG_TABLE if of_table else _STRONG)
+    if weak:
+        order = _WEAK
+    elif all(run.point.source == "csv" for run in completed):
+        order = _STRONG_TABLE
+    else:
+        order = _STRONG
+    basis = _basis(completed, order)
     useful = [run for run in completed if _value(run, basis) is not None]
     left_out = [(run.point, _problem(run.point)) for run in runs if _problem(run.point)]
     missing = f"it has no {BASIS_WORDS[basis]}, which the other runs are compared by"
@@ -249,8 +254,11 @@ def _rows(
     for size, group in sizes.items():
         value = spread(_value(run, basis) for run in group)
         assert value is not None  # the runs have one
-        of_work = basis in ("throughput", "published")
-        speeds[size] = value if of_work else value.under(size[0] / smallest if weak else 1.0)
+        if basis in ("throughput", "published"):
+            speeds[size] = value
+        else:
+            work = size[0] / smallest if weak else 1.0
+            speeds[size] = value.under(work)
     base = max(speed.mean for (gpus, _), speed in speeds.items() if gpus == smallest)
     rows = []
     for (gpus, nodes), group in sizes.items():

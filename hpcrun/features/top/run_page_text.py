@@ -151,13 +151,13 @@ def attempt_lines(
     for attempt, (begin, end) in zip(attempts, spans, strict=True):
         drawn = _bar(before, begin, end, first, last, bar)
         is_last = attempt is attempts[-1]
-        words = f"{_length(end - begin)}, " + (
-            "runs"
-            if is_last and not is_over
-            else ending
-            if is_last and ending and attempt.exit is None
-            else _end_text(attempt)
-        )
+        if is_last and not is_over:
+            how = "runs"
+        elif is_last and ending and attempt.exit is None:
+            how = ending
+        else:
+            how = _end_text(attempt)
+        words = f"{_length(end - begin)}, {how}"
         head, *more = textwrap.wrap(words, max(10, width - bar - 6), break_on_hyphens=False) or [""]
         line = Text(f"{attempt.number + 1:>3} ").append(drawn, "bold").append(f"  {head}")
         lines += [line, *(Text(f"{'':{bar + 6}}{part}") for part in more)]

@@ -134,9 +134,9 @@ def _clock(host: str, answered: Reports) -> Cell:
         text = f"{round(off * 1000):+d} ms"
     else:
         text = f"{off:+.0f} s"
-    return cell(
-        FAILED if abs(off) > CLOCK_FAILED_S else SLOW if abs(off) > CLOCK_SLOW_S else OK, text
-    )
+    if abs(off) > CLOCK_FAILED_S:
+        return cell(FAILED, text)
+    return cell(SLOW if abs(off) > CLOCK_SLOW_S else OK, text)
 
 
 def _shm(report: Mapping[str, Any]) -> Cell:
@@ -149,7 +149,9 @@ def _shm(report: Mapping[str, Any]) -> Cell:
     else:
         text = f"{free} MB free"
     needed = SHM_PER_RANK_MB * len(report.get("ranks") or [1])
-    return cell(FAILED if free < needed else SLOW if free < SHM_SLOW_MB else OK, text)
+    if free < needed:
+        return cell(FAILED, text)
+    return cell(SLOW if free < SHM_SLOW_MB else OK, text)
 
 
 def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
