@@ -127,11 +127,14 @@ def _restore_mask() -> None:
 def on_stop(callback: Callable[[], Any]) -> None:
     """Call a function once, from a thread of its own, when the job is about to be ended.
 
+    As with :func:`should_stop`, SIGTERM then no longer ends a program that has no handler for it.
+
     Args:
         callback: takes nothing; what it returns is not looked at.
     """
     if _attempt_dir() is None:
         return
+    _outlive_sigterm()
 
     def watch() -> None:
         while not should_stop():

@@ -166,6 +166,17 @@ def test_sigterm_is_a_request_to_stop_to_a_program_that_asks(
     assert (node_dir / "heard-3").exists()
 
 
+def test_on_stop_alone_makes_sigterm_a_request_to_stop(
+    own: ModuleType, node_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own, "LOOK_EVERY_S", 0.01)
+    called = Event()
+    own.on_stop(called.set)
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert called.wait(10)
+
+
 @pytest.mark.parametrize(
     "disposition", [signal.SIG_IGN, signal.default_int_handler, lambda *_: None]
 )

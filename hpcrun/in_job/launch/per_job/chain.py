@@ -41,29 +41,28 @@ def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
         why_it_ended: returns why; only its program's failure, its time limit and idle GPUs count.
     """
     folder = records.chain_folder()
-    links = {}
-    for name in records.names_in(folder):
-        number = name[len(LINK) :]
-        if name.startswith(LINK) and number.isdecimal() and (record := records.read(name, folder)):
-            links[int(number)] = record
-    this = next(
-        (each for each, link in links.items() if link.get("job_id") == os.environ["HPCRUN_JOB_ID"]),
-        0,
-    )
-    if not this or (why := why_it_ended()) not in (FAILURE, records.TIME_LIMIT, IDLE):
+    links = _links(folder)
+    numbers = {link.get("job_id"): number for number, link in links.items()}
+    this = numbers.get(os.environ["HPCRUN_JOB_ID"])
+    if this is None:
         return ""
+    why = why_it_ended()
+    counts = why in (FAILURE, records.TIME_LIMIT, IDLE)
     seconds = time.time() - float((records.read("start") or {}).get("started", 0))
-    step = max(_noted_steps(), default=None)
     link = {
         "number": this,
         "status": status,
         "at_once": why == FAILURE and seconds < AT_ONCE_S,
         "seconds": seconds,
         "failed": why == FAILURE,
-        "saved": _has_saved(),
-        "step": step,
+        "saved": _has_saved() if counts else None,
+        "step": max(_noted_steps(), default=None),
     }
     before = records.read(PROGRESS, folder) or {}
+    if not counts:
+        # the next link is compared with this one, and not with the one before it
+        records.write(PROGRESS, progress(link, before, nowhere=False), folder)
+        return ""
     reason, stops = judge(link, before)
     records.write(PROGRESS, progress(link, before, nowhere=bool(reason)), folder)
     if not stops or this >= links[this]["links"]:
@@ -72,11 +71,23 @@ def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
     following = [links[each]["job_id"] for each in sorted(links, reverse=True) if each > this]
     records.write(STOPPED, {"reason": reason, "job_ids": following}, folder)
     problem = slurm_requests.cancel(*following) if following else ""
-    message = f"the chain ends here: {reason}" + (
-        f"; the next links are not cancelled: {problem}" if problem else ""
-    )
+    message = f"the chain ends here: {reason}"
+    if problem:
+        message += f"; the next links are not cancelled: {problem}"
     records.say(f"{message}; --chain-anyway continues all the same")
     return message
+
+
+def _links(folder: str) -> dict[int, dict[str, Any]]:
+    """Return the links of the chain, by their numbers from 1."""
+    links = {}
+    for name in records.names_in(folder):
+        number = name[len(LINK) :]
+        if name.startswith(LINK) and number.isdecimal():
+            record = records.read(name, folder)
+            if record:
+                links[int(number)] = record
+    return links
 
 
 def judge(link: dict[str, Any], before: dict[str, Any]) -> tuple[str, bool]:

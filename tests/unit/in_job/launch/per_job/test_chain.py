@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hpcrun.in_job.launch.per_job.chain import AT_ONCE_S, judge, progress
+from hpcrun.in_job.launch import records, slurm_requests
+from hpcrun.in_job.launch.per_job.chain import AT_ONCE_S, end_link, judge, progress
+from hpcrun.in_job.launch.per_job.why_ended import FAILURE
 
 FIRST: dict[str, Any] = {}
 STEPS = {"step": 1200, "status": 1, "at_once": False, "nowhere": False}
@@ -90,3 +94,49 @@ def test_the_progress_of_a_chain_is_kept_from_link_to_link() -> None:
     assert (first["step"], first["at_once"], first["nowhere"]) == (1200, False, False)
     second = progress(link(step=1100, seconds=7.0), first, nowhere=True)
     assert (second["step"], second["at_once"], second["nowhere"]) == (1200, True, True)
+
+
+@pytest.fixture
+def cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The jobs that a link of a chain of four cancels."""
+    job_ids: list[str] = []
+
+    def cancel(*ids: str) -> None:
+        job_ids.extend(ids)
+
+    monkeypatch.setattr(slurm_requests, "cancel", cancel)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "chain").mkdir()
+    monkeypatch.setenv("HPCRUN_CHECKPOINT_DIR", str(tmp_path / "checkpoints"))
+    for number in (1, 2, 3, 4):
+        record = {"job_id": str(number), "links": 4}
+        (tmp_path / f"chain/link-{number}").write_text(json.dumps(record))
+    return job_ids
+
+
+def end(folder: Path, number: int, why: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """End a link, whose program has returned 1 at once and has noted no step."""
+    attempt = folder / f"run-{number}/attempts/0"
+    attempt.mkdir(parents=True)
+    (attempt / "start").write_text('{"started": 9e99}')
+    monkeypatch.setenv("HPCRUN_JOB_ID", str(number))
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(attempt))
+    return end_link(1, lambda: why)
+
+
+def test_two_links_that_fail_at_once_end_a_chain(
+    tmp_path: Path, cancelled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert end(tmp_path, 1, FAILURE, monkeypatch) == ""
+    assert "as link 1 did" in end(tmp_path, 2, FAILURE, monkeypatch)
+    assert cancelled == ["4", "3"]
+
+
+def test_a_link_that_lost_a_node_is_between_two_that_fail_at_once(
+    tmp_path: Path, cancelled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert end(tmp_path, 1, FAILURE, monkeypatch) == ""
+    assert end(tmp_path, 2, records.NODE_FAILURE, monkeypatch) == ""
+    assert end(tmp_path, 3, FAILURE, monkeypatch) == ""
+    assert json.loads((tmp_path / "chain/progress").read_text())["number"] == 3
+    assert cancelled == []
