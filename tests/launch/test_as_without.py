@@ -143,8 +143,10 @@ def test_a_handler_that_saves_has_the_time_and_a_program_without_one_dies_of_sig
         for running in (saving, dying):
             running.until("up")
             getattr(running, how)(signal.SIGTERM)
-        assert (saving.end(), saving.out().split()) == (0, ["up", "told", "saved"])
-        assert (dying.end(), dying.rank(0)["told"]) == (143, "TERM")
+        assert saving.end() == 0
+        assert saving.out().split() == ["up", "told", "saved"]
+        assert dying.end() == 143
+        assert dying.rank(0)["told"] == "TERM"
 
 
 def test_faulthandler_shows_where_it_is_when_warned(tmp_path: Path) -> None:
@@ -179,11 +181,9 @@ def test_a_warning_kills_nobody(tmp_path: Path) -> None:
             wait_for((running.attempt / "rank-0.out").exists, 20, "the program")
             os.kill(running.process.pid, signal.SIGUSR1)
         for running in (one, other):
-            assert (running.end(), running.record["reason"], running.rank(0)["heard"]) == (
-                0,
-                "",
-                False,
-            )
+            assert running.end() == 0
+            assert running.record["reason"] == ""
+            assert running.rank(0)["heard"] is False
 
 
 def test_output_goes_where_it_went(tmp_path: Path) -> None:

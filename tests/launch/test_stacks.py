@@ -99,7 +99,8 @@ def test_a_shell_is_not_the_program_and_py_spy_of_the_job_s_own_environment_is_u
     with job(tmp_path, ["sh", "-c", f"{' '.join(program)}; true"], env=ENV) as running:
         running.until("go")
         (rank,) = asked(running).ranks
-    assert (rank.how, rank.frames[-1].function) == ("py-spy", "spin")
+    assert rank.how == "py-spy"
+    assert rank.frames[-1].function == "spin"
     assert rank.busy is not None
     assert rank.busy > 0.8
 
@@ -131,7 +132,8 @@ def test_without_py_spy_a_program_that_has_registered_writes_its_stacks_and_goes
         running.until("go")
         for _ in range(2):
             (rank,) = asked(running).ranks
-            assert (rank.how, rank.lacks) == ("faulthandler", "")
+            assert rank.how == "faulthandler"
+            assert rank.lacks == ""
             assert [(frame.function, frame.line) for frame in rank.frames][-1] == (
                 "wait_for_data",
                 7,
@@ -148,7 +150,9 @@ def test_a_program_that_has_not_registered_gets_no_signal(tmp_path: Path, beginn
         (rank,) = asked(running).ranks
         time.sleep(0.2)
         assert running.out() == "go\n"
-    assert (rank.frames, rank.how, rank.state) == ((), "", "S")
+    assert rank.frames == ()
+    assert rank.how == ""
+    assert rank.state == "S"
     assert rank.lacks == "no py-spy in the job's environment"
     assert rank.waits_in
 
@@ -161,7 +165,8 @@ def test_a_program_that_another_one_replaced_gets_no_signal(tmp_path: Path) -> N
     with job(tmp_path, without_spy(tmp_path, replaced), env=ENV) as running:
         wait_for(lambda: running.out() == "go\ngo\n", 20, "the other program")
         (rank,) = asked(running).ranks
-        assert (rank.frames, rank.state) == ((), "S")
+        assert rank.frames == ()
+        assert rank.state == "S"
         assert running.process.poll() is None
 
 
@@ -182,11 +187,12 @@ def test_a_program_of_another_language_has_a_state(tmp_path: Path) -> None:
     with job(tmp_path, ["sleep", "60"], chain=ONCE, env=ENV) as running:
         wait_for(lambda: any(map(is_program, running.processes())), 20, "the program")
         (rank,) = asked(running).ranks
-    assert (rank.state, rank.lacks) == ("S", "sleep is not Python")
+    assert rank.state == "S"
+    assert rank.lacks == "sleep is not Python"
 
 
 def test_a_py_spy_that_hangs_or_fails_costs_seconds_and_sees_nothing_of_the_asking_user(
-    tmp_path: Path,
+    tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     env = {**ENV, "THEIRS": "1"}
     with job(tmp_path / "job", without_spy(tmp_path, WAITS), env=env) as running:
@@ -202,8 +208,11 @@ def test_a_py_spy_that_hangs_or_fails_costs_seconds_and_sees_nothing_of_the_aski
             ("yes >&2", "py-spy did not respond for 3 s"),
             ("head -c 2600000 /dev/urandom | base64", "its stack is too long"),
         ):
-            (rank,) = asked(running, py_spy=str(script(tmp_path / "py-spy", text))).ranks
-            assert (rank.lacks, rank.frames, rank.state) == (lacks, (), "S")
+            with subtests.test(text=text):
+                (rank,) = asked(running, py_spy=str(script(tmp_path / "py-spy", text))).ranks
+                assert rank.lacks == lacks
+                assert rank.frames == ()
+                assert rank.state == "S"
         spy = script(
             tmp_path / "py-spy", f"env > {tmp_path}/env; pwd > {tmp_path}/folder; echo '[]'"
         )
@@ -236,7 +245,8 @@ def test_a_number_without_an_end_hides_no_rank(tmp_path: Path) -> None:
     with job(tmp_path, without_spy(tmp_path, WAITS), env=env) as running:
         running.until("go")
         (rank,) = asked(running, py_spy=str(SPY)).ranks
-    assert (rank.rank, rank.how) == (0, "py-spy")
+    assert rank.rank == 0
+    assert rank.how == "py-spy"
 
 
 def test_what_is_no_file_of_stacks_is_not_read_and_its_program_gets_no_signal(
@@ -252,4 +262,5 @@ def test_what_is_no_file_of_stacks_is_not_read_and_its_program_gets_no_signal(
     with job(tmp_path, without_spy(tmp_path, REGISTERED + fifo + WAITS), env=ENV) as running:
         running.until("go")
         (rank,) = asked(running).ranks
-    assert (rank.how, rank.lacks) == ("", "no py-spy in the job's environment")
+    assert rank.how == ""
+    assert rank.lacks == "no py-spy in the job's environment"

@@ -55,7 +55,9 @@ def test_what_a_job_uses_is_in_the_attempts_folder(tmp_path: Path) -> None:
         wait_for(lambda: not left(tmp_path), 20, "nvidia-smi to be gone")
     assert len(first) == 1
     assert found is not None
-    assert (found.gpus, found.gpu_busy, found.gpu_idle) == (1, 0.8, 0)
+    assert found.gpus == 1
+    assert found.gpu_busy == 0.8
+    assert found.gpu_idle == 0
     assert found.cpus > 0.01  # more, unless the machine is busy
     assert found.memory_peak > 5 << 20
 
@@ -97,7 +99,8 @@ def test_a_job_whose_gpus_are_idle_is_warned_and_ended(
         assert said["ends"] > said["warned"] > said["since"]
         assert running.out() == "saved\n"
         record = running.record
-    assert (record["reason"], record["again"]) == ("idle", False)
+    assert record["reason"] == "idle"
+    assert record["again"] is False
     assert record["message"] == "cancelled: its GPUs were idle for 3 s"
     err = capfd.readouterr().err
     assert err.count("hpcrun: all GPUs have been idle for") == 1
@@ -112,7 +115,9 @@ def test_a_job_with_spares_whose_gpus_are_idle_ends_as_one_without(tmp_path: Pat
         assert running.end(20) == 143
         record = running.record
     # the job's own words before the end, which SIGKILL might prevent, are not the guard's
-    assert (record["reason"], record["nodes"], record["signal"]) == ("idle", [], "")
+    assert record["reason"] == "idle"
+    assert record["nodes"] == []
+    assert record["signal"] == ""
     assert record["ended"] > json.loads((running.attempt / "rank-0.exit").read_text())["ended"]
 
 

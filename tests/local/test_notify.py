@@ -9,6 +9,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.harness import Hpcrun, wait_for
 from tests.local.recorded import replace_fields
 from tests.receivers import http_server, smtp_server
@@ -251,7 +253,9 @@ def test_the_configuration_names_destinations_and_a_project_s_only_if_it_is_trus
     assert "hush" not in refused.stdout + refused.stderr
 
 
-def test_nothing_new_is_imported_without_messages(hpcrun: Hpcrun) -> None:
+def test_nothing_new_is_imported_without_messages(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
     heavy = (
         "apprise requests smtplib hpcrun.features.notify.deliveries hpcrun.features.notify.command"
     ).split()
@@ -265,6 +269,7 @@ def test_nothing_new_is_imported_without_messages(hpcrun: Hpcrun) -> None:
         ("status",),
         ("--help",),
     ):
-        done = hpcrun.run(f"{hpcrun.venv}/bin/python", "-c", code, *command)
-        assert done.stderr.rstrip().endswith("[]"), done.stderr
+        with subtests.test(command=command):
+            done = hpcrun.run(f"{hpcrun.venv}/bin/python", "-c", code, *command)
+            assert done.stderr.rstrip().endswith("[]"), done.stderr
     assert not list(hpcrun.runs.glob("2*/messages"))

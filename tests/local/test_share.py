@@ -29,17 +29,15 @@ print("<b>rank", os.environ["RANK"], "says hf_" + "a1B2" * 8, flush=True)
 """
 
 
-def test_a_run_is_shared_as_one_file(hpcrun: Hpcrun) -> None:
+def test_a_run_is_shared_as_one_file(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     hpcrun.write("train.py", TRAIN)
     options = "-P local -G 0 --nodes 2 --launcher python --env RANK=0 --wait train.py"
     hpcrun("submit", *options.split())
     said = hpcrun.document("share", "train", check=True)
     file = hpcrun.folder / f"{said['run_id']}.html"
-    assert (said["file"], said["bytes"], said["secrets_hidden"]) == (
-        str(file),
-        file.stat().st_size,
-        1,
-    )
+    assert said["file"] == str(file)
+    assert said["bytes"] == file.stat().st_size
+    assert said["secrets_hidden"] == 1
     page = file.read_text()
     for words in (
         "KeyError: &#39;optimizer&#39;",
@@ -49,7 +47,8 @@ def test_a_run_is_shared_as_one_file(hpcrun: Hpcrun) -> None:
         "hpcrun submit --profile local --gpus 0 --nodes 2 --launcher python --env RANK=0 train.py",
         "script that was submitted",
     ):
-        assert words in page, words
+        with subtests.test(words=words):
+            assert words in page, words
     assert "a1B2a1B2" not in page
     again = hpcrun("share", "train")
     assert (again.returncode, again.stderr.splitlines()[0]) == (4, f"hpcrun: {file} exists")
@@ -66,7 +65,7 @@ def test_a_run_is_shared_as_one_file(hpcrun: Hpcrun) -> None:
 
 
 def test_a_page_is_refused_where_the_value_of_a_declared_secret_is_not_known(
-    hpcrun: Hpcrun,
+    hpcrun: Hpcrun, subtests: pytest.Subtests
 ) -> None:
     hpcrun.write(
         "train.py", "import os\nprint('it is', os.environ['PLAIN_WORD'], os.environ['OTHER'])\n"
@@ -84,12 +83,14 @@ def test_a_page_is_refused_where_the_value_of_a_declared_secret_is_not_known(
     )
     hpcrun("submit", "-P", "local", "--gpus", "0", *job, env=env, check=True)
     for more in ((), ("--json",), ("-o", "-")):
-        refused = hpcrun("share", "train", *more)
-        assert refused.returncode == 4
-        assert (
-            "the value of OTHER, PLAIN_WORD, not set here, which" in refused.stdout + refused.stderr
-        )
-        assert "horse" not in refused.stdout + refused.stderr
+        with subtests.test(more=more):
+            refused = hpcrun("share", "train", *more)
+            assert refused.returncode == 4
+            assert (
+                "the value of OTHER, PLAIN_WORD, not set here, which"
+                in refused.stdout + refused.stderr
+            )
+            assert "horse" not in refused.stdout + refused.stderr
     assert "hint: read -rs OTHER && export OTHER" in hpcrun("share", "train").stderr
     assert (
         "the value of OTHER, not set here"
@@ -128,7 +129,8 @@ def test_a_browser_shows_hostile_text_as_text(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_bytes(page_of_a_hostile_run(tmp_path))
     document, messages, corner = opened(file, tmp_path, DARK)
-    assert (messages, corner) == ([], (13, 17, 23))
+    assert messages == []
+    assert corner == (13, 17, 23)
     assert not re.search(r"<(script|img|iframe|link)\b", document)
     assert unescape(document).count(HOSTILE) > 20
 
@@ -153,7 +155,8 @@ def test_a_browser_would_run_and_load_nothing_even_if_it_were_there(tmp_path: Pa
         )
         document, messages, corner = opened(file, tmp_path, LIGHT)
         server.shutdown()
-    assert (asked, corner) == ([], (255, 255, 255))
+    assert asked == []
+    assert corner == (255, 255, 255)
     assert f"{place}/image" in document
     assert "<title>run" not in document
     assert sum("Content Security Policy" in line for line in messages) == 6

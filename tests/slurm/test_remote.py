@@ -159,7 +159,8 @@ def test_a_job_is_submitted_through_what_sites_and_people_set_up(
         )
         assert "trains ['0', 'a b', '$x', \"q'q!\"]" in done.stdout
         assert "welcome" not in done.stdout
-        assert (far.logins, jump.logins) == (1, int(how == "ProxyJump"))
+        assert far.logins == 1
+        assert jump.logins == int(how == "ProxyJump")
         checks = json.loads(here.run(*here.argv("doctor", "--json"), check=False).stdout)["checks"]
         assert [check["level"] for check in checks if check["group"] == "Other machines"] == [
             "green",
@@ -319,7 +320,9 @@ def test_a_cut_connection_leaves_no_incomplete_copy_under_a_name(
     assert (whole / "large.bin").stat().st_size == 100 << 20
 
 
-def test_a_hostile_login_node_can_only_answer(here: Hpcrun, as_researcher: Hpcrun) -> None:
+def test_a_hostile_login_node_can_only_answer(
+    here: Hpcrun, as_researcher: Hpcrun, subtests: pytest.Subtests
+) -> None:
     """Its hpcrun prints what it likes: no answer is a bug here, or moves a cursor."""
     text = 'case $1 in --version) echo hpcrun 9.9;; *) cat "$HOME/answer";; esac'
     program, profile = as_researcher.program("evil/hpcrun", text), as_researcher.home / ".profile"
@@ -339,12 +342,13 @@ def test_a_hostile_login_node_can_only_answer(here: Hpcrun, as_researcher: Hpcru
         json.dumps({"runs": [3, run]}),
         json.dumps({"offers": [{"start_s": "soon"}, 3]}),
     ):
-        as_researcher.write("home/answer", answer)
-        words = ("submit", "--gpus", "1", "train.py") if "offers" in answer else ("status",)
-        argv = here.argv(words[0], "--on", "far", "--on", "near", *words[1:])
-        done = here.run(*argv, cwd=here.folder / "project", check=False)
-        assert "bug" not in done.stderr, answer
-        assert "\x1b" not in done.stdout + done.stderr
+        with subtests.test(answer=answer):
+            as_researcher.write("home/answer", answer)
+            words = ("submit", "--gpus", "1", "train.py") if "offers" in answer else ("status",)
+            argv = here.argv(words[0], "--on", "far", "--on", "near", *words[1:])
+            done = here.run(*argv, cwd=here.folder / "project", check=False)
+            assert "bug" not in done.stderr, answer
+            assert "\x1b" not in done.stdout + done.stderr
     as_researcher.write("home/answer", "x" * (17 << 20))
     assert "far: ssh: it printed more than 16 MiB" in here.run(*argv, check=False).stderr
     as_researcher.write("home/.bashrc", "yes\n")

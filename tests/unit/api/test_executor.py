@@ -85,7 +85,7 @@ def test_a_destination_with_a_secret_is_refused_and_not_repeated() -> None:
 
 
 def test_environment_set_up_and_python_stand_in_the_script_and_no_folder_of_a_run(
-    tmp_path: Path,
+    tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     text = hpcrun.Executor(
         "a100", env={"MODE": "it's", "N": 3}, setup="ulimit -c 0", load=["cuda"]
@@ -98,7 +98,8 @@ def test_environment_set_up_and_python_stand_in_the_script_and_no_folder_of_a_ru
         "module load cuda",
         python,
     ):
-        assert part in text
+        with subtests.test(part=part):
+            assert part in text
     assert str(tmp_path / "runs") not in text
 
 

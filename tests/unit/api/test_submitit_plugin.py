@@ -150,14 +150,14 @@ def test_a_program_of_hpcrun_submit_knows_its_place(
     for name, value in said.items():
         monkeypatch.setenv(name, value)
     here = submitit.JobEnvironment()
-    assert (here.cluster, here.job_id, here.hostnames) == ("hpcrun", "8", ["a100-1", "a100-2"])
-    assert (here.num_nodes, here.node, here.num_tasks, here.global_rank, here.local_rank) == (
-        2,
-        1,
-        2,
-        1,
-        0,
-    )
+    assert here.cluster == "hpcrun"
+    assert here.job_id == "8"
+    assert here.hostnames == ["a100-1", "a100-2"]
+    assert here.num_nodes == 2
+    assert here.node == 1
+    assert here.num_tasks == 2
+    assert here.global_rank == 1
+    assert here.local_rank == 0
     ranks = {
         "RANK": "3",
         "WORLD_SIZE": "4",
@@ -167,7 +167,10 @@ def test_a_program_of_hpcrun_submit_knows_its_place(
     }
     for name, value in ranks.items():
         monkeypatch.setenv(name, value)
-    assert (here.num_tasks, here.global_rank, here.local_rank, here.job_id) == (4, 3, 1, "7_5")
+    assert here.num_tasks == 4
+    assert here.global_rank == 3
+    assert here.local_rank == 1
+    assert here.job_id == "7_5"
     # a submitted function, on a node that need not have hpcrun
     monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
     assert submitit.JobEnvironment().cluster == "slurm"

@@ -93,10 +93,12 @@ def test_accounts_and_qos_are_the_user_s_own(
     )
     sacctmgr.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert (complete.account(""), complete.qos("")) == (["proj"], ["normal", "high", "low"])
+    assert complete.account("") == ["proj"]
+    assert complete.qos("") == ["normal", "high", "low"]
     assert complete.qos("h") == ["high"]
     sacctmgr.write_text("#!/bin/sh\nexit 1\n")
-    assert (complete.account(""), complete.qos("")) == ([], [])
+    assert complete.account("") == []
+    assert complete.qos("") == []
     sacctmgr.write_text("#!/bin/sh\nsleep 60\n")
     started = time.monotonic()
     assert complete.account("") == []

@@ -36,7 +36,8 @@ COMMANDS: dict[str, Any] = {**_APP.commands, **_IN_GROUPS}
 def test_the_list_of_commands_is_what_the_commands_say_of_themselves() -> None:
     listed: Any = get_command(list_app())
     lines = {name: command.help.partition("\n")[0] for name, command in _APP.commands.items()}
-    assert (list(listed.commands), set(lines)) == (FIRST_WORDS, set(FIRST_WORDS))
+    assert list(listed.commands) == FIRST_WORDS
+    assert set(lines) == set(FIRST_WORDS)
     assert {
         name: command.help.partition("\n")[0] for name, command in listed.commands.items()
     } == lines
@@ -58,7 +59,8 @@ def test_every_command_has_examples() -> None:
 def test_examples_are_two_or_three_lines_that_the_command_takes(name: str) -> None:
     assert 2 <= len(EXAMPLES[name]) <= 3
     for line, purpose in EXAMPLES[name]:
-        assert not purpose[0].islower() and not purpose.endswith(".")
+        assert not purpose[0].islower()
+        assert not purpose.endswith(".")
         words = shlex.split(line)
         words = words[words.index("hpcrun") + 1 :]
         words = words[: next((i for i, word in enumerate(words) if word in ("|", ">")), len(words))]

@@ -83,7 +83,7 @@ def refusal(*words: str) -> UsageError:
     return usage_error(caught.value, ["submit", *words], ["submit"])
 
 
-def test_a_value_that_is_no_number_is_named_with_its_option() -> None:
+def test_a_value_that_is_no_number_is_named_with_its_option(subtests: pytest.Subtests) -> None:
     for words, message in (
         ("--requeue train.py", "--requeue: 'train.py' is not a valid integer"),
         ("-N abc train.py", "--nodes: 'abc' is not a valid integer"),
@@ -91,12 +91,13 @@ def test_a_value_that_is_no_number_is_named_with_its_option() -> None:
         ("--share half train.py", "--share: 'half' is not a valid number"),
         ("--lines 0 train.py", "--lines: '0' must be greater than or equal to 1"),
     ):
-        error = refusal(*words.split())
-        assert str(error) == message
-        assert "--help" in str(error.hint)
+        with subtests.test(words=words):
+            error = refusal(*words.split())
+            assert str(error) == message
+            assert "--help" in str(error.hint)
 
 
-def test_each_unknown_option_with_one_dash_is_named_once() -> None:
+def test_each_unknown_option_with_one_dash_is_named_once(subtests: pytest.Subtests) -> None:
     for words, message in (
         ("-n4 --gpus 1 train.py", "No such options:\n  -n\n  --gpus"),
         ("-n 4 --gpus 1 train.py", "No such options:\n  -n\n  --gpus"),
@@ -105,7 +106,8 @@ def test_each_unknown_option_with_one_dash_is_named_once() -> None:
         ("-n4 train.py", "No such option: -n"),
         ("-share 2 train.py", "No such option: -share"),
     ):
-        assert str(refusal(*words.split())) == message
+        with subtests.test(words=words):
+            assert str(refusal(*words.split())) == message
 
 
 def test_a_script_in_place_of_a_command_is_submitted_by_submit() -> None:

@@ -100,7 +100,8 @@ def test_a_failure_on_the_way_keeps_the_document_of_what_was_done(
         render(refused())
     finish(show(Outcome(failure=raised.value)))
     document = json.loads(capsys.readouterr().out)
-    assert (document["job_id"], document["error"]["exit_code"]) == ("7", 7)
+    assert document["job_id"] == "7"
+    assert document["error"]["exit_code"] == 7
 
 
 def test_an_exit_status_without_a_failure_is_an_error_in_the_document(

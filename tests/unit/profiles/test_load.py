@@ -348,5 +348,6 @@ def test_a_card_is_named_by_its_part(tmp_path: Path) -> None:
         "extends: mine\ngpu: {types: {h: {card: {memory_gb: 94}}}}\ncard: null\n",
     )
     yours = load_profile("yours", [tmp_path, SHIPPED]).profile
-    assert (yours.gpu.types["h"].card.memory_gb, yours.gpu.types["h"].card.nvlink_gb_s) == (94, 900)
+    assert yours.gpu.types["h"].card.memory_gb == 94
+    assert yours.gpu.types["h"].card.nvlink_gb_s == 900
     assert yours.card.model is None

@@ -112,8 +112,6 @@ def test_a_section_has_its_keys_and_env_any() -> None:
     assert {"extends", "gpu", "partition"} <= set(known_keys())
     assert "name" not in known_keys()
     assert set(known_keys(("gpu", "types", "h100", "time"))) == {"default", "max"}
-    assert (known_keys(("env",)), known_keys(("gpu", "types")), known_keys(("nothing",))) == (
-        [],
-        [],
-        [],
-    )
+    assert known_keys(("env",)) == []
+    assert known_keys(("gpu", "types")) == []
+    assert known_keys(("nothing",)) == []

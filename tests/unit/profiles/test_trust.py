@@ -209,7 +209,9 @@ def test_names_lead_nowhere_else(home: Path, project: Path, store: TrustStore) -
 def test_never_is_heard_and_nothing_is_said(project: Path, store: TrustStore) -> None:
     store.save(Trust(project.resolve(), {}, never=True))
     layer = project_layer(project, store)
-    assert (layer.warning, layer.folder.contents, layer.folder.withheld) == (None, {}, None)
+    assert layer.warning is None
+    assert layer.folder.contents == {}
+    assert layer.folder.withheld is None
 
 
 # --- the folders of a person and of a site -------------------------------------------------------
@@ -218,10 +220,8 @@ def test_never_is_heard_and_nothing_is_said(project: Path, store: TrustStore) ->
 def test_the_own_folder_is_used_as_it_is(home: Path, store: TrustStore) -> None:
     file = put(home / "config/profiles/mine.yaml", "scheduler: local\n")
     layer = own_layer(home / "config", store)
-    assert (layer.warning, list(profile_names([layer.folder.below("profiles")]))) == (
-        None,
-        ["mine"],
-    )
+    assert layer.warning is None
+    assert list(profile_names([layer.folder.below("profiles")])) == ["mine"]
     assert own_layer(home / "none", store).warning is None
     (home / "link").symlink_to("config")  # as tools that keep dotfiles make it
     assert load_profile(
@@ -264,7 +264,8 @@ def test_root_uses_nothing_of_an_ordinary_user_trusted_or_not(
     os.seteuid(0)
     layer = project_layer(project, TrustStore(store.root.with_name("roots")))
     assert "root uses only files writable by root alone" in (layer.refused or "")
-    assert (layer.folder.names(""), layer.folder.has("profiles/ours.yaml")) == ([], False)
+    assert layer.folder.names("") == []
+    assert layer.folder.has("profiles/ours.yaml") is False
     with pytest.raises(
         ProfileError, match=r"profile 'ours' is .* root uses only files writable by root alone"
     ):

@@ -121,7 +121,8 @@ def test_what_is_wrong_is_said_with_what_works(
     name: str, value: str, gpu: str, says: str, instead: str
 ) -> None:
     (finding,) = check(gpu, **{name: value})
-    assert (finding.name, finding.value) == (name, value)
+    assert finding.name == name
+    assert finding.value == value
     assert says in finding.problem
     assert instead in (finding.instead or "")
     assert finding.text.startswith(f"{name}={value}: ")

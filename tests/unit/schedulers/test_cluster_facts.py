@@ -9,6 +9,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,7 +165,7 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
         cache.drop()
 
 
-def test_for_how_long(tmp_path: Path) -> None:
+def test_for_how_long(tmp_path: Path, subtests: pytest.Subtests) -> None:
     cache, late = FactsCache(tmp_path, None), "timed out after 5 s"
     for facts, valid_s in (
         (FACTS, VALID_S),
@@ -172,10 +173,11 @@ def test_for_how_long(tmp_path: Path) -> None:
         (replace(FACTS, config={}, problems={"sacctmgr show assoc": "no accounting"}), VALID_S),
         (replace(FACTS, config={}, problems={"scontrol show node": late}), PARTIAL_VALID_S),
     ):
-        cache.save(facts, NOW)
-        assert cache.load(NOW + valid_s - 1) == facts
-        assert cache.load(NOW + valid_s) is None
-        assert cache.load(NOW - 10) is None  # of a clock that was set back
+        with subtests.test(facts=facts):
+            cache.save(facts, NOW)
+            assert cache.load(NOW + valid_s - 1) == facts
+            assert cache.load(NOW + valid_s) is None
+            assert cache.load(NOW - 10) is None  # of a clock that was set back
 
 
 BAD_FACTS = json.dumps(
@@ -183,11 +185,12 @@ BAD_FACTS = json.dumps(
 )
 
 
-def test_a_damaged_file_is_asked_again(tmp_path: Path) -> None:
+def test_a_damaged_file_is_asked_again(tmp_path: Path, subtests: pytest.Subtests) -> None:
     cache = FactsCache(tmp_path, "dev")
     os.mkfifo(cache.path, 0o600)
     assert cache.load(NOW) is None
     cache.path.unlink()
     for text in ("", "{}", "[]", BAD_FACTS, "[" * 200_000):
-        cache.path.write_text(text)
-        assert cache.load(NOW) is None
+        with subtests.test(text=text):
+            cache.path.write_text(text)
+            assert cache.load(NOW) is None

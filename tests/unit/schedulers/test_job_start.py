@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
+import pytest
+
 from hpcrun.machine.process import Completed
 from hpcrun.schedulers import job_start
 from hpcrun.schedulers.job_start import JobStart
@@ -28,11 +30,13 @@ def test_sbatch_s_own_words_and_the_recorded_answers() -> None:
         completed((RECORDED / "sbatch-test-only-accepted.txt").read_text())
     )
     assert accepted.start is not None
-    assert (accepted.start.nodes, accepted.start.partition) == ("h100-1", "gpu")
+    assert accepted.start.nodes == "h100-1"
+    assert accepted.start.partition == "gpu"
     refused = job_start.read_answer(
         completed((RECORDED / "sbatch-test-only-refused.txt").read_text(), 1)
     )
-    assert (refused.start, refused.silent) == (None, False)
+    assert refused.start is None
+    assert refused.silent is False
     assert refused.message == "allocation failure: Requested node configuration is not available"
 
 
@@ -43,7 +47,7 @@ def completed(stderr: str, status: int | None = 0) -> Completed:
 WHEN = "sbatch: Job 7 to start at 2026-11-21T03:30:00"
 
 
-def test_the_start_is_read() -> None:
+def test_the_start_is_read(subtests: pytest.Subtests) -> None:
     for answer, start in (
         (
             f"{WHEN} using 32 processors on nodes a100-[1-2] in partition gpu",
@@ -78,15 +82,18 @@ def test_the_start_is_read() -> None:
         ("allocation failure: Requested node configuration is not available", None),
         ("", None),
     ):
-        assert job_start.parse_start(answer) == start
+        with subtests.test(answer=answer):
+            assert job_start.parse_start(answer) == start
 
 
-def test_a_refusal_is_told_from_silence() -> None:
+def test_a_refusal_is_told_from_silence(subtests: pytest.Subtests) -> None:
     away = "allocation failure: Unable to contact slurm controller (connect failure)"
     for answer in (completed("timed out after 10 s", None), completed(away, 1), completed("", 1)):
-        read = job_start.read_answer(answer)
-        assert (read.start, read.silent) == (None, bool(answer.stderr))
-        assert read.message
+        with subtests.test(answer=answer):
+            read = job_start.read_answer(answer)
+            assert read.start is None
+            assert read.silent == bool(answer.stderr)
+            assert read.message
 
 
 def test_directives_are_asked_for_as_they_are() -> None:

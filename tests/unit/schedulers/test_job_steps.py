@@ -7,6 +7,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from hpcrun.schedulers.job_steps import (
     READ_PORTS,
     GpuReading,
@@ -24,7 +26,7 @@ from tests.shellcheck import complaints
 A100 = "0, GPU-5f1e7c3a, NVIDIA A100-SXM4-80GB, 97, 71234, 81920, 402.35, 400.00, 61"
 
 
-def test_a_line() -> None:
+def test_a_line(subtests: pytest.Subtests) -> None:
     for line, expected in (
         (
             A100,
@@ -45,7 +47,8 @@ def test_a_line() -> None:
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", None),
         ("", None),
     ):
-        assert parse_gpu(line) == expected
+        with subtests.test(line=line):
+            assert parse_gpu(line) == expected
 
 
 def test_the_answers_of_all_nodes() -> None:

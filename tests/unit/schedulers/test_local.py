@@ -91,13 +91,15 @@ def test_an_element_that_began_and_ended_between_two_looks_is_not_taken_for_canc
     wait_for((folder / "supervisor.json").exists, 30, "the sweep to begin")
     info = look_while(JobRef(folder / "elements" / "1", f"{job_id}_1"), happens)
     assert looked == [job_id]
-    assert (info.job_id, info.state) == (f"{job_id}_1", "COMPLETED")
+    assert info.job_id == f"{job_id}_1"
+    assert info.state == "COMPLETED"
 
 
 def test_a_supervisor_that_was_killed_left_no_record_of_its_end(tmp_path: Path, go: Path) -> None:
     job = JobRef(tmp_path / "run", start(tmp_path / "run", go))
     info = look_while(job, lambda record: os.kill(record["pid"], signal.SIGKILL))
-    assert (info.state, info.reason) == ("NODE_FAIL", "the job's supervisor was killed")
+    assert info.state == "NODE_FAIL"
+    assert info.reason == "the job's supervisor was killed"
 
 
 def test_a_process_that_cannot_be_looked_at_is_not_taken_for_gone() -> None:

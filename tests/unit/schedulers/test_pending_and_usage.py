@@ -64,16 +64,16 @@ def test_usage_is_that_of_the_largest_step() -> None:
     )
     found = parse_usage(text)
     first = found["run", "2008"]
-    assert (first.elapsed_s, first.nodes, first.cpus, first.gpus, first.cpu_s) == (
-        19,
-        2,
-        64,
-        4,
-        24.0,
-    )
-    assert (first.memory_mb, round(first.used_mb or 0)) == (250 * 1024, 1051)
+    assert first.elapsed_s == 19
+    assert first.nodes == 2
+    assert first.cpus == 64
+    assert first.gpus == 4
+    assert first.cpu_s == 24.0
+    assert first.memory_mb == 250 * 1024
+    assert round(first.used_mb or 0) == 1051
     assert found["run", "1930"].used_mb == 80  # two tasks on each node
-    assert (found["run", "235"].used_mb, found["run", "235"].cpu_s) == (None, None)
+    assert found["run", "235"].used_mb is None
+    assert found["run", "235"].cpu_s is None
     assert found["run", "1976"].nodes == 1
     assert found["run", "9"].cpu_s == 90061
 
@@ -86,8 +86,11 @@ def test_all_times_that_a_job_was_requeued_count_and_none_of_another_job_of_its_
         "7.0|10|00:02.000|4|cpu=4,mem=8G|200M|1|1|srun --label",
     )
     usage = parse_usage(text)["run", "7"]
-    assert (usage.elapsed_s, usage.gpus, usage.gpu_s) == (110, 2, 4 * 100 + 2 * 10)
-    assert (usage.cpu_s, usage.used_mb) == (22.0, 300.0)
+    assert usage.elapsed_s == 110
+    assert usage.gpus == 2
+    assert usage.gpu_s == 4 * 100 + 2 * 10
+    assert usage.cpu_s == 22.0
+    assert usage.used_mb == 300.0
     text = lines(
         "7|10|00:01.000|1|cpu=1||1||sbatch /r/old/.submission_file_a.sh",
         "7.0|10|00:01.000|1|cpu=1|10M|1|1|srun --label",

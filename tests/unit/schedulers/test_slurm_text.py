@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -179,7 +180,7 @@ def test_a_node_has_one_state_however_many_partitions_it_has() -> None:
     assert node_states_command("a100-[1-2]")[-2:] == ["--nodes=a100-[1-2]", "--format=%N %T"]
 
 
-def test_advice_for_a_refusal() -> None:
+def test_advice_for_a_refusal(subtests: pytest.Subtests) -> None:
     for stderr, hint in (
         ("sbatch: error: Invalid qos specification", "choose one with --qos"),
         ("sbatch: unrecognized option '--segment=4'", "segments need Slurm 23.11"),
@@ -192,7 +193,8 @@ def test_advice_for_a_refusal() -> None:
             "nothing was submitted",
         ),
     ):
-        assert hint in (refusal_hint(stderr) or "")
+        with subtests.test(stderr=stderr):
+            assert hint in (refusal_hint(stderr) or "")
     assert refusal_hint("sbatch: error: something new") is None
 
 

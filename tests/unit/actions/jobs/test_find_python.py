@@ -94,7 +94,8 @@ def test_the_python_of_a_job_is_the_first_of_these(
         request(**asked), slurm_profile(**({"python": profile} if profile else {})), around
     )
     expected = f"{tmp_path}/{executable}" if variable else executable
-    assert (python.executable, python.kind) == (expected, kind)
+    assert python.executable == expected
+    assert python.kind == kind
     assert python.prefix == (f"{tmp_path}/env" if variable else None)
     assert variable is None or python.variable == variable
 
@@ -115,12 +116,11 @@ def test_the_project_s_environment_is_used_if_none_is_active(
     below = write(tmp_path / "src/deep/x", "").parent
     for asked, cwd in ((request(), below), (request(workdir=str(below)), Path("/"))):
         found = find_python(asked, slurm_profile(python="/site/python"), surroundings(cwd, {}))
-        assert (found.executable, found.prefix, found.variable) == (
-            f"{made}/bin/python",
-            made,
-            variable,
-        )
-        assert (found.kind, found.of_project) == (f"{kind}, since no environment is active", True)
+        assert found.executable == f"{made}/bin/python"
+        assert found.prefix == made
+        assert found.variable == variable
+        assert found.kind == f"{kind}, since no environment is active"
+        assert found.of_project is True
     active = environment(tmp_path, "other")
     assert prefix(below, VIRTUAL_ENV=active) == active
     assert (

@@ -80,12 +80,10 @@ def test_one_gpu_type_one_account_and_a_default_partition_leave_nothing_open(
     found = settled(tmp_path, facts(GPU), gpus="4", nodes=2)
     assert found.request == request(gpus="4", nodes=2)
     profile = found.loaded.profile
-    assert (profile.partition, profile.account, profile.gpu.type, profile.gpu.nodes) == (
-        "gpu",
-        "lab",
-        "a100",
-        2,
-    )
+    assert profile.partition == "gpu"
+    assert profile.account == "lab"
+    assert profile.gpu.type == "a100"
+    assert profile.gpu.nodes == 2
     assert profile.card.model == "NVIDIA A100 80 GB SXM4"
     words = (
         "detected the cluster dev: partition gpu (the default), account lab; keep or change "
@@ -110,10 +108,13 @@ def test_of_several_gpu_types_without_a_terminal_the_flags_are_named(tmp_path: P
     assert open_flags(tmp_path, MIXED) == "choose a GPU type: --gpus a100:1, --gpus h100:1"
 
 
-def test_a_gpu_type_that_alone_has_as_many_is_taken(tmp_path: Path) -> None:
+def test_a_gpu_type_that_alone_has_as_many_is_taken(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     for asked in ({"gpus": "8", "nodes": 1}, {"gpus": "32"}, {"gpus_per_node": "8"}):
-        found = settled(tmp_path, MIXED, **asked).request
-        assert (found.gpus or found.gpus_per_node or GpuCount(count=0)).type == "h100"
+        with subtests.test(asked=asked):
+            found = settled(tmp_path, MIXED, **asked).request
+            assert (found.gpus or found.gpus_per_node or GpuCount(count=0)).type == "h100"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,8 @@ def test_what_no_gpu_type_has_is_refused_with_what_there_is(
 ) -> None:
     with pytest.raises(PlanError, match=message) as refused:
         settled(tmp_path, MIXED, **asked)
-    assert (refused.value.exit_code, refused.value.hint) == (4, hint)
+    assert refused.value.exit_code == 4
+    assert refused.value.hint == hint
 
 
 def test_a_person_is_asked_and_told_how_to_keep_the_answer(tmp_path: Path) -> None:
@@ -155,7 +157,9 @@ def test_a_person_is_asked_and_told_how_to_keep_the_answer(tmp_path: Path) -> No
     assert found.request.gpus == GpuCount(count=4, type="a100")
     assert found.notes[0].endswith("; keep or change it with hpcrun init")
     (choice,) = asked
-    assert (choice.what, choice.key, first_option(choice)) == ("GPU type", "gpu.type", "h100")
+    assert choice.what == "GPU type"
+    assert choice.key == "gpu.type"
+    assert first_option(choice) == "h100"
     about = [option.about for option in choice.options]
     assert about == [
         "2 nodes × 4, 80 GB each, partition gpu",
@@ -164,7 +168,8 @@ def test_a_person_is_asked_and_told_how_to_keep_the_answer(tmp_path: Path) -> No
     # what a person has written is neither asked nor noted
     own = "extends: detected\ngpu: {type: a100}\naccount: thesis\n"
     written = settled(tmp_path, replace(MIXED, associations=TWO_ACCOUNTS), own=own, gpus="4")
-    assert (written.notes, written.loaded.profile.account) == ((), "thesis")
+    assert written.notes == ()
+    assert written.loaded.profile.account == "thesis"
 
 
 LONG, SHORT = Partition("long", max_s=7 * 86400), Partition("short", max_s=3600)
@@ -211,7 +216,8 @@ def test_nodes_of_unknown_memory_have_enough(tmp_path: Path) -> None:
 
 def test_the_limits_are_those_of_the_partition_that_is_taken(tmp_path: Path) -> None:
     found = settled(tmp_path, facts(GPU, LONG), gpus="4", walltime_s="3-0").loaded.profile
-    assert (found.partition, found.time.max) == ("long", 7 * 86400)
+    assert found.partition == "long"
+    assert found.time.max == 7 * 86400
     mine = "extends: detected\ntime: {max: 1h}\n"
     assert (
         settled(
@@ -234,9 +240,13 @@ def test_the_size_and_the_profile_are_those_for_the_partition_and_the_gpu_type(
         ],
     )
     small = settled(tmp_path, parts, gpus="a100:8")
-    assert (small.size.nodes, small.size.gpus_per_node, small.typed.partition) == (2, 4, "gpu")
+    assert small.size.nodes == 2
+    assert small.size.gpus_per_node == 4
+    assert small.typed.partition == "gpu"
     large = settled(tmp_path, parts, gpus="a100:8", partition="big")
-    assert (large.size.nodes, large.size.gpus_per_node, large.typed.partition) == (1, 8, "big")
+    assert large.size.nodes == 1
+    assert large.size.gpus_per_node == 8
+    assert large.typed.partition == "big"
     assert large.typed.gpu.type == "a100"
 
 
@@ -250,7 +260,8 @@ def test_the_ranks_of_roles_do_not_matter_for_what_is_left_open(tmp_path: Path) 
     }
     second = ["--role", "b:1", "train.py"]
     found = settled(tmp_path, facts(GPU), **asked, roles=["a:1"], args=second)
-    assert (found.size.nodes, found.request.nproc_per_node) == (2, 2)
+    assert found.size.nodes == 2
+    assert found.request.nproc_per_node == 2
 
 
 def test_ranks_that_a_script_starts_itself_do_not_matter_for_the_partition(tmp_path: Path) -> None:
@@ -264,7 +275,8 @@ def test_several_partitions_without_a_default_are_a_choice(tmp_path: Path) -> No
     message = open_flags(tmp_path, facts(LONG, SHORT), gpus="4", walltime_s="30m")
     assert message == "choose a partition: -p long, -p short"
     found = settled(tmp_path, facts(LONG, SHORT), lambda _: "short", gpus="4", walltime_s="30m")
-    assert (found.request.partition, found.loaded.profile.time.max) == ("short", 3600)
+    assert found.request.partition == "short"
+    assert found.loaded.profile.time.max == 3600
     own = "extends: detected\npartition: short\n"
     assert (
         settled(tmp_path, facts(LONG, SHORT), own=own, gpus="4").loaded.profile.partition == "short"
@@ -276,12 +288,10 @@ def test_jobs_without_gpus_keep_no_gpu_idle(tmp_path: Path) -> None:
     found = settled(
         tmp_path, facts(GPU, Partition("cpu", max_s=None), kinds=kinds), gpus="0"
     ).loaded.profile
-    assert (found.partition, found.cpu.per_node, found.gpu.per_node, found.time.max) == (
-        "cpu",
-        48,
-        0,
-        None,
-    )
+    assert found.partition == "cpu"
+    assert found.cpu.per_node == 48
+    assert found.gpu.per_node == 0
+    assert found.time.max is None
     large = settled(
         tmp_path, facts(GPU, Partition("cpu"), kinds=kinds), gpus="0", cpus=60
     ).loaded.profile

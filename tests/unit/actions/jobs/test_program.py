@@ -43,11 +43,14 @@ def test_what_is_no_file_is_called_what_it_is(make: Callable[[Path], None], tmp_
     assert "f.py" not in str(refused.value.hint)
 
 
-def test_a_program_that_is_there_is_called_as_the_job_finds_it(tmp_path: Path) -> None:
+def test_a_program_that_is_there_is_called_as_the_job_finds_it(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     program(tmp_path / "run.sh", "#!/bin/sh\n")
     write(tmp_path / "sub/train.py", "")
     for script in ("sub/train.py", str(tmp_path / "sub/train.py"), "./run.sh", "env"):
-        assert check(tmp_path, script) == script
+        with subtests.test(script=script):
+            assert check(tmp_path, script) == script
     assert check(tmp_path, "run.sh") == "./run.sh"
     assert check(tmp_path, "pkg.train", module=True) == "pkg.train"  # the job's Python looks for it
     there = request("train.py", workdir=str(tmp_path / "sub"))
@@ -131,10 +134,13 @@ def test_a_script_that_an_interpreter_runs_is_looked_for_too(
             check_program(asked, around, path_may_change=True)
 
 
-def test_a_script_that_only_speaks_of_sbatch_is_taken(tmp_path: Path) -> None:
+def test_a_script_that_only_speaks_of_sbatch_is_taken(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     for line in ("##SBATCH --nodes=2", "echo '#SBATCH'", " #SBATCH x"):
-        program(tmp_path / "run.sh", f"#!/bin/sh\n{line}\n")
-        assert check(tmp_path, "run.sh") == "./run.sh"
+        with subtests.test(line=line):
+            program(tmp_path / "run.sh", f"#!/bin/sh\n{line}\n")
+            assert check(tmp_path, "run.sh") == "./run.sh"
 
 
 def test_a_batch_script_is_the_one_in_the_folder_of_the_job(tmp_path: Path) -> None:
@@ -154,8 +160,10 @@ def decided(folder: Path, script: str, profile: str = "a100", **asked: Any) -> J
 def test_one_program_has_all_defaults_and_its_launcher(tmp_path: Path) -> None:
     write(tmp_path / "train.py", "")
     one = decided(tmp_path, "torchrun", args=["--nproc-per-node", "2", "train.py"], gpus="1")
-    assert (one.request.script, one.request.gpus) == ("train.py", GpuCount(count=2))
-    assert (one.request.partition, one.request.walltime_s) == ("debug", 600)
+    assert one.request.script == "train.py"
+    assert one.request.gpus == GpuCount(count=2)
+    assert one.request.partition == "debug"
+    assert one.request.walltime_s == 600
     assert one.notes == ("from your shell: SBATCH_PARTITION=debug",)
     (note,) = one.launcher_notes
     assert note.startswith("`torchrun` starts ranks, and hpcrun starts them")
@@ -198,7 +206,8 @@ def test_sizes_typed_for_torchrun_are_read_before_the_cluster_is_asked(
     caller = on_cluster(tmp_path, [FOUR_A100])
     typed = request("torchrun", args=["--nproc-per-node", "4", "train.py"], nodes=2)
     job = find_program(read_inputs(typed, profile, caller), caller)
-    assert (job.request.script, job.request.gpus) == ("train.py", GpuCount(count=8))
+    assert job.request.script == "train.py"
+    assert job.request.gpus == GpuCount(count=8)
     assert job.request.nodes == 2
     assert job.launcher_notes == (
         "`torchrun` starts ranks, and hpcrun starts them: "
@@ -212,7 +221,8 @@ def test_nodes_typed_for_torchrun_replace_those_of_the_job(tmp_path: Path) -> No
     arguments = ["--nnodes", "3", "--nproc-per-node", "4", "train.py"]
     typed = request("torchrun", args=arguments, nodes=2)
     job = find_program(read_inputs(typed, "detected", caller), caller)
-    assert (job.request.nodes, job.request.gpus) == (3, GpuCount(count=12))
+    assert job.request.nodes == 3
+    assert job.request.gpus == GpuCount(count=12)
     assert job.launcher_notes[0].endswith(": hpcrun submit --gpus 12 --nodes 3 train.py")
 
 
@@ -242,8 +252,11 @@ def test_each_role_has_its_program_as_the_job_calls_it(tmp_path: Path) -> None:
     write(tmp_path / "job.sbatch", "#!/bin/bash\n#SBATCH -N 2\n")
     second = ["--role", "trainer:2", "train.py"]
     both = decided(tmp_path, "serve", roles=["server:1"], args=second, gpus_per_node="2")
-    assert (both.request.roles[0].command, both.request.script) == (("./serve",), "train.py")
-    assert (both.request.nodes, both.request.partition, both.script) == (3, "debug", None)
+    assert both.request.roles[0].command == ("./serve",)
+    assert both.request.script == "train.py"
+    assert both.request.nodes == 3
+    assert both.request.partition == "debug"
+    assert both.script is None
     with pytest.raises(UsageError, match=r"job\.sbatch is a batch script, which cannot be"):
         decided(tmp_path, "job.sbatch", roles=["server:1"], args=second, gpus_per_node="2")
 
@@ -255,9 +268,8 @@ def test_a_batch_script_decides_instead_of_the_configuration(tmp_path: Path) -> 
     (tmp_path / "sub").mkdir()
     batch = decided(tmp_path, "job.sbatch")
     assert batch.script is not None
-    assert (batch.request.partition, batch.request.walltime_s) == ("debug", None)
+    assert batch.request.partition == "debug"
+    assert batch.request.walltime_s is None
     assert batch.request.workdir == str(tmp_path / "sub")
-    assert (batch.python.kind, batch.python.prefix) == (
-        "for hpcrun's programs; the script has its own",
-        None,
-    )
+    assert batch.python.kind == "for hpcrun's programs; the script has its own"
+    assert batch.python.prefix is None

@@ -64,7 +64,8 @@ def test_each_link_waits_for_those_before_it_and_goes_on_from_the_first(
     results = chain.submit()
     first = next(results)
     # it is known before the next is submitted
-    assert (first.run.job_id, len(chain.scheduler.taken)) == ("1", 1)
+    assert first.run.job_id == "1"
+    assert len(chain.scheduler.taken) == 1
     second, last = results
     assert [run_name(job.folder.name) for job in chain.scheduler.taken] == [
         "train",
@@ -109,7 +110,8 @@ def test_the_first_refusal_ends_it_and_says_what_stays(
 ) -> None:
     chain = Chain(tmp_path, "3", **ends)
     refused = chain.refused()
-    assert (refused.message, refused.hint) == (message, hint)
+    assert refused.message == message
+    assert refused.hint == hint
     ((failed, error),) = ends.items()
     taken = [run_name(job.folder.name) for job in chain.scheduler.taken]
     assert taken == ["train", "train-2", "train-3"][: int(failed.partition("_")[2] or 1) - 1]
@@ -161,12 +163,10 @@ def test_submissions_that_draw_the_same_id_are_runs_of_their_own(tmp_path: Path)
 def test_a_new_run_is_whole_when_it_is_seen(tmp_path: Path) -> None:
     new, path = made(tmp_path, "20260101-000000-train-aaaa")
     loaded = RunStore(tmp_path / "runs").load(new.run_id)
-    assert (loaded.name, loaded.profile, loaded.host, loaded.created_s) == (
-        "train",
-        "local",
-        "here",
-        1000.0,
-    )
+    assert loaded.name == "train"
+    assert loaded.profile == "local"
+    assert loaded.host == "here"
+    assert loaded.created_s == 1000.0
     assert (path / "notes/why").read_text() == "because"
     assert (path / "script.sh").read_text().startswith("#!")
     assert new.cwd == str(tmp_path)
@@ -193,10 +193,13 @@ def limits(array: int, jobs: int = 10_000) -> str:
     return f"MaxArraySize            = {array}\nMaxJobCount             = {jobs}\n"
 
 
-def test_no_sweep_or_one_that_fits_or_whose_limit_is_not_known_is_one_run(tmp_path: Path) -> None:
+def test_no_sweep_or_one_that_fits_or_whose_limit_is_not_known_is_one_run(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     for config in ("", limits(0), limits(5), limits(1001)):
-        prepared, found = parts(tmp_path, config, sweep=["n=a,b,c,d,e"])
-        assert found == [prepared], config
+        with subtests.test(config=config):
+            prepared, found = parts(tmp_path, config, sweep=["n=a,b,c,d,e"])
+            assert found == [prepared], config
     prepared, found = parts(tmp_path, limits(1, 1))
     assert found == [prepared]
 
@@ -214,11 +217,9 @@ def test_a_sweep_over_the_limit_is_several_runs_whose_elements_are_numbered_on(
         assert f"#SBATCH --job-name={part.plan.name}\n" in part.script
         assert f"#SBATCH --array={part.plan.directive('array')}\n" in part.script
     _, (part,) = parts(tmp_path, limits(2), sweep=["n=a,b,c,d,e"], name="grid", elements=[4])
-    assert (part.plan.name, part.plan.directive("array"), part.request.elements) == (
-        "grid",
-        "0",
-        (4,),
-    )
+    assert part.plan.name == "grid"
+    assert part.plan.directive("array") == "0"
+    assert part.request.elements == (4,)
     _, found = parts(tmp_path, limits(3), sweep=["n=a,b,c,d,e"], name="x" * 100)
     assert [part.plan.name for part in found] == ["x" * 98 + "-1", "x" * 98 + "-2"]
 

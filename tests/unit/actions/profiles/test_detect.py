@@ -57,25 +57,25 @@ def test_the_development_cluster_as_it_was_recorded() -> None:
     nodes = (RECORDED / "scontrol-node.txt").read_text()
     partitions = (RECORDED / "scontrol-partition.txt").read_text()
     text, profile = made(parse_nodes(nodes), parse_partitions(partitions, preempts=True))
-    assert (profile.partition, profile.account, profile.gpu.type) == ("cpu", "lab", None)
+    assert profile.partition == "cpu"
+    assert profile.account == "lab"
+    assert profile.gpu.type is None
     assert list(profile.gpu.types) == ["a100", "a40", "h100", "h200", "l40s", "v100"]
     h100 = profile.gpu.types["h100"]
-    assert (h100.per_node, h100.partition, h100.cpu.per_gpu, h100.memory.per_gpu) == (
-        8,
-        "gpu",
-        8,
-        64000,
-    )
-    assert (h100.time.default, h100.time.max, profile.time.max) == (1800, 172800, 4 * 86400)
+    assert h100.per_node == 8
+    assert h100.partition == "gpu"
+    assert h100.cpu.per_gpu == 8
+    assert h100.memory.per_gpu == 64000
+    assert h100.time.default == 1800
+    assert h100.time.max == 172800
+    assert profile.time.max == 4 * 86400
     assert (
         '        default: "00:30:00"         # scontrol show partition: gpu, for jobs without '
         "--time\n" in text
     )
-    assert (h100.nodes, h100.card.memory_gb, profile.gpu.types["l40s"].card.nvlink_gb_s) == (
-        2,
-        80,
-        0,
-    )
+    assert h100.nodes == 2
+    assert h100.card.memory_gb == 80
+    assert profile.gpu.types["l40s"].card.nvlink_gb_s == 0
     assert (
         "#   preempt: to 1-00:00:00; a100:4 h100:8; jobs may be displaced (REQUEUE) after 10 s"
         in text
@@ -88,22 +88,34 @@ def test_one_gpu_type_is_the_profiles_own_and_so_is_its_partition() -> None:
     partitions = [GPU, Partition("big", max_s=86400, default_s=600)]
     _, profile = made([replace(A100, partition="big")], partitions)
     assert profile.gpu.types == {}
-    assert (profile.gpu.type, profile.gpu.per_node, profile.gpu.directive) == ("a100", 4, "gres")
-    assert (profile.partition, profile.time.max, profile.time.default) == ("big", 86400, 600)
-    assert (profile.cpu.per_node, profile.cpu.per_gpu, profile.memory.per_gpu) == (64, 16, 128000)
+    assert profile.gpu.type == "a100"
+    assert profile.gpu.per_node == 4
+    assert profile.gpu.directive == "gres"
+    assert profile.partition == "big"
+    assert profile.time.max == 86400
+    assert profile.time.default == 600
+    assert profile.cpu.per_node == 64
+    assert profile.cpu.per_gpu == 16
+    assert profile.memory.per_gpu == 128000
 
 
 def test_gpus_without_a_name_and_no_gpus() -> None:
     _, profile = made([replace(A100, gpus=((None, 4),))], [GPU])
-    assert (profile.gpu.type, profile.gpu.per_node) == (None, 4)
+    assert profile.gpu.type is None
+    assert profile.gpu.per_node == 4
     _, profile = made([replace(A100, gpus=())], [GPU])
-    assert (profile.gpu.per_node, profile.cpu.per_node, profile.memory.per_node) == (0, 64, 512000)
+    assert profile.gpu.per_node == 0
+    assert profile.cpu.per_node == 64
+    assert profile.memory.per_node == 512000
 
 
 def test_nodes_that_differ_limit_by_the_most_and_share_by_the_least() -> None:
     text, profile = made([A100, NodeKind("gpu", 1, 32, 100_000, (("a100", 8),))], [GPU])
-    assert (profile.gpu.per_node, profile.cpu.per_node, profile.cpu.per_gpu) == (8, 64, 4)
-    assert (profile.memory.per_node, profile.memory.per_gpu) == (512000, 12500)
+    assert profile.gpu.per_node == 8
+    assert profile.cpu.per_node == 64
+    assert profile.cpu.per_gpu == 4
+    assert profile.memory.per_node == 512000
+    assert profile.memory.per_gpu == 12500
     assert "some nodes have 4" in text
     assert profile.gpu.nodes == 3
 
@@ -125,7 +137,8 @@ def test_the_partition_of_a_type_is_one_to_use(worse: dict[str, Any]) -> None:
     kinds = [replace(A100, partition="a"), replace(A100, partition="b")]
     partitions = [Partition("a", **{"max_s": 10**6, **worse}), Partition("b", max_s=7200)]
     (offer,) = gpu_offers(facts(kinds, partitions))
-    assert (offer.partition.name, offer.also_in) == ("b", ("a",))
+    assert offer.partition.name == "b"
+    assert offer.also_in == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +167,8 @@ def test_gpu_types_have_their_own_times_and_inherit_the_default_one(
 
 def test_a_short_limit_lowers_the_default_time() -> None:
     _, profile = made([A100], [Partition("gpu", default=True, max_s=600)])
-    assert (profile.time.default, profile.time.max) == (600, 600)
+    assert profile.time.default == 600
+    assert profile.time.max == 600
 
 
 def test_what_could_not_be_found_is_a_comment_with_the_reason() -> None:

@@ -30,10 +30,8 @@ def detected(kinds: list[NodeKind], partition: Partition = GPU) -> Detected:
 
 def test_what_has_one_answer_is_not_asked() -> None:
     found = facts([A100], [GPU])
-    assert (
-        init_choices.account_choice(found, None),
-        init_choices.gpu_choice(found, None, None),
-    ) == (None, None)
+    assert init_choices.account_choice(found, None) is None
+    assert init_choices.gpu_choice(found, None, None) is None
 
 
 def offered(choice: Choice | None) -> tuple[list[str], str]:
@@ -60,32 +58,34 @@ def test_what_is_offered_is_what_the_profile_has_else_the_default_or_what_there_
     )
 
 
-def test_the_profile_has_the_name_of_the_cluster() -> None:
+def test_the_profile_has_the_name_of_the_cluster(subtests: pytest.Subtests) -> None:
     for name, becomes in (
         ("dev", "dev"),
         ("a100", "a100-cluster"),
         ("../../x;y", "x-y"),
         ("…", "cluster"),
     ):
-        assert (
-            init_choices.default_name(facts([], [], config={"ClusterName": name}), {"a100"})
-            == becomes
-        )
+        with subtests.test(name=name):
+            assert (
+                init_choices.default_name(facts([], [], config={"ClusterName": name}), {"a100"})
+                == becomes
+            )
 
 
-def test_the_test_job_tries_the_network_where_it_can() -> None:
+def test_the_test_job_tries_the_network_where_it_can(subtests: pytest.Subtests) -> None:
     for kinds, partition, job in (
         ([A100], GPU, TrialJob(2, 1)),
         ([LONE], GPU, TrialJob(1, 2)),
         ([A100], replace(GPU, max_nodes=1), TrialJob(1, 2)),
         ([CPUS], GPU, TrialJob(1, 0)),
     ):
-        assert trial_size(detected(kinds, partition), "a100") == job
+        with subtests.test(kinds=kinds):
+            assert trial_size(detected(kinds, partition), "a100") == job
     words = [job.words for job in (TrialJob(2, 1, "a100"), TrialJob(1, 2), TrialJob(1, 0))]
     assert words == ["2 nodes × 1 a100 GPU", "1 node × 2 GPUs", "1 node × no GPU"]
 
 
-def test_the_next_command_fits_the_cluster() -> None:
+def test_the_next_command_fits_the_cluster(subtests: pytest.Subtests) -> None:
     none = FileChange(Path("x"), None, "")
     for kinds, gpu_type, command in (
         ([A100], "a100", "--gpus 4 --nodes 2"),
@@ -94,10 +94,12 @@ def test_the_next_command_fits_the_cluster() -> None:
         ([A100, H100], "h100", "--gpus 4"),
         ([CPUS], None, "--gpus 0 --cpus 4"),
     ):
-        setup = Setup("dev", none, none, detected=detected(kinds))
-        assert (
-            init_choices.next_commands(setup, gpu_type)[0][0] == f"hpcrun submit {command} train.py"
-        )
+        with subtests.test(kinds=kinds):
+            setup = Setup("dev", none, none, detected=detected(kinds))
+            assert (
+                init_choices.next_commands(setup, gpu_type)[0][0]
+                == f"hpcrun submit {command} train.py"
+            )
 
 
 def write(folder: Path, profile: FileChange, *, anew: bool = False) -> Path | None:

@@ -30,7 +30,9 @@ def sweep(*states: str) -> RunStatus:
 
 def test_the_only_element_that_runs_is_meant_and_that_is_said() -> None:
     found, said = one_element(sweep("COMPLETED", "PENDING", "RUNNING", "FAILED"), None)
-    assert (found.run.name, found.run.job_id, found.element) == ("train/2", "4711_2", 2)
+    assert found.run.name == "train/2"
+    assert found.run.job_id == "4711_2"
+    assert found.element == 2
     assert said == "train is a sweep; showing element 2"
     none_runs = sweep("COMPLETED", "PENDING")  # the sweep itself is meant
     assert one_element(none_runs, None) == (none_runs, None)
@@ -91,6 +93,7 @@ def test_on_a_terminal_it_comes_after_what_bashrc_sets(tmp_path: Path) -> None:
     terminal.expect("ready> ")
     terminal.sendline(SHOW.strip())
     terminal.expect("\n(/p.*)\r\n")
-    assert terminal.match is not None and terminal.match[1] == SHOWN
+    assert terminal.match is not None
+    assert terminal.match[1] == SHOWN
     terminal.sendline("exit")
     terminal.expect(pexpect.EOF)

@@ -65,13 +65,12 @@ def test_of_several_runs_of_a_name_or_a_job_id_the_newest_is_meant_and_that_is_s
     again = run("20260103-000000-again-dddd", job_id="100", created_s=time.time())
     store.create(again, "")
     found = find_run("train", store)
-    assert (found.run.run_id, found.note) == (
-        NEW,
-        f"train: the newest of 2 runs of that name, {NEW}",
-    )
+    assert found.run.run_id == NEW
+    assert found.note == f"train: the newest of 2 runs of that name, {NEW}"
     found = find_run("100", store)
     words = f"100: the newest of 2 runs of that job id, {again.run_id}"
-    assert (found.run.run_id, found.note) == (again.run_id, words)
+    assert found.run.run_id == again.run_id
+    assert found.note == words
 
 
 def entries(store: RunStore) -> set[str]:

@@ -167,7 +167,10 @@ def test_all_attempts_of_a_run_count(tmp_path: Path) -> None:
     ended(tmp_path)
     found = run_use(tmp_path)
     assert found is not None
-    assert (found.seconds, found.nodes, found.gpus, found.gpu_idle) == (600, 2, 4, 0.5)
+    assert found.seconds == 600
+    assert found.nodes == 2
+    assert found.gpus == 4
+    assert found.gpu_idle == 0.5
     assert run_use(tmp_path / "other") is None
 
 
@@ -191,17 +194,21 @@ def test_a_run_requeued_on_another_node_has_the_gpus_and_nodes_of_one_attempt(
     tmp_path: Path,
 ) -> None:
     use = requeued(tmp_path, ("a", [0.8, 0.9]), ("b", [0.8, 0.9]))
-    assert (use.gpus, use.nodes, use.gpus_unused) == (2, 1, 0)
+    assert use.gpus == 2
+    assert use.nodes == 1
+    assert use.gpus_unused == 0
 
 
 def test_a_gpu_that_only_a_failed_attempt_left_idle_was_used(tmp_path: Path) -> None:
     use = requeued(tmp_path, ("a", [0.0, 0.0]), ("b", [0.8, 0.9]))
-    assert (use.gpus, use.gpus_unused) == (2, 0)
+    assert use.gpus == 2
+    assert use.gpus_unused == 0
 
 
 def test_a_gpu_that_was_idle_in_every_attempt_was_not_used(tmp_path: Path) -> None:
     use = requeued(tmp_path, ("a", [0.8, 0.0]), ("b", [0.0, 0.9]))
-    assert (use.gpus, use.gpus_unused) == (2, 1)
+    assert use.gpus == 2
+    assert use.gpus_unused == 1
 
 
 def test_status_verbose_shows_the_use_and_the_advice(tmp_path: Path) -> None:
@@ -276,10 +283,8 @@ def test_gpu_shows_each_element_of_a_sweep_that_has_ended(tmp_path: Path) -> Non
     uses = list(recorded_uses(replace(item, elements=elements)))
     assert [use.element for use in uses] == [0, 2]  # the others recorded nothing
     first = recorded_tables(uses)[-1].columns[0]
-    assert (str(first.header), [str(cell) for cell in first.cells]) == (
-        "ELEMENT",
-        ["0", "0", "2", "2"],
-    )
+    assert str(first.header) == "ELEMENT"
+    assert [str(cell) for cell in first.cells] == ["0", "0", "2", "2"]
     assert {row["element"] for row in recorded_json(uses)["gpus"]} == {0, 2}
 
 
@@ -303,5 +308,6 @@ def test_explain_shows_the_use_of_a_run_that_completed_and_that_gpus_were_idle(
     assert found.fix.startswith("2 of 4 GPUs were idle throughout: ask for --gpus 2")
     message = "cancelled: its GPUs were idle for 30 min"
     found = explain(ended(tmp_path, "CANCELLED", message=message, reason="idle"), ())
-    assert (found.summary, found.next) == (message, "hpcrun logs --all-ranks 7")
+    assert found.summary == message
+    assert found.next == "hpcrun logs --all-ranks 7"
     assert "--cancel-idle" in found.fix

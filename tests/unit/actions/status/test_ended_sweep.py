@@ -26,7 +26,8 @@ def site(tmp_path: Path) -> Site:
         site.starts(element, status=status)
     site.says({f"4711_{element}": state for element, state in enumerate(STATES)})
     item = site.status()
-    assert (item.status.state, item.status.final) == ("FAILED", True)
+    assert item.status.state == "FAILED"
+    assert item.status.final is True
     assert states(item) == STATES
     site.is_away()
     return site
@@ -47,7 +48,9 @@ def test_a_look_at_an_ended_sweep_reads_nothing_of_its_elements(
 
     monkeypatch.setattr("hpcrun.runs.elements.read_object", read)
     for item in (site.status(), *last_known([RUN_ID], store=site.store, now_s=NOW).runs):
-        assert (item.status.state, item.stale, len(item.elements)) == ("FAILED", False, 4)
+        assert item.status.state == "FAILED"
+        assert item.stale is False
+        assert len(item.elements) == 4
         assert why_text(item, NOW) == "4 elements: 2 completed, 1 cancelled, 1 failed"
         assert item.never_starts is None
         assert opened == []
@@ -75,7 +78,8 @@ def test_of_a_lost_damaged_or_stale_summary_the_records_of_the_elements_decide(
     else:
         summary.write_text(saved)
     item = site.status()
-    assert (item.status.state, item.status.final) == ("FAILED", True)
+    assert item.status.state == "FAILED"
+    assert item.status.final is True
     # of an element without a record of its own nothing is known
     assert states(item) == ["COMPLETED", "FAILED", "UNKNOWN", "COMPLETED"]
     assert [element.status.exit_status for element in item.elements] == [0, 7, None, 0]
@@ -85,17 +89,22 @@ def test_of_a_lost_damaged_or_stale_summary_the_records_of_the_elements_decide(
     assert states(site.status()) == STATES
 
 
-def test_a_sweep_whose_end_was_not_saved_is_over_by_its_elements(site: Site) -> None:
+def test_a_sweep_whose_end_was_not_saved_is_over_by_its_elements(
+    site: Site, subtests: pytest.Subtests
+) -> None:
     folder = site.store.folder(RUN_ID)
     for saved in (None, "{", json.dumps({"state": "RUNNING", "asked_s": 1.0})):
-        status = folder / "status.json"
-        status.unlink()
-        if saved is not None:
-            status.write_text(saved)
-        site.says({})
-        item = site.status()
-        assert (item.status.state, item.status.final, states(item)) == ("FAILED", True, STATES)
-        assert site.store.last_status(RUN_ID) == item.status
+        with subtests.test(saved=saved):
+            status = folder / "status.json"
+            status.unlink()
+            if saved is not None:
+                status.write_text(saved)
+            site.says({})
+            item = site.status()
+            assert item.status.state == "FAILED"
+            assert item.status.final is True
+            assert states(item) == STATES
+            assert site.store.last_status(RUN_ID) == item.status
 
 
 def test_the_failed_elements_of_a_sweep_are_counted_without_a_look_at_them(

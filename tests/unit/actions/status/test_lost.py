@@ -50,7 +50,7 @@ def status(store: RunStore, now_s: float = NOW, host: str = "here") -> RunStatus
 
 
 def test_a_run_that_is_found_unknown_is_shown_for_a_day_and_lost_until_it_is_heard_of_again(
-    tmp_path: Path,
+    tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     store = a_run(
         tmp_path,
@@ -59,12 +59,16 @@ def test_a_run_that_is_found_unknown_is_shown_for_a_day_and_lost_until_it_is_hea
         alive_d=5,
     )
     for days, lost in ((0.0, False), (0.5, False), (0.99, False), (1.01, True), (30.0, True)):
-        item = status(store, NOW + days * DAY)
-        assert (item.status.state, item.lost, item.stale) == ("UNKNOWN", lost, False)
-        assert item.status.asked_s == NOW  # since then
+        with subtests.test(days=days):
+            item = status(store, NOW + days * DAY)
+            assert item.status.state == "UNKNOWN"
+            assert item.lost == lost
+            assert item.stale is False
+            assert item.status.asked_s == NOW  # since then
     write(store.folder(RUN_ID) / "elements/0/attempts/0/heartbeat", str(NOW + 30 * DAY))
     again = status(store, NOW + 30 * DAY)
-    assert (again.status.state, again.lost) == ("RUNNING", False)
+    assert again.status.state == "RUNNING"
+    assert again.lost is False
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,8 @@ def test_a_run_of_another_cluster_is_lost_when_nothing_was_heard_of_it(
 ) -> None:
     store = a_run(tmp_path, age_d=9, last=last, alive_d=alive_d)
     item = status(store, host="there")
-    assert (item.lost, item.elsewhere) == (lost, not (last and last.final))
+    assert item.lost == lost
+    assert item.elsewhere == (not (last and last.final))
     assert item.status.state == (last.state if last else "UNKNOWN")
 
 
@@ -92,18 +97,17 @@ def test_where_nobody_answers_a_run_that_ran_is_not_lost(tmp_path: Path) -> None
     for state, lost in (("RUNNING", False), ("UNKNOWN", True)):
         store.save_status(RUN_ID, LastStatus(state, NOW - 3 * DAY))
         (known,) = last_known([RUN_ID], store=store, now_s=NOW).runs
-        assert (known.status.state, known.lost) == (state, lost)
+        assert known.status.state == state
+        assert known.lost == lost
 
 
 def test_lost_runs_count_as_unknown_and_can_be_left_out(tmp_path: Path) -> None:
     store = a_run(tmp_path, age_d=9, last=LastStatus("RUNNING", NOW - 2 * DAY), alive_d=2)
     result = result_on("there", store)
     (item,) = result.runs
-    assert (is_in(item, {"UNKNOWN"}), is_in(item, {"RUNNING"}), is_in(item, {"FAILED"})) == (
-        True,
-        True,
-        False,
-    )
+    assert is_in(item, {"UNKNOWN"}) is True
+    assert is_in(item, {"RUNNING"}) is True
+    assert is_in(item, {"FAILED"}) is False
     assert without_lost(result)[1] == 1
     assert without_lost(result)[0].runs == ()
 

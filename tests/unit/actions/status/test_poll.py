@@ -115,19 +115,15 @@ def test_with_slurm_away_and_where_an_answer_leaves_it_out_a_run_is_as_last_know
     site.runs(indices)
     site.is_away()
     item = site.status(NOW + 500)
-    assert (item.status.state, item.status.asked_s, item.stale, item.live) == (
-        "RUNNING",
-        NOW,
-        True,
-        False,
-    )
+    assert item.status.state == "RUNNING"
+    assert item.status.asked_s == NOW
+    assert item.stale is True
+    assert item.live is False
     site.says({})
     item = site.status(NOW + 505)
-    assert (item.status.state, item.status.asked_s, item.status.missed_s) == (
-        "RUNNING",
-        NOW,
-        NOW + 505,
-    )
+    assert item.status.state == "RUNNING"
+    assert item.status.asked_s == NOW
+    assert item.status.missed_s == NOW + 505
     assert item.stale
 
 
@@ -136,7 +132,9 @@ def test_an_element_that_an_answer_leaves_out_is_stale_and_the_others_are_not(si
     site.says({"4711_0": "RUNNING"})
     item = site.status(NOW + 5)
     assert [(each.stale, each.live) for each in item.elements] == [(False, True), (True, False)]
-    assert (item.stale, item.live, item.status.asked_s) == (False, True, NOW + 5)
+    assert item.stale is False
+    assert item.live is True
+    assert item.status.asked_s == NOW + 5
 
 
 def test_an_element_that_is_over_is_never_out_of_date(site: Site) -> None:
@@ -158,7 +156,8 @@ def test_a_job_id_that_was_never_learned_is_the_one_that_any_script_wrote(
     if away:
         site.is_away()
     item = site.status()
-    assert (item.run.job_id, item.status.state) == ("4711", "RUNNING")
+    assert item.run.job_id == "4711"
+    assert item.status.state == "RUNNING"
     assert site.store.load(RUN_ID).job_id == "4711"
 
 
@@ -190,7 +189,9 @@ def test_a_run_of_which_no_job_came_is_known_again_when_it_starts_after_all(
         else {f"4711_{element}": "RUNNING", "4711_[0]": "PENDING"}
     )
     item = site.status(NOW + 1)
-    assert (item.status.state, item.run.job_id, item.live) == ("RUNNING", "4711", True)
+    assert item.status.state == "RUNNING"
+    assert item.run.job_id == "4711"
+    assert item.live is True
     assert [each.status.state for each in item.elements] == (
         [] if indices is None else ["PENDING", "RUNNING"]
     )
@@ -218,7 +219,9 @@ def test_what_a_folder_alone_says_of_a_sweep_is_what_its_elements_do(site: Site)
         "RUNNING",
         "PENDING",
     ]
-    assert (item.status.state, item.stale, item.status.attempt) == ("RUNNING", True, 0)
+    assert item.status.state == "RUNNING"
+    assert item.stale is True
+    assert item.status.attempt == 0
     assert not (item.folder / "elements.json").exists()
 
 
@@ -231,11 +234,9 @@ def test_a_run_that_could_never_start_was_cancelled_with_its_elements(
     site.store.create(run(first, job_id="12"), "")
     site.store.save_status(first, LastStatus("FAILED", 1.0, final=True))
     item = site.status()
-    assert (item.status.state, item.status.final, item.status.reason) == (
-        "CANCELLED",
-        True,
-        "DependencyNeverSatisfied",
-    )
+    assert item.status.state == "CANCELLED"
+    assert item.status.final is True
+    assert item.status.reason == "DependencyNeverSatisfied"
     assert {each.status.state for each in item.elements} <= {"CANCELLED"}
     assert {status.state for status in load_statuses(item.folder).values()} <= {"CANCELLED"}
 
@@ -257,7 +258,8 @@ def test_a_second_question_without_an_answer_loses_nothing(site: Site) -> None:
     with (site.folder / "bin/squeue").open("a") as program:
         program.write("printf '#!/bin/sh\\nexit 1\\n' >$0\n")
     item = site.status()
-    assert (item.run.job_id, item.stale) == ("4711", True)
+    assert item.run.job_id == "4711"
+    assert item.stale is True
     assert not (item.folder / "elements.json").exists()
 
 

@@ -57,7 +57,8 @@ def sweep_run(indices: str = "0-3", first: int = 0, **said: Any) -> Run:
 )
 def test_one_state_for_many(words: tuple[str, ...], state: str, final: bool) -> None:
     whole = combine(statuses(*words), 60)
-    assert (whole.state, whole.final) == (state, final)
+    assert whole.state == state
+    assert whole.final == final
 
 
 def test_the_counts_add_up() -> None:
@@ -100,7 +101,7 @@ def test_elements_survive_being_written_and_read_and_what_another_version_has_no
     assert load_statuses(tmp_path)[0] == LastStatus("RUNNING", 1.0)
 
 
-def test_an_element_is_found_by_run_and_by_job(tmp_path: Path) -> None:
+def test_an_element_is_found_by_run_and_by_job(tmp_path: Path, subtests: pytest.Subtests) -> None:
     store = RunStore(tmp_path)
     run = sweep_run("2-3", first=2, job_id="4711")
     store.create(run, "")
@@ -113,7 +114,8 @@ def test_an_element_is_found_by_run_and_by_job(tmp_path: Path) -> None:
         ("4711", None),
         ("train", None),
     ):
-        assert find_element(word, store).element == element
+        with subtests.test(word=word):
+            assert find_element(word, store).element == element
     elements = elements_of(run)
     assert elements is not None
     assert elements.job_id(run, 3) == "4711_1"
@@ -176,7 +178,9 @@ def judged(state: str, final: bool, **states: str | None) -> tuple[list[str], La
     return [f"{wait.name} {wait.state}" for wait in waits], never_started(status, waits)
 
 
-def test_a_waiting_run_names_what_is_not_fulfilled_and_a_cancelled_one_what_never_will_be() -> None:
+def test_a_waiting_run_names_what_is_not_fulfilled_and_a_cancelled_one_what_never_will_be(
+    subtests: pytest.Subtests,
+) -> None:
     for state, final, first, last, names in (
         ("PENDING", False, "RUNNING*", None, ["first RUNNING", "last UNKNOWN"]),
         ("PENDING", False, "COMPLETED", "RUNNING*", ["last RUNNING"]),
@@ -185,11 +189,15 @@ def test_a_waiting_run_names_what_is_not_fulfilled_and_a_cancelled_one_what_neve
         ("CANCELLED", True, "FAILED", "RUNNING*", ["first FAILED"]),
         ("CANCELLED", True, "RUNNING*", "RUNNING*", []),
     ):
-        assert judged(state, final, first=first, last=last)[0] == names
+        with subtests.test(state=state):
+            assert judged(state, final, first=first, last=last)[0] == names
 
 
-def test_a_run_that_slurm_forgot_was_cancelled_where_it_could_not_start() -> None:
+def test_a_run_that_slurm_forgot_was_cancelled_where_it_could_not_start(
+    subtests: pytest.Subtests,
+) -> None:
     never = LastStatus("CANCELLED", 0, final=True, reason=NEVER)
     unknown = LastStatus("UNKNOWN", 0)
     for first, expected in (("FAILED", never), ("RUNNING*", unknown), ("COMPLETED", unknown)):
-        assert judged("UNKNOWN", False, first=first)[1] == expected
+        with subtests.test(first=first):
+            assert judged("UNKNOWN", False, first=first)[1] == expected

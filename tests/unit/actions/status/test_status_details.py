@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status_details import last_line, last_metrics, time_advice
 from hpcrun.runs.record import LastStatus
@@ -13,7 +15,7 @@ from hpcrun.views.details_text import bar_text
 from tests.unit.builders import run, write
 
 
-def test_too_long_a_limit_is_remarked_on() -> None:
+def test_too_long_a_limit_is_remarked_on(subtests: pytest.Subtests) -> None:
     for state, ran_s, limit_s, is_said in (
         ("COMPLETED", 7200, 172_800, True),
         ("COMPLETED", 7200, 9000, False),
@@ -21,16 +23,19 @@ def test_too_long_a_limit_is_remarked_on() -> None:
         ("FAILED", 60, 172_800, False),
         ("COMPLETED", 60, None, False),
     ):
-        said = time_advice(LastStatus(state, 1.0, final=True, elapsed_s=ran_s, limit_s=limit_s))
-        assert ["--time" in text for text in said] == [True] * is_said
+        with subtests.test(state=state):
+            said = time_advice(LastStatus(state, 1.0, final=True, elapsed_s=ran_s, limit_s=limit_s))
+            assert ["--time" in text for text in said] == [True] * is_said
 
 
 def test_the_last_line_and_the_last_metrics_of_rank_0(tmp_path: Path) -> None:
     item = RunStatus(run(), tmp_path, LastStatus("RUNNING", 1.0))
-    assert (last_line(item), last_metrics(item)) == (None, {})
+    assert last_line(item) is None
+    assert last_metrics(item) == {}
     attempt = tmp_path / "elements/0/attempts/0"
     write(attempt / "start", json.dumps({"job_id": "1", "host": "n1", "started": 1.0}))
-    assert (last_line(item), last_metrics(item)) == (None, {})
+    assert last_line(item) is None
+    assert last_metrics(item) == {}
     write(attempt / "rank-0.out", "first\nepoch 1: 10%\repoch 1: 20%\r\n\n")
     write(attempt / "rank-0.metrics", '{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n{"st')
     assert last_line(item) == "epoch 1: 20%"

@@ -51,7 +51,8 @@ def test_a_run_of_which_no_job_came_says_what_sbatch_said(tmp_path: Path) -> Non
     store = a_run(tmp_path)
     write(store.folder(RUN_ID) / "sbatch.err", "sbatch: error: first\nsbatch: error: Invalid qos\n")
     found = status(store, 5000.0).status
-    assert (found.state, found.final) == ("NOT_SUBMITTED", True)
+    assert found.state == "NOT_SUBMITTED"
+    assert found.final is True
     assert "sbatch said: sbatch: error: Invalid qos" in (found.reason or "")
     assert store.active_ids() == []
 
@@ -67,10 +68,13 @@ def test_a_marker_of_a_run_that_is_over_goes(tmp_path: Path) -> None:
 def test_what_was_last_known_is_said_without_asking(tmp_path: Path) -> None:
     store = a_run(tmp_path, "4711")
     (only,) = last_known([RUN_ID, "nosuch"], store=store, now_s=2000.0).runs
-    assert (only.status.state, only.stale) == ("PENDING", True)
+    assert only.status.state == "PENDING"
+    assert only.stale is True
     store.save_status(RUN_ID, LastStatus("RUNNING", 1500.0))
     (only,) = last_known([RUN_ID], store=store, now_s=2000.0).runs
-    assert (only.status.state, only.status.asked_s, only.stale) == ("RUNNING", 1500.0, True)
+    assert only.status.state == "RUNNING"
+    assert only.status.asked_s == 1500.0
+    assert only.stale is True
 
 
 def test_a_local_run_of_another_host_is_not_asked_about_here(tmp_path: Path) -> None:
@@ -90,15 +94,14 @@ def test_a_local_run_of_another_host_is_not_asked_about_here(tmp_path: Path) -> 
     }
     write(store.folder(RUN_ID) / "supervisor.json", json.dumps(record))
     found = status(store, 5000.0)
-    assert (found.status.state, found.status.reason, found.stale) == (
-        "UNKNOWN",
-        "ask on host there",
-        True,
-    )
+    assert found.status.state == "UNKNOWN"
+    assert found.status.reason == "ask on host there"
+    assert found.stale is True
     assert not found.status.final
     assert store.last_status(RUN_ID) is None
     (there,) = get_status([RUN_ID], ports(store, LocalScheduler(), 5000.0, "there")).runs
-    assert (there.status.state, there.status.final) == ("NODE_FAIL", True)
+    assert there.status.state == "NODE_FAIL"
+    assert there.status.final is True
 
 
 @pytest.mark.parametrize(("later_s", "written"), [(59.0, False), (60.0, True)])
@@ -120,7 +123,8 @@ def test_a_status_that_says_nothing_new_is_written_once_a_minute(
     scheduler = SlurmScheduler({"PATH": str(squeue.parent)})
     for now_s in (5000.0, 5000.0 + later_s):
         (found,) = get_status([RUN_ID], ports(store, scheduler, now_s)).runs
-        assert (found.status.state, found.status.asked_s) == ("PENDING", now_s)
+        assert found.status.state == "PENDING"
+        assert found.status.asked_s == now_s
         assert found.status.start_s
         # Slurm's estimate changes all the time
         squeue.write_text(squeue.read_text().replace("04:05", "05:00"))

@@ -83,7 +83,9 @@ def test_a_right_profile_is_green_and_a_limit_that_is_too_wide_hides_nothing() -
     assert [plan.shape.gpus_per_node for plan in (without.plan, without.smallest)] == [0, 0]
 
 
-def test_a_partition_that_is_closed_is_red_and_nothing_that_hangs_on_it_is_said() -> None:
+def test_a_partition_that_is_closed_is_red_and_nothing_that_hangs_on_it_is_said(
+    subtests: pytest.Subtests,
+) -> None:
     for partition, why in (
         (replace(GPU, up=False), "it is not up"),
         (replace(GPU, root_only=True), "it is for root alone"),
@@ -91,9 +93,11 @@ def test_a_partition_that_is_closed_is_red_and_nothing_that_hangs_on_it_is_said(
         (replace(GPU, accounts=("rich",)), "it is for the accounts rich"),
         (replace(GPU, denied_accounts=("lab",)), "it is closed to the account lab"),
     ):
-        (check,) = judged(facts([A100], [partition], config=ENFORCED))
-        assert (check.level, check.seen) == ("red", f"you may not use it: {why}")
-        assert check.fix == "ask the site for access"
+        with subtests.test(partition=partition):
+            (check,) = judged(facts([A100], [partition], config=ENFORCED))
+            assert check.level == "red"
+            assert check.seen == f"you may not use it: {why}"
+            assert check.fix == "ask the site for access"
 
 
 SET = "hpcrun profile set mine"
@@ -307,7 +311,9 @@ def test_a_refusal(
     said: dict[str, Any], trials: list[Trial], level: str, seen: str, fix: str | None
 ) -> None:
     check = judged(CLUSTER, *trials, **said)[-1]
-    assert (check.level, check.seen, check.fix) == (level, seen, fix)
+    assert check.level == level
+    assert check.seen == seen
+    assert check.fix == fix
 
 
 def test_sbatch_knows_better_who_may_use_what() -> None:
@@ -332,19 +338,20 @@ def test_a_profile_that_allows_none_of_its_own_jobs() -> None:
         made, (wrong,) = targets_of(
             "mine", Profile(name="mine", time=time, gpu=gpu), surroundings(Path("/"), env)
         )
-        assert (made, wrong.level, wrong.fix) == ([], "red", fix)
+        assert made == []
+        assert wrong.level == "red"
+        assert wrong.fix == fix
         assert seen in wrong.seen
 
 
 def test_a_destination_of_messages_needs_its_variables() -> None:
     assert judge_messages((), {}) == []
     (unset,) = judge_messages(("$HOOK", "json://host/"), {})
-    assert (unset.level, unset.seen) == ("yellow", "HOOK is not set")
+    assert unset.level == "yellow"
+    assert unset.seen == "HOOK is not set"
     (good,) = judge_messages(("$HOOK", "json://host/"), {"HOOK": "json://hushhush/"})
-    assert (good.level, good.seen) == (
-        "green",
-        "to $HOOK, json://host/; hpcrun notify --test sends one",
-    )
+    assert good.level == "green"
+    assert good.seen == "to $HOOK, json://host/; hpcrun notify --test sends one"
 
 
 def test_an_image_that_is_here_is_green_and_no_image_is_not_judged(tmp_path: Path) -> None:
@@ -383,11 +390,12 @@ def test_variables_that_cannot_be_are_red_and_those_that_submit_remarks_on_yello
     )
     assert all(check.fix for check in checks)
     (check,) = judge_variables(load_profile("a100", [shipped_folder("cluster_profiles")]))
-    assert (check.level, check.seen) == ("green", "NCCL_DEBUG CUDA_DEVICE_ORDER")
+    assert check.level == "green"
+    assert check.seen == "NCCL_DEBUG CUDA_DEVICE_ORDER"
     assert judge_variables(load_profile("local", [shipped_folder("cluster_profiles")])) == []
 
 
-def test_modules() -> None:
+def test_modules(subtests: pytest.Subtests) -> None:
     for answer, level, says in (
         (ModuleFacts(True, {}), "green", "gcc cuda: loaded in this order"),
         (ModuleFacts(True, {"cuda": "is unknown"}), "red", "cuda cannot be loaded: is unknown"),
@@ -399,6 +407,7 @@ def test_modules() -> None:
         ),
         (None, "yellow", "not checked: no response"),
     ):
-        check = judge_modules(["gcc", "cuda"], answer)
-        assert check.level == level
-        assert says in check.seen
+        with subtests.test(answer=answer):
+            check = judge_modules(["gcc", "cuda"], answer)
+            assert check.level == level
+            assert says in check.seen

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from hpcrun.features.doctor.check import Check
 from hpcrun.features.doctor.python import (
     Wanted,
@@ -32,7 +34,7 @@ def levels(checks: list[Check]) -> list[tuple[str, str]]:
     return [(check.name, check.level) for check in checks]
 
 
-def test_python() -> None:
+def test_python(subtests: pytest.Subtests) -> None:
     for found, level, says in (
         (facts(), "green", "/opt/venv/bin/python, 3.11.2 (virtual environment)"),
         (facts(requires_python=">=3.10"), "green", "3.11.2"),
@@ -41,13 +43,14 @@ def test_python() -> None:
         (facts(torch=None, version=(3, 6, 8)), "yellow", "today's torch wants 3.10"),
         (PythonFacts(problem="No such file or directory"), "red", "No such file or directory"),
     ):
-        check = judge_python(PYTHON, found)
-        assert check.level == level
-        assert says in check.seen
-        assert (check.fix is None) == (level == "green")
+        with subtests.test(found=found):
+            check = judge_python(PYTHON, found)
+            assert check.level == level
+            assert says in check.seen
+            assert (check.fix is None) == (level == "green")
 
 
-def test_torch() -> None:
+def test_torch(subtests: pytest.Subtests) -> None:
     brought, broken = (
         Wanted(gpus=True, torch=True, brought=True),
         facts(problem="ImportError: libcudnn.so.9"),
@@ -64,17 +67,16 @@ def test_torch() -> None:
         (broken, GPUS, "red"),
         (broken, brought, "yellow"),
     ):
-        (check,) = judge_torch(PYTHON, found, wanted)
-        assert (check.name, check.level, check.fix is None) == (
-            "torch",
-            expected,
-            expected == "green",
-        )
+        with subtests.test(found=found):
+            (check,) = judge_torch(PYTHON, found, wanted)
+            assert check.name == "torch"
+            assert check.level == expected
+            assert (check.fix is None) == (expected == "green")
     (check,) = judge_torch(PYTHON, none, GPUS)
     assert (check.fix or "").startswith("/opt/venv/bin/python -m pip install torch")
 
 
-def test_kernels_for_the_card() -> None:
+def test_kernels_for_the_card(subtests: pytest.Subtests) -> None:
     none: tuple[str, ...] = ()
     for kernels, cuda, capability, level in (
         (CU128, "12.8", "8.0", "green"),
@@ -82,14 +84,16 @@ def test_kernels_for_the_card() -> None:
         (none, "13.2", "7.0", "red"),
         (none, "12.8", "7.0", "yellow"),
     ):
-        wanted = Wanted(gpus=True, torch=True, capability=capability, card="NVIDIA V100 SXM2")
-        torch, check = judge_torch(PYTHON, facts(kernels=kernels, cuda=cuda), wanted)
-        assert (torch.level, check.level) == ("green", level)
-        assert "NVIDIA V100 SXM2" in check.seen
-        assert level != "red" or "sm_70" in (check.fix or "")
+        with subtests.test(kernels=kernels):
+            wanted = Wanted(gpus=True, torch=True, capability=capability, card="NVIDIA V100 SXM2")
+            torch, check = judge_torch(PYTHON, facts(kernels=kernels, cuda=cuda), wanted)
+            assert torch.level == "green"
+            assert check.level == level
+            assert "NVIDIA V100 SXM2" in check.seen
+            assert level != "red" or "sm_70" in (check.fix or "")
 
 
-def test_what_code_runs_on_which_card() -> None:
+def test_what_code_runs_on_which_card(subtests: pytest.Subtests) -> None:
     for kernels, capability, runs in (
         (CU128, "8.9", True),  # an L40S runs code for sm_86
         (CU128, "9.0", True),
@@ -102,10 +106,11 @@ def test_what_code_runs_on_which_card() -> None:
         (("sm_100a",), "10.3", False),
         (("nonsense",), "8.0", False),
     ):
-        assert runs_on(kernels, capability) == runs
+        with subtests.test(kernels=kernels):
+            assert runs_on(kernels, capability) == runs
 
 
-def test_the_driver() -> None:
+def test_the_driver(subtests: pytest.Subtests) -> None:
     for driver, wanted, level, says in (
         (DriverFacts(), GPUS, "green", "no GPU here; hpcrun preflight checks the nodes"),
         (DriverFacts("535.1", (12, 2)), GPUS, "green", "535.1 here, for CUDA up to 12.2"),
@@ -118,17 +123,16 @@ def test_the_driver() -> None:
         ),
         (DriverFacts("470.1"), GPUS, "green", "for CUDA up to ?"),
     ):
-        check = judge_driver(driver, facts(), wanted)
-        assert check.level == level
-        assert says in check.seen
+        with subtests.test(driver=driver):
+            check = judge_driver(driver, facts(), wanted)
+            assert check.level == level
+            assert says in check.seen
 
 
 def test_an_environment_that_compute_nodes_may_not_see() -> None:
     (check,) = judge_prefix(PYTHON, Mount("tmpfs", "/opt", "tmpfs"))
-    assert (check.level, check.seen) == (
-        "yellow",
-        "/opt/venv is on tmpfs at /opt: possibly local to this machine",
-    )
+    assert check.level == "yellow"
+    assert check.seen == "/opt/venv is on tmpfs at /opt: possibly local to this machine"
     assert judge_prefix(PYTHON, Mount("nas:/opt", "/opt", "nfs4")) == []
     assert (
         judge_prefix(
@@ -147,7 +151,9 @@ def test_what_a_profile_wants_of_torch_and_a_python_that_its_modules_bring() -> 
     assert wanted_by(cpu_cluster(launcher="torchrun"), DriverFacts()).torch
     assert wanted_by(slurm_profile(setup=["conda activate x"]), DriverFacts()).brought
     here = wanted_by(laptop(), DriverFacts("580", (13, 0), ("9.0", "8.6")))
-    assert (here.gpus, here.capability, here.on_slurm) == (True, "8.6", False)
+    assert here.gpus is True
+    assert here.capability == "8.6"
+    assert here.on_slurm is False
     assert not wanted_by(laptop(), DriverFacts()).gpus
     assert wanted_by(None, DriverFacts()) == Wanted()
     first_on_path = PythonEnvironment("python3", "the first on the job's PATH")

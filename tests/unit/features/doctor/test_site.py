@@ -53,29 +53,35 @@ def test_a_good_place_is_green_and_one_that_is_not_there_yet_is_judged_by_the_fo
     for exists in (True, False):  # a folder above may be unsafe
         unsafe = UnsafeFolderError("other users can write to /scratch", hint="chmod go-w /scratch")
         check = judged(replace(GOOD, exists=exists, unsafe=unsafe))["access"]
-        assert (check.level, check.seen, check.fix) == ("red", unsafe.message, unsafe.hint)
+        assert check.level == "red"
+        assert check.seen == unsafe.message
+        assert check.fix == unsafe.hint
 
 
-def test_what_cannot_be_written_to_is_red() -> None:
+def test_what_cannot_be_written_to_is_red(subtests: pytest.Subtests) -> None:
     elsewhere = "HPCRUN_RUNS=/path uses another folder"
     full = f"free some space there; {elsewhere}"
     for number, fix in ((errno.EACCES, elsewhere), (errno.ENOSPC, full), (errno.EDQUOT, full)):
-        check = judged(replace(GOOD, error=OSError(number, os.strerror(number))))["writable"]
-        assert (check.level, check.fix) == ("red", fix)
-        assert os.strerror(number) in check.seen
+        with subtests.test(number=number):
+            check = judged(replace(GOOD, error=OSError(number, os.strerror(number))))["writable"]
+            assert check.level == "red"
+            assert check.fix == fix
+            assert os.strerror(number) in check.seen
 
 
-def test_file_systems_that_nodes_share_and_those_of_one_machine() -> None:
+def test_file_systems_that_nodes_share_and_those_of_one_machine(subtests: pytest.Subtests) -> None:
     for kind in ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph"):
-        assert judged(replace(GOOD, mount=replace(NFS, kind=kind)))["file system"].level == "green"
+        with subtests.test(kind=kind):
+            assert (
+                judged(replace(GOOD, mount=replace(NFS, kind=kind)))["file system"].level == "green"
+            )
     for kind in ("tmpfs", "ext4", "xfs", "overlay", "fuse.unheard-of"):
-        place = replace(GOOD, mount=Mount("none", "/tmp", kind))
-        check = judged(place)["file system"]
-        assert (check.level, check.seen) == (
-            "yellow",
-            f"{kind} at /tmp: possibly local to this machine",
-        )
-        assert judged(place, on_slurm=False)["file system"].level == "green"
+        with subtests.test(kind=kind):
+            place = replace(GOOD, mount=Mount("none", "/tmp", kind))
+            check = judged(place)["file system"]
+            assert check.level == "yellow"
+            assert check.seen == f"{kind} at /tmp: possibly local to this machine"
+            assert judged(place, on_slurm=False)["file system"].level == "green"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +100,9 @@ def test_what_is_left(free_bytes: int, free_files: int | None, level: str) -> No
     )
 
 
-def test_a_quota_says_how_much_is_used_and_one_without_limits_says_nothing() -> None:
+def test_a_quota_says_how_much_is_used_and_one_without_limits_says_nothing(
+    subtests: pytest.Subtests,
+) -> None:
     for use, level in (
         (Use(50, 0, 100), "green"),
         (Use(90, 0, 100), "yellow"),
@@ -102,8 +110,10 @@ def test_a_quota_says_how_much_is_used_and_one_without_limits_says_nothing() -> 
         (Use(60, 50, 100), "yellow"),
         (Use(40, 50, 0), "green"),
     ):
-        check = judged(GOOD, Quota(NONE, use))["quota of files"]
-        assert (check.level, check.fix is None) == (level, level == "green")
+        with subtests.test(use=use):
+            check = judged(GOOD, Quota(NONE, use))["quota of files"]
+            assert check.level == level
+            assert (check.fix is None) == (level == "green")
     million = Use(20_000_000, 0, 100_000_000)
     assert judged(GOOD, Quota(million, NONE))["quota"].seen == "20 GB of 102 GB used"
     assert set(judged(GOOD, Quota(NONE, NONE))) == set(judged(GOOD))
@@ -112,16 +122,18 @@ def test_a_quota_says_how_much_is_used_and_one_without_limits_says_nothing() -> 
 UP = Ping((Server("primary", "head1", True),), 0.012)
 
 
-def test_commands() -> None:
+def test_commands(subtests: pytest.Subtests) -> None:
     for missing, level, says in (
         ((), "green", "sbatch squeue scancel scontrol sinfo srun sacct, version 22.05.8"),
         (("srun",), "yellow", "srun not on PATH"),
         (("sbatch", "srun"), "red", "sbatch, srun not on PATH"),
         (COMMANDS, "red", "none of Slurm's commands is on PATH"),
     ):
-        check = judge_commands(missing, "22.05.8")
-        assert (check.level, check.seen) == (level, says)
-        assert (check.fix is None) == (level == "green")
+        with subtests.test(missing=missing):
+            check = judge_commands(missing, "22.05.8")
+            assert check.level == level
+            assert check.seen == says
+            assert (check.fix is None) == (level == "green")
 
 
 def test_another_major_release_is_said() -> None:
@@ -131,13 +143,11 @@ def test_another_major_release_is_said() -> None:
     )
     check = judge_versions("23.02.6", "22.05.8")
     assert check
-    assert (check.level, check.seen) == (
-        "yellow",
-        "commands of Slurm 23.02.6, a controller of 22.05.8",
-    )
+    assert check.level == "yellow"
+    assert check.seen == "commands of Slurm 23.02.6, a controller of 22.05.8"
 
 
-def test_the_controller() -> None:
+def test_the_controller(subtests: pytest.Subtests) -> None:
     for ping, level, says in (
         (UP, "green", "head1 answers within 12 ms"),
         (Ping(UP.servers, 3.21), "yellow", "head1 answers within 3.2 s"),
@@ -157,10 +167,11 @@ def test_the_controller() -> None:
             "timed out after 10 s",
         ),
     ):
-        check = judge_controller(ping)
-        assert check.level == level
-        assert says in check.seen
-        assert ping.away == (level == "red")
+        with subtests.test(ping=ping):
+            check = judge_controller(ping)
+            assert check.level == level
+            assert says in check.seen
+            assert ping.away == (level == "red")
 
 
 def test_what_does_not_respond_is_one_line() -> None:
@@ -186,7 +197,8 @@ def test_what_does_not_respond_is_one_line() -> None:
     check = judge_accounting(
         facts([], [], accounting=False, problems={"sacct": "accounting storage is disabled"})
     )
-    assert (check.level, check.seen) == ("yellow", "sacct: accounting storage is disabled")
+    assert check.level == "yellow"
+    assert check.seen == "sacct: accounting storage is disabled"
     assert "run folder" in (check.fix or "")
     assert judge_accounting(facts([], [])).level == "green"
 
@@ -228,7 +240,9 @@ def test_how_checks_are_shown() -> None:
         assert max(map(len, lines)) <= width + 5
         assert " ".join(" ".join(lines).split()).count(LONG) == 1
     document = checkup_json(FOUND)
-    assert (document["kind"], document["profile"], document["ok"]) == ("doctor", "mine", False)
+    assert document["kind"] == "doctor"
+    assert document["profile"] == "mine"
+    assert document["ok"] is False
     assert list(document["checks"][0].values()) == ["Slurm", "commands", "green", "all", None]
     assert document["checks"][0].keys() == {"group", "name", "level", "seen", "fix"}
     assert checkup_json(Checkup(None, FOUND.checks[::2]))["ok"]

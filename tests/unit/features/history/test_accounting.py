@@ -28,27 +28,23 @@ def job(path: Path, job_id: str) -> PastJob:
 @pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.parent.name)
 def test_requeued_and_failed_jobs_and_elements_of_arrays(path: Path) -> None:
     requeued, failed = job(path, "1"), job(path, "2")
-    assert (requeued.name, requeued.account, requeued.cluster, requeued.project) == (
-        "wrap",
-        "lab",
-        "dev",
-        "/tmp/w",
-    )
-    assert (requeued.end, requeued.gpus, requeued.cpus > 0, requeued.run_id) == (
-        "completed",
-        4,
-        True,
-        None,
-    )
+    assert requeued.name == "wrap"
+    assert requeued.account == "lab"
+    assert requeued.cluster == "dev"
+    assert requeued.project == "/tmp/w"
+    assert requeued.end == "completed"
+    assert requeued.gpus == 4
+    assert requeued.cpus > 0
+    assert requeued.run_id is None
     first, second = requeued.times
-    assert first.start_s < first.end_s < second.start_s and not (first.lost or second.lost)
-    assert requeued.wait_s is not None and requeued.wait_s < 60
-    assert (failed.end, failed.cause, failed.gpus, failed.times[0].lost) == (
-        "failed",
-        "exit status 3",
-        1,
-        True,
-    )
+    assert first.start_s < first.end_s < second.start_s
+    assert not (first.lost or second.lost)
+    assert requeued.wait_s is not None
+    assert requeued.wait_s < 60
+    assert failed.end == "failed"
+    assert failed.cause == "exit status 3"
+    assert failed.gpus == 1
+    assert failed.times[0].lost is True
     elements = parse_accounted(path.read_text("utf-8"), NOW)[2:5]
     assert [(each.end, each.gpus) for each in elements] == [("completed", 0)] * 3
     assert sum(each.wait_s is not None for each in elements) == 1
@@ -56,7 +52,9 @@ def test_requeued_and_failed_jobs_and_elements_of_arrays(path: Path) -> None:
 
 def test_jobs_that_run_or_have_not_started_and_the_command_that_asks_for_them() -> None:
     running = job(DATA / "22.05/sacct-history.txt", "8")
-    assert (running.end, running.is_running, running.times[-1].end_s) == (None, True, NOW)
+    assert running.end is None
+    assert running.is_running is True
+    assert running.times[-1].end_s == NOW
     script = f"/home/me/runs/20261121-093012-train-3f2a/{SUBMISSION_FILE}"
     began = [
         "7",
@@ -76,9 +74,12 @@ def test_jobs_that_run_or_have_not_started_and_the_command_that_asks_for_them() 
     (only,) = parse_accounted(
         SEPARATOR.join([*began, f"sbatch {script}"]) + "\nnot a line of it\n", NOW
     )
-    assert (only.run_id, only.times, only.wait_s) == ("20261121-093012-train-3f2a", (), None)
+    assert only.run_id == "20261121-093012-train-3f2a"
+    assert only.times == ()
+    assert only.wait_s is None
     command = accounted_command(0.0, 1001)
-    assert "--user=1001" in command and any(word.startswith("--starttime=19") for word in command)
+    assert "--user=1001" in command
+    assert any(word.startswith("--starttime=19") for word in command)
 
 
 def test_gpus_of_an_allocation() -> None:

@@ -93,7 +93,8 @@ def test_each_attempt_of_a_requeued_run_counts_and_failed_ones_are_lost(runs: Ru
     attempt(folder, -7, -5, 1, status=143, reason="preemption", again=True, how="requeue")
     attempt(folder, -4, -1, 2)
     found = look(runs)
-    assert (found.total.gpu_hours, found.total.lost_gpu_hours) == ((1 + 2 + 3) * 4, 4)
+    assert found.total.gpu_hours == (1 + 2 + 3) * 4
+    assert found.total.lost_gpu_hours == 4
     assert found.total.success == 1.0
     assert found.total.waits_s == [HOUR]
 
@@ -116,14 +117,16 @@ def test_a_gpu_counts_once_for_all_elements_of_a_pack(runs: RunStore) -> None:
         attempt(folder, begin, end, element=element)
     total = look(runs).total
     # two tasks: from 8 to 3, and from 8 to 6 hours ago
-    assert (total.gpu_hours, total.ended) == (2 * 5 + 2 * 2, 4)
+    assert total.gpu_hours == 2 * 5 + 2 * 2
+    assert total.ended == 4
 
 
 def test_an_attempt_without_an_exit_record_ended_after_its_last_heartbeat(runs: RunStore) -> None:
     folder = made(runs, -10, {"state": "NODE_FAIL"})
     write(attempt(folder, -9, None) / "heartbeat", str(NOW - 6 * HOUR))
     found = look(runs)
-    assert (found.total.gpu_hours, found.total.lost_gpu_hours) == (12, 12)
+    assert found.total.gpu_hours == 12
+    assert found.total.lost_gpu_hours == 12
     assert [each[:2] for each in found.causes] == [("node failure", 1)]
 
 
@@ -134,7 +137,9 @@ def test_a_running_run_counts_until_now_and_until_its_heartbeat_elsewhere(runs: 
     write(attempt(there, -2, None) / "heartbeat", str(NOW - HOUR))
     found = look(runs, by="cluster")
     assert {group.key: group.gpu_hours for group in found.rows} == {"alpha": 8, "beta": 4}
-    assert (found.running, found.total.ended, found.runs) == (2, 0, 2)
+    assert found.running == 2
+    assert found.total.ended == 0
+    assert found.runs == 2
 
 
 def test_of_a_sweep_each_element_ends_and_the_first_to_start_has_waited(runs: RunStore) -> None:
@@ -161,16 +166,19 @@ def test_of_a_sweep_each_element_ends_and_the_first_to_start_has_waited(runs: Ru
     }
     save_statuses(folder, statuses)
     found = look(runs)
-    assert (found.total.ended, found.total.gpu_hours, found.total.lost_gpu_hours) == (3, 3, 1)
+    assert found.total.ended == 3
+    assert found.total.gpu_hours == 3
+    assert found.total.lost_gpu_hours == 1
     assert found.total.waits_s == [HOUR]
     assert [each[:2] for each in found.causes] == [("KeyError", 1)]
     kept = load_statuses(folder)
-    assert kept[2].rule == "" and "KeyError" in str(kept[2].cause)
+    assert kept[2].rule == ""
+    assert "KeyError" in str(kept[2].cause)
     assert kept[0] == statuses[0]
 
 
 def test_what_explain_found_is_kept_and_not_examined_again(
-    runs: RunStore, monkeypatch: pytest.MonkeyPatch
+    runs: RunStore, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     for number in range(3):
         folder = made(runs, -10, {"state": "FAILED", "exit_status": 1}, number)
@@ -188,8 +196,9 @@ def test_what_explain_found_is_kept_and_not_examined_again(
         (60.0, "cuda-out-of-memory"),
         (-1.0, "cuda-out-of-memory"),
     ):
-        monkeypatch.setattr("hpcrun.features.history.history.EXAMINE_WITHIN_S", within_s)
-        assert [each[:2] for each in look(runs).causes] == [(cause, 3)]
+        with subtests.test(within_s=within_s):
+            monkeypatch.setattr("hpcrun.features.history.history.EXAMINE_WITHIN_S", within_s)
+            assert [each[:2] for each in look(runs).causes] == [(cause, 3)]
 
 
 def test_what_does_not_count_and_runs_that_ended_before_are_not_read(runs: RunStore) -> None:
@@ -205,7 +214,10 @@ def test_what_does_not_count_and_runs_that_ended_before_are_not_read(runs: RunSt
     )
     attempt(folder, -2, -1)
     found = look(runs)
-    assert (found.runs, found.local, found.total.ended, found.total.waits_s) == (1, 1, 1, [])
+    assert found.runs == 1
+    assert found.local == 1
+    assert found.total.ended == 1
+    assert found.total.waits_s == []
     folder = made(runs, -3000, {"state": "COMPLETED"}, 4)
     (folder / "run.json").write_text("damaged")
     old = runs.root / "20200101-000000-train-0000"
@@ -268,7 +280,9 @@ def test_jobs_of_the_accounting_are_counted_once(runs: RunStore) -> None:
     )
     found = look(runs, by="profile", accounted=(mine, gone, accounted(), pending))
     assert {group.key: group.gpu_hours for group in found.rows} == {"big": 4, OTHER: 2, REMOVED: 2}
-    assert (found.runs, found.others, found.total.lost_gpu_hours) == (1, 2, 4)
+    assert found.runs == 1
+    assert found.others == 2
+    assert found.total.lost_gpu_hours == 4
     assert [each[:2] for each in found.causes] == [("exit status 3", 2)]
     assert found.total.waits_s == [8 * HOUR, HOUR, HOUR]
     assert [group.key for group in look(runs, by="account").rows] == ["(default)"]
@@ -282,7 +296,9 @@ def test_a_requeued_job_of_the_accounting(runs: RunStore) -> None:
         accounted(state="RUNNING", start=-2, end=None),
     )
     found = look(runs, accounted=starts)
-    assert (found.total.gpu_hours, found.total.lost_gpu_hours, found.running) == (10, 2, 1)
+    assert found.total.gpu_hours == 10
+    assert found.total.lost_gpu_hours == 2
+    assert found.running == 1
 
 
 @pytest.mark.parametrize(
@@ -320,4 +336,6 @@ def test_budgets_are_limits_of_minutes_of_the_accounts_and_of_the_qos_that_runs_
         ("QOS long", "GPU-hours"),
         ("account lab", "CPU-hours"),
     ]
-    assert (found[0].used_hours, found[0].allowed_hours, found[0].share) == (5, 100, 0.05)
+    assert found[0].used_hours == 5
+    assert found[0].allowed_hours == 100
+    assert found[0].share == 0.05

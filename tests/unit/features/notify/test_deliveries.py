@@ -165,4 +165,6 @@ def test_a_destination_that_redirects_is_not_followed(
     ):
         to = f"json://127.0.0.1:{hook.port}/{query}"
         (sent,) = send_message(Message("title", "body"), [to], {}, run_folder=folder, event="test")
-        assert (len(hook.messages), other.messages, sent.state) == (1, [], FAILED)
+        assert len(hook.messages) == 1
+        assert other.messages == []
+        assert sent.state == FAILED

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.features.preflight.command import preflight_json, preflight_lines, preflight_table
 from hpcrun.in_job.preflight.judge import judge
@@ -17,9 +19,9 @@ def table(found: dict[str, Any], width: int) -> list[str]:
     return drawn(preflight_table(found, width), width)
 
 
-def test_every_node_has_a_line_with_marks_and_numbers_and_json_has_the_run_and_the_verdict() -> (
-    None
-):
+def test_every_node_has_a_line_with_marks_and_numbers_and_json_has_the_run_and_the_verdict(
+    subtests: pytest.Subtests,
+) -> None:
     more, heading, first, second = table(judge(*cluster()), 200)
     assert heading.split() == "NODE DNS PORT CLOCK SHM GEMM ALL-REDUCE ALL-REDUCE ERRORS".split()
     assert more.split() == ["INTRA-NODE", "INTER-NODE"]
@@ -33,7 +35,8 @@ def test_every_node_has_a_line_with_marks_and_numbers_and_json_has_the_run_and_t
         "ok 45 GB/s",
         "ok no ECC",
     ):
-        assert words in second
+        with subtests.test(words=words):
+            assert words in second
     item = RunStatus(run(), Path("/runs/it"), LastStatus("FAILED", 0.0))
     document = preflight_json(item, judge(*cluster()))
     assert [document[name] for name in ("kind", "job_id", "ok", "exclude")] == [

@@ -69,7 +69,9 @@ def test_rsync_here_is_checked_where_a_host_is_known(
     with_rsync(monkeypatch, answer)
     remember("far", Remote(PROGRAM, __version__, "/usr/bin"))
     _, name, found, text, what_to_do = check_logins()[1]
-    assert (name, found, what_to_do) == ("rsync", level, hint)
+    assert name == "rsync"
+    assert found == level
+    assert what_to_do == hint
     assert text.startswith(seen)
 
 

@@ -25,7 +25,7 @@ WEAK = ScaleCommand(
 TWICE = ScaleCommand("t.py --repeat 2", options="--lr 1 --repeat 1 --chain", gpu_type="a100")
 
 
-def test_a_proposed_command_is_the_study_s_own_with_one_change() -> None:
+def test_a_proposed_command_is_the_study_s_own_with_one_change(subtests: pytest.Subtests) -> None:
     for command, sizes, changes, line in (
         (UNKNOWN, SIZES, {"batch_size": 4096}, "--gpus 1,4 SCRIPT --batch-size 4096"),
         (UNKNOWN, SIZES, {"args": {"--epochs": "20"}}, "--gpus 1,4 SCRIPT --epochs 20"),
@@ -68,7 +68,8 @@ def test_a_proposed_command_is_the_study_s_own_with_one_change() -> None:
             "--gpus a100:1,4 --lr 1 --repeat 3 --chain t.py --repeat 2",
         ),
     ):
-        assert command.scale(sizes, **changes) == f"hpcrun scale run {line}"
+        with subtests.test(command=command):
+            assert command.scale(sizes, **changes) == f"hpcrun scale run {line}"
 
 
 def test_a_change_unknown_to_the_script_is_no_command_and_preflight_checks_a_sizes_nodes() -> None:
@@ -77,7 +78,7 @@ def test_a_change_unknown_to_the_script_is_no_command_and_preflight_checks_a_siz
     assert STUDY.preflight(8, 2) == "hpcrun preflight -P a100 --gpus 8 --nodes 2"
 
 
-def test_a_proposed_number_is_more_than_the_study_had() -> None:
+def test_a_proposed_number_is_more_than_the_study_had(subtests: pytest.Subtests) -> None:
     for command, data, startup in (
         (
             ScaleCommand("t.py --num_workers 16 --epochs=50", options="--cpus-per-gpu 12"),
@@ -96,32 +97,37 @@ def test_a_proposed_number_is_more_than_the_study_had() -> None:
         ),
         (ScaleCommand("t.py", sizes="--ranks"), "", ""),
     ):
-        epochs = (Epoch(1, time_s=50, data_s=20, sync_s=20),)
-        series = build_series(
-            [
-                Point(1, epochs=(Epoch(1, time_s=100),)),
-                Point(4, epochs=epochs, startup_s=30, total_s=100),
-            ]
-        )[0]
-        advice = advise(series, 0.7)
-        found = diagnose_series(series, advice, command) if advice else None
-        assert found
-        commands = {
-            cause.kind: cause.command.removeprefix("hpcrun scale run ") for cause in found.causes
-        }
-        assert (commands["data"], commands["startup"]) == (data, startup)
-        assert (
-            commands["sync"] == f"hpcrun preflight --gpus {0 if command.sizes == '--ranks' else 4}"
-        )
+        with subtests.test(command=command):
+            epochs = (Epoch(1, time_s=50, data_s=20, sync_s=20),)
+            series = build_series(
+                [
+                    Point(1, epochs=(Epoch(1, time_s=100),)),
+                    Point(4, epochs=epochs, startup_s=30, total_s=100),
+                ]
+            )[0]
+            advice = advise(series, 0.7)
+            found = diagnose_series(series, advice, command) if advice else None
+            assert found
+            commands = {
+                cause.kind: cause.command.removeprefix("hpcrun scale run ")
+                for cause in found.causes
+            }
+            assert commands["data"] == data
+            assert commands["startup"] == startup
+            assert (
+                commands["sync"]
+                == f"hpcrun preflight --gpus {0 if command.sizes == '--ranks' else 4}"
+            )
 
 
-def test_no_option_stands_twice() -> None:
+def test_no_option_stands_twice(subtests: pytest.Subtests) -> None:
     for script, expected in (
         ("t.py --batch-size 1 --x --batch_size=2", "t.py --batch-size 64 --x"),
         ("t.py --batch-size", "t.py --batch-size 64"),
         ("t.py 'my data' --lr -1", "t.py 'my data' --lr -1 --batch-size 64"),
     ):
-        assert with_options(script, {"--batch-size": "64"}) == expected
+        with subtests.test(script=script):
+            assert with_options(script, {"--batch-size": "64"}) == expected
 
 
 def diagnose(*points: Point, command: str = "SCRIPT") -> ScalingDiagnosis | None:
@@ -138,7 +144,8 @@ def test_the_first_size_that_does_not_pay_is_asked_about_not_the_largest() -> No
         )
 
     diagnosis = study(1, 1.95, 2.5, 2.6, 2.6)
-    assert diagnosis and diagnosis.row.gpus == 4
+    assert diagnosis
+    assert diagnosis.row.gpus == 4
     # nothing was measured that explains 3.4
     assert study(1, 1.95, 3.9) is study(1, 1.9, 3.4) is None
 
@@ -176,7 +183,9 @@ def test_what_was_not_measured_is_no_cause() -> None:
         "launch overhead",
     ]
     nothing = [words.split(" (")[0] for words in diagnosis(batch_size=None).unknown]
-    assert (nothing[0], nothing[-1], len(nothing)) == ("the batch per GPU", "uneven batches", 5)
+    assert nothing[0] == "the batch per GPU"
+    assert nothing[-1] == "uneven batches"
+    assert len(nothing) == 5
 
 
 def test_a_batch_that_was_divided() -> None:
@@ -202,10 +211,12 @@ def test_a_batch_that_was_divided() -> None:
 
 def test_ranks_with_uneven_work() -> None:
     (cause,) = diagnosis(rank_samples=(100, 100, 100, 60)).causes
-    assert (cause.kind, cause.evidence) == ("uneven", "ranks have 60 to 100 samples in an epoch")
+    assert cause.kind == "uneven"
+    assert cause.evidence == "ranks have 60 to 100 samples in an epoch"
     assert cause.share == pytest.approx(0.1)
     (odd,) = [
         each for each in diagnosis(batch_size=9, base_batch=9).causes if each.kind == "uneven"
     ]
-    assert (odd.evidence, odd.share) == ("a batch of 9 does not divide by 4 GPUs", 0.25)
+    assert odd.evidence == "a batch of 9 does not divide by 4 GPUs"
+    assert odd.share == 0.25
     assert odd.command.endswith("--batch-size 8")

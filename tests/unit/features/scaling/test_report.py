@@ -163,7 +163,7 @@ def test_the_guide_of_one_data_set_that_scales_and_one_that_does_not() -> None:
     assert "the time with 1 GPU was computed from the published speed-up" in text
 
 
-def test_the_first_line_is_the_answer() -> None:
+def test_the_first_line_is_the_answer(subtests: pytest.Subtests) -> None:
     for speedups, answer in (
         ({1: 1, 2: 1.74, 4: 1.84}, "Ask for 2 GPUs: 1.74× at 87 %; 4 would be 46 %."),
         ({1: 1, 4: 0.46}, "Ask for 1 GPU: 4 would be slower, 0.46×."),
@@ -174,14 +174,18 @@ def test_the_first_line_is_the_answer() -> None:
         ({8: 7}, "Ask for 8 GPUs: 7.00× at 88 %; no larger size was measured."),
         ({1: 1, 2: 4.7}, "No answer yet: the times are unreliable (super-linear)."),
     ):
-        points = [Point(gpus, speedup=speedup, source="csv") for gpus, speedup in speedups.items()]
-        assert report_text(report(*points))[0] == answer
+        with subtests.test(speedups=speedups):
+            points = [
+                Point(gpus, speedup=speedup, source="csv") for gpus, speedup in speedups.items()
+            ]
+            assert report_text(report(*points))[0] == answer
 
 
 def test_the_first_lines_say_why_there_is_no_answer() -> None:
     noisy = flat(report_text(report(*loaded())))
     assert "No answer yet: the times are unreliable (noise)" in noisy
-    assert "cause 1" not in noisy and "not measured" not in noisy  # no cause without an answer
+    assert "cause 1" not in noisy
+    assert "not measured" not in noisy  # no cause without an answer
     assert "three runs of each size, one run after the other: hpcrun scale run" in noisy
     assert "--repeat 3 --chain SCRIPT" in noisy  # the default with Slurm is --parallel
     runs = [Point(n, epochs=tuple(Epoch(e, time_s=9 / n) for e in (1, 2, 3))) for n in (1, 2, 4)]
@@ -223,28 +227,34 @@ def test_equal_repeats_have_whiskers_without_length() -> None:
         assert len(axes.collections) == 1
 
 
-def test_the_figures_of_doubtful_sizes_say_so_and_show_the_range_on_which_no_number_lies() -> None:
+def test_the_figures_of_doubtful_sizes_say_so_and_show_the_range_on_which_no_number_lies(
+    subtests: pytest.Subtests,
+) -> None:
     figures = figures_of(*loaded())
     for name in ("cost", "epoch_time", "speedup_efficiency"):
-        (legend,), first = figures[name].legends, figures[name].axes[0]
-        words = [text.get_text() for text in legend.get_texts()]
-        assert "no verdict" in words, name
-        assert ("measured" in words) == (name != "cost")
-        assert any(line.get_markerfacecolor() == "white" for line in first.lines), name
-        assert len(first.collections) == 1, name  # the whiskers
-        canvas: Any = FigureCanvasAgg(figures[name])
-        renderer = canvas.get_renderer()
-        for axes in figures[name].axes:
-            bars: Any = axes.collections[0]
-            ends = [axes.transData.transform(segment) for segment in bars.get_segments()]
-            for text in (text for text in axes.texts if text.get_visible()):
-                left, low, right, high = text.get_window_extent(renderer).extents
-                assert left > axes.bbox.x0 + 2 and low > axes.bbox.y0 + 2, (name, text.get_text())
-                for (x, lower), (_, upper) in ends:
-                    assert not (left <= x <= right and low <= upper and lower <= high), (
+        with subtests.test(name=name):
+            (legend,), first = figures[name].legends, figures[name].axes[0]
+            words = [text.get_text() for text in legend.get_texts()]
+            assert "no verdict" in words, name
+            assert ("measured" in words) == (name != "cost")
+            assert any(line.get_markerfacecolor() == "white" for line in first.lines), name
+            assert len(first.collections) == 1, name  # the whiskers
+            canvas: Any = FigureCanvasAgg(figures[name])
+            renderer = canvas.get_renderer()
+            for axes in figures[name].axes:
+                bars: Any = axes.collections[0]
+                ends = [axes.transData.transform(segment) for segment in bars.get_segments()]
+                for text in (text for text in axes.texts if text.get_visible()):
+                    left, low, right, high = text.get_window_extent(renderer).extents
+                    assert left > axes.bbox.x0 + 2 and low > axes.bbox.y0 + 2, (
                         name,
                         text.get_text(),
                     )
+                    for (x, lower), (_, upper) in ends:
+                        assert not (left <= x <= right and low <= upper and lower <= high), (
+                            name,
+                            text.get_text(),
+                        )
 
 
 def test_one_size_has_a_time_and_nothing_else() -> None:
@@ -265,12 +275,14 @@ def test_columns_for_published_speedups_and_for_repeats() -> None:
     header, row = (
         next(line.split() for line in lines if word in line) for word in ("PUBL.", "3.49")
     )
-    assert (row[header.index("SPEED-UP") - 1], row[header.index("PUBL.") - 1]) == ("2.00×", "3.49×")
+    assert row[header.index("SPEED-UP") - 1] == "2.00×"
+    assert row[header.index("PUBL.") - 1] == "3.49×"
     lines = report_text(report(*full()))
     header, row = (
         next(line.split() for line in lines if word in line) for word in ("RANGE", "10–20")
     )
-    assert (header[:2], row[:2]) == (["GPUS", "RUNS"], ["1", "2"])
+    assert header[:2] == ["GPUS", "RUNS"]
+    assert row[:2] == ["1", "2"]
 
 
 def test_text_keeps_to_80_columns_and_harmless_characters() -> None:
@@ -304,7 +316,8 @@ def test_hostile_names_are_text_in_markdown_and_in_a_page_that_runs_nothing() ->
     assert set(re.findall(r"<(\w+)", page)) <= set(allowed.split())
     sources = re.findall(r'src="([^"]*)"', page)
     assert [source.partition(",")[0] for source in sources] == ["data:image/png;base64"]
-    assert "href" not in page and "onerror" not in page
+    assert "href" not in page
+    assert "onerror" not in page
     assert "content=\"default-src 'none'; " in page
 
 
@@ -325,9 +338,12 @@ def test_every_figure_of_several_data_sets_in_every_format() -> None:
     assert missing == []
     for name in FIGURES:
         png, pdf, svg = (drawn[f"{name}.{kind}"] for kind in ("png", "pdf", "svg"))
-        assert png.startswith(b"\x89PNG") and int.from_bytes(png[16:20], "big") / 300 in (3.5, 7)
-        assert b"/FontFile2" in pdf and b"/Type3" not in pdf  # Type 42: publishers refuse Type 3
-        assert b"<svg" in svg and b"<script" not in svg
+        assert png.startswith(b"\x89PNG")
+        assert int.from_bytes(png[16:20], "big") / 300 in (3.5, 7)
+        assert b"/FontFile2" in pdf
+        assert b"/Type3" not in pdf  # Type 42: publishers refuse Type 3
+        assert b"<svg" in svg
+        assert b"<script" not in svg
 
 
 def labels(figure: Figure) -> list[tuple[str, Any]]:
@@ -392,17 +408,18 @@ def test_no_label_of_a_figure_lies_over_another(points: list[Point]) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(1, 2, 4), (1, 4, 16, 64)])
-def test_the_ideal_is_a_straight_line(sizes: tuple[int, ...]) -> None:
+def test_the_ideal_is_a_straight_line(sizes: tuple[int, ...], subtests: pytest.Subtests) -> None:
     figures = figures_of(
         *(Point(n, epochs=(Epoch(1, time_s=10 / n**0.9, samples_per_s=n**0.9),)) for n in sizes)
     )
     for name in ("speedup_efficiency", "epoch_time", "throughput"):
-        axes = figures[name].axes[0]
-        (ideal,) = [line for line in axes.lines if line.get_linestyle() == "--"]
-        (x, y), *_, (x1, y1) = places = axes.transData.transform(ideal.get_xydata())
-        assert all(
-            (b - y) * (x1 - x) == pytest.approx((y1 - y) * (a - x), abs=1e-3) for a, b in places
-        )
+        with subtests.test(name=name):
+            axes = figures[name].axes[0]
+            (ideal,) = [line for line in axes.lines if line.get_linestyle() == "--"]
+            (x, y), *_, (x1, y1) = places = axes.transData.transform(ideal.get_xydata())
+            assert all(
+                (b - y) * (x1 - x) == pytest.approx((y1 - y) * (a - x), abs=1e-3) for a, b in places
+            )
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -412,7 +429,8 @@ def test_the_band_of_the_warm_up_covers_the_epochs_that_are_not_counted(first: i
     ]
     axes = figures_of(*runs)["time_by_epoch"].axes[0]
     (band,) = (patch for patch in axes.patches if isinstance(patch, Rectangle))
-    assert (band.get_x(), band.get_width()) == (first - 0.5, 1.0)
+    assert band.get_x() == first - 0.5
+    assert band.get_width() == 1.0
 
 
 def test_a_figure_without_numbers_is_not_drawn_and_said_so_and_files_are_the_same_each_time() -> (
@@ -429,7 +447,8 @@ def test_a_figure_without_numbers_is_not_drawn_and_said_so_and_files_are_the_sam
     # only the slower way over nodes has a number
     assert "throughput" not in figures_of(way, slower)
     nothing, missing = draw_figures(report(Point(1, state="FAILED")))
-    assert (nothing, len(missing)) == ({}, len(FIGURES))
+    assert nothing == {}
+    assert len(missing) == len(FIGURES)
     bare = report(
         *(Point(n, dataset=f"set {number}", speedup=n) for number in range(12) for n in (1, 2))
     )

@@ -76,10 +76,8 @@ def test_sizes_have_the_nodes_that_the_profile_gives_them_and_names() -> None:
 def test_ranks_are_on_one_node_and_with_one_process_per_node_on_as_many() -> None:
     ranks = Design("ranks", None, (Size(1), Size(4)), Workload())
     study = begun(ranks, profile=cpu_cluster())
-    assert ([point.nodes for point in study.points], study.request["launcher"]) == (
-        [1, 1],
-        "torchrun",
-    )
+    assert [point.nodes for point in study.points] == [1, 1]
+    assert study.request["launcher"] == "torchrun"
     assert [
         point.nodes for point in begun(ranks, profile=cpu_cluster(), launcher="python").points
     ] == [1, 4]
@@ -144,7 +142,8 @@ def test_runs_wait_for_none_at_the_same_time_and_without_slurm_each_before_the_n
 ) -> None:
     free = Submits(tmp_path / "free", begun())
     free.submit_all()
-    assert ([job.dependency for job in free.scheduler.taken], free.waited) == (["", ""], [])
+    assert [job.dependency for job in free.scheduler.taken] == ["", ""]
+    assert free.waited == []
     local = Submits(tmp_path / "local", begun(one_by_one=True), profile="local")
     local.submit_all()
     assert local.waited == [an_id("train-g1-r1"), an_id("train-g8-r1")]

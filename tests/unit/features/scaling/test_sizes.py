@@ -78,7 +78,7 @@ def test_what_the_script_is_told() -> None:
     )
 
 
-def test_a_place_without_a_value_is_an_error() -> None:
+def test_a_place_without_a_value_is_an_error(subtests: pytest.Subtests) -> None:
     for word, message, hint in (
         ("{bath_size}", "which a study does not know", "did you mean 'batch_size'?"),
         ("{lr}", "--lr is not given", "add --lr VALUE"),
@@ -89,10 +89,11 @@ def test_a_place_without_a_value_is_an_error() -> None:
         ),
         ("{per_gpu_batch_size}", "100 / 3 = 33.33", "--batch-size 102, or --weak"),
     ):
-        with pytest.raises(UsageError) as refused:
-            Workload("strong", 100).arguments([word], 3, 1, 1)
-        assert message in refused.value.message
-        assert (refused.value.hint or "").startswith(hint)
+        with subtests.test(word=word):
+            with pytest.raises(UsageError) as refused:
+                Workload("strong", 100).arguments([word], 3, 1, 1)
+            assert message in refused.value.message
+            assert (refused.value.hint or "").startswith(hint)
 
 
 def test_a_value_of_which_the_script_is_not_told_is_an_error() -> None:

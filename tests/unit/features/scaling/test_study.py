@@ -116,10 +116,11 @@ def measure(store: RunStore, **patterns: str) -> list[Point]:
 
 
 def test_a_study_is_meant_as_a_run_is_the_newest_of_its_name_and_that_is_said(
-    studies: StudyStore, tmp_path: Path
+    studies: StudyStore, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     for word in ("last", "train", "20260101", "bbbb", STUDY.study_id):
-        assert find_study(word, studies)[0] == STUDY
+        with subtests.test(word=word):
+            assert find_study(word, studies)[0] == STUDY
     studies.save(NEWER)
     study, note = find_study("train", studies)
     assert study == NEWER
@@ -209,16 +210,17 @@ def test_epochs_of_all_attempts_are_one_training(store: RunStore) -> None:
     )
     point = measure(store)[1]
     assert point.epochs == (Epoch(1, 20.0), Epoch(2, 18.0, accuracy=0.5))
-    assert (point.gpus, point.dataset, point.state, point.source, point.run) == (
-        2,
-        "imdb",
-        "COMPLETED",
-        "metrics",
-        TWO,
-    )
-    assert (point.total_s, point.startup_s) == (110.5, 5.0)
-    assert (point.batch_size, point.parameters) == (32, 7)
-    assert (point.samples, point.rank_samples) == (59, (30, 29))
+    assert point.gpus == 2
+    assert point.dataset == "imdb"
+    assert point.state == "COMPLETED"
+    assert point.source == "metrics"
+    assert point.run == TWO
+    assert point.total_s == 110.5
+    assert point.startup_s == 5.0
+    assert point.batch_size == 32
+    assert point.parameters == 7
+    assert point.samples == 59
+    assert point.rank_samples == (30, 29)
 
 
 def test_samples_are_known_only_where_every_rank_said_them(store: RunStore) -> None:
@@ -226,7 +228,9 @@ def test_samples_are_known_only_where_every_rank_said_them(store: RunStore) -> N
     said = [{"step": 1, "epoch_time": 2.0, "samples": 10}]
     attempt(folder, 0, 100.0, 150.0, {0: said, 1: said})
     point = measure(store)[1]
-    assert (point.samples, point.rank_samples, point.batch_size) == (None, (), 64)
+    assert point.samples is None
+    assert point.rank_samples == ()
+    assert point.batch_size == 64
 
 
 def test_logs_say_what_was_not_noted(store: RunStore) -> None:
@@ -237,9 +241,12 @@ def test_logs_say_what_was_not_noted(store: RunStore) -> None:
     )
     patterns = {"step": r"epoch (\d+)", "samples_per_s": r"([\d,]+) samples/s"}
     point = measure(store, **patterns)[1]
-    assert (point.source, [epoch.samples_per_s for epoch in point.epochs]) == ("log", [1200, 1300])
+    assert point.source == "log"
+    assert [epoch.samples_per_s for epoch in point.epochs] == [1200, 1300]
     elapsed = measure(store)[1]  # what was kept is not believed where the patterns are others
-    assert (elapsed.source, elapsed.epochs, elapsed.total_s) == ("elapsed", (), 50.0)
+    assert elapsed.source == "elapsed"
+    assert elapsed.epochs == ()
+    assert elapsed.total_s == 50.0
     kept = measure(store, **patterns)
     shutil.rmtree(folder)
     assert measure(store, step=r"epoch=(\d+)") == kept  # nothing else is left of a removed run
@@ -247,20 +254,17 @@ def test_logs_say_what_was_not_noted(store: RunStore) -> None:
 
 def test_a_run_whose_end_is_unknown_for_good_is_over() -> None:
     item = RunStatus(run(TWO), Path("/runs"), LastStatus("UNKNOWN", 2000.0), lost=True)
-    assert (
-        StudyRun(POINTS[1], TWO, item).over,
-        StudyRun(POINTS[1], TWO, replace(item, lost=False)).over,
-    ) == (
-        True,
-        False,
-    )
+    assert StudyRun(POINTS[1], TWO, item).over is True
+    assert StudyRun(POINTS[1], TWO, replace(item, lost=False)).over is False
 
 
 def test_points_that_are_of_no_use_say_why(store: RunStore) -> None:
     attempt(end(store, ONE, "FAILED"), 0, 100.0, None, {})
     one, *others = measure(store)
     # without a record of its end it took as long as the scheduler says
-    assert (one.state, one.problem, one.total_s) == ("FAILED", "exit status 1", 90)
+    assert one.state == "FAILED"
+    assert one.problem == "exit status 1"
+    assert one.total_s == 90
     assert [(point.state, point.problem) for point in others] == [
         ("UNKNOWN", REMOVED),
         ("NOT_SUBMITTED", "sbatch refused"),
@@ -270,7 +274,8 @@ def test_points_that_are_of_no_use_say_why(store: RunStore) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ended, "poll", lambda *_: {})
         point = measure(store)[1]
-    assert (point.ended, point.problem) == (False, "not ended yet: RUNNING")
+    assert point.ended is False
+    assert point.problem == "not ended yet: RUNNING"
 
 
 def test_a_run_that_is_over_is_read_once_and_may_then_be_removed(
@@ -300,7 +305,9 @@ def test_a_resubmission_takes_the_place_of_what_was_kept_but_a_failed_one_not_of
         {0: [{"step": 3, "epoch_time": 2.0}]},
     )
     point = measure(store)[1]
-    assert (point.state, point.run, point.epochs) == ("COMPLETED", AGAIN, (Epoch(3, 2.0),))
+    assert point.state == "COMPLETED"
+    assert point.run == AGAIN
+    assert point.epochs == (Epoch(3, 2.0),)
     for before in (TWO, AGAIN):
         end(store, THIRD, "FAILED", resubmitted_from=before)
         assert [measure(store)[1].run, look(store).runs[1].run_id, measure(store)[1].run] == [
@@ -318,11 +325,12 @@ def test_a_resubmission_of_another_size_counts_as_that_size(
     end(store, TWO, "FAILED")
     end(store, AGAIN, resubmitted_from=TWO, **shape)
     point = measure(store)[1]
-    assert (point.gpus, point.nodes) == (6, shape.get("nodes", 1))
+    assert point.gpus == 6
+    assert point.nodes == shape.get("nodes", 1)
 
 
 def test_damage_to_what_was_kept_means_that_it_is_read_again(
-    store: RunStore, studies: StudyStore
+    store: RunStore, studies: StudyStore, subtests: pytest.Subtests
 ) -> None:
     attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
     points = (
@@ -337,5 +345,6 @@ def test_damage_to_what_was_kept_means_that_it_is_read_again(
         "{}",
         *(f'{{"schema": 1, "patterns": {{}}, "points": {each}}}' for each in points),
     ):
-        (studies.folder(STUDY.study_id) / "points.json").write_text(text.replace("RUN", TWO))
-        assert measure(store)[1].epochs == (Epoch(1, 2.0),), text
+        with subtests.test(text=text):
+            (studies.folder(STUDY.study_id) / "points.json").write_text(text.replace("RUN", TWO))
+            assert measure(store)[1].epochs == (Epoch(1, 2.0),), text

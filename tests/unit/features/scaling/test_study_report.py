@@ -46,7 +46,8 @@ def test_a_report_follows_the_study_unless_options_differ_and_proposes_no_comman
         (False, 0),
         (False, 1),
     ]
-    assert (options(STRONG, WEAK, weak=True).warmup, chosen[0].min_efficiency) == (3, 0.5)
+    assert options(STRONG, WEAK, weak=True).warmup == 3
+    assert chosen[0].min_efficiency == 0.5
     with pytest.raises(UsageError, match="cannot be compared"):
         options(STRONG, WEAK)
     other = replace(STRONG, request={"script": "other.py"})
@@ -58,11 +59,9 @@ def test_several_studies_have_names_for_their_data_sets_and_one_for_a_folder() -
     def names(*studies: Study, tables: bool = False) -> list[str]:
         return [study.dataset for study in side_by_side(studies, tables=tables)]
 
-    assert (names(STRONG), names(STRONG, AGAIN), names(STRONG, tables=True)) == (
-        [""],
-        ["", ""],
-        ["train"],
-    )
+    assert names(STRONG) == [""]
+    assert names(STRONG, AGAIN) == ["", ""]
+    assert names(STRONG, tables=True) == ["train"]
     assert names(STRONG, replace(WEAK, dataset="imdb")) == ["train", "imdb"]
     assert report_name(["a", "b", "a"]) == "a-b"
     assert len(report_name("x" * number for number in range(90, 100))) < 200
@@ -71,7 +70,8 @@ def test_several_studies_have_names_for_their_data_sets_and_one_for_a_folder() -
 def test_what_the_reader_must_know() -> None:
     assert study_remarks([STRONG]) == []
     assert study_remarks([replace(STRONG, unit="ranks")]) == []
-    assert (options(STRONG).unit, options(replace(STRONG, unit="ranks")).unit) == ("GPUs", "ranks")
+    assert options(STRONG).unit == "GPUs"
+    assert options(replace(STRONG, unit="ranks")).unit == "ranks"
     said = study_remarks([replace(STRONG, unit="ranks"), WEAK])
     assert said[0].startswith("train: the sizes are CPU ranks")
     assert "differ in --warmup" in said[1]

@@ -36,14 +36,14 @@ def test_a_row_for_each_run_repeat_or_epoch_and_what_is_passed_over() -> None:
     (point,) = table(
         "Dataset, GPUs ,nodes,time_h,batch_size,rank_samples\nIMDB,4,2,3.5,64,10;11;12;13\n"
     ).points
-    assert (point.dataset, point.gpus, point.nodes, point.total_s, point.source) == (
-        "IMDB",
-        4,
-        2,
-        12600,
-        "csv",
-    )
-    assert (point.batch_size, point.rank_samples, point.epochs) == (64, (10, 11, 12, 13), ())
+    assert point.dataset == "IMDB"
+    assert point.gpus == 4
+    assert point.nodes == 2
+    assert point.total_s == 12600
+    assert point.source == "csv"
+    assert point.batch_size == 64
+    assert point.rank_samples == (10, 11, 12, 13)
+    assert point.epochs == ()
     points = table("gpus,time_s\n1,10\n1,11\n2,6\n").points
     assert [(point.gpus, point.repeat) for point in points] == [(1, 1), (1, 2), (2, 1)]
     text = "gpus;repeat;epoch;epoch_time_s;accuracy\n2;1;2;5;0.8\n2;1;1;9;0.5\n2;2;1;9;0.6\n"
@@ -59,7 +59,7 @@ def test_a_row_for_each_run_repeat_or_epoch_and_what_is_passed_over() -> None:
     assert found.remarks == ("runs.csv: not read: owner",)
 
 
-def test_tables_as_people_write_them() -> None:
+def test_tables_as_people_write_them(subtests: pytest.Subtests) -> None:
     for text, speedups in (
         ("GPUs,Time\n1,1h 30m\n2,50m\n4,~26m\n", [1, 1.8, 3.46]),
         ("gpu,Speed-up\n1,1.0x\n2,~1.8x\n4,3.49×\n", [1, 1.8, 3.49]),
@@ -79,10 +79,11 @@ def test_tables_as_people_write_them() -> None:
         ("|gpus|time_s|notes|\n|--|--|--|\n|1|100|slow|\n|2|50||\n", [1, 2]),
         ("GPUs,Time per epoch,Batch size\n1,10:00,64\n2,5m30s,64\n", [1, 1.82]),
     ):
-        found = table(text)
-        (series,) = build_series(found.points)
-        assert [row.speedup.mean for row in series.rows] == pytest.approx(speedups, abs=0.01)
-        assert len(found.remarks) <= 1  # which column was read as what
+        with subtests.test(text=text):
+            found = table(text)
+            (series,) = build_series(found.points)
+            assert [row.speedup.mean for row in series.rows] == pytest.approx(speedups, abs=0.01)
+            assert len(found.remarks) <= 1  # which column was read as what
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_the_efficiencies_of_each_data_set_refer_to_its_own_smallest_size() -> N
         }
 
 
-def test_a_hostile_table_is_refused_soon() -> None:
+def test_a_hostile_table_is_refused_soon(subtests: pytest.Subtests) -> None:
     begun_s = time.process_time()
     for text, message in (
         (
@@ -157,7 +158,8 @@ def test_a_hostile_table_is_refused_soon() -> None:
         ("gpus,dataset\n1," + "x " * 50_000, "runs.csv:2: column dataset: 'x x x x"),
         ('gpus,time_s\n1,"' + "1,2\n" * 60_000, "runs.csv:"),
     ):
-        assert refused(text).startswith(message)
+        with subtests.test(text=text):
+            assert refused(text).startswith(message)
     assert time.process_time() - begun_s < 3
 
 
@@ -210,7 +212,7 @@ def test_the_guide_that_gives_two_prices_and_repeats_that_need_not_say_what_thei
     assert contradictions(found.claims, build_series(found.points)) == ()
 
 
-def test_each_number_that_follows_from_others_is_checked() -> None:
+def test_each_number_that_follows_from_others_is_checked(subtests: pytest.Subtests) -> None:
     head = (
         "gpus,time_s,speedup,efficiency_percent,samples,batch_size,steps\n"
         "1,100,1,100,10000,1000,10\n"
@@ -221,10 +223,11 @@ def test_each_number_that_follows_from_others_is_checked() -> None:
         ("4,25,4.0,100,10000,1000,20", ["steps"]),
         ("4,25,4,99.6,10000,1000,10", []),
     ):
-        found = table(f"{head}{row}\n")
-        assert [
-            each.what for each in contradictions(found.claims, build_series(found.points))
-        ] == wrong
+        with subtests.test(row=row):
+            found = table(f"{head}{row}\n")
+            assert [
+                each.what for each in contradictions(found.claims, build_series(found.points))
+            ] == wrong
 
 
 def test_a_column_of_cards_is_read_as_gpus_and_two_types_are_remarked() -> None:

@@ -413,7 +413,7 @@ def test_hostile_text_is_text_and_the_page_may_load_nothing(tmp_path: Path) -> N
     assert not re.search("url\\(|@import", shown.style)
 
 
-def test_no_secret_is_on_the_page(tmp_path: Path) -> None:
+def test_no_secret_is_on_the_page(tmp_path: Path, subtests: pytest.Subtests) -> None:
     known = "correct-horse-battery-9"
     secret = [
         f"hf_{TOKEN}",
@@ -473,7 +473,8 @@ def test_no_secret_is_on_the_page(tmp_path: Path) -> None:
     hider = SecretHider({"THE_TOKEN": known, "HOME": "/home/me"})
     shown = share_page(gathered(tmp_path), hider, "/home/me").decode()
     for value in (*secret, TOKEN, "MIIEowIBAAKCAQEA7"):
-        assert value not in shown
+        with subtests.test(value=value):
+            assert value not in shown
     assert hider.count >= 8
     assert f"{hider.count} values look like secrets and are hidden" in shown
 

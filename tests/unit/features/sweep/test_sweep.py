@@ -95,9 +95,12 @@ def test_best_first_diverged_ones_last_and_an_element_without_numbers_is_in_the_
     assert best == [(2, 1, 0.01), (0, 1, 0.1), (1, 2, 0.2)]
     # the last value of each metric, whichever row it stands in
     first = sweep_table(items, "loss").rows[1]
-    assert (first.step, first.values) == (3, {"loss": 0.4, "note": "x", "val_acc": 0.9})
+    assert first.step == 3
+    assert first.values == {"loss": 0.4, "note": "x", "val_acc": 0.9}
     table = sweep_table([(item(run(), 0, 1), {0: metrics()})])
-    assert (table.ranking, order(table), table.names) == (None, [0, 1], ())
+    assert table.ranking is None
+    assert order(table) == [0, 1]
+    assert table.names == ()
     with pytest.raises(NotFoundError, match="no element has a value of metric"):
         best_row(table)
     assert sweep_plot(table, 80) == ["no values"]

@@ -43,7 +43,8 @@ def test_the_end_of_a_large_log_is_read_and_going_up_reads_the_blocks_before(
     window.to_end()
     assert window.lines[-1].raw.startswith(f"line {count - 1},")
     assert window.end - window.begin <= BLOCK
-    assert window.at_end and not window.at_start
+    assert window.at_end
+    assert not window.at_start
 
     seen = {line.at for line in window.lines}
     while not window.at_start:
@@ -79,7 +80,9 @@ def test_a_long_line_without_an_end_is_read_in_pieces(tmp_path: Path) -> None:
 def test_a_log_that_is_not_there_yet_is_read_when_it_comes(tmp_path: Path) -> None:
     log = LogFile(tmp_path / "a.out", "rank 0")
     view = open_logs([log])
-    assert (view.lines, view.error, view.at_end) == ([], "", True)
+    assert view.lines == []
+    assert view.error == ""
+    assert view.at_end is True
     log.path.write_text("now\n")
     view.newer()
     assert _texts(view) == ["now"]
@@ -105,7 +108,8 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret\n")
     (tmp_path / "a.out").symlink_to("secret")
     view = open_logs([LogFile(tmp_path / "a.out", "rank 0")])
-    assert (view.lines, "symbolic link" in view.error) == ([], True)
+    assert view.lines == []
+    assert "symbolic link" in view.error
 
 
 def test_lines_of_two_logs_are_in_the_order_of_their_times(tmp_path: Path) -> None:
@@ -160,9 +164,13 @@ def test_a_search_reads_on_until_it_finds_or_stays_where_it_was(
         return match
 
     second = find("needle", None, up=True)
-    assert second is not None and second.raw == "needles" and second in view.lines
+    assert second is not None
+    assert second.raw == "needles"
+    assert second in view.lines
     first = find("needle", second, up=True)
-    assert first is not None and (first.raw, first.at) == ("needle", 0) and first in view.lines
+    assert first is not None
+    assert (first.raw, first.at) == ("needle", 0)
+    assert first in view.lines
     assert (find("needle", first, up=False) or first).raw == "needles"
     assert (find("^end$", first, up=False) or first).raw == "end"
 

@@ -46,16 +46,17 @@ def test_other_jobs_are_the_user_s_that_no_run_knows() -> None:
     assert [job.job_id for job in other_jobs(JOBS, "me", {RUN_ID})] == ["8", "10"]
     assert [job.job_id for job in other_jobs(JOBS, "me", set())] == ["7", "8", "10"]
     shown = job_cells(JOBS[3])
-    assert (shown["info"], shown["limit"]) == ("held by you (JobHeldUser)", "1-00:00:00")
+    assert shown["info"] == "held by you (JobHeldUser)"
+    assert shown["limit"] == "1-00:00:00"
 
 
 def test_a_partition_says_how_much_waits_and_where_the_user_stands() -> None:
     cpu, gpu = partition_cells(JOBS, "me", 0.0)
-    assert (gpu["running"], gpu["pending"], gpu["yours"]) == ("2", "11", "1 running, 1 pending")
+    assert gpu["running"] == "2"
+    assert gpu["pending"] == "11"
+    assert gpu["yours"] == "1 running, 1 pending"
     assert gpu["your first"] == "11 of 11 in the queue: job 8"
-    assert (cpu["partition"], cpu["pending"], cpu["your first"]) == (
-        "cpu",
-        "11",
-        "1 job held or waiting for others",
-    )
+    assert cpu["partition"] == "cpu"
+    assert cpu["pending"] == "11"
+    assert cpu["your first"] == "1 job held or waiting for others"
     assert [row["your first"] for row in partition_cells(JOBS, "they", 0.0)] == ["-", "-"]

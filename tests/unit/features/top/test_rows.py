@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.features.top.rows import (
     DAMAGED,
@@ -110,7 +112,8 @@ def test_runs_are_grouped_where_the_first_of_them_was() -> None:
 
 def test_a_damaged_run_is_a_row_with_what_is_wrong() -> None:
     (row,) = run_rows([], {"20260102-030405-x-0a1b": "it is damaged"})
-    assert (row.state, cells(row, 0, 1.0, is_open=False)["info"]) == (DAMAGED, "it is damaged")
+    assert row.state == DAMAGED
+    assert cells(row, 0, 1.0, is_open=False)["info"] == "it is damaged"
 
 
 def test_rows_of_runs_that_did_not_change_are_kept() -> None:
@@ -132,7 +135,7 @@ def test_of_a_failed_run_the_exception_comes_first() -> None:
     assert info(failed) == "KeyError: 'labels' (rank 0, a100-1)"
 
 
-def test_a_narrow_terminal_keeps_what_says_most() -> None:
+def test_a_narrow_terminal_keeps_what_says_most(subtests: pytest.Subtests) -> None:
     shown = arranged(THREE, Arrangement())
     assert list(column_widths(shown, 60)) == ["name", "state", "elapsed", "info"]
     assert {"profile", "limit"}.isdisjoint(column_widths(shown, 80))
@@ -140,7 +143,10 @@ def test_a_narrow_terminal_keeps_what_says_most() -> None:
         list(column_widths(shown, 140)) == "name job profile state size elapsed limit info".split()
     )
     for width in (20, 60, 80, 140):
-        assert sum(wide + 2 for wide in column_widths(shown, width).values()) <= max(width + 1, 40)
+        with subtests.test(width=width):
+            assert sum(wide + 2 for wide in column_widths(shown, width).values()) <= max(
+                width + 1, 40
+            )
 
 
 def test_a_thousand_runs_with_ten_thousand_elements_are_arranged() -> None:
@@ -161,4 +167,5 @@ def test_names_are_shortened_before_job_ids_are_left_out() -> None:
     rows = run_rows([item("a-long-name-of-a-training", "COMPLETED", elements="rrff")], {})
     widths = column_widths(arranged(rows, Arrangement(opened=frozenset({rows[0].key}))), 80)
     assert list(widths) == ["name", "job", "state", "elapsed", "info"]
-    assert widths["name"] >= 14 and widths["info"] >= 30
+    assert widths["name"] >= 14
+    assert widths["info"] >= 30

@@ -400,7 +400,8 @@ def test_a_log_goes_on_with_the_next_attempt_and_says_that_its_run_has_ended_aft
         )
         assert "last" in await _seen(pilot, "rank 0, out and err, attempt 3")
         shown = await _seen(pilot, "end (")
-        assert "following" not in shown and "began" not in shown
+        assert "following" not in shown
+        assert "began" not in shown
         asked = len(reads)
         await pilot.pause(0.7)
         assert len(reads) == asked, "attempts are looked for after the end"

@@ -360,11 +360,13 @@ def test_the_queue_says_what_is_wrong_and_the_cursor_stays_at_its_job(
         await screen.press("j")
         table = screen.pilot.app.screen
         assert isinstance(table, TableScreen)
-        assert table.row is not None and table.row["job"] == "8"
+        assert table.row is not None
+        assert table.row["job"] == "8"
         squeue.listed = squeue.listed[1:]
         await screen.press("R")
         await screen.until(lambda: screen.lines[2].split()[0] == "8")
-        assert table.row is not None and table.row["job"] == "8"
+        assert table.row is not None
+        assert table.row["job"] == "8"
         answered = screen.lines[0].partition("as of")[2]
         squeue.error = SchedulerError("Slurm is away")
         for _ in range(2):  # each failure is shown once

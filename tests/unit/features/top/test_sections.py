@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from hpcrun.actions.runs.run_metrics import Metrics
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.features.top.ranks import RankRow, RankState
@@ -179,7 +181,9 @@ def test_the_use_of_a_node_has_a_row_for_each_kind() -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_the_plan_shows_the_command_and_the_resources_without_secrets() -> None:
+def test_the_plan_shows_the_command_and_the_resources_without_secrets(
+    subtests: pytest.Subtests,
+) -> None:
     plan = {
         "scheduler": "slurm",
         "cpus_per_node": 8,
@@ -203,7 +207,8 @@ def test_the_plan_shows_the_command_and_the_resources_without_secrets() -> None:
         "variables    A=1\n               TOKEN=***",
         "notes        a note?[2J",
     ):
-        assert f"  {row}" in text
+        with subtests.test(row=row):
+            assert f"  {row}" in text
     assert plan_lines(_item(LastStatus("PENDING", 1.0), plan={}), "", 80)
     item = _item(
         LastStatus("PENDING", 1.0), plan={"scheduler": "slurm", "memory_mb": None}, walltime_s=None

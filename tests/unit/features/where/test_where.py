@@ -58,7 +58,9 @@ def test_what_sbatch_does_not_say_of_a_partition_is_looked_at_before(
     )
 
 
-def test_each_type_of_a_profile_is_a_candidate_where_none_is_named() -> None:
+def test_each_type_of_a_profile_is_a_candidate_where_none_is_named(
+    subtests: pytest.Subtests,
+) -> None:
     for gpu, asked, types in (
         (TYPES, {"gpus": "4"}, ("h100", "l40s")),
         (TYPES, {"gpus_per_node": "4"}, ("h100", "l40s")),
@@ -68,10 +70,11 @@ def test_each_type_of_a_profile_is_a_candidate_where_none_is_named() -> None:
         (TYPES, {"gpus": "0"}, ()),
         ({"type": "a100", "per_node": 4}, {"gpus": "4"}, ()),
     ):
-        assert types_to_choose_from(slurm_profile(gpu=gpu), request(**asked)) == types
-        # in every count of GPUs
-        named = naming_gpu_type(request(gpus="8", gpus_per_node="4", nodes=2), "h100")
-        assert named == request(gpus="h100:8", gpus_per_node="h100:4", nodes=2)
+        with subtests.test(gpu=gpu):
+            assert types_to_choose_from(slurm_profile(gpu=gpu), request(**asked)) == types
+            # in every count of GPUs
+            named = naming_gpu_type(request(gpus="8", gpus_per_node="4", nodes=2), "h100")
+            assert named == request(gpus="h100:8", gpus_per_node="h100:4", nodes=2)
 
 
 def offer(

@@ -54,7 +54,8 @@ def test_the_object_store_is_a_part_of_the_job_s_memory(
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     memory, store = (int(option.partition("=")[2]) for option in ray.resources()[2:])
-    assert (memory, store) == (120 << 20, 80 << 20)  # Ray's minimum, which is more than its 30 %
+    assert memory == 120 << 20
+    assert store == 80 << 20  # Ray's minimum, which is more than its 30 %
 
 
 def test_a_folder_with_folders_is_removed_and_what_links_lead_to_stays(

@@ -31,14 +31,19 @@ def test_the_cgroup_of_the_job_version_2_or_none(tmp_path: Path) -> None:
     write(job / "memory.stat", "anon 1000\nfile 999999\nshmem 200\nkernel_stack 30\n")
     write(job / "memory.max", "16000\n")
     found = Cgroup("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n", str(tmp_path))
-    assert (found.cpu_s(), found.memory_used(), found.memory_limit()) == (2.5, 1230, 16000)
+    assert found.cpu_s() == 2.5
+    assert found.memory_used() == 1230
+    assert found.memory_limit() == 16000
     write(job / "memory.max", "max\n")
     assert found.memory_limit() is None
     none = Cgroup("0::/user.slice/user-1000.slice/session-3.scope\n", str(tmp_path))
-    assert (none.cpu_s(), none.memory_used(), none.memory_limit()) == (None, None, None)
+    assert none.cpu_s() is None
+    assert none.memory_used() is None
+    assert none.memory_limit() is None
     write(tmp_path / "job_13/cpu.stat", "usage_usec 1000000\n")
     only_cpu = Cgroup("0::/job_13/step_0\n", str(tmp_path))
-    assert (only_cpu.cpu_s(), only_cpu.memory_used()) == (1.0, None)
+    assert only_cpu.cpu_s() == 1.0
+    assert only_cpu.memory_used() is None
 
 
 def test_the_cgroup_of_the_job_version_1(tmp_path: Path) -> None:
@@ -54,7 +59,9 @@ def test_the_cgroup_of_the_job_version_1(tmp_path: Path) -> None:
         "1:name=systemd:/\n0::/user.slice\n"
     )
     found = Cgroup(text, str(tmp_path))
-    assert (found.cpu_s(), found.memory_used(), found.memory_limit()) == (2.5, 1200, None)
+    assert found.cpu_s() == 2.5
+    assert found.memory_used() == 1200
+    assert found.memory_limit() is None
 
 
 def test_descendants_count_with_their_ended_children_and_a_gone_process_as_nothing() -> None:
@@ -112,7 +119,7 @@ def test_what_is_allocated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert allocated(none) == (len(os.sched_getaffinity(0)), None)
 
 
-def test_a_line_of_nvidia_smi() -> None:
+def test_a_line_of_nvidia_smi(subtests: pytest.Subtests) -> None:
     for text, reading in (
         ("0, 97, 40536, 81559, 401.20", (0, 0.97, 40536 << 20, 81559 << 20, 401.2)),
         ("7, 0, 0, 81559, [N/A]", (7, 0.0, 0, 81559 << 20, None)),
@@ -121,7 +128,8 @@ def test_a_line_of_nvidia_smi() -> None:
         ("Unable to determine the device handle for GPU0000:C1:00.0: Unknown Error", None),
         ("", None),
     ):
-        assert parse(text) == reading
+        with subtests.test(text=text):
+            assert parse(text) == reading
 
 
 @pytest.mark.parametrize(
@@ -343,7 +351,8 @@ def test_another_process_of_the_node_goes_on_with_the_file(
         tick(this, 4)
         this.end()
     text = (tmp_path / "node-a.use").read_text()
-    assert (text.count("started"), len(text.splitlines())) == (1, 7)
+    assert text.count("started") == 1
+    assert len(text.splitlines()) == 7
 
 
 def test_an_error_ends_the_samples_and_nothing_else(

@@ -100,7 +100,9 @@ def test_where_none_answered_only_those_that_slurm_finds_silent_are_bad() -> Non
         ({}, {}, ["no node answered"]),
     ):
         verdict = judge(["n0", "n1"], {}, srun_errors=errors)
-        assert (verdict["ok"], bad(verdict), verdict["problems"]) == (False, named, problems)
+        assert verdict["ok"] is False
+        assert bad(verdict) == named
+        assert verdict["problems"] == problems
         assert checks(verdict, "n1", "port") == ("-", "")
 
 
@@ -113,7 +115,7 @@ def test_a_node_without_a_report_did_not_answer() -> None:
     assert message(verdict).endswith("add --exclude=n1")
 
 
-def test_the_node_that_explains_the_failed_connections_is_bad() -> None:
+def test_the_node_that_explains_the_failed_connections_is_bad(subtests: pytest.Subtests) -> None:
     for count, paths, named, why in (
         (2, [("n0", "n1")], "n1", "no node reaches its port 20001 (timed out)"),
         (2, [("n1", "n0")], "n0", "no node reaches its port 20001 (timed out)"),
@@ -129,11 +131,12 @@ def test_the_node_that_explains_the_failed_connections_is_bad() -> None:
             "no node reaches its port 20001 (timed out)",
         ),
     ):
-        hosts, reports = cluster(count)
-        cut(reports, *paths)
-        verdict = judge(hosts, reports)
-        assert bad(verdict) == {named: why}
-        assert verdict["exclude"] == named
+        with subtests.test(count=count):
+            hosts, reports = cluster(count)
+            cut(reports, *paths)
+            verdict = judge(hosts, reports)
+            assert bad(verdict) == {named: why}
+            assert verdict["exclude"] == named
 
 
 def test_two_blocked_nodes_are_both_named() -> None:
@@ -153,7 +156,8 @@ def test_a_blocked_path_between_good_nodes_is_no_bad_node() -> None:
         verdict = judge(hosts, reports)
         assert bad(verdict) == {}
         assert verdict["problems"] == ["n1 does not reach n2 (timed out); other nodes do"]
-        assert (verdict["ok"], verdict["exclude"]) == (False, "n2")
+        assert verdict["ok"] is False
+        assert verdict["exclude"] == "n2"
 
 
 @pytest.mark.parametrize(
@@ -241,14 +245,15 @@ def test_what_fails_alike_on_every_node_is_no_node_s_fault() -> None:
 def test_a_single_node_is_blamed_for_its_gpu_and_not_for_the_job_s_python() -> None:
     ranks = [{"doing": "import torch", "error": "ModuleNotFoundError: No module named 'torch'"}]
     verdict = judge(*cluster(1, n0={"ranks": ranks}))
-    assert (bad(verdict), verdict["exclude"]) == ({}, "")
+    assert bad(verdict) == {}
+    assert verdict["exclude"] == ""
     assert verdict["problems"] == ["GEMM: rank 0: ModuleNotFoundError: No module named 'torch'"]
     assert bad(judge(*cluster(1, n0={"ranks": [gpu(right=False)]}))) == {
         "n0": "GPU 0 computes wrong results"
     }
 
 
-def test_what_is_slow_everywhere_is_said_and_fails_nothing() -> None:
+def test_what_is_slow_everywhere_is_said_and_fails_nothing(subtests: pytest.Subtests) -> None:
     for ranks, check, text in (
         ([gpu(300), gpu(310)], "gemm", "2 × 300 TFLOPS of 989"),
         ([gpu(free_gb=30.0)], "gemm", "GPU 0: only 30 of 85 GB are free"),
@@ -258,22 +263,24 @@ def test_what_is_slow_everywhere_is_said_and_fails_nothing() -> None:
         ([{"doing": "gemm", "for_s": 1.5}], "gemm", "rank 0 was not done in time"),
         ([cpu(asked=8)], "gemm", "on the CPU: torch 2.8.0+cpu has no CUDA"),
     ):
-        verdict = judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}), rates=H100)
-        assert verdict["ok"]
-        assert checks(verdict, "n1", check) == ("slow", text)
-        assert message(verdict) == "preflight: no bad node; slow: n0, n1"
+        with subtests.test(ranks=ranks):
+            verdict = judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}), rates=H100)
+            assert verdict["ok"]
+            assert checks(verdict, "n1", check) == ("slow", text)
+            assert message(verdict) == "preflight: no bad node; slow: n0, n1"
 
 
-def test_a_node_that_is_late_under_load_fails_no_job() -> None:
+def test_a_node_that_is_late_under_load_fails_no_job(subtests: pytest.Subtests) -> None:
     waits = [
         cpu(doing="within", error="DistStoreError: timed out after 12 s"),
         {"doing": "import torch"},
     ]
     for ranks in ([cpu(doing="gemm", for_s=2.0)], [cpu(doing="within", for_s=2.0)], waits):
-        verdict = judge(
-            *cluster(n0={"ranks": [cpu(doing="waiting")]}, n1={"ranks": ranks, "late": True})
-        )
-        assert message(verdict) == "preflight: no bad node; slow: n1"
+        with subtests.test(ranks=ranks):
+            verdict = judge(
+                *cluster(n0={"ranks": [cpu(doing="waiting")]}, n1={"ranks": ranks, "late": True})
+            )
+            assert message(verdict) == "preflight: no bad node; slow: n1"
 
 
 def test_nodes_that_are_late_for_their_all_reduce() -> None:

@@ -151,7 +151,7 @@ def test_a_report_is_bounded_in_size_and_time_and_cannot_act_on_a_terminal() -> 
         assert ask(address, 5) == "a?]0;t???\n?b?\n"
 
 
-def test_the_address_is_that_of_the_job_on_this_machine() -> None:
+def test_the_address_is_that_of_the_job_on_this_machine(subtests: pytest.Subtests) -> None:
     for env, address in (
         ({}, ("localhost", PORT)),
         ({b"NCCL_RAS_ENABLE": b"1"}, ("localhost", PORT)),
@@ -164,7 +164,8 @@ def test_the_address_is_that_of_the_job_on_this_machine() -> None:
         ({b"NCCL_RAS_ADDR": b"localhost:" + b"9" * 5000}, None),
         ({b"NCCL_RAS_ADDR": "localhost:²".encode()}, None),
     ):
-        assert address_of(env) == address
+        with subtests.test(env=env):
+            assert address_of(env) == address
     assert own_address(("localhost", PORT)) == ("localhost", PORT)
     assert own_address(("127.0.0.1", PORT)) == ("127.0.0.1", PORT)
     assert own_address(("192.0.2.1", PORT)) is None

@@ -91,9 +91,13 @@ def test_a_chain_continues_if_a_link_may_have_got_further(
 
 def test_the_progress_of_a_chain_is_kept_from_link_to_link() -> None:
     first = progress(link(number=1, step=1200), {}, nowhere=False)
-    assert (first["step"], first["at_once"], first["nowhere"]) == (1200, False, False)
+    assert first["step"] == 1200
+    assert first["at_once"] is False
+    assert first["nowhere"] is False
     second = progress(link(step=1100, seconds=7.0), first, nowhere=True)
-    assert (second["step"], second["at_once"], second["nowhere"]) == (1200, True, True)
+    assert second["step"] == 1200
+    assert second["at_once"] is True
+    assert second["nowhere"] is True
 
 
 @pytest.fixture

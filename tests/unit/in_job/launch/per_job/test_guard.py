@@ -86,15 +86,21 @@ def test_a_job_that_has_lost_its_script_is_requeued(site: Slurm) -> None:
     assert guard.main(["n1", REQUEUE]) == 0
     assert site.requests == ["job", ("requeue", [])]
     written = record(site)
-    assert (written["again"], written["how"], written["message"]) == (True, REQUEUE, "")
-    assert (written["reason"], written["status"], written["nodes"]) == ("node_failure", 143, ["n1"])
+    assert written["again"] is True
+    assert written["how"] == REQUEUE
+    assert written["message"] == ""
+    assert written["reason"] == "node_failure"
+    assert written["status"] == 143
+    assert written["nodes"] == ["n1"]
 
 
 def test_a_job_without_another_attempt_is_cancelled(site: Slurm) -> None:
     assert guard.main(["n1", OVER]) == 0
     assert site.requests == ["job", "cancel"]
     written = record(site)
-    assert (written["again"], written["how"], written["nodes"]) == (False, OVER, ["n1"])
+    assert written["again"] is False
+    assert written["how"] == OVER
+    assert written["nodes"] == ["n1"]
     assert "--requeue does not allow another attempt" in written["message"]
 
 
@@ -159,4 +165,5 @@ def test_without_a_heartbeat_slurm_is_asked_about_a_node_that_responds(
 def test_nothing_is_asked_after_the_end_of_the_attempt(site: Slurm) -> None:
     (site.attempt / "exit").write_text("{}")
     assert guard.main(["n1", REQUEUE]) == 0
-    assert (site.requests, site.looks) == ([], 0)
+    assert site.requests == []
+    assert site.looks == 0

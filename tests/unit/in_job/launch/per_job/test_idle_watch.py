@@ -35,7 +35,7 @@ def samples(busy: Sequence[Sequence[float]]) -> str:
     return HEAD + "".join(rows)
 
 
-def test_for_how_long_a_node_is_idle() -> None:
+def test_for_how_long_a_node_is_idle(subtests: pytest.Subtests) -> None:
     for text, idle_s in (
         (samples([[0.0], [0.0], [0.0]]), 30),
         (samples([[0.5], [0.0], [0.0]]), 20),
@@ -48,9 +48,10 @@ def test_for_how_long_a_node_is_idle() -> None:
         (HEAD, None),
         ("nonsense\n", None),
     ):
-        assert idle_seconds(text, 1000) == idle_s
-        assert idle_seconds(samples([[0.0], [0.0]]), 1025) is None  # old samples
-        assert idle_watch.BUSY == IDLE  # status and the job agree
+        with subtests.test(text=text):
+            assert idle_seconds(text, 1000) == idle_s
+            assert idle_seconds(samples([[0.0], [0.0]]), 1025) is None  # old samples
+            assert idle_watch.BUSY == IDLE  # status and the job agree
 
 
 @pytest.mark.parametrize(

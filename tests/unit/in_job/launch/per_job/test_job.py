@@ -61,7 +61,9 @@ def test_a_job_that_cannot_be_restarted_has_not_used_up_its_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: JobSays, message: str
 ) -> None:
     record = end_of_job(tmp_path, monkeypatch, RESTARTS, answer)
-    assert (record["reason"], record["how"], record["message"]) == ("failure", "", message)
+    assert record["reason"] == "failure"
+    assert record["how"] == ""
+    assert record["message"] == message
 
 
 def test_the_message_of_a_failed_role_stays_if_slurm_refuses_to_requeue(

@@ -146,16 +146,17 @@ def test_the_jobs_status(ended: Ended, why: str, status: int) -> None:
     assert final_status(ended, why, Rules(1)) == status
 
 
-def test_a_list_of_nodes() -> None:
+def test_a_list_of_nodes(subtests: pytest.Subtests) -> None:
     for text, nodes in (
         ("a1", ["a1"]),
         ("a[1-3]", ["a1", "a2", "a3"]),
         ("a[08-10,2],b", ["a08", "a09", "a10", "a2", "b"]),
         ("r[1-2]n[1,3]x,c-1", ["r1n1x", "r1n3x", "r2n1x", "r2n3x", "c-1"]),
     ):
-        assert expand(text) == nodes
-        with pytest.raises(ValueError, match="no list of nodes"):
-            expand("")
+        with subtests.test(text=text):
+            assert expand(text) == nodes
+            with pytest.raises(ValueError, match="no list of nodes"):
+                expand("")
 
 
 def test_scontrols_line_is_read() -> None:
@@ -170,7 +171,8 @@ def test_scontrols_line_is_read() -> None:
             "(null)", "a[1-2]"
         )
     )
-    assert (now.preempted, now.excluded) == (True, "a[1-2]")
+    assert now.preempted is True
+    assert now.excluded == "a[1-2]"
     assert parse_job("slurm_load_jobs error: Unable to contact slurm controller") == JobSays()
 
 
@@ -200,7 +202,7 @@ def test_how_a_job_continues(
     assert what_next(why, rules, requeues=requeues, restarts=restarts, enough=enough) == expected
 
 
-def test_a_job_that_does_not_go_on_says_why() -> None:
+def test_a_job_that_does_not_go_on_says_why(subtests: pytest.Subtests) -> None:
     few = "too few nodes are left to restart on"
     for why, rules, obstacle, expected in (
         (NODE_FAILURE, Rules(times=2), "", "not requeued: --requeue 2 is used up"),
@@ -217,10 +219,11 @@ def test_a_job_that_does_not_go_on_says_why() -> None:
         ("", BOTH, "", ""),
         (NODE_FAILURE, Rules(), "", ""),
     ):
-        assert why_not_continued(why, rules, obstacle=obstacle) == expected
+        with subtests.test(why=why):
+            assert why_not_continued(why, rules, obstacle=obstacle) == expected
 
 
-def test_a_node_is_silent_only_while_others_are_heard() -> None:
+def test_a_node_is_silent_only_while_others_are_heard(subtests: pytest.Subtests) -> None:
     for ages, expected in (
         ({"a": 3.0, "b": 26.0}, ["b"]),
         ({"a": 3.0, "b": 24.0}, []),
@@ -229,22 +232,25 @@ def test_a_node_is_silent_only_while_others_are_heard() -> None:
         ({"a": 1.0, "b": 40.0, "c": 50.0}, ["b", "c"]),
         ({}, []),
     ):
-        assert silent_nodes(ages) == expected
+        with subtests.test(ages=ages):
+            assert silent_nodes(ages) == expected
 
 
-def test_a_job_has_lost_its_script_with_the_node_of_it() -> None:
+def test_a_job_has_lost_its_script_with_the_node_of_it(subtests: pytest.Subtests) -> None:
     line = (
         "JobId=3 JobState=RUNNING Restarts=0 ReqNodeList=(null) ExcNodeList=a-[1-2] "
         "NodeList={} "
         "BatchHost=n-1"
     )
     for nodes, lost in (("n-[1-3]", False), ("n-[2-3]", True), ("(null)", False)):
-        job = parse_job(line.format(nodes))
-        assert (job.excluded, job.lost_its_script) == ("a-[1-2]", lost)
+        with subtests.test(nodes=nodes):
+            job = parse_job(line.format(nodes))
+            assert job.excluded == "a-[1-2]"
+            assert job.lost_its_script == lost
 
 
 def test_the_nodes_that_the_attempt_before_has_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     def lost(number: int) -> Any:
         (tmp_path / str(number)).mkdir(exist_ok=True)
@@ -258,8 +264,10 @@ def test_the_nodes_that_the_attempt_before_has_lost(
         ('{"reason": "time_limit", "nodes": ["n2"]}', []),
         ('{"reason": "node_failure", "nodes": "n2"}', []),
     ):
-        (tmp_path / "0/exit").write_text(end)
-        assert (lost(0), lost(1)) == ([], nodes)
+        with subtests.test(end=end):
+            (tmp_path / "0/exit").write_text(end)
+            assert lost(0) == []
+            assert lost(1) == nodes
 
 
 def test_the_hour_of_waiting_for_the_controller_begins_once(
@@ -282,7 +290,8 @@ def test_a_step_that_ends_well_without_a_rank_has_failed(
     monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
 
     one = job_step.JobStep(None, [], lambda _: None, lambda: False)
-    assert (one.run(["true"], []), one.run_other(["true"], [])) == (1, 0)
+    assert one.run(["true"], []) == 1
+    assert one.run_other(["true"], []) == 0
     assert (
         capsys.readouterr().err
         == "hpcrun: srun ended with exit status 0, and no rank has started\n"
