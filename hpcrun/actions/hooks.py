@@ -138,8 +138,8 @@ HOOKS = {
     "notify": "hpcrun.features.notify.due:NotifyHooks",
     "trackers": "hpcrun.features.trackers.tracker_files:TrackerHooks",
 }
-"""Feature, or its program in a job → the class with its hooks, loaded when needed; none of a
-feature taken away.
+"""Feature, or its program in a job → the class with its hooks, loaded when needed. A feature that
+was taken away has no hooks.
 """
 
 

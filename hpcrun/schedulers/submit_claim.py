@@ -78,7 +78,8 @@ def close_submission(folder: Path) -> None:
 def submission_progress(folder: Path, created_s: float, now_s: float) -> Sending:
     """Return the progress of a run's submission.
 
-    Call it before the scheduler, to see an end in between.
+    Call this function before the scheduler is queried: a submission that ends in between is then
+    seen by the scheduler.
     """
     run = RunFolder(folder)
     if run.submit_claim("revoked").exists():

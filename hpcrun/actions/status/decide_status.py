@@ -99,8 +99,8 @@ def judge(
         return last or _from_start(run, attempt, now_s)
     if attempt is not None and not cancelled and now_s - attempt.alive_s < ALIVE_WITHIN_S:
         return _from_start(run, attempt, now_s)
-    # it wrote nothing: its script did not yet hear signals, or it was an array's element that was
-    # no job of its own, of which Slurm keeps no record
+    # a cancelled job may leave no record: its script did not handle signals yet, or it was an
+    # element of an array before it became a job of its own
     if cancelled:
         reason = None if attempt else BEFORE_START
         return LastStatus(state.CANCELLED, now_s, final=True, reason=reason, limit_s=run.walltime_s)

@@ -225,8 +225,8 @@ def rank_without_records(
     """Return the rank that ended a job whose ranks left no records: only with proof.
 
     The proof is that only this rank's lines have the failure, or that a launcher saw the rank fail
-    before the others. What a rank says that waited for others, or lost one, proves nothing against
-    it.
+    before the others. A rank that only writes that it waited for others, or lost one, is not to
+    blame.
 
     Args:
         facts: the logs of the job, and what else is known of its end.

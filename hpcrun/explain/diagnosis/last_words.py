@@ -165,11 +165,11 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     if is_said_caught(hit, log):
         return True
     place = log.scan.position(hit.number)
-    # of the job's end: what follows for long is of its next attempt
+    # a line about the job's end: many lines behind it belong to the next attempt
     if place is not None and hit.rule.states:
         tail = log.scan.tail
         return len(tail) - place > AFTER_MOST and _went_on(tail, max(-1, place))
-    # what it goes before came of it
+    # a rule with `before` names the cause of what follows, so the program did not survive it
     if place is None or hit.rule.before or not is_exception_line(hit.line):
         return False
     if log.traceback is None or place > log.traceback.last:
@@ -181,8 +181,8 @@ def is_beside(hit: Hit, log: Log) -> bool:
     """Whether a line is about something else than the exception that ended its program.
 
     An exception of the program's own code or data is the answer, whatever was complained of before
-    it. One of CUDA, NCCL or a connection may have its cause in any line, and a rule may go before
-    that of the exception.
+    it. An exception of CUDA, NCCL or a connection may have its cause in any line, and the rule of
+    that line may have priority over the rule of the exception.
     """
     raised = log.traceback
     if (

@@ -1,7 +1,4 @@
-"""What came first: which rank ended a run, and which of two lines was first. Pure.
-
-The ranks' records tell which rank ended a run; the lines are in the run's logs.
-"""
+"""Which of two lines of a run's logs came first. Pure."""
 
 from __future__ import annotations
 

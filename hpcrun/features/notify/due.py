@@ -39,9 +39,8 @@ from hpcrun.runs.attempt import Attempt, attempts, has_started, last_attempts
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 
-END_IS_NEWS_S = 86400.0
-IS_NEWS_S = 3600.0
-"""How long after its time a message about an end is still sent, and any other one."""
+END_IS_NEWS_S = 86400.0  # a message about an end is sent up to a day late
+IS_NEWS_S = 3600.0  # any other message is sent up to an hour late
 _LAST_ATTEMPTS = 3
 # after an attempt to send the messages of a run, no other one begins for so long
 TRIED_FOR_S = 120.0

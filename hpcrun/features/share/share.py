@@ -51,7 +51,7 @@ from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import RunStore
 from hpcrun.runs.use_samples import NodeUse, read_use
 
-# elements of a sweep whose metrics are read; the others are shown with their states alone
+# elements of a sweep whose metrics and attempts are read
 MOST_ELEMENTS = 500
 _MOST_RANKS = 4
 _MOST_FAILED_ELEMENTS = 3

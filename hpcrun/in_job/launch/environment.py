@@ -36,8 +36,8 @@ SRUN_FAILED = 69
 sysexits(3).
 """
 BATCH = "HPCRUN_BATCH_SLURM"
-SEPARATOR = "\x1e"
 """Slurm's variables of a batch script, for a program that the script starts without srun."""
+SEPARATOR = "\x1e"  # between them
 GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL")
 """The variables with the GPUs of a task, which Slurm sets: of Nvidia, AMD and Intel, slurm.conf(5).
 """

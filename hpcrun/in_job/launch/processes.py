@@ -41,8 +41,8 @@ COLONS = "HPCRUN_COLONS"
 CANARY_S = 0.3
 """A signal to every process of a step is a loop of kill(2), which takes milliseconds."""
 LATE_S = 1.0
-"""The longest time of this loop on a busy machine, from a program, which the signal ends, to its
-wrapper.
+"""The longest time between a program, which a signal to every process ends, and its wrapper, which
+gets the same signal: on a busy machine the loop of kill(2) takes so long.
 """
 _ALL = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
 
@@ -293,7 +293,7 @@ class Canary:
         os.write(self._pipe, b"%d\n" % pid)
 
     def is_orphan(self) -> bool:
-        """Whether the parent of this process has ended first, which only a kill makes it do."""
+        """Whether the parent of this process has ended first: it was killed."""
         return os.getppid() != self._parent
 
     def heard(self, number: int) -> bool:

@@ -1,6 +1,6 @@
-"""``launch role -- COUNT NAME OPTIONS -- COMMAND ...
+"""``launch role -- ROLE ...``: the role of one node, or one role of a node.
 
-COUNT NAME ...``: the role of one node, or one role of a node.
+A ROLE is ``COUNT NAME OPTIONS -- COMMAND``; COUNT tells how many words it has.
 
 COUNT words describe each role of the job; the number of this task says which role is this one's.
 Its command starts when the roles are ready for which it waits, with the addresses of all roles
@@ -30,9 +30,8 @@ from .stop_requests import CLEARED, INSIST_S
 
 FOLDER = "roles"
 PORT_STEP = 331
-SOON_S = 0.2
-SECOND_S = 1.0
-"""How often to look before the start of the program and until it is ready, and then."""
+SOON_S = 0.2  # how often to look until the program is ready
+SECOND_S = 1.0  # how often to look once it is ready
 LATE_S = 5.0
 """A server may end this long before the role that it serves: some are shut down by their clients.
 """

@@ -38,7 +38,7 @@ _SRUN_KEPT = frozenset(
 _SIZES = {"gpus": "-G", "gpus_per_node": "", "nodes": "-N", "nproc_per_node": ""}
 """The fields of a job's size, and the letters of their options."""
 _TAKEN = frozenset("nnodes nproc-per-node standalone module no-python use-env log-dir".split())
-"""torchrun's options that hpcrun's own have the meaning of, or that make no difference."""
+"""torchrun's options that an option of hpcrun replaces, or that make no difference."""
 _SRUN_NAMES = {"job-name": "name"}
 """srun's options whose field of a request has another name."""
 _PROGRAM = frozenset({"script", "args", "module"})

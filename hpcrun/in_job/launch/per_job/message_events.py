@@ -32,9 +32,9 @@ WHILE_RUNNING_S = 60.0
 """The time that a sender has at the end of an attempt, and while the ranks run."""
 KILL_S = 1.0
 """The time that a sender has to end after SIGKILL."""
-LOOK_S = 3.0
+LOOK_S = 3.0  # how often to look for the first step
 LOG_IS_ALL_S = 60.0
-"""How often to look for the first step, and how long output alone may be followed by metrics."""
+"""After so long with output and without metrics, the output counts as the first step."""
 # The package's folder comes first until hpcrun is found, and last for its libraries: it may hold
 # anything.
 _PROGRAM = (

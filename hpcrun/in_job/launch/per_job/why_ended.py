@@ -50,7 +50,7 @@ class Ended:
         requeues: how often Slurm had requeued the job when this attempt began.
         silent: this process has ended the step because of nodes without a heartbeat.
         idle: this process has ended the step because all GPUs were idle.
-        with_returned: it had a node on which the attempt before it was lost.
+        with_returned: this attempt had a node on which the attempt before was lost.
     """
 
     status: int
