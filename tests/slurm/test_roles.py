@@ -29,8 +29,9 @@ import os, sys, time, urllib.request
 import hpcrun_runtime
 names = "HPCRUN_ROLE RANK WORLD_SIZE NNODES HPCRUN_NODE_RANK CUDA_VISIBLE_DEVICES".split()
 print(urllib.request.urlopen(sys.argv[1]).status, *(os.environ.get(name, "-") for name in names), flush=True)
-until = time.time() + float(sys.argv[2])
-while time.time() < until and not (os.environ["HPCRUN_ATTEMPT"] == "0" and hpcrun_runtime.should_stop()):
+again = os.environ["HPCRUN_ATTEMPT"] != "0"
+until = time.time() + (1 if again else float(sys.argv[2]))
+while time.time() < until and (again or not hpcrun_runtime.should_stop()):
     time.sleep(0.2)
 sys.exit(int(sys.argv[3]))
 """,  # noqa: E501
@@ -70,10 +71,11 @@ def not_ready(lab: Lab) -> Ended:
 
 
 def warned(lab: Lab) -> Ended:
-    """The time limit comes near: the trainer stops, the server ends with it, and both start
-    again.
+    """The time limit comes near: the trainer stops, the server ends with it, and both start again.
+
+    The trainer waits for the warning, however late that comes on a busy machine.
     """
-    trainer = ("--role", "trainer:1", "train.py {server.url} 3 0")
+    trainer = ("--role", "trainer:1", "train.py {server.url} 60 0")
     folder = lab.submit("warned", *without("a100-1", "v100-1"), *SERVER, *trainer)
     begun(folder, ranks=2)
     lab.warn(folder)
