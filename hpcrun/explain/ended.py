@@ -134,7 +134,7 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
 
 
 def _first_failed_element(item: RunStatus) -> ElementStatus | None:
-    """Return the first element of a sweep that failed; one that was cancelled only without such."""
+    """Return the first element of a sweep that failed; if none did, the first cancelled one."""
     failed = []
     for element in item.elements:
         if element.status.final and element.status.state != job_states.COMPLETED:

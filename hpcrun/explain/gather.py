@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from hpcrun.actions.status.run_status import RunStatus
@@ -68,8 +69,13 @@ def gather(
 
 def _facts_without_attempt(item: RunStatus, reader: _LogReader) -> Facts:
     """Return what the batch log says of a job that started no ranks."""
-    logs = [part for log in _batch_logs(item, reader) for part in by_speaker(log)]
+    logs = _parts_by_speaker(_batch_logs(item, reader))
     return Facts(item.status.state, {}, tuple(logs), None)
+
+
+def _parts_by_speaker(logs: Iterable[Log]) -> list[Log]:
+    """Return logs that ranks share as a log for each of the ranks."""
+    return list(chain.from_iterable(map(by_speaker, logs)))
 
 
 def _facts_of_attempt(item: RunStatus, attempt: Attempt, reader: _LogReader) -> Facts:
@@ -91,12 +97,12 @@ def _facts_of_attempt(item: RunStatus, attempt: Attempt, reader: _LogReader) -> 
         return _facts_of_last_start(facts, attempt, logs, shared)
     if _starts_ranks_itself(item, attempt) and any(log.is_shared for log in logs):
         # the logs and records are of nodes, and not of ranks
-        logs = [part for log in logs for part in by_speaker(log)]
+        logs = _parts_by_speaker(logs)
         facts = replace(facts, ends={})
     if logs or facts.ends:
         logs += shared
     else:
-        logs = [part for log in shared for part in by_speaker(log)]
+        logs = _parts_by_speaker(shared)
     return replace(facts, logs=tuple(logs))
 
 

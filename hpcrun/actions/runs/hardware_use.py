@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from hpcrun.actions.runs.allocation import allocation_of, check_running, nodes_of
@@ -47,7 +47,7 @@ def all_samples(folder: Path, element: int = 0) -> list[NodeUse]:
 
     The samples of the oldest attempt come first.
     """
-    return [use for uses in _samples_of_attempts(folder, element) for use in uses]
+    return list(chain.from_iterable(_samples_of_attempts(folder, element)))
 
 
 def _samples_of_attempts(folder: Path, element: int) -> list[tuple[NodeUse, ...]]:
@@ -62,7 +62,7 @@ def run_use(folder: Path, element: int = 0) -> UseSummary | None:
     the one before.
     """
     samples = _samples_of_attempts(folder, element)
-    whole = summarise(use for uses in samples for use in uses)
+    whole = summarise(chain.from_iterable(samples))
     if whole is None:
         return None
     nodes = 0

@@ -54,7 +54,7 @@ def diagnose_series(
         for kind, share, _, *texts in judged
         if share and share >= NOTABLE
     ]
-    # where every size is worth its GPUs, nobody has to measure more
+    # if every size is worth its GPUs, no further measurement is proposed
     if advice.next_step:
         unknown = tuple(what for _, share, what, *_ in judged if share is None)
     else:

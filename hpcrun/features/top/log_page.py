@@ -185,7 +185,7 @@ class LogPage(TextScreen):
     # --- reading
 
     def _choose(self, step: int = 0) -> _Choice:
-        """Return the logs of the attempt so many after the one that is shown now."""
+        """Return the logs of a later attempt: 1 for the next one after the shown one."""
         item = self._item
         element = item.element or 0
         if self._rank is None:

@@ -107,7 +107,7 @@ class Section(ABC):
         return id(line)
 
     def first_choice(self) -> int | None:
-        """Return the line that the cursor is on at first; None for the one that is first then."""
+        """Return the line on which the cursor begins; None for the first line."""
         return None
 
     def log_at(self, number: int) -> tuple[int, int | None]:  # noqa: ARG002
