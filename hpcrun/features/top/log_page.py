@@ -185,7 +185,7 @@ class LogPage(TextScreen):
     # --- reading
 
     def _choose(self, step: int = 0) -> _Choice:
-        """Return the logs of a later attempt: 1 for the next one after the shown one."""
+        """Return the logs of the shown attempt (0), the next one (1), or the one before (-1)."""
         item = self._item
         element = item.element or 0
         if self._rank is None:
