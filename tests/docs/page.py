@@ -75,20 +75,23 @@ def steps(page: str) -> Iterator[File | Command]:
             is_program = body.startswith("#!", name.end())  # its first line must be the first
             yield File(name["name"], body[name.end() :] if is_program else body)
         elif language != "text":
-            raise ValueError(f"a block of {language or 'no language'} that is neither a file nor "
-f"commands:\n{body}")
+            raise ValueError(
+                f"a block of {language or 'no language'} that is neither a file nor "
+                f"commands:\n{body}"
+            )
 
 
 def commands(body: str, *, slurm: bool) -> Iterator[Command]:
-    """Yield the commands of a console block; a line that ends with a backslash goes on in the next.
-    """
+    """Yield the commands of a console block; a line may go on in the next, after a backslash."""
     for typed, shown in TYPED.findall(body):
         yield Command(re.sub(r"\\\n\s*", "", typed), tuple(shown.splitlines()), slurm)
 
 
 def is_shown(shown: tuple[str, ...], printed: str) -> bool:
     """Return whether a command printed what the page shows."""
-    pattern = "".join(r"(?:.*\n)*?" if line.strip() == "..." else line_pattern(line) for line in shown)
+    pattern = "".join(
+        r"(?:.*\n)*?" if line.strip() == "..." else line_pattern(line) for line in shown
+    )
     lines = "".join(f"{_narrow(line)}\n" for line in printed.splitlines() if line.strip())
     return re.fullmatch(pattern, lines) is not None
 

@@ -18,7 +18,9 @@ from tests.docs.page import Command, File, is_shown, steps
 from tests.harness import NO_GPUS, REPO, Hpcrun, torch_is_for_gpus
 
 GUIDES = REPO / "docs/guides"
-PAGES = {path.name: path.read_text() for path in (*sorted(GUIDES.glob("*.md")), REPO / "docs/roles.md")}
+PAGES = {
+    path.name: path.read_text() for path in (*sorted(GUIDES.glob("*.md")), REPO / "docs/roles.md")
+}
 LOOKS = re.compile(r"hpcrun (status|logs|metrics|gpu|explain) ?(?!.*-f)")
 PATIENCE_S = 60
 """A command that only looks is typed again until it shows what the page shows: its job may not be
@@ -48,7 +50,9 @@ def follow(person: Hpcrun, name: str, *, slurm: bool) -> None:
             path.write_text(step.text)
         elif step.slurm == slurm:
             following = todo[number + 1 : number + 2]
-            may_fail = any(isinstance(after, Command) and after.line == "echo $?" for after in following)
+            may_fail = any(
+                isinstance(after, Command) and after.line == "echo $?" for after in following
+            )
             status = type_command(person, step, status, may_fail=may_fail)
 
 
@@ -66,14 +70,17 @@ def type_command(person: Hpcrun, command: Command, status_before: int, *, may_fa
         time.sleep(1)
     if NO_GPUS in done.stdout and torch_is_for_gpus():
         return done.returncode
-    assert may_fail or done.returncode == 0, (f"$ {command.line}\nended with "
-f"{done.returncode}:\n{done.stdout}")
+    assert may_fail or done.returncode == 0, (
+        f"$ {command.line}\nended with {done.returncode}:\n{done.stdout}"
+    )
     shown = "\n".join(command.shown)
     assert as_said, f"$ {command.line}\nprinted:\n{done.stdout}\nand the page shows:\n{shown}"
     return done.returncode
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if any(not one.slurm for one in commands_of(name))])
+@pytest.mark.parametrize(
+    "name", [name for name in PAGES if any(not one.slurm for one in commands_of(name))]
+)
 def test_a_page(hpcrun: Hpcrun, name: str) -> None:
     follow(hpcrun, name, slurm=False)
 
@@ -83,7 +90,9 @@ def test_every_file_of_a_page_is_used_by_a_command(name: str) -> None:
     typed = " ".join(command.line for command in commands_of(name))
     files = {step.name for step in steps(PAGES[name]) if isinstance(step, File)}
     # configuration is found by itself
-    assert {file for file in files if file not in typed and not file.startswith(".hpcrun/")} == set()
+    assert {
+        file for file in files if file not in typed and not file.startswith(".hpcrun/")
+    } == set()
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -93,7 +102,11 @@ def test_a_command_in_a_sentence_is_one_with_these_options(name: str) -> None:
         words, command = shlex.split(re.sub(r"--on \S+ ?", "", typed)), cast(Any, app)
         while hasattr(command, "commands"):
             command = command.commands[words.pop(0)]
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        known = {
+            option
+            for parameter in command.params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
         assert {word for word in words if word.startswith("-")} <= known, typed
 
 

@@ -40,8 +40,9 @@ def test_a_page_s_files_and_commands() -> None:
     assert list(steps(PAGE)) == [
         File("train.py", '# train.py\nprint("loss 0.5")\n'),
         Command(
-            "hpcrun submit --gpus 2 train.py", ("submitted  job 4711, run "
-"20261121-093012-train-3f2a", ""), slurm=False
+            "hpcrun submit --gpus 2 train.py",
+            ("submitted  job 4711, run 20261121-093012-train-3f2a", ""),
+            slurm=False,
         ),
         Command("false", (), slurm=False),
         Command("echo $?", ("1",), slurm=False),
@@ -49,26 +50,40 @@ def test_a_page_s_files_and_commands() -> None:
     ]
 
 
-@pytest.mark.parametrize("block", ["```python\nprint(1)\n```", "```sh\nhpcrun submit\n```", "```\nx\n```"])
+@pytest.mark.parametrize(
+    "block", ["```python\nprint(1)\n```", "```sh\nhpcrun submit\n```", "```\nx\n```"]
+)
 def test_a_block_that_nobody_runs_is_refused(block: str) -> None:
     with pytest.raises(ValueError, match="neither a file nor commands"):
         list(steps(f"{block}\n"))
 
 
 ALIKE = (
-    ("submitted  job 4711, run 20261121-093012-train-3f2a", "submitted job 37, run "
-"20270101-000000-train-ffff"),
-    ("job L4711 COMPLETED after 00:00:21", "job L8 COMPLETED after 1:00:02"), ("1740 samples/s", "90 "
-"samples/s"),
-    ("epoch 2: loss 0.512", "epoch 2: loss 12.1"), ("rank-1.err:17", "rank-1.err:3"), ("note: ... "
-"it", "note: leave it"),
-    ("folder  /home/me/runs, here", "folder  /tmp/x-1/runs, here"), ("a  b", "a                b"),
-    ("first\n...", "first\nsecond"), ("first\n\nlast", "first\nlast"), ("...\nlast", "first\nsecond\nlast"),
+    (
+        "submitted  job 4711, run 20261121-093012-train-3f2a",
+        "submitted job 37, run 20270101-000000-train-ffff",
+    ),
+    ("job L4711 COMPLETED after 00:00:21", "job L8 COMPLETED after 1:00:02"),
+    ("1740 samples/s", "90 samples/s"),
+    ("epoch 2: loss 0.512", "epoch 2: loss 12.1"),
+    ("rank-1.err:17", "rank-1.err:3"),
+    ("note: ... it", "note: leave it"),
+    ("folder  /home/me/runs, here", "folder  /tmp/x-1/runs, here"),
+    ("a  b", "a                b"),
+    ("first\n...", "first\nsecond"),
+    ("first\n\nlast", "first\nlast"),
+    ("...\nlast", "first\nsecond\nlast"),
 )
 DIFFERENT = (
-    ("2 ranks", "3 ranks"), ("epoch 2: loss 0.512", "epoch 2: loss nan"), ("job 4711", "job L4711"),
-    ("run 20261121-093012-train-3f2a", "run 20261121-093012-test-3f2a"), ("first", "first\nsecond"),
-    ("first\nsecond", "first"), ("...\nlast", "first"), ("first\n...\nlast", "last\nfirst"), ("a.b", "axb"),
+    ("2 ranks", "3 ranks"),
+    ("epoch 2: loss 0.512", "epoch 2: loss nan"),
+    ("job 4711", "job L4711"),
+    ("run 20261121-093012-train-3f2a", "run 20261121-093012-test-3f2a"),
+    ("first", "first\nsecond"),
+    ("first\nsecond", "first"),
+    ("...\nlast", "first"),
+    ("first\n...\nlast", "last\nfirst"),
+    ("a.b", "axb"),
 )
 
 
