@@ -48,8 +48,6 @@ class Density:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type not in _LAYOUT:
                 self.count["tokens"] += 1
-            if token.type == tokenize.COMMENT and "fmt: skip" in token.string:
-                self.count["fmt: skip"] += 1
         for node in ast.walk(ast.parse(text)):
             self._add_node(node, text)
 

@@ -139,7 +139,7 @@ def test_planted_imports_fail_the_check(tmp_path: Path, subtests: pytest.Subtest
     for file, line in PLANTED.items():
         with (tmp_path / file).open("a") as planted:
             planted.write(f"\n{line}\n")
-    argv = [sys.executable, "-m", "dev.size", "-v"]
+    argv = [sys.executable, "-m", "dev.size", "-v", "circles", "upward-imports"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout + done.stderr
     above = [row.split()[0] for row in done.stdout.splitlines() if "ABOVE" in row]
