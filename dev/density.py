@@ -115,5 +115,8 @@ def _is_docstring(node: ast.stmt) -> bool:
 def _is_long(node: ast.GeneratorExp | ast.ListComp | ast.DictComp | ast.SetComp, text: str) -> bool:
     if len(node.generators) > 1:
         return True
+    is_on_one_line = node.lineno == node.end_lineno
+    if is_on_one_line and (node.end_col_offset or 0) - node.col_offset <= LONG_COMPREHENSION:
+        return False  # the segment would be slow to get
     segment = ast.get_source_segment(text, node) or ""
     return len(" ".join(segment.split())) > LONG_COMPREHENSION
