@@ -134,8 +134,8 @@ def _changed_text(
 ) -> Iterator[TextPart]:
     yield stdout(f"{done}  job {item.run.job_id}, run {item.run.run_id}" for item in changed)
     for item in others:
-        job_id = item.run.job_id or "-"
-        yield stderr([f"hpcrun: job {job_id} is {item.status.state}, not pending"])
+        name = _job_or_run(item.run)
+        yield stderr([f"hpcrun: {name} is {item.status.state}, not pending"])
 
 
 def shell(
