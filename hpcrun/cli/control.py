@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from hpcrun.actions.runs.allocation import nodes_of, open_shell
 from hpcrun.actions.runs.cancel import (
@@ -53,12 +53,10 @@ def cancel(
         if not items:
             yield note([f"no runs in this state in {context.store.root}"])
             return
-        must_ask = len(items) > 1 and not yes and can_ask()
-        if must_ask:
-            yield note(_listed(item) for item in items)
-            if not confirm(f"Cancel {count(len(items), 'run')}?"):
-                yield note(["nothing was cancelled"])
-                return
+        agreed = yes or (yield from _agreed(items))
+        if not agreed:
+            yield note(["nothing was cancelled"])
+            return
     cancelled, others = change_runs("cancel", items, context.ports)
     whole = {item.run.run_id for item in cancelled if item.element is None}
     waiting = left_waiting(whole, context.store)
@@ -66,9 +64,16 @@ def cancel(
     check_listed(others)
 
 
-def _listed(item: RunStatus) -> str:
-    job_id = item.run.job_id or "-"
-    return f"  {item.run.name}  job {job_id}  {item.status.state}"
+def _agreed(items: Sequence[RunStatus]) -> Generator[Outcome, None, bool]:
+    """Show the runs, and return whether to cancel them; one run needs no question."""
+    if len(items) == 1 or not can_ask():
+        return True
+    lines = []
+    for item in items:
+        job_id = item.run.job_id or "-"
+        lines.append(f"  {item.run.name}  job {job_id}  {item.status.state}")
+    yield note(lines)
+    return confirm(f"Cancel {count(len(items), 'run')}?")
 
 
 def _cancel_text(
