@@ -22,6 +22,7 @@ from hpcrun.cli.output import Outcome, Outcomes, TextPart, can_ask, note, stderr
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.job_states import parse_states
 from hpcrun.runs.record import Run
+from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Verb
 from hpcrun.views.text import count
 
@@ -58,8 +59,7 @@ def cancel(
             yield note(["nothing was cancelled"])
             return
     cancelled, others = change_runs("cancel", items, context.ports)
-    whole = {item.run.run_id for item in cancelled if item.element is None}
-    waiting = left_waiting(whole, context.store)
+    waiting = _dependents(cancelled, context.store)
     yield Outcome(lambda: _cancel_text(cancelled, others, waiting, summary=bool(wanted)))
     check_listed(others)
 
@@ -74,6 +74,12 @@ def _agreed(items: Sequence[RunStatus]) -> Generator[Outcome, None, bool]:
         lines.append(f"  {item.run.name}  job {job_id}  {item.status.state}")
     yield note(lines)
     return confirm(f"Cancel {count(len(items), 'run')}?")
+
+
+def _dependents(cancelled: Sequence[RunStatus], store: RunStore) -> list[Run]:
+    """Return the runs that may start once these runs are cancelled as a whole."""
+    run_ids = {item.run.run_id for item in cancelled if item.element is None}
+    return left_waiting(run_ids, store)
 
 
 def _cancel_text(

@@ -70,6 +70,7 @@ def edited_job(
     if kept:
         head.append(f"The parameters of its {len(typed.sweep)} elements stay as they are.")
     before = editable_line(record, profile, head)
+    secrets = {f"{name}={MASK}": f"{name}={value}" for name, value in typed.env}
     argv = find_editor(there.env, f"hpcrun resubmit {run.run_id} --time 4h")
 
     def read(text: str) -> Prepared:
@@ -79,11 +80,7 @@ def edited_job(
             raise EditAbortedError(
                 f"{what}, and nothing was submitted", hint=f"hpcrun resubmit {run.run_id}"
             )
-        options = dict(kept)
-        for name, value in _parse_submit(words).items():
-            if value is not None:
-                options[name] = value
-        secrets = {f"{name}={MASK}": f"{name}={value}" for name, value in typed.env}
+        options = kept | _parse_submit(words)
         typed_env = options.get("env", ())
         options["env"] = [secrets.get(assignment, assignment) for assignment in typed_env]
         return prepare_job(options, there)
@@ -144,7 +141,7 @@ def _edit(
 
 
 def _parse_submit(words: Sequence[str]) -> dict[str, Any]:
-    """Return the request from the words behind ``hpcrun submit``.
+    """Return the options that are given in the words behind ``hpcrun submit``.
 
     Raises:
         UsageError: if the words are not valid for submit, or an option is no part of the job.
@@ -163,4 +160,5 @@ def _parse_submit(words: Sequence[str]) -> dict[str, Any]:
             raise UsageError(
                 f"{option} is no part of the job", hint=f"try hpcrun resubmit --edit {option}"
             )
-    return {name: params[name] for name in fields}
+    given = {name: params[name] for name in fields}
+    return {name: value for name, value in given.items() if value is not None}

@@ -84,9 +84,8 @@ def metrics(
     context = make_context()
     [named] = yield from context.named([run])
     part = role_named(named.run, role) or named.run.deciding_role
-    wanted = None
-    if rank is not None:
-        wanted = parse_ranks(rank, part.ranks if part else named.run.world_size)
+    number_of_ranks = part.ranks if part else named.run.world_size
+    wanted = None if rank is None else parse_ranks(rank, number_of_ranks)
     patterns, remark = context.metric_patterns(named.run.profile)
     yield note([remark])
     folder = context.store.folder(named.run.run_id)
@@ -120,9 +119,7 @@ def metrics(
             role=part,
         )
         results = {None: choose_metrics(of_run, names or ())}
-    unreadable = sum(result.unreadable for result in results.values())
-    if unreadable:
-        yield note([f"hpcrun: left out {count(unreadable, 'line')} that cannot be read as metrics"])
+    yield note(_unreadable_lines(results))
     chosen = {index: last_rows(result, lines) for index, result in results.items()}
     if png is not None and chosen[None].rows:
         save_png(chosen[None], png, named.run.run_id)
@@ -130,6 +127,13 @@ def metrics(
         lambda: _text(chosen, parameters, lines, as_csv=as_csv, plot=plot, png=png),
         lambda: metrics_json(chosen, named.run.run_id, parameters, element=named.element),
     )
+
+
+def _unreadable_lines(results: Mapping[Any, Metrics]) -> list[str]:
+    number = sum(result.unreadable for result in results.values())
+    if number == 0:
+        return []
+    return [f"hpcrun: left out {count(number, 'line')} that cannot be read as metrics"]
 
 
 def _text(

@@ -44,7 +44,7 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Options) ->
     words = typed[:number_of_own]
     if typed[number_of_own:] != program:  # called by a program
         return context
-    if words and words[-1] == "--":  # all words behind it belong to the script
+    if words[-1:] == ("--",):  # all words behind it belong to the script
         return replace(context, typed=Typed(words[:-1]))
     behind = list(option_groups(program[1:], options))
     names = list(dict.fromkeys(name for name, _ in behind if name))
