@@ -48,7 +48,7 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Options) ->
         return replace(context, typed=Typed(words[:-1]))
     behind = list(option_groups(program[1:], options))
     names = list(dict.fromkeys(name for name, _ in behind if name))
-    if not names or _takes_options_away(values, program):
+    if not names or _belong_to_others(values, program):
         return replace(context, typed=Typed(words))
     text = _program_text(values, context)
     lost = [name for name in names if not defines_option(text, name)]
@@ -74,8 +74,8 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Options) ->
     return replace(context, typed=Typed(words, (remark,)))
 
 
-def _takes_options_away(values: Mapping[str, Any], program: tuple[str, ...]) -> bool:
-    """Return whether the options behind SCRIPT are for something else than hpcrun or the script."""
+def _belong_to_others(values: Mapping[str, Any], program: tuple[str, ...]) -> bool:
+    """Return whether the options behind SCRIPT are a launcher's or those of --role."""
     if values.get("roles"):  # --role ends hpcrun's own options
         return True
     # the options of a launcher are converted, or refused, with the launcher

@@ -57,9 +57,9 @@ class HelpPanel:
         return self.option(names, help, default=False)
 
 
-_NO_PANEL = HelpPanel(None)
-option = _NO_PANEL.option
-flag = _NO_PANEL.flag
+_OUTSIDE_PANELS = HelpPanel(None)
+option = _OUTSIDE_PANELS.option
+flag = _OUTSIDE_PANELS.flag
 
 
 def argument(metavar: str, help: str, *, default: Any = None, complete: Any = None) -> Any:
