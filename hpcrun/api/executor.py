@@ -38,9 +38,8 @@ from hpcrun.profiles.load import load_profile
 
 PROGRAM = "hpcrun_function"
 """The module that every task runs; below the run's folder, in ``programs/runtime/``."""
-_NAMES = {
-    field: option.python_name or field for field, option in JOB_FIELDS.items() if option.in_python
-}
+_IN_PYTHON = {field: option for field, option in JOB_FIELDS.items() if option.in_python}
+_NAMES = {field: option.python_name or field for field, option in _IN_PYTHON.items()}
 """Field of the request → parameter."""
 _FIELDS = {name: field for field, name in _NAMES.items()}
 _OWN = ("profile", "array_parallelism", "stderr_to_stdout")
@@ -66,9 +65,9 @@ class Executor(core.Executor):
         array_parallelism: how many elements of an array run at a time; by default as many as fit,
             and on this machine all, or one after the other where they use its GPUs.
         stderr_to_stdout: the tasks write stderr into the log of stdout.
-        **said: the options of ``hpcrun submit``, in Python's spelling: ``gpus=4`` or ``"h100:4"``,
-            ``nodes=2``, ``time="4h"``, ``mem="64G"``, ``env={...}``, ``setup=[...]``,
-            ``sbatch={...}``, ``requeue=3`` ...
+        **values: the options of ``hpcrun submit``, in Python's spelling: ``gpus=4`` or
+            ``"h100:4"``, ``nodes=2``, ``time="4h"``, ``mem="64G"``, ``env={...}``,
+            ``setup=[...]``, ``sbatch={...}``, ``requeue=3`` ...
 
     Raises:
         UsageError: a parameter is misspelt, or its value cannot be read.
@@ -88,14 +87,7 @@ class Executor(core.Executor):
         check_names(values)
         together = {**self.parameters, **values}
         _read_request(_fields(together))
-        at_once = together.get("array_parallelism")
-        merged = together.get("stderr_to_stdout")
-        if at_once is not None and (type(at_once) is not int or at_once < 1):
-            raise UsageError(
-                f"array_parallelism={at_once!r}: is not a number of elements; write 1 or more"
-            )
-        if not isinstance(merged, bool | None):
-            raise UsageError(f"stderr_to_stdout={merged!r}: write True or False")
+        _check_own(together)
         self.parameters.update(values)  # submitit.AutoExecutor shows this very dictionary
 
     @classmethod
@@ -116,49 +108,50 @@ class Executor(core.Executor):
         if self._requeues_checkpoints(prepared.plan, delayed_submissions):
             with suppress(UsageError):  # the time limit is too short for Slurm's warning
                 prepared = self._prepare(context, name, number, requeue=self.checkpoint_requeues)
-        plan, requeue = prepared.plan, prepared.plan.requeue
+        plan = prepared.plan
+        requeues = plan.requeue.times if plan.requeue else 0
         for note in (*context.surroundings.warnings, *plan.notes):
             _log.warning(note)
         for delayed in delayed_submissions:
             # submitit's number of time-outs; --requeue decides how often a job starts again
-            delayed.set_timeout((plan.walltime_s or 0) // 60, requeue.times if requeue else 0)
-        calls = io.BytesIO()
-        with zipfile.ZipFile(calls, "w") as archive:
-            for index, delayed in enumerate(delayed_submissions):
-                archive.writestr(str(index), _pickled(delayed))
-        elements = range(number) if number > 1 else ()
-        at_once = self.parameters.get("array_parallelism") or (
-            1 if plan.local_gpus else number
-        )  # a call takes all GPUs
-        files = {str(WITHIN.calls): calls.getvalue()}
+            delayed.set_timeout((plan.walltime_s or 0) // 60, requeues)
         result = submit(
             prepared,
             context.ports,
             context.surroundings,
-            files=files,
-            array=FunctionArray(tuple(elements), at_once),
+            files={str(WITHIN.calls): _archive(delayed_submissions)},
+            array=self._array(plan, number),
         )
         if result.remarks:
             _log.warning(result.remarks)
-        job_id, keeps_trying = str(result.run.job_id), requeue is not None and requeue.times > 0
-        return [
-            FunctionJob.of_run(
+        jobs: list[core.Job[Any]] = []
+        for index in range(number):
+            job_id = str(result.run.job_id)
+            if number > 1:
+                job_id += f"_{index}"
+            job = FunctionJob.of_run(
                 result.folder,
-                job_id if number == 1 else f"{job_id}_{index}",
+                job_id,
                 plan.shape.world_size,
                 index=index,
-                keeps_trying=keeps_trying,
+                keeps_trying=requeues > 0,
             )
-            for index in range(number)
-        ]
+            jobs.append(job)
+        return jobs
+
+    def _array(self, plan: Plan, number: int) -> FunctionArray:
+        at_once = self.parameters.get("array_parallelism")
+        if not at_once:
+            at_once = 1 if plan.local_gpus else number  # a call takes all GPUs
+        elements = range(number) if number > 1 else ()
+        return FunctionArray(tuple(elements), at_once)
 
     def _requeues_checkpoints(self, plan: Plan, calls: Sequence[DelayedSubmission]) -> bool:
         if not self.checkpoint_requeues or self.parameters.get("requeue") is not None:
             return False
-        methods = ("checkpoint", "__submitit_checkpoint__")
-        return not (plan.requeue and plan.requeue.times) and any(
-            hasattr(call.function, method) for call in calls for method in methods
-        )
+        if plan.requeue and plan.requeue.times:
+            return False
+        return any(_has_checkpoint(call.function) for call in calls)
 
     def _prepare(self, context: Context, name: str, elements: int, **defaults: Any) -> Prepared:
         """Decide everything about a job that runs functions, one task each as srun starts them.
@@ -182,25 +175,29 @@ class Executor(core.Executor):
                 raise UsageError(f"workdir: there is no folder {folder}")
             fields["workdir"] = str(folder)
         request = _read_request(fields)
-        local = load_profile(profile, surroundings.profile_folders).profile.scheduler == "local"
-        if local and request.nproc_per_node not in (None, 1):
+        loaded = load_profile(profile, surroundings.profile_folders)
+        is_local = loaded.profile.scheduler == "local"
+        tasks = request.nproc_per_node
+        if is_local and tasks not in (None, 1):
             raise UsageError(
-                f"tasks_per_node={request.nproc_per_node}: profile {profile!r} starts one task on "
-                "each node",
-                hint=f"on this machine nodes={request.nproc_per_node} starts as many tasks",
+                f"tasks_per_node={tasks}: profile {profile!r} starts one task on each node",
+                hint=f"on this machine nodes={tasks} starts as many tasks",
             )
         # explicit, since without a number there is one rank per GPU
-        request = replace(
-            request,
-            launcher="python" if local else "srun",
-            nproc_per_node=request.nproc_per_node or 1,
-        )
+        tasks = tasks or 1
+        request = replace(request, launcher="python" if is_local else "srun", nproc_per_node=tasks)
         prepared = prepare(request, profile, surroundings, context.machine)
-        if elements == 1 or local:
+        if elements == 1 or is_local:
             return prepared
+        array = f"0-{elements - 1}"
         at_once = self.parameters.get("array_parallelism")
-        array = f"0-{elements - 1}" + (f"%{at_once}" if at_once else "")
+        if at_once:
+            array += f"%{at_once}"
         return changed_job(prepared, surroundings, {"array": array})
+
+
+def _has_checkpoint(function: Callable[..., Any]) -> bool:
+    return hasattr(function, "checkpoint") or hasattr(function, "__submitit_checkpoint__")
 
 
 def _python(context: Context) -> dict[str, str]:
@@ -217,6 +214,15 @@ def _python(context: Context) -> dict[str, str]:
 def _name(function: Callable[..., Any]) -> str:
     inner = getattr(function, "func", function)  # of a partial
     return job_name_from(getattr(inner, "__name__", type(inner).__name__))
+
+
+def _archive(calls: Sequence[DelayedSubmission]) -> bytes:
+    """Return a ZIP archive with each call, pickled, under its number."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for index, delayed in enumerate(calls):
+            archive.writestr(str(index), _pickled(delayed))
+    return buffer.getvalue()
 
 
 def _pickled(delayed: DelayedSubmission) -> bytes:
@@ -251,17 +257,34 @@ def check_names(values: Mapping[str, Any]) -> None:
             raise UsageError(f"Executor has no parameter {name!r}", hint=hint)
 
 
+def _check_own(values: Mapping[str, Any]) -> None:
+    """Refuse wrong values of the parameters that are no options of ``hpcrun submit``.
+
+    Raises:
+        UsageError: a value is of the wrong type, or too small.
+    """
+    at_once = values.get("array_parallelism")
+    if at_once is not None and (type(at_once) is not int or at_once < 1):
+        raise UsageError(
+            f"array_parallelism={at_once!r}: is not a number of elements; write 1 or more"
+        )
+    merged = values.get("stderr_to_stdout")
+    if not isinstance(merged, bool | None):
+        raise UsageError(f"stderr_to_stdout={merged!r}: write True or False")
+
+
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters as fields of the request.
 
     The parameters that are the Executor's own are left out.
     """
-    request = {
-        _FIELDS[name]: value
-        for name, value in values.items()
-        if name not in _OWN and value is not None
-    }
-    return {field: _as_typed(field, value) for field, value in request.items()}
+    fields = {}
+    for name, value in values.items():
+        if name in _OWN or value is None:
+            continue
+        field = _FIELDS[name]
+        fields[field] = _as_typed(field, value)
+    return fields
 
 
 def _as_typed(field: str, value: Any) -> Any:
@@ -270,17 +293,22 @@ def _as_typed(field: str, value: Any) -> Any:
     In Python, 240 minutes, 64 MB and 4 GPUs are numbers.
     """
     option = JOB_FIELDS[field]
-    if option.python_number and isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and option.python_number:
         return option.python_number.format(value)
-    if isinstance(value, Mapping) and option.metavar == "NAME=VALUE":
-        return [f"{name}={content}" for name, content in value.items()]
-    if isinstance(value, Mapping) and option.metavar == "KEY[=VALUE]":
-        return [
-            key if content in (None, True) else f"{key}={content}" for key, content in value.items()
-        ]
     if isinstance(value, str) and option.repeatable:
         return [value]
+    if isinstance(value, Mapping):
+        if option.metavar == "NAME=VALUE":
+            return [f"{name}={content}" for name, content in value.items()]
+        if option.metavar == "KEY[=VALUE]":
+            return [_key_and_value(key, content) for key, content in value.items()]
     return value
+
+
+def _key_and_value(key: str, value: Any) -> str:
+    if value in (None, True):
+        return key
+    return f"{key}={value}"
 
 
 def _read_request(fields: Mapping[str, Any]) -> JobRequest:
@@ -292,14 +320,13 @@ def _read_request(fields: Mapping[str, Any]) -> JobRequest:
     values, mistakes = read_values(JOB_FIELDS, {**fields, "script": PROGRAM, "module": True})
     if not mistakes:
         return JobRequest(**values)
-    field = mistakes[0].field
-    # these may be secrets
-    if field in ("env", "notify"):
-        given = "..."
-    else:
-        given = repr(fields.get(field))
+    mistake = mistakes[0]
+    name = _NAMES.get(mistake.field, mistake.field)
+    value = repr(fields.get(mistake.field))
+    if mistake.field in ("env", "notify"):  # these may be secrets
+        value = "..."
     learn_secrets({**fields})
     raise UsageError(
-        HIDER.hide(f"{_NAMES.get(field, field)}={given}: {mistakes[0].error}"),
+        HIDER.hide(f"{name}={value}: {mistake.error}"),
         hint="the parameters of an Executor are the options of hpcrun submit, in Python's spelling",
     )

@@ -10,8 +10,7 @@ import time
 import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
-from io import BytesIO
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -44,10 +43,15 @@ ASK_EVERY_S = {"slurm": 10.0, "local": 0.5}
 LOST_AFTER_S = 60.0
 """A job that has been UNKNOWN for this time counts as over."""
 
-_LEARNED: dict[Path, tuple[float, RunStatus]] = {}
-"""Folder of a run → its last known status in this process, and when it was learned, by the
-monotonic clock.
-"""
+
+@dataclass(frozen=True, slots=True)
+class _Learned:
+    item: RunStatus
+    at_s: float  # by the monotonic clock
+
+
+_LEARNED: dict[Path, _Learned] = {}
+"""Folder of a run → its last known status in this process."""
 
 
 def learn_status(folder: Path, index: int = 0) -> RunStatus:
@@ -56,23 +60,28 @@ def learn_status(folder: Path, index: int = 0) -> RunStatus:
     All jobs of a run share the last known status. Slurm's answer is the one that all polling
     commands share. A status from before the end of the script is renewed.
     """
-    at_s, item = _LEARNED.get(folder, (0.0, None))
-    if (
-        item is None
-        or time.monotonic() - at_s >= ASK_EVERY_S[item.run.scheduler]
-        or (not _part(item, index).status.final and records_of(folder, index).ended)
-    ):
-        context = make_context(announce=None)
-        ports = replace(
-            context.ports, store=RunStore(folder.parent, context.failed_nodes)
-        ).for_polling()
-        item = one_status(folder.name, ports).runs[0]
-        _LEARNED[folder] = time.monotonic(), item
+    learned = _LEARNED.get(folder)
+    if learned is not None and _is_current(learned, folder, index):
+        return _part(learned.item, index)
+    context = make_context(announce=None)
+    store = RunStore(folder.parent, context.failed_nodes)
+    ports = replace(context.ports, store=store).for_polling()
+    item = one_status(folder.name, ports).runs[0]
+    _LEARNED[folder] = _Learned(item, time.monotonic())
     return _part(item, index)
 
 
+def _is_current(learned: _Learned, folder: Path, index: int) -> bool:
+    if time.monotonic() - learned.at_s >= ASK_EVERY_S[learned.item.run.scheduler]:
+        return False
+    is_final = _part(learned.item, index).status.final
+    return is_final or not records_of(folder, index).ended
+
+
 def _part(item: RunStatus, index: int) -> RunStatus:
-    return element_of(item, index) if item.elements else item
+    if item.elements:
+        return element_of(item, index)
+    return item
 
 
 class FunctionJob(Job[R]):
@@ -109,7 +118,9 @@ class FunctionJob(Job[R]):
         """
         job = cls(folder=RunFolder(run_folder).submitit, job_id=job_id, tasks=tuple(range(tasks)))
         for part in cast("Sequence[FunctionJob[Any]]", (job, *job._sub_jobs)):
-            part._run_id, part._index, part._keeps_trying = run_folder.name, index, keeps_trying
+            part._run_id = run_folder.name
+            part._index = index
+            part._keeps_trying = keeps_trying
         return job
 
     @property
@@ -137,8 +148,12 @@ class FunctionJob(Job[R]):
         if records_of(*self._key).ended:
             return True
         item = learn_status(*self._key)
-        is_lost = item.status.state == UNKNOWN and time.time() - item.status.asked_s > LOST_AFTER_S
-        return item.status.final or (is_lost and not item.elsewhere)
+        status = item.status
+        if status.final:
+            return True
+        if status.state != UNKNOWN or item.elsewhere:
+            return False
+        return time.time() - status.asked_s > LOST_AFTER_S
 
     def cancel(self, check: bool = True) -> None:
         """End the job.
@@ -150,7 +165,8 @@ class FunctionJob(Job[R]):
         Raises:
             HpcrunError: see ``check``.
         """
-        with suppress(*(() if check else (HpcrunError,))):
+        ignored = () if check else (HpcrunError,)
+        with suppress(*ignored):
             ports = make_context(announce=None).ports
             _, others = change_runs("cancel", [learn_status(*self._key)], ports)
             check_listed(others)
@@ -163,10 +179,14 @@ class FunctionJob(Job[R]):
         if not self._sub_jobs:
             return super().exception()
         self.wait()
-        failures = [failure for job in self._sub_jobs if (failure := job.exception()) is not None]
-        return min(
-            failures, key=lambda failure: not isinstance(failure, FailedJobError), default=None
-        )
+        first: UncompletedJobError | None = None
+        for job in self._sub_jobs:
+            failure = job.exception()
+            if isinstance(failure, FailedJobError):
+                return failure
+            if first is None:
+                first = failure
+        return first
 
     def results(self) -> list[R]:
         """Wait for the end; return the function's result in each task.
@@ -174,8 +194,10 @@ class FunctionJob(Job[R]):
         Raises:
             UncompletedJobError: see ``exception()``.
         """
-        if self._sub_jobs and (failure := self.exception()) is not None:
-            raise failure
+        if self._sub_jobs:
+            failure = self.exception()
+            if failure is not None:
+                raise failure
         return super().results()
 
     def submission(self) -> DelayedSubmission:
@@ -184,7 +206,8 @@ class FunctionJob(Job[R]):
         if self.paths.submitted_pickle.exists():
             return DelayedSubmission.load(self.paths.submitted_pickle)
         with zipfile.ZipFile(self.run_folder.calls) as calls:
-            return cast(DelayedSubmission, pickle.load(BytesIO(calls.read(str(self._index)))))
+            pickled = calls.read(str(self._index))
+        return cast(DelayedSubmission, pickle.loads(pickled))
 
     def __repr__(self) -> str:
         return f"FunctionJob<job_id={self.job_id}, run={self._run_id}, state={self.state}>"
@@ -213,10 +236,9 @@ class FunctionJob(Job[R]):
         return cast("tuple[str, Any]", pickle_load(self.paths.result_pickle))
 
     def _get_logs_string(self, name: str) -> str | None:
+        logs = {"stdout": self.paths.stdout, "stderr": self.paths.stderr}
         try:
-            return tail(
-                {"stdout": self.paths.stdout, "stderr": self.paths.stderr}[name], None, links=True
-            )
+            return tail(logs[name], None, links=True)
         except FileNotFoundError:
             return None
 
@@ -237,9 +259,11 @@ class FunctionJob(Job[R]):
         The wait ends after ``within_s`` seconds, when the scheduler has had time to report.
         """
         deadline = time.monotonic() + within_s
-        while not (status := learn_status(*self._key).status).final and time.monotonic() < deadline:
+        while True:
+            status = learn_status(*self._key).status
+            if status.final or time.monotonic() >= deadline:
+                return status
             time.sleep(0.5)
-        return status
 
     def _has_result(self) -> bool:
         folder = self.paths.folder
@@ -249,24 +273,27 @@ class FunctionJob(Job[R]):
 
     def _why_no_result(self, status: LastStatus) -> str:
         attempt = last_attempt(*self._key)
+        reasons = []
+        if status.reason:
+            reasons.append(status.reason)
         rank = first_failure(attempt.folder) if attempt else None
-        first = None
         if rank is not None and not rank.is_consequence:
-            first = f"rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}"
-        why = "; ".join(filter(None, (status.reason, first)))
-        message = (
-            f"job {self.job_id} (task {self.task_id}, run {self._run_id}) left no result: "
-            f"{status.state}"
-        )
-        message += f" ({why})" if why else ""
+            reasons.append(
+                f"rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}"
+            )
+        task = f"task {self.task_id}, run {self._run_id}"
+        message = f"job {self.job_id} ({task}) left no result: {status.state}"
+        if reasons:
+            message += f" ({'; '.join(reasons)})"
         folder = self.run_folder.path
-        batch_log = all_elements(RunStore(folder.parent).load(self._run_id)).batch_log(
-            folder, self._index
-        )
+        run = RunStore(folder.parent).load(self._run_id)
+        batch_log = all_elements(run).batch_log(folder, self._index)
         logs = {"stderr": self.paths.stderr, "stdout": self.paths.stdout, "batch log": batch_log}
         for name, path in logs.items():
             with suppress(OSError):
                 text = tail(path, LOG_LINES, links=True).strip()
                 if text:
                     return f"{message}\nthe end of its {name}, {path}:\n{text}"
-        return f"{message}\nthe job has {'written no log' if attempt else 'not started'}"
+        if attempt is None:
+            return f"{message}\nthe job has not started"
+        return f"{message}\nthe job has written no log"

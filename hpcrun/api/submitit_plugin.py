@@ -118,9 +118,8 @@ class HpcrunJobEnvironment(JobEnvironment):
         """The nodes of the job in Slurm's order."""
         from hpcrun.job.run_paths import AttemptFolder
 
-        return (
-            AttemptFolder(Path(os.environ["HPCRUN_ATTEMPT_DIR"])).hosts.read_text("utf-8").split()
-        )
+        attempt = AttemptFolder(Path(os.environ["HPCRUN_ATTEMPT_DIR"]))
+        return attempt.hosts.read_text("utf-8").split()
 
     @property
     def num_nodes(self) -> int:
@@ -145,9 +144,8 @@ class _ParameterNames(Set[str]):
     """The names after ``hpcrun_``, loaded when one is looked up.
 
     AutoExecutor iterates over the names of all executors, so that it can rename the arguments of
-    old programs: its
-    ``partition`` becomes ``slurm_partition``. Here it gets none, as it would rename them to
-    ``hpcrun_partition``.
+    old programs: its ``partition`` becomes ``slurm_partition``. Here it gets none, as it would
+    rename them to ``hpcrun_partition``.
     """
 
     def __iter__(self) -> Iterator[str]:
@@ -177,7 +175,8 @@ def _link_files(folder: Path, job: FunctionJob[Any]) -> None:
 
     The folder may contain ``%j``.
     """
-    for task in (job.task(number) for number in range(job.num_tasks)):
+    for number in range(job.num_tasks):
+        task = job.task(number)
         names = JobPaths(folder, job.job_id, task.paths.task_id)
         targets = {getattr(names, file): getattr(task.paths, file) for file in _FILES}
         targets[names.submission_file] = job.run_folder.script

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+_COLUMNS = ("rank", "attempt", "step", "time")
+
+
 def read_status(*runs: str) -> DataFrame:
     """Return the status of runs as a table, the newest last.
 
@@ -39,10 +42,12 @@ def read_status(*runs: str) -> DataFrame:
     result = get_status([*named] or chosen_ids(context.store, everything=True), context.ports)
     if result.away:
         raise result.away
-    rows = status_json(with_element_rows(only_elements(result, named)) if named else result)["runs"]
-    return pandas.DataFrame(
-        [{name: row.get(name) for name in FIELDS} for row in rows], columns=list(FIELDS)
-    )
+    if named:
+        result = with_element_rows(only_elements(result, named))
+    rows = []
+    for row in status_json(result)["runs"]:
+        rows.append({name: row.get(name) for name in FIELDS})
+    return pandas.DataFrame(rows, columns=list(FIELDS))
 
 
 def read_metrics(
@@ -66,15 +71,15 @@ def read_metrics(
     context = make_context(announce=None)
     named = find_element(run, context.store)
     patterns, _ = context.metric_patterns(named.run.profile)
-    folder, role = context.store.folder(named.run.run_id), named.run.deciding_role
-    if ranks in (None, "all"):
-        wanted = None
-    else:
-        wanted = [int(rank) for rank in ranks or ()]
-    elements = elements_of(named.run)
+    folder = context.store.folder(named.run.run_id)
+    role = named.run.deciding_role
     all_ranks = ranks == "all"
+    wanted = None
+    if ranks is not None and not all_ranks:
+        wanted = [int(rank) for rank in ranks]
+    elements = elements_of(named.run)
     if elements is None or named.element is not None:
-        one = run_metrics.read_metrics(
+        metrics = run_metrics.read_metrics(
             folder,
             patterns,
             wanted=wanted,
@@ -82,21 +87,20 @@ def read_metrics(
             element=named.element or 0,
             role=role,
         )
-        return pandas.DataFrame(_rows(one), columns=["rank", "attempt", "step", "time", *one.names])
-    each = read_elements(
+        return pandas.DataFrame(_rows(metrics), columns=[*_COLUMNS, *metrics.names])
+    by_element = read_elements(
         folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, role=role
     )
-    fronts = {index: {"element": index, **dict(elements.parameters[index])} for index in each}
-    rows = [{**fronts[index], **row} for index, metrics in each.items() for row in _rows(metrics)]
-    columns = [name for front in fronts.values() for name in front]
-    columns += [
-        "rank",
-        "attempt",
-        "step",
-        "time",
-        *(name for metrics in each.values() for name in metrics.names),
-    ]
-    return pandas.DataFrame(rows, columns=list(dict.fromkeys(columns)))
+    rows = []
+    front_columns: list[str] = []
+    metric_columns: list[str] = []
+    for index, metrics in by_element.items():
+        front = {"element": index, **dict(elements.parameters[index])}
+        rows += [{**front, **row} for row in _rows(metrics)]
+        front_columns += front
+        metric_columns += metrics.names
+    columns = dict.fromkeys([*front_columns, *_COLUMNS, *metric_columns])
+    return pandas.DataFrame(rows, columns=list(columns))
 
 
 def _rows(metrics: Metrics) -> Iterator[dict[str, Any]]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from hpcrun.actions.runs.clean_runs import (
     DEFAULT_AGE_S,
     HAS_CHECKPOINTS,
+    Candidate,
     CleanChoice,
+    CleanLeftover,
     CleanPlan,
     plan_clean,
     remove_runs,
 )
 from hpcrun.actions.runs.find import find_run
+from hpcrun.actions.status.run_status import StatusResult
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import confirm
-from hpcrun.cli.context import make_context
+from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, check_least, flag, option, read_duration
 from hpcrun.cli.output import (
     JsonOption,
@@ -66,140 +69,173 @@ def clean(
             "--all cannot be combined with RUN or --older-than", hint="leave one of them out"
         )
     wanted = frozenset(parse_states(states or []))
-    by_default = older_than is None and not (everything or runs or wanted or keep is not None)
-    age_s = DEFAULT_AGE_S if by_default else None
-    if older_than is not None:
-        if _ANY_AGE.fullmatch(older_than.strip()):
-            age_s = 0
-        else:
-            age_s = read_duration("--older-than", older_than)
+    has_choice = everything or bool(runs or wanted) or keep is not None
+    age_s = _age_s(older_than, has_choice=has_choice)
     context = make_context()
-    context.store.check_dedicated()
+    store = context.store
+    store.check_dedicated()
     choice = CleanChoice(age_s, wanted, keep or 0, named=bool(runs), checkpoints=checkpoints)
-    named = [find_run(name, context.store) for name in runs or []]
+    result = yield from _statuses(runs or [], context)
+    now_s = context.now_s()
+    plan = plan_clean(result.runs, choice, store=store, now_s=now_s)
+    younger = 0
+    if older_than is None and not has_choice:
+        younger = sum(item.status.final for item in result.runs) - len(plan.going)
+    yield Outcome(lambda: _text(plan, store, now_s, younger))
+    if as_json or not _is_empty(plan):
+        yield _carry_out(plan, store, now_s, yes=yes, as_json=as_json)
+
+
+def _statuses(names: list[str], context: Context) -> Generator[Outcome, None, StatusResult]:
+    """Return the statuses of the named runs, or of all, and print remarks on them."""
+    named = [find_run(name, context.store) for name in names]
     yield note(item.note for item in named)
-    ids = list(dict.fromkeys(item.run.run_id for item in named)) or context.store.run_ids()
-    result, now_s = get_status(ids, context.ports), context.now_s()
+    run_ids = list(dict.fromkeys(item.run.run_id for item in named))
+    result = get_status(run_ids or context.store.run_ids(), context.ports)
     yield note(one_line(f"hpcrun: {message}") for message in result.damaged)
     if result.away:
         yield note(
             ["hpcrun: the scheduler does not respond; runs that may still be running are kept"]
         )
-    plan = plan_clean(result.runs, choice, store=context.store, now_s=now_s)
-    if by_default:
-        younger = sum(item.status.final for item in result.runs) - len(plan.going)
-    else:
-        younger = 0
-    yield Outcome(lambda: _text(plan, context.store, now_s, younger))
-    if not (as_json or plan.going or plan.going_leftovers):
-        return
-    agreed = yes or (not as_json and can_ask() and confirm(f"Remove {_summary(plan)}?"))
-    gone, errors = remove_runs(plan, context.store, now_s=now_s) if agreed else ([], [])
-    yield Outcome(
-        lambda: [_end(plan, len(gone), agreed=agreed, failed=bool(errors))],
-        lambda: _json(plan, removed=agreed and not errors),
-        failure=errors[0] if errors else None,
-    )
+    return result
+
+
+def _age_s(older_than: str | None, *, has_choice: bool) -> int | None:
+    """Return how long ago the runs ended, at least; None for no limit.
+
+    Args:
+        older_than: the value of --older-than.
+        has_choice: whether another option chooses runs; otherwise the default age counts.
+    """
+    if older_than is None:
+        return None if has_choice else DEFAULT_AGE_S
+    if _ANY_AGE.fullmatch(older_than.strip()):
+        return 0
+    return read_duration("--older-than", older_than)
+
+
+def _is_empty(plan: CleanPlan) -> bool:
+    return not plan.going and not plan.going_leftovers
+
+
+def _carry_out(
+    plan: CleanPlan, store: RunStore, now_s: float, *, yes: bool, as_json: bool
+) -> Outcome:
+    """Remove what is to go, if the user agrees, and return what was removed."""
+    agreed = yes
+    if not yes and not as_json and can_ask():
+        agreed = confirm(f"Remove {_summary(plan)}?")
+    if not agreed:
+        remark = f"nothing was removed: {_summary(plan)}; to remove them: --yes"
+        return Outcome(lambda: [stderr([remark])], lambda: _json(plan, removed=False))
+    gone, errors = remove_runs(plan, store, now_s=now_s)
+    if not errors:
+        line = f"removed    {_summary(plan)}"
+        return Outcome(lambda: [stdout([line])], lambda: _json(plan, removed=True))
+    line = f"removed    {len(gone)} of {_summary(plan)}"
+    return Outcome(lambda: [stdout([line])], lambda: _json(plan, removed=False), failure=errors[0])
 
 
 def _text(plan: CleanPlan, store: RunStore, now_s: float, younger: int) -> Iterator[TextPart]:
-    """Return the runs that would go; or that there are none, and how many would with --all."""
+    """Yield the runs that would go; or that there are none, and how many would with --all."""
     yield stderr(_staying_lines(plan))
-    if not (plan.going or plan.going_leftovers):
+    if _is_empty(plan):
         yield stderr([f"nothing to remove in {store.root}"])
         if younger:
-            yield stderr(
-                [
-                    f"hint: {count(younger, 'run')} ended in the last 30 days: --all, or "
-                    "--older-than 7d"
-                ]
-            )
+            runs = count(younger, "run")
+            yield stderr([f"hint: {runs} ended in the last 30 days: --all, or --older-than 7d"])
     if plan.going:
-        rows = (
-            (
-                each.item.run.run_id,
-                each.item.status.state,
-                format_age(now_s - each.ended_s),
-                bytes_text(each.size.total),
-                bytes_text(each.size.checkpoints) if each.size.checkpoints else "-",
-            )
-            for each in plan.going
-        )
         headings = ("RUN", "STATE", "ENDED", "SIZE", "CHECKPOINTS")
+        rows = [_row(candidate, now_s) for candidate in plan.going]
         yield table(text_table(headings, rows, right=headings[3:], whole=headings[1:]))
-    yield stdout(
-        f"leftover   {one_line(str(each.leftover.path))}: interrupted while hpcrun created or "
-        "removed it, "
-        f"{format_age(now_s - each.leftover.changed_s)}, {bytes_text(each.total)}"
-        for each in plan.going_leftovers
+    for sized in plan.going_leftovers:
+        path = one_line(str(sized.leftover.path))
+        age = format_age(now_s - sized.leftover.changed_s)
+        line = f"leftover   {path}: interrupted while hpcrun created or removed it, {age}, "
+        yield stdout([line + bytes_text(sized.total)])
+
+
+def _row(candidate: Candidate, now_s: float) -> tuple[str, ...]:
+    size = candidate.size
+    return (
+        candidate.item.run.run_id,
+        candidate.item.status.state,
+        format_age(now_s - candidate.ended_s),
+        bytes_text(size.total),
+        bytes_text(size.checkpoints) if size.checkpoints else "-",
     )
 
 
 def _staying_lines(plan: CleanPlan) -> Iterator[str]:
     """Yield the requested runs that stay, with the reasons; runs with checkpoints in one line."""
-    held = [each.size.checkpoints for each in plan.staying if each.kept == HAS_CHECKPOINTS]
-    kept = [
-        (each.item.run.run_id, each.kept) for each in plan.staying if each.kept != HAS_CHECKPOINTS
-    ]
-    if held:
-        which = f"{count(len(held), 'run')} with checkpoints ({bytes_text(sum(held))})"
-        kept.append((which, "add --checkpoints to remove them"))
-    leftovers = (each.leftover for each in plan.leftovers if each.leftover.kept)
-    kept += [(str(each.path), f"{each.kept}; check it by hand") for each in leftovers]
-    return (f"kept       {one_line(what)}: {why}" for what, why in kept)
+    checkpoint_bytes = []
+    for candidate in plan.staying:
+        if candidate.kept == HAS_CHECKPOINTS:
+            checkpoint_bytes.append(candidate.size.checkpoints)
+        else:
+            yield f"kept       {one_line(candidate.item.run.run_id)}: {candidate.kept}"
+    if checkpoint_bytes:
+        runs = count(len(checkpoint_bytes), "run")
+        size = bytes_text(sum(checkpoint_bytes))
+        yield f"kept       {runs} with checkpoints ({size}): add --checkpoints to remove them"
+    for sized in plan.leftovers:
+        leftover = sized.leftover
+        if leftover.kept:
+            path = one_line(str(leftover.path))
+            yield f"kept       {path}: {leftover.kept}; check it by hand"
 
 
 def _summary(plan: CleanPlan) -> str:
     """Return what would be removed, in one line."""
-    numbers = ((len(plan.going), "run"), (len(plan.going_leftovers), "leftover folder"))
-    text = (
-        f"{' and '.join(count(number, noun) for number, noun in numbers if number)}, "
-        f"{bytes_text(plan.total)}"
-    )
+    parts = []
+    if plan.going:
+        parts.append(count(len(plan.going), "run"))
+    if plan.going_leftovers:
+        parts.append(count(len(plan.going_leftovers), "leftover folder"))
+    text = f"{' and '.join(parts)}, {bytes_text(plan.total)}"
     if plan.checkpoints:
-        return f"{text}, of which {bytes_text(plan.checkpoints)} are checkpoints"
+        text += f", of which {bytes_text(plan.checkpoints)} are checkpoints"
     return text
-
-
-def _end(plan: CleanPlan, gone: int, *, agreed: bool, failed: bool) -> TextPart:
-    if not agreed:
-        return stderr([f"nothing was removed: {_summary(plan)}; to remove them: --yes"])
-    return stdout(
-        [f"removed    {gone} of {_summary(plan)}" if failed else f"removed    {_summary(plan)}"]
-    )
 
 
 def _json(plan: CleanPlan, *, removed: bool) -> dict[str, Any]:
     """Return a plan as a JSON document; ``removed``: whether it was carried out."""
-    runs = [
-        {
-            "run_id": each.item.run.run_id,
-            "state": each.item.status.state,
-            "folder": each.item.folder,
-            "ended_s": each.ended_s,
-            "bytes": each.size.total,
-            "checkpoint_bytes": each.size.checkpoints,
-            "why": each.kept,
-        }
-        for each in (*plan.going, *plan.staying)
-    ]
-    leftovers = [
-        {
-            **fields_of(item, "run_id changed_s"),
-            "folder": item.path,
-            "bytes": each.total,
-            "why": item.kept,
-        }
-        for each in plan.leftovers
-        for item in (each.leftover,)
-    ]
+    leftovers = []
+    kept_leftovers = []
+    for sized in plan.leftovers:
+        if sized.leftover.kept:
+            kept_leftovers.append(_leftover_json(sized))
+        else:
+            leftovers.append(_leftover_json(sized))
     return {
         "kind": "clean",
         "removed": removed,
         "bytes": plan.total,
         "checkpoint_bytes": plan.checkpoints,
-        "runs": runs[: len(plan.going)],
-        "kept": runs[len(plan.going) :],
-        "leftovers": [each for each in leftovers if not each["why"]],
-        "kept_leftovers": [each for each in leftovers if each["why"]],
+        "runs": [_run_json(candidate) for candidate in plan.going],
+        "kept": [_run_json(candidate) for candidate in plan.staying],
+        "leftovers": leftovers,
+        "kept_leftovers": kept_leftovers,
+    }
+
+
+def _run_json(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "run_id": candidate.item.run.run_id,
+        "state": candidate.item.status.state,
+        "folder": candidate.item.folder,
+        "ended_s": candidate.ended_s,
+        "bytes": candidate.size.total,
+        "checkpoint_bytes": candidate.size.checkpoints,
+        "why": candidate.kept,
+    }
+
+
+def _leftover_json(sized: CleanLeftover) -> dict[str, Any]:
+    leftover = sized.leftover
+    return {
+        **fields_of(leftover, "run_id changed_s"),
+        "folder": leftover.path,
+        "bytes": sized.total,
+        "why": leftover.kept,
     }

@@ -340,20 +340,31 @@ hpcrun profile schema | jq '.properties | keys'  # List its keys
 """Of each command two or three: the line to type, of which 76 characters fit a terminal, and what
 it does.
 """
-EXAMPLES: dict[str, list[tuple[str, str]]] = {}
-"""Of each command, and of each group those of its first commands: the line to type, and what it
-does.
+
+
+def _read_examples() -> dict[str, list[tuple[str, str]]]:
+    examples: dict[str, list[tuple[str, str]]] = {}
+    first_of_group: dict[str, list[tuple[str, str]]] = {}
+    for row in _EXAMPLES.strip().splitlines():
+        line, _, purpose = row.partition("  # ")
+        words = line.rpartition("hpcrun ")[2].split()
+        name = words[0]
+        if name in GROUPS:
+            group = name
+            name = f"{group} {words[1]}"
+            if name not in examples:
+                first_of_group.setdefault(group, []).append((line, purpose))
+        examples.setdefault(name, []).append((line, purpose))
+    for group, firsts in first_of_group.items():
+        examples[group] = firsts[:3]
+    return examples
+
+
+EXAMPLES = _read_examples()
+"""Name of a command or a group → its examples: the line to type, and what it does.
+
+A group has the first examples of its first three commands.
 """
-for example in _EXAMPLES.strip().splitlines():
-    line, _, purpose = example.partition("  # ")
-    group, *others = line.rpartition("hpcrun ")[2].split()
-    EXAMPLES.setdefault(f"{group} {others[0]}" if group in GROUPS else group, []).append(
-        (line, purpose)
-    )
-for group in {name.split()[0] for name in COMMANDS} & {*GROUPS}:
-    EXAMPLES[group] = [
-        of_command[0] for name, of_command in EXAMPLES.items() if name.startswith(f"{group} ")
-    ][:3]
 
 
 def epilog(name: str) -> str:

@@ -32,12 +32,11 @@ def quiet(complete: Complete) -> Complete:
 
     def quietly(incomplete: str) -> list[str]:
         try:
-            offers = dict.fromkeys(complete(incomplete))
-            return [
-                offer for offer in offers if offer.startswith(incomplete) and is_safe_word(offer)
-            ]
+            offers = list(dict.fromkeys(complete(incomplete)))
         except (HpcrunError, OSError):
             return []
+        fitting = [offer for offer in offers if offer.startswith(incomplete)]
+        return list(filter(is_safe_word, fitting))
 
     # functools.wraps would pass on the names of parameters, which typer reads
     quietly.__doc__ = complete.__doc__
@@ -49,7 +48,8 @@ def profile_name(_: str) -> list[str]:
     """Complete the name of a profile."""
     from hpcrun.profiles.load import profile_names
 
-    return sorted(profile_names(list(make_context(announce=None).profile_layers.values())))
+    layers = make_context(announce=None).profile_layers
+    return sorted(profile_names(list(layers.values())))
 
 
 @quiet
@@ -58,8 +58,11 @@ def run_name(_: str) -> list[str]:
     from hpcrun.actions.runs.find import LAST
     from hpcrun.job.run_paths import run_name
 
-    newest = make_context(announce=None).store.run_ids()[: -MOST_RUNS - 1 : -1]
-    return [*dict.fromkeys([LAST, *(run_name(run_id) for run_id in newest)]), *newest]
+    run_ids = make_context(announce=None).store.run_ids()
+    newest = run_ids[-MOST_RUNS:]
+    newest.reverse()
+    names = [run_name(run_id) for run_id in newest]
+    return [LAST, *names, *newest]
 
 
 @quiet
@@ -68,7 +71,8 @@ def partition(incomplete: str) -> list[str]:
     from hpcrun.schedulers.client import partition_names
 
     before, comma, _ = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in partition_names(make_context(announce=None).env)]
+    names = partition_names(make_context(announce=None).env)
+    return [f"{before}{comma}{name}" for name in names]
 
 
 @quiet
@@ -87,7 +91,10 @@ def account(_: str) -> list[str]:
 @quiet
 def qos(_: str) -> list[str]:
     """Complete a quality of service of the user."""
-    return [name for _, names in _associations() for name in names]
+    names: list[str] = []
+    for _, names_of_account in _associations():
+        names += names_of_account
+    return names
 
 
 def _associations() -> list[tuple[str, tuple[str, ...]]]:
@@ -105,14 +112,18 @@ def key(incomplete: str) -> list[str]:
     keys = []
     for name in known_keys(section):
         inner = (*section, name)
-        keys.append(".".join(inner) + ("." if "mapping" in value_kinds(inner) else ""))
+        full_name = ".".join(inner)
+        if "mapping" in value_kinds(inner):
+            full_name += "."
+        keys.append(full_name)
     return keys
 
 
 @quiet
 def assignment(incomplete: str) -> list[str]:
     """Complete a key of a profile up to the ``=`` behind it."""
-    return [name if name.endswith(".") else f"{name}=" for name in key(incomplete)]
+    names = key(incomplete)
+    return [name if name.endswith(".") else f"{name}=" for name in names]
 
 
 RUN = argument(

@@ -25,9 +25,12 @@ def confirm(
     question: str, *, default: bool = False, interrupted: str = "interrupted; nothing was done"
 ) -> bool:
     """Ask, and return whether the answer was yes; Enter alone is ``default``."""
+    answers = "[Y/n]" if default else "[y/N]"
     with interrupted_as(InterruptedByUser(interrupted)):
-        line = _answer(f"{question} {'[Y/n]' if default else '[y/N]'} ")
-        return line.strip().lower() in ("y", "yes") or (default and line == "\n")
+        line = _answer(f"{question} {answers} ")
+    if line == "\n":
+        return default
+    return line.strip().lower() in ("y", "yes")
 
 
 def ask(question: str, *, default: str, show_default: bool = True) -> str:
@@ -44,21 +47,20 @@ def ask(question: str, *, default: str, show_default: bool = True) -> str:
 
 def choose(choice: Choice, interrupted: str = "interrupted; nothing was submitted") -> str:
     """Show the options of a choice, numbered, and return the value of the one that is answered."""
-    width = max(len(option.value) for option in choice.options)
-    lines = [f"{choice.reason}:"]
-    lines += [
-        f"  {n}  {option.value:<{width}}  {option.about}"
-        for n, option in enumerate(choice.options, 1)
-    ]
-    tell(one_line(line).rstrip() for line in lines)
     values = [option.value for option in choice.options]
+    width = max(len(value) for value in values)
+    lines = [f"{choice.reason}:"]
+    for number, option in enumerate(choice.options, 1):
+        lines.append(f"  {number}  {option.value:<{width}}  {option.about}")
+    tell(one_line(line).rstrip() for line in lines)
+    by_number = dict(enumerate(values, 1))
     with interrupted_as(InterruptedByUser(interrupted)):
         while True:
             answer = ask(choice.what, default=str(choice.default + 1)).strip()
             if answer in values:
                 return answer
-            if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(values):
-                return values[int(answer) - 1]
+            if answer.isascii() and answer.isdigit() and int(answer) in by_number:
+                return by_number[int(answer)]
             tell([f"Type a number from 1 to {len(values)}, or a name."])
 
 

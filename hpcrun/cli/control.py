@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from hpcrun.actions.runs.allocation import nodes_of, open_shell
 from hpcrun.actions.runs.cancel import (
@@ -22,6 +22,7 @@ from hpcrun.cli.output import Outcome, Outcomes, TextPart, can_ask, note, stderr
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.job_states import parse_states
 from hpcrun.runs.record import Run
+from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Verb
 from hpcrun.views.text import count
 
@@ -43,28 +44,42 @@ def cancel(
         )
     context = make_context()
     named = yield from context.named(runs or [])
-    pairs = [item.named for item in named] or [
-        (run_id, None) for run_id in active_ids(context.store)
-    ]
+    if runs:
+        pairs = [item.named for item in named]
+    else:
+        pairs = [(run_id, None) for run_id in active_ids(context.store)]
     items = named_statuses(pairs, context.ports)
     if wanted:
         items = [item for item in items if item.status.state in wanted]
         if not items:
             yield note([f"no runs in this state in {context.store.root}"])
             return
-        if len(items) > 1 and not yes and can_ask():
-            yield note(
-                f"  {item.run.name}  job {item.run.job_id or '-'}  {item.status.state}"
-                for item in items
-            )
-            if not confirm(f"Cancel {count(len(items), 'run')}?"):
-                yield note(["nothing was cancelled"])
-                return
+        agreed = yes or (yield from _agreed(items))
+        if not agreed:
+            yield note(["nothing was cancelled"])
+            return
     cancelled, others = change_runs("cancel", items, context.ports)
-    whole = {item.run.run_id for item in cancelled if item.element is None}
-    waiting = left_waiting(whole, context.store)
+    waiting = _dependents(cancelled, context.store)
     yield Outcome(lambda: _cancel_text(cancelled, others, waiting, summary=bool(wanted)))
     check_listed(others)
+
+
+def _agreed(items: Sequence[RunStatus]) -> Generator[Outcome, None, bool]:
+    """Show the runs, and return whether to cancel them; one run needs no question."""
+    if len(items) == 1 or not can_ask():
+        return True
+    lines = []
+    for item in items:
+        job_id = item.run.job_id or "-"
+        lines.append(f"  {item.run.name}  job {job_id}  {item.status.state}")
+    yield note(lines)
+    return confirm(f"Cancel {count(len(items), 'run')}?")
+
+
+def _dependents(cancelled: Sequence[RunStatus], store: RunStore) -> list[Run]:
+    """Return the runs that may start once these runs are cancelled as a whole."""
+    run_ids = {item.run.run_id for item in cancelled if item.element is None}
+    return left_waiting(run_ids, store)
 
 
 def _cancel_text(
@@ -74,26 +89,30 @@ def _cancel_text(
     *,
     summary: bool,
 ) -> Iterator[TextPart]:
-    named = ((item, "" if item.element is None else f"/{item.element}") for item in cancelled)
-    yield stdout(
-        f"cancelled  job {item.run.job_id}, run {item.run.run_id}{element}"
-        for item, element in named
-    )
+    lines = []
+    for item in cancelled:
+        line = f"cancelled  job {item.run.job_id}, run {item.run.run_id}"
+        if item.element is not None:
+            line += f"/{item.element}"
+        lines.append(line)
+    yield stdout(lines)
     if waiting:
         names = " ".join(str(run.job_id or run.run_id) for run in waiting)
         hint = f"hint: to cancel them as well: hpcrun cancel {names}"
         yield stderr(["hpcrun: jobs that depend on a cancelled run may start now", hint])
     if summary and len(cancelled) > 1:
         yield stderr([f"{count(len(cancelled), 'run')} cancelled"])
-    ended = (item for item in others if item.status.final)
-    yield stderr(
-        f"hpcrun: {_job_or_run(item.run)} has already ended: {item.status.state}" for item in ended
-    )
+    for item in others:
+        if item.status.final:
+            name = _job_or_run(item.run)
+            yield stderr([f"hpcrun: {name} has already ended: {item.status.state}"])
 
 
 def _job_or_run(run: Run) -> str:
     """Return the name of a run's job for a message; the run itself if it has no job id."""
-    return f"run {run.run_id}" if run.job_id is None else f"job {run.job_id}"
+    if run.job_id is None:
+        return f"run {run.run_id}"
+    return f"job {run.job_id}"
 
 
 def hold(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name)) -> Outcomes:
@@ -113,17 +132,21 @@ def _change_pending(verb: Verb, done: str, names: list[str]) -> Outcomes:
     named = yield from context.named(names)
     items = named_statuses([item.named for item in named], context.ports)
     changed, others = change_runs(verb, items, context.ports)
-    lines = [f"{done}  job {item.run.job_id}, run {item.run.run_id}" for item in changed]
-    not_pending = (
-        f"hpcrun: job {item.run.job_id or '-'} is {item.status.state}, not pending"
-        for item in others
-    )
-    yield Outcome(lambda: [stdout(lines), stderr(not_pending)])
-    if not lines:
+    yield Outcome(lambda: _changed_text(changed, others, done))
+    if not changed:
         raise PlanError(
             f"nothing was {done}: only a pending job can be {done}",
             hint="hpcrun status lists the runs",
         )
+
+
+def _changed_text(
+    changed: Sequence[RunStatus], others: Sequence[RunStatus], done: str
+) -> Iterator[TextPart]:
+    yield stdout(f"{done}  job {item.run.job_id}, run {item.run.run_id}" for item in changed)
+    for item in others:
+        name = _job_or_run(item.run)
+        yield stderr([f"hpcrun: {name} is {item.status.state}, not pending"])
 
 
 def shell(
@@ -136,15 +159,18 @@ def shell(
     """
     context = make_context()
     [named] = yield from context.named([run])
-    item, remark = one_element(one_status(named.run.run_id, context.ports).runs[0], named.element)
+    whole = one_status(named.run.run_id, context.ports).runs[0]
+    item, remark = one_element(whole, named.element)
     yield note([remark])
     is_terminal = sys.stdin.isatty()
     if is_terminal and item.status.state == "RUNNING":
-        place = node or next(iter(nodes_of(item)), "the first node")
         if named.run.scheduler == "local":
-            where = "this machine"
+            place = "this machine"
         else:
-            where = f"{place} (job {item.run.job_id})"
-        yield note([f"Shell on {where}. Type exit to leave."])
+            host = node or next(iter(nodes_of(item)), "the first node")
+            place = f"{host} (job {item.run.job_id})"
+        yield note([f"Shell on {place}. Type exit to leave."])
     status = open_shell(item, node, context.env, is_terminal=is_terminal)
-    yield Outcome(status=status if status >= 0 else 128 - status)
+    if status < 0:
+        status = 128 - status  # as a shell does after a signal
+    yield Outcome(status=status)

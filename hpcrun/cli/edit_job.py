@@ -55,27 +55,22 @@ def edited_job(
     profile = request.pop("profile")
     typed = read_request(request)
     record = request_record(typed)
+    kept: dict[str, Any] = {}
     if typed.sweep and sweep_options(typed.sweep) is None:
-        kept = {"sweep": typed.sweep}
-    else:
-        kept = {}
-    if fresh:
-        checkpoints = "without checkpoints"
-    else:
-        checkpoints = f"from the checkpoints of {run.run_id}"
+        kept["sweep"] = typed.sweep
+    checkpoints = "without checkpoints" if fresh else f"from the checkpoints of {run.run_id}"
     head = [
         "Edit the command, save and leave the editor: it is submitted. Lines that begin with # are "
         "left out.",
         "Without a change, or without a command, nothing is submitted.",
         f"It runs in {there.cwd}, {checkpoints}.",
-        *(
-            ["The values of secrets are not shown: leave *** as it is."]
-            if MASK in str(record.get("env"))
-            else []
-        ),
-        *([f"The parameters of its {len(typed.sweep)} elements stay as they are."] if kept else []),
     ]
+    if MASK in str(record.get("env")):
+        head.append("The values of secrets are not shown: leave *** as it is.")
+    if kept:
+        head.append(f"The parameters of its {len(typed.sweep)} elements stay as they are.")
     before = editable_line(record, profile, head)
+    secrets = {f"{name}={MASK}": f"{name}={value}" for name, value in typed.env}
     argv = find_editor(there.env, f"hpcrun resubmit {run.run_id} --time 4h")
 
     def read(text: str) -> Prepared:
@@ -85,14 +80,10 @@ def edited_job(
             raise EditAbortedError(
                 f"{what}, and nothing was submitted", hint=f"hpcrun resubmit {run.run_id}"
             )
-        options = {
-            **kept,
-            **{name: value for name, value in _parse_submit(words).items() if value is not None},
-        }
-        secrets = {f"{name}={MASK}": f"{name}={value}" for name, value in typed.env}
-        return prepare_job(
-            {**options, "env": [secrets.get(item, item) for item in options.get("env", ())]}, there
-        )
+        options = kept | _parse_submit(words)
+        typed_env = options.get("env", ())
+        options["env"] = [secrets.get(assignment, assignment) for assignment in typed_env]
+        return prepare_job(options, there)
 
     # writable by its owner alone
     descriptor, name = tempfile.mkstemp(prefix="hpcrun-edit-", suffix=".sh")
@@ -106,7 +97,9 @@ def edited_job(
     except HpcrunError as error:
         if not path.exists():
             raise
-        hint = "; ".join(filter(None, (error.hint, f"your text is kept in {path}")))
+        hint = f"your text is kept in {path}"
+        if error.hint:
+            hint = f"{error.hint}; {hint}"
         raise type(error)(error.message, hint=hint) from None
     path.unlink(missing_ok=True)
 
@@ -148,7 +141,7 @@ def _edit(
 
 
 def _parse_submit(words: Sequence[str]) -> dict[str, Any]:
-    """Return the request from the words behind ``hpcrun submit``.
+    """Return the options that are given in the words behind ``hpcrun submit``.
 
     Raises:
         UsageError: if the words are not valid for submit, or an option is no part of the job.
@@ -167,4 +160,5 @@ def _parse_submit(words: Sequence[str]) -> dict[str, Any]:
             raise UsageError(
                 f"{option} is no part of the job", hint=f"try hpcrun resubmit --edit {option}"
             )
-    return {name: params[name] for name in fields}
+    given = {name: params[name] for name in fields}
+    return {name: value for name, value in given.items() if value is not None}

@@ -47,12 +47,12 @@ def explain(
     """
     context = make_context()
     words = runs or []
-    if stacks and (log or words == ["-"]):
-        raise UsageError(
-            "--stacks and logs cannot be combined: it needs a running job",
-            hint="hpcrun explain --stacks",
-        )
     if log or words == ["-"]:
+        if stacks:
+            raise UsageError(
+                "--stacks and logs cannot be combined: it needs a running job",
+                hint="hpcrun explain --stacks",
+            )
         yield _logs(words, log or [], context)
         return
     if len(words) > 1:
@@ -61,28 +61,25 @@ def explain(
             hint=f"hpcrun explain {quote_bash(words[0])}",
         )
     rules = context.rules()
+    name = words[0] if words else "last"
     try:
-        yield from _run(words[0] if words else "last", context, rules, stacks=stacks)
+        yield from _run(name, context, rules, stacks=stacks)
     except NotFoundError:
-        explanation = _job(words[0], context, rules) if words else None
-        if explanation and stacks:
-            raise PlanError(
-                f"--stacks needs a run of hpcrun's, and hpcrun did not submit {words[0]}",
-                hint=f"hpcrun explain {words[0]}",
-            ) from None
-        if explanation is None and words and os.path.isfile(words[0]):
-            raise NotFoundError(
-                f"there is no run {words[0]!r}, but a file of this name",
-                hint=f"hpcrun explain --log {quote_bash(words[0])} explains it as a log",
-            ) from None
+        explanation = _job(name, context, rules) if words else None
         if explanation is None:
+            if words and os.path.isfile(name):
+                raise NotFoundError(
+                    f"there is no run {name!r}, but a file of this name",
+                    hint=f"hpcrun explain --log {quote_bash(name)} explains it as a log",
+                ) from None
             raise
-        yield note(
-            [
-                f"{words[0]} is a job that hpcrun did not submit: explained from its state and its "
-                "output"
-            ]
-        )
+        if stacks:
+            raise PlanError(
+                f"--stacks needs a run of hpcrun's, and hpcrun did not submit {name}",
+                hint=f"hpcrun explain {name}",
+            ) from None
+        remark = "is a job that hpcrun did not submit: explained from its state and its output"
+        yield note([f"{name} {remark}"])
         yield _shown(explanation)
 
 
@@ -111,28 +108,23 @@ def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
     item = result.runs[0]
     if named.element is not None:
         item = element_of(item, named.element)
-    if item.elements and (index := most_silent(item, context.now_s())) is not None:
-        item = element_of(item, index)
-        yield note(
-            [
-                f"{name} is a sweep; showing element {index}, which has been silent for the "
-                "longest time"
-            ]
-        )
+    if item.elements:
+        index = most_silent(item, context.now_s())
+        if index is not None:
+            item = element_of(item, index)
+            which = f"element {index}, which has been silent for the longest time"
+            yield note([f"{name} is a sweep; showing {which}"])
     if stacks:
         check_running(item, "hpcrun explain --stacks")
-    if (
-        item.status.state == RUNNING
-        and not item.elements
-        and (now := _running(item, context, stacks=stacks))
-    ):
-        yield _shown(now)
-        return
+    if item.status.state == RUNNING and not item.elements:
+        of_running = _running(item, context, stacks=stacks)
+        if of_running is not None:
+            yield _shown(of_running)
+            return
     explanation = ended.explain(item, rules)
-    requested = named.element
-    answered = explanation.item.element
-    if requested != answered:
-        yield note([f"{name} is a sweep; showing its first failed element, {answered}"])
+    explained = explanation.item.element
+    if explained != named.element:
+        yield note([f"{name} is a sweep; showing its first failed element, {explained}"])
     yield _shown(explanation)
     if result.away:
         yield note([f"hpcrun: {result.away.message}; shown is what the run's folder records"])
@@ -142,9 +134,12 @@ def _running(item: RunStatus, context: Context, *, stacks: bool) -> Explanation 
     """Explain a job that runs; None if its script has not started."""
     from hpcrun.explain.running import explain_running, read_running
 
-    running = read_running(item, context.now_s(), context.metric_patterns(item.run.profile)[0])
-    if running is None or not stacks:
-        return explain_running(running) if running else None
+    patterns, _ = context.metric_patterns(item.run.profile)
+    running = read_running(item, context.now_s(), patterns)
+    if running is None:
+        return None
+    if not stacks:
+        return explain_running(running)
     from hpcrun.explain.stacks import take_stacks
 
     return explain_running(running, take_stacks(running, context.env))
@@ -155,8 +150,12 @@ def _job(name: str, context: Context, rules: tuple[Rule, ...]) -> Explanation | 
     from hpcrun.explain.any_job_or_log import explain_job, find_job, is_job_id
 
     job_id = name.replace("/", "_")
-    job = find_job(job_id, context.env) if is_job_id(job_id) else None
-    return explain_job(job, rules, context.now_s()) if job else None
+    if not is_job_id(job_id):
+        return None
+    job = find_job(job_id, context.env)
+    if job is None:
+        return None
+    return explain_job(job, rules, context.now_s())
 
 
 def _shown(explanation: Explanation) -> Outcome:

@@ -121,8 +121,9 @@ def _argument_label(argument: Any) -> str:
 def _option_names(option: Any) -> str:
     """Return the names of an option, with a column for the short ones: ``-n, --lines``."""
     names = sorted((*option.opts, *option.secondary_opts), key=len)
+    text = ", ".join(names)
     has_short = len(names[0]) == 2
-    return ("" if has_short else "    ") + ", ".join(names)
+    return text if has_short else f"    {text}"
 
 
 def _placeholder(option: Any, ctx: Any) -> str:
@@ -139,8 +140,10 @@ def _placeholder(option: Any, ctx: Any) -> str:
 def _tables(sections: Sections, width: int) -> list[str]:
     """Return each heading with its rows; all descriptions begin in the same column."""
     longest = min(_LONGEST_LABEL, width // 3)
-    lengths = [row.length for rows in sections.values() for row in rows]
-    column = 4 + max((length for length in lengths if length <= longest), default=0)
+    lengths = [0]
+    for rows in sections.values():
+        lengths += [row.length for row in rows if row.length <= longest]
+    column = 4 + max(lengths)
     tables = []
     for heading, rows in sections.items():
         lines = [_styled(f"{heading}:", _HEADING)]
@@ -173,7 +176,9 @@ def _epilog_lines(epilog: str, width: int) -> Iterable[str]:
 
 
 def _styled(text: str, style: Mapping[str, Any]) -> str:
-    return typer.style(text, **style) if text and _has_colours() else text
+    if text and _has_colours():
+        return typer.style(text, **style)
+    return text
 
 
 def _has_colours() -> bool:

@@ -14,7 +14,7 @@ from hpcrun.cli.options import argument
 from hpcrun.cli.output import JsonOption, Outcome, stdout
 from hpcrun.errors import PlanError
 from hpcrun.job.text.hide_secrets import HIDER
-from hpcrun.job.text.quoting import quote_bash
+from hpcrun.job.text.quoting import bash_line, quote_bash
 from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
@@ -35,16 +35,16 @@ def import_(
     from hpcrun.actions.jobs.program import read_script
     from hpcrun.job.batch.batch_script import changed_lines
 
-    batch = read_script(make_context().cwd / script, tuple(args or ()))
-    command = " ".join(map(quote_bash, ("hpcrun", "submit", str(script), *(args or ()))))
+    own_args = tuple(args or ())
+    batch = read_script(make_context().cwd / script, own_args)
+    command = bash_line(("hpcrun", "submit", str(script), *own_args))
     changed = list(changed_lines(batch))
     failure = None
     if not batch.is_complete:
+        hint = "its ranks have no logs of their own"
         if batch.options.problems:
-            how = f"sbatch {quote_bash(str(script))}"
-        else:
-            how = "its ranks have no logs of their own"
-        failure = PlanError(f"{script.name}: not complete", hint=how)
+            hint = f"sbatch {quote_bash(str(script))}"
+        failure = PlanError(f"{script.name}: not complete", hint=hint)
     return Outcome(
         lambda: [stdout(_lines(batch, command, changed))],
         lambda: _document(batch, command, changed),
@@ -54,20 +54,22 @@ def import_(
 
 def _lines(script: BatchScript, command: str, changed: Sequence[tuple[int, str]]) -> Iterator[str]:
     if script.is_complete:
-        yield (
-            f"{one_line(script.name)}: complete: bash runs it as it is, and hpcrun starts its ranks"
-        )
+        name = one_line(script.name)
+        yield f"{name}: complete: bash runs it as it is, and hpcrun starts its ranks"
     if not script.options.problems:
         yield from ("", command)
         yield from ("", f"{_size(script)}; --dry-run shows the whole script")
-    for heading, lines in (
-        ("cannot be submitted by hpcrun", script.options.problems),
-        ("not taken over: bash runs it as sbatch would, without logs per rank", script.missing),
-        ("changed lines", [f"{number:>5}  {text}" for number, text in changed]),
-        ("different from sbatch", script.remarks),
-    ):
+    sections = {
+        "cannot be submitted by hpcrun": script.options.problems,
+        "not taken over: bash runs it as sbatch would, without logs per rank": script.missing,
+        "changed lines": [f"{number:>5}  {text}" for number, text in changed],
+        "different from sbatch": script.remarks,
+    }
+    for heading, lines in sections.items():
         if lines:
-            yield from ("", f"{heading}:", *(f"  {one_line(HIDER.hide(line))}" for line in lines))
+            yield from ("", f"{heading}:")
+            for line in lines:
+                yield f"  {one_line(HIDER.hide(line))}"
 
 
 def _document(
@@ -86,10 +88,10 @@ def _document(
 
 
 def _size(script: BatchScript) -> str:
-    gpus = count(script.sizes.gpus, f"{script.sizes.gpu_type or ''} GPU".strip())
-    launcher, per_node = script.ranks(script.sizes)
-    if not script.missing:
-        ranks = f", {count(per_node, 'rank')} by {launcher} on each"
-    else:
-        ranks = ""
-    return f"{count(script.sizes.nodes, 'node')} × {gpus}{ranks}"
+    sizes = script.sizes
+    gpu = f"{sizes.gpu_type} GPU" if sizes.gpu_type else "GPU"
+    text = f"{count(sizes.nodes, 'node')} × {count(sizes.gpus, gpu)}"
+    if script.missing:
+        return text
+    launcher, per_node = script.ranks(sizes)
+    return f"{text}, {count(per_node, 'rank')} by {launcher} on each"

@@ -76,10 +76,9 @@ def init(
     """
     context = make_context()
     asks = can_ask() and not (yes or as_json)
+    typed = Choices(account, gpu_type)
+    chosen = _Chosen(typed, runs, name, asks=asks, suggested=yes, anew=force)
     with interrupted_as(_NOTHING_WRITTEN):
-        chosen = _Chosen(
-            Choices(account, gpu_type), runs, name, asks=asks, suggested=yes, anew=force
-        )
         reason = context.scheduler("slurm").unavailable()
         if reason:
             yield note([f"hpcrun: {reason}: jobs will run on this machine, with the profile local"])
@@ -90,9 +89,8 @@ def init(
             yield Outcome(lambda: [stdout(_files_lines(setup))], lambda: _setup_json(setup))
             return
         if not _agreed(setup, asks=asks, agreed=yes or force):
-            yield note(
-                ["hpcrun: nothing was written; hpcrun init --name NAME writes another profile"]
-            )
+            remark = "nothing was written; hpcrun init --name NAME writes another profile"
+            yield note([f"hpcrun: {remark}"])
             return
 
     kept = init_choices.write_setup(setup, own_place(context))
@@ -121,9 +119,8 @@ def _without_slurm(chosen: _Chosen, context: Context) -> init_choices.Setup:
             "Slurm module first",
         )
     folder = _runs(chosen, context)
-    return init_choices.Setup(
-        "local", None, *plan_config("local", context.user_folder / FILE_NAME, folder), folder
-    )
+    config, instead_of = plan_config("local", context.user_folder / FILE_NAME, folder)
+    return init_choices.Setup("local", None, config, instead_of, folder)
 
 
 def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, init_choices.Setup]:
@@ -139,16 +136,13 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, i
     choices = _choices(facts, existing, chosen)
     runs = _runs(chosen, context)
     folders = context.surroundings.profile_folders
-    # then it has no line
+    of_profile = choices
     if choices.gpu_type == init_choices.NONE:
-        typed = replace(choices, gpu_type=None)
-    else:
-        typed = choices
-    detected = detected_profile(facts, site, context.host, folders, typed)
+        of_profile = replace(choices, gpu_type=None)  # then the type has no line
+    detected = detected_profile(facts, site, context.host, folders, of_profile)
     yield note(f"hpcrun: {warning}" for warning in detected.warnings)
-    return init_choices.plan_setup(
-        name, detected, choices, context.user_folder / FILE_NAME, runs, place, anew=chosen.anew
-    )
+    config = context.user_folder / FILE_NAME
+    return init_choices.plan_setup(name, detected, choices, config, runs, place, anew=chosen.anew)
 
 
 def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> Choices:
@@ -158,25 +152,33 @@ def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> 
         unmade: a UsageError with the options to add, if a choice needs a terminal and there is
             none.
     """
-    if chosen.asks:
-        ask_person = partial(choose, interrupted=_NOTHING_WRITTEN.message)
-    else:
-        ask_person = None
-    picker = Picker(ask_person or (first_option if chosen.suggested else None))
-    account, gpu_type = chosen.typed.account, chosen.typed.gpu_type
+    account = chosen.typed.account
+    gpu_type = chosen.typed.gpu_type
     if existing is not None and not chosen.asks:
         if not chosen.anew:
             return chosen.typed  # values that are not typed do not change
-        account, gpu_type = account or existing.account, gpu_type or existing.gpu.type
+        account = account or existing.account
+        gpu_type = gpu_type or existing.gpu.type
     if account is None and not chosen.asks and facts.default_account in accounts_of(facts):
         account = facts.default_account
-    if account is None and (choice := init_choices.account_choice(facts, existing)):
-        account = picker.pick(choice)
-    if gpu_type is None and (choice := init_choices.gpu_choice(facts, account, existing)):
-        gpu_type = picker.pick(choice)
+    picker = _picker(chosen)
+    if account is None:
+        account_choice = init_choices.account_choice(facts, existing)
+        if account_choice is not None:
+            account = picker.pick(account_choice)
+    if gpu_type is None:
+        gpu_choice = init_choices.gpu_choice(facts, account, existing)
+        if gpu_choice is not None:
+            gpu_type = picker.pick(gpu_choice)
     if picker.unmade:
         raise init_choices.unmade(picker.unmade)
     return Choices(account, gpu_type)
+
+
+def _picker(chosen: _Chosen) -> Picker:
+    if chosen.asks:
+        return Picker(partial(choose, interrupted=_NOTHING_WRITTEN.message))
+    return Picker(first_option if chosen.suggested else None)
 
 
 def _runs(chosen: _Chosen, context: Context) -> str | None:
@@ -250,15 +252,13 @@ def _check_and_try(
         yield note(
             ["hpcrun: no test job, because of the errors above; afterwards: hpcrun init --test"]
         )
-    elif test or (
-        test is None
-        and asks
-        and confirm(
+    elif test is None and asks:
+        test = confirm(
             f"Submit a test job of under a minute ({job.words})?",
             default=True,
             interrupted="interrupted; the files are written, and no job was submitted",
         )
-    ):
+    if test:
         has_torch = checks is not None and checks.has_torch
         prepared = init_choices.prepare_trial(
             job, setup.name, context.surroundings, context.machine, has_torch=has_torch
@@ -268,9 +268,8 @@ def _check_and_try(
         yield replace(ended, document=lambda: document)
         if ended.failure:
             return
-    yield printed(
-        _next_lines(init_choices.next_commands(setup, profile.gpu.type)), lambda: document
-    )
+    commands = init_choices.next_commands(setup, profile.gpu.type)
+    yield printed(_next_lines(commands), lambda: document)
 
 
 def _try(
@@ -279,12 +278,8 @@ def _try(
     """Submit the test job, wait for its end, and return how it ended."""
     result = submit(prepared, context.ports, context.surroundings)
     yield Outcome(document=lambda: submitted_json(result))
-    yield note(
-        [
-            f"hpcrun: waiting for test job {result.run.job_id}; Ctrl-C stops waiting",
-            *result.remarks.splitlines(),
-        ]
-    )
+    yield note([f"hpcrun: waiting for test job {result.run.job_id}; Ctrl-C stops waiting"])
+    yield note(result.remarks.splitlines())
     return run_end(result, context, follow=follow)
 
 
@@ -295,13 +290,16 @@ def _cluster_lines(facts: ClusterFacts) -> list[str]:
     """Return what a cluster is, in a few lines."""
     name = facts.config.get("ClusterName", "unknown")
     version = facts.config.get("SLURM_VERSION", "of unknown version")
-    gpus = [
-        f"{offer.type or 'GPU'} ({offer.nodes} × {offer.per_node})" for offer in gpu_offers(facts)
-    ]
+    offers = []
+    for offer in gpu_offers(facts):
+        gpu_type = offer.type or "GPU"
+        offers.append(f"{gpu_type} ({offer.nodes} × {offer.per_node})")
+    gpus = ", ".join(offers) or "none"
+    accounts = ", ".join(accounts_of(facts)) or "unknown"
     return [
         one_line(f"cluster    {name}, Slurm {version}"),
-        one_line(f"GPUs       {', '.join(gpus) or 'none'}"),
-        one_line(f"accounts   {', '.join(accounts_of(facts)) or 'unknown'}"),
+        one_line(f"GPUs       {gpus}"),
+        one_line(f"accounts   {accounts}"),
     ]
 
 
@@ -318,19 +316,16 @@ def _setup_lines(setup: init_choices.Setup, kept: Path | None) -> list[str]:
         lines.append(f"{label:<9}  {setup.profile.path}")
     if kept:
         lines.append(f"kept       {kept}, the profile until now")
+    default = f"default    {setup.name}"
     if setup.instead_of:
-        instead = f" instead of {setup.instead_of}"
-    else:
-        instead = ""
-    lines.append(f"default    {setup.name}{instead}, in {setup.config.path}")
+        default += f" instead of {setup.instead_of}"
+    lines.append(f"{default}, in {setup.config.path}")
     if setup.runs:
         lines.append(f"runs       {setup.runs}")
     if setup.outdated:
         keys = ", ".join(setup.outdated)
-        lines.append(
-            f"note       the profile has other values than Slurm reports for {keys}; hpcrun init "
-            "--force"
-        )
+        remark = f"note       the profile has other values than Slurm reports for {keys}"
+        lines.append(f"{remark}; hpcrun init --force")
         lines.append("           replaces it by the detected profile, and keeps the old file")
     return [one_line(line) for line in lines]
 
@@ -350,32 +345,35 @@ def _files_lines(setup: init_choices.Setup) -> list[str]:
 
 def _diff_lines(change: FileChange) -> list[str]:
     """Return the difference between a file as it is and as it should be."""
-    before, after = (change.before or "").splitlines(), change.after.splitlines()
-    names = f"{change.path} (now)", f"{change.path} (new)"
-    return [
-        one_line(line) for line in difflib.unified_diff(before, after, *names, lineterm="", n=1)
-    ]
+    before = (change.before or "").splitlines()
+    after = change.after.splitlines()
+    lines = difflib.unified_diff(
+        before, after, f"{change.path} (now)", f"{change.path} (new)", lineterm="", n=1
+    )
+    return [one_line(line) for line in lines]
 
 
 def _next_lines(commands: Sequence[tuple[str, str]]) -> list[str]:
     """Return the commands to type next, each with what it does."""
     width = max(len(command) for command, _ in commands)
-    return [
-        f"{'' if number else 'next':<9}  {line:<{width}}  # {what}"
-        for number, (line, what) in enumerate(commands)
-    ]
+    lines = []
+    label = "next"
+    for command, purpose in commands:
+        lines.append(f"{label:<9}  {command:<{width}}  # {purpose}")
+        label = ""
+    return lines
 
 
 def _setup_json(setup: init_choices.Setup) -> dict[str, Any]:
     """Return what is to be written as a JSON document."""
+    files = []
+    for change in setup.files:
+        files.append({**fields_of(change, "path changed before"), "text": change.after})
     return {
         "kind": "init",
         "profile": setup.name,
         "scheduler": "slurm" if setup.profile else "local",
         **fields_of(setup, "runs instead_of outdated"),
         "written": False,
-        "files": [
-            {**fields_of(change, "path changed before"), "text": change.after}
-            for change in setup.files
-        ],
+        "files": files,
     }

@@ -46,7 +46,10 @@ class LeanFinder:
         self, name: str, path: Sequence[str] | None = None, _target: object = None
     ) -> ModuleSpec | None:
         """Return how a module is imported; None for all but these libraries."""
-        if name not in self._left_out or not (spec := PathFinder.find_spec(name, path)):
+        if name not in self._left_out:
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is None:
             return None
         spec.loader = _LeanLoader(spec.loader, self._left_out[name])  # type: ignore[assignment]
         return spec
@@ -54,7 +57,8 @@ class LeanFinder:
 
 class _LeanLoader:
     def __init__(self, loader: Any, stand_ins: StandIns) -> None:
-        self._loader, self._stand_ins = loader, stand_ins
+        self._loader = loader
+        self._stand_ins = stand_ins
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)  # type: ignore[no-any-return]
@@ -62,9 +66,10 @@ class _LeanLoader:
     def exec_module(self, module: ModuleType) -> None:
         module.__loader__ = module.__spec__.loader = self._loader  # type: ignore[union-attr]
         real = {name: sys.modules.get(name) for name in self._stand_ins}
-        for name, its_names in self._stand_ins.items():
-            sys.modules[name] = ModuleType(name)
-            vars(sys.modules[name]).update(its_names)
+        for name, attributes in self._stand_ins.items():
+            stand_in = ModuleType(name)
+            vars(stand_in).update(attributes)
+            sys.modules[name] = stand_in
         try:
             self._loader.exec_module(module)
             return

@@ -67,10 +67,15 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
         for log, text in _merged(logs, lines):
             printer.feed(log, text if text.endswith("\n") else f"{text}\n")
         return bool(logs)
+    has_headings = len(logs) > 1 and not choice.several
     ended = True  # the text before ended with its line
     for number, log in enumerate(logs):
-        if len(logs) > 1 and not choice.several:
-            write(f"{'' if ended else chr(10)}{chr(10) if number else ''}{heading(log)}\n")
+        if has_headings:
+            if not ended:
+                write("\n")
+            if number > 0:
+                write("\n")
+            write(f"{heading(log)}\n")
         try:
             for text in _texts(log, lines):
                 printer.feed(log, text)
@@ -85,19 +90,21 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
 
 def _merged(logs: Sequence[LogFile], lines: Lines) -> Iterable[tuple[LogFile, str]]:
     whole = []
-    for log in logs if lines.since_s is not None else ():
-        # another user's, or deleted since it was listed: merged leaves it out
-        with suppress(OSError):
-            if not has_stamps(log.path, lines.started_s):
-                whole.append(log)
-                _tell_all_is_shown(log)
-    marked: Iterable[tuple[LogFile, str]] = merged(
-        logs, lines.started_s, lines.since_s, whole=whole
-    )
+    if lines.since_s is not None:
+        for log in logs:
+            # another user's, or deleted since it was listed: merged leaves it out
+            with suppress(OSError):
+                if not has_stamps(log.path, lines.started_s):
+                    whole.append(log)
+                    _tell_all_is_shown(log)
+    marked: Iterable[tuple[LogFile, str]]
+    marked = merged(logs, lines.started_s, lines.since_s, whole=whole)
     pattern = lines.pattern
     if pattern:
         marked = ((log, text) for log, text in marked if pattern.is_in(fold(text)))
-    return marked if lines.last is None else deque(marked, lines.last)
+    if lines.last is None:
+        return marked
+    return deque(marked, lines.last)
 
 
 def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
@@ -170,8 +177,10 @@ class _LinePrinter:
         lines = (self._rest.pop(log, "") + text).split("\n")
         rest = lines.pop()
         if len(rest) > LONGEST_LINE:
-            bar = fold(rest)  # only the last state of a progress bar
-            lines, rest = ([*lines, bar], "") if len(bar) > LONGEST_LINE else (lines, bar)
+            rest = fold(rest)  # only the last state of a progress bar
+        if len(rest) > LONGEST_LINE:
+            lines.append(rest)
+            rest = ""
         self._print(log, lines)
         if rest:
             self._rest[log] = rest
@@ -182,17 +191,15 @@ class _LinePrinter:
 
     def _print(self, log: LogFile, lines: list[str]) -> None:
         front = f"[{label(log)}] " if self.prefixes else ""
-        folded = (fold(line) for line in lines)
-        if self.pattern is None:
-            kept: Iterable[str] = folded
-        else:
-            kept = self.pattern.filter((line, line) for line in folded)
+        kept: Iterable[str] = [fold(line) for line in lines]
+        if self.pattern is not None:
+            kept = self.pattern.filter((line, line) for line in kept)
         if self.colours is None:
-            write_bytes(
-                "".join(f"{front}{line}\n" for line in kept).encode("utf-8", "surrogateescape")
-            )
+            text = "".join(f"{front}{line}\n" for line in kept)
+            write_bytes(text.encode("utf-8", "surrogateescape"))
         else:
-            write("".join(f"{front}{terminal_text(line, colours=self.colours)}\n" for line in kept))
+            shown = [terminal_text(line, colours=self.colours) for line in kept]
+            write("".join(f"{front}{line}\n" for line in shown))
 
 
 @dataclass
@@ -227,10 +234,9 @@ class _TerminalPrinter:
     def _again(self, line: str) -> str:
         """Return the control sequence that replaces the shown beginning of a line."""
         text = terminal_text(line, colours=self.colours)
-        shown, self._shown = self._shown, ""
-        if text.startswith(shown):
-            return text[len(shown) :]
-        return _ERASE_LINE + text
+        shown = self._shown
+        self._shown = ""
+        return _continuation(shown, text)
 
     def _begun(self) -> str:
         """Return the beginning of an incomplete line.
@@ -238,10 +244,16 @@ class _TerminalPrinter:
         The beginning has at most one row, so that it can be drawn again.
         """
         text = terminal_text(self._rest, colours=False)[: max(1, self.width - 1)]
-        shown, self._shown = self._shown, text
-        if text.startswith(shown):
-            return text[len(shown) :]
-        return _ERASE_LINE + text
+        shown = self._shown
+        self._shown = text
+        return _continuation(shown, text)
+
+
+def _continuation(shown: str, text: str) -> str:
+    """Return what turns the shown beginning of a line into the text."""
+    if text.startswith(shown):
+        return text[len(shown) :]
+    return _ERASE_LINE + text
 
 
 def terminal_text(line: str, *, colours: bool) -> str:
@@ -257,8 +269,10 @@ def terminal_text(line: str, *, colours: bool) -> str:
     if not colours:
         return without_colours(text)
     body = text.removesuffix("\n")
-    coloured = not body.endswith((_RESET, "\x1b[m"))
-    return body + (_RESET if coloured else "") + text[len(body) :]
+    line_end = text[len(body) :]
+    if not body.endswith((_RESET, "\x1b[m")):
+        body += _RESET
+    return body + line_end
 
 
 def label(log: LogFile) -> str:

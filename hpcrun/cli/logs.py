@@ -27,6 +27,7 @@ from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.explain.first_line import ending, has_failed
 from hpcrun.job.text.patterns import Pattern, PatternError, compile_pattern
 from hpcrun.job.text.units import rank_text
+from hpcrun.runs.attempt import Attempt
 from hpcrun.runs.elements import elements_of
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import DamagedRunError
@@ -80,25 +81,27 @@ def logs(
     check_least("--attempt", attempt, 1)
     context = make_context()
     pattern = _pattern(grep)
-    since_s = None if since is None else context.now_s() - read_duration("--since", since)
+    since_s = None
+    if since is not None:
+        since_s = context.now_s() - read_duration("--since", since)
     place = yield from _find(run, context)
+    is_any_rank = rank is None and role is None
     choice = replace(
         place.choice,
         ranks=chosen_ranks(place.run, rank, role) or place.choice.ranks,
-        all_ranks=all_ranks or (merge and rank is None and node is None and role is None),
+        all_ranks=all_ranks or (merge and is_any_rank and node is None),
         batch=batch,
         err=err,
         node=node,
         attempt=None if attempt is None else attempt - 1,  # the records count from 0
     )
-    if choice == replace(place.choice, err=err) and rank is None and role is None:
+    if is_any_rank and choice == replace(place.choice, err=err):
         choice, remark = _with_failed_rank(choice, place, context)
         yield note([remark])
     check_choice(place.folder, choice)
     begun = chosen_attempt(place.folder, choice)
-    if begun is not None and begun.number and attempt is None and not batch:
-        number = begun.number + 1
-        yield note([f"hpcrun: showing attempt {number} of {number}; the first: --attempt 1"])
+    if begun is not None and attempt is None and not batch:
+        yield note(_last_of_several(begun))
     shown = Lines(
         last=lines,
         pattern=pattern,
@@ -107,12 +110,20 @@ def logs(
         started_s=begun.started_s if begun else context.now_s(),
         colours="NO_COLOR" not in context.env,
     )
+    activity = "following" if follow else "reading"
     interrupted = InterruptedByUser(
-        f"stopped {'following' if follow else 'reading'} the log; the job is not affected",
+        f"stopped {activity} the log; the job is not affected",
         hint=f"to continue: hpcrun logs -f {run}",
     )
     with interrupted_as(interrupted):
         yield from _show(place, choice, shown, follow=follow)
+
+
+def _last_of_several(attempt: Attempt) -> list[str]:
+    if attempt.number == 0:
+        return []
+    number = attempt.number + 1
+    return [f"hpcrun: showing attempt {number} of {number}; the first: --attempt 1"]
 
 
 def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
@@ -125,28 +136,22 @@ def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
         return _LogSource(context.store.folder(error.run_id))
     run = named.run
     waiter = context.waiter(run.run_id)
-    place = _LogSource(
-        context.store.folder(run.run_id), run, waiter, LogChoice((run.main_rank,), run.roles)
-    )
+    folder = context.store.folder(run.run_id)
+    choice = LogChoice((run.main_rank,), run.roles)
     elements = elements_of(run)
     if elements is None:
-        return place
+        return _LogSource(folder, run, waiter, choice)
     element = named.element
     if element is None:
         item = waiter.poll()
         element = interesting_element(item.elements)
-        state = next(one.status.state for one in item.elements if one.index == element)
-        whole = f"hpcrun: {name} is a sweep of {count(len(item.elements), 'element')}"
-        yield note(
-            [
-                one_line(
-                    f"{whole}; showing {run.name}/{element}, {state}; choose another with {name}/N"
-                )
-            ]
-        )
+        state = element_of(item, element).status.state
+        whole = f"{name} is a sweep of {count(len(item.elements), 'element')}"
+        shown = f"showing {run.name}/{element}, {state}; choose another with {name}/N"
+        yield note([one_line(f"hpcrun: {whole}; {shown}")])
     log = str(elements.batch_log(Path(), element))
-    choice = replace(place.choice, element=element, batch_log=log)
-    return replace(place, waiter=replace(waiter, element=element), choice=choice)
+    choice = replace(choice, element=element, batch_log=log)
+    return _LogSource(folder, run, replace(waiter, element=element), choice)
 
 
 def _with_failed_rank(
@@ -157,48 +162,58 @@ def _with_failed_rank(
     The run's records say which rank it is. If they do not, the choice stays as it is, without a
     note.
     """
-    for item in last_known([place.folder.name], store=context.store, now_s=context.now_s()).runs:
-        one = element_of(item, choice.element) if item.elements else item
-        if not has_failed(one.status):
-            break
-        end = ending(one, context.rules)
-        first = replace(choice, ranks=((end.rank or 0) + (end.role.first_rank if end.role else 0),))
-        if (
-            (end.role or end.rank is not None)
-            and first != choice
-            and finished_logs(place.folder, first)
-        ):
-            who = rank_text(end.rank or 0, role=end.role) + (
-                ", which failed first" if end.rank is not None else ""
-            )
-            others = next(
-                (f"--role {role.name}" for role in choice.roles if role != end.role), "--rank 0"
-            )
-            return first, f"hpcrun: showing {who}; others: {others}, or --all-ranks"
-    return choice, None
+    known = last_known([place.folder.name], store=context.store, now_s=context.now_s())
+    if not known.runs:
+        return choice, None
+    item = known.runs[0]
+    if item.elements:
+        item = element_of(item, choice.element)
+    if not has_failed(item.status):
+        return choice, None
+    end = ending(item, context.rules)
+    if end.rank is None and end.role is None:
+        return choice, None
+    rank = end.rank or 0
+    who = rank_text(rank, role=end.role)
+    if end.rank is not None:
+        who += ", which failed first"
+    if end.role is not None:
+        rank += end.role.first_rank
+    first = replace(choice, ranks=(rank,))
+    if first == choice or not finished_logs(place.folder, first):
+        return choice, None
+    other_roles = [f"--role {role.name}" for role in choice.roles if role != end.role]
+    others = other_roles[0] if other_roles else "--rank 0"
+    return first, f"hpcrun: showing {who}; others: {others}, or --all-ranks"
 
 
 def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -> Outcomes:
-    item = place.waiter.current() if follow and place.waiter else None
-    if item is None or place.waiter is None or item.status.final:
-        if not print_finished(place.folder, choice, lines):
-            yield note([one_line(f"hpcrun: {_nothing(place, choice)}")])
-        return
-    place.waiter.tell(item)
-    print_followed(place.folder, choice, place.waiter, lines)
+    waiter = place.waiter
+    if follow and waiter is not None:
+        item = waiter.current()
+        if not item.status.final:
+            waiter.tell(item)
+            print_followed(place.folder, choice, waiter, lines)
+            return
+    if not print_finished(place.folder, choice, lines):
+        yield note([one_line(f"hpcrun: {_nothing(place, choice)}")])
 
 
 def _nothing(place: _LogSource, choice: LogChoice) -> str:
     """Return why there is no log to show."""
-    status = place.waiter.current().status if place.waiter else None
-    reason = f" ({status.reason})" if status and status.reason else ""
-    words = f": the job is {status.state}{reason}" if status else ""
-    if status is not None and not status.final:
-        return f"no output yet{words}" + ("; --all-ranks shows all roles" if choice.roles else "")
+    state = ""
+    if place.waiter is not None:
+        status = place.waiter.current().status
+        state = f": the job is {status.state}"
+        if status.reason:
+            state += f" ({status.reason})"
+        if not status.final:
+            hint = "; --all-ranks shows all roles" if choice.roles else ""
+            return f"no output yet{state}{hint}"
     logs = choose_logs(place.folder, choice)
     if logs and not any(log.path.exists() for log in logs):
         return f"there is no log {logs[0].path}: never written, or deleted"
-    return f"no output{words}"
+    return f"no output{state}"
 
 
 def _pattern(text: str | None) -> Pattern | None:

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from importlib import import_module
 from types import MappingProxyType
@@ -59,16 +59,12 @@ class _AsTyped:
     def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:
         if value is None or isinstance(value, bool | int):
             return value
-        if isinstance(value, str) and self._is_text:
-            return value
-        if (
-            isinstance(value, str)
-            and self._is_number
-            and value.isascii()
-            and value.isdigit()
-            and len(value) < 400
-        ):
-            return int(value)
+        if isinstance(value, str):
+            if self._is_text:
+                return value
+            has_digits_alone = value.isascii() and value.isdigit() and len(value) < 400
+            if self._is_number and has_digits_alone:
+                return int(value)
         if isinstance(value, list | tuple) and (self._is_text or not value):
             return list(value)
         param._runtime_param = None
@@ -80,9 +76,9 @@ def _take_as_typed(params: list[Any]) -> list[Any]:
         descriptor = getattr(param, "type_descriptor", None)
         # Where another typer keeps its adapters elsewhere, nothing is changed, and it is slower.
         if getattr(param, "_runtime_param", param) is None and descriptor is not None:
-            bounded = (
-                getattr(param, "min", None) is not None or getattr(param, "max", None) is not None
-            )
+            least = getattr(param, "min", None)
+            most = getattr(param, "max", None)
+            bounded = least is not None or most is not None
             param._runtime_param = _AsTyped(descriptor.annotation, bounded=bounded)
     return params
 
@@ -124,9 +120,8 @@ class CliCommand(_WithPlainHelp, TyperCommand):
         number = sum(param.param_type_name == "option" for param in self.params)
         page = copy(self)
         page.params = [_shortened(param) for param in usual]
-        page.epilog = (
-            f"`{ctx.command_path} --help` shows all {number} options.\n\n{self.epilog or ''}"
-        )
+        hint = f"`{ctx.command_path} --help` shows all {number} options."
+        page.epilog = f"{hint}\n\n{self.epilog or ''}"
         return help_page(page, ctx)
 
     def invoke(self, ctx: Any) -> int:
@@ -182,14 +177,18 @@ def build_app(
         if name in others:
             app.command(name, cls=PlainCommand)(function)
             continue
-        if group and group not in groups:
-            groups[group] = _add_group(app, group, CliGroup)
-        (groups[group] if group else app).command(
+        parent = app
+        if group:
+            if group not in groups:
+                groups[group] = _add_group(app, group, CliGroup)
+            parent = groups[group]
+        add = parent.command(
             name_in_group,
             cls=CliCommand,
             context_settings=dict(command.settings),
             epilog=epilog(name),
-        )(function)
+        )
+        add(function)
     return app
 
 
@@ -303,20 +302,14 @@ def _hpcrun(
 def main() -> NoReturn:
     """Run hpcrun: every failure is one clear message and an exit code, never a traceback."""
     import_lean()
-    words = [token for token in sys.argv[1:] if token not in ("-v", "--verbose")]
-    typed = [name for name in (" ".join(words[:1]), " ".join(words[:2])) if name in COMMANDS]
-    if typed or words[:1] == ["--version"]:
-        app = build_app(typed)
-    else:
-        app = list_app()
+    app = _app_for(sys.argv[1:])
     exit_at_interrupt()
     try:
         status = app(standalone_mode=False) or 0
         finish(status)
         sys.exit(status)
     except typer.TyperException as error:
-        # not read that far
-        want_json("--json" in sys.argv[: sys.argv.index("--") if "--" in sys.argv else None])
+        want_json(_has_json_option(sys.argv))  # typer has not read that far
         from hpcrun.cli.usage_errors import usage_error
 
         fail(usage_error(error, sys.argv[1:], tuple(COMMANDS)))
@@ -331,15 +324,27 @@ def main() -> NoReturn:
         if error.filename is not None or error.errno not in _CANNOT_PRINT:
             _fail_for_a_bug(error)
         give_up_stdout()
-        fail(
-            PlanError(
-                f"cannot print the result: {error.strerror}",
-                hint="`hpcrun status` shows what was submitted",
-            )
-        )
+        message = f"cannot print the result: {error.strerror}"
+        fail(PlanError(message, hint="`hpcrun status` shows what was submitted"))
     except Exception as error:
         # any other error: the user gets one message, and with HPCRUN_DEBUG the traceback
         _fail_for_a_bug(error)
+
+
+def _app_for(args: Sequence[str]) -> typer.Typer:
+    """Return the program with the command that is typed; with the list of all if there is none."""
+    words = [token for token in args if token not in ("-v", "--verbose")]
+    names = (" ".join(words[:1]), " ".join(words[:2]))
+    typed = [name for name in names if name in COMMANDS]
+    if typed or words[:1] == ["--version"]:
+        return build_app(typed)
+    return list_app()
+
+
+def _has_json_option(words: list[str]) -> bool:
+    if "--" in words:
+        words = words[: words.index("--")]
+    return "--json" in words
 
 
 def _fail_for_a_bug(error: Exception) -> NoReturn:

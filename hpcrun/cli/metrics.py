@@ -49,11 +49,11 @@ SHOWN = 20
 
 def how_to_record() -> str:
     """Return how a run gets metrics, with a line that can be pasted and the file that takes it."""
-    config = user_folder("config") / FILE_NAME
+    config = one_line(str(user_folder("config") / FILE_NAME))
+    pattern = "metrics: {loss: 'loss ([0-9.]+)'}"
     return (
         "call hpcrun_runtime.log_metrics(step=..., loss=...) in the script, or give a pattern for "
-        "its output in "
-        f"{one_line(str(config))}: metrics: {{loss: 'loss ([0-9.]+)'}}"
+        f"its output in {config}: {pattern}"
     )
 
 
@@ -84,26 +84,25 @@ def metrics(
     context = make_context()
     [named] = yield from context.named([run])
     part = role_named(named.run, role) or named.run.deciding_role
-    if rank is not None:
-        wanted = parse_ranks(rank, part.ranks if part else named.run.world_size)
-    else:
-        wanted = None
+    number_of_ranks = part.ranks if part else named.run.world_size
+    wanted = None if rank is None else parse_ranks(rank, number_of_ranks)
     patterns, remark = context.metric_patterns(named.run.profile)
     yield note([remark])
     folder = context.store.folder(named.run.run_id)
     elements = elements_of(named.run)
-    each: Mapping[Any, Metrics]
+    parameters = None
+    results: Mapping[Any, Metrics]
     if elements and named.element is None:
+        parameters = elements.parameters
         if plot or png is not None:
+            indices = index_ranges(parameters)
             raise UsageError(
-                f"--plot and --png draw one element, but {named.run.name} has "
-                f"{len(elements.parameters)}",
-                hint=f"RUN/N draws one of {index_ranges(elements.parameters)}; hpcrun sweep --plot "
-                "draws all",
+                f"--plot and --png draw one element, but {named.run.name} has {len(parameters)}",
+                hint=f"RUN/N draws one of {indices}; hpcrun sweep --plot draws all",
             )
-        each = read_elements(
+        results = read_elements(
             folder,
-            elements.parameters,
+            parameters,
             patterns,
             wanted=wanted,
             all_ranks=all_ranks,
@@ -111,7 +110,7 @@ def metrics(
             role=part,
         )
     else:
-        one = read_metrics(
+        of_run = read_metrics(
             folder,
             patterns,
             wanted=wanted,
@@ -119,23 +118,26 @@ def metrics(
             element=named.element or 0,
             role=part,
         )
-        elements = None
-        each = {None: choose_metrics(one, names or ())}
-    unreadable = sum(result.unreadable for result in each.values())
-    if unreadable:
-        yield note([f"hpcrun: left out {count(unreadable, 'line')} that cannot be read as metrics"])
-    chosen = {index: last_rows(result, lines) for index, result in each.items()}
+        results = {None: choose_metrics(of_run, names or ())}
+    yield note(_unreadable_lines(results))
+    chosen = {index: last_rows(result, lines) for index, result in results.items()}
     if png is not None and chosen[None].rows:
         save_png(chosen[None], png, named.run.run_id)
-    parameters = elements.parameters if elements else None
     yield Outcome(
         lambda: _text(chosen, parameters, lines, as_csv=as_csv, plot=plot, png=png),
         lambda: metrics_json(chosen, named.run.run_id, parameters, element=named.element),
     )
 
 
+def _unreadable_lines(results: Mapping[Any, Metrics]) -> list[str]:
+    number = sum(result.unreadable for result in results.values())
+    if number == 0:
+        return []
+    return [f"hpcrun: left out {count(number, 'line')} that cannot be read as metrics"]
+
+
 def _text(
-    each: Mapping[Any, Metrics],
+    results: Mapping[Any, Metrics],
     parameters: Mapping[int, Parameters] | None,
     lines: int | None,
     *,
@@ -147,29 +149,24 @@ def _text(
 
     A terminal gets the last rows, a program gets all of them.
     """
-    if lines is not None:
-        most = lines
-    elif parameters:
-        most = 1
-    else:
-        most = SHOWN
     if as_csv:
-        yield verbatim(metrics_csv(each))
-    elif not any(result.rows for result in each.values()):
+        yield verbatim(metrics_csv(results))
+    elif not any(result.rows for result in results.values()):
         yield stderr(["hpcrun: no metrics", f"hint: {how_to_record()}"])
     elif png is not None:
         yield stdout([f"written  {png}"])
     elif plot:
-        yield stdout(plot_lines(each[None], width() if sys.stdout.isatty() else 80))
+        columns = width() if sys.stdout.isatty() else 80
+        yield stdout(plot_lines(results[None], columns))
     else:
-        yield table(
-            metrics_table(
-                {index: last_rows(result, most) for index, result in each.items()}, parameters
-            )
-        )
-        if any(len(result.rows) > most for result in each.values()):
+        most = 1 if parameters else SHOWN
+        if lines is not None:
+            most = lines
+        shown = {index: last_rows(result, most) for index, result in results.items()}
+        yield table(metrics_table(shown, parameters))
+        if any(len(result.rows) > most for result in results.values()):
             if parameters:
-                shown = f"{count(most, 'row')} of each element"
+                part = f"{count(most, 'row')} of each element"
             else:
-                shown = f"{most} of {len(each[None].rows)} rows"
-            yield stderr([f"hpcrun: the last {shown}; for more: -n, --csv or --json"])
+                part = f"{most} of {len(results[None].rows)} rows"
+            yield stderr([f"hpcrun: the last {part}; for more: -n, --csv or --json"])

@@ -22,6 +22,7 @@ from hpcrun.job.text.quoting import bash_line
 
 # hpcrun's short options that few scripts have; the others are often the script's own.
 _SHORT = {"-P": "--profile", "-G": "--gpus", "-N": "--nodes"}
+_SCRIPTS = (".py", ".sh")
 MANY = 2
 """Of an option that may be repeated: every value counts."""
 Options = Mapping[str, int]
@@ -37,34 +38,48 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Options) ->
         UsageError: options of hpcrun stand behind SCRIPT, and the script's text has no such option.
     """
     script = values["script"]
-    args = tuple(values.get("args") or ())
-    words = tuple(sys.argv[1:])
-    if words[len(words) - 1 - len(args) :] != (script, *args):  # called by a program
+    program = (script, *(values.get("args") or ()))
+    typed = tuple(sys.argv[1:])
+    number_of_own = len(typed) - len(program)
+    words = typed[:number_of_own]
+    if typed[number_of_own:] != program:  # called by a program
         return context
-    words = words[: len(words) - 1 - len(args)]
-    if words and words[-1] == "--":  # all words behind it belong to the script
+    if words[-1:] == ("--",):  # all words behind it belong to the script
         return replace(context, typed=Typed(words[:-1]))
-    behind = list(option_groups(args, options))
+    behind = list(option_groups(program[1:], options))
     names = list(dict.fromkeys(name for name, _ in behind if name))
-    # the options of a launcher are converted, or refused, with it; --role ends hpcrun's own options
-    if not names or values.get("roles") or find_calls((script, *args), lambda _: None):
+    if not names or _belong_to_others(values, program):
         return replace(context, typed=Typed(words))
     text = _program_text(values, context)
     lost = [name for name in names if not defines_option(text, name)]
     moved = lost or names
-    before = [*option_groups(words, options), *(group for group in behind if group[0] in moved)]
-    left = [token for name, group in behind if name not in moved for token in group]
+    before = list(option_groups(words, options))
+    left: list[str] = []
+    for group in behind:
+        name, tokens = group
+        if name in moved:
+            before.append(group)
+        else:
+            left += tokens
     line = bash_line(("hpcrun", *last_of_each(before, options), script, *left))
     listed = f"{', '.join(moved)} after {script}"
     if lost:
         quoted = ", ".join(f'"{name}"' for name in lost)
+        for_script = bash_line(("hpcrun", *words, "--", *program))
         raise UsageError(
             f"{listed} would go to the script, but its text has no {quoted}",
-            hint=f"{line}; for the script: {bash_line(('hpcrun', *words, '--', script, *args))}",
+            hint=f"{line}; for the script: {for_script}",
         )
-    return replace(
-        context, typed=Typed(words, (f"{listed} went to the script; for hpcrun, write: {line}",))
-    )
+    remark = f"{listed} went to the script; for hpcrun, write: {line}"
+    return replace(context, typed=Typed(words, (remark,)))
+
+
+def _belong_to_others(values: Mapping[str, Any], program: tuple[str, ...]) -> bool:
+    """Return whether the options behind SCRIPT are a launcher's or those of --role."""
+    if values.get("roles"):  # --role ends hpcrun's own options
+        return True
+    # the options of a launcher are converted, or refused, with the launcher
+    return bool(find_calls(program, lambda _: None))
 
 
 def _program_text(values: Mapping[str, Any], context: Context) -> str:
@@ -75,14 +90,8 @@ def _program_text(values: Mapping[str, Any], context: Context) -> str:
         path = script.replace(".", "/")
         names = [f"{path}.py", f"{path}/__main__.py"]
     else:
-        names = [
-            script,
-            *(
-                argument
-                for argument in values.get("args") or ()
-                if argument.endswith((".py", ".sh"))
-            ),
-        ]
+        args = values.get("args") or ()
+        names = [script, *(name for name in args if name.endswith(_SCRIPTS))]
     return "\n".join(file_text(folder / name) for name in names)
 
 
@@ -93,13 +102,14 @@ def defines_option(text: str, name: str) -> bool:
     or ``nodes = 2`` is not enough: the script would then ignore or refuse what hpcrun was meant to
     take.
     """
-    variable = name.removeprefix("--").replace("-", "_")
     quoted = rf"""['"]{name}(?![\w-])"""
+    if re.search(quoted, text):
+        return True
+    if not name.startswith("--"):
+        return False
+    variable = name.removeprefix("--").replace("-", "_")
     annotated = rf"(?:^|[(,])\s*{variable}\s*:\s*(?:int|float|str|bool|list|Path|[A-Z]\w*\[)"
-    return (
-        re.search(f"{quoted}|{annotated}" if name.startswith("--") else quoted, text, re.MULTILINE)
-        is not None
-    )
+    return re.search(annotated, text, re.MULTILINE) is not None
 
 
 def option_names(command: Any) -> dict[str, int]:
@@ -109,23 +119,30 @@ def option_names(command: Any) -> dict[str, int]:
     """
     names: dict[str, int] = {}
     for parameter in inspect.signature(command).parameters.values():
-        type_ = str(parameter.annotation)
-        if "list[" in type_:
-            values = MANY
-        else:
-            values = int(parameter.annotation is not bool and "[bool," not in type_)
+        values = _number_of_values(parameter.annotation)
         for info in (parameter.default, *get_args(parameter.annotation)):
-            # in an annotation typer takes its first name for the default
             if isinstance(info, OptionInfo):
-                texts = (info.default, *(info.param_decls or ()))
-            else:
-                texts = ()
-            for name in (
-                part for text in texts if isinstance(text, str) for part in text.split("/")
-            ):
-                if name.startswith("--") or name in _SHORT:
+                for name in _typed_names(info):
                     names[name] = values
     return names
+
+
+def _number_of_values(annotation: Any) -> int:
+    text = str(annotation)
+    if "list[" in text:
+        return MANY
+    if annotation is bool or "[bool," in text:
+        return 0
+    return 1
+
+
+def _typed_names(option: OptionInfo) -> Iterator[str]:
+    # in an annotation typer takes its first name for the default
+    for text in (option.default, *(option.param_decls or ())):
+        if isinstance(text, str):
+            for name in text.split("/"):
+                if name.startswith("--") or name in _SHORT:
+                    yield name
 
 
 def option_groups(words: Sequence[str], options: Options) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -157,28 +174,47 @@ def unknown_options(
     """
     unknown = list[tuple[str, str | None]]()
     rest = list(words)
-    while rest and (token := rest.pop(0)) != "--":
-        name, equals, value = token.partition("=")
-        short = token[:2] if not token.startswith("--") else ""
+    while rest:
+        token = rest.pop(0)
+        if token == "--":
+            break
         if not token.startswith("-") or token == "-":
             if script_last:
                 break
-        elif name in options:
-            del rest[: 1 if options[name] and not equals else 0]
-        elif short not in options:
-            if short and f"-{name}" not in options and name != "-np":  # -n4, and not -gpus 4
-                name = short
-                equals = token[2:]
-                value = token[2:].removeprefix("=")
-            unknown.append((name, value if equals else None))
-            # the next word may be its value; a script would have a suffix, or be the last word
-            has_value = (
-                len(rest) > 1
-                and not rest[0].startswith("-")
-                and not rest[0].endswith((".py", ".sh"))
-            )
-            del rest[: 1 if has_value and not equals and not takes_no_value(name) else 0]
+            continue
+        known_name, equals, _ = token.partition("=")
+        if known_name in options:
+            if options[known_name] and not equals:
+                del rest[:1]
+            continue
+        if not token.startswith("--") and token[:2] in options:
+            continue
+        name, value = _name_and_value(token, options)
+        unknown.append((name, value))
+        if value is None and not takes_no_value(name) and _may_be_value(rest):
+            del rest[0]
     return unknown
+
+
+def _name_and_value(token: str, options: Options) -> tuple[str, str | None]:
+    """Return the name and the value of an option that the command does not have."""
+    name, equals, value = token.partition("=")
+    is_long = token.startswith("--") or f"-{name}" in options  # -gpus 4
+    if not is_long and name != "-np":  # -n4
+        name = token[:2]
+        equals = token[2:]
+        value = equals.removeprefix("=")
+    return name, value if equals else None
+
+
+def _may_be_value(rest: Sequence[str]) -> bool:
+    """Whether the next word may be the value of an unknown option.
+
+    A script would have a suffix, or be the last word.
+    """
+    if len(rest) < 2 or rest[0].startswith("-"):
+        return False
+    return not rest[0].endswith(_SCRIPTS)
 
 
 def last_of_each(groups: Sequence[tuple[str, tuple[str, ...]]], options: Options) -> Iterator[str]:
@@ -187,7 +223,8 @@ def last_of_each(groups: Sequence[tuple[str, tuple[str, ...]]], options: Options
     click takes the later value. Options that may be repeated, as ``--env`` may, and other words are
     kept as they are.
     """
-    names = [_SHORT.get(name, name) for name, _ in groups]
-    for place, (name, group) in enumerate(groups, 1):
-        if not name or options[name] == MANY or _SHORT.get(name, name) not in names[place:]:
-            yield from group
+    long_names = [_SHORT.get(name, name) for name, _ in groups]
+    for place, (name, tokens) in enumerate(groups):
+        is_last = long_names[place] not in long_names[place + 1 :]
+        if not name or options[name] == MANY or is_last:
+            yield from tokens

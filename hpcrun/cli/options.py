@@ -40,10 +40,12 @@ class HelpPanel:
             complete: the beginning of a value → the values that the shell offers.
         """
         parts = names.split()
+        forms = [part for part in parts if part.startswith("-")]
+        placeholders = [part for part in parts if not part.startswith("-")]
         return typer.Option(
             default,
-            *(part for part in parts if part.startswith("-")),
-            metavar=next((part for part in parts if not part.startswith("-")), None),
+            *forms,
+            metavar=placeholders[0] if placeholders else None,
             help=help,
             autocompletion=complete,
             rich_help_panel=self._title,
@@ -55,8 +57,9 @@ class HelpPanel:
         return self.option(names, help, default=False)
 
 
-option, flag = HelpPanel(None).option, HelpPanel(None).flag
-"""Options outside of all panels."""
+_OUTSIDE_PANELS = HelpPanel(None)
+option = _OUTSIDE_PANELS.option
+flag = _OUTSIDE_PANELS.flag
 
 
 def argument(metavar: str, help: str, *, default: Any = None, complete: Any = None) -> Any:
@@ -102,19 +105,19 @@ def takes_options(
         panels: the panels whose options the command takes; None for all of the tables.
         own_first: the command's own parameters come first in its help.
     """
-    declared = {
-        name: parameter_of(name, option)
-        for table in tables
-        for name, option in table.items()
-        if panels is None or option.panel in panels
-    }
+    declared = {}
+    for table in tables:
+        for name, option in table.items():
+            if panels is None or option.panel in panels:
+                declared[name] = parameter_of(name, option)
 
     def with_options(command: Command) -> Command:
         @wraps(command)
         def wrapped(**values: Any) -> Any:
             return command({name: values.pop(name) for name in declared}, **values)
 
-        parameters = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        signature = inspect.signature(command, eval_str=True)
+        _, *parameters = signature.parameters.values()
         others = [parameter.replace(kind=_KEYWORD_ONLY) for parameter in parameters]
         if own_first:
             joined = [*others, *declared.values()]
@@ -136,13 +139,13 @@ def check_one_of(**options: object) -> None:
     Raises:
         UsageError: if more than one of the options was given.
     """
-    given = [
-        f"--{name}" for name, value in options.items() if value is not None and value is not False
-    ]
+    given = []
+    for name, value in options.items():
+        if value is not None and value is not False:
+            given.append(f"--{name}")
     if len(given) > 1:
-        raise UsageError(
-            f"{', '.join(given[:-1])} and {given[-1]} cannot be combined", hint="choose one"
-        )
+        first_ones = ", ".join(given[:-1])
+        raise UsageError(f"{first_ones} and {given[-1]} cannot be combined", hint="choose one")
 
 
 def check_least(option: str, number: int | None, least: int) -> None:

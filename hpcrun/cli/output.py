@@ -153,7 +153,8 @@ def show(outcome: Outcome) -> int:
     """
     _print_parts(outcome.notes)
     if _Answer.json:
-        _Answer.document = outcome.document() if outcome.document else _Answer.document
+        if outcome.document:
+            _Answer.document = outcome.document()
     elif outcome.text:
         _print_parts(outcome.text())
     if outcome.failure is None:
@@ -172,10 +173,8 @@ def finish(status: int = 0) -> None:
     if document is None:
         return
     if status and not document.get("error"):
-        document = {
-            **document,
-            "error": {"message": f"exit status {status}", "hint": None, "exit_code": status},
-        }
+        error = {"message": f"exit status {status}", "hint": None, "exit_code": status}
+        document = {**document, "error": error}
     _Answer.document = None
     shown = {"schema": JSON_SCHEMA, **_without_secrets(document)}
     _print(sys.stdout, json.dumps(shown, indent=2))
@@ -183,7 +182,8 @@ def finish(status: int = 0) -> None:
 
 def give_up_stdout() -> None:
     """Write to stdout no more, not even what is still to be flushed: there is no space for it."""
-    _Answer.json, _Answer.document = False, None
+    _Answer.json = False
+    _Answer.document = None
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
@@ -242,19 +242,27 @@ def _print_table(renderable: RenderableType) -> None:
     console = Console(width=width(), height=25, highlight=False, markup=False)
     with console.capture() as capture:
         console.print(renderable)
-    _print(sys.stdout, "\n".join(line.rstrip() for line in capture.get().splitlines()))
+    lines = capture.get().splitlines()
+    _print(sys.stdout, "\n".join(line.rstrip() for line in lines))
 
 
 def _print_folded(lines: Iterable[str]) -> None:
     import textwrap
 
-    if sys.stderr.isatty():
-        room = max(os.get_terminal_size(sys.stderr.fileno()).columns, _FOLD_LEAST)
-        fold = textwrap.TextWrapper(
-            room, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-        )
-        lines = [part for line in lines for part in fold.wrap(line) or [""]]
-    tell(lines)
+    if not sys.stderr.isatty():
+        tell(lines)
+        return
+    columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    wrapper = textwrap.TextWrapper(
+        max(columns, _FOLD_LEAST),
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    folded = []
+    for line in lines:
+        folded += wrapper.wrap(line) or [""]
+    tell(folded)
 
 
 def _show_failure(error: HpcrunError) -> None:
@@ -269,11 +277,12 @@ def _show_failure(error: HpcrunError) -> None:
     message = hooks_of("remote").as_typed(message)  # before it is folded
     from hpcrun.views.text import one_line
 
-    # the terminal has drawn ^C
-    behind_ctrl_c = isinstance(error, InterruptedByUser) and sys.stderr.isatty()
     lines = f"hpcrun: {_shortened(message)}".expandtabs().splitlines()
-    _print_folded(one_line(line) for line in (["", *lines] if behind_ctrl_c else lines))
-    tell([one_line(f"hint: {_shortened(hint)}")] if hint else [])
+    if isinstance(error, InterruptedByUser) and sys.stderr.isatty():
+        lines.insert(0, "")  # the terminal has drawn ^C
+    _print_folded(one_line(line) for line in lines)
+    if hint:
+        tell([one_line(f"hint: {_shortened(hint)}")])
 
 
 def _without_secrets(value: Any) -> Any:
@@ -293,15 +302,18 @@ def _shortened(text: str) -> str:
 
 
 def _print(stream: Any, text: str) -> None:
-    held, _Answer.held = _Answer.held, ()
+    held = _Answer.held
+    _Answer.held = ()
     if held:
         _print(sys.stderr, "\n".join(held))
-    if text:
-        if not (_Answer.json and stream is sys.stdout):  # a document is the same for everybody
-            text = hooks_of("remote").as_typed(text)
-        if stream.isatty():  # where text comes from files and servers; a pipe gets it as it is
-            from hpcrun.views.text import harmless
+    if not text:
+        return
+    is_document = _Answer.json and stream is sys.stdout
+    if not is_document:  # a document is the same for everybody
+        text = hooks_of("remote").as_typed(text)
+    if stream.isatty():  # where text comes from files and servers; a pipe gets it as it is
+        from hpcrun.views.text import harmless
 
-            text = harmless(text)
-        stream.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
-        stream.flush()
+        text = harmless(text)
+    stream.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+    stream.flush()

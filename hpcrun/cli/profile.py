@@ -24,7 +24,7 @@ from hpcrun.cli.output import (
 from hpcrun.cli.profile_edit import NAME, NAME_OR_DEFAULT
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.machine.process import SlurmSite
-from hpcrun.profiles.folders import folders_of
+from hpcrun.profiles.folders import Folder, folders_of
 from hpcrun.views import profile_tables
 from hpcrun.views.text import one_line
 
@@ -38,9 +38,8 @@ def list_(_json: JsonOption = False) -> Outcome:
 
     context = make_context()
     rows = list_profiles(context.surroundings)
-    return Outcome(
-        lambda: _list_text(rows, context.profile_paths), lambda: profile_tables.profiles_json(rows)
-    )
+    paths = context.profile_paths
+    return Outcome(lambda: _list_text(rows, paths), lambda: profile_tables.profiles_json(rows))
 
 
 def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterator[TextPart]:
@@ -49,7 +48,8 @@ def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterato
     if others is not None:
         yield stdout(["", "Shipped profiles of other machines:"])
         yield table(others)
-    yield stdout(["", *folders] if folders else [])
+    if folders:
+        yield stdout(["", *folders])
     yield stderr(f"hpcrun: {row.problem}" for row in rows if row.problem)
 
 
@@ -66,8 +66,10 @@ def show(
     values = loaded.profile.model_dump(exclude_defaults=True)
 
     def document() -> dict[str, Any]:
-        origins = {"origins": profile_tables.origins_json(loaded)} if origin else {}
-        return {"kind": "profile", "path": str(loaded.path), "profile": values, **origins}
+        shown: dict[str, Any] = {"kind": "profile", "path": str(loaded.path), "profile": values}
+        if origin:
+            shown["origins"] = profile_tables.origins_json(loaded)
+        return shown
 
     def text() -> Iterator[TextPart]:
         if not origin:
@@ -75,7 +77,8 @@ def show(
             return
         drawn, folders = profile_tables.origins_table(loaded, context.profile_paths)
         yield table(drawn)
-        yield stdout(["", *folders] if folders else [])
+        if folders:
+            yield stdout(["", *folders])
 
     return Outcome(text, document)
 
@@ -83,17 +86,21 @@ def show(
 def path() -> Outcome:
     """List the folders of profiles and templates, in order of precedence."""
     surroundings = make_context().surroundings
-    folders = [("profiles", folder) for folder in folders_of(surroundings.profile_folders)]
-    folders += [("templates", folder) for folder in folders_of(surroundings.template_folders)]
-    lines = []
-    for kind, folder in folders:
-        remark = ""
-        if not folder.path.is_dir():
-            remark = "  (not there)"
-        elif folder.withheld:
-            remark = "  (not used)"
-        lines.append(f"{kind:<10} {folder.path}{remark}")
+    lines = _folder_lines("profiles", folders_of(surroundings.profile_folders))
+    lines += _folder_lines("templates", folders_of(surroundings.template_folders))
     return printed(lines)
+
+
+def _folder_lines(kind: str, folders: Sequence[Folder]) -> list[str]:
+    lines = []
+    for folder in folders:
+        line = f"{kind:<10} {folder.path}"
+        if not folder.path.is_dir():
+            line += "  (not there)"
+        elif folder.withheld:
+            line += "  (not used)"
+        lines.append(line)
+    return lines
 
 
 def env(
@@ -106,19 +113,15 @@ def env(
 
     if name is None:
         variables = list(load_catalogue().values())
-        return printed(
-            profile_tables.variables_lines(variables, width()),
-            lambda: profile_tables.variables_json(variables),
-        )
+        lines = profile_tables.variables_lines(variables, width())
+        return printed(lines, lambda: profile_tables.variables_json(variables))
     context = make_context()
     explained = find_variables(name, context.surroundings)
     if isinstance(explained, ProfileVariables):
         lines = profile_tables.profile_variables_lines(explained, context.profile_paths, width())
         return printed(lines, lambda: profile_tables.profile_variables_json(explained))
-    return printed(
-        profile_tables.variable_lines(explained, width()),
-        lambda: profile_tables.variables_json([explained]),
-    )
+    lines = profile_tables.variable_lines(explained, width())
+    return printed(lines, lambda: profile_tables.variables_json([explained]))
 
 
 def detect(
@@ -137,14 +140,13 @@ def detect(
     if force and write is None:
         raise UsageError("--force has no effect without --write", hint="add --write NAME")
     context = make_context()
-    # a name that cannot be is refused before a cluster is asked
+    path = None
     if write is not None:
+        # a name that cannot be is refused before a cluster is asked
         path = new_profile_path(write, context.user_folder / "profiles", force=force)
-    else:
-        path = None
-    detected = detect_profile(
-        SlurmSite(context.env), context.host, tuple(context.profile_layers.values()), path
-    )
+    site = SlurmSite(context.env)
+    layers = tuple(context.profile_layers.values())
+    detected = detect_profile(site, context.host, layers, path)
     if detected.path is None:
         lines = [detected.text.rstrip("\n")]
     else:
@@ -153,8 +155,9 @@ def detect(
             f"look     hpcrun profile show {write}",
             f"use      hpcrun submit -P {write}",
         ]
+    warnings = [f"hpcrun: {warning}" for warning in detected.warnings]
     return Outcome(
-        lambda: [stderr(f"hpcrun: {warning}" for warning in detected.warnings), stdout(lines)],
+        lambda: [stderr(warnings), stdout(lines)],
         lambda: profile_tables.detected_json(detected),
     )
 
@@ -173,28 +176,32 @@ def validate(
 
     context = make_context()
     verdicts = validate_profiles(names or [], context.surroundings)
-    wrong = [verdict for verdict in verdicts if verdict.mistakes]
+    is_wrong = any(verdict.mistakes for verdict in verdicts)
     return Outcome(
-        lambda: _verdicts_text(verdicts, wrong),
+        lambda: _verdicts_text(verdicts),
         lambda: profile_tables.verdicts_json(verdicts),
-        status=ProfileError.exit_code if wrong else 0,
+        status=ProfileError.exit_code if is_wrong else 0,
     )
 
 
-def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Iterator[TextPart]:
-    yield stdout(
-        f"{'error' if verdict.mistakes else 'ok':<6} {verdict.name}" for verdict in verdicts
-    )
-    # a mistake in what several extend is one mistake
-    yield stderr(
-        dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes)
-    )
-    yield stderr(
-        dict.fromkeys(
-            one_line(f"warning: {remark}") for verdict in verdicts for remark in verdict.remarks
-        )
-    )
-    yield stderr(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
+def _verdicts_text(verdicts: Sequence[Verdict]) -> Iterator[TextPart]:
+    """Yield the level of each profile, then all mistakes, all remarks and all hints."""
+    levels = []
+    mistakes = []
+    remarks = []
+    hints = []
+    for verdict in verdicts:
+        level = "error" if verdict.mistakes else "ok"
+        levels.append(f"{level:<6} {verdict.name}")
+        mistakes += [one_line(str(mistake)) for mistake in verdict.mistakes]
+        remarks += [one_line(f"warning: {remark}") for remark in verdict.remarks]
+        if verdict.mistakes and verdict.hint:
+            hints.append(f"hint: {verdict.hint}")
+    yield stdout(levels)
+    # several profiles may extend the one with the mistake
+    yield stderr(dict.fromkeys(mistakes))
+    yield stderr(dict.fromkeys(remarks))
+    yield stderr(dict.fromkeys(hints))
 
 
 def diff(left: str = NAME, right: str = NAME, _json: JsonOption = False) -> Outcome:
@@ -202,13 +209,14 @@ def diff(left: str = NAME, right: str = NAME, _json: JsonOption = False) -> Outc
     from hpcrun.actions.profiles.list_profiles import diff_profiles
 
     differences = diff_profiles(left, right, make_context().surroundings)
-    same = stderr([f"{left} and {right} have the same values"])
-    return Outcome(
-        lambda: [
-            table(profile_tables.diff_table(differences, left, right)) if differences else same
-        ],
-        lambda: profile_tables.diff_json(differences, left, right),
-    )
+
+    def text() -> Iterator[TextPart]:
+        if differences:
+            yield table(profile_tables.diff_table(differences, left, right))
+        else:
+            yield stderr([f"{left} and {right} have the same values"])
+
+    return Outcome(text, lambda: profile_tables.diff_json(differences, left, right))
 
 
 def schema() -> Outcome:

@@ -36,6 +36,7 @@ from hpcrun.cli.output import (
 )
 from hpcrun.errors import UsageError
 from hpcrun.profiles.config import FILE_NAME
+from hpcrun.profiles.folders import TrustStore
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.profiles.yaml_edit import USUAL
 from hpcrun.profiles.yaml_file import Mistake
@@ -90,28 +91,26 @@ def _ask(place: Place) -> tuple[str, list[str]]:
     """
     names = sorted(profile_names(place.folders))
     tell([f"profiles: {', '.join(names)}"])
-    base = ask(
-        "Which profile is closest to your cluster?",
-        default="detected" if "detected" in names else "local",
-    )
+    likely = "detected" if "detected" in names else "local"
+    base = ask("Which profile is closest to your cluster?", default=likely)
     profile = load_profile(base, place.folders).profile
     if profile.scheduler == "local":
         return base, []
     tell(["Press Enter to keep a value."])
     answers: list[str] = []
     for key, why in USUAL.items():
-        now: Any = profile
+        value: Any = profile
         for step in key:
-            now = getattr(now, step, None)
+            value = getattr(value, step, None)
+        name = ".".join(key)
+        question = f"{name}, {why}"
         # a time is shown as it was written by profile show; here the question is only whether to
         # change it
-        if isinstance(now, str | int) and now and key[0] != "time":
-            shown = f" [{now}]"
-        else:
-            shown = ""
-        text = ask(f"{'.'.join(key)}, {why}{shown}", default="", show_default=False).strip()
-        if text:
-            answers.append(f"{'.'.join(key)}={text}")
+        if isinstance(value, str | int) and value and key[0] != "time":
+            question += f" [{value}]"
+        answer = ask(question, default="", show_default=False).strip()
+        if answer:
+            answers.append(f"{name}={answer}")
     return base, answers
 
 
@@ -128,14 +127,15 @@ def set_(
     Without a copy, one is made that extends the profile.
     """
     context = make_context()
-    if name and _ASSIGNMENT.match(name):
-        values, name = [name, *(values or ())], None
-    if not values:
-        raise UsageError(
-            "KEY=VALUE is missing",
-            hint=f"hpcrun profile set {shlex.quote(name or 'NAME')} KEY=VALUE",
-        )
-    return _report(set_values(context.profile_name(name), values, own_place(context)), context)
+    assignments = list(values or ())
+    if name and _ASSIGNMENT.match(name):  # the name is left out
+        assignments.insert(0, name)
+        name = None
+    if not assignments:
+        shown = shlex.quote(name or "NAME")
+        raise UsageError("KEY=VALUE is missing", hint=f"hpcrun profile set {shown} KEY=VALUE")
+    changed = set_values(context.profile_name(name), assignments, own_place(context))
+    return _report(changed, context)
 
 
 def unset(
@@ -146,7 +146,8 @@ def unset(
 ) -> Outcomes:
     """Remove keys from your copy of a profile; inherited values apply again."""
     context = make_context()
-    return _report(unset_values(name, keys, own_place(context)), context)
+    changed = unset_values(name, keys, own_place(context))
+    return _report(changed, context)
 
 
 def edit(name: str | None = NAME_OR_DEFAULT) -> Outcomes:
@@ -157,15 +158,13 @@ def edit(name: str | None = NAME_OR_DEFAULT) -> Outcomes:
     """
     context = make_context()
     argv = find_editor(context.env, "hpcrun profile set NAME KEY=VALUE")
-    return _report(
-        edit_profile(
-            context.profile_name(name),
-            own_place(context),
-            lambda path: run_editor([*argv, str(path)], context.env),
-            _ask_again,
-        ),
-        context,
+    changed = edit_profile(
+        context.profile_name(name),
+        own_place(context),
+        lambda path: run_editor([*argv, str(path)], context.env),
+        _ask_again,
     )
+    return _report(changed, context)
 
 
 def use(name: str = NAME) -> Outcomes:
@@ -174,9 +173,8 @@ def use(name: str = NAME) -> Outcomes:
     It is set in your config.yaml, whose other lines stay.
     """
     context = make_context()
-    yield from _report(
-        use_profile(name, own_place(context), context.user_folder / FILE_NAME), context
-    )
+    changed = use_profile(name, own_place(context), context.user_folder / FILE_NAME)
+    yield from _report(changed, context)
     yield printed([f"default  {name}"])
     yield overruled(name)
 
@@ -184,14 +182,14 @@ def use(name: str = NAME) -> Outcomes:
 def overruled(name: str) -> Outcome:
     """Return what has priority here over the user's default profile, if anything does."""
     after = make_context(announce=None)
-    chosen = after.env.get("HPCRUN_PROFILE") or after.config.profile
-    if chosen not in (name, os.path.abspath(name)):
-        if after.env.get("HPCRUN_PROFILE"):
-            whose = "HPCRUN_PROFILE"
-        else:
-            whose = f"{PROJECT_FOLDER}/{FILE_NAME} of this project"
-        return note([f"hpcrun: {whose} sets the profile {chosen} here, and takes precedence"])
-    return note([])
+    of_environment = after.env.get("HPCRUN_PROFILE")
+    chosen = of_environment or after.config.profile
+    if chosen in (name, os.path.abspath(name)):
+        return note([])
+    source = f"{PROJECT_FOLDER}/{FILE_NAME} of this project"
+    if of_environment:
+        source = "HPCRUN_PROFILE"
+    return note([f"hpcrun: {source} sets the profile {chosen} here, and takes precedence"])
 
 
 def own_place(context: Context) -> Place:
@@ -212,10 +210,9 @@ def _report(result: Changed, context: Context) -> Outcomes:
     else:
         label = "unchanged"
     yield printed([f"{label}  {result.path}"])
-    yield note(
-        f"hpcrun: {key} now applies to GPU types {', '.join(types)} too, which had their own"
-        for key, types in result.replaced.items()
-    )
+    for key, types in result.replaced.items():
+        listed = ", ".join(types)
+        yield note([f"hpcrun: {key} now applies to GPU types {listed} too, which had their own"])
     if result.hidden_by:
         yield note([f"hpcrun: {result.hidden_by} takes precedence here"])
 
@@ -245,31 +242,30 @@ def trust(
     """
     check_one_of(list=list_, revoke=revoke, never=never)
     context = make_context(announce=None)
+    store = context.configuration.trust
     if list_:
-        rows = trust_action.list_trust(context.configuration.trust)
-        cells = ((str(row.path), row.state, str(row.files)) for row in rows)
-        trusted = table(text_table(("FOLDER", "STATE", "FILES"), cells, right=("FILES",)))
-        return Outcome(
-            lambda: [trusted if rows else stdout(["nothing is trusted"])],
-            lambda: {
-                "kind": "trust",
-                "folders": [fields_of(row, "path state files") for row in rows],
-            },
-        )
+        return _trusted_projects(store)
     if as_json:
         raise UsageError("--json goes with --list", hint="hpcrun profile trust --list --json")
-    path = trust_action.folder_to_trust(
-        folder, [] if folder else list(context.configuration.judged_layers.values())
-    ).absolute()
-    if not (revoke or never):
-        return _ask_trust(path, context)
+    layers = [] if folder else list(context.configuration.judged_layers.values())
+    path = trust_action.folder_to_trust(folder, layers).absolute()
     if revoke:
-        trust_action.revoke(path, context.configuration.trust)
-        line = f"forgotten  {path}"
-    else:
-        trust_action.remember(path, None, context.configuration.trust)
-        line = f"never used  {path}; to undo: hpcrun profile trust --revoke"
-    return printed([line])
+        trust_action.revoke(path, store)
+        return printed([f"forgotten  {path}"])
+    if never:
+        trust_action.remember(path, None, store)
+        return printed([f"never used  {path}; to undo: hpcrun profile trust --revoke"])
+    return _ask_trust(path, context)
+
+
+def _trusted_projects(store: TrustStore) -> Outcome:
+    rows = trust_action.list_trust(store)
+    part = stdout(["nothing is trusted"])
+    if rows:
+        cells = [(str(row.path), row.state, str(row.files)) for row in rows]
+        part = table(text_table(("FOLDER", "STATE", "FILES"), cells, right=("FILES",)))
+    folders = [fields_of(row, "path state files") for row in rows]
+    return Outcome(lambda: [part], lambda: {"kind": "trust", "folders": folders})
 
 
 def _ask_trust(path: Path, context: Context) -> Outcomes:
@@ -296,21 +292,20 @@ def _ask_trust(path: Path, context: Context) -> Outcomes:
 
 def _question_table(question: trust_action.Question) -> Table:
     """Return the files of a folder, what is new of them, and what each can do."""
-    rows = (
-        (
-            file.name,
-            file.state,
-            "" if file.state == "removed" else str(file.size_bytes),
-            _power(file),
-        )
-        for file in question.files
-    )
+    rows = []
+    for file in question.files:
+        size = "" if file.state == "removed" else str(file.size_bytes)
+        rows.append((file.name, file.state, size, _power(file)))
     return text_table(("FILE", "STATE", "BYTES", "EFFECT"), rows, right=("BYTES",))
 
 
 def _power(file: trust_action.FileToTrust) -> str:
-    keys = ", ".join(file.keys[:_MOST_KEYS]) + (", ..." if file.keys[_MOST_KEYS:] else "")
-    return f"{file.power}: {keys}" if keys else file.power
+    if not file.keys:
+        return file.power
+    keys = list(file.keys[:_MOST_KEYS])
+    if len(file.keys) > _MOST_KEYS:
+        keys.append("...")
+    return f"{file.power}: {', '.join(keys)}"
 
 
 def _content_lines(question: trust_action.Question) -> Iterator[str]:
@@ -322,10 +317,9 @@ def _content_lines(question: trust_action.Question) -> Iterator[str]:
         if file.state == "removed" or (file.state == "trusted" and not question.trusted):
             continue
         yield f"{one_line(file.name)}:"
-        text = (
-            question.contents.files[file.name].decode(errors="surrogateescape").removesuffix("\n")
-        )
-        yield from (f"    {visible(line.expandtabs())}".rstrip() for line in text.split("\n"))
+        text = question.contents.files[file.name].decode(errors="surrogateescape")
+        for line in text.removesuffix("\n").split("\n"):
+            yield f"    {visible(line.expandtabs())}".rstrip()
         yield ""
 
 
@@ -333,10 +327,9 @@ def _question_lines(question: trust_action.Question) -> list[str]:
     """Return the lines below the files."""
     lines = [f"not read: {one_line(name)}" for name in question.contents.skipped]
     if question.dangers:
-        lines.append(
-            f"{one_line(question.dangers[0])}: hpcrun ignores a later change until you trust it"
-        )
-    return [
-        *lines,
-        "Trusted files run code as you, here and on the nodes of your jobs. Read them first.",
-    ]
+        danger = one_line(question.dangers[0])
+        lines.append(f"{danger}: hpcrun ignores a later change until you trust it")
+    lines.append(
+        "Trusted files run code as you, here and on the nodes of your jobs. Read them first."
+    )
+    return lines

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import named_elements
@@ -130,12 +130,8 @@ def status(
     with interrupted_as(InterruptedByUser("stopped watching; the jobs are not affected")):
         while True:
             yield Outcome(lambda: [verbatim(_CLEAR if sys.stdout.isatty() else "")])
-            yield note(
-                [
-                    f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are "
-                    "not affected"
-                ]
-            )
+            now = time.strftime("%H:%M:%S")
+            yield note([f"every {interval} s, {now}; Ctrl-C to stop; jobs are not affected"])
             try:
                 yield from show(request)
             except SchedulerError as error:  # a controller that does not respond may come back
@@ -163,6 +159,10 @@ class _Request:
             return self.context.ports.for_polling()
         return self.context.ports
 
+    @property
+    def is_for_person(self) -> bool:
+        return not self.json and not self.csv
+
 
 def _gpus(request: _Request) -> Outcomes:
     """Show the load of a running job's GPUs and its network traffic.
@@ -179,27 +179,31 @@ def _gpus(request: _Request) -> Outcomes:
     if others:
         raise UsageError(f"--gpus shows one run; unexpected: {others[0]!r}")
     [named] = yield from request.context.named([first])
-    item, remark = one_element(one_status(named.run.run_id, request.ports).runs[0], named.element)
+    whole = one_status(named.run.run_id, request.ports).runs[0]
+    item, remark = one_element(whole, named.element)
     yield note([remark])
     if item.status.final and not request.watch:
-        uses = list(islice(recorded_uses(item), None if request.json else MOST_ELEMENTS + 1))
+        most = None if request.json else MOST_ELEMENTS + 1
+        uses = list(islice(recorded_uses(item), most))
         yield Outcome(lambda: _recorded_text(uses), lambda: gpu_table.recorded_json(uses))
         return
     result = read_gpus(item, request.context.env)
-    recorded = [use] if (use := record_instead(item, result)) else []
+    use = record_instead(item, result)
+    recorded = [use] if use else []
 
     def text() -> Iterator[TextPart]:
-        yield from _recorded_text(recorded) if recorded else ()
+        if recorded:
+            yield from _recorded_text(recorded)
         yield stdout(gpu_table.without_lines(result))
         yield from map(table, gpu_table.gpu_tables(result))
 
-    yield Outcome(
-        text,
-        lambda: {
-            **gpu_table.gpu_json(result),
-            **(gpu_table.recorded_json(recorded) if recorded else {}),
-        },
-    )
+    def document() -> dict[str, Any]:
+        shown = gpu_table.gpu_json(result)
+        if recorded:
+            shown |= gpu_table.recorded_json(recorded)
+        return shown
+
+    yield Outcome(text, document)
 
 
 def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
@@ -209,10 +213,11 @@ def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
     yield from map(table, recorded_tables(shown))
     if len(shown) < len(uses):
         yield stderr([f"the first {len(shown)} elements; RUN/N shows one, --json has all"])
-    longest = max(one.seconds for use in shown for one in use.nodes.values())
-    yield stderr(
-        [f"recorded over {format_span(longest)}; PEAK and MEMORY: highest, other columns: mean"]
-    )
+    spans_s: list[float] = []
+    for use in shown:
+        spans_s += [node.seconds for node in use.nodes.values()]
+    longest = format_span(max(spans_s))
+    yield stderr([f"recorded over {longest}; PEAK and MEMORY: highest, other columns: mean"])
 
 
 def _show(request: _Request) -> Outcomes:
@@ -224,24 +229,23 @@ def _show(request: _Request) -> Outcomes:
     def ask() -> StatusResult:
         result = with_silence(get_status(ids, request.ports), context.now_s())
         result = with_first_lines(result, context.store, context.rules)
-        return replace(
-            result, runs=tuple(_with_elements(item, named, context) for item in result.runs)
-        )
+        runs = [_with_elements(item, named, context) for item in result.runs]
+        return replace(result, runs=tuple(runs))
 
-    is_for_program = request.json or request.csv or not sys.stdout.isatty()
+    answers: Iterable[StatusResult | None]
+    if request.is_for_person and sys.stdout.isatty():
+        answers = answers_of(ask, PATIENCE_S)
+    else:
+        answers = [ask()]
     was_late = False
     away = None
-    for result in [ask()] if is_for_program else answers_of(ask, PATIENCE_S):
+    for result in answers:
         if result is None:
             was_late = True
             known = last_known(ids, store=context.store, now_s=context.now_s())
             yield from _shown(request, known, named, known_only=True)
-            yield note(
-                [
-                    f"hpcrun: no response for {PATIENCE_S:g} s; showing the last known state; "
-                    "still waiting ..."
-                ]
-            )
+            remark = f"hpcrun: no response for {PATIENCE_S:g} s; showing the last known state"
+            yield note([f"{remark}; still waiting ..."])
             continue
         away = result.away
         if not (was_late and away):  # else it is on the screen already
@@ -271,62 +275,84 @@ def _shown(
 
     With ``known_only`` no scheduler is queried.
     """
-    context, now_s = request.context, request.context.now_s()
-    is_for_person = not (request.json or request.csv)
-    result, lost = only_elements(result, named), 0
-    listed = with_element_rows(result) if named else result
-    if request.wanted:
-        listed = replace(
-            listed, runs=tuple(item for item in listed.runs if is_in(item, request.wanted))
-        )
-        kept = named_elements(listed.runs)
-        result = only_elements(
-            replace(result, runs=tuple(r for r in result.runs if r.run.run_id in kept)), kept
-        )
-    elif is_for_person and not (request.everything or named):
-        result, lost = without_lost(result)
-        listed = result
+    context = request.context
+    now_s = context.now_s()
+    listing = _listing(request, result, named)
     details: list[str] = []
     more = None
     if request.verbose and not request.csv:
         from hpcrun.actions.status.status_details import Insight, look_closer
         from hpcrun.views.details_text import insight_json, verbose_lines
 
+        of_elements = [run_id for run_id, indices in named.items() if indices]
+        closer = with_element_rows(listing.result, of_elements).runs
         # these queries are not shared: --watch would repeat them
-        asks = not (known_only or result.away or request.watch)
-        closer = with_element_rows(
-            result, [run_id for run_id, indices in named.items() if indices]
-        ).runs
-        if asks:
-            insight = look_closer(closer, context.queue(), context.env, inside=bool(named))
-        else:
+        if known_only or result.away or request.watch:
             insight = Insight()
-        shown = () if request.json else closer
-        details = [line for item in shown for line in verbose_lines(item, insight, width(), now_s)]
+        else:
+            insight = look_closer(closer, context.queue(), context.env, inside=bool(named))
+        if not request.json:
+            for item in closer:
+                details += verbose_lines(item, insight, width(), now_s)
         more = partial(insight_json, insight=insight)
 
-    def text() -> Iterator[TextPart]:
-        if request.csv:
-            yield stdout([status_csv(listed, now_s, request.columns)])
-        elif result.runs:
-            yield table(status_table(listed, now_s, width(), request.columns))
-            yield stdout(details)
-        elif not lost:
-            yield stderr(
-                [f"no runs{' in this state' if request.wanted else ''} in {context.store.root}"]
-            )
-        if lost:
-            yield stdout([lost_line(lost)])
-
-    yield Outcome(text, lambda: status_json(result, more))
+    yield Outcome(
+        lambda: _text(request, listing, details, now_s), lambda: status_json(listing.result, more)
+    )
     yield note(one_line(f"hpcrun: {message}") for message in result.damaged)
-    if is_for_person:
-        yield note(_hints(result.runs))
+    if request.is_for_person:
+        yield note(_hints(listing.result.runs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The statuses to show."""
+
+    result: StatusResult  # each sweep is one run
+    rows: StatusResult  # each element of a named sweep is a run
+    lost: int = 0  # how many lost runs are left out
+
+
+def _listing(
+    request: _Request, result: StatusResult, named: Mapping[str, set[int] | None]
+) -> _Listing:
+    """Choose the runs and elements to show: the named ones, and those in the wanted states."""
+    result = only_elements(result, named)
+    rows = with_element_rows(result) if named else result
+    if request.wanted:
+        rows_kept = tuple(item for item in rows.runs if is_in(item, request.wanted))
+        kept = named_elements(rows_kept)
+        runs_kept = tuple(item for item in result.runs if item.run.run_id in kept)
+        result = only_elements(replace(result, runs=runs_kept), kept)
+        return _Listing(result, replace(rows, runs=rows_kept))
+    if request.is_for_person and not request.everything and not named:
+        result, lost = without_lost(result)
+        return _Listing(result, result, lost)
+    return _Listing(result, rows)
+
+
+def _text(
+    request: _Request, listing: _Listing, details: Sequence[str], now_s: float
+) -> Iterator[TextPart]:
+    if request.csv:
+        yield stdout([status_csv(listing.rows, now_s, request.columns)])
+    elif listing.result.runs:
+        yield table(status_table(listing.rows, now_s, width(), request.columns))
+        yield stdout(details)
+    elif not listing.lost:
+        which = " in this state" if request.wanted else ""
+        yield stderr([f"no runs{which} in {request.context.store.root}"])
+    if listing.lost:
+        yield stdout([lost_line(listing.lost)])
 
 
 def _hints(runs: Sequence[RunStatus]) -> Iterator[str]:
     """Yield what to do about a job that never starts, and about one that is silent."""
-    yield from next(filter(None, map(never_starts_lines, runs)), [])
+    for item in runs:
+        lines = never_starts_lines(item)
+        if lines:
+            yield from lines
+            break
     silent = first_silent(runs)
     if silent:
         yield f"hint: hpcrun explain {silent.label} --stacks shows where its ranks are"

@@ -60,21 +60,21 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     roles = options.pop("roles_file")
     context = make_context()
     check_one_of(roles=roles, role=options["roles"])
-    if roles and not options["script"]:
+    script = options["script"]
+    if not script and not roles:
+        raise TyperException("Missing argument 'SCRIPT'.")
+    if script and roles:
+        raise UsageError(
+            f"--roles names all programs, and {script} is one more", hint="leave it out"
+        )
+    if roles:
         from hpcrun.profiles.roles_file import load_roles_file  # few jobs have several programs
 
         options |= load_roles_file(context.cwd / os.path.expanduser(roles))
-    elif not options["script"]:
-        raise TyperException("Missing argument 'SCRIPT'.")
-    elif roles:
-        raise UsageError(
-            f"--roles names all programs, and {options['script']} is one more", hint="leave it out"
-        )
     context = with_typed(context, options, option_names(submit))
     prepared = prepare_job(options, context)
-    if output_dir is None:
-        folder = None
-    else:
+    folder = None
+    if output_dir is not None:
         folder = context.cwd / os.path.expanduser(output_dir)
     done = yield from submit_job(prepared, context, start, output_dir=folder)
     yield from wait_for_end(done, context, start)
@@ -148,29 +148,38 @@ def resubmit(
     new_snapshot = bool(options["snapshot"])
     if failed:
         options["elements"] = failed_of(named.run, context.ports)
-    given = {
-        name: value for name, value in options.items() if value is not None and value is not False
-    }
-    if "workdir" in given:
-        given["workdir"] = str(context.cwd / os.path.expanduser(given["workdir"]))
+    given = _given(options, context)
     profile = given.pop("profile", None) or named.run.profile_file or named.run.profile
-    request = {**repeated(named.run, given, context.env), "profile": profile}
+    request = repeated(named.run, given, context.env)
+    request["profile"] = profile
     # in the run's own folder; the runs folder stays that of the run
-    env = {**same_python(named.run.plan.get("python") or {}, context.env)}
+    env = dict(same_python(named.run.plan.get("python") or {}, context.env))
     env["HPCRUN_RUNS"] = str(context.store.root)
     there = Context(env, folder_of(named.run.cwd, named.run.run_id))
     if not start.dry_run:
         check_over(named.run, start.after, context.ports, force=force or failed)
-    with (
-        _edited(named.run, request, there, fresh)
-        if edit
-        else nullcontext(prepare_job(request, there)) as prepared
-    ):
+    job: AbstractContextManager[Prepared]
+    if edit:
+        job = _edited(named.run, request, there, fresh)
+    else:
+        job = nullcontext(prepare_job(request, there))
+    with job as prepared:
         lineage = lineage_of(
             named.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot
         )
         done = yield from submit_job(prepared, there, start, lineage)
     yield from wait_for_end(done, there, start)
+
+
+def _given(options: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Return the options that were typed; --workdir as a full path."""
+    given = {}
+    for name, value in options.items():
+        if value is not None and value is not False:
+            given[name] = value
+    if "workdir" in given:
+        given["workdir"] = str(context.cwd / os.path.expanduser(given["workdir"]))
+    return given
 
 
 def _edited(

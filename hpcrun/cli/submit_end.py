@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 from hpcrun.actions.jobs.submission import SubmitResult
 from hpcrun.actions.runs.hardware_use import run_use, use_advice
 from hpcrun.actions.runs.log_choice import LogChoice
-from hpcrun.actions.status.run_status import RunStatus, element_row, failed_elements
+from hpcrun.actions.status.run_status import (
+    ElementStatus,
+    RunStatus,
+    element_row,
+    failed_elements,
+)
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.log_output import print_followed
@@ -27,9 +32,8 @@ NAMED_AT_MOST = 10
 def run_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
     """Wait for the end of a run, with --follow printing its log, and return how it ended."""
     job_id = result.run.job_id
-    item = _wait(
-        result, context, f"job {job_id}", f"hpcrun logs -f {job_id} follows it again", follow=follow
-    )
+    way_back = f"hpcrun logs -f {job_id} follows it again"
+    item = _wait(result, context, f"job {job_id}", way_back, follow=follow)
     failure = None
     if item.never_starts:
         failure = JobFailedError(
@@ -37,11 +41,14 @@ def run_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
         )
     elif item.status.state != COMPLETED:
         failure = JobFailedError(_how_it_ended(item), hint=f"hpcrun explain {job_id}")
+
+    def text() -> Iterator[TextPart]:
+        if failure is None:
+            yield stderr([f"hpcrun: {_how_it_ended(item)}"])
+        yield stderr(_advice(item))
+
     return Outcome(
-        lambda: [
-            *([] if failure else [stderr([f"hpcrun: {_how_it_ended(item)}"])]),
-            *_advice(item),
-        ],
+        text,
         lambda: _ended_json(result, item),
         notes=_why_it_failed(item, context.rules),
         failure=failure,
@@ -51,46 +58,45 @@ def run_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
 def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
     """Wait until a sweep has ended, and return how: a failure if an element did not complete."""
     ended = []
+    failed: list[tuple[RunStatus, ElementStatus]] = []
     for result in done:
         job_id = result.run.job_id
-        item = _wait(result, context, f"sweep {job_id}", f"hpcrun status {job_id} shows it")
-        named = failed_elements(item.elements)[:NAMED_AT_MOST]
-        ended.append(with_element_lines(item, named, context.store, context.rules))
-    bad = [
-        (item, element)
-        for item in ended
-        for element in item.elements
-        if element.status.state != COMPLETED
-    ]
+        waited = _wait(result, context, f"sweep {job_id}", f"hpcrun status {job_id} shows it")
+        named = failed_elements(waited.elements)[:NAMED_AT_MOST]
+        item = with_element_lines(waited, named, context.store, context.rules)
+        ended.append(item)
+        for element in item.elements:
+            if element.status.state != COMPLETED:
+                failed.append((item, element))
     failure = None
-    if bad:
+    if failed:
         total = sum(len(item.elements) for item in ended)
-        item, element = bad[0]
+        numbers = index_ranges(element.index for _, element in failed)
+        sweep, first = failed[0]
         failure = JobFailedError(
-            f"{len(bad)} of {total} elements did not complete, numbers: "
-            f"{index_ranges(each.index for _, each in bad)}",
-            hint=f"hpcrun explain {item.run.job_id}/{element.index}",
+            f"{len(failed)} of {total} elements did not complete, numbers: {numbers}",
+            hint=f"hpcrun explain {sweep.run.job_id}/{first.index}",
         )
+
+    def document() -> dict[str, object]:
+        pairs = zip(done, ended, strict=True)
+        return joined_json([_ended_json(result, item) for result, item in pairs])
+
+    rows = [element_row(item, element) for item, element in failed[:NAMED_AT_MOST]]
     return Outcome(
-        lambda: [
-            stderr(
-                f"hpcrun: job {item.run.job_id} {item.status.state} ({item.status.reason})"
-                for item in ended
-            )
-        ],
-        lambda: joined_json(
-            [_ended_json(result, item) for result, item in zip(done, ended, strict=True)]
-        ),
-        notes=[
-            stderr(
-                one_line(
-                    f"hpcrun: {row.run.name} {row.status.state}: {why_text(row, context.now_s())}"
-                )
-                for row in (element_row(*each) for each in bad[:NAMED_AT_MOST])
-            )
-        ],
+        lambda: [stderr(_sweep_line(item) for item in ended)],
+        document,
+        notes=[stderr(_element_line(row, context.now_s()) for row in rows)],
         failure=failure,
     )
+
+
+def _sweep_line(item: RunStatus) -> str:
+    return f"hpcrun: job {item.run.job_id} {item.status.state} ({item.status.reason})"
+
+
+def _element_line(row: RunStatus, now_s: float) -> str:
+    return one_line(f"hpcrun: {row.run.name} {row.status.state}: {why_text(row, now_s)}")
 
 
 def _wait(
@@ -124,7 +130,8 @@ def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
     if not has_failed(item.status):
         return
     end = ending(item, rules)
-    yield stderr([one_line(f"hpcrun: {end.line}")] if end.line else [])
+    if end.line:
+        yield stderr([one_line(f"hpcrun: {end.line}")])
     if end.rank is not None and end.last_lines.strip():
         who = rank_text(end.rank, role=end.role)
         yield stderr(
@@ -133,25 +140,22 @@ def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
         yield stderr(f"  {line}" for line in harmless(end.last_lines).splitlines())
 
 
-def _advice(item: RunStatus) -> Iterator[TextPart]:
-    """Yield advice for the next request from the use of this run."""
+def _advice(item: RunStatus) -> list[str]:
+    """Return advice for the next request from the use of this run."""
     if item.elements:
-        use = None
-    else:
-        use = run_use(item.folder, item.element or 0)
-    yield stderr(
-        f"hint: {text}"
-        for text in (use_advice(use, completed=item.status.state == COMPLETED) if use else ())
-    )
+        return []
+    use = run_use(item.folder, item.element or 0)
+    if not use:
+        return []
+    is_completed = item.status.state == COMPLETED
+    return [f"hint: {text}" for text in use_advice(use, completed=is_completed)]
 
 
 def _how_it_ended(item: RunStatus) -> str:
     status = item.status
-    by_status = status.reason == "NonZeroExitCode" and status.exit_status
-    if by_status:
-        reason = f" (exit status {status.exit_status})"
+    text = f"job {item.run.job_id} {status.state}"
+    if status.reason == "NonZeroExitCode" and status.exit_status:
+        text += f" (exit status {status.exit_status})"
     elif status.reason:
-        reason = f" ({status.reason})"
-    else:
-        reason = ""
-    return one_line(f"job {item.run.job_id} {status.state}{reason} after {time_text(status.ran_s)}")
+        text += f" ({status.reason})"
+    return one_line(f"{text} after {time_text(status.ran_s)}")

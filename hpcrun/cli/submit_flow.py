@@ -6,7 +6,7 @@ A job may be a chain of jobs, or the arrays of a sweep; each of them is shown.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,16 @@ from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import SUBMITTED
 from hpcrun.cli.options import check_one_of
-from hpcrun.cli.output import Outcome, Outcomes, note, printed, stderr, verbatim, wants_json
+from hpcrun.cli.output import (
+    Outcome,
+    Outcomes,
+    TextPart,
+    note,
+    printed,
+    stderr,
+    verbatim,
+    wants_json,
+)
 from hpcrun.errors import UsageError
 from hpcrun.job.request.after import After, Chain, after_text, chain_text, parse_after, parse_chain
 from hpcrun.job.request.job_request import JobRequest
@@ -45,26 +54,28 @@ def read_start(options: dict[str, Any]) -> Start:
     Raises:
         UsageError: if --chain-anyway is given without --chain, or options cannot be combined.
     """
-    after, chain, dry_run, follow, wait = map(
-        options.pop, ("after", "chain", "dry_run", "follow", "wait")
-    )
+    after = options.pop("after")
+    chain = options.pop("chain")
     anyway = options.pop("chain_anyway")
+    dry_run = options.pop("dry_run")
+    follow = options.pop("follow")
+    wait = options.pop("wait")
     if anyway and not chain:
         raise UsageError("--chain-anyway has no effect without --chain")
     check_one_of(follow=follow, json=wants_json())
     check_one_of(chain=chain, follow=follow)
     check_one_of(chain=chain, wait=wait)
     runs = tuple(map(parse_after, after or ()))
-    if chain is None:
-        links = None
-    else:
+    links = None
+    if chain is not None:
         links = replace(parse_chain(chain), anyway=anyway)
     return Start(runs, links, dry_run, follow, wait)
 
 
 def prepare_job(options: dict[str, Any], context: Context) -> Prepared:
     """Prepare a job that was requested on the command line."""
-    return prepare_request(*read_job(options, context), context)
+    request, profile = read_job(options, context)
+    return prepare_request(request, profile, context)
 
 
 def read_job(options: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
@@ -102,13 +113,15 @@ def dry_run_outcome(
         more: rows of the plan; see ``plan_lines``.
     """
     parts = parts or [prepared]
-    return Outcome(
-        lambda: [
-            stderr(plan_lines(prepared.plan, more)),
-            verbatim("".join(part.script for part in parts)),
-        ],
-        lambda: plan_text.joined_json([plan_text.prepared_json(part) for part in parts]),
-    )
+
+    def text() -> Iterator[TextPart]:
+        yield stderr(plan_lines(prepared.plan, more))
+        yield verbatim("".join(part.script for part in parts))
+
+    def document() -> dict[str, Any]:
+        return plan_text.joined_json([plan_text.prepared_json(part) for part in parts])
+
+    return Outcome(text, document)
 
 
 def submit_job(
@@ -138,10 +151,10 @@ def submit_job(
             hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
         )
     parts = yield from _arrays(prepared, context, start)
+    more = []
     if lineage:
-        more = [("again", plan_text.again_text(lineage, prepared.plan.workdir or context.cwd))]
-    else:
-        more = []
+        folder = prepared.plan.workdir or context.cwd
+        more.append(("again", plan_text.again_text(lineage, folder)))
     more += _waits(prepared, start)
     if start.dry_run:
         yield dry_run_outcome(prepared, parts, more)
@@ -220,8 +233,11 @@ def _waits(prepared: Prepared, start: Start) -> list[tuple[str, str]]:
 
     These are the runs on which the job waits, and the jobs that follow.
     """
-    rows = [("after", after_text(start.after))] if start.after else []
-    rows += [("chain", chain_text(start.chain))] if start.chain else []
+    rows = []
+    if start.after:
+        rows.append(("after", after_text(start.after)))
+    if start.chain:
+        rows.append(("chain", chain_text(start.chain)))
     if rows:
         from hpcrun.actions.jobs.after_and_chain import check_can_wait
 
@@ -232,10 +248,11 @@ def _waits(prepared: Prepared, start: Start) -> list[tuple[str, str]]:
 
 def wait_for_end(done: Sequence[SubmitResult], context: Context, start: Start) -> Outcomes:
     """Wait for the end of the submitted job with --wait or --follow."""
-    if done and (start.follow or start.wait):
-        from hpcrun.cli.submit_end import run_end, sweep_end
+    if not done or not (start.follow or start.wait):
+        return
+    from hpcrun.cli.submit_end import run_end, sweep_end
 
-        is_sweep = done[0].run.plan.get("sweep")
-        yield (
-            sweep_end(done, context) if is_sweep else run_end(done[0], context, follow=start.follow)
-        )
+    if done[0].run.plan.get("sweep"):
+        yield sweep_end(done, context)
+    else:
+        yield run_end(done[0], context, follow=start.follow)

@@ -15,43 +15,38 @@ from hpcrun.job.launch_options import instead_of
 from hpcrun.job.text.units import error_words
 
 _SCRIPTS = (".py", ".sh", ".sbatch", ".slurm")
-# Names of commands in other programs, Slurm's, kubectl's, docker's, sky's, and those that hpcrun's
-# own had before.
-_COMMANDS = {
-    name: command
-    for command, names in {
-        "submit": "run sbatch salloc launch start create apply exec-job job qsub bsub",
-        "submit --dry-run": "render script dryrun dry-run template",
-        "status": "squeue sacct queue list ls ps show info jobs get describe inspect stat qstat "
-        "bjobs sstat st",
-        "status --gpus": "gpu nvidia-smi gpus smi stats nvtop",
-        "cancel": "scancel kill stop abort qdel bkill down terminate",
-        "logs": "log tail output attach cat stdout stderr",
-        "explain": "why debug diagnose events",
-        "clean": "rm remove delete prune purge cleanup",
-        "resubmit": "retry rerun restart requeue resume",
-        "hold": "pause suspend",
-        "release": "unpause unhold continue",
-        "shell": "ssh exec bash srun connect login sh",
-        "metrics": "metric plot loss",
-        "sweep": "sweeps best",
-        "profile": "profiles config cluster clusters",
-        "profile trust": "trust allow",
-        "where": "sprio queue-time eta",
-        "scale plan": "plan forecast estimate cost",
-        "scale run": "benchmark scaling study",
-        "scale report": "report",
-        "doctor": "sinfo check verify health",
-        "preflight": "nccl-test nccl-tests nodecheck",
-        "history": "sreport usage efficiency seff sshare",
-        "open": "wandb mlflow aim",
-        "open --tensorboard": "tensorboard tb",
-        "open --upload": "sync upload",
-        "init": "setup configure install",
-        "top": "htop watch dashboard ui",
-    }.items()
-    for name in names.split()
+_OTHER_NAMES = {
+    "submit": "run sbatch salloc launch start create apply exec-job job qsub bsub",
+    "submit --dry-run": "render script dryrun dry-run template",
+    "status": "squeue sacct queue list ls ps show info jobs get describe inspect stat qstat "
+    "bjobs sstat st",
+    "status --gpus": "gpu nvidia-smi gpus smi stats nvtop",
+    "cancel": "scancel kill stop abort qdel bkill down terminate",
+    "logs": "log tail output attach cat stdout stderr",
+    "explain": "why debug diagnose events",
+    "clean": "rm remove delete prune purge cleanup",
+    "resubmit": "retry rerun restart requeue resume",
+    "hold": "pause suspend",
+    "release": "unpause unhold continue",
+    "shell": "ssh exec bash srun connect login sh",
+    "metrics": "metric plot loss",
+    "sweep": "sweeps best",
+    "profile": "profiles config cluster clusters",
+    "profile trust": "trust allow",
+    "where": "sprio queue-time eta",
+    "scale plan": "plan forecast estimate cost",
+    "scale run": "benchmark scaling study",
+    "scale report": "report",
+    "doctor": "sinfo check verify health",
+    "preflight": "nccl-test nccl-tests nodecheck",
+    "history": "sreport usage efficiency seff sshare",
+    "open": "wandb mlflow aim",
+    "open --tensorboard": "tensorboard tb",
+    "open --upload": "sync upload",
+    "init": "setup configure install",
+    "top": "htop watch dashboard ui",
 }
+"""The names that a command has in Slurm, kubectl, docker or sky, or had in hpcrun before."""
 
 
 def usage_error(
@@ -65,18 +60,14 @@ def usage_error(
         return _unknown_options(error, names, words, own_help)
     if message.startswith("No such command") and not names:
         return _unknown_command(message, words, commands)
-    number = _wrong_number(error, own_help)
-    if number:
-        return number
-    if message.startswith("Missing"):
-        examples = EXAMPLES.get(" ".join(names))
-    else:
-        examples = None
-    if not examples:
-        return UsageError(message, hint=own_help)
-    return UsageError(
-        message, hint=f"for example: {examples[0][0]}; `{own_help}` shows all options"
-    )
+    wrong_number = _wrong_number(error, own_help)
+    if wrong_number:
+        return wrong_number
+    examples = EXAMPLES.get(" ".join(names))
+    if examples and message.startswith("Missing"):
+        line, _ = examples[0]
+        return UsageError(message, hint=f"for example: {line}; `{own_help}` shows all options")
+    return UsageError(message, hint=own_help)
 
 
 def _wrong_number(error: typer.TyperException, own_help: str) -> UsageError | None:
@@ -112,21 +103,31 @@ def _names(context: Any, words: Sequence[str]) -> list[str]:
     plain = [token for token in words if not token.startswith("-")]
     if names or not plain:
         return names
-    return next(
-        (list(plain[:length]) for length in (2, 1) if " ".join(plain[:length]) in EXAMPLES), []
-    )
+    for length in (2, 1):
+        first = plain[:length]
+        if " ".join(first) in EXAMPLES:
+            return first
+    return []
 
 
 def _unknown_command(message: str, words: Sequence[str], commands: Sequence[str]) -> UsageError:
     typed = next((token for token in words if not token.startswith("-")), "")
     if typed.endswith(_SCRIPTS):
-        return UsageError(
-            f"{typed} is not a command", hint=f"to submit it: hpcrun submit {shlex.join(words)}"
-        )
-    close = _COMMANDS.get(typed) or nearest(typed, list(commands))
-    listing = "`hpcrun --help` lists the commands"
+        line = shlex.join(words)
+        return UsageError(f"{typed} is not a command", hint=f"to submit it: hpcrun submit {line}")
+    hint = "`hpcrun --help` lists the commands"
+    close = _command_of(typed) or nearest(typed, list(commands))
+    if close:
+        hint = f"did you mean hpcrun {close}? {hint}"
     message = message.partition(" Did you mean")[0]  # typer does not know commands by other names
-    return UsageError(message, hint=f"did you mean hpcrun {close}? {listing}" if close else listing)
+    return UsageError(message, hint=hint)
+
+
+def _command_of(other_name: str) -> str | None:
+    for command, names in _OTHER_NAMES.items():
+        if other_name in names.split():
+            return command
+    return None
 
 
 def _unknown_options(
@@ -142,25 +143,42 @@ def _unknown_options(
             f"hpcrun {line} names no command", hint=f"to submit a script: hpcrun submit {line}"
         )
     command = error.ctx.command
-    known = {
-        name: not param.is_flag
-        for param in command.params
-        if param.param_type_name == "option"
-        for name in (*param.opts, *param.secondary_opts)
-    }
-    known |= {"--help": False, "-h": False}
+    known = _options_of(command)
     for name in names:
-        words = words[words.index(name) + 1 :] if name in words else words
+        if name in words:
+            words = words[words.index(name) + 1 :]
     unknown = unknown_options(words, known, script_last=not command.allow_interspersed_args)
-    if error.option_name not in [form for name, _ in unknown for form in (name, name[:2])]:
+    # of -gpus typer names -g
+    named = {name for name, _ in unknown} | {name[:2] for name, _ in unknown}
+    if error.option_name not in named:
         unknown.insert(0, (error.option_name, None))
-    advice = {
-        name: instead_of(name, value, " ".join(names), list(known)) for name, value in unknown
-    }
+    command_name = " ".join(names)
+    advice = {}
+    for name, value in unknown:
+        advice[name] = instead_of(name, value, command_name, list(known))
     listing = f"`{own_help}` lists all options"
     if len(advice) == 1:
-        ((name, advised),) = advice.items()
-        advised = advised and f"{advised}{'' if advised.endswith('?') else ';'} {listing}"
-        return UsageError(f"No such option: {name}", hint=advised or own_help)
-    lines = (f"  {name}: {advised}" if advised else f"  {name}" for name, advised in advice.items())
-    return UsageError("\n".join(["No such options:", *lines]), hint=listing)
+        [(name, text)] = advice.items()
+        return UsageError(f"No such option: {name}", hint=_option_hint(text, listing) or own_help)
+    lines = ["No such options:"]
+    for name, text in advice.items():
+        lines.append(f"  {name}: {text}" if text else f"  {name}")
+    return UsageError("\n".join(lines), hint=listing)
+
+
+def _options_of(command: Any) -> dict[str, bool]:
+    """Return the options of a command, each with whether it takes a value."""
+    options = {"--help": False, "-h": False}
+    for param in command.params:
+        if param.param_type_name == "option":
+            takes_value = not param.is_flag
+            options |= dict.fromkeys((*param.opts, *param.secondary_opts), takes_value)
+    return options
+
+
+def _option_hint(advice: str | None, listing: str) -> str | None:
+    if not advice:
+        return None
+    if advice.endswith("?"):
+        return f"{advice} {listing}"
+    return f"{advice}; {listing}"

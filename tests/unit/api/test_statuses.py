@@ -111,7 +111,7 @@ def test_jobs_of_this_machine_are_looked_at_twice_a_second(
     for at_s in (100.0, 100.4, 100.5, 100.9, 101.0):
         monkeypatch.setattr("hpcrun.api.function_job.time.monotonic", lambda at_s=at_s: at_s)
         job.get_info()
-        learned.append(function_job._LEARNED[job.run_folder.path][0])
+        learned.append(function_job._LEARNED[job.run_folder.path].at_s)
     assert learned == [100.0, 100.0, 100.5, 100.5, 101.0]
 
 

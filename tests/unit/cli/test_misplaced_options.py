@@ -121,3 +121,15 @@ def test_a_script_in_place_of_a_command_is_submitted_by_submit() -> None:
         with pytest.raises(typer.TyperException) as caught:
             app(words, standalone_mode=False)
         assert usage_error(caught.value, words, ["status", "logs"]).hint == hint
+
+
+def test_the_name_of_a_command_in_another_program_leads_to_hpcrun_s() -> None:
+    app = typer.Typer()
+    app.command("status")(lambda: None)
+    app.command("cancel")(lambda: None)
+    for typed, command in (("squeue", "status"), ("scancel", "cancel"), ("stauts", "status")):
+        with pytest.raises(typer.TyperException) as caught:
+            app([typed], standalone_mode=False)
+        error = usage_error(caught.value, [typed], ["status", "cancel"])
+        listing = "`hpcrun --help` lists the commands"
+        assert error.hint == f"did you mean hpcrun {command}? {listing}"

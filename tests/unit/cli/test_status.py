@@ -1,0 +1,68 @@
+"""status: which runs and elements are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult
+from hpcrun.cli.status import _listing, _Request
+from hpcrun.runs.record import LastStatus
+from tests.unit.builders import run
+
+SWEEP = "20260102-030405-sweep-0a1b"
+
+
+def request(**values: Any) -> _Request:
+    """Return the request of ``hpcrun status`` without options, but for these."""
+    options: dict[str, Any] = {
+        "context": None,
+        "words": [],
+        "wanted": set(),
+        "everything": False,
+        "columns": (),
+        "csv": False,
+        "json": False,
+        "verbose": False,
+        "watch": False,
+    }
+    return _Request(**options | values)
+
+
+def sweep() -> RunStatus:
+    """Return a sweep of three elements, of which the first has failed."""
+    states = ["FAILED", "RUNNING", "RUNNING"]
+    elements = [
+        ElementStatus(index, f"4711_{index}", (), LastStatus(state, 500.0))
+        for index, state in enumerate(states)
+    ]
+    return RunStatus(run(SWEEP), Path(), LastStatus("RUNNING", 500.0), elements=elements)
+
+
+def lost() -> RunStatus:
+    """Return a run whose end is unknown."""
+    return RunStatus(run(), Path(), LastStatus("UNKNOWN", 500.0), lost=True)
+
+
+def names(result: StatusResult) -> list[str]:
+    """Return the names in the rows."""
+    return [item.run.name for item in result.runs]
+
+
+def test_lost_runs_are_counted_for_a_person_who_named_no_run() -> None:
+    listing = _listing(request(), StatusResult((lost(), sweep())), {})
+    assert listing.lost == 1
+    assert names(listing.rows) == ["sweep"]
+
+
+def test_lost_runs_are_rows_for_a_program_and_with_all() -> None:
+    for options in ({"csv": True}, {"json": True}, {"everything": True}):
+        listing = _listing(request(**options), StatusResult((lost(), sweep())), {})
+        assert listing.lost == 0
+        assert names(listing.rows) == ["train", "sweep"]
+
+
+def test_a_wanted_state_chooses_among_the_elements_of_a_named_sweep() -> None:
+    listing = _listing(request(wanted={"FAILED"}), StatusResult((sweep(),)), {SWEEP: None})
+    assert names(listing.rows) == ["sweep/0"]
+    assert [element.index for element in listing.result.runs[0].elements] == [0]
