@@ -102,13 +102,16 @@ def take_away(copy: Path, name: str) -> list[str]:
         re.sub(rf'    "\w+": "hpcrun\.features\.{name}\..*\n', "", hooks.read_text("utf-8")),
         "utf-8",
     )
-    rows = table.read_text("utf-8").splitlines(keepends=True)
-    of_feature = re.compile(rf'    "(?P<command>[\w ]+)": Command\("hpcrun\.features\.{name}\.')
-    commands = [match["command"] for row in rows if (match := of_feature.match(row))]
-    example = re.compile(rf"(?!    ).*hpcrun (?:{'|'.join(commands) or '-'})\b(?!.*hpcrun )")
-    table.write_text(
-        "".join(row for row in rows if not (of_feature.match(row) or example.match(row))), "utf-8"
+    text = table.read_text("utf-8")
+    of_feature = re.compile(
+        rf'^    "(?P<command>[\w ]+)": Command\(\s*"hpcrun\.features\.{name}\..*?\),\n(?=    "|}})',
+        re.DOTALL | re.MULTILINE,
     )
+    commands = [match["command"] for match in of_feature.finditer(text)]
+    text = of_feature.sub("", text)
+    # the purpose of a long example stands on the next line
+    example = rf"^(?!    ).*hpcrun (?:{'|'.join(commands) or '-'})\b(?!.*hpcrun )(?:.*\\\n)?.*\n"
+    table.write_text(re.sub(example, "", text, flags=re.MULTILINE), "utf-8")
     runs = "|".join(
         [
             rf"hpcrun\.features\.{name}\b|features import {name}\b",

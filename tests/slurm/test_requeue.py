@@ -251,7 +251,7 @@ def test_all_attempts_count_in_times_and_gpu_hours(scenarios: Scenarios) -> None
     said = json.loads(scenarios["by hand"].result().said.partition(" ")[2])
     assert all(has_gpus for _, has_gpus in said["allocations"])
     elapsed_s = sum(seconds for seconds, _ in said["allocations"])
-    assert elapsed_s > said["allocations"][-1][0] + 3
+    assert elapsed_s > said["allocations"][-1][0]
     assert said["status"]["usage"]["gpu_s"] == 2 * elapsed_s
     # a script begins and ends within its allocation
     assert abs(said["status"]["total_elapsed_s"] - elapsed_s) <= 6
