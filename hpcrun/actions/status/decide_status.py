@@ -80,43 +80,58 @@ def judge(
         now_s: the present time, in seconds since the epoch.
         sending: the progress of its submission before the query, for a run without a job.
     """
-    attempt, cancelled = records.attempt, records.cancelled
-    exit_ = attempt.exit if attempt else None
     if info is not None:
-        newer = _from_newer_record(run, info, records, now_s) or _from_own_record(
-            run, info, attempt, now_s
-        )
-        return newer or _from_scheduler(info, attempt, now_s)
+        return _from_answer(run, info, records, now_s)
+    attempt = records.attempt
+    cancelled = records.cancelled
+    exit_ = attempt.exit if attempt else None
     if exit_ and exit_.again:
         return _from_again(run, exit_, answered=answered, cancelled=cancelled, now_s=now_s)
     if attempt and exit_ and (answered or not exit_.signal):
         status = _from_exit(run, attempt, cancelled=cancelled, now_s=now_s)
+        if status.state != state.UNKNOWN:
+            return status
         # the scheduler's next answer may tell who ended it
-        return (_missed(run, last, now_s) if status.state == state.UNKNOWN else None) or status
+        return _missed(run, last, now_s) or status
     if run.job_id is None:
         return _without_job(run, last, sending, answered=answered, now_s=now_s)
     if not answered:
         return last or _from_start(run, attempt, now_s)
-    if attempt is not None and not cancelled and now_s - attempt.alive_s < ALIVE_WITHIN_S:
-        return _from_start(run, attempt, now_s)
-    # a cancelled job may leave no record: its script did not handle signals yet, or it was an
-    # element of an array before it became a job of its own
-    if cancelled:
+    return _not_listed(run, records, last, now_s)
+
+
+def _from_answer(run: Run, info: JobInfo, records: ElementRecords, now_s: float) -> LastStatus:
+    """Judge a job that the scheduler lists."""
+    newer = _from_newer_record(run, info, records, now_s)
+    if newer is not None:
+        return newer
+    own = _from_own_record(run, info, records.attempt, now_s)
+    if own is not None:
+        return own
+    return _from_scheduler(info, records.attempt, now_s)
+
+
+def _not_listed(
+    run: Run, records: ElementRecords, last: LastStatus | None, now_s: float
+) -> LastStatus:
+    """Judge a submitted job that has no exit record and that the scheduler does not list."""
+    attempt = records.attempt
+    if records.cancelled:
+        # a cancelled job may leave no record: its script did not handle signals yet, or it was an
+        # element of an array before it became a job of its own
         reason = None if attempt else BEFORE_START
         return LastStatus(state.CANCELLED, now_s, final=True, reason=reason, limit_s=run.walltime_s)
+    if attempt is not None and now_s - attempt.alive_s < ALIVE_WITHIN_S:
+        return _from_start(run, attempt, now_s)
     missed = _missed(run, last, now_s)
-    if missed:
+    if missed is not None:
         return missed
-    if last and last.state != state.UNKNOWN:
-        seen = f"; last seen {last.state}"
-    else:
-        seen = ""
-    before = last if last and last.state == state.UNKNOWN else None
-    return before or LastStatus(
-        state.UNKNOWN,
-        now_s,
-        reason=f"the scheduler has no record of it, and it wrote no exit status{seen}",
-    )
+    if last and last.state == state.UNKNOWN:
+        return last
+    reason = "the scheduler has no record of it, and it wrote no exit status"
+    if last:
+        reason += f"; last seen {last.state}"
+    return LastStatus(state.UNKNOWN, now_s, reason=reason)
 
 
 def _from_newer_record(
@@ -129,16 +144,16 @@ def _from_newer_record(
     decides.
     """
     attempt = records.attempt
-    exit_ = attempt.exit if attempt else None
-    if (
-        attempt is None
-        or is_terminal(info.state)
-        or (exit_.ended_s if exit_ else attempt.started_s) <= info.asked_s
-    ):
+    if attempt is None or is_terminal(info.state):
         return None
-    if exit_ is None or (exit_.again and exit_.how == RESTART):
-        if info.state == state.RUNNING:
-            return None
+    exit_ = attempt.exit
+    written_s = exit_.ended_s if exit_ else attempt.started_s
+    if written_s <= info.asked_s:
+        return None
+    is_running = exit_ is None or (exit_.again and exit_.how == RESTART)
+    if is_running and info.state == state.RUNNING:
+        return None
+    if exit_ is None or is_running:
         return _from_start(run, attempt, now_s)
     if exit_.again:
         return _from_again(run, exit_, answered=False, cancelled=records.cancelled, now_s=now_s)
@@ -161,18 +176,14 @@ def _from_own_record(
     Returns:
         The status; None if the scheduler's state has priority.
     """
-    exit_ = attempt.exit if attempt else None
-    if (
-        attempt is None
-        or exit_ is None
-        or exit_.again
-        or exit_.signal
-        or exit_.reason not in ("", "failure")
-    ):
+    is_local_failure = info.state == state.NODE_FAIL and run.scheduler == "local"
+    if info.state != state.PREEMPTED and not is_local_failure:
         return None
-    if info.state != state.PREEMPTED and (
-        info.state != state.NODE_FAIL or run.scheduler != "local"
-    ):
+    if attempt is None or attempt.exit is None:
+        return None
+    exit_ = attempt.exit
+    ended_by_itself = not exit_.signal and exit_.reason in ("", "failure")
+    if exit_.again or not ended_by_itself:
         return None
     by_record = _from_exit(run, attempt, cancelled=False, now_s=now_s)
     return replace(
@@ -216,42 +227,30 @@ def _missed(run: Run, last: LastStatus | None, now_s: float) -> LastStatus | Non
         The status; None in any other case.
     """
     if last is None:
-        if now_s - run.created_s < MISSED_FOR_S:
-            last = _from_start(run, None, now_s)
-        else:
-            last = None
-    if last is None or last.final or last.state == state.UNKNOWN:
+        if now_s - run.created_s >= MISSED_FOR_S:
+            return None
+        last = _from_start(run, None, now_s)
+    if last.final or last.state == state.UNKNOWN:
         return None
     since_s = now_s if last.missed_s is None else last.missed_s
     if now_s - since_s >= MISSED_FOR_S:
         return None
-    reason = f"{'this machine' if run.scheduler == 'local' else 'Slurm'} does not list this job"
-    return replace(last, missed_s=since_s, reason=reason)
+    scheduler = "this machine" if run.scheduler == "local" else "Slurm"
+    return replace(last, missed_s=since_s, reason=f"{scheduler} does not list this job")
 
 
 def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> LastStatus:
+    """Judge a job by the scheduler's answer; the record of its end adds who ended it, and why."""
     exit_ = attempt.exit if attempt else None
     final = is_terminal(info.state)
-    shown, reason = info.state, info.reason
+    shown = info.state
+    reason = info.reason
     if final and exit_ and not exit_.again:
-        # an attempt that was stopped ends with a special status, which Slurm takes for a failure
-        mapped, text = _ENDED_BY.get(exit_.reason, (shown, ""))
-        stopped = shown in (state.FAILED, state.COMPLETED) and mapped not in (
-            state.UNKNOWN,
-            state.FAILED,
-        )
-        # in_job/launch/per_job/guard.py has ended a job whose script was lost
-        if stopped or (shown == state.CANCELLED and mapped == state.NODE_FAIL):
-            shown = mapped
-        if not exit_.reason:
-            reason = exit_.message
-        else:
-            reason = ", ".join(filter(None, (text, exit_.message)))
-        reason = reason or info.reason
+        shown = _state_with_record(info.state, exit_)
+        reason = _end_reason(exit_) or info.reason
     if shown in (state.COMPLETED, state.CANCELLED) and reason == info.reason:
-        known = explain_reason(reason) if reason else None
         # squeue keeps the last reason for which the job was pending
-        reason = reason if known and known.is_final else None
+        reason = _final_reason(reason)
     if shown == state.CANCELLED and attempt is None and not info.elapsed_s:
         reason = reason or BEFORE_START
     if info.exit_status is not None:
@@ -274,16 +273,47 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
     )
 
 
+def _state_with_record(shown: str, exit_: ExitRecord) -> str:
+    """Return the state of a job that has ended, from Slurm's state and the record of its end.
+
+    An attempt that was stopped ends with a special status, which Slurm takes for a failure.
+    """
+    by_record = _ENDED_BY.get(exit_.reason, (shown, ""))[0]
+    if shown == state.CANCELLED and by_record == state.NODE_FAIL:
+        # in_job/launch/per_job/guard.py has ended a job whose script was lost
+        return by_record
+    was_stopped = by_record not in (state.UNKNOWN, state.FAILED)
+    if was_stopped and shown in (state.FAILED, state.COMPLETED):
+        return by_record
+    return shown
+
+
+def _end_reason(exit_: ExitRecord) -> str:
+    """Return why an attempt ended, with the message of its record."""
+    text = _ENDED_BY.get(exit_.reason, ("", ""))[1]
+    if text and exit_.message:
+        return f"{text}, {exit_.message}"
+    return text or exit_.message
+
+
+def _final_reason(reason: str | None) -> str | None:
+    """Return one of Slurm's reasons if it can be the reason of an end, else None."""
+    known = explain_reason(reason) if reason else None
+    if known and known.is_final:
+        return reason
+    return None
+
+
 def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> LastStatus:
     """Judge a job by its exit record alone."""
     exit_ = attempt.exit
     assert exit_ is not None
     elapsed_s = max(0, int(exit_.ended_s - attempt.started_s))
     reason = exit_.message or None
-    mapped, text = _ENDED_BY.get(exit_.reason, (state.UNKNOWN, ""))
-    if mapped != state.UNKNOWN:
-        shown = mapped
-        reason = ", ".join(filter(None, (text, exit_.message))) or None
+    by_record = _ENDED_BY.get(exit_.reason, (state.UNKNOWN, ""))[0]
+    if by_record != state.UNKNOWN:
+        shown = by_record
+        reason = _end_reason(exit_) or None
     elif not exit_.signal:
         shown = state.COMPLETED if exit_.status == 0 else state.FAILED
     elif cancelled:
@@ -335,15 +365,13 @@ def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
     """
     if not newest:
         return status
-    here = newest[0]
-    waits = not status.final and newest[0].exit is not None and newest[0].exit.again
-    if waits:
-        before = here
-    elif len(newest) > 1:
-        before = newest[1]
-    else:
-        before = None
-    status = replace(status, attempt=here.number + waits)
+    latest = newest[0]
+    number = latest.number
+    before = newest[1] if len(newest) > 1 else None
+    if not status.final and latest.exit is not None and latest.exit.again:
+        number = latest.number + 1  # the next attempt waits in the queue
+        before = latest
+    status = replace(status, attempt=number)
     if before is None:
         return status
     total_s = sum(end_s - start_s for start_s, end_s in attempt_times(newest, status))
@@ -366,13 +394,13 @@ def attempt_times(newest: Sequence[Attempt], status: LastStatus) -> list[tuple[f
     is_restart = False
     for attempt in reversed(newest):
         if is_restart:
-            times[-1] = (times[-1][0], max(times[-1][1], attempt.started_s))
+            start_s, end_s = times[-1]
+            times[-1] = (start_s, max(end_s, attempt.started_s))
         else:
             allocated_s = attempt.started_s
         exit_ = attempt.exit
-        times.append(
-            (attempt.started_s, max(attempt.started_s, exit_.ended_s if exit_ else attempt.alive_s))
-        )
+        last_s = exit_.ended_s if exit_ else attempt.alive_s
+        times.append((attempt.started_s, max(attempt.started_s, last_s)))
         is_restart = exit_ is not None and exit_.how == RESTART
     if newest and not newest[0].exit and (status.final or status.state == state.RUNNING):
         start_s, end_s = times[-1]
@@ -388,12 +416,13 @@ def ended_text(attempt: Attempt) -> str:
     if attempt.exit is None:
         return f"no heartbeat from {attempt.host}: a node failed"
     reason = attempt.exit.reason
-    is_failure = reason == "failure" or reason not in _ENDED_BY
-    if is_failure:
+    if reason == "failure" or reason not in _ENDED_BY:
         text = f"exit status {attempt.exit.status}"
     else:
         text = _ENDED_BY[reason][1]
-    return text + (", restarted in place" if attempt.exit.how == RESTART else "")
+    if attempt.exit.how == RESTART:
+        text += ", restarted in place"
+    return text
 
 
 def ended_state(attempt: Attempt) -> str:
@@ -456,10 +485,11 @@ def last_sign_s(run: Run, folder: Path, status: LastStatus) -> float:
 
     For a sweep, the last element decides.
     """
-    signs = [
-        attempt.exit.ended_s
-        if attempt.exit
-        else max(attempt.alive_s, attempt.started_s + (status.elapsed_s or 0))
-        for attempt in last_attempts(folder)
-    ]
-    return max(signs, default=run.created_s + (status.elapsed_s or 0))
+    elapsed_s = status.elapsed_s or 0
+    signs = []
+    for attempt in last_attempts(folder):
+        if attempt.exit:
+            signs.append(attempt.exit.ended_s)
+        else:
+            signs.append(max(attempt.alive_s, attempt.started_s + elapsed_s))
+    return max(signs, default=run.created_s + elapsed_s)
