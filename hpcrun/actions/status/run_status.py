@@ -80,13 +80,15 @@ class RunStatus:
             return None
         statuses = [element.status for element in self.elements] or [self.status]
         going = [status for status in statuses if not status.final]
-        reasons = [
-            state.explain_reason(status.reason or "")
-            for status in going
-            if status.state == state.PENDING
-        ]
-        final = [reason for reason in reasons if reason and reason.is_final]
-        return final[0] if final and len(final) == len(going) else None
+        reasons = []
+        for status in going:
+            if status.state != state.PENDING:
+                return None
+            reason = state.explain_reason(status.reason or "")
+            if reason is None or not reason.is_final:
+                return None
+            reasons.append(reason)
+        return reasons[0] if reasons else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +165,8 @@ def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | 
         return element_of(item, element), None
     running = [one for one in item.elements if one.status.state == "RUNNING"]
     if len(running) == 1:
-        return element_row(
-            item, running[0]
-        ), f"{item.run.name} is a sweep; showing element {running[0].index}"
+        note = f"{item.run.name} is a sweep; showing element {running[0].index}"
+        return element_row(item, running[0]), note
     if not running:
         return item, None
     named = index_ranges(one.index for one in running)
@@ -184,24 +185,10 @@ def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatu
     """
     states = [status.state for status in statuses]
     going = [status for status in statuses if not status.final]
-    if not going:
-        shown = next((worst for worst in _WORST if worst in states), states[0])
-    elif all(status.state == state.UNKNOWN for status in going):
-        shown = state.UNKNOWN
-    elif state.RUNNING in states or len(going) < len(states):
-        shown = state.RUNNING  # if some have ended and others wait, the run counts as running
-    else:
-        shown = going[0].state
-    failed = next(
-        (status for status in statuses if status.state == shown and status.exit_status), None
-    )
-    exit_status: int | None = None
-    if failed:
-        exit_status = failed.exit_status
-    elif shown == state.COMPLETED:
-        exit_status = 0
+    shown = _combined_state(states, [status.state for status in going])
     ran_s = [status.ran_s for status in statuses if status.ran_s is not None]
     missed = [status.missed_s for status in going if status.missed_s is not None]
+    all_missed = len(missed) == len(going)
     return LastStatus(
         shown,
         max(status.asked_s for status in statuses),
@@ -209,9 +196,28 @@ def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatu
         reason=counts_text(states),
         elapsed_s=max(ran_s, default=None),
         limit_s=walltime_s,
-        exit_status=exit_status,
-        missed_s=min(missed) if going and len(missed) == len(going) else None,
+        exit_status=_exit_status(shown, statuses),
+        missed_s=min(missed, default=None) if all_missed else None,
     )
+
+
+def _combined_state(states: Sequence[str], going: Sequence[str]) -> str:
+    """Return one state for many; ``going`` has those of the elements that have not ended."""
+    if not going:
+        return next((worst for worst in _WORST if worst in states), states[0])
+    if set(going) == {state.UNKNOWN}:
+        return state.UNKNOWN
+    if state.RUNNING in states or len(going) < len(states):
+        return state.RUNNING  # if some have ended and others wait, the run counts as running
+    return going[0]
+
+
+def _exit_status(shown: str, statuses: Sequence[LastStatus]) -> int | None:
+    """Return the exit status of a sweep in a state: that of its first element that failed so."""
+    for status in statuses:
+        if status.state == shown and status.exit_status:
+            return status.exit_status
+    return 0 if shown == state.COMPLETED else None
 
 
 def counts_text(states: list[str]) -> str:
@@ -219,10 +225,13 @@ def counts_text(states: list[str]) -> str:
 
     An example is ``8 elements: 2 running, 5 completed, 1 failed``.
     """
-    order = [*(each for each in _ORDER if each in states), *sorted(set(states) - set(_ORDER))]
-    return f"{count(len(states), 'element')}: " + ", ".join(
-        f"{states.count(each)} {each.lower().replace('_', ' ')}" for each in order
-    )
+    order = [name for name in _ORDER if name in states]
+    order += sorted(set(states) - set(_ORDER))
+    counts = []
+    for name in order:
+        words = name.lower().replace("_", " ")
+        counts.append(f"{states.count(name)} {words}")
+    return f"{count(len(states), 'element')}: {', '.join(counts)}"
 
 
 def counts_in(text: str) -> dict[str, int]:
@@ -248,11 +257,8 @@ def number_failed(item: RunStatus) -> int:
 
 def failed_elements(elements: Iterable[ElementStatus]) -> list[int]:
     """Return the elements that ended without completing, such as for ``resubmit --elements``."""
-    return [
-        item.index
-        for item in elements
-        if item.status.final and item.status.state != state.COMPLETED
-    ]
+    ended = [item for item in elements if item.status.final]
+    return [item.index for item in ended if item.status.state != state.COMPLETED]
 
 
 def interesting_element(elements: Iterable[ElementStatus]) -> int:
@@ -261,14 +267,17 @@ def interesting_element(elements: Iterable[ElementStatus]) -> int:
     The first that failed comes first, else the first that runs, else the first that ended.
     """
     listed = list(elements)
-    tests: tuple[Callable[[ElementStatus], bool], ...] = (
-        lambda item: (
-            item.status.final and item.status.state not in (state.COMPLETED, state.CANCELLED)
-        ),
-        lambda item: item.status.state == state.RUNNING,
-        lambda item: item.status.final and item.status.elapsed_s is not None,
-    )
-    return next((item.index for test in tests for item in listed if test(item)), listed[0].index)
+    ended = [item for item in listed if item.status.final]
+    for item in ended:
+        if item.status.state not in (state.COMPLETED, state.CANCELLED):
+            return item.index
+    for item in listed:
+        if item.status.state == state.RUNNING:
+            return item.index
+    for item in ended:
+        if item.status.elapsed_s is not None:
+            return item.index
+    return listed[0].index
 
 
 # --- the runs that a run waits for ---------------------------------------------------------------
@@ -298,8 +307,9 @@ def waits_of(
     waits = []
     for after in run.after:
         run_id = after["run_id"]
-        other = status_of(after["run_id"])
-        shown, over = (other.state, other.final) if other else (state.UNKNOWN, False)
+        other = status_of(run_id)
+        shown = other.state if other else state.UNKNOWN
+        over = other is not None and other.final
         wait = Wait(run_id, run_name(run_id), after["job_id"], after["condition"], shown, over)
         is_met = over and fulfils(shown, wait.condition)
         if not is_met and (over or status.state == state.PENDING):

@@ -21,6 +21,8 @@ from hpcrun.runs.record import LastStatus
 from hpcrun.runs.silence import last_line_of
 from hpcrun.schedulers.pending_and_usage import Limit, SlurmQueue, Usage, Waiting
 
+_PLAIN = (str, int, float)
+
 
 @dataclass(frozen=True, slots=True)
 class Insight:
@@ -46,30 +48,32 @@ def look_closer(
         env: the environment of the user, for the queries of nodes.
         inside: also ask the nodes for the load of their GPUs.
     """
-    ours = [
-        item
-        for item in items
-        if item.run.scheduler == "slurm" and item.run.job_id and not item.stale
-    ]
-    waits = [str(item.run.job_id) for item in ours if item.status.state == state.PENDING]
-    over = [str(item.run.job_id) for item in ours if item.status.final and item.status.ran_s]
-    limited = any(
-        (item.status.reason or "").startswith(("QOS", "Assoc"))
-        for item in ours
-        if not item.status.final
-    )
+    waits = []
+    over = []
+    has_limit = False
+    for item in items:
+        job_id = item.run.job_id
+        status = item.status
+        if item.run.scheduler != "slurm" or not job_id or item.stale:
+            continue
+        if status.state == state.PENDING:
+            waits.append(job_id)
+        if status.final and status.ran_s:
+            over.append(job_id)
+        if not status.final and (status.reason or "").startswith(("QOS", "Assoc")):
+            has_limit = True
     gpus = _gpus(items, env) if inside else {}
-    return Insight(queue.waiting(waits), queue.usage(over), queue.limits() if limited else {}, gpus)
+    limits = queue.limits() if has_limit else {}
+    return Insight(queue.waiting(waits), queue.usage(over), limits, gpus)
 
 
 def _gpus(items: Sequence[RunStatus], env: Mapping[str, str]) -> dict[str, GpuResult]:
+    """Return the load of the GPUs of each running run; a sweep has no nodes of its own."""
     readings = {}
     for item in items:
-        if (
-            item.status.state == state.RUNNING
-            and item.run.gpus_per_node
-            and not (item.stale or item.elements)
-        ):
+        if item.stale or item.elements:
+            continue
+        if item.status.state == state.RUNNING and item.run.gpus_per_node:
             with suppress(SchedulerError, PlanError):  # the status is useful without it
                 readings[item.run.run_id] = read_gpus(item, env)
     return readings
@@ -78,7 +82,9 @@ def _gpus(items: Sequence[RunStatus], env: Mapping[str, str]) -> dict[str, GpuRe
 def last_line(item: RunStatus) -> str | None:
     """Return the last line of rank 0 of a run, or of its deciding role; None if there is none."""
     attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
-    return (last_line_of(attempt, 0) or None) if attempt else None
+    if attempt is None:
+        return None
+    return last_line_of(attempt, 0) or None
 
 
 def last_metrics(item: RunStatus) -> dict[str, Any]:
@@ -87,11 +93,10 @@ def last_metrics(item: RunStatus) -> dict[str, Any]:
     The result is empty if the rank recorded none.
     """
     attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
+    if attempt is None:
+        return {}
     try:
-        if attempt:
-            lines = tail(attempt.folder.rank_metrics(0), 2).splitlines()
-        else:
-            lines = []
+        lines = tail(attempt.folder.rank_metrics(0), 2).splitlines()
     except OSError:
         return {}
     for line in reversed(lines):  # the last line may be incomplete
@@ -99,9 +104,7 @@ def last_metrics(item: RunStatus) -> dict[str, Any]:
             metrics = parse_object(line, finite=False)
         except ValueError:
             continue
-        return {
-            name: value for name, value in metrics.items() if isinstance(value, float | int | str)
-        }
+        return {key: value for key, value in metrics.items() if isinstance(value, _PLAIN)}
     return {}
 
 
@@ -110,14 +113,11 @@ def time_advice(status: LastStatus) -> list[str]:
 
     The job has used a small part of a time limit of more than an hour.
     """
-    ran_s, limit_s = status.elapsed_s, status.limit_s
-    if (
-        status.state != state.COMPLETED
-        or ran_s is None
-        or not limit_s
-        or limit_s <= 3600
-        or ran_s >= limit_s / 4
-    ):
+    ran_s = status.elapsed_s
+    limit_s = status.limit_s
+    if status.state != state.COMPLETED or ran_s is None or limit_s is None:
+        return []
+    if limit_s <= 3600 or ran_s >= limit_s / 4:
         return []
     return [
         "it used a small part of its --time; a shorter time limit helps backfill start it sooner"

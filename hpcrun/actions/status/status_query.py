@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import overload
 
@@ -73,31 +74,39 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     """Return the status of runs, with one query to each scheduler for any number of them.
 
     Runs of another cluster or host are not queried, since their job ids mean nothing here. The
-    result is passed to
-    ``ports.on_status``.
+    result is passed to ``ports.on_status``.
     """
     store, now_s = ports.store, ports.now_s()
     runs, damaged = _load(run_ids, store)
     # one query also includes the runs for which these may wait
-    if any(run.after for run in runs):
-        active = set(store.active_ids())
-    else:
-        active = set()
-    awaited = {after["run_id"] for run in runs if run.run_id in active for after in run.after}
-    others, _ = _load(sorted(awaited - {run.run_id for run in runs}), store)
+    others, _ = _load(_awaited_ids(runs, store), store)
     items: dict[str, RunStatus] = {}
     away: SchedulerError | None = None
     for name in sorted({run.scheduler for run in runs}):
-        mine = [_known_run(run, store) for run in (*runs, *others) if run.scheduler == name]
-        polled, error = _poll(ports.schedulers(name), mine, ports, now_s)
+        mine = [run for run in (*runs, *others) if run.scheduler == name]
+        known = [_known_run(run, store) for run in mine]
+        polled, error = _poll(ports.schedulers(name), known, ports, now_s)
         items |= polled
         away = away or error
     # ids tell time in seconds; two runs of one second are in the order in which they were made
     runs.sort(key=lambda run: run.created_s)
-    ports.on_status([items[run.run_id] for run in runs], store.root, now_s)
-    return StatusResult(
-        tuple(_with_waits(items[run.run_id], items, store) for run in runs), away, tuple(damaged)
-    )
+    shown = [items[run.run_id] for run in runs]
+    ports.on_status(shown, store.root, now_s)
+    with_waits = tuple(_with_waits(item, items, store) for item in shown)
+    return StatusResult(with_waits, away, tuple(damaged))
+
+
+def _awaited_ids(runs: Sequence[Run], store: RunStore) -> list[str]:
+    """Return the other runs for which the active ones of these runs may wait."""
+    waiting = [run for run in runs if run.after]
+    if not waiting:
+        return []
+    active = set(store.active_ids())
+    awaited: set[str] = set()
+    for run in waiting:
+        if run.run_id in active:
+            awaited.update(after["run_id"] for after in run.after)
+    return sorted(awaited - {run.run_id for run in runs})
 
 
 def one_status(run_id: str, ports: Ports) -> StatusResult:
@@ -123,20 +132,19 @@ def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore
 
     if not item.run.after or has_started(item.folder):
         return item
-    if (
-        item.run.chain
-        and item.status.state == state.CANCELLED
-        and (why := chain_stop(item.folder, item.run.job_id))
-    ):
-        return replace(item, status=replace(item.status, reason=f"because {why}"))
+    if item.run.chain and item.status.state == state.CANCELLED:
+        why = chain_stop(item.folder, item.run.job_id)
+        if why:
+            return replace(item, status=replace(item.status, reason=f"because {why}"))
     waits = waits_of(item.run, item.status, status_of)
     status = never_started(item.status, waits)
     if status is item.status:
         return replace(item, waits=waits)
-    elements = tuple(
-        replace(each, status=never_started(each.status, waits)) for each in item.elements
-    )
-    item = replace(item, status=status, elements=elements, waits=waits)
+    elements = []
+    for element in item.elements:
+        element_status = never_started(element.status, waits)
+        elements.append(replace(element, status=element_status))
+    item = replace(item, status=status, elements=tuple(elements), waits=waits)
     _save(item, store)
     return item
 
@@ -144,9 +152,12 @@ def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore
 def last_known(run_ids: Sequence[str], *, store: RunStore, now_s: float) -> StatusResult:
     """Return the last known status of runs from their folders; no scheduler is queried."""
     runs, damaged = _load(run_ids, store)
-    known = [_known_run(run, store) for run in sorted(runs, key=lambda run: run.created_s)]
-    items = tuple(run_status(one, now_s, None if one.is_over else one.records()) for one in known)
-    return StatusResult(items, damaged=tuple(damaged))
+    items = []
+    for run in sorted(runs, key=lambda run: run.created_s):
+        known = _known_run(run, store)
+        records = None if known.is_over else known.records()
+        items.append(run_status(known, now_s, records))
+    return StatusResult(tuple(items), damaged=tuple(damaged))
 
 
 def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]]:
@@ -172,13 +183,15 @@ def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
     folder = store.folder(run_id)
     attempt = last_attempt(folder)
     last = store.last_status(run_id)
-    job_ids = sorted(store.noted_jobs().get(run_id, ())) or ([attempt.job_id] if attempt else [])
-    known = [
-        f"run {run_name(run_id)}",
-        *(f"job {job_id}" for job_id in job_ids),
-        *([f"last known {last.state}"] if last else []),
-        *([f"exit status {attempt.exit.status}"] if attempt and attempt.exit else []),
-    ]
+    job_ids = sorted(store.noted_jobs().get(run_id, ()))
+    if not job_ids and attempt:
+        job_ids = [attempt.job_id]
+    known = [f"run {run_name(run_id)}"]
+    known += [f"job {job_id}" for job_id in job_ids]
+    if last:
+        known.append(f"last known {last.state}")
+    if attempt and attempt.exit:
+        known.append(f"exit status {attempt.exit.status}")
     if isinstance(error, NewerRunError):
         how = "needs a newer hpcrun"
     else:
@@ -218,11 +231,8 @@ class KnownRun:
 
         The other elements are never queried again.
         """
-        return [
-            index
-            for index in self.elements.parameters
-            if not ((last := self.known.get(index)) and last.final)
-        ]
+        ended = {index for index, status in self.known.items() if status.final}
+        return [index for index in self.elements.parameters if index not in ended]
 
     def records(self) -> dict[int, ElementRecords]:
         """Return the records of its open elements."""
@@ -231,11 +241,9 @@ class KnownRun:
     def refs(self) -> list[JobRef]:
         """Return the jobs to query: each open element, or the whole run while it has no job id."""
         if self.run.job_id is None:
-            return [
-                JobRef(
-                    self.folder, None, self.run.created_s if self.sending is Sending.ENDED else None
-                )
-            ]
+            has_ended = self.sending is Sending.ENDED
+            submitted_s = self.run.created_s if has_ended else None
+            return [JobRef(self.folder, None, submitted_s)]
         return [self.ref(index) for index in self.open_elements()]
 
     def ref(self, index: int) -> JobRef:
@@ -246,11 +254,9 @@ class KnownRun:
 
 def _known_run(run: Run, store: RunStore) -> KnownRun:
     """Return a run with its last known status."""
-    folder, last, elements = (
-        store.folder(run.run_id),
-        store.last_status(run.run_id),
-        all_elements(run),
-    )
+    folder = store.folder(run.run_id)
+    last = store.last_status(run.run_id)
+    elements = all_elements(run)
     if last is not None and last.state == state.NOT_SUBMITTED and has_started(folder):
         # an sbatch that hung has submitted it after all
         return KnownRun(run, folder, elements, None, {})
@@ -295,10 +301,7 @@ class EndedElements(Sequence[ElementStatus]):
         for index, record in one.records().items():
             if record.ended or record.cancelled:
                 records[index] = record
-        return tuple(
-            _judge_element(one, index, records.get(index), {}, self._now_s)
-            for index in one.elements.parameters
-        )
+        return tuple(_judge_elements(one, records, {}, self._now_s))
 
 
 def _belongs_here(run: Run, cluster: str | None, host: str) -> bool:
@@ -308,39 +311,49 @@ def _belongs_here(run: Run, cluster: str | None, host: str) -> bool:
     return cluster is None or run.cluster in (None, cluster)
 
 
+@dataclass(frozen=True, slots=True)
+class _Poll:
+    """What one query to a scheduler says."""
+
+    runs: list[KnownRun]  # of this host and cluster, with the job ids that were learned
+    answers: Answers | None = None  # None if the scheduler did not respond
+    away: SchedulerError | None = None  # why it did not
+
+
 def _ask(
     scheduler: Scheduler, runs: Sequence[KnownRun], store: RunStore, host: str, now_s: float
-) -> tuple[list[KnownRun], Answers | None, SchedulerError | None]:
+) -> _Poll:
     """Query a scheduler once about all open elements of all runs of this cluster and host.
 
     Only a sweep whose job id is new in the answer needs a second query, about its elements.
-
-    Returns the runs of this host and cluster, with the job ids that were learned; the answers, None
-    where the scheduler is away; why it is.
     """
     cluster = scheduler.cluster() if runs else None
+    ours = [one for one in runs if _belongs_here(one.run, cluster, host)]
     # read before the query: then the scheduler knows the job of an sbatch that ends in between
-    ours = [
-        one
-        if one.run.job_id
-        else replace(one, sending=submission_progress(one.folder, one.run.created_s, now_s))
-        for one in runs
-        if _belongs_here(one.run, cluster, host)
-    ]
+    ours = [_with_progress(one, now_s) for one in ours]
     nameless = {one.folder for one in ours if one.run.job_id is None}
     try:
-        answers = scheduler.poll([ref for one in ours for ref in one.refs()])
+        answers = scheduler.poll(_refs(ours))
         ours = [_with_job(one, answers, store) for one in ours]
-        more = [
-            ref
-            for one in ours
-            if one.folder in nameless
-            for ref in one.refs()
-            if ref.folder not in nameless
-        ]
-        return ours, {**answers, **scheduler.poll(more)} if more else answers, None
+        named = [one for one in ours if one.folder in nameless]
+        more = [ref for ref in _refs(named) if ref.folder not in nameless]
+        if more:
+            answers = {**answers, **scheduler.poll(more)}
     except SchedulerError as away:
-        return [_with_job(one, {}, store) for one in ours], None, away
+        return _Poll([_with_job(one, {}, store) for one in ours], away=away)
+    return _Poll(ours, answers)
+
+
+def _with_progress(one: KnownRun, now_s: float) -> KnownRun:
+    """Return a run, if it has no job id, with the progress of its submission."""
+    if one.run.job_id:
+        return one
+    return replace(one, sending=submission_progress(one.folder, one.run.created_s, now_s))
+
+
+def _refs(runs: Sequence[KnownRun]) -> list[JobRef]:
+    """Return the jobs to query of all these runs."""
+    return list(chain.from_iterable(one.refs() for one in runs))
 
 
 def _with_job(one: KnownRun, answers: Answers, store: RunStore) -> KnownRun:
@@ -349,19 +362,30 @@ def _with_job(one: KnownRun, answers: Answers, store: RunStore) -> KnownRun:
         return one
     info = answers.get(one.folder)
     attempt = next(last_attempts(one.folder), None)
-    # the script of an array's task has written 123_4
     if info:
         job_id = info.job_id
     elif attempt:
+        # the script of an array's task has written 123_4
         job_id = attempt.job_id.partition("_")[0]
     else:
-        job_id = None
-    if job_id is None:
         return one
     run = replace(one.run, job_id=job_id)
     with suppress(HpcrunError):  # a full disk: it is found again next time
         store.save(run)
     return replace(one, run=run)
+
+
+def _judge_elements(
+    one: KnownRun,
+    records: Mapping[int, ElementRecords],
+    answers: Answers | None,
+    now_s: float,
+) -> list[ElementStatus]:
+    """Decide the status of each element of a run; without records its last known status stays."""
+    statuses = []
+    for index in one.elements.parameters:
+        statuses.append(_judge_element(one, index, records.get(index), answers, now_s))
+    return statuses
 
 
 def _judge_element(
@@ -378,23 +402,22 @@ def _judge_element(
     """
     last = one.known.get(index)
     info = None
-    status = last or LastStatus(state.UNKNOWN, one.run.created_s)
     answered = records is not None and answers is not None
-    if records is not None:
+    if records is None:
+        status = last or LastStatus(state.UNKNOWN, one.run.created_s)
+    else:
         if answers is not None:
             info = answers.get(one.ref(index).folder)
-        else:
-            info = None
-        info = _in_pack(info, records) if one.elements.packed else info
+        if one.elements.packed:
+            info = _in_pack(info, records)
         status = judge(
             one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending
         )
         status = keep_since(with_attempts(status, records.newest), last)
     stale = _is_stale(status, answered=answered, now_s=now_s)
     parameters = one.elements.parameters.get(index, ())
-    return ElementStatus(
-        index, one.elements.job_id(one.run, index), parameters, status, is_live(info), stale
-    )
+    job_id = one.elements.job_id(one.run, index)
+    return ElementStatus(index, job_id, parameters, status, is_live(info), stale)
 
 
 def _in_pack(info: JobInfo | None, records: ElementRecords) -> JobInfo | None:
@@ -406,10 +429,10 @@ def _in_pack(info: JobInfo | None, records: ElementRecords) -> JobInfo | None:
     attempt = records.attempt
     if records.ended or (records.cancelled and attempt is None):
         return None
-    if info and info.state == state.RUNNING and attempt and attempt.exit and attempt.exit.again:
-        return replace(
-            info, state=state.PENDING, reason="to be requeued with the others of its task"
-        )
+    starts_again = attempt is not None and attempt.exit is not None and attempt.exit.again
+    if starts_again and info and info.state == state.RUNNING:
+        reason = "to be requeued with the others of its task"
+        return replace(info, state=state.PENDING, reason=reason)
     return info
 
 
@@ -418,37 +441,39 @@ def _is_stale(status: LastStatus, *, answered: bool, now_s: float) -> bool:
 
     In both cases, the status of the job is the last known one.
     """
-    return not status.final and (
-        not answered or (status.missed_s is not None and status.asked_s < now_s)
-    )
+    if status.final:
+        return False
+    is_missed = status.missed_s is not None and status.asked_s < now_s
+    return is_missed or not answered
 
 
 def _poll(
     scheduler: Scheduler, runs: Sequence[KnownRun], ports: Ports, now_s: float
 ) -> tuple[dict[str, RunStatus], SchedulerError | None]:
+    """Return the status of each run after one query to its scheduler, and why that failed."""
     store = ports.store
-    ours, answers, away = _ask(
-        scheduler, [one for one in runs if not one.is_over], store, ports.host, now_s
-    )
+    still_open = [one for one in runs if not one.is_over]
+    poll = _ask(scheduler, still_open, store, ports.host, now_s)
     items = {}
-    for one in ours:
+    for one in poll.runs:
         records = one.records()
-        item = items[one.run.run_id] = run_status(one, now_s, records, answers)
-        if answers is not None:
+        item = run_status(one, now_s, records, poll.answers)
+        items[one.run.run_id] = item
+        if poll.answers is not None:
             _save(item, store, one.last, one.known)
-            if item.status.final and not one.is_over:
+            if item.status.final:
                 ports.on_end(one.run.run_id)
         if store.failed_nodes:
-            failures = (
-                node for each in records.values() for node in failures_of(one.run, each.newest[:2])
-            )
+            failures: list[FailedNode] = []
+            for element in records.values():
+                failures += failures_of(one.run, element.newest[:2])
             store.failed_nodes.note(failures, now_s)
     for one in runs:
         if one.is_over:
             store.leave_active(one.run.run_id)
         if one.run.run_id not in items:
             items[one.run.run_id] = run_status(one, now_s)
-    return items, away
+    return items, poll.away
 
 
 def run_status(
@@ -469,16 +494,13 @@ def run_status(
     if one.last is not None and one.last.final:
         ended = EndedElements(one, now_s) if one.elements.are_array else ()
         return RunStatus(one.run, one.folder, one.last, elements=ended)
-    elements = [
-        _judge_element(one, index, (records or {}).get(index), answers, now_s)
-        for index in one.elements.parameters
-    ]
+    elements = _judge_elements(one, records or {}, answers, now_s)
     elsewhere = records is None
-    if records is None:
-        ask_there = LastStatus(state.UNKNOWN, one.run.created_s, reason=f"ask on {one.run.place}")
-        status = one.last or ask_there
+    if elsewhere:
+        ask_there = f"ask on {one.run.place}"
+        status = one.last or LastStatus(state.UNKNOWN, one.run.created_s, reason=ask_there)
     else:
-        statuses = [each.status for each in elements]
+        statuses = [element.status for element in elements]
         if one.elements.are_array:
             status = combine(statuses, one.run.walltime_s)
         else:
@@ -544,13 +566,15 @@ def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
     An attempt without a record, followed by another one, was on a node that failed together with
     its script.
     """
-    for place, attempt in enumerate(attempts if run.scheduler == "slurm" else ()):
-        if attempt.exit is None and place:
-            yield FailedNode(
-                attempt.host, run.cluster, attempt.alive_s, "stopped responding", run.run_id
-            )
-        elif attempt.exit is not None and attempt.exit.reason == NODE_FAILURE:
-            for node in attempt.exit.nodes:
-                yield FailedNode(
-                    node, run.cluster, attempt.exit.ended_s, "down or not responding", run.run_id
-                )
+    if run.scheduler != "slurm":
+        return
+    for place, attempt in enumerate(attempts):
+        exit_ = attempt.exit
+        if exit_ is None:
+            if place > 0:
+                why = "stopped responding"
+                yield FailedNode(attempt.host, run.cluster, attempt.alive_s, why, run.run_id)
+        elif exit_.reason == NODE_FAILURE:
+            why = "down or not responding"
+            for node in exit_.nodes:
+                yield FailedNode(node, run.cluster, exit_.ended_s, why, run.run_id)

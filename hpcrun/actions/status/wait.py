@@ -55,10 +55,10 @@ class Waiter:
         return self._waited_for(self.poll())
 
     def _waited_for(self, item: RunStatus) -> RunStatus:
-        return next(
-            (element_row(item, known) for known in item.elements if known.index == self.element),
-            item,
-        )
+        for element in item.elements:
+            if element.index == self.element:
+                return element_row(item, element)
+        return item
 
     def over(self) -> Callable[[], bool]:
         """Return a cheap check: has the run ended, or is it pending for a reason that never passes?
@@ -66,14 +66,18 @@ class Waiter:
         The script's exit record is enough; the scheduler is queried now and then, for a job that
         was killed before it could write one.
         """
-        # the first one last: each check reads one element's folder
-        running = list(reversed(self.elements)) if self.element is None else [self.element]
+        if self.element is not None:
+            running = [self.element]
+        else:
+            # the first one last: each check reads one element's folder
+            running = list(reversed(self.elements))
         mark = None
         pauses = Pauses()
 
         def is_over() -> bool:
             nonlocal mark
-            before, mark = mark, records_mark(self.folder, running[-1]) if running else None
+            before = mark
+            mark = records_mark(self.folder, running[-1]) if running else None
             if mark != before:
                 while running and records_of(self.folder, running[-1]).ended:
                     running.pop()
@@ -106,7 +110,8 @@ class Waiter:
             time.sleep(SETTLES_S)
         deadline = time.monotonic() + SETTLES_WITHIN_S
         while time.monotonic() < deadline:
-            waited_for = self._waited_for(item := self.poll())
+            item = self.poll()
+            waited_for = self._waited_for(item)
             if waited_for.status.final or waited_for.never_starts:
                 break
             time.sleep(LOOK_EVERY_S)
@@ -236,7 +241,8 @@ class BackgroundCall(threading.Thread, Generic[Answer]):
 
     def answer(self, within_s: float | None = None) -> Answer | None:
         """Return the answer, None if it does not come within that many seconds."""
-        self.join(None if within_s is None else max(0.0, within_s))
+        most_s = None if within_s is None else max(0.0, within_s)
+        self.join(most_s)
         answer, failure = self._ended
         if failure is not None:
             raise failure
