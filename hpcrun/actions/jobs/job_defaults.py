@@ -106,9 +106,10 @@ def with_defaults(
     if walltime_s and profile.time.max:
         walltime_s = min(walltime_s, profile.time.max)  # only a default: within the limit
     configured = {"walltime_s": walltime_s, "account": config.account}
-    missing: dict[str, Any] = {
-        name: value for name, value in configured.items() if value and getattr(filled, name) is None
-    }
+    missing: dict[str, Any] = {}
+    for name, value in configured.items():
+        if value and getattr(filled, name) is None:
+            missing[name] = value
     return replace(filled, **missing), notes
 
 
@@ -176,11 +177,9 @@ def settle_gpu_type(profile: Profile, sizes: str, surroundings: Surroundings) ->
     if profile.gpu.type or not types_to_choose_from(profile, request):
         return None
     picker = Picker(surroundings.choose)
-    type_ = picker.pick(
-        _type_choice(
-            list(profile.gpu.types), profile, "gpus", sizes, "the profile has several GPU types"
-        )
-    )
+    reason = "the profile has several GPU types"
+    choice = _type_choice(list(profile.gpu.types), profile, "gpus", sizes, reason)
+    type_ = picker.pick(choice)
     _check_made(picker, profile.name)
     return type_
 
@@ -209,37 +208,43 @@ def _check_made(picker: Picker, profile: str) -> None:
 def _with_gpu_type(
     request: JobRequest, profile: Profile, picker: Picker, sizes: str | None
 ) -> JobRequest:
+    """Return the request with one of the profile's GPU types, if it has to name one.
+
+    Raises:
+        PlanError: no type has as many GPUs.
+    """
     types = types_to_choose_from(profile, request)
-    if (
-        not types
-        or profile.gpu.type
-        or (request.gpus is None and request.gpus_per_node is None and request.nodes)
-    ):
+    if not types or profile.gpu.type:
         return request
     if request.gpus is None and request.gpus_per_node is None:
+        if request.nodes:
+            return request
         request = replace(request, gpus=GpuCount(count=1))
     fitting = [type_ for type_ in types if _fits_on(type_, request, profile)]
     if not fitting:
-        entries = ((type_, profile.gpu.types[type_]) for type_ in types)
-        has = ", ".join(
-            f"{type_} {e.nodes or '?'} × {e.per_node or profile.gpu.per_node}"
-            for type_, e in entries
-        )
         raise PlanError(
             f"no GPU type of profile {profile.name!r} has {_asked(request)}; nodes × GPUs of a job "
-            f"are at most: {has}",
+            f"are at most: {_sizes_of(types, profile)}",
             hint=_room(request, profile),
         )
     if len(fitting) == 1:
         return naming_gpu_type(request, fitting[0])
-    name, gpus = (
-        ("gpus", request.gpus) if request.gpus else ("gpus-per-node", request.gpus_per_node)
-    )
+    option = "gpus" if request.gpus else "gpus-per-node"
+    gpus = request.gpus or request.gpus_per_node
     number = sizes or str(gpus.count if gpus else 1)
     reason = f"several GPU types have {_asked(request)}"
-    return naming_gpu_type(
-        request, picker.pick(_type_choice(fitting, profile, name, number, reason))
-    )
+    choice = _type_choice(fitting, profile, option, number, reason)
+    return naming_gpu_type(request, picker.pick(choice))
+
+
+def _sizes_of(types: Sequence[str], profile: Profile) -> str:
+    """Return the nodes and the GPUs per node of each GPU type, as text."""
+    sizes = []
+    for type_ in types:
+        entry = profile.gpu.types[type_]
+        per_node = entry.per_node or profile.gpu.per_node
+        sizes.append(f"{type_} {entry.nodes or '?'} × {per_node}")
+    return ", ".join(sizes)
 
 
 def _type_choice(
@@ -248,11 +253,11 @@ def _type_choice(
     """Return the choice between GPU types; the default is the one with the most GPUs."""
     entries = [profile.gpu.types[type_] for type_ in types]
     totals = [_total(entry, profile) for entry in entries]
-    options = tuple(
-        Option(type_, f"--{option} {type_}:{number}", _about_type(entry, profile))
-        for type_, entry in zip(types, entries, strict=True)
-    )
-    return Choice("GPU type", "gpu.type", reason, options, totals.index(max(totals)))
+    options = []
+    for type_, entry in zip(types, entries, strict=True):
+        flag = f"--{option} {type_}:{number}"
+        options.append(Option(type_, flag, _about_type(entry, profile)))
+    return Choice("GPU type", "gpu.type", reason, tuple(options), totals.index(max(totals)))
 
 
 def _fits_on(type_: str, request: JobRequest, profile: Profile) -> bool:
@@ -267,22 +272,21 @@ def _fits_on(type_: str, request: JobRequest, profile: Profile) -> bool:
 
 def _room(request: JobRequest, profile: Profile) -> str:
     """Return the hint for too many GPUs of a type: another type, more nodes, or fewer GPUs."""
-    each = request.gpus_per_node
-    if each:
-        total = each.count * (request.nodes or 1)
+    if request.roles:  # their sizes are the nodes
+        return "write smaller sizes behind --role, or choose another partition"
+    if request.gpus_per_node:
+        total = request.gpus_per_node.count * (request.nodes or 1)
     elif request.gpus:
         total = request.gpus.count
     else:
         total = 1
-    if request.roles:  # their sizes are the nodes
-        return "write smaller sizes behind --role, or choose another partition"
     options = types_with_room(profile, total)
     if options:
         return f"name a type and the nodes: {options[0]}"
-    total, type_ = max(
-        (_total(entry, profile), type_) for type_, entry in profile.gpu.types.items()
-    )
-    return f"request less: --gpus {type_}:{total} --nodes {profile.gpu.types[type_].nodes or 1}"
+    types = profile.gpu.types
+    totals = [(_total(entry, profile), type_) for type_, entry in types.items()]
+    most, largest = max(totals)
+    return f"request less: --gpus {largest}:{most} --nodes {types[largest].nodes or 1}"
 
 
 def _total(entry: GpuTypeSection, profile: Profile) -> int:
@@ -292,7 +296,8 @@ def _total(entry: GpuTypeSection, profile: Profile) -> int:
 def _asked(request: JobRequest) -> str:
     if request.gpus_per_node:
         return f"{request.nodes or 1} × {request.gpus_per_node.count} GPUs"
-    gpus = count(request.gpus.count if request.gpus else 1, "GPU")
+    number = request.gpus.count if request.gpus else 1
+    gpus = count(number, "GPU")
     if request.nodes and request.nodes > 1:
         return f"{gpus} on {request.nodes} nodes"
     return gpus
@@ -301,12 +306,12 @@ def _asked(request: JobRequest) -> str:
 def _about_type(entry: GpuTypeSection, profile: Profile) -> str:
     per_node = entry.per_node or profile.gpu.per_node
     if entry.nodes:
-        nodes = f"{count(entry.nodes, 'node')} × {per_node}"
+        about = f"{count(entry.nodes, 'node')} × {per_node}"
     else:
-        nodes = f"{per_node} per node"
-    partition = entry.partition or profile.partition
+        about = f"{per_node} per node"
     if entry.card.memory_gb:
-        memory = f"{entry.card.memory_gb} GB each"
-    else:
-        memory = ""
-    return ", ".join(filter(None, (nodes, memory, f"partition {partition}" if partition else "")))
+        about += f", {entry.card.memory_gb} GB each"
+    partition = entry.partition or profile.partition
+    if partition:
+        about += f", partition {partition}"
+    return about

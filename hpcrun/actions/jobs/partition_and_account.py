@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.profiles.detect_types import (
+    Share,
     accounts_of,
+    may_use,
     offer_in,
     partitions_without_gpus,
     rank,
@@ -24,14 +26,13 @@ from hpcrun.job.text.units import format_time
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.profiles.yaml_file import Key
-from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, Partition
+from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, Partition, QosLimits
 
-# limit of a QOS → for whom it limits the GPUs; empty for the time
-_LIMITS = {
+# limit of a QOS → for whom it limits the GPUs
+_GPU_LIMITS = {
     "gpus_per_job": "one job",
     "gpus_per_user": "one user at the same time",
     "gpus_in_all": "all its users together",
-    "max_s": "",
 }
 _QOS = "request less, or choose another QOS with --qos; `sacctmgr show qos` shows the limits"
 
@@ -59,24 +60,19 @@ class ClusterJob:
     @property
     def known_partition(self) -> Partition | None:
         """Its partition, None if Slurm does not list it."""
-        return next((part for part in self.facts.partitions if part.name == self.partition), None)
+        return _partition_named(self.partition, self.facts)
 
     @property
     def enforced(self) -> set[str]:
         """What the cluster enforces: ``associations``, ``qos`` ..."""
-        return set(self.facts.config.get("AccountingStorageEnforce", "").lower().split(",")) - {
-            "",
-            "none",
-        }
+        enforced = self.facts.config.get("AccountingStorageEnforce", "")
+        return set(enforced.lower().split(",")) - {"", "none"}
 
     def associations(self, account: str | None) -> list[Association]:
         """Return the user's associations for its partition, and for an account if that is known."""
-        mine = (
-            each
-            for each in self.facts.associations or ()
-            if each.partition in (None, self.partition)
-        )
-        return [each for each in mine if account in (None, each.account)]
+        mine = self.facts.associations or []
+        here = [each for each in mine if each.partition in (None, self.partition)]
+        return [each for each in here if account in (None, each.account)]
 
     def with_one(
         self, option: str, what: str, reason: str, values: Sequence[str], picker: Picker
@@ -105,13 +101,15 @@ def with_partition(job: ClusterJob, detected: Path, picker: Picker) -> ClusterJo
     name = job.request.partition
     if name is None and _is_detected(job.loaded, (*_type_key(job), "partition"), detected):
         fitting = _fitting_partitions(job)
-        default = [part for part in fitting if part.default]
-        if fitting and (default or len(fitting) == 1 or not job.size.gpus_per_node):
-            name = (default or fitting)[0].name
+        defaults = [part for part in fitting if part.default]
+        if defaults:
+            name = defaults[0].name
+        elif fitting and (len(fitting) == 1 or not job.size.gpus_per_node):
+            name = fitting[0].name
         elif fitting:
             name = picker.pick(_partition_choice(fitting, job.typed))
             job = replace(job, request=replace(job.request, partition=name))
-    partition = next((part for part in job.facts.partitions if part.name == name), None)
+    partition = _partition_named(name, job.facts)
     if partition is None or name == job.typed.partition:
         return job
     profile = _in_partition(job, partition, detected)
@@ -119,6 +117,11 @@ def with_partition(job: ClusterJob, detected: Path, picker: Picker) -> ClusterJo
     # nodes of this partition may have more GPUs: then the job needs fewer of them
     size = decide_size(job.request, typed)
     return replace(job, loaded=replace(job.loaded, profile=profile), typed=typed, size=size)
+
+
+def _partition_named(name: str | None, facts: ClusterFacts) -> Partition | None:
+    """Return a partition by its name; None if Slurm does not list it."""
+    return next((part for part in facts.partitions if part.name == name), None)
 
 
 def _type_key(job: ClusterJob) -> Key:
@@ -130,7 +133,9 @@ def _type_key(job: ClusterJob) -> Key:
         return ()
     type_ = job.size.gpu_type or ""
     entry = job.typed.gpu.types.get(type_)
-    return ("gpu", "types", type_) if entry and entry.partition else ()
+    if entry and entry.partition:
+        return ("gpu", "types", type_)
+    return ()
 
 
 def _fitting_partitions(job: ClusterJob) -> list[Partition]:
@@ -140,20 +145,25 @@ def _fitting_partitions(job: ClusterJob) -> list[Partition]:
     which jobs are preempted is left out if there is another one.
     """
     facts = job.facts
-    time_s = job.request.walltime_s or job.typed.time.default
-    fitting = [
-        part
-        for part in facts.partitions
-        if why_closed(part, facts, job.account) is None
-        and job.size.nodes <= min(_nodes_with(part, job), part.max_nodes or 10**9)
-        and (part.max_s is None or time_s is None or time_s <= part.max_s)
-    ]
+    fitting = [part for part in facts.partitions if _fits(job, part)]
     if not job.size.gpus_per_node:
         free = partitions_without_gpus(facts)
         fitting = [part for part in fitting if part.name in free] or fitting
         fitting = [part for part in fitting if part.name == job.typed.partition] or fitting
     fitting = [part for part in fitting if part.preempted is None] or fitting
     return sorted(fitting, key=lambda part: rank(part, facts, job.account))
+
+
+def _fits(job: ClusterJob, partition: Partition) -> bool:
+    """Whether a partition is open to the user, and large enough for the job and its time."""
+    if why_closed(partition, job.facts, job.account) is not None:
+        return False
+    if partition.max_nodes and job.size.nodes > partition.max_nodes:
+        return False
+    if job.size.nodes > _nodes_with(partition, job):
+        return False
+    time_s = job.request.walltime_s or job.typed.time.default
+    return partition.max_s is None or time_s is None or time_s <= partition.max_s
 
 
 def _nodes_with(partition: Partition, job: ClusterJob) -> int:
@@ -168,90 +178,104 @@ def _nodes_with(partition: Partition, job: ClusterJob) -> int:
     for kind in job.facts.kinds:
         if kind.partition != partition.name:
             continue
-        gpus = sum(count for type_, count in kind.gpus if size.gpu_type in (None, type_))
+        wanted = [count for type_, count in kind.gpus if size.gpu_type in (None, type_)]
         has_cpus = kind.cpus is None or kind.cpus >= cpus
         has_memory = kind.memory_mb is None or kind.memory_mb >= memory_mb
-        if gpus >= size.gpus_per_node and has_cpus and has_memory:
+        has_gpus = sum(wanted) >= size.gpus_per_node
+        if has_gpus and has_cpus and has_memory:
             nodes += kind.nodes
     return nodes
 
 
 def _partition_choice(fitting: Sequence[Partition], typed: Profile) -> Choice:
-    options = [
-        Option(
-            part.name,
-            f"-p {part.name}",
-            f"up to {format_time(part.max_s)}" if part.max_s else "no time limit",
-        )
-        for part in fitting
-    ]
+    """Return the choice between partitions that a job fits."""
+    options = []
+    for part in fitting:
+        limit = f"up to {format_time(part.max_s)}" if part.max_s else "no time limit"
+        options.append(Option(part.name, f"-p {part.name}", limit))
     if typed.gpu.type in typed.gpu.types:
         key = f"gpu.types.{typed.gpu.type}.partition"
     else:
         key = "partition"
-    return Choice(
-        "partition",
-        key,
-        "the job fits several partitions, and none is Slurm's default",
-        tuple(options),
-    )
+    reason = "the job fits several partitions, and none is Slurm's default"
+    return Choice("partition", key, reason, tuple(options))
 
 
 def _is_detected(loaded: LoadedProfile, key: Key, detected: Path) -> bool:
     """Whether no file of a user sets this value, or any value of this section."""
-    files = {origin.path for known, origin in loaded.origins.items() if known[: len(key)] == key}
-    return all(
-        file == detected or file.is_relative_to(shipped_folder("cluster_profiles"))
-        for file in files
-    )
+    shipped = shipped_folder("cluster_profiles")
+    for known, origin in loaded.origins.items():
+        if known[: len(key)] != key or origin.path == detected:
+            continue
+        if not origin.path.is_relative_to(shipped):
+            return False
+    return True
 
 
 def _in_partition(job: ClusterJob, partition: Partition, detected: Path) -> Profile:
     """Return the profile with the values of another partition; values from a user's file stay."""
+    if job.size.gpus_per_node:
+        return _with_gpus_in_partition(job, partition, detected)
     profile = job.loaded.profile
-    facts = job.facts
-    gpus = job.size.gpus_per_node
+    kinds = [kind for kind in job.facts.kinds if kind.partition == partition.name]
+    cpus = share([(kind.cpus, 0) for kind in kinds], "CPUs")
+    memory = share([(kind.memory_mb, 0) for kind in kinds], "MB")
+    sections = _sections(cpus, memory, partition, profile)
+    changed = _without_user_values(sections, (), job.loaded, detected)
+    if partition.name in partitions_without_gpus(job.facts):
+        changed["gpu"] = GpuSection()
+    changed["partition"] = partition.name
+    return profile.model_copy(update=changed)
+
+
+def _with_gpus_in_partition(job: ClusterJob, partition: Partition, detected: Path) -> Profile:
+    """Return the same for a job with GPUs; the values are those of its GPU type, if it has one."""
+    profile = job.loaded.profile
     type_ = job.size.gpu_type
-    kinds = [kind for kind in facts.kinds if kind.partition == partition.name]
-    gpu: dict[str, Any] = {}
-    if not gpus:
-        cpus = share([(kind.cpus, 0) for kind in kinds], "CPUs")
-        memory = share([(kind.memory_mb, 0) for kind in kinds], "MB")
-    elif any(type_ in dict(kind.gpus) for kind in kinds):
-        offer = offer_in(partition, type_, facts)
-        cpus, memory, gpu = (
-            offer.cpus,
-            offer.memory_mb,
-            {"nodes": offer.nodes or None, "per_node": offer.per_node},
-        )
-    else:  # sbatch says it best
-        return profile
+    kinds = [kind for kind in job.facts.kinds if kind.partition == partition.name]
+    if not any(type_ in dict(kind.gpus) for kind in kinds):
+        return profile  # sbatch says it best
+    offer = offer_in(partition, type_, job.facts)
+    gpus = {"nodes": offer.nodes or None, "per_node": offer.per_node}
+    sections = _sections(offer.cpus, offer.memory_mb, partition, profile)
+    name = type_ or ""
+    entry = profile.gpu.types.get(name)
+    if entry is None:
+        changed = _without_user_values(sections, (), job.loaded, detected)
+        changed["gpu"] = profile.gpu.model_copy(update=gpus)
+        changed["partition"] = partition.name
+        return profile.model_copy(update=changed)
+    changed = _without_user_values(sections, ("gpu", "types", name), job.loaded, detected)
+    changed["partition"] = partition.name
+    types = {**profile.gpu.types, name: entry.model_copy(update={**changed, **gpus})}
+    return profile.model_copy(update={"gpu": profile.gpu.model_copy(update={"types": types})})
+
+
+def _without_user_values(
+    sections: Mapping[str, object], prefix: Key, loaded: LoadedProfile, detected: Path
+) -> dict[str, object]:
+    """Return the sections below a key of which no file of a user sets a value."""
+    changed = {}
+    for name, section in sections.items():
+        if _is_detected(loaded, (*prefix, name), detected):
+            changed[name] = section
+    return changed
+
+
+def _sections(
+    cpus: Share | None, memory: Share | None, partition: Partition, profile: Profile
+) -> dict[str, CpuSection | MemorySection | TimeSection]:
+    """Return the sections of a profile that a partition decides, by their names."""
+    cpu_section = CpuSection()
+    if cpus:
+        cpu_section = CpuSection(per_node=cpus.per_node, per_gpu=cpus.per_gpu)
+    memory_section = MemorySection()
+    if memory:
+        memory_section = MemorySection(per_node=memory.per_node, per_gpu=memory.per_gpu)
     default_s = partition.default_s or profile.time.default
-    sections: dict[str, Any] = {
-        "cpu": CpuSection(per_node=cpus.per_node, per_gpu=cpus.per_gpu) if cpus else CpuSection(),
-        "memory": MemorySection(per_node=memory.per_node, per_gpu=memory.per_gpu)
-        if memory
-        else MemorySection(),
-        "time": TimeSection(
-            default=min(filter(None, (default_s, partition.max_s)), default=None),
-            max=partition.max_s,
-        ),
-    }
-    of_type = bool(gpus) and type_ in profile.gpu.types
-    prefix = ("gpu", "types", type_ or "") if of_type else ()
-    changed: dict[str, Any] = {
-        name: new
-        for name, new in sections.items()
-        if _is_detected(job.loaded, (*prefix, name), detected)
-    }
-    changed |= {"partition": partition.name}
-    if of_type:
-        entry = profile.gpu.types[type_ or ""].model_copy(update={**changed, **gpu})
-        types = {**profile.gpu.types, type_ or "": entry}
-        return profile.model_copy(update={"gpu": profile.gpu.model_copy(update={"types": types})})
-    if not gpus and partition.name in partitions_without_gpus(facts):
-        return profile.model_copy(update={**changed, "gpu": GpuSection()})
-    return profile.model_copy(update={**changed, "gpu": profile.gpu.model_copy(update=gpu)})
+    times = [time_s for time_s in (default_s, partition.max_s) if time_s]
+    time_section = TimeSection(default=min(times, default=None), max=partition.max_s)
+    return {"cpu": cpu_section, "memory": memory_section, "time": time_section}
 
 
 # --- account and QOS -----------------------------------------------------------------------------
@@ -266,15 +290,13 @@ def with_account(job: ClusterJob, picker: Picker) -> ClusterJob:
         return job
     partition = job.known_partition
     default = job.facts.default_account
-    accounts = sorted({each.account for each in job.associations(None)})
-    fitting = [
-        one
-        for one in accounts
-        if partition is None or why_closed(partition, job.facts, one) is None
-    ]
+    fitting = sorted({each.account for each in job.associations(None)})
+    if partition is not None:
+        fitting = [name for name in fitting if may_use(partition, job.facts, name)]
     if not fitting:
         return job
-    fitting = [default] if default in fitting else fitting
+    if default in fitting:
+        fitting = [default]
     return job.with_one("account", "account", "you have several accounts", fitting, picker)
 
 
@@ -283,22 +305,33 @@ def with_qos(job: ClusterJob, picker: Picker) -> ClusterJob:
 
     The default cannot be used if it does not exist or is not for the partition.
     """
-    if job.request.qos or job.typed.qos or not {"qos", "all"} & job.enforced:
+    if job.request.qos or job.typed.qos:
+        return job
+    if not {"qos", "all"} & job.enforced:
         return job
     mine = job.associations(job.account or job.facts.default_account)
-    partition = job.known_partition
-    allowed = sorted({qos for each in mine for qos in each.qos})
-    if partition is not None:
-        allowed = [qos for qos in allowed if not partition.qos or qos in partition.qos]
-        allowed = [qos for qos in allowed if qos not in partition.denied_qos]
+    allowed = _allowed_qos(mine, job.known_partition)
     # without a default of its own an association has "normal" (slurmctld, job_mgr.c)
-    if not allowed or {each.default_qos or "normal" for each in mine} & set(allowed):
+    defaults = {each.default_qos or "normal" for each in mine}
+    if not allowed or defaults & set(allowed):
         return job
     reason = (
         f"partition {job.partition} takes several of your qualities of service, and none is "
         "your default"
     )
     return job.with_one("qos", "QOS", reason, allowed, picker)
+
+
+def _allowed_qos(associations: Sequence[Association], partition: Partition | None) -> list[str]:
+    """Return the names of the QOS that the associations have and the partition takes."""
+    names: set[str] = set()
+    for association in associations:
+        names.update(association.qos)
+    if partition is not None:
+        names -= set(partition.denied_qos)
+        if partition.qos:
+            names &= set(partition.qos)
+    return sorted(names)
 
 
 def check_qos_limits(job: ClusterJob) -> None:
@@ -311,34 +344,45 @@ def check_qos_limits(job: ClusterJob) -> None:
     """
     if not {"limits", "safe", "all"} & job.enforced:
         return
-    request, typed, partition = job.request, job.typed, job.known_partition
+    order = _qos_in_order(job)
     gpus = job.size.gpus
-    time_s = request.walltime_s or typed.time.default
-    mine = job.associations(job.account or job.facts.default_account)
-    qos = (
-        request.qos
-        or typed.qos
-        or next((each.default_qos for each in mine if each.default_qos), "normal")
-    )
-    known = {limits.name: limits for limits in job.facts.qos}
-    names = [partition.own_qos if partition else None, qos]
-    if qos in known and known[qos].over_partition:
-        names.reverse()
-    order = [known[name] for name in names if name in known]
-    for limit, whom in _LIMITS.items():
-        limits = next((each for each in order if getattr(each, limit) is not None), None)
-        most = getattr(limits, limit, None)
-        if limits is None or most is None:
-            continue
-        if whom and gpus > most:
+    for limit, whom in _GPU_LIMITS.items():
+        qos = _first_with(limit, order)
+        if qos is not None and gpus > getattr(qos, limit):
             raise PlanError(
-                f"{gpus} GPUs are more than the {most} that QOS {limits.name} allows {whom}",
+                f"{gpus} GPUs are more than the {getattr(qos, limit)} that QOS {qos.name} "
+                f"allows {whom}",
                 hint=_QOS,
             )
-        if not whom and time_s is not None and time_s > most:
-            option = "--time" if request.walltime_s else "the default time"
-            allows = f"the {format_time(most)} that QOS {limits.name} allows"
-            raise PlanError(f"{option} {format_time(time_s)} is longer than {allows}", hint=_QOS)
+    qos = _first_with("max_s", order)
+    time_s = job.request.walltime_s or job.typed.time.default
+    if qos is None or qos.max_s is None or time_s is None:
+        return
+    if time_s > qos.max_s:
+        option = "--time" if job.request.walltime_s else "the default time"
+        allows = f"the {format_time(qos.max_s)} that QOS {qos.name} allows"
+        raise PlanError(f"{option} {format_time(time_s)} is longer than {allows}", hint=_QOS)
+
+
+def _qos_in_order(job: ClusterJob) -> list[QosLimits]:
+    """Return the QOS of the partition and of the job; a limit of the first has priority."""
+    name = job.request.qos or job.typed.qos
+    if not name:
+        mine = job.associations(job.account or job.facts.default_account)
+        name = next((each.default_qos for each in mine if each.default_qos), "normal")
+    known = {limits.name: limits for limits in job.facts.qos}
+    partition = job.known_partition
+    names = [name]
+    if partition is not None and partition.own_qos:
+        names.insert(0, partition.own_qos)
+    if name in known and known[name].over_partition:
+        names.reverse()
+    return [known[name] for name in names if name in known]
+
+
+def _first_with(limit: str, order: Sequence[QosLimits]) -> QosLimits | None:
+    """Return the first QOS that has a limit."""
+    return next((qos for qos in order if getattr(qos, limit) is not None), None)
 
 
 def check_nodes(job: ClusterJob) -> None:
@@ -350,40 +394,52 @@ def check_nodes(job: ClusterJob) -> None:
     Raises:
         PlanError: the partition does not give a job this number of nodes.
     """
-    facts, typed, partition = job.facts, job.typed, job.known_partition
-    nodes = job.size.nodes
-
-    def most_nodes(part: Partition) -> int:
-        return min(
-            sum(kind.nodes for kind in facts.kinds if kind.partition == part.name),
-            part.max_nodes or 10**9,
-        )
-
-    of_profile = typed.gpu.nodes is not None and job.partition == typed.partition
-    with_gpus = job.size.gpus_per_node and of_profile
-    if partition is None or nodes <= most_nodes(partition) or with_gpus:
+    partition = job.known_partition
+    if partition is None:
         return
-    larger = [part for part in facts.partitions if nodes <= most_nodes(part)]
-    best = min(larger, key=lambda part: rank(part, facts, job.account), default=None)
+    nodes = job.size.nodes
+    most = _most_nodes(partition, job.facts)
+    is_of_profile = job.typed.gpu.nodes is not None and job.partition == job.typed.partition
+    if nodes <= most or (job.size.gpus_per_node and is_of_profile):
+        return
+    larger = [part for part in job.facts.partitions if nodes <= _most_nodes(part, job.facts)]
+    best = min(larger, key=lambda part: rank(part, job.facts, job.account), default=None)
+    hint = f"use --nodes {most}"
+    if best is not None:
+        hint = f"use --partition {best.name}: up to {_most_nodes(best, job.facts)}"
     raise PlanError(
-        f"{nodes} nodes are more than the {most_nodes(partition)} that partition {partition.name} "
-        "gives a job",
-        hint=f"use --partition {best.name}: up to {most_nodes(best)}"
-        if best
-        else f"use --nodes {most_nodes(partition)}",
+        f"{nodes} nodes are more than the {most} that partition {partition.name} gives a job",
+        hint=hint,
     )
+
+
+def _most_nodes(partition: Partition, facts: ClusterFacts) -> int:
+    """Return the number of nodes that a partition can give one job."""
+    nodes = sum(kind.nodes for kind in facts.kinds if kind.partition == partition.name)
+    if partition.max_nodes:
+        return min(nodes, partition.max_nodes)
+    return nodes
 
 
 def detected_note(job: ClusterJob) -> str:
     """Return one line with the detected values, and how to keep or change them."""
-    facts, name, account, partition = job.facts, job.partition, job.account, job.known_partition
-    default = " (the default)" if partition and partition.default else ""
-    taken = [f"partition {name}{default}" if name else "the default partition"]
+    taken = [_partition_text(job)]
+    account = job.account
     if account:
-        is_default = account == facts.default_account and len(accounts_of(facts)) > 1
+        is_default = account == job.facts.default_account and len(accounts_of(job.facts)) > 1
         remark = " (your default in Slurm)" if is_default else ""
         taken.append(f"account {account}{remark}")
     if job.request.qos:
         taken.append(f"qos {job.request.qos}")
-    cluster = facts.config.get("ClusterName", "this one")
+    cluster = job.facts.config.get("ClusterName", "this one")
     return f"detected the cluster {cluster}: {', '.join(taken)}; keep or change it with hpcrun init"
+
+
+def _partition_text(job: ClusterJob) -> str:
+    """Return the partition of a job for a note."""
+    if not job.partition:
+        return "the default partition"
+    text = f"partition {job.partition}"
+    if job.known_partition and job.known_partition.default:
+        text += " (the default)"
+    return text
