@@ -15,6 +15,7 @@ configuration. The user's own configuration, such as the filters of git-lfs, wor
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -80,9 +81,7 @@ def run_git(
         env: the environment; of git's own variables, only those of ``_KEPT`` reach git.
         place: git's variables that name another repository than the one of the folder.
     """
-    kept = {
-        name: value for name, value in env.items() if not name.startswith("GIT_") or name in _KEPT
-    }
+    passed = {name: value for name, value in env.items() if _is_kept(name)}
     # GIT_ALLOW_PROTOCOL stands above every protocol.* of the repository: a missing object is not
     # fetched
     variables = {
@@ -92,12 +91,17 @@ def run_git(
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_TERMINAL_PROMPT": "0",
     }
-    settings = [argument for setting in _OFF for argument in ("-c", setting)]
-    return run_command(
-        ["git", "--no-pager", *settings, "-C", str(folder), *args],
-        timeout_s=_WITHIN_S,
-        env={**kept, **variables, **(place or {})},
-    )
+    command = ["git", "--no-pager"]
+    for setting in _OFF:
+        command += ["-c", setting]
+    command += ["-C", str(folder), *args]
+    env_of_git = {**passed, **variables, **(place or {})}
+    return run_command(command, timeout_s=_WITHIN_S, env=env_of_git)
+
+
+def _is_kept(name: str) -> bool:
+    """Whether a variable of the environment reaches git."""
+    return name in _KEPT or not name.startswith("GIT_")
 
 
 def diff_work_tree(root: Path, *args: str, env: Mapping[str, str]) -> Completed:
@@ -112,65 +116,77 @@ def diff_work_tree(root: Path, *args: str, env: Mapping[str, str]) -> Completed:
     Raises:
         PlanError: hpcrun cannot write the temporary git repository.
     """
-    objects, index, attributes, object_format = _repository_parts(root, env)
+    repository = _read_repository(root, env)
     settings = _settings(root, env)
     try:
         with TemporaryDirectory(prefix="hpcrun-git-") as temporary:
             folder = Path(temporary).resolve()
-            _fill_repository(folder, index, attributes, object_format)
+            _fill_repository(folder, repository)
             place = {
                 "GIT_DIR": str(folder),
                 "GIT_WORK_TREE": str(root),
-                "GIT_INDEX_FILE": str(index),
-                "GIT_OBJECT_DIRECTORY": str(objects),
+                "GIT_INDEX_FILE": str(repository.index),
+                "GIT_OBJECT_DIRECTORY": str(repository.objects),
             }
             return run_git(root, *settings, *_DIFF, *args, env=env, place=place)
     except OSError as error:
         raise PlanError(f"--snapshot: cannot write a temporary git repository: {error}") from None
 
 
-def _repository_parts(root: Path, env: Mapping[str, str]) -> tuple[Path, Path, Path, str]:
-    """Return the objects, the index, the attributes and the object format of a repository.
+@dataclass(frozen=True, slots=True)
+class _Repository:
+    """The parts of a repository that name no program."""
 
-    None of these parts names a program.
+    objects: Path
+    index: Path
+    attributes: Path
+    has_sha256: bool  # else its objects are named by SHA-1
+
+
+def _read_repository(root: Path, env: Mapping[str, str]) -> _Repository:
+    """Return the parts of the repository of a work tree.
 
     Raises:
         PlanError: git does not find the repository, or a path has a line break.
     """
-    options = [
-        argument
-        for name in ("objects", "index", "info/attributes")
-        for argument in ("--git-path", name)
-    ]
+    options = []
+    for name in ("objects", "index", "info/attributes"):
+        options += ["--git-path", name]
     answer = run_git(root, "rev-parse", *options, "--show-object-format", env=env)
     lines = answer.stdout.removesuffix("\n").split("\n")
     if not answer.ok or len(lines) != 4:  # more where the path has a line break
         raise PlanError(f"--snapshot: git cannot find the repository: {answer.words()}")
-    objects, index, attributes = (root / line for line in lines[:3])
-    # git before 2.28 repeats the option that it does not know, and has SHA-1 alone
-    return objects, index, attributes, "sha256" if lines[3] == "sha256" else "sha1"
+    return _Repository(
+        objects=root / lines[0],
+        index=root / lines[1],
+        attributes=root / lines[2],
+        # git before 2.28 repeats the option that it does not know, and has SHA-1 alone
+        has_sha256=lines[3] == "sha256",
+    )
 
 
 def _settings(root: Path, env: Mapping[str, str]) -> list[str]:
     answer = run_git(root, "config", "--null", "--get-regexp", _KEPT_SETTINGS, env=env)
     if not answer.ok and answer.status != _NO_MATCH:
         raise PlanError(f"--snapshot: git cannot read the repository's settings: {answer.words()}")
-    entries = filter(None, answer.stdout.split("\0"))
-    return [argument for entry in entries for argument in ("-c", entry.replace("\n", "=", 1))]
+    settings = []
+    for entry in answer.stdout.split("\0"):
+        if entry:
+            settings += ["-c", entry.replace("\n", "=", 1)]
+    return settings
 
 
-def _fill_repository(folder: Path, index: Path, attributes: Path, object_format: str) -> None:
+def _fill_repository(folder: Path, repository: _Repository) -> None:
     """Write a repository with another one's index and attributes into an empty folder."""
     for name in ("refs", "info", "objects"):
         (folder / name).mkdir()
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
-    if object_format == "sha256":
-        extensions = "[extensions]\n\tobjectFormat = sha256\n"
-    else:
-        extensions = ""
-    (folder / "config").write_text(f"[core]\n\trepositoryFormatVersion = 1\n{extensions}")
+    config = "[core]\n\trepositoryFormatVersion = 1\n"
+    if repository.has_sha256:
+        config += "[extensions]\n\tobjectFormat = sha256\n"
+    (folder / "config").write_text(config)
     # git-update-index(1), "Split index": git looks for the shared part in its own folder
-    for shared in index.parent.glob("sharedindex.*"):
+    for shared in repository.index.parent.glob("sharedindex.*"):
         (folder / shared.name).symlink_to(shared)
-    if attributes.is_file():
-        (folder / "info/attributes").symlink_to(attributes)
+    if repository.attributes.is_file():
+        (folder / "info/attributes").symlink_to(repository.attributes)

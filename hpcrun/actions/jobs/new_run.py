@@ -43,14 +43,16 @@ class Lineage:
 
     def record(self, run_id: str) -> dict[str, Any]:
         """Return these relations as fields of the run's record."""
-        link, links = self.chain or (0, 0)
-        if self.checkpoints and link > 1:
-            first = self.checkpoints.name
-        else:
+        chain = None
+        if self.chain:
+            link, links = self.chain
             first = run_id
+            if self.checkpoints and link > 1:
+                first = self.checkpoints.name
+            chain = {"link": link, "links": links, "first": first}
         return {
             "after": [asdict(item) for item in self.after],
-            "chain": {"link": link, "links": links, "first": first} if link else None,
+            "chain": chain,
             "resubmitted_from": self.resubmitted_from,
             "checkpoints_of": self.checkpoints.name if self.checkpoints else None,
             "code_of": self.code.name if self.code else None,
@@ -61,11 +63,20 @@ class Lineage:
 
         Each element has its own checkpoints.
         """
-        for element in elements if self.checkpoints else ():
-            assert self.checkpoints is not None
-            share_checkpoints(folder, self.checkpoints, element)
+        if self.checkpoints:
+            for element in elements:
+                share_checkpoints(folder, self.checkpoints, element)
         if self.code:
             share_code(folder, self.code)
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run that has been recorded, and whose job has not been submitted."""
+
+    run: Run
+    folder: Path
+    notes: tuple[str, ...]  # on the copy of the code, for the user
 
 
 def new_run_id(name: str) -> str:
@@ -83,15 +94,16 @@ def new_run(
     files: Mapping[str, str | bytes],
     lineage: Lineage,
     elements: Sequence[int] = (),
-) -> tuple[Run, Path, tuple[str, ...]]:
-    """Make a run, completely or not at all; return its record, its folder, and notes to show.
+) -> NewRun:
+    """Make a run, completely or not at all.
 
     If another submission of the same second has drawn the same id, the run gets the next one.
 
     Raises:
         RunExistsError: all ids up to the last possible one are taken.
     """
-    plan, code = prepared.plan, None
+    plan = prepared.plan
+    code = None
     if plan.snapshot and not lineage.code:
         from hpcrun.actions.jobs.snapshot import code_to_copy  # few jobs have a snapshot
 
@@ -104,6 +116,10 @@ def new_run(
         needed[str(WITHIN.messages("sender"))] = _message_sender(len(elements), plan.notify.events)
     programs = job_programs()
     record = run_record(prepared, ports, surroundings, elements)
+    notes: tuple[str, ...] = ()
+    if code:
+        record = replace(record, code=code.record())
+        notes = code.notes
 
     def fill(folder: Path) -> None:
         lineage.fill(folder, elements or (0,))
@@ -113,12 +129,10 @@ def new_run(
             code.copy_to(folder)
 
     while True:
-        run = replace(
-            record, run_id=run_id, code=code.record() if code else None, **lineage.record(run_id)
-        )
+        run = replace(record, run_id=run_id, **lineage.record(run_id))
         try:
             folder = ports.store.create(run, prepared.script, output_dir, needed, fill, programs)
-            return run, folder, code.notes if code else ()
+            return NewRun(run, folder, notes)
         except RunExistsError:
             number = int(run_id[-4:], 16) + 1
             if number > 0xFFFF:
@@ -194,12 +208,13 @@ def _message_sender(elements: int, events: Sequence[str]) -> str:
     See launch/messages.py.
     """
     package = str(Path(LAUNCH).resolve().parents[2])
-    return (
-        json.dumps(
-            {"python": sys.executable, "package": package, "elements": elements, "events": events}
-        )
-        + "\n"
-    )
+    record = {
+        "python": sys.executable,
+        "package": package,
+        "elements": elements,
+        "events": events,
+    }
+    return json.dumps(record) + "\n"
 
 
 def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str, Any]:
@@ -215,8 +230,12 @@ def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str
     if "env" in record:
         known = {*named, *request.secrets}
         masked = {name for name, value in record["env"] if is_secret(name, value, known)}
-        record["env"] = [[name, MASK if name in masked else value] for name, value in record["env"]]
-        noted = sorted({*request.secrets, *(name for name in masked if not is_secret(name))})
+        shown = []
+        for name, value in record["env"]:
+            shown.append([name, MASK if name in masked else value])
+        record["env"] = shown
+        unusual = [name for name in masked if not is_secret(name)]
+        noted = sorted({*request.secrets, *unusual})
         if noted:
             record["secrets"] = noted
     return record
@@ -234,9 +253,12 @@ def _plan_record(plan: Plan, elements: Sequence[int]) -> dict[str, Any]:
             "missing": plan.batch.missing,
         }
     if elements:
-        first, most = (plan.sweep.first, plan.sweep.max_parallel) if plan.sweep else (0, None)
-        record["sweep"] = {"indices": index_ranges(elements), "first": first, "max_parallel": most}
-        # else each is a job of its own
-        if plan.sweep and plan.sweep.pack and plan.scheduler == "slurm":
-            record["sweep"]["pack"] = plan.sweep.pack
+        sweep = {"indices": index_ranges(elements), "first": 0, "max_parallel": None}
+        if plan.sweep:
+            sweep["first"] = plan.sweep.first
+            sweep["max_parallel"] = plan.sweep.max_parallel
+            # else each is a job of its own
+            if plan.sweep.pack and plan.scheduler == "slurm":
+                sweep["pack"] = plan.sweep.pack
+        record["sweep"] = sweep
     return record

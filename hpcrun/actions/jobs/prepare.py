@@ -51,12 +51,11 @@ class Prepared:
 
     def secrets(self) -> dict[str, str]:
         """Return the secrets, which are passed only through the environment."""
-        batch = self.plan.batch
-        env = {
-            **job_env(self.request, self.profile.profile),
-            **dict(batch.secrets if batch else ()),
-        }
-        return {name: env[name] for name, value in self.plan.env if value is None and name in env}
+        env = dict(job_env(self.request, self.profile.profile))
+        if self.plan.batch:
+            env.update(self.plan.batch.secrets)
+        secrets = [name for name, value in self.plan.env if value is None]
+        return {name: env[name] for name in secrets if name in env}
 
 
 def choose_profile(
@@ -99,11 +98,12 @@ def prepare(
         plan = _plan_of_script(program.script, program, code, messages)
     else:
         plan = _plan_of_ranks(program, code, messages, surroundings, machine)
+    inherited = [*clean_env(surroundings.env), *dict(plan.env)]
     whole = replace(
         plan,
         notes=(*surroundings.typed.notes, *program.notes, *code.notes, *plan.notes),
         snapshot=code.snapshot,
-        added=flight_recorder_env((*clean_env(surroundings.env), *dict(plan.env))),
+        added=flight_recorder_env(inherited),
         stage=_staged_data(code.request, surroundings.cwd),
     )
     script = render_script(whole, load_templates(surroundings.template_folders))
@@ -124,7 +124,9 @@ class JobCode:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on files that may be secrets."""
-        return tuple(self.listing.secret_notes()) if self.listing else ()
+        if self.listing is None:
+            return ()
+        return tuple(self.listing.secret_notes())
 
 
 def find_code(program: JobProgram, surroundings: Surroundings) -> JobCode:
@@ -141,16 +143,20 @@ def find_code(program: JobProgram, surroundings: Surroundings) -> JobCode:
     from hpcrun.actions.jobs.snapshot import find_tree, list_code, place_in_snapshot
 
     tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
-    of_roles = [place_in_snapshot(one, tree, program.python)[0] for one in requests_of(request)]
+    of_roles = []
+    for role_request in requests_of(request):
+        placed_role, _ = place_in_snapshot(role_request, tree, program.python)
+        of_roles.append(placed_role)
     placed, snapshot = place_in_snapshot(request, tree, program.python)
     listing = list_code(tree, request.snapshot_include, surroundings.runs)
     return JobCode(with_programs(placed, of_roles), snapshot, listing)
 
 
 def _staged_data(request: JobRequest, cwd: Path) -> tuple[tuple[str, str, int | None], ...]:
-    # a check of nodes needs no data
-    sources = () if request.preflight == "only" else request.stage
-    return find_data(sources, Path(request.workdir or cwd))
+    """Return the data that the job copies to its nodes; a check of nodes needs none."""
+    if request.preflight == "only":
+        return ()
+    return find_data(request.stage, Path(request.workdir or cwd))
 
 
 # --- the plan ------------------------------------------------------------------------------------
@@ -181,12 +187,13 @@ def _plan_of_ranks(
 ) -> Plan:
     """Return the plan of a job whose ranks hpcrun starts, with all notes on the plan."""
     profile = program.loaded.profile
+    is_local = profile.scheduler == "local"
     failed = _failed_nodes(code.request, profile, surroundings)
     plan = build_plan(
         _without_nodes(code.request, failed),
         profile,
         python=program.python,
-        machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
+        machine=machine() if is_local else Machine(cpus=1),
         notify=messages.notify,
         mail=messages.mail,
     )
@@ -207,14 +214,20 @@ def _failed_nodes(
 
     The result is empty if the request names the nodes.
     """
-    wanted = request.exclude_bad_nodes and profile.scheduler == "slurm" and request.nodelist is None
-    return surroundings.failed_nodes() if wanted else ()
+    if not request.exclude_bad_nodes or request.nodelist is not None:
+        return ()
+    if profile.scheduler != "slurm":
+        return ()
+    return surroundings.failed_nodes()
 
 
 def _without_nodes(request: JobRequest, failed: tuple[str, ...]) -> JobRequest:
+    """Return a request that also excludes the failed nodes."""
     if not failed:
         return request
-    excluded = (request.exclude, *failed) if request.exclude else failed
+    excluded = list(failed)
+    if request.exclude:
+        excluded.insert(0, request.exclude)
     return replace(request, exclude=",".join(excluded))
 
 

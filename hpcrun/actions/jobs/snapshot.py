@@ -113,14 +113,17 @@ def place_in_snapshot(
         called = os.path.relpath(tree.root / script, workdir)
         is_plain = called.endswith(".py") or "/" in called
         request = replace(request, script=called if is_plain else f"./{called}")
-    search_path = [workdir / item for item in tree.env.get("PYTHONPATH", "").split(":") if item]
-    inside = (
-        real
-        for folder in (workdir, *search_path, *_editable_folders(python, tree.env))
-        if (real := folder.resolve()).is_relative_to(tree.root)
-        and "site-packages" not in real.parts
-    )
-    paths = dict.fromkeys(os.path.relpath(folder, tree.root) for folder in inside)
+    folders = [workdir]
+    folders += [workdir / item for item in tree.env.get("PYTHONPATH", "").split(":") if item]
+    folders += _editable_folders(python, tree.env)
+    paths: list[str] = []
+    for folder in folders:
+        real = folder.resolve()
+        if not real.is_relative_to(tree.root) or "site-packages" in real.parts:
+            continue
+        path = os.path.relpath(real, tree.root)
+        if path not in paths:
+            paths.append(path)
     return request, Snapshot(tree.folder, tuple(paths), script)
 
 
@@ -133,13 +136,14 @@ def _script(request: JobRequest, tree: Tree, workdir: Path) -> str | None:
     Raises:
         UsageError: a Python script is outside of the root.
     """
-    if request.module or not ("/" in request.script or request.script.endswith(".py")):
+    is_python = request.script.endswith(".py")
+    if request.module or ("/" not in request.script and not is_python):
         return None
     named = Path(os.path.normpath(workdir / request.script))
     for full in (named, named.resolve()):
         if full.is_relative_to(tree.root):
             return os.path.relpath(full, tree.root)
-    if not request.script.endswith(".py"):
+    if not is_python:
         return None
     raise UsageError(
         f"--snapshot copies {tree.root}, but {named} is outside",
@@ -153,29 +157,37 @@ def _editable_folders(python: PythonEnvironment, env: Mapping[str, str]) -> Iter
     ``pip install -e`` names them in ``.pth`` files, or in the finder that setuptools writes for
     some projects; both come after PYTHONPATH.
     """
-    program = shutil.which(python.executable, path=env.get("PATH")) or python.executable
-    bases = [Path(python.prefix) if python.prefix else Path(program).parent.parent]
-    bases += [Path(env["HOME"], ".local")] if env.get("HOME") else []
-    for site in (
-        site for base in bases for site in sorted(base.glob("lib/python3*/site-packages"))
-    ):
-        for name in map(str.strip, _lines_of(site.glob("*.pth"))):
+    if python.prefix:
+        prefix = Path(python.prefix)
+    else:
+        program = shutil.which(python.executable, path=env.get("PATH")) or python.executable
+        prefix = Path(program).parent.parent
+    sites = _site_packages(prefix)
+    if env.get("HOME"):
+        sites += _site_packages(Path(env["HOME"], ".local"))
+    for site in sites:
+        for line in _lines_of(site.glob("*.pth")):
+            name = line.strip()
             if name and not name.startswith(("#", "import ", "import\t")):  # as site.py reads them
                 yield site / name
         for line in _lines_of(site.glob("__editable__*_finder.py")):
-            yield from (Path(package).parent for package in _IN_QUOTES.findall(line))
+            for package in _IN_QUOTES.findall(line):
+                yield Path(package).parent
+
+
+def _site_packages(prefix: Path) -> list[Path]:
+    """Return the site-packages folders of the Pythons under a prefix."""
+    return sorted(prefix.glob("lib/python3*/site-packages"))
 
 
 def _lines_of(files: Iterator[Path]) -> Iterator[str]:
+    """Yield the lines of files that can be read."""
     for file in sorted(files):
         try:
-            yield from (
-                read_bytes(file, _LARGEST, links=True)
-                .decode("utf-8", "surrogateescape")
-                .splitlines()
-            )
+            content = read_bytes(file, _LARGEST, links=True)
         except OSError:
             continue
+        yield from content.decode("utf-8", "surrogateescape").splitlines()
 
 
 # --- its files, and those that look like secrets -------------------------------------------------
@@ -216,25 +228,24 @@ def list_code(tree: Tree, include: Sequence[str], runs: Path | None) -> Listing:
         runs: the runs folder, which is no code.
     """
     notes: list[str] = []
-    leaving_out = [runs.resolve()] if runs else []
+    paths: dict[str, str] = {}
     if tree.git:
-        tagged = _outside(_git_paths(tree, notes), tree.root, leaving_out)
-        paths = {
-            path: tag
-            for path, tag in tagged.items()
-            if tag != _UNTRACKED or "__pycache__" not in path.split("/")
-        }
+        for path, tag in _outside(_git_paths(tree, notes), tree.root, runs).items():
+            is_cache = tag == _UNTRACKED and "__pycache__" in path.split("/")
+            if not is_cache:
+                paths[path] = tag
     else:
-        paths = dict.fromkeys(islice(walk_code(tree.root, leaving_out), MOST_FILES + 1), "")
-    return Listing(
-        tree, paths, [path for path in paths if _is_secret(tree.root, path)], include, notes
-    )
+        without = [runs.resolve()] if runs else []
+        paths = dict.fromkeys(islice(walk_code(tree.root, without), MOST_FILES + 1), "")
+    secrets = [path for path in paths if _is_secret(tree.root, path)]
+    return Listing(tree, paths, secrets, include, notes)
 
 
-def _outside(paths: Mapping[str, str], root: Path, folders: Sequence[Path]) -> dict[str, str]:
-    below = tuple(
-        f"{folder.relative_to(root)}/" for folder in folders if folder.is_relative_to(root)
-    )
+def _outside(paths: Mapping[str, str], root: Path, folder: Path | None) -> dict[str, str]:
+    """Return the paths below the root that are not in a folder."""
+    if folder is None or not folder.resolve().is_relative_to(root):
+        return dict(paths)
+    below = f"{folder.resolve().relative_to(root)}/"
     return {path: tag for path, tag in paths.items() if not path.startswith(below)}
 
 
@@ -253,7 +264,7 @@ def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]
     if not answer.ok:
         raise PlanError(f"--snapshot: git cannot list the files: {answer.words()}")
     paths: dict[str, str] = {}
-    for entry in filter(None, answer.stdout.split("\0")):
+    for entry in _entries(answer):
         path = os.path.normpath(os.path.join(below, entry[2:]))
         full = f"{tree.root}/{path}"
         if os.path.islink(full) or not os.path.isdir(full):
@@ -268,9 +279,17 @@ def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]
     return paths
 
 
+def _entries(answer: Completed) -> list[str]:
+    """Return what git has written with ``-z``."""
+    return [entry for entry in answer.stdout.split("\0") if entry]
+
+
 def _is_secret(root: Path, path: str) -> bool:
-    if (by_name := looks_secret(path)) or not may_be_key(path):
-        return by_name
+    """Whether a file's name or its content looks like a secret."""
+    if looks_secret(path):
+        return True
+    if not may_be_key(path):
+        return False
     full = root / path
     try:
         if not stat.S_ISREG(full.lstat().st_mode):
@@ -314,27 +333,17 @@ class Code:
             PlanError: a file cannot be read, or git fails.
             OSError: the copy cannot be written.
         """
-        tree, include = self.listing.tree, self.listing.include
+        tree = self.listing.tree
         copy_code(tree.root, self.files, RunFolder(folder).code, tree.folder)
-        if self.commit:
-            # also files that are deleted or no longer tracked: the diff would show their contents
-            changed = filter(
-                None, tree.diff("--name-only", "-z", self.commit, "--").stdout.split("\0")
-            )
-            hidden = [
-                path
-                for path in changed
-                if not is_included(path, include) and _is_secret(tree.root, path)
-            ]
-            less = [f":(exclude,top,literal){path}" for path in hidden]
-            tree.diff(
-                "--binary",
-                f"--output={RunFolder(folder).code_diff}",
-                self.commit,
-                "--",
-                ":(top)",
-                *less,
-            )
+        if self.commit is None:
+            return
+        paths = [":(top)"]
+        # also files that are deleted or no longer tracked: the diff would show their contents
+        for path in _entries(tree.diff("--name-only", "-z", self.commit, "--")):
+            if not is_included(path, self.listing.include) and _is_secret(tree.root, path):
+                paths.append(f":(exclude,top,literal){path}")
+        output = f"--output={RunFolder(folder).code_diff}"
+        tree.diff("--binary", output, self.commit, "--", *paths)
 
 
 def code_to_copy(
@@ -353,7 +362,7 @@ def code_to_copy(
         UsageError: the script is not part of the code.
     """
     tree = listing.tree
-    tagged = _outside(listing.paths, tree.root, [output_dir.resolve()] if output_dir else [])
+    tagged = _outside(listing.paths, tree.root, output_dir)
     check_count(list(tagged), tree.root)
     left_out = frozenset(listing.left_out)
     paths = [path for path in tagged if path not in left_out]
@@ -368,23 +377,27 @@ def code_to_copy(
             hint=f"git add -f {snapshot.script}",
         )
     files = measure_code(tree.root, paths, LIMIT_MB if limit_mb is None else limit_mb)
+    notes = list(listing.notes)
     leaving = [f"{file.path} -> {file.link}" for file in files if file.leaves]
     if leaving:
-        outside = [f"symbolic links that point outside the snapshot: {listed(leaving)}"]
-    else:
-        outside = []
-    if tree.git:
-        commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD"))
-    else:
-        commit = None
+        notes.append(f"symbolic links that point outside the snapshot: {listed(leaving)}")
+    commit = _head(tree)
+    changes = []
     if commit:
-        changes = _first_line(tree.diff("--shortstat", commit, "--"))
-    else:
-        changes = None
-    unknown = sum(tagged[path] == _UNTRACKED for path in paths)
-    described = ", ".join(filter(None, (changes, f"{unknown} untracked" if unknown else None)))
-    return Code(listing, files, commit, described, (*listing.notes, *outside))
+        difference = tree.diff("--shortstat", commit, "--").stdout.strip()
+        if difference:
+            changes.append(difference)
+    untracked = [path for path in paths if tagged[path] == _UNTRACKED]
+    if untracked:
+        changes.append(f"{len(untracked)} untracked")
+    return Code(listing, files, commit, ", ".join(changes), tuple(notes))
 
 
-def _first_line(answer: Completed) -> str | None:
-    return answer.stdout.strip() or None if answer.ok else None
+def _head(tree: Tree) -> str | None:
+    """Return the hash of git's HEAD; None without git, and before the first commit."""
+    if not tree.git:
+        return None
+    answer = tree.run("rev-parse", "--verify", "--quiet", "HEAD")
+    if not answer.ok:
+        return None
+    return answer.stdout.strip() or None

@@ -20,15 +20,7 @@ def find_data(texts: Iterable[str], folder: Path) -> tuple[tuple[str, str, int |
     """
     data: dict[str, str] = {}
     for text in texts:
-        source = text
-        colon = ""
-        name = ""
-        # a file's own name may have a colon
-        if not os.path.lexists(folder / os.path.expanduser(text)):
-            source, colon, name = text.rpartition(":")
-            source = source if colon else text
-        path = os.path.abspath(folder / os.path.expanduser(source))
-        name = name if colon else os.path.basename(path)
+        path, name = _parse_source(text, folder)
         if not os.path.exists(path):
             raise UsageError(
                 f"--stage {text}: there is no {path}", hint="write --stage SRC, or --stage SRC:NAME"
@@ -46,7 +38,19 @@ def find_data(texts: Iterable[str], folder: Path) -> tuple[tuple[str, str, int |
                 hint=f"write --stage {path}:NAME",
             )
         data[name] = path
-    return tuple(
-        (name, path, os.stat(path).st_size if os.path.isfile(path) else None)
-        for name, path in data.items()
-    )
+    return tuple((name, path, _size(path)) for name, path in data.items())
+
+
+def _parse_source(text: str, folder: Path) -> tuple[str, str]:
+    """Return the path and the name of a source: the name behind the colon, else the path's."""
+    whole = folder / os.path.expanduser(text)
+    source, colon, name = text.rpartition(":")
+    if not colon or os.path.lexists(whole):  # a file's own name may have a colon
+        path = os.path.abspath(whole)
+        return path, os.path.basename(path)
+    return os.path.abspath(folder / os.path.expanduser(source)), name
+
+
+def _size(path: str) -> int | None:
+    """Return the size of a file in bytes; None for a folder."""
+    return os.stat(path).st_size if os.path.isfile(path) else None

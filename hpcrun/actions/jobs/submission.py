@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun.actions.jobs.new_run import Lineage, new_run, new_run_id
+from hpcrun.actions.jobs.new_run import Lineage, NewRun, new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.errors import (
@@ -92,55 +92,61 @@ def submit(
         SchedulerError: the scheduler refused the submission; no run remains.
         InterruptedByUser: the user interrupted; its job ids are those that were submitted.
         HpcrunError: the submission was refused; no run remains.
-    """  # noqa: DOC501
+    """
     plan = prepared.plan
     scheduler = ports.schedulers(plan.scheduler)
     check_available(plan, scheduler)
     env = {**surroundings.env, **prepared.secrets()}
-    for name, value in plan.env:
-        if value is None and not env.get(name):
-            raise UsageError(
-                f"{name} is not set: the job needs this secret, and its value comes from your "
-                "environment",
-                hint=f"read -rs {name} && export {name}",
-            )
-    run_id = run_id or new_run_id(plan.name)
-    elements = plan.sweep.chosen if plan.sweep else array.elements
-    run, folder, notes = new_run(
+    _check_secrets(plan, env)
+    if plan.sweep:
+        array = FunctionArray(plan.sweep.chosen, plan.sweep.max_parallel)
+    made = new_run(
         prepared,
         ports,
         surroundings,
-        run_id,
+        run_id or new_run_id(plan.name),
         output_dir=output_dir,
         files=files or {},
         lineage=lineage,
-        elements=elements,
+        elements=array.elements,
     )
     submission = Submission(
-        folder=folder,
+        folder=made.folder,
         script=prepared.script,
         workdir=Path(prepared.request.workdir or surroundings.cwd),
         env=env,
         walltime_s=plan.walltime_s,
         warn_s=plan.requeue.warn_s if plan.requeue else None,
         dependency=dependency_option(lineage.after) if lineage.after else "",
-        elements=elements,
-        max_parallel=plan.sweep.max_parallel if plan.sweep else array.at_once,
+        elements=array.elements,
+        max_parallel=array.at_once,
     )
+    return _submit_run(made, submission, scheduler, prepared, ports, surroundings)
+
+
+def _submit_run(
+    made: NewRun,
+    submission: Submission,
+    scheduler: Scheduler,
+    prepared: Prepared,
+    ports: Ports,
+    surroundings: Surroundings,
+) -> SubmitResult:
+    """Submit the job of a recorded run; :func:`submit` lists the errors."""  # noqa: DOC501
+    run = made.run
+    notes = list(made.notes)
     submitted: SubmittedJob | None = None
     try:
-        with logged_to(RunFolder(folder).journal, "submit"):
+        with logged_to(RunFolder(made.folder).journal, "submit"):
             log_message(f"hpcrun {__version__} on {os.uname().nodename} in {surroundings.cwd}")
             submitted = scheduler.submit(submission)
         run = replace(run, job_id=submitted.job_id)
         ports.store.save(run)
         with suppress(OSError):
-            close_submission(folder)
+            close_submission(made.folder)
     except PlanError as error:
-        notes = (
-            *notes,
-            f"{error.message}; the job is submitted; hpcrun status finds it by its folder",
-        )
+        lost = f"{error.message}; the job is submitted; hpcrun status finds it by its folder"
+        notes.append(lost)
     except SubmissionUncertainError:
         raise
     except SchedulerError as error:
@@ -148,7 +154,8 @@ def submit(
             ports.store.delete(run.run_id)
         if surroundings.detected and surroundings.detected.shaped(prepared.profile):
             surroundings.detected.forget()  # the detected facts may be outdated
-        doubts = [note for key, _ in plan.directives if (note := unknown_note(key))]
+        unknown = [unknown_note(name) for name, _ in prepared.plan.directives]
+        doubts = [note for note in unknown if note]
         if error.hint or not doubts:
             raise
         raise SchedulerError(error.message, hint="; ".join(doubts)) from None
@@ -159,8 +166,24 @@ def submit(
             f"interrupted while submitting {run.run_id}: the job may have been submitted",
             hint="check with hpcrun status",
         ) from None
-    remarks = submitted.remarks if submitted else ""
-    return SubmitResult(prepared, run, folder, "\n".join(filter(None, (remarks, *notes))))
+    if submitted and submitted.remarks:
+        notes.insert(0, submitted.remarks)
+    return SubmitResult(prepared, run, made.folder, "\n".join(notes))
+
+
+def _check_secrets(plan: Plan, env: Mapping[str, str]) -> None:
+    """Check that the environment has each secret that the job needs.
+
+    Raises:
+        UsageError: a secret is not set.
+    """
+    for name, value in plan.env:
+        if value is None and not env.get(name):
+            raise UsageError(
+                f"{name} is not set: the job needs this secret, and its value comes from your "
+                "environment",
+                hint=f"read -rs {name} && export {name}",
+            )
 
 
 def check_available(plan: Plan, scheduler: Scheduler) -> None:
@@ -209,37 +232,38 @@ def submit_all(
     done: list[SubmitResult] = []
     for job in jobs:
         try:
-            done.append(
-                submit(
-                    job, ports, surroundings, output_dir=output_dir, lineage=lineage(tuple(done))
-                )
-            )
+            relations = lineage(tuple(done))
+            result = submit(job, ports, surroundings, output_dir=output_dir, lineage=relations)
         except HpcrunError as error:
+            job_ids = [str(item.run.job_id) for item in done]
             if isinstance(error, InterruptedByUser) and error.job_ids:
-                raise InterruptedByUser.after(
-                    [*(str(item.run.job_id) for item in done), *error.job_ids]
-                ) from None
+                raise InterruptedByUser.after([*job_ids, *error.job_ids]) from None
             if not done:
                 raise
-            is_unsure = isinstance(error, SubmissionUncertainError | InterruptedByUser)
-            which = (
-                f"{noun} {len(done) + 1} of {len(jobs)} "
-                f"{'may not be' if is_unsure else 'was not'} submitted"
-            )
-            if len(done) > 1:
-                others = f"{len(done)} jobs before it stay"
-            else:
-                others = "job before it stays"
-            cancel = (
-                f"hpcrun cancel {' '.join(str(item.run.job_id) for item in done)} cancels "
-                "the "
-                "submitted jobs"
-            )
-            raise type(error)(
-                f"{which}; the {others} submitted:\n{error.message}",
-                hint="; ".join(filter(None, (cancel, error.hint))),
-            ) from None
-        yield done[-1]
+            refused = f"{noun} {len(done) + 1} of {len(jobs)}"
+            raise _partly_submitted(error, job_ids, refused) from None
+        done.append(result)
+        yield result
+
+
+def _partly_submitted(error: HpcrunError, job_ids: Sequence[str], refused: str) -> HpcrunError:
+    """Return the error of a job that was refused after others were submitted.
+
+    Args:
+        error: why the job was refused.
+        job_ids: the submitted jobs.
+        refused: the refused job, as text.
+    """
+    is_unsure = isinstance(error, SubmissionUncertainError | InterruptedByUser)
+    which = f"{refused} {'may not be' if is_unsure else 'was not'} submitted"
+    if len(job_ids) > 1:
+        others = f"{len(job_ids)} jobs before it stay"
+    else:
+        others = "job before it stays"
+    hint = f"hpcrun cancel {' '.join(job_ids)} cancels the submitted jobs"
+    if error.hint:
+        hint += f"; {error.hint}"
+    return type(error)(f"{which}; the {others} submitted:\n{error.message}", hint=hint)
 
 
 def sweep_parts(
@@ -258,9 +282,9 @@ def sweep_parts(
     if sweep is None or limits is None:
         return [prepared]
     if sweep.tasks > limits.jobs:
+        noun = "task" if sweep.pack else "element"
         raise PlanError(
-            f"{count(sweep.tasks, 'task' if sweep.pack else 'element')} are more than the jobs "
-            "this cluster takes "
+            f"{count(sweep.tasks, noun)} are more than the jobs this cluster takes "
             f"(MaxJobCount {limits.jobs})",
             hint=f"submit it in pieces: --elements 0-{limits.jobs // 2 - 1}, then the rest",
         )
@@ -273,12 +297,8 @@ def sweep_parts(
         name = check_job_name(with_ending(plan.name, suffix))
         directives = {"job-name": name, "array": part.array}
         request = replace(prepared.request, elements=part.chosen, max_parallel=part.max_parallel)
-        jobs.append(
-            replace(
-                changed_job(prepared, surroundings, directives, name=name, sweep=part),
-                request=request,
-            )
-        )
+        job = changed_job(prepared, surroundings, directives, name=name, sweep=part)
+        jobs.append(replace(job, request=request))
     return jobs
 
 
@@ -289,8 +309,5 @@ def changed_job(
     changed = {**dict(prepared.plan.directives), **directives}
     rows = tuple(changed.items())
     plan = replace(prepared.plan, directives=rows, **fields)  # type: ignore[arg-type]
-    return replace(
-        prepared,
-        plan=plan,
-        script=render_script(plan, load_templates(surroundings.template_folders)),
-    )
+    script = render_script(plan, load_templates(surroundings.template_folders))
+    return replace(prepared, plan=plan, script=script)

@@ -145,10 +145,8 @@ def made(folder: Path, run_id: str) -> tuple[Run, Path]:
         ports(RunStore(folder / "runs"), LocalScheduler(), 1000.0),
         {"notes/why": "because"},
     )
-    run, path, _ = new_run(
-        prepared, port, around, run_id, output_dir=None, files=files, lineage=Lineage()
-    )
-    return run, path
+    new = new_run(prepared, port, around, run_id, output_dir=None, files=files, lineage=Lineage())
+    return new.run, new.folder
 
 
 def test_submissions_that_draw_the_same_id_are_runs_of_their_own(tmp_path: Path) -> None:
