@@ -25,6 +25,7 @@ from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.request.after import After, Chain, Dependency, dependency_option, fulfils, link_name
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.runs.attempt import chain_stop
+from hpcrun.runs.record import Run
 
 
 def check_can_wait(plan: Plan, option: str) -> None:
@@ -60,26 +61,34 @@ def resolve_after(
     """
     matches = [run_of(item, ports) for item in conditions]
     cluster = ports.schedulers("slurm").cluster()
-    for run in (match.run for match in matches):
-        if run.scheduler != "slurm":
-            raise PlanError(
-                f"--after {run.run_id}: it is a local run of host {run.host}, which Slurm cannot "
-                "wait for"
-            )
-        if cluster is not None and run.cluster not in (None, cluster):
-            raise PlanError(
-                f"--after {run.run_id}: it is on cluster {run.cluster}, and this is {cluster}"
-            )
+    for match in matches:
+        _check_awaitable(match.run, cluster)
     ids = [match.run.run_id for match in matches]
     result = get_status(list(dict.fromkeys(ids)), ports)
     if result.away:
         raise result.away
     known = {item.run.run_id: item for item in result.runs}
-    after = tuple(
-        _dependency(known[run_id], condition)
-        for run_id, condition in zip(ids, conditions, strict=True)
-    )
-    return after, [match.note for match in matches if match.note]
+    after = []
+    for run_id, condition in zip(ids, conditions, strict=True):
+        after.append(_dependency(known[run_id], condition))
+    return tuple(after), [match.note for match in matches if match.note]
+
+
+def _check_awaitable(run: Run, cluster: str | None) -> None:
+    """Refuse to wait for a run that this cluster's Slurm does not know.
+
+    Raises:
+        PlanError: the run is local, or on another cluster.
+    """
+    if run.scheduler != "slurm":
+        raise PlanError(
+            f"--after {run.run_id}: it is a local run of host {run.host}, which Slurm cannot "
+            "wait for"
+        )
+    if cluster is not None and run.cluster not in (None, cluster):
+        raise PlanError(
+            f"--after {run.run_id}: it is on cluster {run.cluster}, and this is {cluster}"
+        )
 
 
 def run_of(after: After, ports: Ports) -> FoundRun:
@@ -103,20 +112,26 @@ def run_of(after: After, ports: Ports) -> FoundRun:
 
 
 def _dependency(item: RunStatus, after: After) -> Dependency:
-    run, status = item.run, item.status
-    if status.final and not fulfils(status.state, after.condition):
-        raise PlanError(
-            f"--after {after.run}:{after.condition}: the job would never start, since {run.run_id} "
-            "has ended: "
-            f"{status.state}",
-            hint=f"--after {after.run}:any starts it after any end",
-        )
-    if not status.final and status.state == state.UNKNOWN:
+    """Return the dependency on a run.
+
+    Raises:
+        PlanError: the run's end does not fulfil the condition, or nothing tells how the run stands.
+    """
+    run = item.run
+    status = item.status
+    if status.final:
+        if not fulfils(status.state, after.condition):
+            raise PlanError(
+                f"--after {after.run}:{after.condition}: the job would never start, since "
+                f"{run.run_id} has ended: {status.state}",
+                hint=f"--after {after.run}:any starts it after any end",
+            )
+    elif status.state == state.UNKNOWN:
         raise PlanError(
             f"--after {after.run}: the state of {run.run_id} is unknown: {status.reason}",
             hint="hpcrun status polls again; without --after the job does not wait",
         )
-    if not status.final and run.job_id is None:
+    elif run.job_id is None:
         raise PlanError(
             f"--after {after.run}: {run.run_id} has no job id yet: sbatch has not answered",
             hint="run hpcrun status until it has a job id",
@@ -129,7 +144,8 @@ def note_link(result: SubmitResult) -> None:
 
     The other links cancel this job if they get nowhere; see launch/chain.py.
     """
-    element, place = RunFolder(result.folder).element(0), result.run.chain or {}
+    element = RunFolder(result.folder).element(0)
+    place = result.run.chain or {}
     element.checkpoints.mkdir(mode=0o700, parents=True, exist_ok=True)
     element.chain().mkdir(mode=0o700, exist_ok=True)
     if place["link"] == 1:  # of an earlier chain with the same checkpoints
@@ -153,17 +169,17 @@ def chain_links(
         lineage: the relations of the first link to earlier runs.
         surroundings: the surroundings in which the user submits the chain.
     """
-    names = (link_name(prepared.plan.name, number) for number in range(2, chain.links + 1))
-    links = [
-        prepared,
-        *(changed_job(prepared, surroundings, {"job-name": name}, name=name) for name in names),
-    ]
+    links = [prepared]
+    for number in range(2, chain.links + 1):
+        name = link_name(prepared.plan.name, number)
+        links.append(changed_job(prepared, surroundings, {"job-name": name}, name=name))
 
     def lineage_of_next(done: Sequence[SubmitResult]) -> Lineage:
         if not done:
             return replace(lineage, chain=(1, chain.links))
         first = done[0].folder
-        if not chain.anyway and (reason := chain_stop(first)):
+        reason = None if chain.anyway else chain_stop(first)
+        if reason:
             raise PlanError(
                 f"the chain has ended already: {reason}",
                 hint="--chain-anyway continues all the same",
@@ -171,7 +187,9 @@ def chain_links(
         # Slurm cancels the link after a completed one (afternotok). The next link would start,
         # since a cancelled job counts as failed: so each link waits for all links before it.
         before = done if chain.condition == "fail" else done[-1:]
-        waits = (Dependency(item.run.run_id, item.run.job_id, chain.condition) for item in before)
+        waits = []
+        for item in before:
+            waits.append(Dependency(item.run.run_id, item.run.job_id, chain.condition))
         return replace(
             lineage,
             after=(*lineage.after, *waits),  # if the first link never starts, neither does this one

@@ -48,17 +48,7 @@ def check_program(
         )
     _check_interpreted(request, surroundings, in_container=in_container)
     if os.path.isfile(path):
-        if script.endswith(".py"):
-            return request
-        if not path.stat().st_mode & 0o111:
-            raise UsageError(
-                f"{script} is not executable",
-                hint=f"chmod +x {script}, or name its interpreter: hpcrun submit ... bash {script}",
-            )
-        # as sbatch takes it: a program in this folder needs no ./
-        if "/" in script:
-            return request
-        return replace(request, script=f"./{script}")
+        return _with_script_file(request, path)
     if in_container and script.startswith("/"):
         return request
     if script.endswith(".py") or "/" in script:
@@ -68,10 +58,31 @@ def check_program(
                 hint="give a script: hpcrun submit ... train.py",
             )
         raise _no_script(script, path, surroundings)
-    if shutil.which(script, path=surroundings.env.get("PATH")) is None and not path_may_change:
+    is_on_path = shutil.which(script, path=surroundings.env.get("PATH")) is not None
+    if not is_on_path and not path_may_change:
         hint = _close_script(path) or _other_words(request)
         raise UsageError(f"{script} is neither a file here nor a program on PATH", hint=hint)
     return request
+
+
+def _with_script_file(request: JobRequest, path: Path) -> JobRequest:
+    """Return the request with its script, which is a file, as the job will call the script.
+
+    Raises:
+        UsageError: the script is not executable.
+    """
+    script = request.script
+    if script.endswith(".py"):
+        return request
+    if not path.stat().st_mode & 0o111:
+        raise UsageError(
+            f"{script} is not executable",
+            hint=f"chmod +x {script}, or name its interpreter: hpcrun submit ... bash {script}",
+        )
+    if "/" in script:
+        return request
+    # as sbatch takes it: a program in this folder needs no ./
+    return replace(request, script=f"./{script}")
 
 
 def _kind_of_file(path: Path) -> str:
@@ -92,17 +103,16 @@ def _check_interpreted(
         UsageError: the script does not exist.
     """  # noqa: DOC501
     inner = interpreted((request.script, *request.args))
-    if (
-        inner is None
-        or inner.option
-        or not inner.words[0].endswith(SCRIPTS)
-        or "{" in inner.words[0]
-    ):
-        return  # {NAME} is a parameter of a sweep
+    if inner is None or inner.option:
+        return
     script = inner.words[0]
+    if "{" in script or not script.endswith(SCRIPTS):
+        return  # {NAME} is a parameter of a sweep
     path = Path(request.workdir or surroundings.cwd, script)
-    by_path = "/" not in script and shutil.which(script, path=surroundings.env.get("PATH"))
-    if not (os.path.exists(path) or by_path or (in_container and script.startswith("/"))):
+    if os.path.exists(path) or (in_container and script.startswith("/")):
+        return
+    is_on_path = "/" not in script and shutil.which(script, path=surroundings.env.get("PATH"))
+    if not is_on_path:
         raise _no_script(script, path, surroundings)
 
 
@@ -115,10 +125,12 @@ def _no_script(script: str, path: Path, surroundings: Surroundings) -> UsageErro
 
 
 def _close_script(path: Path) -> str | None:
+    """Return the hint with a script of a similar name in the same folder; None without one."""
     try:
-        beside = [entry.name for entry in path.parent.iterdir() if entry.suffix in (".py", ".sh")]
+        files = list(path.parent.iterdir())
     except OSError:
         return None
+    beside = [file.name for file in files if file.suffix in (".py", ".sh")]
     close = nearest(path.name, beside)
     return f"did you mean {close}?" if close else None
 
@@ -134,14 +146,11 @@ def _other_words(request: JobRequest) -> str | None:
     rest = program_of((request.script, *request.args))
     name = PurePath(request.script).name
     if name in BY_NAME:
-        script = next(
-            (number for number, argument in enumerate(request.args) if argument.endswith(SCRIPTS)),
-            None,
-        )
-        if script is None:
-            program = "train.py"
-        else:
-            program = shlex.join(request.args[script:])
+        program = "train.py"
+        for number, argument in enumerate(request.args):
+            if argument.endswith(SCRIPTS):
+                program = shlex.join(request.args[number:])
+                break
         return (
             f"hpcrun starts the ranks itself: hpcrun submit ... {program}; or activate the "
             f"environment that has {name}"

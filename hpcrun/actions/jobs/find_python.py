@@ -86,29 +86,27 @@ def missing_packages(
         if launcher in launchers and _lacks(package, Path(python.prefix), env):
             yield (
                 f"{python.prefix} ({python.kind}) has no {package}, and {launcher} needs it: "
-                "install it there, "
-                "activate another environment, or name a Python with --python PATH"
+                "install it there, activate another environment, or name a Python with "
+                "--python PATH"
             )
 
 
 def _lacks(package: str, prefix: Path, env: Mapping[str, str]) -> bool:
-    packages = [*prefix.glob("lib*/python3*/site-packages")]
+    """Whether the files of an environment show that the environment lacks a package."""
+    packages = list(prefix.glob("lib*/python3*/site-packages"))
     settings = file_head(prefix / "pyvenv.cfg")
     if not packages or re.search(rb"(?mi)^include-system-site-packages\s*=\s*true", settings):
         return False
-    folders = [*packages, *map(Path, filter(None, env.get("PYTHONPATH", "").split(":")))]
+    folders = list(packages)
+    folders += [Path(path) for path in env.get("PYTHONPATH", "").split(":") if path]
     if not settings:  # an environment of conda also has the packages of the user
         folders += Path(env.get("HOME", "/")).glob(".local/lib/python3*/site-packages")
-    links = {path: file_head(path) for folder in packages for path in folder.glob("*.pth")}
-    # or a part of it is installed for development
-    if any(package.encode() in text for text in links.values()):
-        return False
-    folders += [
-        path.parent / os.fsdecode(line)
-        for path, text in links.items()
-        for line in text.split(b"\n")
-        if line
-    ]
+    for folder in packages:
+        for file in folder.glob("*.pth"):
+            text = file_head(file)
+            if package.encode() in text:
+                return False  # the package or a part of it is installed for development
+            folders += [folder / os.fsdecode(line) for line in text.split(b"\n") if line]
     return not any(os.path.isdir(folder / package) for folder in folders)
 
 
@@ -119,15 +117,10 @@ def _project_folders(folder: Path) -> list[Path]:
         The folders; only the folder itself if the folder is in no project.
     """
     places = [folder, *takewhile(_is_not_of_all, folder.parents)]
-    root = next(
-        (
-            number
-            for number, place in enumerate(places)
-            if any(os.path.exists(place / name) for name in _ROOT)
-        ),
-        0,
-    )
-    return places[: root + 1]
+    for number, place in enumerate(places):
+        if any(os.path.exists(place / name) for name in _ROOT):
+            return places[: number + 1]
+    return [folder]
 
 
 def _is_not_of_all(folder: Path) -> bool:
@@ -167,10 +160,10 @@ def _uv_environment(
             "--uv: there is no uv on PATH",
             hint="install it where all nodes see it, or load its module: --load",
         )
-    digest = hashlib.sha256(
-        os.fsencode(project) + b"\0" + (project / "uv.lock").read_bytes()
-    ).hexdigest()
-    prefix = f"{env.get('HPCRUN_UV_DIR') or f'/tmp/hpcrun-uv-{os.getuid()}'}/{digest[:16]}"
+    lock = (project / "uv.lock").read_bytes()
+    digest = hashlib.sha256(os.fsencode(project) + b"\0" + lock).hexdigest()
+    environments = env.get("HPCRUN_UV_DIR") or f"/tmp/hpcrun-uv-{os.getuid()}"
+    prefix = f"{environments}/{digest[:16]}"
     return PythonEnvironment(
         f"{prefix}/bin/python",
         f"uv.lock of {project}, installed on each node",

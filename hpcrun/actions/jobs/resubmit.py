@@ -12,7 +12,7 @@ from typing import Any
 from hpcrun.actions.jobs.after_and_chain import run_of
 from hpcrun.actions.jobs.new_run import Lineage
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.run_status import RunStatus, failed_elements
+from hpcrun.actions.status.run_status import failed_elements
 from hpcrun.actions.status.status_query import one_status
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.launcher.launchers import script_arguments
@@ -43,16 +43,15 @@ def check_over(run: Run, after: Iterable[After], ports: Ports, *, force: bool) -
     if force or any(run_of(each, ports).run == run for each in after):
         return
     result = one_status(run.run_id, ports)
-    item: RunStatus = result.runs[0]
-    if item.status.final:
+    status = result.runs[0].status
+    if status.final:
         return
     if result.away:
         raise result.away
     raise PlanError(
-        f"{run.run_id} has not ended: {item.status.state}",
+        f"{run.run_id} has not ended: {status.state}",
         hint=f"--after {run.job_id or run.run_id} starts the new job after it; hpcrun cancel "
-        "cancels it; "
-        "--force submits now",
+        "cancels it; --force submits now",
     )
 
 
@@ -101,8 +100,9 @@ def repeated(run: Run, changes: Mapping[str, Any], env: Mapping[str, str]) -> di
     """
     request = dict(run.request)
     for group in _INSTEAD:
-        if any(name in changes for name in group):
-            request = {name: value for name, value in request.items() if name not in group}
+        if not changes.keys().isdisjoint(group):
+            for name in group:
+                request.pop(name, None)
     request.setdefault("name", run.name)
     if "script" in changes:
         request.pop("name")
@@ -110,14 +110,24 @@ def repeated(run: Run, changes: Mapping[str, Any], env: Mapping[str, str]) -> di
         # of the script, not of the interpreter before it
         args = list(request.get("args", ()))
         replaced = script_arguments((request["script"], *args))
-        changes = {**changes, "args": [*args[: len(args) - len(replaced)], *changes["args"]]}
-    anew = {item.partition("=")[0] for item in changes.get("env", ()) if isinstance(item, str)}
-    kept = ((name, value) for name, value in request.get("env", ()) if name not in anew)
-    request["env"] = unmasked(kept, env, request.get("secrets", ()))
-    for name in _ADDED:
-        if name in changes:
-            request[name] = [*request.get(name, ()), *changes[name]]
-    return {**request, **{name: value for name, value in changes.items() if name not in _ADDED}}
+        kept_args = args[: len(args) - len(replaced)]
+        changes = {**changes, "args": [*kept_args, *changes["args"]]}
+    request["env"] = _recorded_env(request, changes.get("env", ()), env)
+    for name, value in changes.items():
+        if name in _ADDED:
+            request[name] = [*request.get(name, ()), *value]
+        else:
+            request[name] = value
+    return request
+
+
+def _recorded_env(
+    request: Mapping[str, Any], changed: Iterable[Any], env: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Return the recorded variables that no ``NAME=VALUE`` of the changes replaces."""
+    replaced = {item.partition("=")[0] for item in changed if isinstance(item, str)}
+    kept = [(name, value) for name, value in request.get("env", ()) if name not in replaced]
+    return unmasked(kept, env, request.get("secrets", ()))
 
 
 def unmasked(
@@ -191,7 +201,8 @@ def lineage_of(
     code = None
     if plan.snapshot and run.plan.get("snapshot") and not new_snapshot:
         code = folder
-        if not (snapshot := RunFolder(folder).code).is_dir():
+        snapshot = RunFolder(folder).code
+        if not snapshot.is_dir():
             raise PlanError(
                 f"the snapshot of {run.run_id} is gone: {snapshot}",
                 hint="--snapshot copies the code as it is now",
