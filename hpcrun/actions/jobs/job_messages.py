@@ -38,12 +38,10 @@ def decide_messages(
             or mail needs Slurm and the job has no Slurm.
     """
     config = surroundings.config
-    # a check of nodes sends no messages: its user waits for it
-    if request.preflight == "only":
-        known: tuple[str, ...] = ()
-    else:
+    known: tuple[str, ...] = ()
+    if request.preflight != "only":  # a check of nodes sends no messages: its user waits for it
         known = (*config.notify, *profile.notify)
-    if not (request.notify or known):
+    if not request.notify and not known:
         if request.notify_on:
             raise UsageError(
                 "--notify-on has no effect: no destination is configured", hint="add --notify URL"
@@ -52,7 +50,9 @@ def decide_messages(
     events = request.notify_on or config.notify_on or profile.notify_on
     waiting_s = config.notify_waiting_s or profile.notify_waiting
     notify, address = decide_notify(request.notify, known, events, waiting_s)
-    notes = tuple(_check_destinations(request, notify, surroundings)) if notify else ()
+    notes: tuple[str, ...] = ()
+    if notify:
+        notes = tuple(_check_destinations(request, notify, surroundings))
     if not address:
         return JobMessages(notify, notes=notes)
     if profile.scheduler == "slurm":

@@ -48,18 +48,15 @@ def check_launch_options(request: JobRequest, plan: Plan, env: Mapping[str, str]
 def _refusal(
     program: Program, reason: str, options: Options, profile: str, *, is_typed: bool
 ) -> UsageError:
+    """Return the error about an option that a program refuses."""
+    hint = f"`{program} --help` lists its options"
     name = next((name for name, _ in options if f"--{name}" in reason), None)
     if name and "unrecogni" in reason:
         close = similar_option(program, name)
-    else:
-        close = None
+        if close and close != name:
+            hint = f"did you mean {close}?"
     if is_typed:
         where = f"--{program}"
     else:
         where = f"{program}: of profile {profile!r}"
-    return UsageError(
-        f"{where}: {program} refuses it: {reason}",
-        hint=f"did you mean {close}?"
-        if close and close != name
-        else f"`{program} --help` lists its options",
-    )
+    return UsageError(f"{where}: {program} refuses it: {reason}", hint=hint)

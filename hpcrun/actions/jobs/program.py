@@ -139,14 +139,16 @@ def _launcher_size(inputs: JobInputs, surroundings: Surroundings) -> _LauncherSi
         The size; None if the job's own options say how many GPUs it has, or nothing says this.
     """
     profile = inputs.loaded.profile
+    if profile.scheduler != "slurm":
+        return None
     request, _ = with_defaults(inputs.request, profile, surroundings)
     has_gpus = request.gpus is not None or request.gpus_per_node is not None
-    if profile.scheduler != "slurm" or has_gpus or (request.nodes or 1) == 1:
+    has_several_nodes = request.nodes is not None and request.nodes > 1
+    if has_gpus or not has_several_nodes:
         return None
     if request.launcher is not None or request.preflight == "only":
         return None
-    calls = _calls_of(request, surroundings)
-    call = next((call for call in calls if call.place is None), None)
+    call = _first_call(request, surroundings)
     if call is None or call.launcher.role != "ours":
         return None
     types = list(profile.gpu.types)
@@ -269,14 +271,10 @@ def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchS
     Returns:
         The script; None for other programs, and for a job with roles.
     """
+    if request.roles or request.module or request.preflight == "only":
+        return None
     path = Path(request.workdir or surroundings.cwd, request.script)
-    if (
-        request.roles
-        or request.module
-        or request.preflight == "only"
-        or request.script.endswith(".py")
-        or not os.path.isfile(path)
-    ):
+    if request.script.endswith(".py") or not os.path.isfile(path):
         return None
     if _DIRECTIVE.search(file_text(path)):
         return read_script(path, request.args)
@@ -329,12 +327,20 @@ def _calls_of(request: JobRequest, surroundings: Surroundings) -> list[Call]:
     return find_calls(words, lambda name: _read_shell_script(folder / name))
 
 
+def _first_call(request: JobRequest, surroundings: Surroundings) -> Call | None:
+    """Return the launcher that the program of a request itself is; None for another program."""
+    calls = _calls_of(request, surroundings)
+    return next((call for call in calls if call.place is None), None)
+
+
 def _read_shell_script(path: Path) -> str | None:
     """Return the beginning of a shell script, None for another file."""
     text = file_text(path)
-    if not text or "\0" in text or not (path.suffix in (".sh", ".bash") or _SHELL_LINE.match(text)):
+    if not text or "\0" in text:
         return None
-    return text
+    if path.suffix in (".sh", ".bash") or _SHELL_LINE.match(text):
+        return text
+    return None
 
 
 def with_container(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
@@ -344,33 +350,31 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
         PlanError: a local job needs a container program that is not on PATH.
         UsageError: there is no file of the image.
     """
-    image, runtime = image_of(request, profile), profile.container.runtime
+    image = image_of(request, profile)
+    runtime = profile.container.runtime
     if image is None:
         return request
-    on_path = (
-        changes_path(request, profile)
-        or shutil.which(runtime, path=surroundings.env.get("PATH")) is not None
-    )
-    if profile.scheduler == "local" and runtime != "pyxis" and not on_path:
-        raise PlanError(
-            f"{runtime} is not on PATH here; the job's container needs it",
-            hint="install it, or set container.runtime in the profile; --container none runs "
-            "without",
-        )
+    if profile.scheduler == "local" and runtime != "pyxis":
+        is_on_path = shutil.which(runtime, path=surroundings.env.get("PATH")) is not None
+        if not is_on_path and not changes_path(request, profile):
+            raise PlanError(
+                f"{runtime} is not on PATH here; the job's container needs it",
+                hint="install it, or set container.runtime in the profile; --container none runs "
+                "without",
+            )
     if not is_image_file(runtime, image):
         return request
     path = Path(os.path.abspath(surroundings.cwd / os.path.expanduser(image)))
     if not os.path.exists(path):
-        if request.container:
-            whose = ""
-        else:
-            whose = f", which profile {profile.name!r} names"
+        problem = f"there is no container image {path}"
+        if not request.container:
+            problem += f", which profile {profile.name!r} names"
         if runtime == "pyxis":
             pull = "import it: enroot import -o"
         else:
             pull = f"pull it: {runtime} pull"
         raise UsageError(
-            f"there is no container image {path}{whose}",
+            problem,
             hint=f"{pull} {path.name} docker://...; or use another image: --container IMAGE",
         )
     return replace(request, container=str(path))

@@ -122,19 +122,17 @@ def look_into(path: Path, store: TrustStore) -> Question:
         )
     if not layer.contents.files:
         raise NotFoundError(f"{path} has no files for hpcrun")
-    if layer.trust and not layer.trust.never:
-        trust = layer.trust
-    else:
+    contents = layer.contents
+    trust = layer.trust
+    if trust and trust.never:
         trust = None
-    differences = changes(trust, layer.contents)
-    names = sorted({*layer.contents.files, *differences})
-    files = tuple(
-        _file(name, layer.contents.files.get(name), path, differences.get(name, "trusted"))
-        for name in names
-    )
-    return Question(
-        path, files, layer.contents, layer.contents.dangers, bool(trust) and not differences
-    )
+    differences = changes(trust, contents)
+    files = []
+    for name in sorted({*contents.files, *differences}):
+        file_state = differences.get(name, "trusted")
+        files.append(_file(name, contents.files.get(name), path, file_state))
+    is_trusted = trust is not None and not differences
+    return Question(path, tuple(files), contents, contents.dangers, is_trusted)
 
 
 def _file(name: str, content: bytes | None, folder: Path, state: str) -> FileToTrust:
@@ -143,11 +141,9 @@ def _file(name: str, content: bytes | None, folder: Path, state: str) -> FileToT
     power = next(power for start, power in _POWERS if name.startswith(start))
     keys = _keys(name, content, folder)
     if name.startswith("profiles/") and keys:  # a file that cannot be read may contain anything
-        has = {key.removesuffix("+") for key in keys}
-        power = (
-            ", ".join(words for key, words in _PROFILE_POWERS.items() if key in has)
-            or "values of a job"
-        )
+        present = {key.removesuffix("+") for key in keys}
+        powers = [words for key, words in _PROFILE_POWERS.items() if key in present]
+        power = ", ".join(powers) or "values of a job"
     return FileToTrust(name, state, len(content), keys, power)
 
 
@@ -206,18 +202,14 @@ def keep_trust(path: Path, layers: Sequence[Layer], store: TrustStore) -> None:
     """
     target = Path(os.path.realpath(path))
     for layer in layers:
-        folder = Path(os.path.realpath(layer.path))
-        if (
-            layer.trust is None
-            or layer.trust.never
-            or layer.folder.withheld
-            or not target.is_relative_to(folder)
-        ):
+        if layer.trust is None or layer.trust.never or layer.folder.withheld:
             continue
         if layer.contents is None or layer.contents.dangers:  # the file may have changed already
             continue
-        digest = (
-            read_contents(layer.path).hashes().get(name := target.relative_to(folder).as_posix())
-        )
+        folder = Path(os.path.realpath(layer.path))
+        if not target.is_relative_to(folder):
+            continue
+        name = target.relative_to(folder).as_posix()
+        digest = read_contents(layer.path).hashes().get(name)
         if digest:
             store.save(Trust(folder, {**layer.trust.hashes, name: digest}))
