@@ -31,7 +31,8 @@ def check_running(item: RunStatus, command: str) -> None:
     Raises:
         PlanError: the run has ended, has not started, or the scheduler does not list it.
     """
-    run, status = item.run, item.status
+    run = item.run
+    status = item.status
     if status.final:
         raise PlanError(
             f"{run.run_id} is {status.state}: its allocation has ended",
@@ -59,14 +60,18 @@ def unlisted_words(item: RunStatus) -> str:
 def nodes_of(item: RunStatus) -> list[str]:
     """Return the nodes of a run's last attempt, in Slurm's order."""
     attempt = last_attempt(item.folder, item.element or 0)
-    return hosts(attempt.folder) if attempt else []
+    if attempt is None:
+        return []
+    return hosts(attempt.folder)
 
 
 def allocation_of(item: RunStatus, env: Mapping[str, str]) -> Allocation:
     """Return the allocation of a Slurm run that runs."""
     cpus = item.run.plan.get("cpus_per_node")
     job_id = plain_job_id(str(item.run.job_id), env)
-    return Allocation(job_id, item.run.nodes, cpus if isinstance(cpus, int) else None, env)
+    if not isinstance(cpus, int):
+        cpus = None
+    return Allocation(job_id, item.run.nodes, cpus, env)
 
 
 def job_environment(plan: Mapping[str, Any]) -> str:
@@ -79,15 +84,14 @@ def job_environment(plan: Mapping[str, Any]) -> str:
     if python.get("prefix"):
         lines.append(f"export {python['variable']}={quote_bash(python['prefix'])}")
         lines.append(f'export PATH={quote_bash(python["prefix"] + "/bin")}:"$PATH"')
-    elif (folder := os.path.dirname(str(python.get("executable")))).startswith("/"):
-        lines.append(
-            f'[[ :$PATH: == *:{quote_bash(folder)}:* ]] || export PATH={quote_bash(folder)}:"$PATH"'
-        )
-    lines += [
-        f"export {name}={quote_bash(value)}"
-        for name, value in plan.get("env") or ()
-        if value is not None
-    ]
+    else:
+        folder = os.path.dirname(str(python.get("executable")))
+        if folder.startswith("/"):
+            quoted = quote_bash(folder)
+            lines.append(f'[[ :$PATH: == *:{quoted}:* ]] || export PATH={quoted}:"$PATH"')
+    for name, value in plan.get("env") or ():
+        if value is not None:
+            lines.append(f"export {name}={quote_bash(value)}")
     return "\n".join(lines)
 
 
@@ -114,18 +118,18 @@ def open_shell(
         SchedulerError: the shell cannot be started.
     """
     check_running(item, "hpcrun shell")
-    workdir = item.run.plan.get("workdir") or item.run.cwd
-    if workdir and Path(str(workdir)).is_dir():
-        workdir = str(workdir)
-    else:
+    workdir: str | None = str(item.run.plan.get("workdir") or item.run.cwd or "")
+    if not workdir or not Path(workdir).is_dir():
         workdir = None
     shell = job_shell(item.run.plan, is_terminal=is_terminal)
     try:
         if item.run.scheduler == "local":
             if node not in (None, item.run.host):
                 raise UsageError(f"{item.run.run_id} runs on this machine: leave out --node")
-            # env(1) changes the folder for the shell alone
-            argv = ["env", *([f"--chdir={workdir}"] if workdir else []), *shell]
+            argv = ["env"]
+            if workdir:
+                argv.append(f"--chdir={workdir}")  # env(1) changes the folder for the shell alone
+            argv += shell
             return run_on_terminal(argv, {**env, "HPCRUN_RUN_DIR": str(item.folder)})
         nodes = nodes_of(item)
         if node is not None and nodes and node not in nodes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import unlisted_words
@@ -48,8 +48,12 @@ def change_runs(
                 hint="run hpcrun status until it has a job id",
             )
     for name, refs in _by_scheduler(changed):
-        with _marked(refs) if verb == "cancel" else nullcontext():
-            ports.schedulers(name).change(verb, refs)
+        scheduler = ports.schedulers(name)
+        if verb == "cancel":
+            with _marked(refs):
+                scheduler.change(verb, refs)
+        else:
+            scheduler.change(verb, refs)
     return changed, others
 
 
@@ -79,10 +83,10 @@ def check_listed(others: Sequence[RunStatus]) -> None:
     """
     unlisted = _unlisted(others)
     if unlisted:
-        lines = [
-            f"{unlisted_words(item)}: nothing was cancelled (run {item.run.run_id})"
-            for item in unlisted
-        ]
+        lines = []
+        for item in unlisted:
+            why = unlisted_words(item)
+            lines.append(f"{why}: nothing was cancelled (run {item.run.run_id})")
         raise NotFoundError("\n".join(lines), hint=f"hpcrun status {unlisted[0].run.run_id}")
 
 
@@ -120,12 +124,16 @@ def left_waiting(run_ids: Collection[str], store: RunStore) -> list[Run]:
     """
     waiting = []
     for run_id in store.active_ids():
-        with suppress(HpcrunError):
+        if run_id in run_ids:
+            continue
+        try:
             run = store.load(run_id)
-            conditions = {after["condition"] for after in run.after if after["run_id"] in run_ids}
-            waiting += (
-                [run] if conditions and "ok" not in conditions and run_id not in run_ids else []
-            )
+        except HpcrunError:
+            continue
+        awaited = [after for after in run.after if after["run_id"] in run_ids]
+        conditions = {after["condition"] for after in awaited}
+        if conditions and "ok" not in conditions:
+            waiting.append(run)
     return waiting
 
 
@@ -138,11 +146,15 @@ def named_statuses(named: Sequence[Named], ports: Ports) -> list[RunStatus]:
     if result.away:
         raise result.away
     by_id = {item.run.run_id: item for item in result.runs}
-    return [
-        by_id[run_id] if index is None else element_of(by_id[run_id], index)
-        for run_id, index in dict.fromkeys(named)
-        if run_id in by_id
-    ]
+    statuses = []
+    for run_id, index in dict.fromkeys(named):
+        if run_id not in by_id:
+            continue
+        item = by_id[run_id]
+        if index is not None:
+            item = element_of(item, index)
+        statuses.append(item)
+    return statuses
 
 
 def _elements_of_task(item: RunStatus) -> int:
@@ -154,6 +166,7 @@ def _elements_of_task(item: RunStatus) -> int:
 
 
 def _by_scheduler(items: Sequence[RunStatus]) -> Iterator[tuple[str, list[JobRef]]]:
+    """Yield the name of each scheduler with the jobs of the runs that it has."""
     refs: dict[str, list[JobRef]] = {}
     named = Counter(item.run.job_id for item in items)
     for item in items:
@@ -162,7 +175,6 @@ def _by_scheduler(items: Sequence[RunStatus]) -> Iterator[tuple[str, list[JobRef
         else:
             folder = RunFolder(item.folder).element(item.element).path
         shares = named[item.run.job_id] < _elements_of_task(item)
-        refs.setdefault(item.run.scheduler, []).append(
-            JobRef(folder, item.run.job_id, shares=shares)
-        )
+        ref = JobRef(folder, item.run.job_id, shares=shares)
+        refs.setdefault(item.run.scheduler, []).append(ref)
     yield from sorted(refs.items())

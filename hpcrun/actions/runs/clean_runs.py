@@ -103,18 +103,20 @@ def plan_clean(
     chosen = [item for item in runs if _is_chosen(item, choice, now_s)]
     if choice.keep:
         chosen = chosen[: -choice.keep]
-    candidates = [_candidate(item, choice, store, now_s) for item in chosen]
-    if choice.named:
-        leftovers = []
-    else:
-        leftovers = store.leftovers(now_s - LOST_AFTER_S)
-    return CleanPlan(
-        tuple(candidate for candidate in candidates if candidate.kept is None),
-        tuple(candidate for candidate in candidates if candidate.kept is not None),
-        tuple(
-            CleanLeftover(item, 0 if item.kept else run_size(item.path).total) for item in leftovers
-        ),
-    )
+    going = []
+    staying = []
+    for item in chosen:
+        candidate = _candidate(item, choice, store, now_s)
+        if candidate.kept is None:
+            going.append(candidate)
+        else:
+            staying.append(candidate)
+    leftovers = []
+    if not choice.named:
+        for leftover in store.leftovers(now_s - LOST_AFTER_S):
+            total = 0 if leftover.kept else run_size(leftover.path).total
+            leftovers.append(CleanLeftover(leftover, total))
+    return CleanPlan(tuple(going), tuple(staying), tuple(leftovers))
 
 
 def remove_runs(
@@ -133,9 +135,8 @@ def remove_runs(
             gone.append(candidate)
         except HpcrunError as error:
             errors.append(error)
-    errors += store.remove_leftovers(
-        [item.leftover for item in plan.going_leftovers], now_s - LOST_AFTER_S
-    )
+    leftovers = [item.leftover for item in plan.going_leftovers]
+    errors += store.remove_leftovers(leftovers, now_s - LOST_AFTER_S)
     return gone, errors
 
 
@@ -155,8 +156,7 @@ def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: flo
     size = run_size(item.folder)
     kept = _lives(item, ended_s, now_s)
     if kept is None and not store.is_own_folder(item.run.run_id):
-        link = item.folder.is_symlink()
-        if link:
+        if item.folder.is_symlink():
             kept = "its folder is a symbolic link to a folder outside this run"
         else:
             kept = "it belongs to another user"
@@ -169,21 +169,19 @@ def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
     """Return why a run may still be alive, None if it cannot be."""
     if item.status.final:
         return None
-    surely_over = (
-        has_started(item.folder) and now_s - max(ended_s, item.status.asked_s) > SURELY_OVER_AFTER_S
-    )
+    last_s = max(ended_s, item.status.asked_s)
+    is_surely_over = has_started(item.folder) and now_s - last_s > SURELY_OVER_AFTER_S
+    last_state = f"it was {item.status.state} when last polled, and may still be"
     if item.elsewhere:
-        words = (
-            f"it was {item.status.state} when last polled, and may still be; check on "
-            f"{item.run.place}"
-        )
-        return None if surely_over else words
+        if is_surely_over:
+            return None
+        return f"{last_state}; check on {item.run.place}"
     if item.stale:
-        return f"it was {item.status.state} when last polled, and may still be"
+        return last_state
     if item.status.state != UNKNOWN:
         return f"it is {item.status.state}"
     if item.run.scheduler == "slurm" and item.run.cluster is None:
-        return None if surely_over else "its cluster is unknown"
+        return None if is_surely_over else "its cluster is unknown"
     if now_s - ended_s > LOST_AFTER_S:
         return None
     return "it may still be running"
@@ -194,7 +192,8 @@ def run_size(folder: Path) -> DiskUsage:
 
     Links in it are not followed; an unreadable folder counts as empty.
     """
-    total = checkpoints = 0
+    total = 0
+    checkpoints = 0
     waiting: list[tuple[str, tuple[str, ...]]] = [(os.path.realpath(folder), ())]
     # os.walk calls itself for each level up to Python 3.11, and a path may have two thousand
     while waiting:
@@ -207,5 +206,6 @@ def run_size(folder: Path) -> DiskUsage:
                 with suppress(OSError):  # lstat(2): blocks of 512 bytes, whatever the file system's
                     size = entry.stat(follow_symlinks=False).st_blocks * 512
                     total += size
-                    checkpoints += size if is_checkpoint(parts) else 0
+                    if is_checkpoint(parts):
+                        checkpoints += size
     return DiskUsage(total, checkpoints)

@@ -6,7 +6,7 @@ An element is ``RUN/3`` or ``123_3``.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcrun.actions.status.run_status import RunStatus
@@ -54,7 +54,8 @@ def find_run(label: str, store: RunStore) -> FoundRun:
     except NotFoundError as error:
         if _ANY_JOB.fullmatch(label):
             what = f"hpcrun explain {label} explains it, scancel {label} cancels it"
-            error.job_id, error.if_listed = label, f"hpcrun did not submit this job: {what}"
+            error.job_id = label
+            error.if_listed = f"hpcrun did not submit this job: {what}"
         raise
 
 
@@ -66,17 +67,17 @@ def find_element(label: str, store: RunStore) -> FoundRun:
     match = _ELEMENT.fullmatch(label)
     if match:
         named = find_run(match["run"], store)
-        return replace(
-            named, element=_checked_index(named.run, elements_of(named.run), int(match["index"]))
-        )
+        index = _checked_index(named.run, elements_of(named.run), int(match["index"]))
+        return replace(named, element=index)
     match = _TASK.fullmatch(label)
     if match:
         try:
             run = find_run(match["run"], store).run
         except NotFoundError:
-            run = None
-        if run and run.job_id == match["run"] and (there := elements_of(run)):
-            return FoundRun(run, _element_of_task(run, there, int(match["task"])))
+            return find_run(label, store)
+        elements = elements_of(run)
+        if elements and run.job_id == match["run"]:
+            return FoundRun(run, _element_of_task(run, elements, int(match["task"])))
     return find_run(label, store)
 
 
@@ -84,10 +85,11 @@ def named_elements(named: Iterable[FoundRun | RunStatus]) -> dict[str, set[int] 
     """Return the named elements of each run, by run id; None where a run itself is named."""
     chosen: dict[str, set[int] | None] = {}
     for item in named:
-        before = chosen.get(item.run.run_id, set())
-        chosen[item.run.run_id] = (
-            None if before is None or item.element is None else {*before, item.element}
-        )
+        indices = chosen.setdefault(item.run.run_id, set())
+        if item.element is None:
+            chosen[item.run.run_id] = None
+        elif indices is not None:
+            indices.add(item.element)
     return chosen
 
 
@@ -135,33 +137,44 @@ def _find(label: str, store: RunStore) -> FoundRun:
         return FoundRun(_newest(ids, store))
     if label in ids:
         return FoundRun(store.load(label))
-    if JOB_ID.fullmatch(label) and (by_job := _by_job_id(label, ids, store)):
-        return by_job
-    if _ANY_JOB.fullmatch(label) and len(label) < _DATE:
-        # Every run id begins with its date: a shorter number is a job id, not the beginning of ids.
-        ids = [
-            run_id for run_id in ids if run_name(run_id) == label or run_id.endswith(f"-{label}")
-        ]
+    if JOB_ID.fullmatch(label):
+        by_job = _by_job_id(label, ids, store)
+        if by_job:
+            return by_job
+    return _by_name(label, ids, store)
+
+
+def _by_name(label: str, ids: Sequence[str], store: RunStore) -> FoundRun:
+    """Return the run with a name, or whose id begins or ends with the label.
+
+    Raises:
+        NotFoundError: there is no such run, but possibly a study of this name.
+        UsageError: several runs match.
+    """
     named = [run_id for run_id in ids if run_name(run_id) == label]
-    if len(named) > 1:
-        newest = _newest(named, store).run_id
-        ids = [*(run_id for run_id in ids if run_id != newest), newest]
     if not named and label in map(run_name, names_in(RunsFolder(store.root).studies)):
         raise NotFoundError(
             f"no run is named {label!r}, but a scaling study",
             hint=f"hpcrun scale run --show {label}",
         )
-    run_id, note = choose_id(label, ids, ("run", "runs"), "hpcrun status --all lists them")
+    matching = list(ids)
+    if _ANY_JOB.fullmatch(label) and len(label) < _DATE:
+        # Every run id begins with its date: a shorter number is a job id, not the beginning of ids.
+        end = f"-{label}"
+        matching = [run_id for run_id in ids if run_id in named or run_id.endswith(end)]
+    if len(named) > 1:
+        newest = _newest(named, store).run_id
+        matching.remove(newest)
+        matching.append(newest)
+    run_id, note = choose_id(label, matching, ("run", "runs"), "hpcrun status --all lists them")
     return FoundRun(store.load(run_id), note=note)
 
 
 def _newest(ids: Sequence[str], store: RunStore) -> Run:
     """Return the newest of some runs; ids tell time in seconds, records more exactly."""
     second = ids[-1][:15]  # YYYYMMDD-HHMMSS
-    return max(
-        (store.load(run_id) for run_id in ids if run_id.startswith(second)),
-        key=lambda run: run.created_s,
-    )
+    runs = [store.load(run_id) for run_id in ids if run_id.startswith(second)]
+    return max(runs, key=lambda run: run.created_s)
 
 
 def newest_line(run: Run) -> str:
@@ -192,11 +205,10 @@ def choose_id(
     """
     noun, plural = nouns
     named = [item for item in ids if run_name(item) == label]
+    if len(named) == 1:
+        return named[0], None
     if named:
-        if len(named) > 1:
-            note = f"{label}: the newest of {len(named)} {plural} of that name, {named[-1]}"
-        else:
-            note = None
+        note = f"{label}: the newest of {len(named)} {plural} of that name, {named[-1]}"
         return named[-1], note
     begun = [item for item in ids if item.startswith(label) or item.endswith(f"-{label}")]
     if len(begun) == 1:
@@ -221,36 +233,40 @@ def _by_job_id(job_id: str, ids: Sequence[str], store: RunStore) -> FoundRun | N
         UsageError: runs of several clusters or hosts have this job id.
     """
     noted = store.noted_jobs()
-
-    def with_job(ids: Collection[str]) -> list[Run]:
-        matches = []
-        for run_id in ids:
-            try:
-                run = store.load(run_id)
-            except HpcrunError:  # damaged, or no run at all
-                continue
-            if run.job_id not in noted.get(run_id, ()):
-                store.note_job(run)
-            if run.job_id == job_id:
-                matches.append(run)
-        return matches
-
     likely = {run_id for run_id in ids if run_id not in noted or job_id in noted[run_id]}
-    matches = with_job(likely) or with_job(set(ids) - likely)
-    matches.sort(key=lambda run: run.created_s, reverse=True)
-    if len({run.cluster or run.host for run in matches}) > 1:
-        lines = "\n".join(f"  {run.run_id}  {run.cluster or run.host}" for run in matches)
-        raise UsageError(
-            f"job id {job_id} belongs to {len(matches)} runs:\n{lines}",
-            hint="name the run by its id",
-        )
+    matches = _with_job(job_id, likely, noted, store)
+    if not matches:
+        matches = _with_job(job_id, set(ids) - likely, noted, store)
     if not matches:
         return None
+    matches.sort(key=lambda run: run.created_s, reverse=True)
+    places = [run.cluster or run.host for run in matches]
+    if len(set(places)) > 1:
+        lines = [f"  {run.run_id}  {place}" for run, place in zip(matches, places, strict=True)]
+        raise UsageError(
+            f"job id {job_id} belongs to {len(matches)} runs:\n" + "\n".join(lines),
+            hint="name the run by its id",
+        )
     # where one cluster has used an id again, its older jobs are over
     newest = matches[0]
-    several = len(matches) > 1
-    if several:
-        note = f"{job_id}: the newest of {len(matches)} runs of that job id, {newest.run_id}"
-    else:
-        note = None
+    if len(matches) == 1:
+        return FoundRun(newest)
+    note = f"{job_id}: the newest of {len(matches)} runs of that job id, {newest.run_id}"
     return FoundRun(newest, note=note)
+
+
+def _with_job(
+    job_id: str, ids: Collection[str], noted: Mapping[str, Collection[str]], store: RunStore
+) -> list[Run]:
+    """Return the runs that have a job, and note the jobs of those that the index does not know."""
+    matches = []
+    for run_id in ids:
+        try:
+            run = store.load(run_id)
+        except HpcrunError:  # damaged, or no run at all
+            continue
+        if run.job_id not in noted.get(run_id, ()):
+            store.note_job(run)
+        if run.job_id == job_id:
+            matches.append(run)
+    return matches

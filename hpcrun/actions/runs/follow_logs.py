@@ -8,7 +8,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 
 from hpcrun.actions.runs.log_choice import LogChoice, choose_logs, logs_of
-from hpcrun.runs.attempt import attempts
+from hpcrun.runs.attempt import Attempt, attempts
 from hpcrun.runs.follow_files import FEW, follow
 from hpcrun.runs.log_files import LogFile
 
@@ -21,6 +21,13 @@ looked for. Each look is a question to the file server; ``hpcrun/runs/follow_fil
 many files are looked at each time."""
 
 
+def _attempts_since(number: int | None, begun: Iterator[Attempt]) -> list[Attempt]:
+    """Return the attempts from a number on, the newest first; for None, the newest one."""
+    if number is None:
+        return list(islice(begun, 1))
+    return list(takewhile(lambda attempt: attempt.number >= number, begun))
+
+
 def follow_logs(
     folder: Path, choice: LogChoice, *, lines: int | None, is_over: Callable[[], bool]
 ) -> Iterator[tuple[LogFile, str]]:
@@ -30,7 +37,8 @@ def follow_logs(
     """
     newest: int | None = None
     shown: list[LogFile] = []
-    listed_at = over_at = float("-inf")
+    listed_at = float("-inf")
+    over_at = float("-inf")
     ended = False
 
     def is_many() -> bool:
@@ -52,18 +60,18 @@ def follow_logs(
             shown = choose_logs(folder, choice)
         else:
             # the attempt before is read once more to its end after a new one has begun
-            begun = attempts(folder, choice.element)
-            since = newest
-            recent = list(
-                islice(begun, 1)
-                if since is None
-                else takewhile(lambda item: item.number >= since, begun)
-            )
-            newest = max((item.number for item in recent), default=since or 0)
-            shown = [log for item in reversed(recent) for log in logs_of(item, choice)]
+            recent = _attempts_since(newest, attempts(folder, choice.element))
+            if recent:
+                newest = recent[0].number
+            elif newest is None:
+                newest = 0
+            shown = []
+            for attempt in reversed(recent):
+                shown += logs_of(attempt, choice)
         return shown
 
     def pause() -> None:
-        time.sleep(MANY_READ_EVERY_S if is_many() else READ_EVERY_S)
+        pause_s = MANY_READ_EVERY_S if is_many() else READ_EVERY_S
+        time.sleep(pause_s)
 
     return follow(logs, lines=lines, is_over=over, pause=pause)

@@ -15,7 +15,7 @@ from hpcrun.actions.runs.allocation import allocation_of, check_running, nodes_o
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.job.text.units import count, format_rate, format_size
-from hpcrun.machine.process import run_command
+from hpcrun.machine.process import Completed, run_command
 from hpcrun.runs.attempt import attempts, last_attempt, node_ranks
 from hpcrun.runs.use_samples import NodeUse, UseSummary, only_gpu, read_use, summarise
 from hpcrun.schedulers.job_steps import (
@@ -150,30 +150,23 @@ def _memory(use: UseSummary, *, completed: bool) -> list[str]:
     requested = use.memory_asked
     if not requested:
         return []
-    enough = math.ceil(use.memory_peak * _MARGIN / _GB)
-    fact = (
-        f"memory: at most {use.memory_peak / _GB:.1f} of {requested / _GB:.0f} GB per node in use"
-    )
-    if use.memory_peak > _NEARLY_ALL * requested:
+    peak = use.memory_peak
+    enough = math.ceil(peak * _MARGIN / _GB)
+    fact = f"memory: at most {peak / _GB:.1f} of {requested / _GB:.0f} GB per node in use"
+    if peak > _NEARLY_ALL * requested:
         return [f"{fact}: ask for --mem {enough}G"]
-    if (
-        completed
-        and requested >= _WORTH_GB * _GB
-        and use.memory_peak < _FAR_OFF * requested
-        and enough * _GB < requested
-    ):
+    if not completed or requested < _WORTH_GB * _GB:
+        return []
+    if peak < _FAR_OFF * requested and enough * _GB < requested:
         return [f"{fact}: --mem {enough}G is enough, and smaller requests start sooner"]
     return []
 
 
 def _cpus(use: UseSummary, *, completed: bool) -> list[str]:
     requested = use.cpus_asked
-    if (
-        not completed
-        or not requested
-        or requested <= _WORTH_CPUS
-        or use.cpus_peak >= _FAR_OFF * requested
-    ):
+    if not completed or not requested or requested <= _WORTH_CPUS:
+        return []
+    if use.cpus_peak >= _FAR_OFF * requested:
         return []
     fact = f"CPUs: at most {use.cpus_peak:.1f} of {requested} per node busy"
     if use.gpus:
@@ -190,31 +183,26 @@ def use_rows(use: UseSummary) -> list[tuple[str, str]]:
     nodes = " per node" if use.nodes > 1 else ""
     rows = []
     if use.gpus and use.gpu_busy is not None:
-        if use.gpu_memory is not None:
-            full = f", memory {use.gpu_memory:.0%} full at most"
-        else:
-            full = ""
-        watts = f", {use.watts:.0f} W" if use.watts is not None else ""
+        gpus = f"{count(use.gpus, 'GPU')}, {use.gpu_busy:.0%} busy"
         if use.gpu_idle:
-            idle = f", idle {use.gpu_idle:.0%} of the time"
-        else:
-            idle = ""
-        rows.append(
-            ("GPUs", f"{count(use.gpus, 'GPU')}, {use.gpu_busy:.0%} busy{idle}{full}{watts}")
-        )
+            gpus += f", idle {use.gpu_idle:.0%} of the time"
+        if use.gpu_memory is not None:
+            gpus += f", memory {use.gpu_memory:.0%} full at most"
+        if use.watts is not None:
+            gpus += f", {use.watts:.0f} W"
+        rows.append(("GPUs", gpus))
     requested = f" of {use.cpus_asked}" if use.cpus_asked else ""
     rows.append(("CPUs", f"{use.cpus:.1f}{requested} busy{nodes}, {use.cpus_peak:.1f} at most"))
+    memory = format_size(use.memory_peak)
     if use.memory_asked:
-        part = f" of {format_size(use.memory_asked)} ({use.memory_peak / use.memory_asked:.0%})"
-    else:
-        part = ""
-    rows.append(("memory", f"{format_size(use.memory_peak)}{part}{nodes} at most"))
+        part = use.memory_peak / use.memory_asked
+        memory += f" of {format_size(use.memory_asked)} ({part:.0%})"
+    rows.append(("memory", f"{memory}{nodes} at most"))
+    network = format_rate(use.network)
     if use.rdma is not None:
-        rdma = f", RDMA {format_rate(use.rdma)}"
-    else:
-        rdma = ""
-    if use.network >= 1e3 or rdma:
-        rows.append(("network", f"{format_rate(use.network)}{rdma}{nodes}"))
+        network += f", RDMA {format_rate(use.rdma)}"
+    if use.network >= 1e3 or use.rdma is not None:
+        rows.append(("network", f"{network}{nodes}"))
     return rows
 
 
@@ -285,7 +273,9 @@ def record_instead(item: RunStatus, result: GpuResult) -> RecordedUse | None:
     if result.rows or item.elements:
         return None
     use = _recorded_use(item, item.element)
-    return use if use and use.gpus else None
+    if use is None or not use.gpus:
+        return None
+    return use
 
 
 def _recorded_use(item: RunStatus, element: int | None) -> RecordedUse | None:
@@ -323,37 +313,40 @@ def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
         answer = allocation_of(item, env).on_every_node(query_command())
     readings = parse_readings(answer.stdout)
     if not readings:
-        if answer.status in (_GIVEN_UP, None):
-            problem = f"no node answered within {ANSWER_WITHIN_S} s"
-        else:
-            lines = dict.fromkeys(
-                line.strip() for line in answer.stderr.splitlines() if line.strip()
-            )
-            problem = (
-                f"cannot query the nodes: {'; '.join(lines) or f'srun ended with {answer.status}'}"
-            )
-        raise SchedulerError(problem, hint="hpcrun status shows whether it is running")
+        raise SchedulerError(
+            _why_no_reading(answer), hint="hpcrun status shows whether it is running"
+        )
     attempt = last_attempt(item.folder, item.element or 0)
     ranks = node_ranks(attempt.folder) if attempt else {}
     nodes = nodes_of(item) or list(readings)
     if item.run.scheduler == "local":  # its "nodes" are all this machine
         nodes = list(readings)
         ranks = dict.fromkeys(nodes, range(sum(map(len, ranks.values()))))
-    answered = {node: readings.get(node) for node in nodes}
-    without = {
-        node: reading.words or "nvidia-smi shows no GPU" if reading else "no response"
-        for node, reading in answered.items()
-        if not (reading and reading.gpus)
-    }
+    without: dict[str, str] = {}
     rows: list[GpuRow] = []
     ports: dict[str, tuple[PortReading, ...]] = {}
-    for node, reading in answered.items():
+    for node in dict.fromkeys(nodes):
+        reading = readings.get(node)
         if reading is None:
+            without[node] = "no response"
             continue
+        if not reading.gpus:
+            without[node] = reading.words or "nvidia-smi shows no GPU"
         rows += _rows(reading, ranks.get(node))
         if reading.ports:
             ports[node] = reading.ports
     return GpuResult(item.run.run_id, tuple(rows), without, ports)
+
+
+def _why_no_reading(answer: Completed) -> str:
+    """Return why no node has answered."""
+    if answer.status in (_GIVEN_UP, None):
+        return f"no node answered within {ANSWER_WITHIN_S} s"
+    lines = [line.strip() for line in answer.stderr.splitlines()]
+    different = [line for line in dict.fromkeys(lines) if line]
+    if different:
+        return f"cannot query the nodes: {'; '.join(different)}"
+    return f"cannot query the nodes: srun ended with {answer.status}"
 
 
 def _rows(reading: NodeReading, ranks: range | None) -> list[GpuRow]:

@@ -47,14 +47,16 @@ def role_named(run: Run, name: str | None) -> RoleRanks | None:
     Raises:
         NotFoundError: the run has no role of that name.
     """
+    if name is None:
+        return None
     roles = {role.name: role for role in run.roles}
-    if name is not None and name not in roles:
-        if roles:
-            hint = did_you_mean(name, roles, f"its roles: {', '.join(roles)}")
-        else:
-            hint = "it is a job of one program"
-        raise NotFoundError(f"{run.name} has no role {name!r}", hint=hint)
-    return roles[name] if name is not None else None
+    if name in roles:
+        return roles[name]
+    if roles:
+        hint = did_you_mean(name, roles, f"its roles: {', '.join(roles)}")
+    else:
+        hint = "it is a job of one program"
+    raise NotFoundError(f"{run.name} has no role {name!r}", hint=hint)
 
 
 def parse_ranks(text: str, world_size: int, of: str = "the job") -> tuple[int, ...]:
@@ -84,7 +86,8 @@ def chosen_ranks(run: Run | None, text: str | None, role_name: str | None) -> tu
     if role is None:
         if text is None:
             return ()
-        return parse_ranks(text, run.world_size if run else _ANY_RANK)
+        world_size = run.world_size if run else _ANY_RANK
+        return parse_ranks(text, world_size)
     if text is None:
         counted: Sequence[int] = range(role.ranks)
     else:
@@ -127,26 +130,26 @@ def choose_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
     if choice.batch:
         return [LogFile(folder / choice.batch_log, "batch")]
     attempt = chosen_attempt(folder, choice)
-    return logs_of(attempt, choice) if attempt else []
+    if attempt is None:
+        return []
+    return logs_of(attempt, choice)
 
 
 def logs_of(attempt: Attempt, choice: LogChoice) -> list[LogFile]:
     """Return the logs of an attempt that are chosen, whether or not they exist yet."""
     if choice.node is not None:
         wanted = list(node_ranks(attempt.folder).get(choice.node, ()))
+    elif choice.all_ranks:
+        wanted = ranks(attempt.folder)
     else:
-        if choice.all_ranks:
-            wanted = ranks(attempt.folder)
-        else:
-            wanted = list(choice.ranks)
+        wanted = list(choice.ranks)
     streams = ("err",) if choice.err else ("out", "err")
-    folders = [replace(attempt.folder, role=role) for role in choice.roles or (None,)]
-    counted = [(folder, rank) for folder in folders for rank in folder.role_ranks(wanted)]
-    return [
-        rank_log(folder, rank, stream, attempt.number)
-        for folder, rank in counted
-        for stream in streams
-    ]
+    logs = []
+    for role in choice.roles or (None,):
+        folder = replace(attempt.folder, role=role)
+        for rank in folder.role_ranks(wanted):
+            logs += [rank_log(folder, rank, stream, attempt.number) for stream in streams]
+    return logs
 
 
 def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
@@ -155,9 +158,12 @@ def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
     If a job fails before its ranks start, only the batch log says why.
     """
     logs = [log for log in choose_logs(folder, choice) if has_text(log)]
+    if logs or choice.batch or choice.attempt is not None:
+        return logs
     batch = LogFile(folder / choice.batch_log, "batch")
-    if not logs and not choice.batch and choice.attempt is None and has_text(batch):
-        attempt = chosen_attempt(folder, choice)
-        if attempt is None or not ranks(attempt.folder):
-            return [batch]
-    return logs
+    if not has_text(batch):
+        return []
+    attempt = chosen_attempt(folder, choice)
+    if attempt is None or not ranks(attempt.folder):
+        return [batch]
+    return []

@@ -89,7 +89,7 @@ def read_metrics(
     rows: list[MetricsRow] = []
     for rank in chosen:
         rows += _rows_of_rank(begun, rank, patterns, bad)
-    names = dict.fromkeys(name for row in rows for name in row.values)
+    names = _names_in(rows)
     # a metric of progress, not of quality, comes last
     ordered = sorted(names, key=lambda name: name.lower() in _PROGRESS)
     return Metrics(tuple(ordered), tuple(rows), bad.lines)
@@ -106,23 +106,38 @@ def _all_ranks(begun: Sequence[Attempt]) -> list[int]:
 
 def _first_rank(begun: Sequence[Attempt]) -> int:
     """Return the first rank that recorded metrics; 0 if none did."""
-    return min((rank for attempt in begun for rank in metric_ranks(attempt.folder)), default=0)
+    numbers: set[int] = set()
+    for attempt in begun:
+        numbers.update(metric_ranks(attempt.folder))
+    return min(numbers, default=0)
+
+
+def _names_in(rows: Iterable[MetricsRow]) -> list[str]:
+    """Return the names of metrics in the order of their first appearance."""
+    names: dict[str, None] = {}
+    for row in rows:
+        names |= dict.fromkeys(row.values)
+    return list(names)
 
 
 def _rows_of_rank(
     begun: Sequence[Attempt], rank: int, patterns: Mapping[str, str] | None, bad: Unreadable
 ) -> list[MetricsRow]:
     """Return the metrics of a rank in all attempts; ``bad`` counts the lines that are none."""
-    recorded = [row for attempt in begun for row in noted(attempt, rank, bad)]
-    names = {name for row in recorded for name in row.values}
-    missing = {
-        name: compile_pattern(text) for name, text in (patterns or {}).items() if name not in names
-    }
+    recorded: list[MetricsRow] = []
+    for attempt in begun:
+        recorded += noted(attempt, rank, bad)
+    names = _names_in(recorded)
+    missing = {}
+    for name, text in (patterns or {}).items():
+        if name not in names:
+            missing[name] = compile_pattern(text)
     has_no_patterns = patterns is not None and not patterns
     finder = LogMetrics(missing, usual=has_no_patterns and not recorded)
     logged: list[MetricsRow] = []
     if missing or finder.usual:
-        logged = [row for attempt in begun for row in finder.rows(attempt, rank)]
+        for attempt in begun:
+            logged += finder.rows(attempt, rank)
     return join([*count_steps(logged), *recorded])
 
 
@@ -150,15 +165,16 @@ def read_elements(
     Returns:
         The number of an element → its metrics, empty if the element has none.
     """
-    by_element = {
-        index: read_metrics(
+    by_element = {}
+    for index in elements:
+        by_element[index] = read_metrics(
             folder, patterns, wanted=wanted, all_ranks=all_ranks, element=index, role=role
         )
-        for index in elements
-    }
     if not names:
         return by_element
-    known = dict.fromkeys(name for metrics in by_element.values() for name in metrics.names)
+    known: dict[str, None] = {}
+    for metrics in by_element.values():
+        known |= dict.fromkeys(metrics.names)
     choose_metrics(Metrics(tuple(known), ()), names)  # refuses a name that no element has
     chosen: dict[int, Metrics] = {}
     for index, metrics in by_element.items():
@@ -180,11 +196,12 @@ def choose_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
         if name not in metrics.names:
             hint = did_you_mean(name, metrics.names, f"there are: {', '.join(metrics.names)}")
             raise NotFoundError(f"there is no metric {name!r}", hint=hint)
-    kept = (
-        replace(row, values={name: row.values[name] for name in names if name in row.values})
-        for row in metrics.rows
-    )
-    return replace(metrics, names=tuple(names), rows=tuple(row for row in kept if row.values))
+    rows = []
+    for row in metrics.rows:
+        values = {name: row.values[name] for name in names if name in row.values}
+        if values:
+            rows.append(replace(row, values=values))
+    return replace(metrics, names=tuple(names), rows=tuple(rows))
 
 
 def last_rows(metrics: Metrics, number: int | None) -> Metrics:
