@@ -45,8 +45,15 @@ _USUAL_DEFAULT_S = 3600
 """The time of a job that requests none, from the base profile."""
 _NODES = "scontrol show node"
 _PARTITIONS = "scontrol show partition"
-_Row = tuple[Key, str | None, str]
-"""A key, the YAML of its value, and the source; without a value the reason why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A value of the profile."""
+
+    key: Key
+    value: str | None  # as YAML; None if it is not known
+    source: str  # without a value the reason why there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,31 +159,36 @@ def profile_text(
             facts alone.
         in_job: whether the host is one that jobs run on, seen from inside a job.
     """
-    lines = [
-        *_heading(facts, host),
-        *(f"No response: {command}: {why}" for command, why in facts.problems.items()),
-    ]
-    rest = [*_table(facts, choices.account), *(_host_lines(host, in_job=in_job) if host else ())]
-    yaml = _yaml_lines(_rows(facts, choices))
-    return "\n".join([*map(comment, lines), *yaml, "", *map(comment, rest)]) + "\n"
+    heading = list(_heading(facts, host))
+    heading += [f"No response: {command}: {why}" for command, why in facts.problems.items()]
+    rest = list(_table(facts, choices.account))
+    if host:
+        rest += _host_lines(host, in_job=in_job)
+    lines = [comment(line) for line in heading]
+    lines += _yaml_lines(_rows(facts, choices))
+    lines.append("")
+    lines += [comment(line) for line in rest]
+    return "\n".join(lines) + "\n"
 
 
 def _yaml_lines(rows: Iterable[_Row]) -> Iterator[str]:
     """Yield rows as YAML, the rows of a section below its name."""
     opened: Key = ()
-    for key, value, source in rows:
-        section = key[:-1]
+    for row in rows:
+        section = row.key[:-1]
         for depth, name in enumerate(section):
             if opened[: depth + 1] != section[: depth + 1]:
                 yield f"{'  ' * depth}{flow(name)}:"
         opened = section
         left = "  " * len(section)
-        if value is None:
+        if row.value is None:
             left += "# "
-        left += f"{key[-1]}:"
-        if value:
-            left += f" {value}"
-        yield f"{left:<{_COMMENT_COLUMN}}  {comment(source)}" if source else left
+        left += f"{row.key[-1]}:"
+        if row.value:
+            left += f" {row.value}"
+        if row.source:
+            left = f"{left:<{_COMMENT_COLUMN}}  {comment(row.source)}"
+        yield left
 
 
 def comment(text: str) -> str:
@@ -185,43 +197,59 @@ def comment(text: str) -> str:
 
 
 def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[_Row]:
+    """Yield the values of the profile, in the order of its lines."""
     offers = gpu_offers(facts, choices.account)
-    only = offers[0] if len(offers) == 1 else None
-    # the only type's partition is the profile's own
-    if only:
-        partition: Partition | None = only.partition
-    else:
-        partition = partition_without_gpus(facts, choices.account)
     name = facts.config.get("ClusterName", "unknown")
     version = facts.config.get("SLURM_VERSION", "of unknown version")
-    yield ("extends",), "base/slurm", ""  # the values for every Slurm cluster
-    yield ("description",), flow(f"{name}, Slurm {version}"), "scontrol show config"
-    yield ("scheduler",), "slurm", ""
+    yield _Row(("extends",), "base/slurm", "")  # the values for every Slurm cluster
+    yield _Row(("description",), flow(f"{name}, Slurm {version}"), "scontrol show config")
+    yield _Row(("scheduler",), "slurm", "")
+    if len(offers) == 1:
+        # the only type's partition is the profile's own
+        yield _partition_row(facts, offers[0].partition)
+        yield from _account_rows(facts, choices.account)
+        yield from _only_type_rows(offers[0])
+        return
+    partition = partition_without_gpus(facts, choices.account)
     yield _partition_row(facts, partition)
     yield from _account_rows(facts, choices.account)
-    if only:
-        type_ = flow(only.type) if only.type else None
-        yield (
-            ("gpu", "type"),
-            type_,
-            _NODES if type_ else f"{_NODES}: Slurm has no type for these GPUs",
-        )
-        yield from _offer_rows((), only, _USUAL_DEFAULT_S)
-        return
-    if partition is None:
-        top_s = _USUAL_DEFAULT_S
+    yield from _types_rows(offers, choices.gpu_type, partition)
+    yield from _rows_without_gpus(facts, offers, partition)
+
+
+def _only_type_rows(offer: GpuOffer) -> Iterator[_Row]:
+    """Yield the values for the only GPU type."""
+    if offer.type:
+        yield _Row(("gpu", "type"), flow(offer.type), _NODES)
     else:
-        top_s = _default_s(partition, _USUAL_DEFAULT_S)
+        yield _Row(("gpu", "type"), None, f"{_NODES}: Slurm has no type for these GPUs")
+    yield from _offer_rows((), offer, _USUAL_DEFAULT_S)
+
+
+def _types_rows(
+    offers: Sequence[GpuOffer], chosen: str | None, partition: Partition | None
+) -> Iterator[_Row]:
+    """Yield the values for several GPU types or none, and which type ``--gpus N`` means."""
     if not offers:
-        yield ("gpu",), None, f"{_NODES}: no node has a GPU that a job can request"
-    elif choices.gpu_type:
-        yield ("gpu", "type"), flow(choices.gpu_type), "your choice: the type of --gpus N"
+        yield _Row(("gpu",), None, f"{_NODES}: no node has a GPU that a job can request")
+    elif chosen:
+        yield _Row(("gpu", "type"), flow(chosen), "your choice: the type of --gpus N")
     else:
-        yield ("gpu", "type"), None, "the type of --gpus N; without it, --gpus N is an error"
+        reason = "the type of --gpus N; without it, --gpus N is an error"
+        yield _Row(("gpu", "type"), None, reason)
+    top_s = _USUAL_DEFAULT_S
+    if partition is not None:
+        top_s = _default_s(partition, _USUAL_DEFAULT_S)
     for offer in offers:
         yield from _offer_rows(("gpu", "types", offer.type or ""), offer, top_s)
-    # for jobs without GPUs
-    here = [kind for kind in facts.kinds if partition and kind.partition == partition.name]
+
+
+def _rows_without_gpus(
+    facts: ClusterFacts, offers: Sequence[GpuOffer], partition: Partition | None
+) -> Iterator[_Row]:
+    """Yield the values for jobs without GPUs."""
+    name = partition.name if partition else None
+    here = [kind for kind in facts.kinds if kind.partition == name]
     yield from _share_rows(("cpu",), share([(kind.cpus, 0) for kind in here], "CPUs"))
     yield from _share_rows(("memory",), share([(kind.memory_mb, 0) for kind in here], "MB"))
     if partition is not None:
@@ -232,7 +260,8 @@ def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[_Row]:
 
 def _partition_row(facts: ClusterFacts, chosen: Partition | None) -> _Row:
     if chosen is None:
-        return ("partition",), None, "scontrol named no partition; Slurm's default is used"
+        reason = "scontrol named no partition; Slurm's default is used"
+        return _Row(("partition",), None, reason)
     if chosen.name in partitions_without_gpus(facts) and any(kind.gpus for kind in facts.kinds):
         why = "for jobs without GPUs"
     elif chosen.default:
@@ -241,47 +270,50 @@ def _partition_row(facts: ClusterFacts, chosen: Partition | None) -> _Row:
         why = "Slurm's default partition has other nodes or is not open to you"
     else:
         why = "the cluster has no default partition"
-    return ("partition",), flow(chosen.name), f"{_PARTITIONS}: {why}"
+    return _Row(("partition",), flow(chosen.name), f"{_PARTITIONS}: {why}")
 
 
 def _account_rows(facts: ClusterFacts, chosen: str | None) -> Iterator[_Row]:
+    """Yield the account that is charged and the QOS of its jobs."""
     source = "sacctmgr show assoc"
     accounts = accounts_of(facts)
-    charged = chosen or (accounts[0] if len(accounts) == 1 else None)
+    charged = chosen
     if facts.associations is None:
         known = facts.problems.get(source, "no response")
     else:
         known = ", ".join(accounts) or f"user {facts.user} has none"
     if chosen:
-        why = (
-            f"{'your default in Slurm' if chosen == facts.default_account else 'your choice'}; "
-            f"{source}: {known}"
-        )
-    elif charged:
+        is_default = chosen == facts.default_account
+        whose = "your default in Slurm" if is_default else "your choice"
+        why = f"{whose}; {source}: {known}"
+    elif len(accounts) == 1:
+        charged = accounts[0]
         why = f"{source}: your only one"
     else:
-        why = f"{source}: {known}" + ("; Slurm takes your default one" if accounts else "")
-    yield ("account",), flow(charged) if charged else None, why
+        why = f"{source}: {known}"
+        if accounts:
+            why += "; Slurm takes your default one"
+    yield _Row(("account",), flow(charged) if charged else None, why)
     if facts.associations:
-        yield _qos_row(
-            [each for each in facts.associations if charged in (None, each.account)], source
-        )
+        mine = [each for each in facts.associations if charged in (None, each.account)]
+        yield _qos_row(mine, source)
     else:
-        yield ("qos",), None, "as account"
+        yield _Row(("qos",), None, "as account")
 
 
 def _qos_row(mine: Sequence[Association], source: str) -> _Row:
     """Return the row of the QOS: it has a value only if the user may not use Slurm's default."""
-    qos = sorted({qos for association in mine for qos in association.qos})
+    names: set[str] = set()
+    for association in mine:
+        names.update(association.qos)
+    qos = sorted(names)
     # without a default of its own an association has "normal" (slurmctld, job_mgr.c)
     defaults = {association.default_qos or "normal" for association in mine}
-    if len(qos) == 1 and not defaults & set(qos):
-        return (
-            ("qos",),
-            flow(qos[0]),
-            f"{source}: your only one, and not the one that Slurm would take",
-        )
-    return ("qos",), None, f"{source}: {', '.join(qos) or 'none'}; Slurm takes the default one"
+    if len(qos) == 1 and qos[0] not in defaults:
+        why = f"{source}: your only one, and not the one that Slurm would take"
+        return _Row(("qos",), flow(qos[0]), why)
+    why = f"{source}: {', '.join(qos) or 'none'}; Slurm takes the default one"
+    return _Row(("qos",), None, why)
 
 
 def _offer_rows(prefix: Key, offer: GpuOffer, top_s: int) -> Iterator[_Row]:
@@ -290,47 +322,51 @@ def _offer_rows(prefix: Key, offer: GpuOffer, top_s: int) -> Iterator[_Row]:
     The values stand in an entry of ``gpu.types`` or, for the only type, in the profile itself.
     """
     gpu = prefix or ("gpu",)
-    most = offer.partition.max_nodes
+    source = _NODES
     if len(offer.counts) > 1:
-        differ = f": some nodes have {', '.join(map(str, offer.counts[:-1]))}"
-    else:
-        differ = ""
-    yield (*gpu, "per_node"), str(offer.per_node), _NODES + differ
+        smaller = [str(number) for number in offer.counts[:-1]]
+        source += f": some nodes have {', '.join(smaller)}"
+    yield _Row((*gpu, "per_node"), str(offer.per_node), source)
     if offer.nodes:
-        limited = offer.nodes == most
-        if limited:
+        most = offer.partition.max_nodes
+        if offer.nodes == most:
             why = f"MaxNodes={most} of partition {offer.partition.name}"
         else:
             why = "a job cannot have more"
-        yield (*gpu, "nodes"), str(offer.nodes), f"{_NODES}: {why}"
+        yield _Row((*gpu, "nodes"), str(offer.nodes), f"{_NODES}: {why}")
     if prefix:
         if offer.also_in:
             also = f"also in partition {', '.join(offer.also_in)}"
         else:
             also = _PARTITIONS
-        yield (*prefix, "partition"), flow(offer.partition.name), also
+        yield _Row((*prefix, "partition"), flow(offer.partition.name), also)
     yield from _share_rows((*prefix, "cpu"), offer.cpus)
     yield from _share_rows((*prefix, "memory"), offer.memory_mb)
     yield from _time_rows(prefix, offer.partition, top_s)
     if offer.type is not None:
         part = card_part(offer.type)
-        known = "by the name of the type; `hpcrun scale plan` computes with its data"
-        yield (*prefix, "card"), part, known if part else "hpcrun has no data of this card"
+        why = "hpcrun has no data of this card"
+        if part:
+            why = "by the name of the type; `hpcrun scale plan` computes with its data"
+        yield _Row((*prefix, "card"), part, why)
 
 
 def _share_rows(key: Key, amounts: Share | None) -> Iterator[_Row]:
     form = format_memory if key[-1] == "memory" else str
     if amounts is None:
-        yield key, None, f"{_NODES}: does not say"
+        yield _Row(key, None, f"{_NODES}: does not say")
         return
-    yield (*key, "per_node"), form(amounts.per_node), _NODES
+    yield _Row((*key, "per_node"), form(amounts.per_node), _NODES)
     if amounts.per_gpu:
-        yield (*key, "per_gpu"), form(amounts.per_gpu), amounts.arithmetic
+        yield _Row((*key, "per_gpu"), form(amounts.per_gpu), amounts.arithmetic)
 
 
 def _default_s(partition: Partition, otherwise_s: int) -> int:
     """Return the time of a partition's jobs that request none."""
-    return min(filter(None, (partition.default_s or otherwise_s, partition.max_s)))
+    default_s = partition.default_s or otherwise_s
+    if partition.max_s:
+        return min(default_s, partition.max_s)
+    return default_s
 
 
 def _time_rows(
@@ -348,22 +384,15 @@ def _time_rows(
     most = partition.max_s
     source = f"{_PARTITIONS}: {partition.name}"
     if most is None:
-        yield (*prefix, "time.max"), None, f"{source} has no limit"
+        yield _Row((*prefix, "time.max"), None, f"{source} has no limit")
     elif not limited:
-        why = "a GPU type has no time limit, and would inherit this one"
-        yield (
-            (*prefix, "time.max"),
-            None,
-            f"{source} has {format_time(most)}: left out, since {why}",
-        )
+        why = "left out, since a GPU type has no time limit, and would inherit this one"
+        yield _Row((*prefix, "time.max"), None, f"{source} has {format_time(most)}: {why}")
     if partition.default_s or default_s != inherited_s:
-        yield (
-            (*prefix, "time", "default"),
-            json.dumps(format_time(default_s)),
-            f"{source}, for jobs without --time",
-        )
+        default = json.dumps(format_time(default_s))
+        yield _Row((*prefix, "time", "default"), default, f"{source}, for jobs without --time")
     if most is not None and limited:
-        yield (*prefix, "time", "max"), json.dumps(format_time(most)), source
+        yield _Row((*prefix, "time", "max"), json.dumps(format_time(most)), source)
 
 
 # --- its comments --------------------------------------------------------------------------------
@@ -389,26 +418,28 @@ def _heading(facts: ClusterFacts, host: HostFacts | None) -> Iterator[str]:
 
 
 def _table(facts: ClusterFacts, account: str | None) -> Iterator[str]:
+    """Yield a line about each partition, the default one first."""
     yield f"Partitions ({_PARTITIONS}):"
     for part in sorted(facts.partitions, key=lambda part: (not part.default, part.name)):
-        gpus = sorted(
-            {
-                f"{type_ or 'gpu'}:{n}"
-                for k in facts.kinds
-                if k.partition == part.name
-                for type_, n in k.gpus
-            }
-        )
-        words = [
-            "default" if part.default else "",
-            f"to {format_time(part.max_s)}" if part.max_s else "no time limit",
-            " ".join(gpus) or "no GPUs",
-            f"jobs may be displaced ({part.preempted}) after {part.grace_s} s"
-            if part.preempted
-            else "",
-            "" if may_use(part, facts, account) else "probably not open to you",
-        ]
-        yield f"  {part.name}: {'; '.join(filter(None, words))}"
+        words = []
+        if part.default:
+            words.append("default")
+        words.append(f"to {format_time(part.max_s)}" if part.max_s else "no time limit")
+        words.append(_gpus_in(part, facts) or "no GPUs")
+        if part.preempted:
+            words.append(f"jobs may be displaced ({part.preempted}) after {part.grace_s} s")
+        if not may_use(part, facts, account):
+            words.append("probably not open to you")
+        yield f"  {part.name}: {'; '.join(words)}"
+
+
+def _gpus_in(partition: Partition, facts: ClusterFacts) -> str:
+    """Return the types and numbers of GPUs that the nodes of a partition have."""
+    gpus: set[str] = set()
+    for kind in facts.kinds:
+        if kind.partition == partition.name:
+            gpus.update(f"{type_ or 'gpu'}:{count}" for type_, count in kind.gpus)
+    return " ".join(sorted(gpus))
 
 
 def _host_lines(host: HostFacts, *, in_job: bool) -> Iterator[str]:

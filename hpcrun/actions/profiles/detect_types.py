@@ -33,6 +33,7 @@ _CARDS: dict[str, dict[int, str]] = {
 """Model → GB → the shipped part cluster_profiles/gpu/NAME.yaml."""
 _OTHER_RATES = frozenset({"pcie", "nvl"})
 """A PCIe card of these models has other rates than the SXM card of the part."""
+_GIGABYTES = re.compile(r"\d{2,3}gb?")
 _SLICE = re.compile(r"(?<![a-z0-9])\d+g\.\d+gb|(?<![a-z0-9])mig(?![a-z])")
 
 
@@ -75,10 +76,12 @@ def card_part(type_: str) -> str | None:
     name = type_.lower()
     parts = re.split(r"[^a-z0-9]+", _VENDORS.sub(" ", name))
     model = next((part for part in parts if part in _CARDS), None)
-    if model is None or _SLICE.search(name) or _OTHER_RATES & {*parts}:
+    if model is None or _SLICE.search(name) or _OTHER_RATES & set(parts):
         return None
-    sizes = [int(match[1]) for part in parts if (match := re.fullmatch(r"(\d{2,3})gb?", part))]
-    card = _CARDS[model].get(sizes[0]) if sizes else model
+    card: str | None = model
+    size = next((part for part in parts if _GIGABYTES.fullmatch(part)), None)
+    if size:
+        card = _CARDS[model].get(int(size.rstrip("gb")))
     return f"gpu/{card}" if card else None
 
 
@@ -113,7 +116,7 @@ def partition_without_gpus(facts: ClusterFacts, account: str | None = None) -> P
     The partition is one whose nodes have no GPUs, if there is one, else the best one.
     """
     free = partitions_without_gpus(facts)
-    best = best_partition(facts, free, account) if free else None
+    best = best_partition(facts, free, account)
     if best and may_use(best, facts, account):
         return best
     return best_partition(facts, account=account)
@@ -121,9 +124,8 @@ def partition_without_gpus(facts: ClusterFacts, account: str | None = None) -> P
 
 def partitions_without_gpus(facts: ClusterFacts) -> set[str]:
     """Return the partitions whose nodes have no GPUs."""
-    return {kind.partition for kind in facts.kinds} - {
-        kind.partition for kind in facts.kinds if kind.gpus
-    }
+    with_gpus = {kind.partition for kind in facts.kinds if kind.gpus}
+    return {kind.partition for kind in facts.kinds} - with_gpus
 
 
 def may_use(partition: Partition, facts: ClusterFacts, account: str | None = None) -> bool:
@@ -153,10 +155,7 @@ def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = 
         return "it is for root alone"
     if partition.groups and not set(partition.groups) & set(facts.groups):
         return f"it is for members of {', '.join(partition.groups)}"
-    if account:
-        mine = {account}
-    else:
-        mine = {association.account for association in facts.associations or ()}
+    mine = {account} if account else set(accounts_of(facts))
     if mine and partition.accounts and not mine & set(partition.accounts):
         return f"it is for the accounts {', '.join(partition.accounts)}"
     if mine and not mine - set(partition.denied_accounts):
@@ -169,33 +168,51 @@ def gpu_offers(facts: ClusterFacts, account: str | None = None) -> list[GpuOffer
 
     A type that ``--gpus TYPE:N`` cannot say is left out.
     """
-    types = {type_ for kind in facts.kinds for type_, _ in kind.gpus}
-    named = sorted(type_ for type_ in types if type_ and _NAME.fullmatch(type_))
-    unnamed: list[str | None] = [None] if None in types else []
     offers = []
-    for type_ in named or unnamed:
-        holding = {kind.partition for kind in facts.kinds if type_ in dict(kind.gpus)}
-        partition = best_partition(facts, holding, account)
+    for type_ in _types_to_request(facts):
+        partitions = {kind.partition for kind in facts.kinds if type_ in dict(kind.gpus)}
+        partition = best_partition(facts, partitions, account)
         if partition:
             offers.append(offer_in(partition, type_, facts))
     return offers
+
+
+def _types_to_request(facts: ClusterFacts) -> list[str | None]:
+    """Return Slurm's names of the GPU types, or only None if no GPU has a name."""
+    types: set[str | None] = set()
+    for kind in facts.kinds:
+        types.update(type_ for type_, _ in kind.gpus)
+    named: list[str | None] = []
+    named += sorted(type_ for type_ in types if type_ and _NAME.fullmatch(type_))
+    if not named and None in types:
+        return [None]
+    return named
 
 
 def offer_in(partition: Partition, type_: str | None, facts: ClusterFacts) -> GpuOffer:
     """Return the GPUs of a type in a partition that has some."""
     holding = [kind for kind in facts.kinds if type_ in dict(kind.gpus)]
     here = [kind for kind in holding if kind.partition == partition.name]
+    others = {kind.partition for kind in holding} - {partition.name}
     counts = {dict(kind.gpus)[type_] for kind in here}
     nodes = sum(kind.nodes for kind in here)
+    if partition.max_nodes is not None:
+        nodes = min(nodes, partition.max_nodes)
+    cpus = []
+    memory_mb = []
+    for kind in here:
+        gpus = sum(dict(kind.gpus).values())
+        cpus.append((kind.cpus, gpus))
+        memory_mb.append((kind.memory_mb, gpus))
     return GpuOffer(
         type_,
         partition,
-        tuple(sorted({kind.partition for kind in holding} - {partition.name})),
-        nodes=nodes if partition.max_nodes is None else min(nodes, partition.max_nodes),
+        tuple(sorted(others)),
+        nodes=nodes,
         per_node=max(counts),
         counts=tuple(sorted(counts)),
-        cpus=share([(kind.cpus, sum(dict(kind.gpus).values())) for kind in here], "CPUs"),
-        memory_mb=share([(kind.memory_mb, sum(dict(kind.gpus).values())) for kind in here], "MB"),
+        cpus=share(cpus, "CPUs"),
+        memory_mb=share(memory_mb, "MB"),
     )
 
 
@@ -209,8 +226,9 @@ def share(nodes: list[tuple[int | None, int]], unit: str) -> Share | None:
     if not known:
         return None
     most = max(amount for amount, _ in known)
-    shares = [(amount // gpus, amount, gpus) for amount, gpus in known if gpus and amount >= gpus]
-    if not shares:
+    shared = [(amount, gpus) for amount, gpus in known if gpus and amount >= gpus]
+    if not shared:
         return Share(most)
-    per_gpu, amount, gpus = min(shares)
-    return Share(most, per_gpu, f"{amount} {unit} / {gpus} {'GPU' if gpus == 1 else 'GPUs'}")
+    amount, gpus = min(shared, key=lambda node: (node[0] // node[1], node))
+    noun = "GPU" if gpus == 1 else "GPUs"
+    return Share(most, amount // gpus, f"{amount} {unit} / {gpus} {noun}")
