@@ -45,7 +45,9 @@ class DetectedProfile(Mapping[str, bytes]):
         parts: Sequence[Source],
         forget: Callable[[], None] = lambda: None,
     ) -> None:
-        self.path, self._ask, self._parts = folder / _FILE, ask, parts
+        self.path = folder / _FILE
+        self._ask = ask
+        self._parts = parts
         self.forget = forget
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.detect import Choices, Detected
-from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
+from hpcrun.actions.profiles.detect_types import GpuOffer, accounts_of, gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, Place, new_profile_path, plan_config, text_at
 from hpcrun.actions.profiles.list_profiles import flat_values
 from hpcrun.actions.user_choice import Choice, Option
@@ -33,6 +33,7 @@ from hpcrun.schedulers.cluster_facts import ClusterFacts
 NONE = "none"
 """The answer of a person who wants no default GPU type."""
 _GPU_TYPE: Key = ("gpu", "type")
+_CHOSEN: frozenset[Key] = frozenset({("account",), _GPU_TYPE, ("description",), ("name",)})
 _NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -52,16 +53,12 @@ def account_choice(facts: ClusterFacts, profile: Profile | None) -> Choice | Non
         now: str | None = profile.account
     else:
         now = facts.default_account
-    options = tuple(
-        Option(
-            name,
-            f"--account {name}",
-            "your default in Slurm" if name == facts.default_account else "",
-        )
-        for name in accounts
-    )
+    options = []
+    for name in accounts:
+        about = "your default in Slurm" if name == facts.default_account else ""
+        options.append(Option(name, f"--account {name}", about))
     default = accounts.index(now) if now in accounts else 0
-    return Choice("account", "account", "the account to charge", options, default)
+    return Choice("account", "account", "the account to charge", tuple(options), default)
 
 
 def gpu_choice(facts: ClusterFacts, account: str | None, profile: Profile | None) -> Choice | None:
@@ -72,28 +69,19 @@ def gpu_choice(facts: ClusterFacts, account: str | None, profile: Profile | None
     offers = [offer for offer in gpu_offers(facts, account) if offer.type]
     if len(offers) < 2:
         return None
-    options = [
-        Option(
-            offer.type or "",
-            f"--gpu-type {offer.type}",
-            f"{offer.nodes} × {offer.per_node}, {offer.partition.name}",
-        )
-        for offer in offers
-    ]
-    names = [*(option.value for option in options), NONE]
-    options.append(
-        Option(NONE, f"--gpu-type {NONE}", "no default: each job names its type, as --gpus a100:4")
-    )
-    most = max(offers, key=lambda offer: offer.nodes * offer.per_node).type
-    now = (profile.gpu.type or NONE) if profile else most
-    default = names.index(now if now in names else most or NONE)
-    return Choice(
-        "GPU type",
-        "gpu.type",
-        "the GPU type that --gpus 4 means: nodes × GPUs, partition",
-        tuple(options),
-        default,
-    )
+    options = []
+    for offer in offers:
+        about = f"{offer.nodes} × {offer.per_node}, {offer.partition.name}"
+        options.append(Option(offer.type or "", f"--gpu-type {offer.type}", about))
+    without = "no default: each job names its type, as --gpus a100:4"
+    options.append(Option(NONE, f"--gpu-type {NONE}", without))
+    names = [option.value for option in options]
+    largest = max(offers, key=lambda offer: offer.nodes * offer.per_node)
+    default = largest.type or NONE
+    if profile and (profile.gpu.type or NONE) in names:
+        default = profile.gpu.type or NONE
+    reason = "the GPU type that --gpus 4 means: nodes × GPUs, partition"
+    return Choice("GPU type", "gpu.type", reason, tuple(options), names.index(default))
 
 
 def unmade(choices: Sequence[Choice]) -> UsageError:
@@ -125,7 +113,8 @@ def check_choices(choices: Choices, facts: ClusterFacts) -> None:
 
 def default_name(facts: ClusterFacts, taken: set[str]) -> str:
     """Return a name for the profile: the cluster's name, unless it would hide a shipped profile."""
-    name = _NAME_CHARS.sub("-", facts.config.get("ClusterName", "")).strip("-_")[:60] or "cluster"
+    plain = _NAME_CHARS.sub("-", facts.config.get("ClusterName", ""))
+    name = plain.strip("-_")[:60] or "cluster"
     if name in taken or name == DETECTED:
         return f"{name}-cluster"
     return name
@@ -209,24 +198,31 @@ def plan_setup(
     if before is not None and not anew:
         after = _with_choices(before, choices, path, place)
         now = load_text(after, path, place.folders).profile
-        mine, theirs = (
-            flat_values(profile.model_dump(exclude_defaults=True))
-            for profile in (now, detected.profile)
-        )
-        chosen = {("account",), _GPU_TYPE, ("description",), ("name",)}
-        changed = (
-            key for key, value in theirs.items() if key not in chosen and mine.get(key) != value
-        )
-        outdated = tuple(map(".".join, changed))
+        outdated = _outdated_keys(now, detected.profile)
+    config_change, instead_of = plan_config(name, config, runs)
     return Setup(
         name,
         FileChange(path, before, after),
-        *plan_config(name, config, runs),
+        config_change,
+        instead_of,
         runs,
         anew=anew,
         outdated=outdated,
         detected=detected,
     )
+
+
+def _outdated_keys(profile: Profile, detected: Profile) -> tuple[str, ...]:
+    """Return the keys of a profile for which the cluster reports other values.
+
+    A value that the user chooses is never outdated.
+    """
+    values = flat_values(profile.model_dump(exclude_defaults=True))
+    outdated = []
+    for key, value in flat_values(detected.model_dump(exclude_defaults=True)).items():
+        if key not in _CHOSEN and values.get(key) != value:
+            outdated.append(".".join(key))
+    return tuple(outdated)
 
 
 def write_setup(setup: Setup, place: Place) -> Path | None:
@@ -235,17 +231,16 @@ def write_setup(setup: Setup, place: Place) -> Path | None:
     Returns:
         The path of the old profile if the profile was replaced, else None.
     """
+    hint = "run hpcrun init again"
     profile = setup.profile
-    if profile and profile.changed and setup.anew and profile.before:
-        kept = _free_name(profile.path)
-    else:
-        kept = None
+    kept = None
     # the profile first: a default profile must exist
-    for change in filter(None, (profile, setup.config)):
-        if change.changed:
-            change.write(
-                place.lock, hint="run hpcrun init again", kept=kept if change is profile else None
-            )
+    if profile and profile.changed:
+        if setup.anew and profile.before:
+            kept = _free_name(profile.path)
+        profile.write(place.lock, hint=hint, kept=kept)
+    if setup.config.changed:
+        setup.config.write(place.lock, hint=hint)
     return kept
 
 
@@ -273,10 +268,11 @@ def _free_name(path: Path) -> Path:
 
     The name at this path is not the name of a profile.
     """
+    stem = path.name.removesuffix(SUFFIX)
     number = 1
-    while os.path.lexists(kept := path.with_name(f"{path.name.removesuffix(SUFFIX)}.old-{number}")):
+    while os.path.lexists(path.with_name(f"{stem}.old-{number}")):
         number += 1
-    return kept
+    return path.with_name(f"{stem}.old-{number}")
 
 
 # --- what comes after ----------------------------------------------------------------------------
@@ -287,32 +283,34 @@ def next_commands(setup: Setup, gpu_type: str | None) -> tuple[tuple[str, str], 
 
     Without a default GPU type, the commands name a type.
     """
-    offers = setup.detected.offers if setup.detected else ()
-    offer = next(
-        (offer for offer in offers if offer.type == gpu_type), offers[0] if offers else None
-    )
-    if setup.detected and offer is None:
+    if setup.detected and not setup.detected.offers:
         size = "--gpus 0 --cpus 4"
         what = "your script on 4 CPUs"
     else:
-        of_nodes, per_node = (offer.nodes, offer.per_node) if offer else (2, 2)
-        if of_nodes > 1:
-            job = TrialJob(2, min(2, per_node))
-        else:
-            job = TrialJob(1, min(4, per_node))
-        if offer and offer.type and len(offers) > 1 and not gpu_type:
-            named = f"{offer.type}:"
-        else:
-            named = ""
-        size = f"--gpus {named}{job.nodes * job.gpus_per_node}" + (
-            f" --nodes {job.nodes}" if job.nodes > 1 else ""
-        )
+        job = TrialJob(2, 2)
+        gpu_name = ""
+        if setup.detected:
+            offers = setup.detected.offers
+            offer = _offer_of(gpu_type, offers)
+            job = TrialJob(1, min(4, offer.per_node))
+            if offer.nodes > 1:
+                job = TrialJob(2, min(2, offer.per_node))
+            if offer.type and len(offers) > 1 and not gpu_type:
+                gpu_name = f"{offer.type}:"
+        size = f"--gpus {gpu_name}{job.nodes * job.gpus_per_node}"
+        if job.nodes > 1:
+            size += f" --nodes {job.nodes}"
         what = f"your script on {job.words}"
     return (
         (f"hpcrun submit {size} train.py", what),
         ("hpcrun status", "what runs, is pending or failed, and why"),
         ("hpcrun logs -f", "the output of the newest run"),
     )
+
+
+def _offer_of(gpu_type: str | None, offers: Sequence[GpuOffer]) -> GpuOffer:
+    """Return the GPUs of a type, or the first ones."""
+    return next((offer for offer in offers if offer.type == gpu_type), offers[0])
 
 
 def runs_problem(folder: Path) -> str | None:
@@ -349,10 +347,10 @@ class TrialJob:
     def words(self) -> str:
         """Return the size as text."""
         noun = f"{self.gpu_type} GPU" if self.gpu_type else "GPU"
-        return (
-            f"{count(self.nodes, 'node')} × "
-            f"{count(self.gpus_per_node, noun) if self.gpus_per_node else 'no GPU'}"
-        )
+        gpus = "no GPU"
+        if self.gpus_per_node:
+            gpus = count(self.gpus_per_node, noun)
+        return f"{count(self.nodes, 'node')} × {gpus}"
 
 
 def trial_size(detected: Detected | None, gpu_type: str | None) -> TrialJob:
@@ -362,15 +360,13 @@ def trial_size(detected: Detected | None, gpu_type: str | None) -> TrialJob:
     offers = detected.offers
     if not offers:
         return TrialJob(1, 0)
-    offer = next((offer for offer in offers if offer.type == gpu_type), offers[0])
+    offer = _offer_of(gpu_type, offers)
+    named = offer.type
+    if len(offers) == 1 and detected.profile.gpu.type is not None:
+        named = None  # the profile's own type
     if offer.nodes > 1 and offer.partition.max_nodes != 1:
-        nodes = 2
-    else:
-        nodes = 1
-    several = len(offers) > 1 or detected.profile.gpu.type is None
-    return TrialJob(
-        nodes, 1 if nodes > 1 else min(2, offer.per_node), offer.type if several else None
-    )
+        return TrialJob(2, 1, named)
+    return TrialJob(1, min(2, offer.per_node), named)
 
 
 def prepare_trial(
@@ -390,14 +386,14 @@ def prepare_trial(
         "module": True,
         "name": "hello",
         "nodes": job.nodes,
+        "walltime_s": TRIAL_TIME,
     }
-    request["walltime_s"] = TRIAL_TIME
-    if job.gpus_per_node:
-        request["gpus_per_node"] = (
-            f"{job.gpu_type}:{job.gpus_per_node}" if job.gpu_type else str(job.gpus_per_node)
-        )
-    else:
+    if not job.gpus_per_node:
         request["gpus"] = "0"
+    elif job.gpu_type:
+        request["gpus_per_node"] = f"{job.gpu_type}:{job.gpus_per_node}"
+    else:
+        request["gpus_per_node"] = str(job.gpus_per_node)
     if not has_torch:
         request["launcher"] = "srun"
     return prepare(read_request(request), name, surroundings, machine)

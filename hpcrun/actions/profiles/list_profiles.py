@@ -38,23 +38,26 @@ def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
     """Return every profile, by name; an invalid one has its problem."""
     folders = surroundings.profile_folders
     default = surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
-    default = default or ("local" if surroundings.detected is None else DETECTED)
+    if not default:
+        default = "local" if surroundings.detected is None else DETECTED
     shipped = folders_of(folders)[-1].path
     rows = []
     for name, path in sorted(profile_names(folders).items()):
-        profile = problem = None
+        profile = None
+        problem = None
         try:
             profile = load_profile(name, folders).profile
         except ProfileError as error:
             problem = error.message
         except SchedulerError as error:  # the cluster of the detected profile does not respond
             problem = f"{name}: {error.message.splitlines()[0].rstrip(':')}"
-        rows.append(
-            ProfileRow(name, path, name == default, profile, problem, path.is_relative_to(shipped))
-        )
+        is_shipped = path.is_relative_to(shipped)
+        rows.append(ProfileRow(name, path, name == default, profile, problem, is_shipped))
     detected = next((row.profile for row in rows if row.name == DETECTED), None)
     is_known = surroundings.detected is None or detected is not None
-    return [replace(row, elsewhere=is_known and _is_elsewhere(row, detected)) for row in rows]
+    if not is_known:
+        return rows
+    return [replace(row, elsewhere=_is_elsewhere(row, detected)) for row in rows]
 
 
 def _is_elsewhere(row: ProfileRow, cluster: Profile | None) -> bool:
@@ -64,10 +67,14 @@ def _is_elsewhere(row: ProfileRow, cluster: Profile | None) -> bool:
         row: the profile in the list of profiles.
         cluster: the detected profile, None without Slurm.
     """
-    if row.default or not row.shipped or row.profile is None or row.profile.scheduler == "local":
+    if row.default or not row.shipped:
         return False
+    if row.profile is None or row.profile.scheduler == "local":
+        return False
+    if cluster is None:
+        return True
     cards = _cards(row.profile)
-    return cluster is None or bool(cards and not cards & _cards(cluster))
+    return bool(cards) and cards.isdisjoint(_cards(cluster))
 
 
 def _cards(profile: Profile) -> set[str]:
@@ -89,15 +96,14 @@ class Verdict:
 def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[Verdict]:
     """Check profiles by name or path, or all of them."""
     folders = surroundings.profile_folders
+    if not names:
+        paths = profile_names(folders)
+        if surroundings.detected:  # hpcrun has written the detected profile
+            written = surroundings.detected.path
+            paths = {name: path for name, path in paths.items() if path != written}
+        names = sorted(paths)
     verdicts = []
-    # hpcrun has written it
-    if surroundings.detected:
-        detected = surroundings.detected.path
-    else:
-        detected = None
-    for name in names or sorted(
-        name for name, path in profile_names(folders).items() if path != detected
-    ):
+    for name in names:
         path = find_profile(name, folders)
         try:
             loaded = load_profile(name, folders)
@@ -117,15 +123,18 @@ def _verdict_on_variables(name: str, loaded: LoadedProfile) -> Verdict:
     remarks: list[Mistake] = []
     hint = None
     for finding, key in check_profile_env(loaded):
-        where = loaded.origins.get(key)
-        mistake = Mistake(
-            where.path if where else loaded.path,
-            where.line if where else None,
-            f"env.{finding.text}",
-            key,
-        )
-        (mistakes if finding.impossible else remarks).append(mistake)
-        if finding.impossible and hint is None:
+        path = loaded.path
+        line = None
+        origin = loaded.origins.get(key)
+        if origin:
+            path = origin.path
+            line = origin.line
+        mistake = Mistake(path, line, f"env.{finding.text}", key)
+        if not finding.impossible:
+            remarks.append(mistake)
+            continue
+        mistakes.append(mistake)
+        if hint is None:
             hint = f"hpcrun profile env {finding.name} explains it"
     return Verdict(name, loaded.path, tuple(mistakes), hint, tuple(remarks))
 
@@ -141,17 +150,20 @@ class Difference:
 
 def diff_profiles(left: str, right: str, surroundings: Surroundings) -> list[Difference]:
     """Return the differences between two profiles: ``24h`` and ``1-00:00:00`` are one value."""
-    loaded = [load_profile(name, surroundings.profile_folders).profile for name in (left, right)]
-    one, other = (
-        flat_values(profile.model_dump(exclude_defaults=True, exclude={"name"}))
-        for profile in loaded
-    )
-    keys = [*one, *(key for key in other if key not in one)]
-    return [
-        Difference(key, one.get(key), other.get(key))
-        for key in keys
-        if one.get(key) != other.get(key)
-    ]
+    left_values = _values_of(left, surroundings)
+    right_values = _values_of(right, surroundings)
+    differences = []
+    for key in left_values | right_values:
+        difference = Difference(key, left_values.get(key), right_values.get(key))
+        if difference.left != difference.right:
+            differences.append(difference)
+    return differences
+
+
+def _values_of(name: str, surroundings: Surroundings) -> dict[Key, Any]:
+    """Return the values of a profile that are not its defaults, without its name."""
+    profile = load_profile(name, surroundings.profile_folders).profile
+    return flat_values(profile.model_dump(exclude_defaults=True, exclude={"name"}))
 
 
 def flat_values(values: dict[str, Any]) -> dict[Key, Any]:

@@ -61,32 +61,27 @@ def find_variables(name: str, surroundings: Surroundings) -> Variable | ProfileV
             hint="hpcrun profile env lists the known variables",
         )
     close = nearest(name, list(profiles)) or nearest(name.upper(), list(catalogue))
-    raise NotFoundError(
-        f"there is no variable and no profile {name!r}",
-        hint=f"did you mean {close!r}?" if close else "hpcrun profile env lists the variables",
-    )
+    hint = "hpcrun profile env lists the variables"
+    if close:
+        hint = f"did you mean {close!r}?"
+    raise NotFoundError(f"there is no variable and no profile {name!r}", hint=hint)
 
 
 def _of_profile(loaded: LoadedProfile) -> ProfileVariables:
     catalogue = load_catalogue()
     profile = loaded.profile
     env = {**profile.fabric.env(), **profile.env}
-    problems = {
-        finding.name: finding.advice for finding in _findings(env, profile, profile.gpu.type)
-    }
+    findings = _findings(env, profile, profile.gpu.type)
+    problems = {finding.name: finding.advice for finding in findings}
     rows = []
     for name, value in env.items():
         shown = MASK if is_secret(name, value, profile.secrets) else value
-        rows.append(
-            SetVariable(name, shown, _origin(name, loaded), catalogue.get(name), problems.get(name))
-        )
+        origin = _origin(name, loaded)
+        rows.append(SetVariable(name, shown, origin, catalogue.get(name), problems.get(name)))
     for number, name in enumerate(profile.secrets):
         if name not in env:
-            rows.append(
-                SetVariable(
-                    name, MASK, loaded.origins.get(("secrets", str(number))), catalogue.get(name)
-                )
-            )
+            origin = loaded.origins.get(("secrets", str(number)))
+            rows.append(SetVariable(name, MASK, origin, catalogue.get(name)))
     by_script = tuple(variable for variable in catalogue.values() if variable.hpcrun)
     return ProfileVariables(profile.name, tuple(rows), by_script)
 
@@ -106,18 +101,17 @@ def check_job_env(
         ProfileError: a variable of the profile has an impossible value.
     """
     profile = loaded.profile
-    env = {name: value for name, value in planned_env(request, profile) if value is not None}
+    planned = planned_env(request, profile)
+    env = {name: value for name, value in planned if value is not None}
     findings = _findings(env, profile, gpu_type)
     for finding in findings:
-        if finding.impossible:
-            hint = f"hpcrun profile env {finding.name} explains it"
-            if finding.name in dict(request.env):
-                origin = None
-            else:
-                origin = _origin(finding.name, loaded)
-            if origin is None:
-                raise UsageError(f"--env {finding.text}", hint=hint)
-            raise ProfileError(f"{origin}: env.{finding.text}", hint=hint)
+        if not finding.impossible:
+            continue
+        hint = f"hpcrun profile env {finding.name} explains it"
+        origin = _origin(finding.name, loaded)
+        if origin is None or finding.name in dict(request.env):
+            raise UsageError(f"--env {finding.text}", hint=hint)
+        raise ProfileError(f"{origin}: env.{finding.text}", hint=hint)
     return tuple(finding.text for finding in findings)
 
 
@@ -127,16 +121,15 @@ def check_profile_env(loaded: LoadedProfile) -> list[tuple[Finding, Key]]:
     The values of secrets are not checked.
     """
     profile = loaded.profile
-    settings = {**profile.fabric.env(), **profile.env}
-    env = {
-        name: value
-        for name, value in settings.items()
-        if not is_secret(name, value, profile.secrets)
-    }
-    findings = _findings(env, profile, profile.gpu.type)
-    return [
-        (finding, _place(finding.name, loaded) or ("env", finding.name)) for finding in findings
-    ]
+    env = {**profile.fabric.env(), **profile.env}
+    for name, value in list(env.items()):
+        if is_secret(name, value, profile.secrets):
+            del env[name]
+    problems = []
+    for finding in _findings(env, profile, profile.gpu.type):
+        key = _place(finding.name, loaded) or ("env", finding.name)
+        problems.append((finding, key))
+    return problems
 
 
 def _findings(env: Mapping[str, str], profile: Profile, gpu_type: str | None) -> Sequence[Finding]:
@@ -144,21 +137,25 @@ def _findings(env: Mapping[str, str], profile: Profile, gpu_type: str | None) ->
     if not any(name.startswith((*PREFIXES, "MASTER_")) for name in env):
         return ()
     catalogue = load_catalogue()
+    card = None
     entry = profile.gpu.types.get(gpu_type or "")
-    if gpu_type in (None, profile.gpu.type):
+    if entry:
+        card = entry.card.model
+    if not card and gpu_type in (None, profile.gpu.type):
         card = profile.card.model
-    else:
-        card = None
-    gpu = f"{gpu_type or ''} {(entry.card.model if entry else None) or card or ''}"
-    return catalogue.check(env, gpu)
+    return catalogue.check(env, f"{gpu_type or ''} {card or ''}")
 
 
 def _origin(name: str, loaded: LoadedProfile) -> Origin | None:
+    """Return where a profile sets a variable; None if it does not."""
     place = _place(name, loaded)
     return None if place is None else loaded.origins[place]
 
 
 def _place(name: str, loaded: LoadedProfile) -> Key | None:
     """Return the key that gives a variable its value, under ``env`` or in ``fabric``."""
-    places = (("env", name), ("fabric", "hcas" if name == "NCCL_IB_HCA" else "interface"))
-    return next((place for place in places if place in loaded.origins), None)
+    of_fabric = "hcas" if name == "NCCL_IB_HCA" else "interface"
+    for place in (("env", name), ("fabric", of_fabric)):
+        if place in loaded.origins:
+            return place
+    return None
