@@ -116,7 +116,9 @@ class FileChange:
 
 def text_at(path: Path) -> str | None:
     """Return the text of a file, None if there is none."""
-    return read_text(path) if os.path.lexists(path) else None
+    if not os.path.lexists(path):
+        return None
+    return read_text(path)
 
 
 def new_profile(name: str, base: str | None, values: Sequence[str], place: Place) -> Changed:
@@ -127,6 +129,7 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
     """
     path = place.user / f"{check_name(name)}{SUFFIX}"
     assignments = [_parse_assignment(value) for value in values]
+    keys = [key for key, _ in assignments]
     with locked(place.lock):
         if os.path.lexists(path):
             raise UsageError(
@@ -135,8 +138,8 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
         if base is not None:
             load_profile(base, place.folders)
         text, _ = _assigned(new_text(name, base), assignments, path, place)
-        text += unsaid([key for key, _ in assignments])
-        _check(text, path, place, [key for key, _ in assignments])
+        text += unsaid(keys)
+        _check(text, path, place, keys)
         replace_text(path, text)
     return _changed(name, path, place, made=True)
 
@@ -155,11 +158,12 @@ def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
     replaced: dict[str, list[str]] = {}
 
     def change(text: str, path: Path) -> str:
-        text, keys = _assigned(text, assignments, path, place)
-        replaced.update(keys)
-        return text
+        assigned, types = _assigned(text, assignments, path, place)
+        replaced.update(types)
+        return assigned
 
-    return replace(_change(name, change, [key for key, _ in assignments], place), replaced=replaced)
+    changed = _change(name, change, [key for key, _ in assignments], place)
+    return replace(changed, replaced=replaced)
 
 
 def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
@@ -194,7 +198,8 @@ def use_profile(name: str, place: Place, config: Path) -> Changed:
     The profile is given by its name or its path.
     """
     load_profile(name, place.folders)
-    change, _ = plan_config(os.path.abspath(name) if is_path(name) else name, config)
+    used = os.path.abspath(name) if is_path(name) else name
+    change, _ = plan_config(used, config)
     if change.changed:
         change.write(place.lock, hint=f"run hpcrun profile use {name} again")
     return Changed(config, made=change.before is None, changed=change.changed)
@@ -212,12 +217,17 @@ def plan_config(name: str, config: Path, runs: str | None = None) -> tuple[FileC
     """
     before = text_at(config)
     text = before or ""
-    was = parse_yaml(text, config).data.get("profile")
-    for key, value in {"profile": name, **({"runs": runs} if runs else {})}.items():
+    default = parse_yaml(text, config).data.get("profile")
+    values = {"profile": name}
+    if runs:
+        values["runs"] = runs
+    for key, value in values.items():
         if parse_yaml(text, config).data.get(key) != value:
             text = set_value(text, (key,), value, config)
     check_config(text, config)
-    return FileChange(config, before, text), was if was != name else None
+    if default == name:
+        default = None
+    return FileChange(config, before, text), default
 
 
 def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain) -> Changed:
@@ -239,14 +249,14 @@ def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain
         with saving(draft):
             draft.write_bytes(copy.after.encode())
         text = _edited(draft, copy, place, run_editor, again)
-        changed = text != copy.after
-        if changed:
-            try:
-                replace(copy, after=text).write(place.lock, during=" while you edited it")
-            except ProfileError as error:  # the text is valid, and the work must not be lost
-                kept = draft.rename(Path(tempfile.mkdtemp(prefix="hpcrun-edit-")) / draft.name)
-                raise ProfileError(error.message, hint=f"your text is saved in {kept}") from None
-    return _changed(name, copy.path, place, made=copy.before is None and changed, changed=changed)
+        if text == copy.after:
+            return _changed(name, copy.path, place, made=False, changed=False)
+        try:
+            replace(copy, after=text).write(place.lock, during=" while you edited it")
+        except ProfileError as error:  # the text is valid, and the work must not be lost
+            kept = draft.rename(Path(tempfile.mkdtemp(prefix="hpcrun-edit-")) / draft.name)
+            raise ProfileError(error.message, hint=f"your text is saved in {kept}") from None
+    return _changed(name, copy.path, place, made=copy.before is None)
 
 
 def _edited(
@@ -275,7 +285,9 @@ def _edited(
         if not mistakes:
             return text
         if not again(mistakes):
-            raise MistakesError(mistakes, hint=f"{as_it_was}" + (f"; {hint}" if hint else ""))
+            if hint:
+                as_it_was += f"; {hint}"
+            raise MistakesError(mistakes, hint=as_it_was)
         with saving(draft):
             draft.write_bytes(with_remarks(text, mistakes, copy.path).encode())
 
@@ -338,13 +350,13 @@ def _open_copy(name: str, place: Place, *, commented: bool = False) -> FileChang
         text = read_text(path)
         return FileChange(path, text, text)
     used = find_profile(name, place.folders)
-    folders = folders_of(place.folders)
-    paths = [folder.path for folder in folders]
+    below = folders_of(place.folders)
+    paths = [folder.path for folder in below]
     if place.user in paths:
-        below = folders[paths.index(place.user) + 1 :]
-    else:
-        below = folders
-    if used.parent not in [folder.path for folder in below] and name not in profile_names(below):
+        first = paths.index(place.user) + 1
+        below = below[first:]
+        paths = paths[first:]
+    if used.parent not in paths and name not in profile_names(below):
         raise ProfileError(
             f"profile {name!r} is the project's own: {used}",
             hint="give the path of that file to change it",
@@ -383,21 +395,32 @@ def _check(text: str, path: Path, place: Place, keys: Sequence[Key]) -> None:
         return
     problems = []
     for mistake in mistakes:
-        typed = any(mistake.key[: len(key)] == _plain(key) or mistake.key == key for key in keys)
-        problems.append(mistake.text if typed and mistake.path == path else str(mistake))
+        if mistake.path == path and any(_is_below(mistake.key, key) for key in keys):
+            problems.append(mistake.text)
+        else:
+            problems.append(str(mistake))
     raise ProfileError("\n".join([*problems, f"nothing is changed in {path}"]), hint=hint)
 
 
+def _is_below(key: Key, typed: Key) -> bool:
+    """Whether a key is a typed one, with or without its ``+``, or lies in a typed section."""
+    return key == typed or key[: len(typed)] == _plain(typed)
+
+
 def _plain(key: Key) -> Key:
+    """Return a key without the ``+`` that adds to a list."""
     return (*key[:-1], key[-1].removesuffix(EXTEND))
 
 
 def _changed(name: str, path: Path, place: Place, *, made: bool, changed: bool = True) -> Changed:
-    used = path
+    """Return the result of a change, with the file that hides the changed one."""
+    hidden_by = None
     if not is_path(name) and os.path.exists(path):
         with suppress(ProfileError):
             used = find_profile(name, place.folders)
-    return Changed(path, made, changed, None if used == path else used)
+            if used != path:
+                hidden_by = used
+    return Changed(path, made, changed, hidden_by)
 
 
 # --- KEY=VALUE -----------------------------------------------------------------------------------
@@ -429,16 +452,16 @@ def _parse_value(key: Key, text: str) -> Any:
     kinds = value_kinds(_plain(key))
     if text in ("true", "false") and "bool" in kinds:
         return text == "true"
-    if kinds & {"list", "mapping"} and text[:1] in ("[", "{"):
-        try:
-            return parse_yaml(f"value: {text}", Path("value")).data["value"]
-        except ProfileError:
-            if key[-1].endswith(EXTEND):  # a shell command may begin with a bracket
-                return text
-            raise UsageError(
-                f"{dotted(key)}={text}: not a list or mapping", hint="such as [one, two]"
-            ) from None
-    return text
+    if not text.startswith(("[", "{")) or kinds.isdisjoint({"list", "mapping"}):
+        return text
+    try:
+        return parse_yaml(f"value: {text}", Path("value")).data["value"]
+    except ProfileError:
+        if key[-1].endswith(EXTEND):  # a shell command may begin with a bracket
+            return text
+        raise UsageError(
+            f"{dotted(key)}={text}: not a list or mapping", hint="such as [one, two]"
+        ) from None
 
 
 def _assigned(
@@ -449,15 +472,12 @@ def _assigned(
     For each value, the result names the GPU types that no longer override the value. A GPU type's
     value has priority over the profile's: ``null`` removes it, unless it is set here, too.
     """
+    leaves: list[Key] = []
     for key, value in assignments:
         text = _assign(text, key, value, path)
+        items = values_in(value, key)
+        leaves += [leaf for leaf, item in items if not isinstance(item, dict)]
     replaced: dict[str, list[str]] = {}
-    leaves = [
-        leaf
-        for key, value in assignments
-        for leaf, item in values_in(value, key)
-        if not isinstance(item, dict)
-    ]
     with suppress(ProfileError):  # _check says what is wrong
         loaded = load_text(text, path, place.folders)
         for key, name in product(leaves, loaded.profile.gpu.types):
@@ -475,12 +495,15 @@ def _assign(text: str, key: Key, value: Any, path: Path) -> str:
     """
     if not key[-1].endswith(EXTEND) or value is None:
         return set_value(text, key, value, path)
-    more = value if isinstance(value, list) else [value]
-    node: Any = parse_yaml(text, path).data
+    added = value if isinstance(value, list) else [value]
+    section: Any = parse_yaml(text, path).data
     for step in key[:-1]:
-        node = node.get(step) if isinstance(node, dict) else None
-    section = node if isinstance(node, dict) else {}
-    for name in (key[-1].removesuffix(EXTEND), key[-1]):
-        if isinstance(section.get(name), list):
-            return set_value(text, (*key[:-1], name), [*section[name], *more], path)
-    return set_value(text, key, more, path)
+        if not isinstance(section, dict):
+            break
+        section = section.get(step)
+    if isinstance(section, dict):
+        for name in (key[-1].removesuffix(EXTEND), key[-1]):
+            present = section.get(name)
+            if isinstance(present, list):
+                return set_value(text, (*key[:-1], name), [*present, *added], path)
+    return set_value(text, key, added, path)
