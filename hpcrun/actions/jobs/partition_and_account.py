@@ -229,7 +229,7 @@ def _in_partition(job: ClusterJob, partition: Partition, detected: Path) -> Prof
 
 
 def _with_gpus_in_partition(job: ClusterJob, partition: Partition, detected: Path) -> Profile:
-    """Return the same for a job with GPUs; the values are those of its GPU type, if it has one."""
+    """Return the profile with another partition's values for the GPU type of a job."""
     profile = job.loaded.profile
     type_ = job.size.gpu_type
     kinds = [kind for kind in job.facts.kinds if kind.partition == partition.name]

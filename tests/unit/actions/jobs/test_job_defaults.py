@@ -227,6 +227,49 @@ def test_the_limits_are_those_of_the_partition_that_is_taken(tmp_path: Path) -> 
     )
 
 
+BIG_NODES = [
+    NodeKind("gpu", 2, 64, 512_000, A100),
+    NodeKind("big", 2, 96, 1_024_000, A100),
+]
+
+
+def test_the_cpus_and_the_memory_are_those_of_the_partition_that_is_taken(tmp_path: Path) -> None:
+    cluster_facts = facts(GPU, Partition("big"), kinds=BIG_NODES)
+    profile = settled(tmp_path, cluster_facts, gpus="4", partition="big").loaded.profile
+    assert profile.cpu.per_node == 96
+    assert profile.cpu.per_gpu == 24
+    assert profile.memory.per_node == 1_024_000
+    assert profile.memory.per_gpu == 256_000
+
+
+def test_a_job_without_gpus_has_the_cpus_and_the_memory_of_its_partition(tmp_path: Path) -> None:
+    kinds = [*BIG_NODES, NodeKind("cpu", 2, 48, 128_000, ())]
+    cluster_facts = facts(GPU, Partition("cpu"), Partition("big"), kinds=kinds)
+    profile = settled(tmp_path, cluster_facts, gpus="0", partition="big").loaded.profile
+    assert profile.cpu.per_node == 96
+    assert profile.cpu.per_gpu is None
+    assert profile.memory.per_node == 1_024_000
+    assert profile.memory.per_gpu is None
+
+
+def test_the_memory_that_a_person_has_written_stays_in_another_partition(tmp_path: Path) -> None:
+    cluster_facts = facts(GPU, Partition("big"), kinds=BIG_NODES)
+    own = "extends: detected\nmemory: {per_gpu: 10G}\n"
+    asked: dict[str, Any] = {"gpus": "4", "partition": "big"}
+    profile = settled(tmp_path, cluster_facts, own=own, **asked).loaded.profile
+    assert profile.memory.per_gpu == 10_240
+    assert profile.cpu.per_gpu == 24
+
+
+def test_the_default_time_is_at_most_the_limit_of_the_partition_that_is_taken(
+    tmp_path: Path,
+) -> None:
+    brief = Partition("brief", max_s=600, default_s=900)
+    profile = settled(tmp_path, facts(GPU, brief), gpus="4", partition="brief").loaded.profile
+    assert profile.time.default == 600
+    assert profile.time.max == 600
+
+
 def test_the_size_and_the_profile_are_those_for_the_partition_and_the_gpu_type(
     tmp_path: Path,
 ) -> None:
@@ -385,6 +428,28 @@ def test_a_qos_is_named_only_if_the_default_one_cannot_be_used(
     made = settled(tmp_path, found, gpus="4")
     # the only one stands in the detected profile
     assert (made.request.qos or made.loaded.profile.qos) == taken
+
+
+def test_a_qos_that_the_partition_denies_is_not_taken(tmp_path: Path) -> None:
+    qos = ("fast", "slow")
+    mine = [Association("lab", None, qos, None)]
+    cluster_facts = facts(replace(GPU, denied_qos=("fast",)), associations=mine)
+    assert settled(tmp_path, cluster_facts, gpus="4").request.qos == "slow"
+
+
+def test_no_qos_is_taken_where_the_cluster_does_not_enforce_any(tmp_path: Path) -> None:
+    mine = [Association("lab", None, ("fast", "slow"), None)]
+    config = {**ENFORCED, "AccountingStorageEnforce": "associations"}
+    cluster_facts = facts(GPU, associations=mine, config=config)
+    assert settled(tmp_path, cluster_facts, gpus="4").request.qos is None
+
+
+def test_the_limit_of_the_partitions_qos_has_priority_over_that_of_the_jobs_qos(
+    tmp_path: Path,
+) -> None:
+    limits = [QosLimits("normal", gpus_per_job=2), QosLimits("wide", gpus_per_job=8)]
+    cluster_facts = facts(replace(GPU, own_qos="wide"), qos=limits)
+    assert settled(tmp_path, cluster_facts, gpus="4").size.gpus == 4
 
 
 def test_all_that_is_open_stands_in_one_message(tmp_path: Path) -> None:
