@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from pathlib import Path
 
@@ -28,6 +29,63 @@ def _attempts_since(number: int | None, begun: Iterator[Attempt]) -> list[Attemp
     return list(takewhile(lambda attempt: attempt.number >= number, begun))
 
 
+@dataclass(slots=True)
+class _GrowingLogs:
+    """The logs of a run that grow, and whether its job is over."""
+
+    folder: Path
+    choice: LogChoice
+    is_over: Callable[[], bool]
+    _newest: int | None = None  # the newest attempt when the logs were last listed
+    _shown: list[LogFile] = field(default_factory=list)
+    _listed_at: float = float("-inf")
+    _over_at: float = float("-inf")  # when the job's end was last looked for
+    _ended: bool = False
+
+    def current(self) -> list[LogFile]:
+        """Return the logs to read now."""
+        age_s = time.monotonic() - self._listed_at
+        if self._are_many() and not self._ended and age_s < MANY_LIST_EVERY_S:
+            return self._shown
+        self._listed_at = time.monotonic()
+        if self.choice.batch or self.choice.attempt is not None:
+            self._shown = choose_logs(self.folder, self.choice)
+        else:
+            self._shown = self._logs_of_newest()
+        return self._shown
+
+    def over(self) -> bool:
+        """Whether the job is over, as far as that was looked for lately."""
+        age_s = time.monotonic() - self._over_at
+        if not self._are_many() or age_s >= MANY_OVER_EVERY_S:
+            self._ended = self.is_over()
+            self._over_at = time.monotonic()
+        return self._ended
+
+    def pause(self) -> None:
+        """Wait until the logs should be read again."""
+        pause_s = MANY_READ_EVERY_S if self._are_many() else READ_EVERY_S
+        time.sleep(pause_s)
+
+    def _are_many(self) -> bool:
+        return len(self._shown) > FEW
+
+    def _logs_of_newest(self) -> list[LogFile]:
+        """Return the logs of the newest attempt, and of those that were new before.
+
+        The attempt before is read once more to its end after a new one has begun.
+        """
+        recent = _attempts_since(self._newest, attempts(self.folder, self.choice.element))
+        if recent:
+            self._newest = recent[0].number
+        elif self._newest is None:
+            self._newest = 0
+        logs = []
+        for attempt in reversed(recent):
+            logs += logs_of(attempt, self.choice)
+        return logs
+
+
 def follow_logs(
     folder: Path, choice: LogChoice, *, lines: int | None, is_over: Callable[[], bool]
 ) -> Iterator[tuple[LogFile, str]]:
@@ -35,43 +93,5 @@ def follow_logs(
 
     The logs end when ``is_over`` says that the job is over.
     """
-    newest: int | None = None
-    shown: list[LogFile] = []
-    listed_at = float("-inf")
-    over_at = float("-inf")
-    ended = False
-
-    def is_many() -> bool:
-        return len(shown) > FEW
-
-    def over() -> bool:
-        nonlocal ended, over_at
-        if not is_many() or time.monotonic() - over_at >= MANY_OVER_EVERY_S:
-            ended = is_over()
-            over_at = time.monotonic()
-        return ended
-
-    def logs() -> list[LogFile]:
-        nonlocal newest, shown, listed_at
-        if is_many() and not ended and time.monotonic() - listed_at < MANY_LIST_EVERY_S:
-            return shown
-        listed_at = time.monotonic()
-        if choice.batch or choice.attempt is not None:
-            shown = choose_logs(folder, choice)
-        else:
-            # the attempt before is read once more to its end after a new one has begun
-            recent = _attempts_since(newest, attempts(folder, choice.element))
-            if recent:
-                newest = recent[0].number
-            elif newest is None:
-                newest = 0
-            shown = []
-            for attempt in reversed(recent):
-                shown += logs_of(attempt, choice)
-        return shown
-
-    def pause() -> None:
-        pause_s = MANY_READ_EVERY_S if is_many() else READ_EVERY_S
-        time.sleep(pause_s)
-
-    return follow(logs, lines=lines, is_over=over, pause=pause)
+    growing = _GrowingLogs(folder, choice, is_over)
+    return follow(growing.current, lines=lines, is_over=growing.over, pause=growing.pause)
