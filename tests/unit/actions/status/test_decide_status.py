@@ -439,3 +439,10 @@ def test_the_time_of_a_run_is_that_of_all_its_attempts(tmp_path: Path) -> None:
     waits = with_attempts(LastStatus("PENDING", NOW, elapsed_s=0), (requeued,))
     assert waits.attempt == 1
     assert waits.ran_s == 100
+
+
+def test_the_message_of_the_script_is_the_reason_of_a_failure_by_itself(tmp_path: Path) -> None:
+    failed = ExitRecord(1, "", 9_500.0, "cannot read the container image")
+    status = decide(attempt=attempt(tmp_path, failed))
+    assert status.state == "FAILED"
+    assert status.reason == "cannot read the container image"

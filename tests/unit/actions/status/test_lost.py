@@ -169,3 +169,11 @@ def test_clean_offers_a_lost_run_unless_it_may_live(
     if choice.states and not goes:
         (stays,) = plan.staying
         assert stays.kept
+
+
+def test_a_run_without_an_attempt_counts_from_the_end_of_the_time_that_it_ran(
+    tmp_path: Path,
+) -> None:
+    store = a_run(tmp_path, age_d=2, last=None)
+    status = LastStatus("UNKNOWN", NOW, elapsed_s=3600)
+    assert last_sign_s(store.load(RUN_ID), store.folder(RUN_ID), status) == NOW - 2 * DAY + 3600
