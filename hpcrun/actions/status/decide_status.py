@@ -102,12 +102,12 @@ def judge(
 
 def _from_answer(run: Run, info: JobInfo, records: ElementRecords, now_s: float) -> LastStatus:
     """Judge a job that the scheduler lists."""
-    newer = _from_newer_record(run, info, records, now_s)
-    if newer is not None:
-        return newer
-    own = _from_own_record(run, info, records.attempt, now_s)
-    if own is not None:
-        return own
+    by_newer = _from_newer_record(run, info, records, now_s)
+    if by_newer is not None:
+        return by_newer
+    by_record = _from_own_record(run, info, records.attempt, now_s)
+    if by_record is not None:
+        return by_record
     return _from_scheduler(info, records.attempt, now_s)
 
 

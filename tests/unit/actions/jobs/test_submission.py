@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hpcrun.actions.jobs.after_and_chain import chain_links, check_can_wait, resolve_after
 from hpcrun.actions.jobs.new_run import Lineage, new_run
 from hpcrun.actions.jobs.prepare import Prepared, prepare
-from hpcrun.actions.jobs.submission import SubmitResult, submit_all, sweep_parts
+from hpcrun.actions.jobs.submission import SubmitResult, submit, submit_all, sweep_parts
 from hpcrun.errors import (
     HpcrunError,
     InterruptedByUser,
@@ -19,6 +20,7 @@ from hpcrun.errors import (
     PlanError,
     SchedulerError,
     SubmissionUncertainError,
+    UsageError,
 )
 from hpcrun.job.request.after import Dependency, parse_after, parse_chain
 from hpcrun.job.resources.cpus_memory_time import Machine
@@ -26,6 +28,7 @@ from hpcrun.job.run_paths import run_name
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunExistsError, RunStore
 from hpcrun.schedulers.local import LocalScheduler
+from hpcrun.schedulers.protocol import Submission, SubmittedJob
 from hpcrun.schedulers.slurm import SlurmScheduler
 from tests.unit.builders import Takes, ports, request, run, surroundings, write
 
@@ -125,6 +128,37 @@ def test_an_interruption_says_what_stays(tmp_path: Path) -> None:
         "link 2 of 3 may not be submitted; the job before it stays submitted:\ninterrupt"
     )
     assert refused.hint == "hpcrun cancel 1 cancels the submitted jobs; check with hpcrun status"
+
+
+class Remarks(Takes):
+    """A scheduler of a site that has a remark on each job."""
+
+    def submit(self, submission: Submission) -> SubmittedJob:
+        """Take a job, with a remark."""
+        return replace(super().submit(submission), remarks="the site is in maintenance on Monday")
+
+
+def test_the_remarks_of_the_scheduler_are_shown(tmp_path: Path) -> None:
+    chain = Chain(tmp_path)
+    chain.scheduler = Remarks()
+    chain.ports = ports(chain.store, chain.scheduler, 1000.0)
+    assert next(chain.submit()).remarks == "the site is in maintenance on Monday"
+
+
+def test_a_job_without_the_value_of_its_secret_is_refused_and_makes_no_run(tmp_path: Path) -> None:
+    write(tmp_path / "own/profiles/mine.yaml", "extends: a100\nsecrets: [WANDB_API_KEY]\n")
+    write(tmp_path / "train.py", "")
+    around = surroundings(tmp_path, own=(tmp_path / "own",))
+    prepared = prepare(request(gpus="1"), "mine", around, lambda: Machine(cpus=1))
+    store = RunStore(tmp_path / "runs")
+    scheduler = Takes()
+    port = ports(store, scheduler, 1000.0)
+    with pytest.raises(UsageError, match="WANDB_API_KEY is not set"):
+        submit(prepared, port, around)
+    assert store.run_ids() == []
+    known = replace(around, env={**around.env, "WANDB_API_KEY": "s3cr3t"})
+    submit(prepare(request(gpus="1"), "mine", known, lambda: Machine(cpus=1)), port, known)
+    assert scheduler.taken[0].env["WANDB_API_KEY"] == "s3cr3t"
 
 
 def test_a_job_that_starts_at_once_has_no_chain(tmp_path: Path) -> None:
