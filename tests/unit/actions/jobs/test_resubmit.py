@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hpcrun.actions.jobs.resubmit import repeated, same_python
-from hpcrun.errors import UsageError
+from hpcrun.actions.jobs.resubmit import (
+    check_over,
+    folder_of,
+    lineage_of,
+    repeated,
+    same_python,
+)
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.job_states import JobInfo
+from hpcrun.job.plan.job_plan import Plan, Snapshot
+from hpcrun.job.request.after import After
 from hpcrun.job.request.job_request import given_fields
 from hpcrun.job.request.read_request import read_request
-from tests.unit.builders import run
+from hpcrun.job.run_paths import RunFolder
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
+from hpcrun.schedulers.protocol import JobRef
+from tests.unit.builders import Takes, plan, ports, run
 
 
 def again(
@@ -72,3 +88,72 @@ def test_the_python_environment_is_the_runs() -> None:
     env = {"CONDA_PREFIX": "/c", "VIRTUAL_ENV": "/other", "A": "1"}
     assert same_python(python, env) == {"A": "1", "VIRTUAL_ENV": "/v"}
     assert same_python({**python, "prefix": None}, env) == {"A": "1"}
+
+
+class Runs(Takes):
+    """A scheduler that lists every job as running."""
+
+    def poll(self, refs: Sequence[JobRef]) -> dict[Path, JobInfo]:
+        """List the jobs."""
+        return {ref.folder: JobInfo("4711", "RUNNING") for ref in refs}
+
+
+def test_a_run_that_has_not_ended_is_repeated_by_force_or_after_its_end(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    earlier = run(job_id="4711")
+    store.create(earlier, "")
+    port = ports(store, Runs(), 1000.0)
+    with pytest.raises(PlanError, match="has not ended: RUNNING"):
+        check_over(earlier, (), port, force=False)
+    check_over(earlier, (), port, force=True)
+    check_over(earlier, (After("4711"),), port, force=False)
+
+
+def test_a_run_that_has_ended_is_repeated(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    earlier = run(job_id="4711")
+    store.create(earlier, "")
+    store.save_status(earlier.run_id, LastStatus("FAILED", 900.0, final=True))
+    check_over(earlier, (), ports(store, Runs(), 1000.0), force=False)
+
+
+def test_the_folder_of_a_submission_is_the_one_that_still_exists(tmp_path: Path) -> None:
+    assert folder_of(str(tmp_path), "run train") == tmp_path
+    for gone in (None, str(tmp_path / "gone")):
+        with pytest.raises(PlanError, match="run train was submitted from no longer exists"):
+            folder_of(gone, "run train")
+
+
+WITH_SNAPSHOT = replace(plan(gpus="1"), snapshot=Snapshot(".", (".",)))
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "new_snapshot", "is_shared"),
+    [
+        (WITH_SNAPSHOT, {"snapshot": {"folder": "."}}, False, True),
+        (WITH_SNAPSHOT, {"snapshot": {"folder": "."}}, True, False),
+        (WITH_SNAPSHOT, {}, False, False),
+        (plan(gpus="1"), {"snapshot": {"folder": "."}}, False, False),
+    ],
+    ids=["the same snapshot", "a new snapshot", "none before", "none now"],
+)
+def test_the_code_is_that_of_the_earlier_snapshot_if_both_have_one(
+    new: Plan, old: dict[str, Any], new_snapshot: bool, is_shared: bool, tmp_path: Path
+) -> None:
+    store = RunStore(tmp_path)
+    earlier = run(job_id="4711", plan=old)
+    store.create(earlier, "")
+    folder = store.folder(earlier.run_id)
+    RunFolder(folder).code.mkdir()
+    lineage = lineage_of(earlier, new, store=store, fresh=False, new_snapshot=new_snapshot)
+    assert lineage.code == (folder if is_shared else None)
+    assert lineage.checkpoints == folder
+    assert lineage.resubmitted_from == earlier.run_id
+
+
+def test_a_snapshot_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    earlier = run(job_id="4711", plan={"snapshot": {"folder": "."}})
+    store.create(earlier, "")
+    with pytest.raises(PlanError, match=r"the snapshot of .* is gone"):
+        lineage_of(earlier, WITH_SNAPSHOT, store=store, fresh=True, new_snapshot=False)
