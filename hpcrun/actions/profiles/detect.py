@@ -48,7 +48,7 @@ _PARTITIONS = "scontrol show partition"
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class DetectedValue:
     """A value of the profile."""
 
     key: Key
@@ -171,7 +171,7 @@ def profile_text(
     return "\n".join(lines) + "\n"
 
 
-def _yaml_lines(rows: Iterable[_Row]) -> Iterator[str]:
+def _yaml_lines(rows: Iterable[DetectedValue]) -> Iterator[str]:
     """Yield rows as YAML, the rows of a section below its name."""
     opened: Key = ()
     for row in rows:
@@ -196,14 +196,14 @@ def comment(text: str) -> str:
     return "# " + "".join(char if char.isprintable() else "?" for char in text)
 
 
-def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[_Row]:
+def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[DetectedValue]:
     """Yield the values of the profile, in the order of its lines."""
     offers = gpu_offers(facts, choices.account)
     name = facts.config.get("ClusterName", "unknown")
     version = facts.config.get("SLURM_VERSION", "of unknown version")
-    yield _Row(("extends",), "base/slurm", "")  # the values for every Slurm cluster
-    yield _Row(("description",), flow(f"{name}, Slurm {version}"), "scontrol show config")
-    yield _Row(("scheduler",), "slurm", "")
+    yield DetectedValue(("extends",), "base/slurm", "")  # the values for every Slurm cluster
+    yield DetectedValue(("description",), flow(f"{name}, Slurm {version}"), "scontrol show config")
+    yield DetectedValue(("scheduler",), "slurm", "")
     if len(offers) == 1:
         # the only type's partition is the profile's own
         yield _partition_row(facts, offers[0].partition)
@@ -217,26 +217,26 @@ def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[_Row]:
     yield from _rows_without_gpus(facts, offers, partition)
 
 
-def _only_type_rows(offer: GpuOffer) -> Iterator[_Row]:
+def _only_type_rows(offer: GpuOffer) -> Iterator[DetectedValue]:
     """Yield the values for the only GPU type."""
     if offer.type:
-        yield _Row(("gpu", "type"), flow(offer.type), _NODES)
+        yield DetectedValue(("gpu", "type"), flow(offer.type), _NODES)
     else:
-        yield _Row(("gpu", "type"), None, f"{_NODES}: Slurm has no type for these GPUs")
+        yield DetectedValue(("gpu", "type"), None, f"{_NODES}: Slurm has no type for these GPUs")
     yield from _offer_rows((), offer, _USUAL_DEFAULT_S)
 
 
 def _types_rows(
     offers: Sequence[GpuOffer], chosen: str | None, partition: Partition | None
-) -> Iterator[_Row]:
+) -> Iterator[DetectedValue]:
     """Yield the values for several GPU types or none, and which type ``--gpus N`` means."""
     if not offers:
-        yield _Row(("gpu",), None, f"{_NODES}: no node has a GPU that a job can request")
+        yield DetectedValue(("gpu",), None, f"{_NODES}: no node has a GPU that a job can request")
     elif chosen:
-        yield _Row(("gpu", "type"), flow(chosen), "your choice: the type of --gpus N")
+        yield DetectedValue(("gpu", "type"), flow(chosen), "your choice: the type of --gpus N")
     else:
         reason = "the type of --gpus N; without it, --gpus N is an error"
-        yield _Row(("gpu", "type"), None, reason)
+        yield DetectedValue(("gpu", "type"), None, reason)
     top_s = _USUAL_DEFAULT_S
     if partition is not None:
         top_s = _default_s(partition, _USUAL_DEFAULT_S)
@@ -246,7 +246,7 @@ def _types_rows(
 
 def _rows_without_gpus(
     facts: ClusterFacts, offers: Sequence[GpuOffer], partition: Partition | None
-) -> Iterator[_Row]:
+) -> Iterator[DetectedValue]:
     """Yield the values for jobs without GPUs."""
     name = partition.name if partition else None
     here = [kind for kind in facts.kinds if kind.partition == name]
@@ -258,10 +258,10 @@ def _rows_without_gpus(
         yield from _time_rows((), partition, _USUAL_DEFAULT_S, limited=not unlimited)
 
 
-def _partition_row(facts: ClusterFacts, chosen: Partition | None) -> _Row:
+def _partition_row(facts: ClusterFacts, chosen: Partition | None) -> DetectedValue:
     if chosen is None:
         reason = "scontrol named no partition; Slurm's default is used"
-        return _Row(("partition",), None, reason)
+        return DetectedValue(("partition",), None, reason)
     if chosen.name in partitions_without_gpus(facts) and any(kind.gpus for kind in facts.kinds):
         why = "for jobs without GPUs"
     elif chosen.default:
@@ -270,10 +270,10 @@ def _partition_row(facts: ClusterFacts, chosen: Partition | None) -> _Row:
         why = "Slurm's default partition has other nodes or is not open to you"
     else:
         why = "the cluster has no default partition"
-    return _Row(("partition",), flow(chosen.name), f"{_PARTITIONS}: {why}")
+    return DetectedValue(("partition",), flow(chosen.name), f"{_PARTITIONS}: {why}")
 
 
-def _account_rows(facts: ClusterFacts, chosen: str | None) -> Iterator[_Row]:
+def _account_rows(facts: ClusterFacts, chosen: str | None) -> Iterator[DetectedValue]:
     """Yield the account that is charged and the QOS of its jobs."""
     source = "sacctmgr show assoc"
     accounts = accounts_of(facts)
@@ -293,15 +293,15 @@ def _account_rows(facts: ClusterFacts, chosen: str | None) -> Iterator[_Row]:
         why = f"{source}: {known}"
         if accounts:
             why += "; Slurm takes your default one"
-    yield _Row(("account",), flow(charged) if charged else None, why)
+    yield DetectedValue(("account",), flow(charged) if charged else None, why)
     if facts.associations:
         mine = [each for each in facts.associations if charged in (None, each.account)]
         yield _qos_row(mine, source)
     else:
-        yield _Row(("qos",), None, "as account")
+        yield DetectedValue(("qos",), None, "as account")
 
 
-def _qos_row(mine: Sequence[Association], source: str) -> _Row:
+def _qos_row(mine: Sequence[Association], source: str) -> DetectedValue:
     """Return the row of the QOS: it has a value only if the user may not use Slurm's default."""
     names: set[str] = set()
     for association in mine:
@@ -311,12 +311,12 @@ def _qos_row(mine: Sequence[Association], source: str) -> _Row:
     defaults = {association.default_qos or "normal" for association in mine}
     if len(qos) == 1 and qos[0] not in defaults:
         why = f"{source}: your only one, and not the one that Slurm would take"
-        return _Row(("qos",), flow(qos[0]), why)
+        return DetectedValue(("qos",), flow(qos[0]), why)
     why = f"{source}: {', '.join(qos) or 'none'}; Slurm takes the default one"
-    return _Row(("qos",), None, why)
+    return DetectedValue(("qos",), None, why)
 
 
-def _offer_rows(prefix: Key, offer: GpuOffer, top_s: int) -> Iterator[_Row]:
+def _offer_rows(prefix: Key, offer: GpuOffer, top_s: int) -> Iterator[DetectedValue]:
     """Yield the values for a GPU type.
 
     The values stand in an entry of ``gpu.types`` or, for the only type, in the profile itself.
@@ -326,20 +326,20 @@ def _offer_rows(prefix: Key, offer: GpuOffer, top_s: int) -> Iterator[_Row]:
     if len(offer.counts) > 1:
         smaller = [str(number) for number in offer.counts[:-1]]
         source += f": some nodes have {', '.join(smaller)}"
-    yield _Row((*gpu, "per_node"), str(offer.per_node), source)
+    yield DetectedValue((*gpu, "per_node"), str(offer.per_node), source)
     if offer.nodes:
         most = offer.partition.max_nodes
         if offer.nodes == most:
             why = f"MaxNodes={most} of partition {offer.partition.name}"
         else:
             why = "a job cannot have more"
-        yield _Row((*gpu, "nodes"), str(offer.nodes), f"{_NODES}: {why}")
+        yield DetectedValue((*gpu, "nodes"), str(offer.nodes), f"{_NODES}: {why}")
     if prefix:
         if offer.also_in:
             also = f"also in partition {', '.join(offer.also_in)}"
         else:
             also = _PARTITIONS
-        yield _Row((*prefix, "partition"), flow(offer.partition.name), also)
+        yield DetectedValue((*prefix, "partition"), flow(offer.partition.name), also)
     yield from _share_rows((*prefix, "cpu"), offer.cpus)
     yield from _share_rows((*prefix, "memory"), offer.memory_mb)
     yield from _time_rows(prefix, offer.partition, top_s)
@@ -348,17 +348,17 @@ def _offer_rows(prefix: Key, offer: GpuOffer, top_s: int) -> Iterator[_Row]:
         why = "hpcrun has no data of this card"
         if part:
             why = "by the name of the type; `hpcrun scale plan` computes with its data"
-        yield _Row((*prefix, "card"), part, why)
+        yield DetectedValue((*prefix, "card"), part, why)
 
 
-def _share_rows(key: Key, amounts: Share | None) -> Iterator[_Row]:
+def _share_rows(key: Key, amounts: Share | None) -> Iterator[DetectedValue]:
     form = format_memory if key[-1] == "memory" else str
     if amounts is None:
-        yield _Row(key, None, f"{_NODES}: does not say")
+        yield DetectedValue(key, None, f"{_NODES}: does not say")
         return
-    yield _Row((*key, "per_node"), form(amounts.per_node), _NODES)
+    yield DetectedValue((*key, "per_node"), form(amounts.per_node), _NODES)
     if amounts.per_gpu:
-        yield _Row((*key, "per_gpu"), form(amounts.per_gpu), amounts.arithmetic)
+        yield DetectedValue((*key, "per_gpu"), form(amounts.per_gpu), amounts.arithmetic)
 
 
 def _default_s(partition: Partition, otherwise_s: int) -> int:
@@ -371,7 +371,7 @@ def _default_s(partition: Partition, otherwise_s: int) -> int:
 
 def _time_rows(
     prefix: Key, partition: Partition, inherited_s: int, *, limited: bool = True
-) -> Iterator[_Row]:
+) -> Iterator[DetectedValue]:
     """Yield the times of a partition.
 
     Args:
@@ -384,15 +384,17 @@ def _time_rows(
     most = partition.max_s
     source = f"{_PARTITIONS}: {partition.name}"
     if most is None:
-        yield _Row((*prefix, "time.max"), None, f"{source} has no limit")
+        yield DetectedValue((*prefix, "time.max"), None, f"{source} has no limit")
     elif not limited:
         why = "left out, since a GPU type has no time limit, and would inherit this one"
-        yield _Row((*prefix, "time.max"), None, f"{source} has {format_time(most)}: {why}")
+        yield DetectedValue((*prefix, "time.max"), None, f"{source} has {format_time(most)}: {why}")
     if partition.default_s or default_s != inherited_s:
         default = json.dumps(format_time(default_s))
-        yield _Row((*prefix, "time", "default"), default, f"{source}, for jobs without --time")
+        yield DetectedValue(
+            (*prefix, "time", "default"), default, f"{source}, for jobs without --time"
+        )
     if most is not None and limited:
-        yield _Row((*prefix, "time", "max"), json.dumps(format_time(most)), source)
+        yield DetectedValue((*prefix, "time", "max"), json.dumps(format_time(most)), source)
 
 
 # --- its comments --------------------------------------------------------------------------------
