@@ -216,14 +216,16 @@ def _roles(settled: Settled, surroundings: Surroundings) -> JobProgram:
     place = _place_of(request, settled.typed)
     programs: list[JobRequest] = []
     notes: list[str] = []
-    for role, one in zip(request.roles, requests_of(request), strict=True):
-        if find_batch_script(one, surroundings):
+    for role, role_request in zip(request.roles, requests_of(request), strict=True):
+        if find_batch_script(role_request, surroundings):
             raise UsageError(
-                f"{one.script} is a batch script, which cannot be the program of a role",
-                hint=f"without its #SBATCH lines: bash {one.script}",
+                f"{role_request.script} is a batch script, which cannot be the program of a role",
+                hint=f"without its #SBATCH lines: bash {role_request.script}",
             )
         of_role = request.launcher is None and role.launcher is None
-        called, added = _as_called(one, settled.typed, surroundings, place, of_role=of_role)
+        called, added = _as_called(
+            role_request, settled.typed, surroundings, place, of_role=of_role
+        )
         programs.append(called)
         notes += added
     called_all = with_programs(request, programs)

@@ -217,7 +217,7 @@ class KnownRun:
     elements: Elements
     last: LastStatus | None  # the last known status of the whole run
     # the last known status of each element; empty for a sweep that is over
-    known: dict[int, LastStatus]
+    last_of_elements: dict[int, LastStatus]
     # the progress of its submission before the query, for a run without a job
     sending: Sending | None = None
 
@@ -231,7 +231,7 @@ class KnownRun:
 
         The other elements are never queried again.
         """
-        ended = {index for index, status in self.known.items() if status.final}
+        ended = {index for index, status in self.last_of_elements.items() if status.final}
         return [index for index in self.elements.parameters if index not in ended]
 
     def records(self) -> dict[int, ElementRecords]:
@@ -276,12 +276,12 @@ class EndedElements(Sequence[ElementStatus]):
     script decide; without a record, its end is unknown.
     """
 
-    def __init__(self, one: KnownRun, now_s: float) -> None:
-        self._one = one
+    def __init__(self, known: KnownRun, now_s: float) -> None:
+        self._known = known
         self._now_s = now_s
 
     def __len__(self) -> int:
-        return len(self._one.elements.parameters)
+        return len(self._known.elements.parameters)
 
     @overload
     def __getitem__(self, place: int) -> ElementStatus: ...
@@ -294,14 +294,14 @@ class EndedElements(Sequence[ElementStatus]):
 
     @cached_property
     def _statuses(self) -> tuple[ElementStatus, ...]:
-        saved = load_statuses(self._one.folder)
+        saved = load_statuses(self._known.folder)
         ended = {index: status for index, status in saved.items() if status.final}
-        one = replace(self._one, known=ended)
+        known = replace(self._known, last_of_elements=ended)
         records = {}
-        for index, record in one.records().items():
+        for index, record in known.records().items():
             if record.ended or record.cancelled:
                 records[index] = record
-        return tuple(_judge_elements(one, records, {}, self._now_s))
+        return tuple(_judge_elements(known, records, {}, self._now_s))
 
 
 def _belongs_here(run: Run, cluster: str | None, host: str) -> bool:
@@ -328,95 +328,99 @@ def _ask(
     Only a sweep whose job id is new in the answer needs a second query, about its elements.
     """
     cluster = scheduler.cluster() if runs else None
-    ours = [one for one in runs if _belongs_here(one.run, cluster, host)]
+    ours = [known for known in runs if _belongs_here(known.run, cluster, host)]
     # read before the query: then the scheduler knows the job of an sbatch that ends in between
-    ours = [_with_progress(one, now_s) for one in ours]
-    nameless = {one.folder for one in ours if one.run.job_id is None}
+    ours = [_with_progress(known, now_s) for known in ours]
+    nameless = {known.folder for known in ours if known.run.job_id is None}
     try:
         answers = scheduler.poll(_refs(ours))
-        ours = [_with_job(one, answers, store) for one in ours]
-        named = [one for one in ours if one.folder in nameless]
+        ours = [_with_job(known, answers, store) for known in ours]
+        named = [known for known in ours if known.folder in nameless]
         more = [ref for ref in _refs(named) if ref.folder not in nameless]
         if more:
             answers = {**answers, **scheduler.poll(more)}
     except SchedulerError as away:
-        return _Poll([_with_job(one, {}, store) for one in ours], away=away)
+        return _Poll([_with_job(known, {}, store) for known in ours], away=away)
     return _Poll(ours, answers)
 
 
-def _with_progress(one: KnownRun, now_s: float) -> KnownRun:
+def _with_progress(known: KnownRun, now_s: float) -> KnownRun:
     """Return a run, if it has no job id, with the progress of its submission."""
-    if one.run.job_id:
-        return one
-    return replace(one, sending=submission_progress(one.folder, one.run.created_s, now_s))
+    if known.run.job_id:
+        return known
+    return replace(known, sending=submission_progress(known.folder, known.run.created_s, now_s))
 
 
 def _refs(runs: Sequence[KnownRun]) -> list[JobRef]:
     """Return the jobs to query of all these runs."""
-    return list(chain.from_iterable(one.refs() for one in runs))
+    return list(chain.from_iterable(known.refs() for known in runs))
 
 
-def _with_job(one: KnownRun, answers: Answers, store: RunStore) -> KnownRun:
+def _with_job(known: KnownRun, answers: Answers, store: RunStore) -> KnownRun:
     """Return a run with its missing job id, from the scheduler or from a record of its script."""
-    if one.run.job_id is not None:
-        return one
-    info = answers.get(one.folder)
-    attempt = next(last_attempts(one.folder), None)
+    if known.run.job_id is not None:
+        return known
+    info = answers.get(known.folder)
+    attempt = next(last_attempts(known.folder), None)
     if info:
         job_id = info.job_id
     elif attempt:
         # the script of an array's task has written 123_4
         job_id = attempt.job_id.partition("_")[0]
     else:
-        return one
-    run = replace(one.run, job_id=job_id)
+        return known
+    run = replace(known.run, job_id=job_id)
     with suppress(HpcrunError):  # a full disk: it is found again next time
         store.save(run)
-    return replace(one, run=run)
+    return replace(known, run=run)
 
 
 def _judge_elements(
-    one: KnownRun,
+    known: KnownRun,
     records: Mapping[int, ElementRecords],
     answers: Answers | None,
     now_s: float,
 ) -> list[ElementStatus]:
     """Decide the status of each element of a run; without records its last known status stays."""
     statuses = []
-    for index in one.elements.parameters:
-        statuses.append(_judge_element(one, index, records.get(index), answers, now_s))
+    for index in known.elements.parameters:
+        statuses.append(_judge_element(known, index, records.get(index), answers, now_s))
     return statuses
 
 
 def _judge_element(
-    one: KnownRun, index: int, records: ElementRecords | None, answers: Answers | None, now_s: float
+    known: KnownRun,
+    index: int,
+    records: ElementRecords | None,
+    answers: Answers | None,
+    now_s: float,
 ) -> ElementStatus:
     """Decide the status of one element.
 
     Args:
-        one: the run of the element, with its last known status.
+        known: the run of the element, with its last known status.
         index: the number of the element.
         records: None if its last known status stays.
         answers: None if the scheduler did not answer, or was not queried about it.
         now_s: the present time, in seconds since the epoch.
     """
-    last = one.known.get(index)
+    last = known.last_of_elements.get(index)
     info = None
     answered = records is not None and answers is not None
     if records is None:
-        status = last or LastStatus(state.UNKNOWN, one.run.created_s)
+        status = last or LastStatus(state.UNKNOWN, known.run.created_s)
     else:
         if answers is not None:
-            info = answers.get(one.ref(index).folder)
-        if one.elements.packed:
+            info = answers.get(known.ref(index).folder)
+        if known.elements.packed:
             info = _in_pack(info, records)
         status = judge(
-            one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending
+            known.run, info, records, last, answered=answered, now_s=now_s, sending=known.sending
         )
         status = keep_since(with_attempts(status, records.newest), last)
     stale = _is_stale(status, answered=answered, now_s=now_s)
-    parameters = one.elements.parameters.get(index, ())
-    job_id = one.elements.job_id(one.run, index)
+    parameters = known.elements.parameters.get(index, ())
+    job_id = known.elements.job_id(known.run, index)
     return ElementStatus(index, job_id, parameters, status, is_live(info), stale)
 
 
@@ -452,32 +456,32 @@ def _poll(
 ) -> tuple[dict[str, RunStatus], SchedulerError | None]:
     """Return the status of each run after one query to its scheduler, and why that failed."""
     store = ports.store
-    still_open = [one for one in runs if not one.is_over]
+    still_open = [known for known in runs if not known.is_over]
     poll = _ask(scheduler, still_open, store, ports.host, now_s)
     items = {}
-    for one in poll.runs:
-        records = one.records()
-        item = run_status(one, now_s, records, poll.answers)
-        items[one.run.run_id] = item
+    for known in poll.runs:
+        records = known.records()
+        item = run_status(known, now_s, records, poll.answers)
+        items[known.run.run_id] = item
         if poll.answers is not None:
-            _save(item, store, one.last, one.known)
+            _save(item, store, known.last, known.last_of_elements)
             if item.status.final:
-                ports.on_end(one.run.run_id)
+                ports.on_end(known.run.run_id)
         if store.failed_nodes:
             failures: list[FailedNode] = []
             for element in records.values():
-                failures += failures_of(one.run, element.newest[:2])
+                failures += failures_of(known.run, element.newest[:2])
             store.failed_nodes.note(failures, now_s)
-    for one in runs:
-        if one.is_over:
-            store.leave_active(one.run.run_id)
-        if one.run.run_id not in items:
-            items[one.run.run_id] = run_status(one, now_s)
+    for known in runs:
+        if known.is_over:
+            store.leave_active(known.run.run_id)
+        if known.run.run_id not in items:
+            items[known.run.run_id] = run_status(known, now_s)
     return items, poll.away
 
 
 def run_status(
-    one: KnownRun,
+    known: KnownRun,
     now_s: float,
     records: Mapping[int, ElementRecords] | None = None,
     answers: Answers | None = None,
@@ -485,35 +489,35 @@ def run_status(
     """Return the status of a run.
 
     Args:
-        one: the run with its last known status.
+        known: the run with its last known status.
         now_s: the present time, in seconds since the epoch.
         records: those of its open elements; None for a run of another cluster or host. They count
             only for a run that is not over.
         answers: of the scheduler; None if it did not answer.
     """
-    if one.last is not None and one.last.final:
-        ended = EndedElements(one, now_s) if one.elements.are_array else ()
-        return RunStatus(one.run, one.folder, one.last, elements=ended)
-    elements = _judge_elements(one, records or {}, answers, now_s)
+    if known.last is not None and known.last.final:
+        ended = EndedElements(known, now_s) if known.elements.are_array else ()
+        return RunStatus(known.run, known.folder, known.last, elements=ended)
+    elements = _judge_elements(known, records or {}, answers, now_s)
     elsewhere = records is None
     if elsewhere:
-        ask_there = f"ask on {one.run.place}"
-        status = one.last or LastStatus(state.UNKNOWN, one.run.created_s, reason=ask_there)
+        ask_there = f"ask on {known.run.place}"
+        status = known.last or LastStatus(state.UNKNOWN, known.run.created_s, reason=ask_there)
     else:
         statuses = [element.status for element in elements]
-        if one.elements.are_array:
-            status = combine(statuses, one.run.walltime_s)
+        if known.elements.are_array:
+            status = combine(statuses, known.run.walltime_s)
         else:
             status = statuses[0]
-        status = _with_refusal(status, one.folder)
+        status = _with_refusal(status, known.folder)
     return RunStatus(
-        one.run,
-        one.folder,
+        known.run,
+        known.folder,
         status,
         stale=_is_stale(status, answered=answers is not None, now_s=now_s),
-        elements=tuple(elements) if one.elements.are_array else (),
+        elements=tuple(elements) if known.elements.are_array else (),
         elsewhere=elsewhere,
-        lost=is_lost(one.run, one.folder, status, elsewhere=elsewhere, now_s=now_s),
+        lost=is_lost(known.run, known.folder, status, elsewhere=elsewhere, now_s=now_s),
         live=any(each.live for each in elements),
     )
 
