@@ -206,7 +206,8 @@ def choose_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
 
 def last_rows(metrics: Metrics, number: int | None) -> Metrics:
     """Return the last rows, all for None."""
-    rows = metrics.rows
     if number is None:
         return metrics
-    return replace(metrics, rows=rows[max(0, len(rows) - max(0, number)) :])
+    if number <= 0:
+        return replace(metrics, rows=())
+    return replace(metrics, rows=metrics.rows[-number:])
