@@ -8,7 +8,7 @@ from datetime import date, datetime
 
 import pytest
 
-from hpcrun.features.history.history import HistoryRow, counted_causes, grouped, monday
+from hpcrun.features.history.history import CauseCount, HistoryRow, counted_causes, grouped, monday
 from hpcrun.features.history.past_jobs import End, JobTime, PastJob
 
 HOUR = 3600.0
@@ -131,5 +131,5 @@ def test_lost_is_the_time_of_failed_attempts_by_cause_and_cpu_hours_are_of_jobs_
         for cause in ("time limit", "KeyError", "KeyError")
     ]
     causes = counted_causes([*failed, job((0, HOUR))], 0)
-    assert causes == [("KeyError", 2, 8), ("time limit", 1, 4)]
+    assert causes == [CauseCount("KeyError", 2, 8), CauseCount("time limit", 1, 4)]
     assert counted_causes(failed, 2 * HOUR) == []

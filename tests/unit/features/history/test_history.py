@@ -127,7 +127,7 @@ def test_an_attempt_without_an_exit_record_ended_after_its_last_heartbeat(runs: 
     found = look(runs)
     assert found.total.gpu_hours == 12
     assert found.total.lost_gpu_hours == 12
-    assert [each[:2] for each in found.causes] == [("node failure", 1)]
+    assert [(each.cause, each.failed) for each in found.causes] == [("node failure", 1)]
 
 
 def test_a_running_run_counts_until_now_and_until_its_heartbeat_elsewhere(runs: RunStore) -> None:
@@ -170,7 +170,7 @@ def test_of_a_sweep_each_element_ends_and_the_first_to_start_has_waited(runs: Ru
     assert found.total.gpu_hours == 3
     assert found.total.lost_gpu_hours == 1
     assert found.total.waits_s == [HOUR]
-    assert [each[:2] for each in found.causes] == [("KeyError", 1)]
+    assert [(each.cause, each.failed) for each in found.causes] == [("KeyError", 1)]
     kept = load_statuses(folder)
     assert kept[2].rule == ""
     assert "KeyError" in str(kept[2].cause)
@@ -198,7 +198,7 @@ def test_what_explain_found_is_kept_and_not_examined_again(
     ):
         with subtests.test(within_s=within_s):
             monkeypatch.setattr("hpcrun.features.history.history.EXAMINE_WITHIN_S", within_s)
-            assert [each[:2] for each in look(runs).causes] == [(cause, 3)]
+            assert [(each.cause, each.failed) for each in look(runs).causes] == [(cause, 3)]
 
 
 def test_what_does_not_count_and_runs_that_ended_before_are_not_read(runs: RunStore) -> None:
@@ -283,7 +283,7 @@ def test_jobs_of_the_accounting_are_counted_once(runs: RunStore) -> None:
     assert found.runs == 1
     assert found.others == 2
     assert found.total.lost_gpu_hours == 4
-    assert [each[:2] for each in found.causes] == [("exit status 3", 2)]
+    assert [(each.cause, each.failed) for each in found.causes] == [("exit status 3", 2)]
     assert found.total.waits_s == [8 * HOUR, HOUR, HOUR]
     assert [group.key for group in look(runs, by="account").rows] == ["(default)"]
     assert [group.key for group in look(runs, by="account", accounted=(mine,)).rows] == ["lab"]
