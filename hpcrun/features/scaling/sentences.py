@@ -19,7 +19,7 @@ from hpcrun.features.scaling.sizes import Unit, units_text
 from hpcrun.features.scaling.step_model import Outlook, Prediction
 from hpcrun.features.scaling.study_report import Part, Report
 from hpcrun.features.scaling.table_file import Contradiction
-from hpcrun.features.scaling.worth_its_gpus import Advice, Step, reaches, verdict, whole
+from hpcrun.features.scaling.worth_its_gpus import Advice, Step, half_up, reaches, verdict, whole
 from hpcrun.views.text import count, one_line
 
 SOURCES: dict[Source, str] = {
@@ -361,7 +361,7 @@ def mean_text(spread: Spread | None, factor: float = 1.0) -> str:
 
 def percent_text(share: float) -> str:
     """Return ``87.3 %``, with halves rounded up: 3.49/4 is 87.25 %."""
-    return f"{math.floor(share * 1000 + 0.5) / 10:.1f} %"
+    return f"{half_up(1000 * share) / 10:.1f} %"
 
 
 def times_text(speedup: float) -> str:

@@ -44,7 +44,16 @@ def reaches(efficiency: float, target: float) -> bool:
 
 def whole(share: float) -> int:
     """Return a share in whole per cent, with halves rounded up."""
-    return math.floor(share * 100 + 0.5)
+    return half_up(100 * share)
+
+
+def half_up(value: float) -> int:
+    """Return the nearest whole number, the upper one for a half.
+
+    A binary fraction may be a little less than the half for which it stands: 100 · 0.285 is
+    28.499999999999996.
+    """
+    return math.floor(round(value, 6) + 0.5)
 
 
 def steps(
