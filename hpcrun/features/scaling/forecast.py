@@ -330,9 +330,9 @@ def gpus_to_ask_for(rows: Sequence[Forecast], model: StepModel) -> GpuAdvice:
         larger = [row for gpus, row in best.items() if gpus > measured]
         return GpuAdvice(None, None, larger[0] if larger else None)
     smallest = next(iter(best.values()))
-    choice = choose([(size, row.speedup / smallest.speedup) for size, row in best.items()])
-    step = choice.next_step
-    return GpuAdvice(best[choice.gpus], step, best[step.gpus] if step else None)
+    chosen = choose([(size, row.speedup / smallest.speedup) for size, row in best.items()])
+    step = chosen.next_step
+    return GpuAdvice(best[chosen.gpus], step, best[step.gpus] if step else None)
 
 
 def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:

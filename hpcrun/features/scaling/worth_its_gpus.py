@@ -79,7 +79,7 @@ def steps(
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BestSize:
     """The largest size that is worth its GPUs, and the steps around it."""
 
     gpus: int
@@ -87,7 +87,7 @@ class Choice:
     next_step: Step | None  # the step to the next larger size; None if there is none
 
 
-def choose(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY) -> Choice:
+def choose(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY) -> BestSize:
     """Return the largest size that is worth its GPUs.
 
     ``speedups``: GPUs and speed-up over the smallest, ascending; at least one.
@@ -100,7 +100,7 @@ def choose(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY
             step = each
             gpus = each.gpus
     larger = [each for each in walk if each.gpus > gpus]
-    return Choice(gpus, step, larger[0] if larger else None)
+    return BestSize(gpus, step, larger[0] if larger else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +149,17 @@ def advise(
     sizes = [row for row in series.sizes if row.gpus not in doubtful]
     if len(sizes) < 2 or series.sizes[0].gpus in doubtful:
         return None
-    choice = choose([(row.gpus, row.speedup.mean) for row in sizes], min_efficiency)
+    chosen = choose([(row.gpus, row.speedup.mean) for row in sizes], min_efficiency)
     rows = {row.gpus: row for row in sizes}
     next_row = None
-    if choice.next_step:
-        next_row = rows[choice.next_step.gpus]
+    if chosen.next_step:
+        next_row = rows[chosen.next_step.gpus]
     return Advice(
         fastest=max(sizes, key=lambda row: row.speedup.mean),
         cheapest=max(sizes, key=lambda row: row.efficiency),
-        value=rows[choice.gpus],
-        step=choice.step,
-        next_step=choice.next_step,
+        value=rows[chosen.gpus],
+        step=chosen.step,
+        next_step=chosen.next_step,
         next_row=next_row,
         min_efficiency=min_efficiency,
         doubtful=doubtful,
