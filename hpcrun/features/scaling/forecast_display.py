@@ -62,11 +62,9 @@ _TITLE: dict[Case, str] = {
 _LOST_TO: dict[Concern, str] = {"little work": "overhead", "communication": "communication"}
 _WHY: dict[Concern, str] = {
     "little work": "the fixed overhead of a step, which does not shrink with the batch: below "
-    "{fills} samples on a GPU "
-    "it is more than half of computing",
+    "{fills} samples on a GPU it is more than half of computing",
     "communication": "what every doubling costs: waiting for the other ranks, the gradient "
-    "all-reduce, and the shared "
-    "data loader and file system",
+    "all-reduce, and the shared data loader and file system",
 }
 _RULE = {"sgd": "; SGD: linear", "adam": "; Adam: square root", None: ""}
 """Optimizer → the rule for its learning rate."""

@@ -34,8 +34,8 @@ _TOLERANCE = 0.01
 rounded, too.
 """
 _SEPARATORS = ",;\t|"
-_ONLY_EFFICIENCY_WITHOUT = ("total_s", "speedup", "time_s", "samples_per_s")
-"""A row without these fields can be compared by its efficiency alone."""
+_COMPARED_BY = ("total_s", "speedup", "time_s", "samples_per_s")
+"""Fields by which sizes are compared; a row without them has only its efficiency for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def _add_speedups(rows: Iterable[dict[str, Any]], dataset: str) -> None:
         if percent is None or abs(percent / 100 - 1) <= OF_BASELINE:
             least = gpus
         baseline = baselines.setdefault(values.setdefault("dataset", dataset), least)
-        if percent and values.keys().isdisjoint(_ONLY_EFFICIENCY_WITHOUT):
+        if percent and values.keys().isdisjoint(_COMPARED_BY):
             values["speedup"] = percent / 100 * gpus / baseline
 
 

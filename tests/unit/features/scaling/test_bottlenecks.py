@@ -228,8 +228,7 @@ def test_a_proposed_batch_keeps_each_gpu_busy_though_the_baseline_s_was_small() 
 
 
 def test_waiting_for_the_rank_with_most_samples_is_not_the_batch_s_fault() -> None:
-    uneven = {"rank_samples": (100, 80, 80, 60), "samples": 320}
-    found = diagnosis(time_s=50, base_batch=1024, **uneven)
+    found = diagnosis(base_batch=1024, rank_samples=(100, 80, 80, 60), samples=320)
     assert {cause.kind: round(cause.share, 2) for cause in found.causes} == {
         "batch": 0.3,
         "uneven": 0.2,
