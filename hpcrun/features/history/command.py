@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -23,13 +23,21 @@ from hpcrun.cli.output import (
     verbatim,
 )
 from hpcrun.errors import PlanError, UsageError, did_you_mean
-from hpcrun.features.history.history import Budget, History, HistoryRow, budgets_of, get_history
+from hpcrun.features.history.history import (
+    Budget,
+    CauseCount,
+    History,
+    HistoryRow,
+    budgets_of,
+    get_history,
+)
 from hpcrun.features.history.past_jobs import NOT_EXAMINED, PastJob, accounted_jobs
 from hpcrun.job.text.units import format_span
 from hpcrun.views.figure import DARK, PAGE, new_figure, paper_style, save_figure, style_of
 from hpcrun.views.text import count, csv_text, fields_of, one_line, text_table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from rich.console import RenderableType
     from rich.table import Table
@@ -57,6 +65,9 @@ _MOST_CAUSES = 10
 _MOST_BARS = 20
 _LEAST_BARS = 5
 """A figure of fewer bars has room for so many, so that none is as wide as the figure."""
+_FIGURE_SUFFIXES = (".png", ".pdf", ".svg")
+_COUNTED_ENDS = ("completed", "failed", "cancelled")
+_LONGEST_LABEL = 24
 
 
 def history(
@@ -67,8 +78,7 @@ def history(
     all_jobs: bool = flag(
         "--all-jobs",
         "Include your jobs without a run folder, from Slurm's accounting: removed runs, and jobs "
-        "that hpcrun did not "
-        "submit.",
+        "that hpcrun did not submit.",
     ),
     plot: Path | None = option("--plot FILE", "Draw the table to a PNG, PDF or SVG file."),
     force: bool = flag("--force", "Replace an existing FILE of --plot."),
@@ -85,44 +95,49 @@ def history(
         raise UsageError(f"--by {by}: no such choice", hint=did_you_mean(by, _BY, ", ".join(_BY)))
     check_one_of(plot=plot, csv=as_csv, json=as_json)
     if plot is not None:
-        if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
-            raise UsageError(
-                f"--plot {plot}: the name must end with .png, .pdf or .svg",
-                hint="--plot history.pdf",
-            )
-        check_new_file("--plot", plot, force=force)
+        _check_plot(plot, force=force)
     context = make_context()
     since_s = _since_s(since, context.now_s())
     no_slurm = context.scheduler("slurm").unavailable()
-    accounted, accounting = (
-        _accounted(context, since_s, no_slurm) if all_jobs else ([], _WITHOUT_ACCOUNTING)
-    )
+    accounted: list[PastJob] = []
+    accounting = _WITHOUT_ACCOUNTING
+    if all_jobs:
+        accounted, accounting = _accounted(context, since_s, no_slurm)
     result = get_history(
         context.ports, by=by, since_s=since_s, rules=context.rules, accounted=accounted
     )
+    if all_jobs and result.others:
+        jobs = "job" if result.others == 1 else "jobs"
+        accounting = f"{result.others:,} more {jobs} from Slurm's accounting"
     yield note(_remarks(result))
     if plot is not None:
         save_history_figure(result, plot)
         yield printed([one_line(f"written  {plot}")])
         return
-    if as_csv or no_slurm:
-        budgets = []
-    else:
+    budgets: list[Budget] = []
+    if not as_csv and not no_slurm:
         budgets = budgets_of(context.queue().limits(), result.qos)
-    if all_jobs and result.others:
-        accounting = (
-            f"{result.others:,} more {'job' if result.others == 1 else 'jobs'} from "
-            "Slurm's accounting"
-        )
     folder = str(context.store.root)
-    yield Outcome(
-        lambda: (
-            [verbatim(history_csv(result))]
-            if as_csv
-            else _text(result, budgets, folder, accounting)
-        ),
-        lambda: history_json(result, budgets),
-    )
+
+    def text() -> Iterable[TextPart]:
+        if as_csv:
+            return [verbatim(history_csv(result))]
+        return _text(result, budgets, folder, accounting)
+
+    yield Outcome(text, lambda: history_json(result, budgets))
+
+
+def _check_plot(plot: Path, *, force: bool) -> None:
+    """Check that the figure can be written to this file.
+
+    Raises:
+        UsageError: the name has no suffix of a figure.
+    """
+    if plot.suffix.lower() not in _FIGURE_SUFFIXES:
+        raise UsageError(
+            f"--plot {plot}: the name must end with .png, .pdf or .svg", hint="--plot history.pdf"
+        )
+    check_new_file("--plot", plot, force=force)
 
 
 def _accounted(context: Context, since_s: float, no_slurm: str | None) -> tuple[list[PastJob], str]:
@@ -132,14 +147,16 @@ def _accounted(context: Context, since_s: float, no_slurm: str | None) -> tuple[
     jobs, answer = accounted_jobs(since_s, context.now_s(), context.env)
     if answer.ok:
         return jobs, "no more jobs in Slurm's accounting"
-    return [], one_line(f"no more jobs from Slurm's accounting: {' '.join(answer.words().split())}")
+    message = " ".join(answer.words().split())
+    return [], one_line(f"no more jobs from Slurm's accounting: {message}")
 
 
 def _remarks(result: History) -> Iterator[str]:
-    yield from (one_line(f"hpcrun: {message}") for message in result.damaged)
+    for message in result.damaged:
+        yield one_line(f"hpcrun: {message}")
     if result.away:
         yield one_line(f"hpcrun: {result.away.message}; the states are the last known")
-    left = sum(jobs for cause, jobs, _ in result.causes if cause == NOT_EXAMINED)
+    left = sum(cause.failed for cause in result.causes if cause.cause == NOT_EXAMINED)
     if left:
         yield (
             f"hpcrun: the causes of {count(left, 'failure')} are not examined yet: the next "
@@ -153,15 +170,15 @@ def _since_s(text: str, now_s: float) -> float:
     Raises:
         UsageError: the text is neither a length of time nor a day, or the day lies in the future.
     """
-    if not re.match(r"\d{4}-\d\d-", text.strip()):
+    day = text.strip()
+    if not re.match(r"\d{4}-\d\d-", day):
         return max(0.0, now_s - read_duration("--since", text))
     hint = "--since 30d, --since 8w, --since 2026-10-01"
     try:
-        begin_s = datetime.fromisoformat(text.strip()).timestamp()
+        begin_s = datetime.fromisoformat(day).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise UsageError(
-            f"--since {text!r} is neither a length of time nor a day", hint=hint
-        ) from None
+        message = f"--since {text!r} is neither a length of time nor a day"
+        raise UsageError(message, hint=hint) from None
     if begin_s > now_s:
         raise UsageError(f"--since {text}: lies in the future", hint=hint)
     return max(0.0, begin_s)
@@ -170,35 +187,46 @@ def _since_s(text: str, now_s: float) -> float:
 def _text(
     result: History, budgets: list[Budget], folder: str, accounting: str
 ) -> Iterator[TextPart]:
-    lines = summary_lines(result, budgets, folder, accounting)
     if result.rows:
         yield table(history_tables(result))
-    yield stdout(["", *lines] if result.rows else ["no runs on a cluster in this time", *lines])
+        first_line = ""
+    else:
+        first_line = "no runs on a cluster in this time"
+    yield stdout([first_line, *summary_lines(result, budgets, folder, accounting)])
 
 
 def history_tables(history: History) -> RenderableType:
     """Return the rows, and below them the causes of failure, for a terminal."""
     from rich.console import Group
 
-    return Group(_history_table(history), *(("", _causes_table(history)) if history.causes else ()))
+    rows = _history_table(history)
+    if not history.causes:
+        return Group(rows)
+    return Group(rows, "", _causes_table(history))
 
 
 def _history_table(history: History) -> Table:
     """Return the rows for a terminal, and their total; the CPU-hours only if there are any."""
-    has_cpus = history.total.cpu_hours > 0
-    has_gpus = history.total.gpu_hours > 0 or history.total.cpu_hours == 0
+    total = history.total
     key = "WEEK FROM" if history.by == "week" else history.by.upper()
-    rows = [*history.rows, *([history.total] if len(history.rows) > 1 else [])]
+    rows = list(history.rows)
+    if len(rows) > 1:
+        rows.append(total)
     numbers: dict[str, Callable[[HistoryRow], str]] = {
-        "ENDED": lambda group: f"{group.ended:,}",
-        "SUCCESS": lambda group: percent_text(group.success),
-        **({"GPU-HOURS": lambda group: hours_text(group.gpu_hours)} if has_gpus else {}),
-        **({"LOST": lambda group: hours_text(group.lost_gpu_hours)} if has_gpus else {}),
-        **({"CPU-HOURS": lambda group: hours_text(group.cpu_hours)} if has_cpus else {}),
-        "WAIT": lambda group: _wait_text(group.wait_median_s),
-        "WAIT 90 %": lambda group: _wait_text(group.wait_90_percent_s),
+        "ENDED": lambda row: f"{row.ended:,}",
+        "SUCCESS": lambda row: percent_text(row.success),
     }
-    cells = ([_key_text(group), *(text(group) for text in numbers.values())] for group in rows)
+    if total.gpu_hours > 0 or total.cpu_hours == 0:
+        numbers["GPU-HOURS"] = lambda row: hours_text(row.gpu_hours)
+        numbers["LOST"] = lambda row: hours_text(row.lost_gpu_hours)
+    if total.cpu_hours > 0:
+        numbers["CPU-HOURS"] = lambda row: hours_text(row.cpu_hours)
+    numbers["WAIT"] = lambda row: _wait_text(row.wait_median_s)
+    numbers["WAIT 90 %"] = lambda row: _wait_text(row.wait_90_percent_s)
+    cells = []
+    for row in rows:
+        texts = [number_text(row) for number_text in numbers.values()]
+        cells.append([_key_text(row), *texts])
     return text_table((key, *numbers), cells, right=tuple(numbers), whole=tuple(numbers))
 
 
@@ -207,9 +235,13 @@ def _causes_table(history: History) -> Table:
     shown = list(history.causes[:_MOST_CAUSES])
     others = history.causes[_MOST_CAUSES:]
     if others:
-        _, jobs, gpu_hours = zip(*others, strict=True)
-        shown.append((f"others, {count(len(others), 'cause')}", sum(jobs), sum(gpu_hours)))
-    rows = ([cause, f"{jobs:,}", hours_text(gpu_hours)] for cause, jobs, gpu_hours in shown)
+        name = f"others, {count(len(others), 'cause')}"
+        failed = sum(cause.failed for cause in others)
+        gpu_hours = sum(cause.gpu_hours for cause in others)
+        shown.append(CauseCount(name, failed, gpu_hours))
+    rows = []
+    for cause in shown:
+        rows.append([cause.cause, f"{cause.failed:,}", hours_text(cause.gpu_hours)])
     numbers = ("FAILED", "GPU-HOURS")
     return text_table(("CAUSE OF FAILURE", *numbers), rows, right=numbers, whole=numbers)
 
@@ -218,35 +250,32 @@ def summary_lines(
     history: History, budgets: Sequence[Budget], folder: str, accounting: str
 ) -> Iterator[str]:
     """Yield what the failures have cost, the budgets, and what the numbers rest on."""
-    total, since = history.total, f"{datetime.fromtimestamp(history.since_s):%Y-%m-%d}"
+    total = history.total
     if total.lost_gpu_hours:
+        lost = hours_text(total.lost_gpu_hours)
         share = percent_text(total.lost_gpu_hours / total.gpu_hours)
-        yield (
-            f"lost     {hours_text(total.lost_gpu_hours)} GPU-hours ({share}) in attempts that "
-            "failed"
-        )
+        yield f"lost     {lost} GPU-hours ({share}) in attempts that failed"
     for budget in budgets:
-        yield one_line(
-            f"budget   {budget.holder}: {hours_text(budget.used_hours)} of "
-            f"{hours_text(budget.allowed_hours)} "
-            f"{budget.unit} used ({percent_text(budget.share)}), by {budget.whose}"
-        )
-    left_out = [
-        f"{history.running:,} running, counted until now" if history.running else "",
-        f"{count(history.unknown, 'job')} with an unknown end" if history.unknown else "",
-        f"{count(history.local, 'run')} on this machine not counted" if history.local else "",
-    ]
-    yield one_line(
-        f"counted  {history.runs:,} {'run' if history.runs == 1 else 'runs'} in {folder} since "
-        f"{since}"
-    )
-    yield from (f"         {text}" for text in left_out if text)
+        used = hours_text(budget.used_hours)
+        allowed = hours_text(budget.allowed_hours)
+        share = percent_text(budget.share)
+        use = f"{used} of {allowed} {budget.unit} used ({share})"
+        yield one_line(f"budget   {budget.holder}: {use}, by {budget.whose}")
+    runs = "run" if history.runs == 1 else "runs"
+    since = f"{datetime.fromtimestamp(history.since_s):%Y-%m-%d}"
+    yield one_line(f"counted  {history.runs:,} {runs} in {folder} since {since}")
+    if history.running:
+        yield f"         {history.running:,} running, counted until now"
+    if history.unknown:
+        yield f"         {count(history.unknown, 'job')} with an unknown end"
+    if history.local:
+        yield f"         {count(history.local, 'run')} on this machine not counted"
     yield f"         {accounting}"
 
 
 def history_csv(history: History) -> str:
     """Return the rows as CSV, without the total."""
-    return csv_text(FIELDS, (row_json(group).values() for group in history.rows))
+    return csv_text(FIELDS, [row_json(row).values() for row in history.rows])
 
 
 def history_json(history: History, budgets: Sequence[Budget]) -> dict[str, Any]:
@@ -254,25 +283,22 @@ def history_json(history: History, budgets: Sequence[Budget]) -> dict[str, Any]:
     return {
         "kind": "history",
         **fields_of(history, "by since_s until_s runs jobs others running unknown local"),
-        "rows": [row_json(group) for group in history.rows],
+        "rows": [row_json(row) for row in history.rows],
         "total": row_json(history.total),
-        "causes": [
-            dict(zip(("cause", "failed", "gpu_hours"), each, strict=True))
-            for each in history.causes
-        ],
-        "budgets": [asdict(each) for each in budgets],
+        "causes": [asdict(cause) for cause in history.causes],
+        "budgets": [asdict(budget) for budget in budgets],
     }
 
 
-def row_json(group: HistoryRow) -> dict[str, Any]:
+def row_json(row: HistoryRow) -> dict[str, Any]:
     """Return a row with exact numbers."""
     return {
-        "group": group.key,
-        "week_start": group.week and group.week.isoformat(),
-        "ended": group.ended,
-        **{end: group.ends[end] for end in ("completed", "failed", "cancelled")},
+        "group": row.key,
+        "week_start": row.week and row.week.isoformat(),
+        "ended": row.ended,
+        **{end: row.ends[end] for end in _COUNTED_ENDS},
         **fields_of(
-            group, "success gpu_hours lost_gpu_hours cpu_hours wait_median_s wait_90_percent_s"
+            row, "success gpu_hours lost_gpu_hours cpu_hours wait_median_s wait_90_percent_s"
         ),
     }
 
@@ -298,15 +324,17 @@ def percent_text(share: float | None) -> str:
     percent = round(100 * share)
     if percent >= 100 and share < 1:
         return "> 99 %"
-    return "< 1 %" if percent == 0 and share > 0 else f"{percent} %"
+    if percent == 0 and share > 0:
+        return "< 1 %"
+    return f"{percent} %"
 
 
 def _wait_text(seconds: float | None) -> str:
     return "-" if seconds is None else format_span(seconds)
 
 
-def _key_text(group: HistoryRow) -> str:
-    return group.week.isoformat() if group.week else group.key
+def _key_text(row: HistoryRow) -> str:
+    return row.week.isoformat() if row.week else row.key
 
 
 def save_history_figure(history: History, path: Path) -> None:
@@ -318,9 +346,8 @@ def save_history_figure(history: History, path: Path) -> None:
         PlanError: there is no run in this time.
     """
     if not history.rows:
-        raise PlanError(
-            "there is nothing to draw: no run in this time", hint="--since 1000d looks further back"
-        )
+        message = "there is nothing to draw: no run in this time"
+        raise PlanError(message, hint="--since 1000d looks further back")
     with paper_style("--plot FILE"):
         save_figure(history_figure(history), path)
 
@@ -328,55 +355,65 @@ def save_history_figure(history: History, path: Path) -> None:
 def history_figure(history: History) -> Figure:
     """Return the figure of a history that has rows."""
     if history.by == "week":
-        groups = history.rows[-_MOST_BARS:]
+        rows = history.rows[-_MOST_BARS:]
     else:
-        groups = history.rows[:_MOST_BARS]
+        rows = history.rows[:_MOST_BARS]
     figure = new_figure(PAGE, 4.6)
-    colours = [style_of(number)["color"] for number in range(2)]
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
-    places = range(len(groups))
-    useful = [group.gpu_hours - group.lost_gpu_hours for group in groups]
-    lost = [group.lost_gpu_hours for group in groups]
-    if history.total.gpu_hours:
-        upper.bar(places, useful, color=colours[0], label="not lost")
-        upper.bar(
-            places,
-            lost,
-            bottom=useful,
-            label="lost in failed attempts",
-            color=colours[1],
-            hatch="//",
-            edgecolor="white",
-        )
+    has_gpus = bool(history.total.gpu_hours)
+    if has_gpus:
+        _draw_gpu_hours(upper, rows)
         figure.legend(loc="outside upper center", ncols=2)
     else:
-        upper.bar(places, [group.cpu_hours for group in groups], color=colours[0])
-    upper.set_ylabel("GPU-hours" if history.total.gpu_hours else "CPU-hours")
-    middle = (len(groups) - 1) / 2
-    half = max(len(groups), _LEAST_BARS) / 2
+        cpu_hours = [row.cpu_hours for row in rows]
+        upper.bar(range(len(rows)), cpu_hours, color=style_of(0)["color"])
+    upper.set_ylabel("GPU-hours" if has_gpus else "CPU-hours")
+    middle = (len(rows) - 1) / 2
+    half = max(len(rows), _LEAST_BARS) / 2
     upper.set_xlim(middle - half, middle + half)
-    rated = [
-        (place, 100 * group.success)
-        for place, group in enumerate(groups)
-        if group.success is not None
-    ]
-    lower.plot(
-        *zip(*rated, strict=True) if rated else ((), ()),
-        marker="o",
-        color=DARK,
-        linestyle="-" if history.by == "week" else "none",
-    )
-    lower.set_ylim(-5, 105)
-    lower.set_ylabel("success in %")
-    labels = [_label(group) for group in groups]
-    lower.set_xticks(list(places), labels, rotation=45, ha="right", rotation_mode="anchor")
+    _draw_success(lower, rows, linestyle="-" if history.by == "week" else "none")
+    labels = [_label(row) for row in rows]
+    places = list(range(len(rows)))
+    lower.set_xticks(places, labels, rotation=45, ha="right", rotation_mode="anchor")
     return figure
 
 
-def _label(group: HistoryRow) -> str:
+def _draw_gpu_hours(axes: Axes, rows: Sequence[HistoryRow]) -> None:
+    """Draw the GPU-hours of each row, and above them those that were lost."""
+    places = range(len(rows))
+    useful = [row.gpu_hours - row.lost_gpu_hours for row in rows]
+    lost = [row.lost_gpu_hours for row in rows]
+    axes.bar(places, useful, color=style_of(0)["color"], label="not lost")
+    axes.bar(
+        places,
+        lost,
+        bottom=useful,
+        label="lost in failed attempts",
+        color=style_of(1)["color"],
+        hatch="//",
+        edgecolor="white",
+    )
+
+
+def _draw_success(axes: Axes, rows: Sequence[HistoryRow], linestyle: str) -> None:
+    """Draw the success rate of each row that has one."""
+    places = []
+    percent = []
+    for place, row in enumerate(rows):
+        if row.success is not None:
+            places.append(place)
+            percent.append(100 * row.success)
+    axes.plot(places, percent, marker="o", color=DARK, linestyle=linestyle)
+    axes.set_ylim(-5, 105)
+    axes.set_ylabel("success in %")
+
+
+def _label(row: HistoryRow) -> str:
     """Return the name of a bar."""
-    if group.week:
-        text = f"{group.week:%d %b}"
+    if row.week:
+        text = f"{row.week:%d %b}"
     else:
-        text = one_line(_key_text(group))
-    return text if len(text) <= 24 else f"…{text[-23:]}"
+        text = one_line(row.key)
+    if len(text) > _LONGEST_LABEL:
+        text = f"…{text[1 - _LONGEST_LABEL :]}"
+    return text

@@ -32,6 +32,8 @@ EXAMINE_WITHIN_S = 3.0
 """How long one history examines failures whose cause is not recorded yet; the next one goes on with
 the others.
 """
+_MINUTES = " minutes"
+"""How the name of a limit ends that is a budget."""
 
 
 @dataclass(slots=True)
@@ -48,9 +50,12 @@ class HistoryRow:
 
     def add_time(self, job: PastJob, time: JobTime) -> None:
         """Add a time in which a job had its allocation."""
-        self.gpu_hours += time.hours * job.gpus
-        self.lost_gpu_hours += time.hours * job.gpus if time.lost else 0.0
-        self.cpu_hours += 0.0 if job.gpus else time.hours * job.cpus
+        gpu_hours = time.hours * job.gpus
+        self.gpu_hours += gpu_hours
+        if time.lost:
+            self.lost_gpu_hours += gpu_hours
+        if not job.gpus:
+            self.cpu_hours += time.hours * job.cpus
 
     @property
     def ended(self) -> int:
@@ -63,8 +68,9 @@ class HistoryRow:
 
         None if there are no such jobs.
         """
-        counted = self.ends["completed"] + self.ends["failed"]
-        return self.ends["completed"] / counted if counted else None
+        completed = self.ends["completed"]
+        counted = completed + self.ends["failed"]
+        return completed / counted if counted else None
 
     @property
     def wait_median_s(self) -> float | None:
@@ -74,13 +80,19 @@ class HistoryRow:
     @property
     def wait_90_percent_s(self) -> float | None:
         """The time within which 90 % of the jobs started, None if no job started."""
-        if self.waits_s:
-            return sorted(self.waits_s)[math.ceil(0.9 * len(self.waits_s)) - 1]
-        return None
+        if not self.waits_s:
+            return None
+        within = math.ceil(0.9 * len(self.waits_s))
+        return sorted(self.waits_s)[within - 1]
 
 
-CauseCount = tuple[str, int, float]
-"""A cause of failure, the number of failed jobs, and the GPU-hours of their failed attempts."""
+@dataclass(frozen=True, slots=True)
+class CauseCount:
+    """How many jobs failed by a cause."""
+
+    cause: str
+    failed: int
+    gpu_hours: float  # of the failed attempts of these jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +137,8 @@ class Budget:
         """``GPU-hours``, ``CPU-hours``, or hours of another resource."""
         name, _, kind = self.resource.removeprefix("gres/").partition(":")
         label = name.upper() if name in ("gpu", "cpu") else name
-        return f"{label}-hours of {kind}" if kind else f"{label}-hours"
+        unit = f"{label}-hours"
+        return f"{unit} of {kind}" if kind else unit
 
     @property
     def share(self) -> float | None:
@@ -140,18 +153,19 @@ def budgets_of(limits: Mapping[str, Sequence[Limit]], qos: Collection[str]) -> l
 
     The budgets of GPUs come first.
     """
-    held = [limit for key in (ACCOUNTS, *sorted(qos)) for limit in limits.get(key, ())]
-    budgets = [
-        Budget(
-            limit.holder,
-            limit.what[: -len(" minutes")],
-            limit.whose,
-            int(limit.used) / 60,
-            int(limit.allowed) / 60,
-        )
-        for limit in held
-        if limit.what.endswith(" minutes")
-    ]
+    budgets = []
+    for key in (ACCOUNTS, *sorted(qos)):
+        for limit in limits.get(key, ()):
+            if not limit.what.endswith(_MINUTES):
+                continue
+            budget = Budget(
+                holder=limit.holder,
+                resource=limit.what.removesuffix(_MINUTES),
+                whose=limit.whose,
+                used_hours=int(limit.used) / 60,
+                allowed_hours=int(limit.allowed) / 60,
+            )
+            budgets.append(budget)
     return sorted(budgets, key=lambda budget: not budget.resource.startswith("gres/gpu"))
 
 
@@ -162,21 +176,18 @@ def get_history(
 
     The accounting's jobs without a run count as well.
     """
-    store, now_s = ports.store, ports.now_s()
+    store = ports.store
+    now_s = ports.now_s()
     result = get_status(runs_since(store, since_s), ports)
-    on_cluster = replace(
-        result, runs=tuple(item for item in result.runs if item.run.scheduler != "local")
-    )
-    jobs = [
-        job
-        for item in examined(on_cluster, store, rules)
-        for job in jobs_of_run(item)
-        if is_within(job, since_s)
-    ]
+    cluster_runs = tuple(item for item in result.runs if item.run.scheduler != "local")
+    on_cluster = replace(result, runs=cluster_runs)
+    jobs = _jobs_within(examined(on_cluster, store, rules), since_s)
     jobs = with_accounts(jobs, accounted)
-    known = {item.run.run_id for item in result.runs} | set(store.run_ids())
-    others = [job for job in accounted if job.run_id not in known and job.times]
-    everything = [*jobs, *(job for job in others if is_within(job, since_s))]
+    known = {item.run.run_id for item in result.runs}
+    known.update(store.run_ids())
+    unknown = [job for job in accounted if job.run_id not in known and job.times]
+    others = [job for job in unknown if is_within(job, since_s)]
+    everything = jobs + others
     rows, total = grouped(everything, by, since_s, now_s)
     return History(
         by=by,
@@ -187,14 +198,22 @@ def get_history(
         causes=tuple(counted_causes(everything, since_s)),
         runs=len({job.run_id for job in jobs}),
         jobs=len(everything),
-        others=len(everything) - len(jobs),
+        others=len(others),
         running=sum(job.is_running for job in everything),
         unknown=sum(job.is_unknown for job in everything),
-        local=len(result.runs) - len(on_cluster.runs),
+        local=len(result.runs) - len(cluster_runs),
         qos=frozenset(job.qos for job in everything if job.qos),
         away=result.away,
         damaged=result.damaged,
     )
+
+
+def _jobs_within(runs: Iterable[RunStatus], since_s: float) -> list[PastJob]:
+    """Return the jobs of runs that have started or ended, and that not before a time."""
+    jobs = []
+    for item in runs:
+        jobs += [job for job in jobs_of_run(item) if is_within(job, since_s)]
+    return jobs
 
 
 def runs_since(store: RunStore, since_s: float) -> list[str]:
@@ -203,25 +222,30 @@ def runs_since(store: RunStore, since_s: float) -> list[str]:
     The ids, marks and status files of the runs decide this. No run is read.
     """
     active = set(store.active_ids())
-    day = f"{datetime.fromtimestamp(max(0.0, since_s)):%Y%m%d-%H%M%S}"
+    first_id = f"{datetime.fromtimestamp(max(0.0, since_s)):%Y%m%d-%H%M%S}"
+    runs = []
+    for run_id in store.run_ids():
+        may_be_active = run_id >= first_id or run_id in active
+        if may_be_active or _has_changed(store, run_id, since_s):
+            runs.append(run_id)
+    return runs
 
-    def has_changed(run_id: str) -> bool:
-        try:
-            return os.stat(RunFolder(store.folder(run_id)).status).st_mtime >= since_s
-        except OSError:
-            return False
 
-    return [
-        run_id
-        for run_id in store.run_ids()
-        if run_id >= day or run_id in active or has_changed(run_id)
-    ]
+def _has_changed(store: RunStore, run_id: str, since_s: float) -> bool:
+    """Whether the status file of a run was written since a time."""
+    try:
+        status = os.stat(RunFolder(store.folder(run_id)).status)
+    except OSError:
+        return False
+    return status.st_mtime >= since_s
 
 
 def is_within(job: PastJob, since_s: float) -> bool:
     """Whether a job has started or ended, and that not before a time."""
     is_over = job.end is not None or job.is_unknown
-    return job.ended_s >= since_s if is_over else bool(job.times)
+    if is_over:
+        return job.ended_s >= since_s
+    return bool(job.times)
 
 
 def examined(result: StatusResult, store: RunStore, rules: Rules) -> Sequence[RunStatus]:
@@ -232,11 +256,12 @@ def examined(result: StatusResult, store: RunStore, rules: Rules) -> Sequence[Ru
     before = None
     until = time.monotonic() + EXAMINE_WITHIN_S
     while result != before and time.monotonic() < until:
-        before, result = result, with_first_lines(result, store, rules)
-        runs = (
-            with_element_lines(item, failed_elements(item.elements), store, rules)
-            for item in result.runs
-        )
+        before = result
+        result = with_first_lines(result, store, rules)
+        runs = []
+        for item in result.runs:
+            failed = failed_elements(item.elements)
+            runs.append(with_element_lines(item, failed, store, rules))
         result = replace(result, runs=tuple(runs))
     return result.runs
 
@@ -246,14 +271,14 @@ def with_accounts(jobs: Sequence[PastJob], accounted: Sequence[PastJob]) -> list
 
     A job keeps its account where the charged account is not known.
     """
-    charged = {each.run_id: each.account for each in accounted if each.run_id}
-
-    return [
-        replace(job, account=charged.get(job.run_id or "", job.account))
-        if job.account == DEFAULT_ACCOUNT
-        else job
-        for job in jobs
-    ]
+    charged = {job.run_id: job.account for job in accounted if job.run_id}
+    with_account = []
+    for job in jobs:
+        account = job.account
+        if account == DEFAULT_ACCOUNT:
+            account = charged.get(job.run_id or "", account)
+        with_account.append(replace(job, account=account))
+    return with_account
 
 
 def grouped(
@@ -263,34 +288,38 @@ def grouped(
 
     Weeks are in the order of time, with those between; others by their GPU-hours.
     """
-    groups: dict[str | date, HistoryRow] = {}
+    groups: dict[str, HistoryRow] = {}
     total = HistoryRow("total")
     for job in jobs:
         for when_s, add in _events(job, since_s, now_s):
-            if since_s <= when_s <= now_s:
-                key: str | date = monday(when_s) if by == "week" else getattr(job, by)
-                if key not in groups:
-                    groups[key] = (
-                        HistoryRow(week_name(key), key)
-                        if isinstance(key, date)
-                        else HistoryRow(key)
-                    )
-                add(groups[key])
-                add(total)
-    if by != "week":
-        order = sorted(
-            groups.values(), key=lambda row: (-row.gpu_hours, -row.cpu_hours, -row.ended, row.key)
-        )
-        return order, total
-    return _with_all_weeks({row.week: row for row in groups.values() if row.week}), total
+            if not since_s <= when_s <= now_s:
+                continue
+            new_row = _empty_row(job, by, when_s)
+            row = groups.setdefault(new_row.key, new_row)
+            add(row)
+            add(total)
+    rows = list(groups.values())
+    if by == "week":
+        return _with_all_weeks(rows), total
+    rows.sort(key=lambda row: (-row.gpu_hours, -row.cpu_hours, -row.ended, row.key))
+    return rows, total
+
+
+def _empty_row(job: PastJob, by: str, when_s: float) -> HistoryRow:
+    """Return a row without numbers, to which a job belongs at a time."""
+    if by == "week":
+        week = monday(when_s)
+        return HistoryRow(week_name(week), week)
+    return HistoryRow(getattr(job, by))
 
 
 def _events(
     job: PastJob, since_s: float, now_s: float
 ) -> Iterator[tuple[float, Callable[[HistoryRow], None]]]:
     """Yield what counts of a job: when, and what adds it to a row."""
-    for part in (part for span in job.times for part in _weeks(span, since_s, now_s)):
-        yield part.start_s, partial(HistoryRow.add_time, job=job, time=part)
+    for span in job.times:
+        for part in _weeks(span, since_s, now_s):
+            yield part.start_s, partial(HistoryRow.add_time, job=job, time=part)
     end = job.end
     if end is not None:
         yield job.ended_s, lambda row: row.ends.update([end])
@@ -299,25 +328,31 @@ def _events(
         yield job.times[0].start_s, lambda row: row.waits_s.append(wait_s)
 
 
-def _with_all_weeks(known: Mapping[date, HistoryRow]) -> list[HistoryRow]:
+def _with_all_weeks(rows: Iterable[HistoryRow]) -> list[HistoryRow]:
     """Return the weeks in the order of time, with those between in which nothing happened."""
-    if known:
-        after_days: Sequence[int] = range(0, (max(known) - min(known)).days + 1, 7)
-    else:
-        after_days = ()
-    days = (min(known) + timedelta(days=after) for after in after_days)
-    return [known.get(day) or HistoryRow(week_name(day), day) for day in days]
+    known = {row.week: row for row in rows if row.week}
+    if not known:
+        return []
+    last = max(known)
+    week = min(known)
+    weeks = []
+    while week <= last:
+        weeks.append(known.get(week) or HistoryRow(week_name(week), week))
+        week += timedelta(days=7)
+    return weeks
 
 
 def counted_causes(jobs: Iterable[PastJob], since_s: float) -> list[CauseCount]:
     """Return the causes of the failures, the most frequent first."""
     counts: Counter[str] = Counter()
     lost_hours: defaultdict[str, float] = defaultdict(float)
-    for job in (job for job in jobs if job.end == "failed" and job.ended_s >= since_s):
+    for job in jobs:
+        if job.end != "failed" or job.ended_s < since_s:
+            continue
         counts[job.cause] += 1
         lost_hours[job.cause] += sum(time.hours for time in job.times if time.lost) * job.gpus
-    causes = [(cause, number, lost_hours[cause]) for cause, number in counts.items()]
-    return sorted(causes, key=lambda each: (-each[1], -each[2], each[0]))
+    causes = [CauseCount(cause, counts[cause], lost_hours[cause]) for cause in counts]
+    return sorted(causes, key=lambda cause: (-cause.failed, -cause.gpu_hours, cause.cause))
 
 
 def monday(time_s: float) -> date:
@@ -337,7 +372,8 @@ def _weeks(time: JobTime, since_s: float, now_s: float) -> Iterator[JobTime]:
 
     A week in which clocks change has an hour less, or more.
     """
-    start_s, end_s = max(time.start_s, since_s), min(time.end_s, now_s)
+    start_s = max(time.start_s, since_s)
+    end_s = min(time.end_s, now_s)
     while start_s < end_s:
         following = monday(start_s) + timedelta(days=7)
         # of a datetime without a zone, timestamp() goes by this machine's zone at that time

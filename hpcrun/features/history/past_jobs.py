@@ -51,6 +51,9 @@ REMOVED = "(removed)"
 """The profile of runs whose folder is gone."""
 _FAILED = frozenset({"FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"})
 """The states of a start that failed and was followed by another one."""
+_NEVER_SUBMITTED = (job_states.NOT_SUBMITTED, job_states.SUBMITTING)
+_FAILURE_REASONS = ("failure", NODE_FAILURE)
+"""The recorded reasons that an attempt ended, if it failed and was not warned of its end."""
 ANSWER_WITHIN_S = 60.0
 """A database with millions of jobs needs its time."""
 _FIELDS = (
@@ -118,28 +121,37 @@ def jobs_of_run(item: RunStatus) -> list[PastJob]:
 
     A run or element that was never submitted gives no job.
     """
+    rows = [item]
     if item.elements:
         rows = [element_row(item, element) for element in item.elements]
-    else:
-        rows = [item]
-    rows = [
-        row
-        for row in rows
-        if row.status.state not in (job_states.NOT_SUBMITTED, job_states.SUBMITTING)
-    ]
     started = set(names_in(RunFolder(item.folder).elements))
-    jobs = [
-        _job(
-            row,
-            list(attempts(row.folder, row.element or 0))
-            if str(row.element or 0) in started
-            else [],
-        )
-        for row in rows
-    ]
+    jobs = []
+    tasks = []
+    for row in rows:
+        if row.status.state in _NEVER_SUBMITTED:
+            continue
+        element = row.element or 0
+        newest: list[Attempt] = []
+        if str(element) in started:
+            newest = list(attempts(row.folder, element))
+        jobs.append(_job(row, newest))
+        tasks.append(str(row.run.job_id))
     if all_elements(item.run).packed:
-        jobs = _counted_once(jobs, [str(row.run.job_id) for row in rows])
+        jobs = _counted_once(jobs, tasks)
     return _first_waits(jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class _ElementTime:
+    """A time of an element, and where it stands."""
+
+    time: JobTime
+    element: int  # the place of the element in the list of jobs
+    number: int  # the place of the time in those of the element
+
+    def order(self) -> tuple[float, float, int, int]:
+        """Return the sort key: the earlier start first, then the longer time."""
+        return self.time.start_s, -self.time.end_s, self.element, self.number
 
 
 def _counted_once(jobs: Sequence[PastJob], tasks: Sequence[str]) -> list[PastJob]:
@@ -151,35 +163,48 @@ def _counted_once(jobs: Sequence[PastJob], tasks: Sequence[str]) -> list[PastJob
         jobs: the elements of packs.
         tasks: the job id of the task of each element.
     """
-    times, counted_s = [list(job.times) for job in jobs], dict.fromkeys(tasks, 0.0)
-    order = [
-        (time.start_s, -time.end_s, place, number)
-        for place, job in enumerate(jobs)
-        for number, time in enumerate(job.times)
-    ]
-    for start_s, negative_end_s, place, number in sorted(order):
-        until_s = counted_s[tasks[place]]
-        end_s = -negative_end_s
-        times[place][number] = replace(
-            times[place][number], start_s=min(max(start_s, until_s), end_s)
-        )
-        counted_s[tasks[place]] = max(until_s, end_s)
+    every_time = []
+    for element, job in enumerate(jobs):
+        for number, time in enumerate(job.times):
+            every_time.append(_ElementTime(time, element, number))
+    times = [list(job.times) for job in jobs]
+    counted_until_s = dict.fromkeys(tasks, 0.0)
+    for entry in sorted(every_time, key=_ElementTime.order):
+        task = tasks[entry.element]
+        end_s = entry.time.end_s
+        start_s = max(entry.time.start_s, counted_until_s[task])
+        start_s = min(start_s, end_s)
+        times[entry.element][entry.number] = replace(entry.time, start_s=start_s)
+        counted_until_s[task] = max(counted_until_s[task], end_s)
     return [replace(job, times=tuple(spans)) for job, spans in zip(jobs, times, strict=True)]
+
+
+def _first_start_s(job: PastJob) -> float:
+    """Return when a job that has times started for the first time."""
+    return job.times[0].start_s
 
 
 def _first_waits(elements: Sequence[PastJob]) -> list[PastJob]:
     """Return the elements of an array; only the first that started has a wait."""
-    first = min(
-        (job for job in elements if job.times), key=lambda job: job.times[0].start_s, default=None
-    )
+    started = [job for job in elements if job.times]
+    first = min(started, key=_first_start_s, default=None)
     return [job if job is first else replace(job, wait_s=None) for job in elements]
 
 
 def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
-    run, status = row.run, row.status
+    """Return a run or an element, whose attempts are given the newest first."""
+    run = row.run
+    status = row.status
     end = end_of(status.state) if status.final else None
     times = tuple(_times(row, newest, end))
+    ended_s = status.asked_s
+    wait_s = None
+    if times:
+        ended_s = times[-1].end_s
+        if not run.after:
+            wait_s = max(0.0, times[0].start_s - run.created_s)
     nodes = run.nodes + _spares(run.plan)
+    cpus_per_node = run.plan.get("cpus_per_node") or 0
     directives = dict(pairs_of(run.plan.get("directives")))
     return PastJob(
         name=run.name.partition("/")[0],
@@ -188,16 +213,16 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
         profile=run.profile,
         cluster=run.cluster or run.host,
         gpus=nodes * run.gpus_per_node,
-        cpus=nodes * (run.plan.get("cpus_per_node") or 0),
+        cpus=nodes * cpus_per_node,
         times=times,
         end=end,
-        ended_s=times[-1].end_s if times else status.asked_s,
+        ended_s=ended_s,
         is_running=status.state == job_states.RUNNING and not status.final,
-        wait_s=None if run.after or not times else max(0.0, times[0].start_s - run.created_s),
+        wait_s=wait_s,
         cause=cause_of(status) if end == "failed" else "",
         qos=str(directives.get("qos") or ""),
         run_id=run.run_id,
-        is_unknown=row.lost or row.status.state == job_states.UNKNOWN,
+        is_unknown=row.lost or status.state == job_states.UNKNOWN,
     )
 
 
@@ -215,13 +240,17 @@ def _times(row: RunStatus, newest: list[Attempt], end: End | None) -> Iterator[J
     status = row.status
     # its records are gone; Slurm has told how long it ran
     if not newest and status.final and status.elapsed_s:
-        yield JobTime(row.run.created_s, row.run.created_s + status.elapsed_s, end == "failed")
-    for attempt, (start_s, end_s) in zip(
-        reversed(newest), attempt_times(newest, status), strict=True
-    ):
-        # one that was followed by another one has failed, unless it was warned of its end
-        failed = attempt.exit is None or attempt.exit.reason in ("failure", NODE_FAILURE)
-        yield JobTime(start_s, end_s, end == "failed" if attempt is newest[0] else failed)
+        start_s = row.run.created_s
+        yield JobTime(start_s, start_s + status.elapsed_s, end == "failed")
+    oldest_first = reversed(newest)
+    times = attempt_times(newest, status)
+    for attempt, (start_s, end_s) in zip(oldest_first, times, strict=True):
+        if attempt is newest[0]:
+            failed = end == "failed"
+        else:
+            # one that was followed by another one has failed, unless it was warned of its end
+            failed = attempt.exit is None or attempt.exit.reason in _FAILURE_REASONS
+        yield JobTime(start_s, end_s, failed)
 
 
 def cause_of(status: LastStatus) -> str:
@@ -230,8 +259,9 @@ def cause_of(status: LastStatus) -> str:
         return _BY_STATE[status.state]
     if status.rule:
         return status.rule
-    if status.cause and (match := _EXCEPTION.search(status.cause)):
-        return match[1]
+    exception = _EXCEPTION.search(status.cause or "")
+    if exception:
+        return exception[1]
     if status.rule is None:
         return NOT_EXAMINED
     if status.exit_status:
@@ -248,17 +278,18 @@ def project_of(cwd: str | None) -> str:
     if not cwd:
         return "-"
     folder = Path(cwd)
-    for each in (folder, *folder.parents):
-        if each == Path.home():
+    for parent in (folder, *folder.parents):
+        if parent == Path.home():
             break
-        if os.path.lexists(each / ".git"):
-            return str(each)
+        if os.path.lexists(parent / ".git"):
+            return str(parent)
     return str(folder)
 
 
 def _spares(plan: Mapping[str, Any]) -> int:
     """Return the spare nodes of an allocation."""
-    spares = (plan.get("requeue") or {}).get("spares")
+    requeue = plan.get("requeue") or {}
+    spares = requeue.get("spares")
     if isinstance(spares, int) and 0 < spares < 10_000:
         return spares
     return 0
@@ -274,7 +305,9 @@ def accounted_jobs(
     command = accounted_command(since_s, os.getuid())
     # sacct(1), a format of strftime(3)
     answer = SlurmSite(env, ANSWER_WITHIN_S).run(command, SLURM_TIME_FORMAT="%s")
-    return (parse_accounted(answer.stdout, now_s) if answer.ok else []), answer
+    if not answer.ok:
+        return [], answer
+    return parse_accounted(answer.stdout, now_s), answer
 
 
 def accounted_command(since_s: float, uid: int) -> list[str]:
@@ -292,14 +325,18 @@ def parse_accounted(text: str, now_s: float) -> list[PastJob]:
 
     A requeued job, which has a line for each start, is one job.
     """
-    rows = [dict(zip(_FIELDS, row, strict=True)) for row in rows_of(text, len(_FIELDS))]
-    starts: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
-    for fields in sorted(rows, key=lambda fields: _time_s(fields["Submit"]) or 0.0):
-        starts[fields["Cluster"], fields["JobID"]].append(fields)
+    starts = [dict(zip(_FIELDS, row, strict=True)) for row in rows_of(text, len(_FIELDS))]
+    starts.sort(key=lambda start: _time_s(start["Submit"]) or 0.0)
+    starts_of_job: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
+    for start in starts:
+        starts_of_job[start["Cluster"], start["JobID"]].append(start)
     arrays: dict[tuple[str, str], list[PastJob]] = defaultdict(list)
-    for (cluster, job_id), each in starts.items():
-        arrays[cluster, array_id(job_id)].append(_accounted_job(each, now_s))
-    return [job for elements in arrays.values() for job in _first_waits(elements)]
+    for (cluster, job_id), starts in starts_of_job.items():
+        arrays[cluster, array_id(job_id)].append(_accounted_job(starts, now_s))
+    jobs = []
+    for elements in arrays.values():
+        jobs += _first_waits(elements)
+    return jobs
 
 
 def _accounted_job(starts: Sequence[Mapping[str, str]], now_s: float) -> PastJob:
@@ -307,14 +344,18 @@ def _accounted_job(starts: Sequence[Mapping[str, str]], now_s: float) -> PastJob
     last = starts[-1]
     final = job_states.base_state(last["State"])
     end = end_of(final) if job_states.is_terminal(final) else None
-    begun = [each for each in starts if _time_s(each["Start"])]
-    times = tuple(_accounted_time(each, now_s, is_last=each is last) for each in begun)
-    first = begun[0] if begun else last
-    eligible_s = _time_s(first["Eligible"]) or _time_s(first["Submit"])
+    times: list[JobTime] = []
+    wait_s = None
+    for start in starts:
+        if not _time_s(start["Start"]):
+            continue
+        time = _accounted_time(start, now_s, is_last=start is last)
+        if not times:
+            eligible_s = _time_s(start["Eligible"]) or _time_s(start["Submit"])
+            if eligible_s:
+                wait_s = max(0.0, time.start_s - eligible_s)
+        times.append(time)
     ended_s = times[-1].end_s if times else 0.0
-    status = LastStatus(
-        final, ended_s, exit_status=whole_number(last["ExitCode"].partition(":")[0]), rule=""
-    )
     run_id = run_id_of_line(last["SubmitLine"])
     return PastJob(
         name=last["JobName"],
@@ -322,18 +363,28 @@ def _accounted_job(starts: Sequence[Mapping[str, str]], now_s: float) -> PastJob
         account=last["Account"],
         profile=OTHER if run_id is None else REMOVED,
         cluster=last["Cluster"],
-        gpus=next(
-            filter(None, (allocated_gpus(each["AllocTRES"]) for each in reversed(starts))), 0
-        ),
-        cpus=next(filter(None, (whole_number(each["AllocCPUS"]) for each in reversed(starts))), 0),
-        times=times,
+        gpus=_last_known([allocated_gpus(start["AllocTRES"]) for start in starts]),
+        cpus=_last_known([whole_number(start["AllocCPUS"]) for start in starts]),
+        times=tuple(times),
         end=end,
         ended_s=ended_s,
         is_running=final == job_states.RUNNING,
-        wait_s=max(0.0, times[0].start_s - eligible_s) if times and eligible_s else None,
-        cause=cause_of(status) if end == "failed" else "",
+        wait_s=wait_s,
+        cause=_accounted_cause(last, final, ended_s) if end == "failed" else "",
         run_id=run_id,
     )
+
+
+def _last_known(numbers: Sequence[int | None]) -> int:
+    """Return the last number that is known and not 0, or 0."""
+    known = [number for number in numbers if number]
+    return known[-1] if known else 0
+
+
+def _accounted_cause(last: Mapping[str, str], state: str, ended_s: float) -> str:
+    """Return the cause of a failed job, by the line of its last start."""
+    exit_status = whole_number(last["ExitCode"].partition(":")[0])
+    return cause_of(LastStatus(state, ended_s, exit_status=exit_status, rule=""))
 
 
 def _accounted_time(fields: Mapping[str, str], now_s: float, *, is_last: bool) -> JobTime:
@@ -341,10 +392,14 @@ def _accounted_time(fields: Mapping[str, str], now_s: float, *, is_last: bool) -
 
     A start without an end has perhaps been lost, and counts until now only if the job runs.
     """
-    at = job_states.base_state(fields["State"])
+    state = job_states.base_state(fields["State"])
     start_s = float(fields["Start"])
-    end_s = _time_s(fields["End"]) or (now_s if at == job_states.RUNNING else start_s)
-    failed = job_states.is_terminal(at) and end_of(at) == "failed" and (is_last or at in _FAILED)
+    end_s = _time_s(fields["End"])
+    if not end_s:
+        end_s = now_s if state == job_states.RUNNING else start_s
+    failed = False
+    if job_states.is_terminal(state) and end_of(state) == "failed":
+        failed = is_last or state in _FAILED
     return JobTime(start_s, max(start_s, end_s), failed)
 
 

@@ -52,6 +52,11 @@ _AROUND = (
 """Places of a label around its point, in points: above first, for the whiskers go up and down and
 the curves aside.
 """
+_CELLS_OF_INCH = 17
+"""Letters of a legend in an inch of its line."""
+_CELLS_OF_HANDLE = 8
+"""Letters for which a line of a legend would have room in place of a handle."""
+_NO_MARKER = (None, "None", "", " ", "|")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +97,12 @@ def draw_panels(shown: Shown, draw: Callable[[Axes, Panel], None]) -> Figure:
     Panels with the same axis have the same range.
     """
     number = len(shown.panels)
-    if number <= 3:
-        across = number
-    elif number == 4:
-        across = 2
-    else:
-        across = 3
+    across = 2 if number == 4 else min(number, 3)
     down = math.ceil(number / across)
-    figure = new_figure(COLUMN if across == 1 else PAGE, 2.6 if across == 1 else 2.4 * down)
+    if number == 1:
+        figure = new_figure(COLUMN, 2.6)
+    else:
+        figure = new_figure(PAGE, 2.4 * down)
     every = list(figure.subplots(down, across, squeeze=False).flat)
     for axes, panel in zip(every, shown.panels, strict=False):
         if number > 1:
@@ -107,20 +110,25 @@ def draw_panels(shown: Shown, draw: Callable[[Axes, Panel], None]) -> Figure:
         draw(axes, panel)
     for axes in every[number:]:
         axes.set_visible(False)
-    _same_range(every[:number])
+    _same_range([axes.xaxis for axes in every[:number]])
+    _same_range([axes.yaxis for axes in every[:number]])
     return figure
 
 
-def _same_range(panels: Sequence[Axes]) -> None:
-    """Give panels whose axes have the same names and scales the same range."""
-    for same in ([axes.xaxis for axes in panels], [axes.yaxis for axes in panels]):
-        if len({(axis.get_scale(), axis.label.get_text()) for axis in same}) == 1:
-            ends = [end for axis in same for end in axis.get_view_interval()]
-            for axis in same:
-                if axis.get_scale() == "log" and axis is axis.axes.yaxis:
-                    _log_range(axis, min(ends), max(ends))
-                else:
-                    axis.set_view_interval(min(ends), max(ends), ignore=True)
+def _same_range(axes: Sequence[Axis]) -> None:
+    """Give the axes of panels the same range if their names and scales are the same."""
+    if len({(axis.get_scale(), axis.label.get_text()) for axis in axes}) > 1:
+        return
+    ends: list[float] = []
+    for axis in axes:
+        ends.extend(axis.get_view_interval())
+    low = min(ends)
+    high = max(ends)
+    for axis in axes:
+        if axis.get_scale() == "log" and axis is axis.axes.yaxis:
+            _log_range(axis, low, high)
+        else:
+            axis.set_view_interval(low, high, ignore=True)
 
 
 def draw_legend(
@@ -131,26 +139,32 @@ def draw_legend(
     The markers of sizes without a verdict differ: with ``doubts`` an entry explains them, if there
     are some.
     """
-    if doubts and any(
-        is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes
-    ):
+    if doubts and _has_doubtful(shown):
         from matplotlib.lines import Line2D
 
         mark = Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor="white")
         entries = [*entries, ("no verdict", mark)]
     if not entries:
         return
-    cells = int(17 * figure.get_figwidth())  # letters of its size in a line; a handle takes eight
+    cells = int(_CELLS_OF_INCH * figure.get_figwidth())
+    most = 1
     if figure.get_figwidth() > COLUMN:
         most = min(3, len(entries))
-    else:
-        most = 1
-    texts = [shortened(label, cells // most - 8) for label, _ in entries]
-    columns = max(1, min(len(texts), cells // (max(map(len, texts)) + 8)))
-    figure.set_figheight(figure.get_figheight() + 0.17 * -(-len(texts) // columns))
-    figure.legend(
-        [handle for _, handle in entries], texts, loc="outside upper center", ncols=columns
-    )
+    texts = [shortened(label, cells // most - _CELLS_OF_HANDLE) for label, _ in entries]
+    longest = max(map(len, texts))
+    columns = max(1, min(len(texts), cells // (longest + _CELLS_OF_HANDLE)))
+    lines = math.ceil(len(texts) / columns)
+    figure.set_figheight(figure.get_figheight() + 0.17 * lines)
+    handles = [handle for _, handle in entries]
+    figure.legend(handles, texts, loc="outside upper center", ncols=columns)
+
+
+def _has_doubtful(shown: Shown) -> bool:
+    """Whether no verdict stands on a size of a panel."""
+    for panel in shown.panels:
+        if any(is_doubtful(row, panel.part) for row in panel.series.sizes):
+            return True
+    return False
 
 
 def draw_curve(axes: Axes, panel: Panel, numbers: Sequence[tuple[Row, Spread]]) -> Any:
@@ -158,16 +172,21 @@ def draw_curve(axes: Axes, panel: Panel, numbers: Sequence[tuple[Row, Spread]]) 
 
     Markers are hollow where no verdict stands.
     """
-    at, style = [row.gpus for row, _ in numbers], panel.style
-    (curve,) = axes.plot(at, [value.mean for _, value in numbers], zorder=4, **style)
-    whiskers(axes, at, [value for _, value in numbers], style["color"])
-    doubtful = [(row.gpus, value.mean) for row, value in numbers if is_doubtful(row, panel.part)]
-    if doubtful:
-        axes.plot(
-            *zip(*doubtful, strict=True),
-            **{**style, "linestyle": "", "markerfacecolor": "white"},
-            zorder=4.5,
-        )
+    style = panel.style
+    at = [row.gpus for row, _ in numbers]
+    spreads = [value for _, value in numbers]
+    means = [value.mean for value in spreads]
+    (curve,) = axes.plot(at, means, zorder=4, **style)
+    whiskers(axes, at, spreads, style["color"])
+    hollow_at = []
+    hollow_means = []
+    for row, value in numbers:
+        if is_doubtful(row, panel.part):
+            hollow_at.append(row.gpus)
+            hollow_means.append(value.mean)
+    if hollow_at:
+        hollow = {**style, "linestyle": "", "markerfacecolor": "white"}
+        axes.plot(hollow_at, hollow_means, **hollow, zorder=4.5)
     return curve
 
 
@@ -181,7 +200,9 @@ def draw_ideal(axes: Axes, gpus: Sequence[int], values: Sequence[float]) -> Any:
 
 def is_doubtful(row: Row, part: Part) -> bool:
     """Whether no verdict stands on a size, though it is compared with others."""
-    return part.series.compared and (part.advice is None or row.gpus in part.advice.doubtful)
+    if not part.series.compared:
+        return False
+    return part.advice is None or row.gpus in part.advice.doubtful
 
 
 def shortened(title: str, cells: int) -> str:
@@ -213,14 +234,15 @@ def size_axis(axes: Axes, gpus: Iterable[int], unit: Unit, *, logarithmic: bool)
     axes.set_xlabel(unit)
     if logarithmic:
         axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, [str(each) for each in sizes])
+    axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.set_xticks([], minor=True)
     low = sizes[0]
     high = sizes[-1]
     if logarithmic or low == high:
         axes.set_xlim(low / 1.2, high * 1.2)
     else:
-        axes.set_xlim(low - 0.08 * (high - low), high + 0.08 * (high - low))
+        pad = 0.08 * (high - low)
+        axes.set_xlim(low - pad, high + pad)
 
 
 def log_axis(axis: Axis, values: Iterable[float]) -> None:
@@ -229,14 +251,21 @@ def log_axis(axis: Axis, values: Iterable[float]) -> None:
     low = min(listed)
     high = max(listed)
     pad = (high / low) ** 0.08 * 1.12
-    axis.axes.set(**{"xscale" if axis is axis.axes.xaxis else "yscale": "log"})
+    if axis is axis.axes.xaxis:
+        axis.axes.set_xscale("log")
+    else:
+        axis.axes.set_yscale("log")
     _log_range(axis, low / pad, high * pad)
 
 
 def _log_range(axis: Axis, low: float, high: float) -> None:
+    """Set the ends of a logarithmic axis, with ticks that suit its range."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axis.axes.set(**{"xlim" if axis is axis.axes.xaxis else "ylim": (low, high)})
+    if axis is axis.axes.xaxis:
+        axis.axes.set_xlim(low, high)
+    else:
+        axis.axes.set_ylim(low, high)
     # of a range with fewer than two of them, any numbers
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: brief(value)))
@@ -258,25 +287,31 @@ def share_axis(axes: Axes, values: Sequence[float]) -> None:
     """
     largest = max(values, default=0.0)
     whole = 1.0 if largest <= 1.0 else 100.0
-    if largest <= whole < axes.get_ylim()[1]:
-        axes.set_ylim(top=whole + 0.001 * (whole - axes.get_ylim()[0]))
+    bottom, top = axes.get_ylim()
+    if largest <= whole < top:
+        axes.set_ylim(top=whole + 0.001 * (whole - bottom))
         for line in axes.lines:
             line.set_clip_on(False)
 
 
 def whiskers(axes: Axes, at: Sequence[float], values: Sequence[Spread], colour: str = DARK) -> None:
     """Draw the range of the repeats where there are several."""
-    ranged = [(x, value) for x, value in zip(at, values, strict=True) if value.n > 1]
-    if ranged:
-        # the mean of equal numbers may differ from them by its rounding
-        ends = [
-            [max(0.0, value.mean - value.low) for _, value in ranged],
-            [max(0.0, value.high - value.mean) for _, value in ranged],
-        ]
+    places = []
+    means = []
+    below = []
+    above = []
+    for place, value in zip(at, values, strict=True):
+        if value.n > 1:
+            places.append(place)
+            means.append(value.mean)
+            # the mean of equal numbers may differ from them by its rounding
+            below.append(max(0.0, value.mean - value.low))
+            above.append(max(0.0, value.high - value.mean))
+    if places:
         axes.errorbar(
-            [x for x, _ in ranged],
-            [value.mean for _, value in ranged],
-            ends,
+            places,
+            means,
+            [below, above],
             fmt="none",
             ecolor=colour,
             elinewidth=0.8,
@@ -306,14 +341,15 @@ def settle(figure: Figure) -> None:
     shown = [axes for axes in figure.axes if axes.get_visible()]
     for axes in shown:
         for axis in (axes.xaxis, axes.yaxis):
-            taken += [*_thinned(axis, renderer), axis.label.get_window_extent(renderer)]
+            taken += _thinned(axis, renderer)
+            taken.append(axis.label.get_window_extent(renderer))
         if axes.get_title():
             taken.append(axes.title.get_window_extent(renderer))
     for axes in shown:
         marks = _marks(axes)
         curves = _curves(axes)
         for text in axes.texts:
-            if _placed(text, [*taken, *marks], curves, axes.bbox, renderer):
+            if _placed(text, taken + marks, curves, axes.bbox, renderer):
                 taken.append(text.get_window_extent(renderer))
             else:
                 text.set_visible(False)
@@ -325,10 +361,12 @@ def _thinned(axis: Axis, renderer: Any) -> list[Bbox]:
     low, high = sorted(axis.get_view_interval())
     for tick in axis.get_major_ticks():
         label = tick.label1
-        if not (label.get_text() and low <= tick.get_loc() <= high):
+        is_inside = low <= tick.get_loc() <= high
+        if not is_inside or not label.get_text():
             continue
         box = label.get_window_extent(renderer)
-        if any(box.padded(_APART).fully_overlaps(other) for other in kept):
+        padded = box.padded(_APART)
+        if any(padded.fully_overlaps(other) for other in kept):
             label.set_visible(False)
         else:
             kept.append(box)
@@ -341,12 +379,11 @@ def _marks(axes: Axes) -> list[Bbox]:
 
     boxes: list[Bbox] = []
     for line in axes.lines:
-        if line.get_marker() not in (None, "None", "", " ", "|"):
-            half = line.get_markersize() * axes.figure.dpi / 72 / 2
-            boxes += [
-                Bbox([place, place]).padded(half)
-                for place in axes.transData.transform(line.get_xydata())
-            ]
+        if line.get_marker() in _NO_MARKER:
+            continue
+        half = line.get_markersize() * axes.figure.dpi / 72 / 2
+        for place in axes.transData.transform(line.get_xydata()):
+            boxes.append(Bbox([place, place]).padded(half))
     return boxes
 
 
@@ -354,12 +391,15 @@ def _curves(axes: Axes) -> list[Path]:
     """Return all lines and whiskers, in pixels."""
     from matplotlib.collections import LineCollection
 
-    drawn = [line for line in axes.lines if line.get_linestyle() not in ("None", "", " ")]
-    whiskers = [each for each in axes.collections if isinstance(each, LineCollection)]
-    paths = [line.get_transform().transform_path(line.get_path()) for line in drawn]
-    return paths + [
-        axes.transData.transform_path(path) for each in whiskers for path in each.get_paths()
-    ]
+    curves = []
+    for line in axes.lines:
+        if line.get_linestyle() not in ("None", "", " "):
+            curves.append(line.get_transform().transform_path(line.get_path()))
+    for collection in axes.collections:
+        if isinstance(collection, LineCollection):
+            for path in collection.get_paths():
+                curves.append(axes.transData.transform_path(path))
+    return curves
 
 
 def _placed(
@@ -369,18 +409,29 @@ def _placed(
 
     Return False if no place is free.
     """
-    free = []
-    for number, (x, y) in enumerate(_AROUND):
-        _move(text, x, y)
+    best = None
+    fewest = math.inf
+    for place in _AROUND:
+        _move(text, *place)
         box = text.get_window_extent(renderer)
-        inside = within.x0 + _CLEAR <= box.x0 and box.x1 <= within.x1
-        inside = inside and within.y0 + _CLEAR <= box.y0 and box.y1 <= within.y1
-        if inside and not any(box.fully_overlaps(other) for other in taken):
-            paper = box.padded(_PAPER)
-            free.append((sum(path.intersects_bbox(paper, filled=False) for path in curves), number))
-    if free:
-        _move(text, *_AROUND[min(free)[1]])
-    return bool(free)
+        if not _is_inside(box, within) or any(box.fully_overlaps(other) for other in taken):
+            continue
+        paper = box.padded(_PAPER)
+        crossing = sum(curve.intersects_bbox(paper, filled=False) for curve in curves)
+        if crossing < fewest:
+            best = place
+            fewest = crossing
+    if best is None:
+        return False
+    _move(text, *best)
+    return True
+
+
+def _is_inside(box: Bbox, within: Any) -> bool:
+    """Whether a label is clear of the left and lower axes, and does not leave the others."""
+    inside_across: bool = within.x0 + _CLEAR <= box.x0 and box.x1 <= within.x1
+    inside_down: bool = within.y0 + _CLEAR <= box.y0 and box.y1 <= within.y1
+    return inside_across and inside_down
 
 
 def _move(text: Text, x: float, y: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,6 +38,18 @@ class ScalingDiagnosis:
     unknown: tuple[str, ...]  # causes that were not measured, with the metrics that they need
 
 
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """A possible cause of a size's loss."""
+
+    kind: Kind
+    share: float | None  # None if it was not measured
+    needs: str  # what the measurement needs
+    evidence: str
+    advice: str
+    command: str
+
+
 def diagnose_series(
     series: Series, advice: Advice, command: ScaleCommand
 ) -> ScalingDiagnosis | None:
@@ -44,100 +57,125 @@ def diagnose_series(
 
     If there is no such size, return the causes that are known for the largest size.
     """
-    base = series.rows[0]
     row = advice.next_row or series.sizes[-1]
     if not advice.next_step and 1 - row.efficiency < NOTABLE:
         return None
-    judged = _causes(row, base, command)
-    causes = [
-        Bottleneck(kind, share, *texts)
-        for kind, share, _, *texts in judged
-        if share and share >= NOTABLE
-    ]
-    # if every size is worth its GPUs, no further measurement is proposed
-    if advice.next_step:
-        unknown = tuple(what for _, share, what, *_ in judged if share is None)
-    else:
-        unknown = ()
+    causes = []
+    unknown = []
+    for suspect in _suspects(row, series.rows[0], command):
+        share = suspect.share
+        if share is None:
+            # if every size is worth its GPUs, no further measurement is proposed
+            if advice.next_step:
+                unknown.append(suspect.needs)
+        elif share >= NOTABLE:
+            causes.append(
+                Bottleneck(suspect.kind, share, suspect.evidence, suspect.advice, suspect.command)
+            )
     if not causes and not unknown:
         return None
-    return ScalingDiagnosis(row, tuple(sorted(causes, key=lambda cause: -cause.share)), unknown)
+    causes.sort(key=lambda cause: -cause.share)
+    return ScalingDiagnosis(row, tuple(causes), tuple(unknown))
 
 
-def _causes(
-    row: Row, base: Row, command: ScaleCommand
-) -> tuple[tuple[Kind, float | None, str, str, str, str], ...]:
-    """Return the possible causes of a size's loss.
-
-    Each has its share, or None if it was not measured, what the measurement needs, and the texts.
-    """
-    sizes = [Size(each.gpus, each.nodes) for each in (base, row)]
-    shares, gpus, batch = row.shares, row.gpus, row.batch_size
-    one = row.unit.removesuffix("s")
-    counts = row.points[0].rank_samples
-    each = (batch or 0) / gpus
-    before = base.batch_size / base.gpus if base.batch_size else each
-    # With a fixed global batch, each of more GPUs has less work in a step, but the same fixed cost.
-    # That cost is the loss that waiting for data and ranks does not explain. An unchanged batch per
-    # GPU causes no loss.
-    if each < before:
-        fixed = 1 - row.efficiency - (shares.data or 0) - (shares.idle or 0)
-    else:
-        fixed = 0.0
-    idle, uneven = (
-        shares.idle,
-        f"ranks have {min(counts, default=0)} to {max(counts, default=0)} samples in an epoch",
-    )
-    if batch and not counts:
-        idle = 1 - batch / (-(-batch // gpus) * gpus)
-        uneven = f"a batch of {batch} does not divide by {gpus} {row.unit}"
-    now, then = (f"{number:.1f}".removesuffix(".0") for number in (each, before))
-    data, sync, startup = (f"{100 * (share or 0):.0f} %" for share in shares[:3])
+def _suspects(row: Row, base: Row, command: ScaleCommand) -> tuple[_Suspect, ...]:
+    """Return the possible causes of a size's loss."""
+    sizes = [Size(base.gpus, base.nodes), Size(row.gpus, row.nodes)]
+    sync = row.shares.sync
+    data = row.shares.data
+    startup = row.shares.startup
     return (
-        (
-            "batch",
-            None if batch is None else fixed,
-            "the batch per GPU (batch_size)",
-            f"global batch {batch} leaves a per-{one} batch of {now} on {gpus} {row.unit}, {then} "
-            f"at {base.gpus}",
-            f"use a larger per-{one} batch, and scale the learning rate with the global batch",
-            command.change(sizes, batch_size=max(round(before * gpus), SMALL_BATCH * gpus)),
-        ),
-        (
+        _small_batch(row, base, command, sizes),
+        _Suspect(
             "sync",
-            shares.sync,
-            "communication (sync_s of an epoch)",
-            f"synchronising the ranks takes {sync} of an epoch",
-            "synchronise less often (gradient accumulation), use fewer nodes, and check the "
+            sync,
+            needs="communication (sync_s of an epoch)",
+            evidence=f"synchronising the ranks takes {_percent(sync)} of an epoch",
+            advice="synchronise less often (gradient accumulation), use fewer nodes, and check the "
             "network",
-            command.preflight(gpus, row.nodes),
+            command=command.preflight(row.gpus, row.nodes),
         ),
-        (
+        _Suspect(
             "data",
-            shares.data,
-            "data loading (data_s of an epoch)",
-            f"waiting for data takes {data} of an epoch",
-            "use more DataLoader workers (num_workers, persistent_workers) and more CPUs",
-            command.change(
+            data,
+            needs="data loading (data_s of an epoch)",
+            evidence=f"waiting for data takes {_percent(data)} of an epoch",
+            advice="use more DataLoader workers (num_workers, persistent_workers) and more CPUs",
+            command=command.change(
                 sizes, options=command.more_cpus(8), args=command.more("--num-workers", 8)
             ),
         ),
-        (
+        _Suspect(
             "startup",
-            shares.startup,
-            "launch overhead (startup_s and total_s)",
-            f"{startup} of the run passes before the first epoch",
-            f"train longer in one job, or with fewer {row.unit}",
-            command.change(sizes, args=command.more("--epochs", 20)),
+            startup,
+            needs="launch overhead (startup_s and total_s)",
+            evidence=f"{_percent(startup)} of the run passes before the first epoch",
+            advice=f"train longer in one job, or with fewer {row.unit}",
+            command=command.change(sizes, args=command.more("--epochs", 20)),
         ),
-        (
-            "uneven",
-            idle,
-            "uneven batches (rank_samples)",
-            uneven,
-            "give all ranks the same number of samples: a global batch divisible by the "
-            f"{row.unit}, DistributedSampler, "
-            "drop_last",
-            command.change(sizes, batch_size=max(1, round((batch or gpus) / gpus)) * gpus),
-        ),
+        _uneven_batch(row, command, sizes),
     )
+
+
+def _small_batch(row: Row, base: Row, command: ScaleCommand, sizes: Sequence[Size]) -> _Suspect:
+    """Return the loss to a smaller batch per GPU.
+
+    With a fixed global batch, each of more GPUs has less work in a step, but the same fixed cost.
+    That cost is the loss that waiting for data and ranks does not explain. An unchanged batch per
+    GPU causes no loss.
+    """
+    gpus = row.gpus
+    batch = row.batch_size
+    now = (batch or 0) / gpus
+    before = base.batch_size / base.gpus if base.batch_size else now
+    share = None
+    if batch is not None:
+        share = 0.0
+        if now < before:
+            share = 1 - row.efficiency - (row.shares.data or 0) - (row.shares.idle or 0)
+    one = row.unit.removesuffix("s")
+    left = f"a per-{one} batch of {_short_number(now)} on {gpus} {row.unit}"
+    enough = max(round(before * gpus), SMALL_BATCH * gpus)
+    return _Suspect(
+        "batch",
+        share,
+        needs="the batch per GPU (batch_size)",
+        evidence=f"global batch {batch} leaves {left}, {_short_number(before)} at {base.gpus}",
+        advice=f"use a larger per-{one} batch, and scale the learning rate with the global batch",
+        command=command.change(sizes, batch_size=enough),
+    )
+
+
+def _uneven_batch(row: Row, command: ScaleCommand, sizes: Sequence[Size]) -> _Suspect:
+    """Return the loss of ranks that wait for the rank with the most samples."""
+    gpus = row.gpus
+    batch = row.batch_size
+    counts = row.points[0].rank_samples
+    if batch and not counts:
+        steps = -(-batch // gpus)
+        share: float | None = 1 - batch / (steps * gpus)
+        evidence = f"a batch of {batch} does not divide by {gpus} {row.unit}"
+    else:
+        share = row.shares.idle
+        fewest = min(counts, default=0)
+        most = max(counts, default=0)
+        evidence = f"ranks have {fewest} to {most} samples in an epoch"
+    samples_per_gpu = max(1, round((batch or gpus) / gpus))
+    return _Suspect(
+        "uneven",
+        share,
+        needs="uneven batches (rank_samples)",
+        evidence=evidence,
+        advice="give all ranks the same number of samples: a global batch divisible by the "
+        f"{row.unit}, DistributedSampler, drop_last",
+        command=command.change(sizes, batch_size=samples_per_gpu * gpus),
+    )
+
+
+def _short_number(number: float) -> str:
+    """Return ``32`` or ``10.7``."""
+    return f"{number:.1f}".removesuffix(".0")
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0):.0f} %"

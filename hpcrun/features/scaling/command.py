@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,10 @@ from hpcrun.cli.options import (
     option,
     takes_options,
 )
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, width
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, width
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
-from hpcrun.features.scaling.studies import StudyStore
+from hpcrun.features.scaling.studies import Study, StudyStore
 from hpcrun.features.scaling.study_flow import (
     chosen_study,
     list_studies,
@@ -71,8 +71,10 @@ _STUDY = HelpPanel("Study")
 @quiet
 def study_name(_: str) -> list[str]:
     """Complete a study: ``last`` and the names of the newest, each once, then their ids."""
-    newest = StudyStore(make_context(announce=None).store.root).study_ids()[: -MOST_RUNS - 1 : -1]
-    return [*dict.fromkeys([LAST, *map(run_paths.run_name, newest)]), *newest]
+    study_ids = StudyStore(make_context(announce=None).store.root).study_ids()
+    newest = study_ids[: -MOST_RUNS - 1 : -1]
+    names = dict.fromkeys([LAST, *map(run_paths.run_name, newest)])
+    return [*names, *newest]
 
 
 def study_or_run_name(incomplete: str) -> list[str]:
@@ -171,14 +173,18 @@ def forecast(
     context = make_context()
     known: dict[str, Any] = {}
     if source is not None:
-        known, trained_on, remarks = read_measured(source, context, typed.get("batch_size"))
-        profile = profile or trained_on
-        yield note(remarks)
+        measured = read_measured(source, context, typed.get("batch_size"))
+        known = measured.fields
+        profile = profile or measured.profile
+        yield note(measured.remarks)
     result = make_forecast(typed, known, context.profile_name(profile), context.surroundings)
-    yield Outcome(
-        lambda: [stdout([forecast_csv(result)])] if as_csv else forecast_text(result, width()),
-        lambda: forecast_json(result),
-    )
+
+    def text() -> Iterable[TextPart]:
+        if as_csv:
+            return [stdout([forecast_csv(result)])]
+        return forecast_text(result, width())
+
+    yield Outcome(text, lambda: forecast_json(result))
 
 
 _OF_SCALE_RUN = (
@@ -262,11 +268,9 @@ def scale(
     if listing:
         yield from list_studies(context)
         return
-    if (shown, resume) != (None, None) and (
-        script is not None or gpus or ranks or (resume and shown)
-    ):
-        hint = "hpcrun scale run --list"
-        raise UsageError("--resume and --show take a study, without SCRIPT and sizes", hint=hint)
+    if shown is not None or resume is not None:
+        describes_study = bool(script is not None or gpus or ranks)
+        _check_names_only(shown, resume, describes_study=describes_study)
     if shown is not None:
         study = yield from chosen_study(shown, context)
         if wait:
@@ -289,11 +293,24 @@ def scale(
     design, remark = read_design(
         workload, gpus=gpus, ranks=ranks, nodes=nodes, repeat=repeat, warmup=warmup
     )
-    yield note([f"note: {remark}" if remark else None])
-    options |= {"script": script, "args": args or []}
+    if remark:
+        yield note([f"note: {remark}"])
+    options["script"] = script
+    options["args"] = args or []
     yield from run_study(
         options, design, context, chain=chain, dry_run=dry_run, wait=wait, as_json=as_json
     )
+
+
+def _check_names_only(shown: str | None, resume: str | None, *, describes_study: bool) -> None:
+    """Check that one study is named, and none described beside it.
+
+    Raises:
+        UsageError: two are named, or one is described.
+    """
+    if describes_study or (shown and resume):
+        hint = "hpcrun scale run --list"
+        raise UsageError("--resume and --show take a study, without SCRIPT and sizes", hint=hint)
 
 
 def report(
@@ -349,19 +366,16 @@ def report(
         chosen[study.study_id] = study
     named = side_by_side(list(chosen.values()), tables=bool(from_csv))
     name = report_name([study.name for study in named] or [path.stem for path in from_csv or ()])
-    # two studies may have the same name
-    folder = out or Path(
-        f"report-{name}-{named[0].study_id[-4:]}" if len(named) == 1 else f"report-{name}"
-    )
+    folder = out or _report_folder(name, named)
     check_folder(folder, force=force)
     settings = study_options(
         named, name=name, weak=weak, warmup=warmup, min_efficiency=min_efficiency
     )
     table = read_tables(from_csv or [])
-    measured, remarks = read_points(named, context)
-    yield note(remarks)
+    points, notes = read_points(named, context)
+    yield note(notes)
     remarks = [*study_remarks(named), *table.remarks]
-    result = make_report((*measured, *table.points), settings, claims=table.claims, remarks=remarks)
+    result = make_report((*points, *table.points), settings, claims=table.claims, remarks=remarks)
     if result.unfinished:
         yield Outcome(
             lambda: [stdout(report_text(result))],
@@ -377,6 +391,13 @@ def report(
     )
 
 
+def _report_folder(name: str, studies: Sequence[Study]) -> Path:
+    """Return the folder for a report; two studies may have the same name."""
+    if len(studies) == 1:
+        return Path(f"report-{name}-{studies[0].study_id[-4:]}")
+    return Path(f"report-{name}")
+
+
 def check_folder(folder: Path, *, force: bool) -> None:
     """Refuse a folder with files that no report wrote, before any work is done.
 
@@ -388,12 +409,15 @@ def check_folder(folder: Path, *, force: bool) -> None:
     if not folder.is_dir():
         raise PlanError(f"{folder} is not a folder", hint="choose another one with --out DIR")
     others = [name for name in _others(folder) if not name.startswith(_FRESH)]
-    if others and not force:
-        raise PlanError(
-            f"{folder} contains other files: "
-            f"{', '.join(others[:3])}{' ...' if len(others) > 3 else ''}",
-            hint="choose another folder with --out DIR, or keep these files and write with --force",
-        )
+    if not others or force:
+        return
+    names = ", ".join(others[:3])
+    if len(others) > 3:
+        names += " ..."
+    raise PlanError(
+        f"{folder} contains other files: {names}",
+        hint="choose another folder with --out DIR, or keep these files and write with --force",
+    )
 
 
 def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -407,7 +431,8 @@ def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
             cannot be written.
     """
     folder = folder.resolve()
-    marked = {MARK: "".join(f"{name}\n" for name in sorted(files)).encode(), **files}
+    mark = "".join(f"{name}\n" for name in sorted(files))
+    marked = {MARK: mark.encode(), **files}
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         leftovers = list(folder.glob(f"{_FRESH}*"))  # of reports that were killed
@@ -423,14 +448,14 @@ def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
                 raise PlanError(
                     f"{folder}: no report wrote {kept}", hint="choose another folder with --out DIR"
                 )
-            for name in {entry.name for entry in folder.iterdir()} - {*others, *marked}:
+            names = {entry.name for entry in folder.iterdir()}
+            for name in names - {*others, *marked}:
                 (folder / name).unlink()
             for name in marked:
                 os.replace(Path(fresh, name), folder / name)
     except OSError as error:
-        raise PlanError(
-            f"cannot write {folder}: {error.strerror}", hint="choose another one with --out DIR"
-        ) from None
+        message = f"cannot write {folder}: {error.strerror}"
+        raise PlanError(message, hint="choose another one with --out DIR") from None
 
 
 def _others(folder: Path) -> list[str]:
@@ -439,7 +464,9 @@ def _others(folder: Path) -> list[str]:
         of_report = {MARK, *read_text(folder / MARK).splitlines()}
     except OSError:
         of_report = set()
-    # a report has no folders: one that its list names is somebody's all the same
-    return sorted(
-        entry.name for entry in folder.iterdir() if entry.name not in of_report or entry.is_dir()
-    )
+    others = []
+    for entry in folder.iterdir():
+        # a report has no folders: one that its list names is somebody's all the same
+        if entry.name not in of_report or entry.is_dir():
+            others.append(entry.name)
+    return sorted(others)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from statistics import fmean, median, stdev
 from typing import Literal
 
@@ -45,71 +44,105 @@ def doubts_of(series: Series, warmup: int) -> tuple[Doubt, ...]:
     """Return the reasons for which no verdict on a series stands, the worst first."""
     if not series.compared:
         return ()
-    return tuple(
-        chain(
-            _super_linear(series),
-            _warm_up(series, warmup),
-            _short(series),
-            _noise(series, warmup),
-            _one_run(series),
-        )
+    doubts = (
+        _super_linear(series),
+        _warm_up(series, warmup),
+        _short(series),
+        _noise(series, warmup),
+        _one_run(series),
+    )
+    return tuple(doubt for doubt in doubts if doubt is not None)
+
+
+def _super_linear(series: Series) -> Doubt | None:
+    rows = [row for row in series.sizes if row.efficiency > SUPER_LINEAR]
+    if not rows:
+        return None
+    base = series.rows[0]
+    worst = max(rows, key=lambda row: row.efficiency)
+    sizes = _sizes([worst.gpus], series)
+    times = f"{sizes} are {worst.speedup.mean:.2f} times as fast as {base.gpus}"
+    return Doubt(
+        "super-linear",
+        _gpus(series.sizes),
+        evidence=f"{times}: {100 * worst.efficiency:.0f} % of the ideal",
+        remedy="run both again, one after the other: something slowed the smallest size, or the "
+        "runs did different work",
+        # the baseline may be what is wrong, and every size is compared with it
+        again=_gpus([base, *rows]),
     )
 
 
-def _super_linear(series: Series) -> Iterator[Doubt]:
-    rows, base = [row for row in series.sizes if row.efficiency > SUPER_LINEAR], series.rows[0]
-    if rows:
-        worst = max(rows, key=lambda row: row.efficiency)
-        times = (
-            f"{_sizes([worst.gpus], series)} are {worst.speedup.mean:.2f} times as fast as "
-            f"{base.gpus}"
-        )
-        evidence = f"{times}: {100 * worst.efficiency:.0f} % of the ideal"
-        remedy = (
-            "run both again, one after the other: something slowed the smallest size, or the "
-            "runs did different work"
-        )
-        # the baseline may be what is wrong, and every size is compared with it
-        yield Doubt("super-linear", _gpus(series.sizes), evidence, remedy, _gpus([base, *rows]))
-
-
-def _warm_up(series: Series, warmup: int) -> Iterator[Doubt]:
+def _warm_up(series: Series, warmup: int) -> Doubt | None:
     if series.time_of == "run":
-        return
-    least = max(warmup, 1)
-    # the only epoch of a table's row may be a mean of several
-    only = [
-        row
-        for row in series.rows
-        if any(0 < len(point.epochs) <= least and point.source != "csv" for point in row.points)
-    ]
-    if only:
-        evidence = f"runs with {_sizes(_gpus(only), series)} have no epoch after their warm-up"
-        yield Doubt(
-            "warm-up", _gpus(only), evidence, f"train {least + 2} epochs or more", _gpus(only)
-        )
-        return
-    slow = [
-        (row, times, number)
-        for row in series.rows
-        for times in (_counted(point, warmup) for point in row.points)
-        if (number := _slow_epochs(times))
-    ]
-    if slow:
-        row, times, _ = max(slow, key=lambda item: item[1][0] / median(item[1][1:]))
-        first = f"{times[0]:.3g} s"
-        later = f"{median(times[1:]):.3g} s"
-        evidence = (
-            f"with {_sizes([row.gpus], series)} the first counted epoch took {first}, the "
-            f"later ones {later}"
-        )
-        remedy = f"add --warmup {warmup + max(number for _, _, number in slow)} to this command"
-        yield Doubt("warm-up", _gpus(row for row, _, _ in slow), evidence, remedy, ())
+        return None
+    return _only_warm_up(series, max(warmup, 1)) or _long_warm_up(series, warmup)
+
+
+def _only_warm_up(series: Series, least: int) -> Doubt | None:
+    """Return the doubt about runs of so few epochs, if there are such runs."""
+    rows = []
+    for row in series.rows:
+        # the only epoch of a table's row may be a mean of several
+        runs = [point for point in row.points if point.source != "csv"]
+        if any(0 < len(point.epochs) <= least for point in runs):
+            rows.append(row)
+    if not rows:
+        return None
+    gpus = _gpus(rows)
+    return Doubt(
+        "warm-up",
+        gpus,
+        evidence=f"runs with {_sizes(gpus, series)} have no epoch after their warm-up",
+        remedy=f"train {least + 2} epochs or more",
+        again=gpus,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SlowStart:
+    """A run that begins with counted epochs slower than its later ones."""
+
+    row: Row
+    epochs: int  # how many are slower
+    first_s: float  # the time of the first of them
+    later_s: float  # the median of the times after the first
+
+    @property
+    def excess(self) -> float:
+        """How many times as long the first one took."""
+        return self.first_s / self.later_s
+
+
+def _long_warm_up(series: Series, warmup: int) -> Doubt | None:
+    """Return the doubt about counted epochs that still belong to the warm-up."""
+    slow = []
+    for row in series.rows:
+        for point in row.points:
+            times = _counted(point, warmup)
+            epochs = _slow_epochs(times)
+            if epochs:
+                slow.append(_SlowStart(row, epochs, times[0], median(times[1:])))
+    if not slow:
+        return None
+    worst = max(slow, key=lambda start: start.excess)
+    sizes = _sizes([worst.row.gpus], series)
+    first = f"the first counted epoch took {worst.first_s:.3g} s"
+    later = f"the later ones {worst.later_s:.3g} s"
+    needed = warmup + max(start.epochs for start in slow)
+    return Doubt(
+        "warm-up",
+        _gpus(start.row for start in slow),
+        evidence=f"with {sizes} {first}, {later}",
+        remedy=f"add --warmup {needed} to this command",
+        again=(),
+    )
 
 
 def _counted(point: Point, warmup: int) -> list[float]:
     """Return the times of the epochs that count."""
-    return [time for epoch in point.counted(warmup) if (time := positive(epoch.time_s))]
+    times = [positive(epoch.time_s) for epoch in point.counted(warmup)]
+    return [time for time in times if time]
 
 
 def _slow_epochs(times: Sequence[float]) -> int:
@@ -120,69 +153,101 @@ def _slow_epochs(times: Sequence[float]) -> int:
     return number
 
 
-def _short(series: Series) -> Iterator[Doubt]:
-    of_run = series.time_of == "run"
-    least = SHORT_RUN_S if of_run else SHORT_EPOCH_S
-    rows = [row for row in series.rows if row.time_s and row.time_s.mean < least]
-    if of_run:  # a table names its kind of time; the scheduler's includes the start-up
-        rows = [row for row in rows if any(point.source == "elapsed" for point in row.points)]
-    if rows:
-        shortest = min(row.time_s.mean for row in rows if row.time_s)
-        what, noise = ("run", "start-up") if of_run else ("epoch", "start-up and chance")
-        evidence = (
-            f"with {_sizes(_gpus(rows), series)} {'a run' if of_run else 'an epoch'} takes "
-            f"{shortest:.2g} s"
-        )
-        evidence += f": below {least:g} s the time is mostly {noise}"
-        remedy = f"train on more data, so that each {what} takes at least {least:g} s"
-        yield Doubt("short epochs", _gpus(rows), evidence, remedy, _gpus(series.sizes))
+@dataclass(frozen=True, slots=True)
+class _ShortTime:
+    """A kind of time, and why a short one measures something else."""
+
+    label: str
+    article: str
+    least_s: float
+    noise: str  # what a shorter time mostly is
 
 
-def _noise(series: Series, warmup: int) -> Iterator[Doubt]:
-    noisy = {row.gpus: text for row in series.rows if (text := _variation(row, warmup))}
-    if noisy:
-        gpus, text = next(iter(noisy.items()))
-        evidence = f"with {_sizes([gpus], series)} {text}: the node was busy, or its file system"
-        remedy = "measure again, one run after the other, while nothing else runs on the nodes"
-        again = _gpus([series.rows[0], *(row for row in series.sizes if row.gpus in noisy)])
-        yield Doubt("noise", tuple(noisy), evidence, remedy, again)
+_EPOCH = _ShortTime("epoch", "an", SHORT_EPOCH_S, "start-up and chance")
+_RUN = _ShortTime("run", "a", SHORT_RUN_S, "start-up")
+
+
+def _short(series: Series) -> Doubt | None:
+    time = _RUN if series.time_of == "run" else _EPOCH
+    rows = []
+    times_s = []
+    for row in series.rows:
+        if row.time_s is None or row.time_s.mean >= time.least_s:
+            continue
+        # a table names its kind of time; the scheduler's includes the start-up
+        if time is _RUN and all(point.source != "elapsed" for point in row.points):
+            continue
+        rows.append(row)
+        times_s.append(row.time_s.mean)
+    if not rows:
+        return None
+    gpus = _gpus(rows)
+    shortest = f"{time.article} {time.label} takes {min(times_s):.2g} s"
+    limit = f"below {time.least_s:g} s the time is mostly {time.noise}"
+    return Doubt(
+        "short epochs",
+        gpus,
+        evidence=f"with {_sizes(gpus, series)} {shortest}: {limit}",
+        remedy=f"train on more data, so that each {time.label} takes at least {time.least_s:g} s",
+        again=_gpus(series.sizes),
+    )
+
+
+def _noise(series: Series, warmup: int) -> Doubt | None:
+    noisy: dict[int, str] = {}
+    for row in series.rows:
+        variation = _variation(row, warmup)
+        if variation:
+            noisy[row.gpus] = variation
+    if not noisy:
+        return None
+    gpus, variation = next(iter(noisy.items()))
+    sizes = _sizes([gpus], series)
+    return Doubt(
+        "noise",
+        tuple(noisy),
+        evidence=f"with {sizes} {variation}: the node was busy, or its file system",
+        remedy="measure again, one run after the other, while nothing else runs on the nodes",
+        again=_gpus([series.rows[0], *(row for row in series.sizes if row.gpus in noisy)]),
+    )
 
 
 def _variation(row: Row, warmup: int) -> str:
     """Return how the times of a size differ, in words; nothing where they do so by little."""
     speed = row.speedup
     if speed.n > 1 and speed.deviation / speed.n**0.5 > UNCERTAIN:
-        return (
-            f"the slowest run took {100 * (speed.high / speed.low - 1):.0f} % longer than the "
-            "fastest"
-        )
+        longer = 100 * (speed.high / speed.low - 1)
+        return f"the slowest run took {longer:.0f} % longer than the fastest"
     for point in row.points:
         times = _counted(point, warmup)
         times = times[_slow_epochs(times) :]
-        if len(times) >= _FEWEST_EPOCHS and stdev(times) / len(times) ** 0.5 > UNCERTAIN * fmean(
-            times
-        ):
+        if len(times) < _FEWEST_EPOCHS:
+            continue
+        error = stdev(times) / len(times) ** 0.5
+        if error > UNCERTAIN * fmean(times):
             return f"the epochs of a run took {min(times):.3g} to {max(times):.3g} s"
     return ""
 
 
-def _one_run(series: Series) -> Iterator[Doubt]:
-    # a row of a table without epochs or runs may be the mean of several
-    rows = [
-        row
-        for row in series.rows
-        for point in row.points[:1]
-        if row.speedup.n == 1 and (point.source != "csv" or point.run or len(point.epochs) > 1)
-    ]
-    if rows:
-        if len(rows) == len(series.rows):
-            which = "each size"
-        else:
-            which = _sizes(_gpus(rows), series)
-        evidence = f"{which} ran only once, so the error is unknown"
-        yield Doubt(
-            "no repeats", _gpus(rows), evidence, "run each size three times", _gpus(series.sizes)
-        )
+def _one_run(series: Series) -> Doubt | None:
+    rows = []
+    for row in series.rows:
+        first = row.points[0]
+        # a row of a table without epochs or runs may be the mean of several
+        is_one_run = first.source != "csv" or first.run or len(first.epochs) > 1
+        if row.speedup.n == 1 and is_one_run:
+            rows.append(row)
+    if not rows:
+        return None
+    gpus = _gpus(rows)
+    sizes = "each size" if len(rows) == len(series.rows) else _sizes(gpus, series)
+    return Doubt(
+        "no repeats",
+        gpus,
+        evidence=f"{sizes} ran only once, so the error is unknown",
+        remedy="run each size three times",
+        again=_gpus(series.sizes),
+    )
 
 
 def _gpus(rows: Iterable[Row]) -> tuple[int, ...]:
@@ -192,4 +257,7 @@ def _gpus(rows: Iterable[Row]) -> tuple[int, ...]:
 def _sizes(gpus: Sequence[int], series: Series) -> str:
     """Return ``1, 2 and 4 GPUs``."""
     *most, last = gpus
-    return f"{', '.join(map(str, most))}{' and ' if most else ''}{units_text(last, series.unit)}"
+    text = units_text(last, series.unit)
+    if most:
+        text = f"{', '.join(map(str, most))} and {text}"
+    return text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from hpcrun.features.scaling.axes import (
     value_axis,
     whiskers,
 )
-from hpcrun.features.scaling.points import Epoch, Spread, spread
+from hpcrun.features.scaling.points import Epoch, Point, Spread, spread
 from hpcrun.features.scaling.sentences import TimeUnit, heading, hours_name, time_unit
 from hpcrun.features.scaling.series import Row, Series
 from hpcrun.features.scaling.sizes import units_text
@@ -49,6 +50,9 @@ FORMATS: dict[str, dict[str, None]] = {
 """The format of each file, and what would differ from one drawing of the same numbers to the next.
 """
 MOST_SERIES = 6
+_WARM_UP_GREY = "#F0F0F0"
+_MOST_MARKED = 29
+"""The epochs of more have no markers: they would hide the curve."""
 
 
 def draw_figures(report: Report) -> tuple[dict[str, bytes], list[str]]:
@@ -72,26 +76,24 @@ def draw_figures(report: Report) -> tuple[dict[str, bytes], list[str]]:
 
 def settled_figures(report: Report) -> tuple[dict[str, Figure], list[str]]:
     """Return the figures by name, laid out, and the reasons why others are missing."""
-    named = [(heading(part.series, report), part) for part in report.parts if part.series.rows]
-    panels = [
-        Panel(number, title, part) for number, (title, part) in enumerate(named[:MOST_SERIES])
-    ]
+    parts = [part for part in report.parts if part.series.rows]
+    panels = []
+    for number, part in enumerate(parts[:MOST_SERIES]):
+        panels.append(Panel(number, heading(part.series, report), part))
     figures: dict[str, Figure] = {}
     missing = []
-    if len(named) > MOST_SERIES:
-        missing.append(f"only the first {MOST_SERIES} of {len(named)} series are drawn")
-    for name, (draw, has, lacking) in _FIGURES.items():
-        chosen = tuple(panel for panel in panels if has(panel.series))
-        if chosen:
-            figures[name] = draw(Shown(chosen, report.options))
-            settle(figures[name])
-            missing += [
-                f"{name}: without {panel.title} ({lacking})"
-                for panel in panels
-                if panel not in chosen
-            ]
-        else:
-            missing.append(f"{name}: not drawn: {lacking}")
+    if len(parts) > MOST_SERIES:
+        missing.append(f"only the first {MOST_SERIES} of {len(parts)} series are drawn")
+    for name, kind in _FIGURES.items():
+        chosen = tuple(panel for panel in panels if kind.has(panel.series))
+        if not chosen:
+            missing.append(f"{name}: not drawn: {kind.lacking}")
+            continue
+        figures[name] = kind.draw(Shown(chosen, report.options))
+        settle(figures[name])
+        for panel in panels:
+            if panel not in chosen:
+                missing.append(f"{name}: without {panel.title} ({kind.lacking})")
     return figures, missing
 
 
@@ -113,24 +115,32 @@ def _by_size(
 
     def draw(axes: Axes, panel: Panel) -> None:
         series = panel.series
-        numbers = [(row, number) for row in series.sizes if (number := value(row, series))]
-        gpus, (first, base) = [row.gpus for row, _ in numbers], numbers[0]
+        numbers = []
+        values = []
+        for row in series.sizes:
+            number = value(row, series)
+            if number:
+                numbers.append((row, number))
+                values += [number.low, number.high]
+        gpus = [row.gpus for row, _ in numbers]
         log = logarithmic or spans(gpus)
         curve = draw_curve(axes, panel, numbers)
         if len(shown.panels) == 1:  # several have a title and a colour each
             lines["measured"] = curve
         size_axis(axes, gpus, series.unit, logarithmic=log)
         axes.set_ylabel(label(series))
-        values = [end for _, number in numbers for end in (number.low, number.high)]
         if ideal:
-            ideals = [base.mean * ideal(first, each, weak) for each in gpus]
+            first, base = numbers[0]
+            ideals = [base.mean * ideal(first, size, weak) for size in gpus]
             lines["ideal"] = draw_ideal(axes, gpus, ideals)
-            value_axis(axes, [*ideals, *values], logarithmic=log)
+            value_axis(axes, ideals + values, logarithmic=log)
         else:
             axes.margins(y=0.2)
             share_axis(axes, values)
-        for row, number in numbers if len(numbers) <= MOST_NOTES else ():
-            note(axes, row.gpus, number.mean, "~" * row.time_derived + brief(number.mean))
+        if len(numbers) <= MOST_NOTES:
+            for row, number in numbers:
+                mark = "~" if row.time_derived else ""
+                note(axes, row.gpus, number.mean, mark + brief(number.mean))
 
     figure = draw_panels(shown, draw)
     draw_legend(figure, shown, list(lines.items()))
@@ -138,10 +148,8 @@ def _by_size(
 
 
 def _time_label(series: Series) -> str:
-    return (
-        f"time of {'the run' if series.time_of == 'run' else 'one epoch'} "
-        f"({time_unit(series).name})"
-    )
+    timed = "the run" if series.time_of == "run" else "one epoch"
+    return f"time of {timed} ({time_unit(series).name})"
 
 
 def _speedup_efficiency(shown: Shown) -> Figure:
@@ -149,84 +157,94 @@ def _speedup_efficiency(shown: Shown) -> Figure:
 
     The target is for the efficiency of the added GPUs.
     """
-    gpus, alone = shown.gpus, len(shown.panels) == 1
+    gpus = shown.gpus
+    unit = shown.options.unit
+    is_alone = len(shown.panels) == 1
     figure = new_figure(PAGE, 3.0)
     speed, efficiency = figure.subplots(1, 2)
     highest = 100.0
     speeds = [1.0]
     entries: list[tuple[str, Any]] = []
     for panel in shown.panels:
-        rows, smallest = panel.series.sizes, panel.series.rows[0].gpus
-        ends = [smallest, max(gpus[-1], 2 * smallest)]
-        ideal = draw_ideal(speed, ends, [each / smallest for each in ends])
+        rows = panel.series.sizes
+        smallest = rows[0].gpus
+        ends = _ideal_ends(smallest, gpus)
+        ideal = draw_ideal(speed, ends, [end / smallest for end in ends])
         ratios = [(row, row.speedup) for row in rows]
         shares = [(row, row.speedup.scaled(100 * smallest / row.gpus)) for row in rows]
-        highest = max(highest, *(share.high for _, share in shares))
-        speeds += [
-            ends[1] / smallest,
-            *(end for _, ratio in ratios for end in (ratio.low, ratio.high)),
-        ]
-        entries.append(("measured" if alone else panel.title, draw_curve(speed, panel, ratios)))
+        for row, share in shares:
+            highest = max(highest, share.high)
+            speeds += [row.speedup.low, row.speedup.high]
+        speeds.append(ends[1] / smallest)
+        curve = draw_curve(speed, panel, ratios)
+        entries.append(("measured" if is_alone else panel.title, curve))
         draw_curve(efficiency, panel, shares)
-        walk = steps([(row.gpus, row.speedup.mean) for row in rows])
-        (added,) = efficiency.plot(
-            [each.gpus for each in walk],
-            [100 * each.added for each in walk],
-            zorder=4,
-            **{**panel.style, "linestyle": "", "marker": "_", "markersize": 9},
-        )
-        for (row, ratio), (_, share) in (
-            zip(ratios, shares, strict=True) if alone and len(gpus) <= MOST_NOTES else ()
-        ):
-            note(speed, row.gpus, ratio.mean, f"{ratio.mean:.2f}×")
-            note(efficiency, row.gpus, share.mean, f"{share.mean:.0f} %")
+        added = _draw_added(efficiency, panel)
+        if is_alone and len(gpus) <= MOST_NOTES:
+            for row, share in shares:
+                note(speed, row.gpus, row.speedup.mean, f"{row.speedup.mean:.2f}×")
+                note(efficiency, row.gpus, share.mean, f"{share.mean:.0f} %")
     requested = _mark_requested(speed, efficiency, shown)
-    draw_ideal(efficiency, [gpus[0], max(gpus[-1], 2 * gpus[0])], [100, 100])
-    target = efficiency.axhline(
-        100 * shown.options.min_efficiency,
-        color=DARK,
-        linestyle=":",
-        linewidth=0.9,
-        marker="",
-        zorder=2,
+    draw_ideal(efficiency, _ideal_ends(gpus[0], gpus), [100, 100])
+    target = 100 * shown.options.min_efficiency
+    target_line = efficiency.axhline(
+        target, color=DARK, linestyle=":", linewidth=0.9, marker="", zorder=2
     )
-    bases = {panel.series.rows[0].gpus for panel in shown.panels}
-    if len(bases) == 1:
-        over = units_text(min(bases), shown.options.unit)
-    else:
-        over = "the smallest size"
     logarithmic = spans(gpus)
-    for axes, words in ((speed, f"speed-up over {over}"), (efficiency, "efficiency (%)")):
-        size_axis(axes, gpus, shown.options.unit, logarithmic=logarithmic)
-        axes.set_ylabel(words)
+    size_axis(speed, gpus, unit, logarithmic=logarithmic)
+    size_axis(efficiency, gpus, unit, logarithmic=logarithmic)
+    speed.set_ylabel(f"speed-up over {_baseline_text(shown)}")
+    efficiency.set_ylabel("efficiency (%)")
     value_axis(speed, speeds, logarithmic=logarithmic)
     efficiency.set_ylim(0, 1.12 * highest)  # GPUs that slow the rest down are below it
-    entries += [("ideal", ideal), (f"efficiency of the added {shown.options.unit}", added)]
-    entries += [
-        (f"target {100 * shown.options.min_efficiency:g} %", target),
-        *(("request this size", ring) for ring in requested[:1]),
-    ]
+    entries.append(("ideal", ideal))
+    entries.append((f"efficiency of the added {unit}", added))
+    entries.append((f"target {target:g} %", target_line))
+    if requested:
+        entries.append(("request this size", requested[0]))
     draw_legend(figure, shown, entries)
     return figure
 
 
+def _ideal_ends(smallest: int, gpus: Sequence[int]) -> list[int]:
+    """Return between which sizes a line of the ideal goes: at least to twice the smallest."""
+    return [smallest, max(gpus[-1], 2 * smallest)]
+
+
+def _draw_added(axes: Axes, panel: Panel) -> Any:
+    """Draw the efficiency of the GPUs that each size adds; return the marks."""
+    walk = steps([(row.gpus, row.speedup.mean) for row in panel.series.sizes])
+    gpus = [step.gpus for step in walk]
+    percent = [100 * step.added for step in walk]
+    style = {**panel.style, "linestyle": "", "marker": "_", "markersize": 9}
+    (marks,) = axes.plot(gpus, percent, zorder=4, **style)
+    return marks
+
+
+def _baseline_text(shown: Shown) -> str:
+    """Return the size over which the speed-ups of all panels are."""
+    sizes = {panel.series.rows[0].gpus for panel in shown.panels}
+    if len(sizes) == 1:
+        return units_text(sizes.pop(), shown.options.unit)
+    return "the smallest size"
+
+
 def _mark_requested(speed: Axes, efficiency: Axes, shown: Shown) -> list[Any]:
     """Put a ring around the size to request; return the rings."""
+    ring: dict[str, Any] = {
+        "marker": "o",
+        "linestyle": "",
+        "markersize": 9,
+        "markerfacecolor": "none",
+        "markeredgecolor": DARK,
+        "zorder": 5,
+    }
     rings: list[Any] = []
     for panel in shown.panels:
         if panel.part.advice:
             row = panel.part.advice.value
-            for axes, value in ((speed, row.speedup.mean), (efficiency, 100 * row.efficiency)):
-                rings += axes.plot(
-                    row.gpus,
-                    value,
-                    marker="o",
-                    linestyle="",
-                    markersize=9,
-                    markerfacecolor="none",
-                    markeredgecolor=DARK,
-                    zorder=5,
-                )
+            rings += speed.plot(row.gpus, row.speedup.mean, **ring)
+            rings += efficiency.plot(row.gpus, 100 * row.efficiency, **ring)
     return rings
 
 
@@ -237,8 +255,10 @@ def _by_epoch(
 
     A band shows the range of the repeats.
     """
+    from matplotlib.patches import Patch
     from matplotlib.ticker import MaxNLocator
 
+    warmup = shown.options.warmup if times else 0
     styles = dict(zip(shown.gpus, ordered_styles(len(shown.gpus)), strict=True))
     curves: dict[int, Any] = {}
 
@@ -247,20 +267,14 @@ def _by_epoch(
         first = 1
         longest = 1
         for row in panel.series.sizes:
-            curve = _epochs(row, value)
-            if curve:
-                at = list(curve)
-                style = styles[row.gpus]
-                (curves[row.gpus],) = axes.plot(
-                    at,
-                    [each.mean for each in curve.values()],
-                    **{**style, **({} if len(curve) < 30 else {"marker": ""})},
-                )
-                lows = [each.low for each in curve.values()]
-                highs = [each.high for each in curve.values()]
-                axes.fill_between(at, lows, highs, color=style["color"], alpha=0.2, linewidth=0)
-                seen += [*lows, *highs]
-                first, longest = min(first, *at), max(longest, *at)
+            epochs = _epochs(row, value)
+            if not epochs:
+                continue
+            curves[row.gpus] = _draw_epochs(axes, epochs, styles[row.gpus])
+            first = min(first, *epochs)
+            longest = max(longest, *epochs)
+            for number in epochs.values():
+                seen += [number.low, number.high]
         axes.set_xlabel("epoch")
         axes.set_ylabel(label)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
@@ -269,19 +283,31 @@ def _by_epoch(
         else:
             share_axis(axes, seen)
         # a program may count its epochs from 0
-        if times and 0 < shown.options.warmup <= longest - first:
-            axes.axvspan(first - 0.5, first + shown.options.warmup - 0.5, color="#F0F0F0", zorder=0)
+        if 0 < warmup <= longest - first:
+            axes.axvspan(first - 0.5, first + warmup - 0.5, color=_WARM_UP_GREY, zorder=0)
 
     figure = draw_panels(shown, draw)
-    entries: list[tuple[str, Any]] = [
-        (units_text(gpus, shown.options.unit), curve) for gpus, curve in sorted(curves.items())
-    ]
-    if times and shown.options.warmup:
-        from matplotlib.patches import Patch
-
-        entries.append(("warm-up, not counted", Patch(color="#F0F0F0")))
+    entries: list[tuple[str, Any]] = []
+    for gpus, curve in sorted(curves.items()):
+        entries.append((units_text(gpus, shown.options.unit), curve))
+    if warmup:
+        entries.append(("warm-up, not counted", Patch(color=_WARM_UP_GREY)))
     draw_legend(figure, shown, entries, doubts=False)
     return figure
+
+
+def _draw_epochs(axes: Axes, epochs: Mapping[int, Spread], style: Mapping[str, Any]) -> Any:
+    """Draw the numbers of one size by epoch, with a band; return the curve."""
+    at = list(epochs)
+    means = [number.mean for number in epochs.values()]
+    lows = [number.low for number in epochs.values()]
+    highs = [number.high for number in epochs.values()]
+    of_curve = dict(style)
+    if len(epochs) > _MOST_MARKED:
+        of_curve["marker"] = ""
+    (curve,) = axes.plot(at, means, **of_curve)
+    axes.fill_between(at, lows, highs, color=style["color"], alpha=0.2, linewidth=0)
+    return curve
 
 
 def _epochs(row: Row, value: Callable[[Epoch], float | None]) -> dict[int, Spread]:
@@ -290,48 +316,62 @@ def _epochs(row: Row, value: Callable[[Epoch], float | None]) -> dict[int, Sprea
     for point in row.points:
         for epoch in point.epochs:
             repeats[epoch.number].append(value(epoch))
-    return {number: each for number, values in sorted(repeats.items()) if (each := spread(values))}
+    spreads = {}
+    for number in sorted(repeats):
+        over_repeats = spread(repeats[number])
+        if over_repeats:
+            spreads[number] = over_repeats
+    return spreads
 
 
 def _cost(shown: Shown) -> Figure:
     """Draw time against GPU-hours; join the sizes for which no other is better in both."""
     from matplotlib.lines import Line2D
 
-    def draw(axes: Axes, panel: Panel) -> None:
-        series, unit = panel.series, time_unit(panel.series)
-        rows = [row for row in series.rows if row.time_s and row.gpu_hours is not None]
-        front = sorted(pareto(rows), key=lambda row: row.gpus)
-        others = [row for row in rows if row not in front]
-        axes.plot(*_costs(front, unit), **panel.style, zorder=3)
-        axes.plot(*_costs(others, unit), "x", color=DARK, zorder=3)
-        times = [row.time_s.scaled(1 / unit.seconds) for row in rows if row.time_s]
-        whiskers(axes, _costs(rows, unit)[0], times, panel.style["color"])
-        doubtful = [row for row in front if is_doubtful(row, panel.part)]
-        if doubtful:
-            hollow = {**panel.style, "linestyle": "", "markerfacecolor": "white"}
-            axes.plot(*_costs(doubtful, unit), **hollow, zorder=4)
-        for row, x, y in zip([*front, *others], *_costs([*front, *others], unit), strict=True):
-            note(axes, x, y, str(row.gpus))
-        axes.set_xlabel(hours_name(series.unit))
-        axes.set_ylabel(_time_label(series))
-        axes.margins(0.15)
-        axes.locator_params(axis="x", nbins=4)  # numbers such as 0.0825 stand side by side
-        for axis, values in zip((axes.xaxis, axes.yaxis), _costs(rows, unit), strict=True):
-            if spans(values):
-                log_axis(axis, values)
-
-    figure = draw_panels(shown, draw)
+    figure = draw_panels(shown, _draw_cost)
     best = Line2D([], [], **shown.panels[0].style)
     entries = [(f"best in time or cost (numbers: {shown.options.unit})", best)]
-    if any(len(pareto(panel.series.rows)) < len(panel.series.rows) for panel in shown.panels):
+    all_series = [panel.series for panel in shown.panels]
+    if any(len(pareto(series.rows)) < len(series.rows) for series in all_series):
         entries.append(("others", Line2D([], [], color=DARK, marker="x", linestyle="")))
     draw_legend(figure, shown, entries)
     return figure
 
 
+def _draw_cost(axes: Axes, panel: Panel) -> None:
+    """Draw time against GPU-hours for one series."""
+    series = panel.series
+    unit = time_unit(series)
+    rows = [row for row in series.rows if row.time_s and row.gpu_hours is not None]
+    front = sorted(pareto(rows), key=lambda row: row.gpus)
+    others = [row for row in rows if row not in front]
+    axes.plot(*_costs(front, unit), **panel.style, zorder=3)
+    axes.plot(*_costs(others, unit), "x", color=DARK, zorder=3)
+    hours, times = _costs(rows, unit)
+    spreads = [row.time_s.scaled(1 / unit.seconds) for row in rows if row.time_s]
+    whiskers(axes, hours, spreads, panel.style["color"])
+    doubtful = [row for row in front if is_doubtful(row, panel.part)]
+    if doubtful:
+        hollow = {**panel.style, "linestyle": "", "markerfacecolor": "white"}
+        axes.plot(*_costs(doubtful, unit), **hollow, zorder=4)
+    drawn = front + others
+    for row, x, y in zip(drawn, *_costs(drawn, unit), strict=True):
+        note(axes, x, y, str(row.gpus))
+    axes.set_xlabel(hours_name(series.unit))
+    axes.set_ylabel(_time_label(series))
+    axes.margins(0.15)
+    axes.locator_params(axis="x", nbins=4)  # numbers such as 0.0825 stand side by side
+    if spans(hours):
+        log_axis(axes.xaxis, hours)
+    if spans(times):
+        log_axis(axes.yaxis, times)
+
+
 def _costs(rows: Sequence[Row], unit: TimeUnit) -> tuple[list[float], list[float]]:
+    """Return the GPU-hours and the times of rows that have both."""
     hours = [row.gpu_hours or 0.0 for row in rows]
-    return hours, [row.time_s.mean / unit.seconds for row in rows if row.time_s]
+    times = [row.time_s.mean / unit.seconds for row in rows if row.time_s]
+    return hours, times
 
 
 def _any_row(value: Callable[[Row], object]) -> Callable[[Series], bool]:
@@ -339,12 +379,24 @@ def _any_row(value: Callable[[Row], object]) -> Callable[[Series], bool]:
 
 
 def _epoch_by_epoch(value: Callable[[Epoch], float | None]) -> Callable[[Series], bool]:
-    def has_several(row: Row) -> bool:
-        return any(
-            sum(value(epoch) is not None for epoch in point.epochs) > 1 for point in row.points
-        )
+    """Return whether a run of a series has a number of several epochs."""
 
-    return lambda series: any(map(has_several, series.sizes))
+    def has_several(point: Point) -> bool:
+        return sum(value(epoch) is not None for epoch in point.epochs) > 1
+
+    def has(series: Series) -> bool:
+        return any(has_several(point) for row in series.sizes for point in row.points)
+
+    return has
+
+
+@dataclass(frozen=True, slots=True)
+class _FigureKind:
+    """How a figure is drawn, of which series, and what the others lack."""
+
+    draw: Callable[[Shown], Figure]
+    has: Callable[[Series], bool]
+    lacking: str
 
 
 def _time(row: Row, series: Series) -> Spread | None:
@@ -355,13 +407,13 @@ def _time(row: Row, series: Series) -> Spread | None:
 
 _time_of = attrgetter("time_s")
 _accuracy_of = attrgetter("accuracy")
-_FIGURES: dict[str, tuple[Callable[[Shown], Figure], Callable[[Series], bool], str]] = {
-    "speedup_efficiency": (
+_FIGURES: dict[str, _FigureKind] = {
+    "speedup_efficiency": _FigureKind(
         _speedup_efficiency,
         lambda series: series.compared,
         "fewer than two sizes",
     ),
-    "epoch_time": (
+    "epoch_time": _FigureKind(
         partial(
             _by_size,
             label=_time_label,
@@ -372,7 +424,7 @@ _FIGURES: dict[str, tuple[Callable[[Shown], Figure], Callable[[Series], bool], s
         _any_row(_time_of),
         "no run has a time",
     ),
-    "throughput": (
+    "throughput": _FigureKind(
         partial(
             _by_size,
             label=lambda _: "samples per second",
@@ -382,13 +434,13 @@ _FIGURES: dict[str, tuple[Callable[[Shown], Figure], Callable[[Series], bool], s
         _any_row(attrgetter("samples_per_s")),
         "no run has samples per second",
     ),
-    "cost": (_cost, _any_row(_time_of), "no run has a time"),
-    "time_by_epoch": (
+    "cost": _FigureKind(_cost, _any_row(_time_of), "no run has a time"),
+    "time_by_epoch": _FigureKind(
         partial(_by_epoch, label="time of the epoch (s)", value=_time_of, times=True),
         _epoch_by_epoch(_time_of),
         "no run has several epochs",
     ),
-    "accuracy": (
+    "accuracy": _FigureKind(
         partial(
             _by_size,
             label=lambda _: "accuracy",
@@ -398,7 +450,7 @@ _FIGURES: dict[str, tuple[Callable[[Shown], Figure], Callable[[Series], bool], s
         _any_row(_accuracy_of),
         "no run has an accuracy",
     ),
-    "accuracy_by_epoch": (
+    "accuracy_by_epoch": _FigureKind(
         partial(_by_epoch, label="accuracy", value=_accuracy_of, times=False),
         _epoch_by_epoch(_accuracy_of),
         "no run has the accuracy of several epochs",

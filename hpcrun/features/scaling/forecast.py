@@ -177,21 +177,21 @@ def fit_steps(work: MeasuredTraining, rows: float | None, nodes: Sequence[int]) 
     Raises:
         UsageError: the measured epochs contradict each other.
     """
-    timed = tuple(
-        TimedStep(
-            StepSize(epoch.gpus, number, epoch.batch_size / epoch.gpus),
-            epoch.epoch_s / steps_per_epoch(work.samples, epoch.batch_size),
-        )
-        for epoch, number in zip(work.epochs_measured, nodes, strict=True)
-    )
+    measured = []
+    for epoch, number in zip(work.epochs_measured, nodes, strict=True):
+        size = StepSize(epoch.gpus, number, epoch.batch_size / epoch.gpus)
+        steps = steps_per_epoch(work.samples, epoch.batch_size)
+        measured.append(TimedStep(size, epoch.epoch_s / steps))
+    timed = tuple(measured)
     model = StepModel(timed, fixed_share(timed, (rows or 0) / work.tokens_per_sample))
-    for each, epoch in zip(timed, work.epochs_measured, strict=True):
-        if abs(misfit := model.misfit(each)) > CONTRADICTION:
+    for step, epoch in zip(timed, work.epochs_measured, strict=True):
+        misfit = model.misfit(step)
+        if abs(misfit) > CONTRADICTION:
+            place = f"{epoch.batch_size} on {epoch.gpus} GPUs"
+            forecast_s = step.step_s * (1 + misfit)
             raise UsageError(
-                f"the measured epochs contradict each other: {epoch.batch_size} on {epoch.gpus} "
-                "GPUs took "
-                f"{each.step_s:.3g} s a step, and by the others it takes "
-                f"{each.step_s * (1 + misfit):.3g} s",
+                f"the measured epochs contradict each other: {place} took {step.step_s:.3g} s a "
+                f"step, and by the others it takes {forecast_s:.3g} s",
                 hint="measure all of them on the same GPUs, and leave out the first epoch",
             )
     return model
@@ -201,12 +201,14 @@ def _baseline(
     work: MeasuredTraining, case: Case, sizes: Sequence[JobSize], steps: StepModel
 ) -> StepSize:
     """Return the size with which others are compared: the smallest, measured or forecast."""
-    (gpus, nodes), measured = min(sizes), steps.first.size
-    if gpus >= measured.gpus:
+    smallest = min(sizes)
+    measured = steps.first.size
+    if smallest.gpus >= measured.gpus:
         return measured
-    return StepSize(
-        gpus, nodes, work.batch_size / gpus if case == "fixed" else measured.batch_per_gpu
-    )
+    batch_per_gpu = measured.batch_per_gpu
+    if case == "fixed":
+        batch_per_gpu = work.batch_size / smallest.gpus
+    return StepSize(smallest.gpus, smallest.nodes, batch_per_gpu)
 
 
 def forecast(
@@ -216,10 +218,9 @@ def forecast(
     rows = []
     for case in cases:
         base = _baseline(work, case, sizes, steps)
-        rows += [
-            _forecast(work, case, size, _batch(work, case, size.gpus), steps, base)
-            for size in sizes
-        ]
+        for size in sizes:
+            batch_size = _batch(work, case, size.gpus)
+            rows.append(_forecast(work, case, size, batch_size, steps, base))
     return tuple(rows)
 
 
@@ -231,8 +232,9 @@ def remedy(
     The batch is doubled and doubled again.
     """
     base = _baseline(work, row.case, sizes, steps)
+    most = min(work.samples, _MOST_LARGER * work.most_per_gpu * row.size.gpus)
     batch_size = 2 * row.batch_size
-    while batch_size <= min(work.samples, _MOST_LARGER * work.most_per_gpu * row.size.gpus):
+    while batch_size <= most:
         larger = _forecast(work, "scaled", row.size, batch_size, steps, base)
         if not larger.concerns:
             return larger
@@ -260,21 +262,26 @@ def _forecast(
 ) -> Forecast:
     steps = steps_per_epoch(work.samples, batch_size)
     at = StepSize(size.gpus, size.nodes, batch_size / size.gpus)
-    step_s, (fastest_s, slowest_s) = model.step_s(at), model.range_s(at)
-    growth = batch_size / work.batch_size
-    speedup = work.epoch_s / (steps * step_s)
+    step_s = model.step_s(at)
+    fastest_s, slowest_s = model.range_s(at)
     efficiency = at.batch_per_gpu / step_s * model.step_s(base) / base.batch_per_gpu
+    growth = batch_size / work.batch_size
+    lr_linear = None
+    lr_sqrt = None
+    if work.lr is not None:
+        lr_linear = work.lr * growth
+        lr_sqrt = work.lr * math.sqrt(growth)
     return Forecast(
         case=case,
         size=size,
         batch_size=batch_size,
         steps=steps,
-        lr_linear=None if work.lr is None else work.lr * growth,
-        lr_sqrt=None if work.lr is None else work.lr * math.sqrt(growth),
+        lr_linear=lr_linear,
+        lr_sqrt=lr_sqrt,
         warmup_steps=math.ceil(work.warmup * steps) if growth > 1 else 0,
         step_s=step_s,
         epoch_s=steps * step_s,
-        speedup=speedup,
+        speedup=work.epoch_s / (steps * step_s),
         efficiency=efficiency,
         gpu_hours=size.gpus * steps * step_s * work.epochs / 3600,
         concerns=_concerns(at, model, base, efficiency),
@@ -320,12 +327,12 @@ def gpus_to_ask_for(rows: Sequence[Forecast], model: StepModel) -> GpuAdvice:
     # no model can decide from one size: a gain was forecast in six of nine cases of loss
     if len(model.losses) == 1:
         measured = model.first.size.gpus
-        return GpuAdvice(
-            None, None, next((row for gpus, row in best.items() if gpus > measured), None)
-        )
+        larger = [row for gpus, row in best.items() if gpus > measured]
+        return GpuAdvice(None, None, larger[0] if larger else None)
     smallest = next(iter(best.values()))
-    gpus, _, step = choose([(size, row.speedup / smallest.speedup) for size, row in best.items()])
-    return GpuAdvice(best[gpus], step, best[step.gpus] if step else None)
+    chosen = choose([(size, row.speedup / smallest.speedup) for size, row in best.items()])
+    step = chosen.next_step
+    return GpuAdvice(best[chosen.gpus], step, best[step.gpus] if step else None)
 
 
 def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:
@@ -336,20 +343,19 @@ def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:
     """
     if case == "fixed":
         if work.batch_size % gpus:
+            each = f"{work.batch_size / gpus:.2f} each"
+            batches = multiples_around(work.batch_size, gpus)
             raise UsageError(
-                f"--batch-size {work.batch_size} does not divide by --gpus {gpus}: "
-                f"{work.batch_size / gpus:.2f} each",
-                hint=f"use a global batch of {multiples_around(work.batch_size, gpus)}, or --mode "
-                "scaled",
+                f"--batch-size {work.batch_size} does not divide by --gpus {gpus}: {each}",
+                hint=f"use a global batch of {batches}, or --mode scaled",
             )
         return work.batch_size
     batch_size = work.batch_per_gpu * gpus
     if batch_size > work.samples:
         most = work.samples // work.batch_per_gpu
+        batches = f"per-GPU batch {work.batch_per_gpu} makes global batch {batch_size}"
         raise UsageError(
-            f"--gpus {gpus}: per-GPU batch {work.batch_per_gpu} makes global batch {batch_size}, "
-            "more than the "
-            f"{work.samples} samples of an epoch",
+            f"--gpus {gpus}: {batches}, more than the {work.samples} samples of an epoch",
             hint=f"use at most {most} GPUs, or --mode fixed",
         )
     return batch_size

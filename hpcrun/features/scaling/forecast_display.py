@@ -14,6 +14,7 @@ from hpcrun.features.scaling.forecast import (
     Case,
     Concern,
     Forecast,
+    GpuAdvice,
     MeasuredEpoch,
     advised_lr,
 )
@@ -61,12 +62,14 @@ _TITLE: dict[Case, str] = {
 _LOST_TO: dict[Concern, str] = {"little work": "overhead", "communication": "communication"}
 _WHY: dict[Concern, str] = {
     "little work": "the fixed overhead of a step, which does not shrink with the batch: below "
-    "{fills} samples on a GPU "
-    "it is more than half of computing",
+    "{fills} samples on a GPU it is more than half of computing",
     "communication": "what every doubling costs: waiting for the other ranks, the gradient "
-    "all-reduce, and the shared "
-    "data loader and file system",
+    "all-reduce, and the shared data loader and file system",
 }
+_RULE = {"sgd": "; SGD: linear", "adam": "; Adam: square root", None: ""}
+"""Optimizer → the rule for its learning rate."""
+_BATCH_COLUMN: dict[Case, str] = {"fixed": "BATCH/GPU", "scaled": "BATCH"}
+"""The heading of the batch that changes with the GPUs."""
 
 
 def forecast_text(result: ForecastResult, width: int) -> Iterator[TextPart]:
@@ -74,24 +77,21 @@ def forecast_text(result: ForecastResult, width: int) -> Iterator[TextPart]:
 
     The advice says what to measure or to run instead.
     """
-    work, wrap = (
-        result.work,
-        textwrap.TextWrapper(min(width, _PROSE), subsequent_indent="  ", break_long_words=False),
-    )
+    work = result.work
+    wrap = textwrap.TextWrapper(min(width, _PROSE), subsequent_indent="  ", break_long_words=False)
+    answers = []
     # a sentence for each case, which it begins with: the answers differ
-    yield stdout(
-        line for case in result.advice for line in wrap.wrap(one_line(_answer(result, case)))
-    )
+    for case in result.advice:
+        answers += wrap.wrap(one_line(_answer(result, case)))
+    yield stdout(answers)
     yield stdout(["", *heading_lines(result)])
     for case in result.advice:
         yield stdout(["", _TITLE[case].format(fixed=work.batch_size, scaled=work.batch_per_gpu)])
         yield table(case_table(result, case, width))
     rates = rates_table(result)
     if rates:
-        column = {"sgd": "; SGD: linear", "adam": "; Adam: square root", None: ""}[work.optimizer]
-        yield stdout(
-            ["", f"learning rate ({_rate(work.lr)} at global batch {work.batch_size}){column}"]
-        )
+        measured = f"{_rate(work.lr)} at global batch {work.batch_size}"
+        yield stdout(["", f"learning rate ({measured}){_RULE[work.optimizer]}"])
         yield table(rates)
     advice = advice_lines(result, width)
     if advice:
@@ -99,33 +99,50 @@ def forecast_text(result: ForecastResult, width: int) -> Iterator[TextPart]:
 
 
 def _answer(result: ForecastResult, case: Case) -> str:
-    work, advice = result.work, result.advice[case]
-    row, after = advice.row, advice.next_row
-    batch = f"the global batch stays {work.batch_size}"
+    """Return how many GPUs to ask for in one case, as a sentence."""
+    work = result.work
     if case == "scaled":
         batch = f"the global batch grows with the GPUs, {work.batch_per_gpu} on each"
+    else:
+        batch = f"the global batch stays {work.batch_size}"
+    row = result.advice[case].row
     if row is None:
-        if after:
-            first = f"measure {count(after.size.gpus, 'GPU')} first, forecast {_speed(after)}"
-        else:
-            first = ""
-        return f"If {batch}: {first or 'measure more GPUs'}. One measured size decides nothing."
+        first = _measure_first(result.advice[case].next_row)
+        return f"If {batch}: {first}. One measured size decides nothing."
     answer = f"ask for {count(row.size.gpus, 'GPU')}"
     if (round(row.speedup, 2), round(row.efficiency, 2)) != (1, 1):
         answer += f", {_speed(row)} at {whole_percent(row.efficiency)} efficiency"
-    if after and after.speedup < row.speedup:
-        answer += f"; {after.size.gpus} would be slower, {_speed(after)}"
-    elif after and (step := advice.step):
-        added = f"the added {step.gpus - step.before} at {whole_percent(step.added)}"
-        answer += f"; {after.size.gpus} would be {_speed(after)}, {added}"
+    answer += _next_larger(row, result.advice[case])
     if case == "scaled" and row.growth >= LARGE_GROWTH:
         answer += f"; check the accuracy with global batch {row.batch_size}"
     return f"If {batch}: {answer}."
 
 
+def _measure_first(following: Forecast | None) -> str:
+    """Return what to measure where one size was measured."""
+    if following is None:
+        return "measure more GPUs"
+    return f"measure {count(following.size.gpus, 'GPU')} first, forecast {_speed(following)}"
+
+
+def _next_larger(row: Forecast, advice: GpuAdvice) -> str:
+    """Return why the next larger size is not the answer; "" if there is nothing to say."""
+    larger = advice.next_row
+    if larger is None:
+        return ""
+    if larger.speedup < row.speedup:
+        return f"; {larger.size.gpus} would be slower, {_speed(larger)}"
+    step = advice.step
+    if step is None:
+        return ""
+    added = f"the added {step.gpus - step.before} at {whole_percent(step.added)}"
+    return f"; {larger.size.gpus} would be {_speed(larger)}, {added}"
+
+
 def _speed(row: Forecast) -> str:
+    speed = times_text(row.speedup)
     span = _range(row, " to ")
-    return times_text(row.speedup) + (f" ({span}×)" if span else "")
+    return f"{speed} ({span}×)" if span else speed
 
 
 def _range(row: Forecast, to: str) -> str:
@@ -138,26 +155,27 @@ def heading_lines(result: ForecastResult) -> list[str]:
     """Return the measurements, and the machine of the forecast."""
     work = result.work
     first, *others = work.epochs_measured
+    measured = f"measured  {work.samples} samples in {_measured_text(first)}"
     if work.epochs > 1:
-        epochs = f", {count(work.epochs, 'epoch')}"
-    else:
-        epochs = ""
-    where = result.profile.card.model or "no GPU model in the profile"
-    return [
-        one_line(f"measured  {work.samples} samples in {_measured_text(first)}{epochs}"),
-        *(one_line(f"          and in {_measured_text(epoch)}") for epoch in others[:_MOST_SHOWN]),
-        *([f"          and {len(others) - _MOST_SHOWN} more"] if len(others) > _MOST_SHOWN else []),
-        one_line(f"profile   {result.profile.name}: {where}"),
-    ]
+        measured += f", {count(work.epochs, 'epoch')}"
+    lines = [measured]
+    for epoch in others[:_MOST_SHOWN]:
+        lines.append(f"          and in {_measured_text(epoch)}")
+    if len(others) > _MOST_SHOWN:
+        lines.append(f"          and {len(others) - _MOST_SHOWN} more")
+    model = result.profile.card.model or "no GPU model in the profile"
+    lines.append(f"profile   {result.profile.name}: {model}")
+    return [one_line(line) for line in lines]
 
 
 def _measured_text(epoch: MeasuredEpoch) -> str:
-    nodes = f" of {epoch.nodes} nodes" if (epoch.nodes or 1) > 1 else ""
-    if epoch.gpus > 1 or nodes:
-        on = f" on {count(epoch.gpus, 'GPU')}{nodes}"
-    else:
-        on = ""
-    return f"{span_text(epoch.epoch_s)}, global batch {epoch.batch_size}{on}"
+    text = f"{span_text(epoch.epoch_s)}, global batch {epoch.batch_size}"
+    nodes = epoch.nodes or 1
+    if nodes > 1:
+        return f"{text} on {count(epoch.gpus, 'GPU')} of {nodes} nodes"
+    if epoch.gpus > 1:
+        return f"{text} on {count(epoch.gpus, 'GPU')}"
+    return text
 
 
 def case_table(result: ForecastResult, case: Case, width: int) -> Table:
@@ -165,31 +183,37 @@ def case_table(result: ForecastResult, case: Case, width: int) -> Table:
 
     A row below the target says what its time is lost to.
     """
-    rows = [row for row in result.rows if row.case == case]
-    several = any(row.size.nodes > 1 for row in rows)
-    batch = {"fixed": ("BATCH/GPU", "batch_per_gpu"), "scaled": ("BATCH", "batch_size")}[case]
-    shown: dict[str, list[str]] = {
-        "GPUS": [str(row.size.gpus) for row in rows],
-        **({"NODES": [str(row.size.nodes) for row in rows]} if several else {}),
-        batch[0]: [str(getattr(row, batch[1])) for row in rows],
-        "STEPS": [str(row.steps) for row in rows],
-        "STEP": [span_text(row.step_s) for row in rows],
-        "EPOCH": [span_text(row.epoch_s) for row in rows],
-        "SPEED-UP": [f"{row.speedup:.2f}" for row in rows],
-        "RANGE": [_range(row, "-") or "-" for row in rows],
-        "EFF.": [whole_percent(row.efficiency) for row in rows],
-        "GPU-HOURS": [number_text(row.gpu_hours) for row in rows],
-        **(
-            {"COST": [number_text(row.gpu_hours * result.price) for row in rows]}
-            if result.price
-            else {}
-        ),
-        "LOST TO": [_LOST_TO[row.concerns[0]] if row.concerns else "" for row in rows],
-    }
+    rows = [_cells(row, case, result.price) for row in result.rows if row.case == case]
+    shown = {heading: [row[heading] for row in rows] for heading in rows[0]}
+    if all(cell == "1" for cell in shown["NODES"]):
+        del shown["NODES"]
     if not any(shown["LOST TO"]):
         del shown["LOST TO"]
-    needed = {heading: max(len(heading), *map(len, cells)) for heading, cells in shown.items()}
+    needed = {}
+    for heading, cells in shown.items():
+        needed[heading] = max(len(heading), *map(len, cells))
     return _table({heading: shown[heading] for heading in fitting(needed, width, _DROPPED)})
+
+
+def _cells(row: Forecast, case: Case, price: float | None) -> dict[str, str]:
+    """Return a row of the table of one case, by heading."""
+    batch = row.batch_per_gpu if case == "fixed" else row.batch_size
+    cells = {
+        "GPUS": str(row.size.gpus),
+        "NODES": str(row.size.nodes),
+        _BATCH_COLUMN[case]: str(batch),
+        "STEPS": str(row.steps),
+        "STEP": span_text(row.step_s),
+        "EPOCH": span_text(row.epoch_s),
+        "SPEED-UP": f"{row.speedup:.2f}",
+        "RANGE": _range(row, "-") or "-",
+        "EFF.": whole_percent(row.efficiency),
+        "GPU-HOURS": number_text(row.gpu_hours),
+    }
+    if price:
+        cells["COST"] = number_text(row.gpu_hours * price)
+    cells["LOST TO"] = _LOST_TO[row.concerns[0]] if row.concerns else ""
+    return cells
 
 
 def _table(shown: Mapping[str, Sequence[str]]) -> Table:
@@ -211,12 +235,13 @@ def rates_table(result: ForecastResult) -> Table | None:
             "BATCH": [str(batch_size) for batch_size in rows],
             "LINEAR": [_rate(row.lr_linear) for row in rows.values()],
             "SQUARE ROOT": [_rate(row.lr_sqrt) for row in rows.values()],
-            "WARM-UP": [
-                count(row.warmup_steps, "step") if row.warmup_steps else "-"
-                for row in rows.values()
-            ],
+            "WARM-UP": [_warmup_text(row.warmup_steps) for row in rows.values()],
         }
     )
+
+
+def _warmup_text(steps: int) -> str:
+    return count(steps, "step") if steps else "-"
 
 
 def advice_lines(result: ForecastResult, width: int) -> list[str]:
@@ -225,78 +250,65 @@ def advice_lines(result: ForecastResult, width: int) -> list[str]:
     The notes say what the numbers rest on.
     """
     width = min(width, _PROSE)
+    lines = []
     measure = measure_command(result)
     if measure:
-        lines = [
-            f"measure  {measure}",
-            "         and forecast again: hpcrun scale plan --from STUDY",
-        ]
-    else:
-        lines = []
-    lines += [
-        line
-        for text in _warnings(result)
-        for line in labelled("warning", one_line(text), _INDENT, width)
-    ]
+        lines.append(f"measure  {measure}")
+        lines.append("         and forecast again: hpcrun scale plan --from STUDY")
+    for warning in _warnings(result):
+        lines += labelled("warning", one_line(warning), _INDENT, width)
     for remedy in result.remedies:
-        each = remedy.batch_per_gpu
-        lines += [
-            f"instead  {remedy_command(result, remedy)}",
-            f"         {count(remedy.steps, 'step')} and {span_text(remedy.epoch_s)} an epoch"
-            + (
-                f", if {each} samples fit in the GPU's memory"
-                if each > result.work.most_per_gpu
-                else ""
-            ),
-        ]
-    return [
-        *lines,
-        *(
-            line
-            for note in result.notes
-            for line in labelled("note", one_line(note), _INDENT, width)
-        ),
-    ]
+        outcome = f"{count(remedy.steps, 'step')} and {span_text(remedy.epoch_s)} an epoch"
+        if remedy.batch_per_gpu > result.work.most_per_gpu:
+            outcome += f", if {remedy.batch_per_gpu} samples fit in the GPU's memory"
+        lines.append(f"instead  {remedy_command(result, remedy)}")
+        lines.append(f"         {outcome}")
+    for note in result.notes:
+        lines += labelled("note", one_line(note), _INDENT, width)
+    return lines
 
 
 def measure_command(result: ForecastResult) -> str:
     """Return the command that measures the next doubling; empty if several sizes were measured."""
-    case = next(iter(result.advice))
-    advice, work = result.advice[case], result.work
+    work = result.work
+    case, advice = next(iter(result.advice.items()))
     if advice.row is not None or advice.next_row is None:
         return ""
-    sizes = ",".join(str(gpus) for gpus in (work.gpus, advice.next_row.size.gpus))
-    gpus = f"{result.gpu_type}:{sizes}" if result.gpu_type else sizes
-    batch = str(work.batch_size) if case == "fixed" else "{batch_size}"
+    gpus = _gpus_option(result, f"{work.gpus},{advice.next_row.size.gpus}")
+    options = ["-P", result.profile_name, "--gpus", gpus]
     if case == "fixed":
-        weak = []
+        batch = str(work.batch_size)
     else:
-        weak = ["--weak", "--batch-size", str(work.batch_per_gpu)]
-    options = shlex.join(["-P", result.profile_name, "--gpus", gpus, *weak])
-    return one_line(f"hpcrun scale run {options} SCRIPT --batch-size {batch}")
+        batch = "{batch_size}"
+        options += ["--weak", "--batch-size", str(work.batch_per_gpu)]
+    return one_line(f"hpcrun scale run {shlex.join(options)} SCRIPT --batch-size {batch}")
+
+
+def _gpus_option(result: ForecastResult, numbers: str) -> str:
+    """Return the value of --gpus, with the type if one was named."""
+    return f"{result.gpu_type}:{numbers}" if result.gpu_type else numbers
 
 
 def _warnings(result: ForecastResult) -> list[str]:
     warnings = []
     for concern, why in _WHY.items():
-        rows = (row for row in result.rows if row.concerns[:1] == (concern,))
-        sizes = dict.fromkeys(
-            f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})" for row in rows
-        )
+        sizes: dict[str, None] = {}
+        for row in result.rows:
+            if row.concerns[:1] == (concern,):
+                sizes[f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})"] = None
         if sizes:
             reason = why.format(fills=f"{max(1.0, result.fills_gpu):.0f}")
             warnings.append(f"{', '.join(sizes)}: most of the lost time is {reason}")
     # no rule can be trusted with the learning rate of batches that have grown so much
-    row = max((*result.rows, *result.remedies), key=lambda row: row.growth)
-    if row.growth >= LARGE_GROWTH:
-        if row.lr_linear is None:
-            rate = ""
-        else:
-            rate = f"; do not start with {_rate(row.lr_linear)} at once"
+    largest = max((*result.rows, *result.remedies), key=lambda row: row.growth)
+    if largest.growth >= LARGE_GROWTH:
+        rate = ""
+        if largest.lr_linear is not None:
+            rate = f"; do not start with {_rate(largest.lr_linear)} at once"
         warnings.append(
-            f"a global batch {row.growth:.0f} times the measured one trains differently: raise the "
-            "learning rate over "
-            f"the warm-up{rate}, and compare the accuracy with that of the measured batch"
+            f"a global batch {largest.growth:.0f} times the measured one trains differently: "
+            f"raise the learning rate over the warm-up{rate}, and compare the accuracy with that "
+            "of the measured batch"
         )
     return warnings
 
@@ -306,21 +318,18 @@ def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
 
     The user replaces SCRIPT and its options.
     """
-    work, size = result.work, remedy.size
-    if result.gpu_type:
-        gpus = f"{result.gpu_type}:{size.gpus}"
-    else:
-        gpus = str(size.gpus)
+    size = remedy.size
+    gpus = _gpus_option(result, str(size.gpus))
     words = ["hpcrun", "submit", "-P", result.profile_name, "--gpus", gpus]
-    words += ["--nodes", str(size.nodes)] if size.nodes > 1 else []
-    rate = advised_lr(work, remedy)
-    if remedy.warmup_steps:
-        warm_up = ["--warmup-steps", str(remedy.warmup_steps)]
-    else:
-        warm_up = []
-    rest = ["SCRIPT", "--batch-size", str(remedy.batch_size)]
-    rest += ["--lr", _rate(rate), *warm_up] if rate is not None else []
-    return one_line(shlex.join([*words, *rest]))
+    if size.nodes > 1:
+        words += ["--nodes", str(size.nodes)]
+    words += ["SCRIPT", "--batch-size", str(remedy.batch_size)]
+    rate = advised_lr(result.work, remedy)
+    if rate is not None:
+        words += ["--lr", _rate(rate)]
+        if remedy.warmup_steps:
+            words += ["--warmup-steps", str(remedy.warmup_steps)]
+    return one_line(shlex.join(words))
 
 
 def span_text(seconds: float) -> str:
@@ -340,33 +349,33 @@ def _rate(rate: float | None) -> str:
 
 def forecast_csv(result: ForecastResult) -> str:
     """Return one line for each case and number of GPUs; times in seconds."""
-    return rows_csv(
-        [_row(row, result.price) | {"concerns": "; ".join(row.concerns)} for row in result.rows],
-        FIELDS,
-    )
+    rows = []
+    for row in result.rows:
+        fields = _row(row, result.price)
+        fields["concerns"] = "; ".join(row.concerns)
+        rows.append(fields)
+    return rows_csv(rows, FIELDS)
 
 
 def forecast_json(result: ForecastResult) -> dict[str, Any]:
     """Return the forecast as a JSON document."""
+    answers = []
+    for case, advice in result.advice.items():
+        gpus = advice.row.size.gpus if advice.row else None
+        answers.append({"case": case, "gpus": gpus, "text": _answer(result, case)})
+    remedies = []
+    for remedy in result.remedies:
+        command = remedy_command(result, remedy)
+        remedies.append({**_row(remedy, result.price), "command": command})
     return {
         "kind": "forecast",
         "profile": result.profile.name,
         "measured": asdict(result.work),
         "price_per_gpu_hour": result.price,
-        "answer": [
-            {
-                "case": case,
-                "gpus": advice.row.size.gpus if advice.row else None,
-                "text": _answer(result, case),
-            }
-            for case, advice in result.advice.items()
-        ],
+        "answer": answers,
         "fills_gpu": result.fills_gpu,
         "rows": [_row(row, result.price) for row in result.rows],
-        "remedies": [
-            {**_row(remedy, result.price), "command": remedy_command(result, remedy)}
-            for remedy in result.remedies
-        ],
+        "remedies": remedies,
         "warnings": _warnings(result),
         "measure": measure_command(result) or None,
         "notes": list(result.notes),
@@ -374,9 +383,9 @@ def forecast_json(result: ForecastResult) -> dict[str, Any]:
 
 
 def _row(row: Forecast, price: float | None) -> dict[str, Any]:
-    return {name: getattr(row, name, None) for name in FIELDS} | {
-        "gpus": row.size.gpus,
-        "nodes": row.size.nodes,
-        "cost": None if price is None else row.gpu_hours * price,
-        "concerns": list(row.concerns),
-    }
+    fields = {name: getattr(row, name, None) for name in FIELDS}
+    fields["gpus"] = row.size.gpus
+    fields["nodes"] = row.size.nodes
+    fields["cost"] = None if price is None else row.gpu_hours * price
+    fields["concerns"] = list(row.concerns)
+    return fields

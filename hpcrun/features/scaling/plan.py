@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, TypeVar
 
@@ -41,6 +42,7 @@ from hpcrun.job.request.job_request import GpuCount, JobRequest
 from hpcrun.job.resources.shape import decide_size, for_gpu_type, multiples_around
 from hpcrun.job.text.units import COUNT_FORMS, parse_count, parse_duration, parse_positive
 from hpcrun.profiles.load import load_profile
+from hpcrun.runs.record import Run
 from hpcrun.views.text import count
 
 MOST_SIZES = 64
@@ -54,6 +56,11 @@ OPTIMIZERS: dict[str, Optimizer] = {
     **dict.fromkeys(("adam", "adamw", "nadam", "rmsprop"), "adam"),
 }
 """Name of an optimizer → the optimizer whose rule applies."""
+
+
+_NEEDED = {"samples": "samples", "batch_size": "batch_size", "epoch_time": "epoch_s"}
+"""Option of the measured epoch → the field that replaces it."""
+
 
 _Item = TypeVar("_Item")
 
@@ -96,45 +103,59 @@ def make_forecast(
     if len(numbers) > MOST_SIZES:
         raise UsageError(f"--gpus: {len(numbers)} numbers are more than {MOST_SIZES}")
     cases = read_option("mode", options.get("mode", "both"), lambda text: one_of(text, CASES))
-    price = options.get("price_per_gpu_hour")
-    if price is None:
-        price_h = None
-    else:
-        price_h = read_option("price_per_gpu_hour", price, parse_positive)
+    price = None
+    if "price_per_gpu_hour" in options:
+        name = "price_per_gpu_hour"
+        price = read_option(name, options[name], parse_positive)
 
     profile = load_profile(profile_name, surroundings.profile_folders).profile
-    gpu_type = gpu_type or settle_gpu_type(
-        profile, ",".join(str(size.gpus) for size in numbers), surroundings
-    )
+    if gpu_type is None:
+        listed = ",".join(str(size.gpus) for size in numbers)
+        gpu_type = settle_gpu_type(profile, listed, surroundings)
     profile = for_gpu_type(profile, _request(numbers[0], gpu_type))
+    if price is None:
+        price = profile.price.per_gpu_hour
     sizes = tuple(dict.fromkeys(_job_size(size, gpu_type, profile) for size in numbers))
-    measured = [
-        _job_size(Size(epoch.gpus, epoch.nodes), gpu_type, profile)
-        for epoch in work.epochs_measured
-    ]
-    fitted = fit_steps(work, half_rows(profile.card), [size.nodes for size in measured])
+    fitted = _fitted(work, gpu_type, profile)
     rows = forecast(work, cases, sizes, fitted)
-    little: dict[JobSize, Forecast] = {}
-    for row in rows:
-        if "little work" in row.concerns:
-            little.setdefault(row.size, row)
+    advice = {}
+    for case in cases:
+        advice[case] = gpus_to_ask_for([row for row in rows if row.case == case], fitted)
     return ForecastResult(
         work=work,
         profile=profile,
         profile_name=profile_name,
         gpu_type=gpu_type,
         rows=rows,
-        advice={
-            case: gpus_to_ask_for([row for row in rows if row.case == case], fitted)
-            for case in cases
-        },
+        advice=advice,
         fills_gpu=fitted.half_batch(),
-        remedies=tuple(
-            better for row in little.values() if (better := remedy(work, row, sizes, fitted))
-        ),
-        price=profile.price.per_gpu_hour if price_h is None else price_h,
+        remedies=tuple(_remedies(work, rows, sizes, fitted)),
+        price=price,
         notes=(*_assumed(work, profile, rows, fitted), *_remarks(work, fitted, rows)),
     )
+
+
+def _fitted(work: MeasuredTraining, gpu_type: str | None, profile: Profile) -> StepModel:
+    """Return the model of a step, fitted to the measured epochs on nodes of a profile."""
+    nodes = []
+    for epoch in work.epochs_measured:
+        size = _job_size(Size(epoch.gpus, epoch.nodes), gpu_type, profile)
+        nodes.append(size.nodes)
+    return fit_steps(work, half_rows(profile.card), nodes)
+
+
+def _remedies(
+    work: MeasuredTraining, rows: Sequence[Forecast], sizes: Sequence[JobSize], fitted: StepModel
+) -> Iterator[Forecast]:
+    """Yield a better batch for each size with too little work, where there is one."""
+    little: dict[JobSize, Forecast] = {}
+    for row in rows:
+        if "little work" in row.concerns:
+            little.setdefault(row.size, row)
+    for row in little.values():
+        better = remedy(work, row, sizes, fitted)
+        if better:
+            yield better
 
 
 def _doublings(work: MeasuredTraining) -> str:
@@ -142,13 +163,21 @@ def _doublings(work: MeasuredTraining) -> str:
 
     A number is left out where the batch or the data set does not allow it.
     """
-    counts = [work.gpus * factor for factor in (1, 2, 4, 8)]
-    fitting = [
-        gpus
-        for gpus in counts
-        if work.batch_size % gpus == 0 and work.batch_per_gpu * gpus <= work.samples
-    ]
-    return ",".join(map(str, fitting))
+    fitting = []
+    for factor in (1, 2, 4, 8):
+        gpus = work.gpus * factor
+        if work.batch_size % gpus == 0 and work.batch_per_gpu * gpus <= work.samples:
+            fitting.append(str(gpus))
+    return ",".join(fitting)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a study or a run measured."""
+
+    fields: dict[str, Any]  # for ``read_workload``
+    profile: str  # of the runs, by name or path
+    remarks: list[str]  # what a reader must know of the runs
 
 
 def _request(size: Size, gpu_type: str | None) -> JobRequest:
@@ -162,113 +191,118 @@ def _job_size(size: Size, gpu_type: str | None, profile: Profile) -> JobSize:
     return JobSize(decided.gpus, decided.nodes)
 
 
-def read_measured(
-    label: str, context: Context, batch_size: str | None = None
-) -> tuple[dict[str, Any], str, list[str]]:
-    """Read what a study measured, or what a run measured if no study has this label.
+def read_measured(label: str, context: Context, batch_size: str | None = None) -> Measured:
+    """Return what a study measured, or what a run measured if no study has this label.
 
     Runs that are not over count with their epochs.
-
-    Returns:
-        the fields for ``read_workload``, the profile of the runs by name or path, and what a reader
-        must know of them.
     """
-    if batch_size is None:
-        batch = None
-    else:
+    batch = None
+    if batch_size is not None:
         batch = read_option("batch_size", batch_size, parse_count)
     try:
         study, note = find_study(label, StudyStore(context.store.root))
     except NotFoundError:
         match = find_run(label, context.store)
-        run, note, warmup, profile = (
-            match.run,
-            match.note,
-            1,
-            match.run.profile_file or match.run.profile,
-        )
-        patterns, remark = context.metric_patterns(run.profile)
-        point = Point(run.nodes * run.gpus_per_node or run.world_size, run.nodes, run=run.run_id)
-        points = [with_measurements(point, one_status(run.run_id, context.ports).runs[0], patterns)]
-        remarks = [remark] if remark else []
+        note = match.note
+        warmup = 1
+        profile = match.run.profile_file or match.run.profile
+        points, remarks = _read_run(match.run, context)
     else:
-        (points, remarks), warmup, profile = (
-            read_points([study], context),
-            study.warmup,
-            study.profile,
-        )
-    return workload_of(points, warmup, batch), profile, [note, *remarks] if note else remarks
+        warmup = study.warmup
+        profile = study.profile
+        points, remarks = read_points([study], context)
+    if note:
+        remarks = [note, *remarks]
+    return Measured(workload_of(points, warmup, batch), profile, remarks)
+
+
+def _read_run(run: Run, context: Context) -> tuple[list[Point], list[str]]:
+    """Return what a run measured, and remarks."""
+    patterns, remark = context.metric_patterns(run.profile)
+    gpus = run.nodes * run.gpus_per_node or run.world_size
+    status = one_status(run.run_id, context.ports).runs[0]
+    point = with_measurements(Point(gpus, run.nodes, run=run.run_id), status, patterns)
+    return [point], [remark] if remark else []
 
 
 def _assumed(
     work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel
 ) -> Iterator[str]:
     """Yield what the forecast takes for granted."""
-    if any(fitted.leaves_node(StepSize(row.size.gpus, row.size.nodes, 1)) for row in rows):
+    sizes = [StepSize(row.size.gpus, row.size.nodes, 1) for row in rows]
+    if any(fitted.leaves_node(size) for size in sizes):
         yield (
             "no size on several nodes was measured: of nine published trainings that left their "
-            "first node, two were "
-            "worth it"
+            "first node, two were worth it"
         )
     if len({epoch.batch_size // epoch.gpus for epoch in work.epochs_measured}) > 1:
         return
-    tokens = work.tokens_per_sample
     full = half_rows(profile.card)
-    if tokens == 1:
-        sample = "a sample is one row (--tokens-per-sample)"
-    else:
-        sample = f"a sample is {tokens} rows"
     if full is None:
         yield f"profile {profile.name!r} has no GPU model: how many samples fill its GPU is unknown"
-    else:
-        yield (
-            f"the fixed overhead of a step is estimated: {full:.0f} rows fill the GPU, and "
-            f"{sample}; "
-            "to measure it, add --also BATCH=TIME"
-        )
+        return
+    tokens = work.tokens_per_sample
+    sample = f"a sample is {tokens} rows"
+    if tokens == 1:
+        sample = "a sample is one row (--tokens-per-sample)"
+    yield (
+        f"the fixed overhead of a step is estimated: {full:.0f} rows fill the GPU, and {sample}; "
+        "to measure it, add --also BATCH=TIME"
+    )
 
 
 def _remarks(work: MeasuredTraining, fitted: StepModel, rows: Sequence[Forecast]) -> Iterator[str]:
     """Yield what a reader must know of the measurements and the batches."""
-    first = fitted.first
-    rates = (
-        each.size.batch_per_gpu / each.step_s * first.step_s / first.size.batch_per_gpu
-        for each in fitted.timed
-        if each.size.batch_per_gpu <= first.size.batch_per_gpu and each.size.gpus > first.size.gpus
-    )
-    most = max(rates, default=0.0)
+    most = _most_of_ideal(fitted)
     if most > SUPER_LINEAR:
+        percent = f"{100 * most:.0f} %"
+        yield f"a measured size has {percent} of the ideal speed: measure the smallest one again"
+    missed = _missed(work, fitted)
+    if missed:
         yield (
-            f"a measured size has {100 * most:.0f} % of the ideal speed: measure the smallest "
-            "one again"
-        )
-    off = [
-        f"{epoch.batch_size} on {count(epoch.gpus, 'GPU')} ({misfit:+.0%})"
-        for epoch, each in zip(work.epochs_measured, fitted.timed, strict=True)
-        if abs(misfit := fitted.misfit(each)) > _NOTABLE_MISFIT
-    ]
-    if off:
-        yield (
-            f"no forecast reproduces all measured epochs; it is off for {', '.join(off)}: "
+            f"no forecast reproduces all measured epochs; it is off for {', '.join(missed)}: "
             "measure again"
         )
     rest = work.samples % work.batch_size
     if rest:
         yield f"the last step of an epoch has only {rest} samples; it is counted as a full step"
-    larger = [row for row in rows if row.growth > 1 and work.lr is not None]
+    if work.lr is None:
+        return
+    larger = [row for row in rows if row.growth > 1]
     if larger and work.optimizer is None:
         yield (
             "the right learning rate depends on the optimizer: add --optimizer sgd or "
             "--optimizer adam"
         )
-    beyond = any(row.batch_size > LINEAR_HOLDS for row in larger) and all(
-        row.growth < LARGE_GROWTH for row in larger
-    )
-    if work.optimizer != "adam" and beyond:
+    is_beyond = any(row.batch_size > LINEAR_HOLDS for row in larger)
+    grows_much = any(row.growth >= LARGE_GROWTH for row in larger)
+    if work.optimizer != "adam" and is_beyond and not grows_much:
         yield (
             f"the linear rule was shown up to a global batch of {LINEAR_HOLDS}, on ImageNet: "
             "check the accuracy"
         )
+
+
+def _most_of_ideal(fitted: StepModel) -> float:
+    """Return the largest measured share of the ideal speed, of sizes with no larger batch."""
+    first = fitted.first
+    most = 0.0
+    for timed in fitted.timed:
+        is_larger = timed.size.gpus > first.size.gpus
+        if is_larger and timed.size.batch_per_gpu <= first.size.batch_per_gpu:
+            rate = timed.size.batch_per_gpu / timed.step_s
+            most = max(most, rate * first.step_s / first.size.batch_per_gpu)
+    return most
+
+
+def _missed(work: MeasuredTraining, fitted: StepModel) -> list[str]:
+    """Return the measured epochs that the model does not reproduce, with its error."""
+    missed = []
+    for epoch, timed in zip(work.epochs_measured, fitted.timed, strict=True):
+        misfit = fitted.misfit(timed)
+        if abs(misfit) > _NOTABLE_MISFIT:
+            missed.append(f"{epoch.batch_size} on {count(epoch.gpus, 'GPU')} ({misfit:+.0%})")
+    return missed
 
 
 def read_workload(
@@ -282,44 +316,45 @@ def read_workload(
     Raises:
         UsageError: a part of the measured epoch is missing.
     """
-    typed = {
-        name: read_option(name, text, _READERS[name])
-        for name, text in options.items()
-        if name in _READERS
-    }
+    typed = {}
+    for name, text in options.items():
+        if name in _READERS:
+            typed[name] = read_option(name, text, _READERS[name])
     where = typed.pop("reference_gpus", None)
     if where:
-        typed["gpus"], typed["nodes"] = where
+        gpus, nodes = where
+        typed["gpus"] = gpus
+        typed["nodes"] = nodes
     values = {**(known or {}), **typed}
-    # option → field
-    needed = {"samples": "samples", "batch_size": "batch_size", "epoch_time": "epoch_s"}
-    missing = [
-        f"--{name.replace('_', '-')}"
-        for name in needed
-        if not {name, needed[name]} & {*options, *values}
-    ]
+    missing = []
+    for option, field in _NEEDED.items():
+        if option not in options and field not in values:
+            missing.append(f"--{option.replace('_', '-')}")
     if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        if known:
+            hint = (
+                "add --samples N, or log samples or samples_per_s with hpcrun_runtime.log_metrics"
+            )
+        else:
+            hint = (
+                "give --samples, --batch-size and --epoch-time, or read them from metrics: --from "
+                "RUN or STUDY"
+            )
         raise UsageError(
-            f"the measured epoch is incomplete: {', '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} missing",
-            hint="add --samples N, or log samples or samples_per_s with hpcrun_runtime.log_metrics"
-            if known
-            else "give --samples, --batch-size and --epoch-time, or read them from metrics: --from "
-            "RUN or STUDY",
+            f"the measured epoch is incomplete: {', '.join(missing)} {verb} missing", hint=hint
         )
     samples = values["samples"]
     batch_size = values["batch_size"]
-    text = options.get("epoch_time")
-    if text is not None:
+    time = options.get("epoch_time")
+    if time is not None:
         values["epoch_s"] = read_option(
-            "epoch_time", text, lambda text: _epoch_s(text, samples, batch_size)
+            "epoch_time", time, lambda text: _epoch_s(text, samples, batch_size)
         )
-    text = options.get("also")
-    if text is not None:
-        more = read_option(
-            "also", text, lambda text: [_epoch(part, values) for part in text.split(",")]
-        )
-        values["also"] = (*values.get("also", ()), *more)
+    also = options.get("also")
+    if also is not None:
+        epochs = read_option("also", also, lambda text: _epochs(text, values))
+        values["also"] = (*values.get("also", ()), *epochs)
     work = MeasuredTraining(**values)
     _check(work)
     return work
@@ -336,15 +371,17 @@ def workload_of(
     Raises:
         UsageError: no run has the time of an epoch, or a run does not say its batch.
     """
-    timed = [item for point in points if (item := _timed(point, warmup))]
-    if not timed:
+    timed = [_timed(point, warmup) for point in points]
+    runs = [run for run in timed if run is not None]
+    if not runs:
         raise UsageError(
             "no run has the time of an epoch",
             hint="log it with hpcrun_runtime.log_metrics(epoch_time=...), or give --epoch-time",
         )
-    samples = max((point.samples for point, _ in timed if point.samples), default=None)
-    sizes: dict[tuple[int, int, int], list[float]] = {}
-    for point, epoch_s in timed:
+    samples = max((run.samples for run in runs if run.samples), default=None)
+    sizes: dict[tuple[int, int, int], list[float]] = defaultdict(list)
+    for run in runs:
+        point = run.point
         batch = point.batch_size or batch_size
         if batch is None:
             raise UsageError(
@@ -352,37 +389,45 @@ def workload_of(
                 hint="add --batch-size, the global batch, or log it with "
                 "hpcrun_runtime.log_metrics(batch_size=...)",
             )
-        # an epoch of fewer samples, as in part
-        if samples and point.samples:
-            whole = samples / point.samples
-        else:
-            whole = 1.0
-        sizes.setdefault((point.gpus, point.nodes, batch), []).append(epoch_s * whole)
-    epochs = [
-        MeasuredEpoch(gpus, batch, fmean(times), nodes)
-        for (gpus, nodes, batch), times in sorted(sizes.items())
-    ]
-    return {
-        **asdict(epochs[0]),
-        "also": tuple(epochs[1:]),
-        **({"samples": samples} if samples else {}),
-    }
+        whole = 1.0
+        if samples and run.samples:
+            whole = samples / run.samples  # an epoch of fewer samples, as in part
+        sizes[point.gpus, point.nodes, batch].append(run.epoch_s * whole)
+    epochs = []
+    for (gpus, nodes, batch), times in sorted(sizes.items()):
+        epochs.append(MeasuredEpoch(gpus, batch, fmean(times), nodes))
+    fields = asdict(epochs[0])
+    fields["also"] = tuple(epochs[1:])
+    if samples:
+        fields["samples"] = samples
+    return fields
 
 
-def _timed(point: Point, warmup: int) -> tuple[Point, float] | None:
+@dataclass(frozen=True, slots=True)
+class _TimedRun:
+    """A run with the time of its epoch."""
+
+    point: Point
+    epoch_s: float
+    samples: int | None  # of an epoch
+
+
+def _timed(point: Point, warmup: int) -> _TimedRun | None:
     """Return a run with the samples and the time of its epoch.
 
     One of the two may follow from the samples per second. Return None if there is no time.
     """
     run = measure(point, warmup)
-    rate, epoch_s, samples = run.samples_per_s, run.epoch_s, point.samples
+    rate = run.samples_per_s
+    epoch_s = run.epoch_s
+    samples = point.samples
     if rate and epoch_s and not samples:
         samples = round(rate * epoch_s)
     if rate and samples and not epoch_s:
         epoch_s = samples / rate
-    if epoch_s:
-        return (replace(point, samples=samples), epoch_s)
-    return None
+    if not epoch_s:
+        return None
+    return _TimedRun(point, epoch_s, samples)
 
 
 def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
@@ -394,9 +439,8 @@ def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
     try:
         return parse(text)
     except ValueError as error:
-        raise UsageError(
-            f"--{name.replace('_', '-')}: {error}", hint="see hpcrun scale plan --help"
-        ) from None
+        message = f"--{name.replace('_', '-')}: {error}"
+        raise UsageError(message, hint="see hpcrun scale plan --help") from None
 
 
 def one_of(text: str, known: Mapping[str, _Item]) -> _Item:
@@ -412,10 +456,16 @@ def one_of(text: str, known: Mapping[str, _Item]) -> _Item:
 
 def _epoch_s(text: str, samples: int, batch_size: int) -> float:
     """Read the time of an epoch, or of a step: ``36m``, ``0.108s/step``."""
-    time = text.strip().removesuffix("/step")
-    return parse_duration(time) * (
-        1 if time == text.strip() else steps_per_epoch(samples, batch_size)
-    )
+    written = text.strip()
+    time_s = parse_duration(written.removesuffix("/step"))
+    if written.endswith("/step"):
+        return time_s * steps_per_epoch(samples, batch_size)
+    return time_s
+
+
+def _epochs(text: str, known: Mapping[str, Any]) -> list[MeasuredEpoch]:
+    """Read measured epochs that are separated by commas."""
+    return [_epoch(part, known) for part in text.split(",")]
 
 
 def _epoch(text: str, known: Mapping[str, Any]) -> MeasuredEpoch:
@@ -434,7 +484,10 @@ def _epoch(text: str, known: Mapping[str, Any]) -> MeasuredEpoch:
         )
     where, colon, batch = size.rpartition(":")
     batch_size = parse_count(batch)
-    gpus, nodes = _gpus_on_nodes(where) if colon else (known.get("gpus", 1), known.get("nodes"))
+    gpus = known.get("gpus", 1)
+    nodes = known.get("nodes")
+    if colon:
+        gpus, nodes = _gpus_on_nodes(where)
     return MeasuredEpoch(gpus, batch_size, _epoch_s(time, known["samples"], batch_size), nodes)
 
 
@@ -458,31 +511,46 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 def _check(work: MeasuredTraining) -> None:
-    for option, epoch in zip(
-        ["--batch-size", *["--also"] * len(work.also)], work.epochs_measured, strict=True
-    ):
-        if epoch.batch_size > work.samples:
+    """Check that the measured epochs are possible and different.
+
+    Raises:
+        UsageError: they are not, or the warm-up is longer than the training.
+    """
+    option = "--batch-size"
+    for epoch in work.epochs_measured:
+        _check_batch(option, epoch, work.samples)
+        option = "--also"
+    sizes = Counter((epoch.gpus, epoch.nodes, epoch.batch_size) for epoch in work.epochs_measured)
+    for (gpus, _, batch_size), times in sizes.items():
+        if times > 1:
+            other_gpus = f"--also {gpus * 2}:{batch_size}=TIME"
             raise UsageError(
-                f"{option} {epoch.batch_size} is more than the {work.samples} samples of an epoch",
-                hint=f"--samples takes {COUNT_FORMS}",
+                f"--also {gpus}:{batch_size} is measured twice",
+                hint=f"give an epoch with another batch, such as {batch_size * 2}, or on other "
+                f"GPUs: {other_gpus}",
             )
-        if epoch.batch_size % epoch.gpus:
-            each = f"{epoch.batch_size / epoch.gpus:.2f} each"
-            raise UsageError(
-                f"{option} {epoch.batch_size} does not divide by {epoch.gpus} GPUs: {each}",
-                hint=f"give the global batch: {multiples_around(epoch.batch_size, epoch.gpus)}",
-            )
-    sizes = [(epoch.gpus, epoch.nodes, epoch.batch_size) for epoch in work.epochs_measured]
-    twice = next((size for size in sizes if sizes.count(size) > 1), None)
-    if twice:
-        gpus, _, batch_size = twice
-        raise UsageError(
-            f"--also {gpus}:{batch_size} is measured twice",
-            hint=f"give an epoch with another batch, such as {batch_size * 2}, or on other GPUs: "
-            f"--also {gpus * 2}:{batch_size}=TIME",
-        )
-    if work.warmup_epochs is not None and work.epochs > 1 and work.warmup_epochs > work.epochs:
+    if work.warmup_epochs is not None and 1 < work.epochs < work.warmup_epochs:
         raise UsageError(
             f"--warmup-epochs {work.warmup_epochs:g} is more than --epochs {work.epochs}",
             hint=f"--epochs is the total number of epochs; Goyal et al. took {WARMUP_EPOCHS} of 90",
+        )
+
+
+def _check_batch(option: str, epoch: MeasuredEpoch, samples: int) -> None:
+    """Check the batch of a measured epoch.
+
+    Raises:
+        UsageError: the batch is larger than an epoch, or does not divide by the GPUs.
+    """
+    batch_size = epoch.batch_size
+    if batch_size > samples:
+        raise UsageError(
+            f"{option} {batch_size} is more than the {samples} samples of an epoch",
+            hint=f"--samples takes {COUNT_FORMS}",
+        )
+    if batch_size % epoch.gpus:
+        each = f"{batch_size / epoch.gpus:.2f} each"
+        raise UsageError(
+            f"{option} {batch_size} does not divide by {epoch.gpus} GPUs: {each}",
+            hint=f"give the global batch: {multiples_around(batch_size, epoch.gpus)}",
         )

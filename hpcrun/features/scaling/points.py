@@ -97,9 +97,7 @@ def epochs_of(rows: Iterable[tuple[float | None, Mapping[str, Any]]]) -> tuple[E
     A row without a step has the next number.
     """
     listed = list(rows)
-    timed = next(
-        (name for name in TIMED if any(number(values.get(name)) for _, values in listed)), None
-    )
+    timed = _timed_by([values for _, values in listed])
     if timed is None:
         return ()
     epochs: dict[int, Epoch] = {}
@@ -111,13 +109,27 @@ def epochs_of(rows: Iterable[tuple[float | None, Mapping[str, Any]]]) -> tuple[E
         else:
             at = int(step)
         numbers = {field: _first(names, values) for field, names in _METRICS.items()}
-        numbers |= {field: positive(numbers[field]) for field in ("time_s", "samples_per_s")}
+        for field in ("time_s", "samples_per_s"):
+            numbers[field] = positive(numbers[field])
         epochs[at] = Epoch(at, **numbers)
     return tuple(epochs[at] for at in sorted(epochs))
 
 
+def _timed_by(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the metric that makes a row an epoch; None if a rank has none."""
+    for name in TIMED:
+        if any(number(values.get(name)) for values in rows):
+            return name
+    return None
+
+
 def _first(names: Iterable[str], values: Mapping[str, Any]) -> float | None:
-    return next((value for name in names if (value := number(values.get(name))) is not None), None)
+    """Return the first of some metrics that is a number."""
+    for name in names:
+        value = number(values.get(name))
+        if value is not None:
+            return value
+    return None
 
 
 def number(value: Any) -> float | None:
@@ -129,8 +141,12 @@ def number(value: Any) -> float | None:
 
 def whole(values: Iterable[Any]) -> int | None:
     """Return the last metric that is a whole number over 0, such as a batch size."""
-    numbers = [at for value in values if (at := positive(number(value))) and at.is_integer()]
-    return int(numbers[-1]) if numbers else None
+    last = None
+    for value in values:
+        at = positive(number(value))
+        if at and at.is_integer():
+            last = int(at)
+    return last
 
 
 def positive(value: float | None) -> float | None:
@@ -195,24 +211,31 @@ def measure(point: Point, warmup: int) -> RunMeasurement:
     The last epoch always counts.
     """
     epochs = point.counted(warmup)
-    most = max(point.rank_samples, default=0)
     epoch_s = mean(positive(epoch.time_s) for epoch in epochs)
     rate = mean(positive(epoch.samples_per_s) for epoch in epochs)
     if rate is None and epoch_s and point.samples:
         rate = point.samples / epoch_s
+    idle = None
+    most = max(point.rank_samples, default=0)
+    if most:
+        idle = 1 - fmean(point.rank_samples) / most
     shares = Shares(
         data=mean(_part(epoch.data_s, epoch.time_s) for epoch in epochs),
         sync=mean(_part(epoch.sync_s, epoch.time_s) for epoch in epochs),
         startup=_part(point.startup_s, point.total_s),
-        idle=1 - fmean(point.rank_samples) / most if most else None,
+        idle=idle,
     )
-    accuracy = next(reversed(_numbers(epoch.accuracy for epoch in point.epochs)), None)
+    accuracies = _numbers(epoch.accuracy for epoch in point.epochs)
+    accuracy = accuracies[-1] if accuracies else None
     return RunMeasurement(point, epoch_s, rate, positive(point.total_s), accuracy, shares)
 
 
 def _part(part: float | None, whole: float | None) -> float | None:
+    """Return the share of a part in a whole, None if one of the two is missing."""
     whole = positive(whole)
-    return None if part is None or whole is None else part / whole
+    if part is None or whole is None:
+        return None
+    return part / whole
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -227,10 +250,9 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     if not numbers:
         return None
     middle = fmean(numbers)
+    deviation = 0.0
     if len(numbers) > 1 and middle:
         deviation = stdev(numbers) / middle
-    else:
-        deviation = 0.0
     return Spread(middle, min(numbers), max(numbers), len(numbers), deviation)
 
 
@@ -244,29 +266,34 @@ def read_points(studies: Sequence[Study], context: Context) -> tuple[list[Point]
     Where the scheduler does not respond, the states are as last known.
     """
     points: list[Point] = []
-    remarks: list[str | None] = []
+    remarks: list[str] = []
     again = resubmissions(studies, context.store) if studies else {}
-    place = StudyStore(context.store.root)
+    store = StudyStore(context.store.root)
     for study in studies:
-        wanted, remark = context.metric_patterns(study.profile)
-        known = _known(place.load_measured(study.study_id), wanted, context.store)
-        status = study_status(
-            study, context, again, {run_id: point.state for run_id, point in known.items()}
-        )
-        remarks += [remark, f"hpcrun: {status.away.message}" if status.away else None]
-        measured = {
-            item.run_id: known.get(item.run_id) or _point(item, wanted) for item in status.runs
-        }
-        points += [replace(point, dataset=study.dataset) for point in measured.values()]
-        ended = {
-            item.run_id for item in status.runs if item.status and item.status.status.final
-        } | known.keys()
-        kept = {run_id: asdict(point) for run_id, point in measured.items() if run_id in ended}
+        patterns, remark = context.metric_patterns(study.profile)
+        if remark:
+            remarks.append(remark)
+        known = _known(store.load_measured(study.study_id), patterns, context.store)
+        states = {run_id: point.state for run_id, point in known.items()}
+        status = study_status(study, context, again, states)
+        if status.away:
+            remarks.append(f"hpcrun: {status.away.message}")
+        kept: dict[str, Point] = {}
+        for item in status.runs:
+            point = known.get(item.run_id) or _point(item, patterns)
+            points.append(replace(point, dataset=study.dataset))
+            is_final = item.status is not None and item.status.status.final
+            if is_final or item.run_id in known:
+                kept[item.run_id] = point
         if kept.keys() != known.keys():
-            place.save_measured(
-                study.study_id, {"schema": _CACHE_SCHEMA, "patterns": wanted, "points": kept}
-            )
-    return points, list(filter(None, dict.fromkeys(remarks)))
+            store.save_measured(study.study_id, _measured(kept, patterns))
+    return points, list(dict.fromkeys(remarks))
+
+
+def _measured(points: Mapping[str, Point], patterns: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a study keeps of its runs that have ended."""
+    of_runs = {run_id: asdict(point) for run_id, point in points.items()}
+    return {"schema": _CACHE_SCHEMA, "patterns": patterns, "points": of_runs}
 
 
 def _known(
@@ -286,15 +313,15 @@ def _known(
     except ValidationError:
         return {}
     if kept.get("patterns") != patterns:
-        points = {
-            run_id: point for run_id, point in points.items() if not store.folder(run_id).exists()
-        }
+        removed = [run_id for run_id in points if not store.folder(run_id).exists()]
+        points = {run_id: points[run_id] for run_id in removed}
     if all(point.gpus > 0 and point.nodes > 0 for point in points.values()):
         return points
     return {}
 
 
 def _point(item: StudyRun, patterns: Mapping[str, str]) -> Point:
+    """Return a run of a study with what it measured."""
     size = item.point
     point = Point(
         size.gpus,
@@ -308,19 +335,18 @@ def _point(item: StudyRun, patterns: Mapping[str, str]) -> Point:
     if item.status is None:
         return point
     status = item.status.status
-    if item.over:
+    run = item.status.run
+    if status.state == COMPLETED:
+        problem = ""
+    elif item.over:
         problem = status.cause or status.reason or status.state
     else:
         problem = f"not ended yet: {status.state}"
-    problem = "" if status.state == COMPLETED else problem
-    run = item.status.run
-    if item.run_id == size.run_id:
-        gpus = size.gpus
-    else:
+    gpus = size.gpus
+    if item.run_id != size.run_id:
         gpus = run.nodes * run.gpus_per_node or run.world_size
-    point = replace(
-        point, gpus=gpus, nodes=run.nodes, ended=item.over or not problem, problem=problem
-    )
+    ended = item.over or not problem
+    point = replace(point, gpus=gpus, nodes=run.nodes, ended=ended, problem=problem)
     return with_measurements(point, item.status, patterns)
 
 
@@ -331,29 +357,34 @@ def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]
     """
     begun = list(reversed(list(attempts(item.folder))))
     of_ranks = read_metrics(item.folder, None, all_ranks=True)
-    first_rank = tuple(row for row in of_ranks.rows if row.rank == of_ranks.ranks[0])
     if patterns:
-        metrics = read_metrics(item.folder, patterns)
+        rows = read_metrics(item.folder, patterns).rows
     else:
-        metrics = replace(of_ranks, rows=first_rank)
-    epochs = epochs_of((row.step, row.values) for row in metrics.rows)
-    in_metrics: Source = "metrics" if any(name in of_ranks.names for name in TIMED) else "log"
+        rows = tuple(row for row in of_ranks.rows if row.rank == of_ranks.ranks[0])
+    epochs = epochs_of((row.step, row.values) for row in rows)
+    source: Source = "elapsed"
+    if epochs:
+        source = "metrics" if any(name in of_ranks.names for name in TIMED) else "log"
     samples = _samples(of_ranks, item.run.world_size)
+    gpu_busy = None
+    cpu_busy = None
     use = run_use(item.folder)
-    if use and use.seconds < _USE_FROM_S:
-        use = None
+    if use and use.seconds >= _USE_FROM_S:
+        gpu_busy = use.gpu_busy
+        if use.cpus_asked:
+            cpu_busy = use.cpus / use.cpus_asked
     return replace(
         point,
-        source=in_metrics if epochs else "elapsed",
+        source=source,
         epochs=epochs,
         total_s=_total_s(begun, item),
-        startup_s=_startup_s(epochs, metrics.rows, begun),
-        batch_size=_whole(metrics.rows, "batch_size") or point.batch_size,
+        startup_s=_startup_s(epochs, rows, begun),
+        batch_size=_whole(rows, "batch_size") or point.batch_size,
         samples=sum(samples) if samples else None,
         rank_samples=samples,
-        parameters=_whole(metrics.rows, "parameters"),
-        gpu_busy=use.gpu_busy if use else None,
-        cpu_busy=use.cpus / use.cpus_asked if use and use.cpus_asked else None,
+        parameters=_whole(rows, "parameters"),
+        gpu_busy=gpu_busy,
+        cpu_busy=cpu_busy,
     )
 
 
@@ -369,10 +400,13 @@ def _samples(metrics: Metrics, world_size: int) -> tuple[int, ...]:
     rows: dict[int, list[MetricsRow]] = {}
     for row in metrics.rows:
         rows.setdefault(row.rank, []).append(row)
-    counts = [_whole(rows.get(rank, ()), "samples") for rank in range(world_size)]
-    if None not in counts:
-        return tuple(samples for samples in counts if samples is not None)
-    return ()
+    counts = []
+    for rank in range(world_size):
+        samples = _whole(rows.get(rank, ()), "samples")
+        if samples is None:
+            return ()
+        counts.append(samples)
+    return tuple(counts)
 
 
 def _total_s(begun: Sequence[Attempt], item: RunStatus) -> float | None:
@@ -380,22 +414,28 @@ def _total_s(begun: Sequence[Attempt], item: RunStatus) -> float | None:
 
     Where an attempt left no record, the scheduler's time counts.
     """
-    ended = [(attempt, attempt.exit) for attempt in begun]
-    if ended and all(exit_ for _, exit_ in ended):
-        return sum(exit_.ended_s - attempt.started_s for attempt, exit_ in ended if exit_)
-    return item.status.elapsed_s
+    if not begun:
+        return item.status.elapsed_s
+    total_s = 0.0
+    for attempt in begun:
+        if attempt.exit is None:
+            return item.status.elapsed_s
+        total_s += attempt.exit.ended_s - attempt.started_s
+    return total_s
 
 
 def _startup_s(
     epochs: Sequence[Epoch], rows: Sequence[MetricsRow], begun: Sequence[Attempt]
 ) -> float | None:
     """Return the seconds from the start of the job until its first epoch began."""
-    first = next((row for row in rows if number(row.values.get(TIMED[0])) is not None), None)
-    if not epochs or first is None or first.time_s is None or epochs[0].time_s is None:
+    timed = [row for row in rows if number(row.values.get(TIMED[0])) is not None]
+    if not epochs or not timed:
         return None
-    started = next(
-        (attempt.started_s for attempt in begun if attempt.number == first.attempt), None
-    )
-    if started is None:
+    ended_s = timed[0].time_s
+    took_s = epochs[0].time_s
+    if ended_s is None or took_s is None:
         return None
-    return max(0.0, first.time_s - epochs[0].time_s - started)
+    for attempt in begun:
+        if attempt.number == timed[0].attempt:
+            return max(0.0, ended_s - took_s - attempt.started_s)
+    return None

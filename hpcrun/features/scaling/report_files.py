@@ -221,37 +221,53 @@ def table(part: Part) -> tuple[Column, ...]:
     """Return the columns for which the series has values."""
     series = part.series
     rows = series.rows
-    units = series.unit
-    hours = hours_name(units)
-    columns = [
-        Column(_capital(units), units.upper(), [str(row.gpus) for row in rows]),
+    columns = _size_columns(series) + _time_columns(series)
+    if series.basis == "throughput":  # samples per second in place of the times
+        rates = [row.samples_per_s for row in rows]
+        columns.append(Column("Samples/s", "SAMPLES/S", [mean_text(rate) for rate in rates]))
+        columns.append(Column("Range", "RANGE", [range_text(rate) for rate in rates]))
+    if series.compared:
+        columns += _speedup_columns(rows)
+    verdicts: list[str] = [verdict(row, series, part.advice) for row in rows]
+    columns += _use_columns(series)
+    columns.append(Column("Verdict", "VERDICT", verdicts))
+    return tuple(column for column in columns if column.tells)
+
+
+def _size_columns(series: Series) -> list[Column]:
+    """Return what was run."""
+    rows = series.rows
+    unit = series.unit
+    return [
+        Column(_capital(unit), unit.upper(), [str(row.gpus) for row in rows]),
         Column("Nodes", "NODES", [str(row.nodes) for row in rows]),
         Column("Runs", "RUNS", [str(row.speedup.n) for row in rows]),
         Column("Batch", "BATCH", [str(row.batch_size or "") for row in rows]),
         Column("Batch per GPU", "BATCH/GPU", [_batch_per_gpu(row) for row in rows]),
         Column("Steps", "STEPS", [str(row.steps or "") for row in rows]),
     ]
-    columns += _time_columns(series)
-    if series.basis == "throughput":  # samples per second in place of the times
-        rates = [row.samples_per_s for row in rows]
-        columns.append(Column("Samples/s", "SAMPLES/S", [mean_text(rate) for rate in rates]))
-        columns.append(Column("Range", "RANGE", [range_text(rate) for rate in rates]))
-    if series.compared:
-        speedups = [times_text(row.speedup.mean) for row in rows]
-        columns.append(Column("Speed-up", "SPEED-UP", speedups))
-        columns.append(Column("Published", "PUBL.", [_published(row) for row in rows]))
-        efficiencies = [percent_text(row.efficiency) for row in rows]
-        columns.append(Column("Efficiency", "EFFIC.", efficiencies))
-    unit_hours = f"{units[:-1].upper()}-H"
-    verdicts: list[str] = [verdict(row, series, part.advice) for row in rows]
-    columns += [
-        Column(_capital(hours), unit_hours, [number_text(row.gpu_hours) for row in rows]),
+
+
+def _speedup_columns(rows: Sequence[Row]) -> list[Column]:
+    """Return how the sizes compare with the smallest."""
+    return [
+        Column("Speed-up", "SPEED-UP", [times_text(row.speedup.mean) for row in rows]),
+        Column("Published", "PUBL.", [_published(row) for row in rows]),
+        Column("Efficiency", "EFFIC.", [percent_text(row.efficiency) for row in rows]),
+    ]
+
+
+def _use_columns(series: Series) -> list[Column]:
+    """Return what the sizes cost, reached and kept busy."""
+    rows = series.rows
+    hours = _capital(hours_name(series.unit))
+    short_hours = f"{series.unit[:-1].upper()}-H"
+    return [
+        Column(hours, short_hours, [number_text(row.gpu_hours) for row in rows]),
         Column("Accuracy", "ACC.", [_accuracy_text(row) for row in rows]),
         Column("GPUs busy", "GPU", [_busy_text(row.gpu_busy) for row in rows]),
         Column("CPUs busy", "CPU", [_busy_text(row.cpu_busy) for row in rows]),
-        Column("Verdict", "VERDICT", verdicts),
     ]
-    return tuple(column for column in columns if column.tells)
 
 
 def _time_columns(series: Series) -> list[Column]:

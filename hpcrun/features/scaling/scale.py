@@ -54,7 +54,7 @@ from hpcrun.features.scaling.study_flow import (
     study_lines,
     wait_for_study,
 )
-from hpcrun.job.plan.job_plan import name_of
+from hpcrun.job.plan.job_plan import Plan, name_of
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.after import Dependency
 from hpcrun.job.request.job_request import GpuCount, JobRequest
@@ -68,6 +68,8 @@ StudyJob = tuple[StudyPoint, Prepared]
 """A run of a study that is to be submitted, with its script."""
 Submitted = tuple[StudyPoint, submission.SubmitResult | HpcrunError]
 """What became of one submission: an error if no job was submitted, or if this is uncertain."""
+_LEFT_OPEN = ("partition", "account", "qos")
+"""Fields of a request that a profile may leave open, for the largest size to decide."""
 
 
 def run_study(
@@ -103,6 +105,9 @@ def run_study(
         request, notes = with_launcher(request, typed, context.surroundings)
         yield note(f"note: {line}" for line in notes)
     request, design = settle_design(request, design, loaded, context.surroundings)
+    one_by_one = chain
+    if one_by_one is None:
+        one_by_one = loaded.profile.scheduler == "local"
     study, template = new_study(
         request,
         design,
@@ -111,12 +116,13 @@ def run_study(
         created_s=context.now_s(),
         profile=profile_file(loaded, context.surroundings) or name,
         cwd=str(context.cwd),
-        one_by_one=loaded.profile.scheduler == "local" if chain is None else chain,
+        one_by_one=one_by_one,
     )
     jobs = prepare_points(
         study, template, study.points, lambda request: prepare_request(request, name, context)
     )
-    plan = jobs[-1][1].plan
+    _, last = jobs[-1]
+    plan = last.plan
     study = replace(study, python=asdict(plan.python))
     if dry_run:
         yield study_plan(study, jobs)
@@ -160,17 +166,16 @@ def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context
     points = [point for point in study.points if not point.submitted]
     if not points:
         return [], context
-    env = {**same_python(study.python, context.env), "HPCRUN_RUNS": str(context.store.root)}
+    env = same_python(study.python, context.env)
+    env = {**env, "HPCRUN_RUNS": str(context.store.root)}
     there = Context(env, folder_of(study.cwd, study.study_id))
-    env_again = unmasked(
-        study.request.get("env", ()), context.env, study.request.get("secrets", ())
-    )
-    template, profile = read_job(
-        {**study.request, "profile": study.profile, "env": env_again}, there
-    )
-    return prepare_points(
+    request = study.request
+    env_again = unmasked(request.get("env", ()), context.env, request.get("secrets", ()))
+    template, profile = read_job({**request, "profile": study.profile, "env": env_again}, there)
+    jobs = prepare_points(
         study, template, points, lambda request: prepare_request(request, profile, there)
-    ), there
+    )
+    return jobs, there
 
 
 def _submit_jobs(
@@ -178,7 +183,8 @@ def _submit_jobs(
 ) -> Generator[Outcome, None, list[Submitted]]:
     """Submit runs of a study, each shown when it is."""
     if jobs:
-        yield printed([*plan_lines(jobs[-1][1].plan), *study_lines(study)])
+        _, prepared = jobs[-1]
+        yield printed([*plan_lines(prepared.plan), *study_lines(study)])
     submitted = []
 
     with interrupted_as(partial(interrupted, study, context)):
@@ -201,24 +207,21 @@ def _finish(
 
     The states of the runs are shown if ``shown`` is set or the runs were waited for.
     """
-    study, waited = (
-        StudyStore(context.store.root).load(study.study_id),
-        must_wait_between(study, jobs),
-    )
+    study = StudyStore(context.store.root).load(study.study_id)
+    waited = wait or must_wait_between(study, jobs)
     if wait:
         wait_for_study(study, context)
-    if wait or waited or shown:
-        yield from show_status(study, context, check=wait or waited)
+    job_ids = []
+    errors = []
+    for point, result in submitted:
+        if not isinstance(result, HpcrunError):
+            job_ids.append(str(result.run.job_id))
+        elif not point.submitted:
+            errors.append(result)
+    if waited or shown:
+        yield from show_status(study, context, check=waited)
     else:
-        job_ids = [
-            str(result.run.job_id) for _, result in submitted if not isinstance(result, HpcrunError)
-        ]
         yield printed(next_lines(study, job_ids))
-    errors = [
-        error
-        for point, error in submitted
-        if isinstance(error, HpcrunError) and not point.submitted
-    ]
     if errors:
         message = f"{len(errors)} of {count(len(jobs), 'run')} could not be submitted"
         hint = f"hpcrun scale run --resume {study.study_id} submits them again"
@@ -238,7 +241,8 @@ def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
 
     def text() -> Iterator[TextPart]:
         yield stderr([*study_lines(study), *starmap(line, jobs), ""])
-        for _, prepared in jobs[:1]:
+        if jobs:
+            _, prepared = jobs[0]
             yield stderr([*plan_lines(prepared.plan), ""])
             yield verbatim(prepared.script)
 
@@ -257,11 +261,11 @@ def submitted_lines(
     size = point_text(study, point)
     if isinstance(result, HpcrunError):
         label = "uncertain" if point.submitted else "refused"
-        return [one_line(f"{label:<10} {name}  {size}: {' '.join(result.message.split())}")]
-    remarks = [f"           {line}" for line in result.remarks.splitlines()]
-    return [
-        one_line(line) for line in (f"submitted  {name}  {size}, job {result.run.job_id}", *remarks)
-    ]
+        message = " ".join(result.message.split())
+        return [one_line(f"{label:<10} {name}  {size}: {message}")]
+    lines = [f"submitted  {name}  {size}, job {result.run.job_id}"]
+    lines += [f"           {line}" for line in result.remarks.splitlines()]
+    return [one_line(line) for line in lines]
 
 
 def new_study(
@@ -277,30 +281,27 @@ def new_study(
     The request has places for the values of the runs. ``new_id`` makes an id of a name; the other
     fields of the study are given.
     """
-    unit, name = design.unit, name_of(template)
+    unit = design.unit
+    name = name_of(template)
     if unit == "ranks":
         template = _on_ranks(template, cluster)
     sizes = _placed(template, design, cluster)
     times = Counter(size.gpus for size in sizes)
-
-    def point(size: Size, number: int) -> StudyPoint:
-        named = point_name(name, size, number, unit, with_nodes=times[size.gpus] > 1)
-        return StudyPoint(
-            size.gpus,
-            size.nodes or 1,
-            number,
-            new_id(named),
-            design.workload.global_batch(size.gpus),
-        )
-
+    study_id = new_id(name)
+    points = []
+    for size, number in in_order(sizes, design.repeat):
+        with_nodes = times[size.gpus] > 1
+        run_id = new_id(point_name(name, size, number, unit, with_nodes=with_nodes))
+        batch_size = design.workload.global_batch(size.gpus)
+        points.append(StudyPoint(size.gpus, size.nodes or 1, number, run_id, batch_size))
     study = Study(
-        study_id=new_id(name),
+        study_id=study_id,
         name=name,
         unit=unit,
         gpu_type=design.gpu_type,
         warmup=design.warmup,
         request=request_record(template, cluster.secrets),
-        points=tuple(point(size, number) for size, number in in_order(sizes, design.repeat)),
+        points=tuple(points),
         **asdict(design.workload),
         **fields,
     )
@@ -323,11 +324,8 @@ def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size
         PlanError: the profile's nodes have no GPUs, and the study is one of GPUs.
         UsageError: a size is given twice.
     """
-    if (
-        design.unit == "GPUs"
-        and profile.scheduler == "slurm"
-        and not (profile.gpu.per_node or profile.gpu.types)
-    ):
+    has_gpus = profile.scheduler != "slurm" or profile.gpu.per_node or profile.gpu.types
+    if design.unit == "GPUs" and not has_gpus:
         raise PlanError(
             f"the nodes of profile {profile.name!r} have no GPUs",
             hint="--ranks 1,2,4 is a study of CPU ranks, or choose a profile with GPUs: hpcrun "
@@ -336,29 +334,37 @@ def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size
     sizes = []
     for size in design.sizes:
         request = _sized(template, size, design.unit, design.gpu_type)
-        sizes.append(Size(size.gpus, decide_size(request, for_gpu_type(profile, request)).nodes))
-    twice = [size for size in sizes if sizes.count(size) > 1]
-    if twice:
-        raise UsageError(
-            f"{twice[0].gpus} {design.unit} are given twice",
-            hint="--repeat N runs each size N times",
-        )
+        decided = decide_size(request, for_gpu_type(profile, request))
+        sizes.append(Size(size.gpus, decided.nodes))
+    for size in sizes:
+        if sizes.count(size) > 1:
+            raise UsageError(
+                f"{size.gpus} {design.unit} are given twice",
+                hint="--repeat N runs each size N times",
+            )
     return sizes
 
 
 def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -> JobRequest:
+    """Return the request of a study for one size.
+
+    Raises:
+        UsageError: the ranks of the size do not divide by its nodes.
+    """
     if unit == "GPUs":
         gpus = GpuCount(count=size.gpus, type=gpu_type)
         return replace(template, gpus=gpus, nodes=size.nodes)
-    one_each = template.launcher == "python"
-    nodes = size.nodes or (size.gpus if one_each else 1)
+    is_python = template.launcher == "python"  # it starts one rank on each node
+    nodes = size.nodes or (size.gpus if is_python else 1)
     if size.gpus % nodes:
         raise UsageError(
             f"{size.gpus} ranks do not divide by {nodes} nodes",
             hint="say --nodes for each size: 1,2,2",
         )
-    each = size.gpus // nodes
-    return replace(template, nodes=nodes, nproc_per_node=None if one_each and each == 1 else each)
+    ranks_per_node: int | None = size.gpus // nodes
+    if is_python and ranks_per_node == 1:
+        ranks_per_node = None
+    return replace(template, nodes=nodes, nproc_per_node=ranks_per_node)
 
 
 def settle_design(
@@ -371,18 +377,18 @@ def settle_design(
     if loaded.profile.scheduler != "slurm":
         return template, design
     largest = max(design.sizes, key=lambda size: size.gpus)
-    if design.unit == "GPUs":
-        of_unit = template
-    else:
+    of_unit = template
+    if design.unit != "GPUs":
         of_unit = _on_ranks(template, loaded.profile)
     sized = _sized(of_unit, largest, design.unit, design.gpu_type)
     before, _ = with_defaults(sized, loaded.profile, surroundings)
     sizes = ",".join(str(size.gpus) for size in design.sizes)
     after = settle(sized, loaded, surroundings, sizes=sizes).request
-    fields = ("partition", "account", "qos")
-    chosen = {
-        name: value for name in fields if (value := getattr(after, name)) != getattr(before, name)
-    }
+    chosen = {}
+    for name in _LEFT_OPEN:
+        value = getattr(after, name)
+        if value != getattr(before, name):
+            chosen[name] = value
     gpu_type = after.gpus.type if after.gpus else design.gpu_type
     return replace(template, **chosen), replace(design, gpu_type=gpu_type)
 
@@ -405,15 +411,25 @@ def prepare_points(
         sized = _sized(template, Size(point.gpus, point.nodes), study.unit, study.gpu_type)
         named = replace(sized, name=run_name(point.run_id), args=args)
         jobs.append((point, prepare(named)))
-    for plan in (prepared.plan for _, prepared in jobs[:1]):
-        if plan.batch:
-            raise UsageError(
-                f"scale cannot change the ranks of {plan.batch.name}, which starts them itself",
-                hint="give scale the program that the script starts, with its arguments",
-            )
-        if study.one_by_one and plan.scheduler == "slurm":
-            check_can_wait(plan, "--chain")
+    if jobs:
+        _, prepared = jobs[0]
+        _check_program(prepared.plan, one_by_one=study.one_by_one)
     return jobs
+
+
+def _check_program(plan: Plan, *, one_by_one: bool) -> None:
+    """Check that a study can run the program of one of its runs.
+
+    Raises:
+        UsageError: the script is a batch script that starts the ranks itself.
+    """
+    if plan.batch:
+        raise UsageError(
+            f"scale cannot change the ranks of {plan.batch.name}, which starts them itself",
+            hint="give scale the program that the script starts, with its arguments",
+        )
+    if one_by_one and plan.scheduler == "slurm":
+        check_can_wait(plan, "--chain")
 
 
 def must_wait_between(study: Study, jobs: Sequence[StudyJob]) -> bool:
@@ -434,7 +450,8 @@ def submit_points(
     Raises:
         KeyboardInterrupt: the user presses Ctrl-C.
     """
-    folder, waits = context.store.folder, must_wait_between(study, jobs)
+    folder = context.store.folder
+    waits = must_wait_between(study, jobs)
     studies = StudyStore(context.store.root)
     for planned, prepared in jobs:
         point = planned
@@ -451,31 +468,43 @@ def submit_points(
         except InterruptedByUser:  # it speaks of one run, and there are several
             raise KeyboardInterrupt from None
         except SubmissionUncertainError as error:
-            item, point = error, replace(point, submitted=True, problem="")
+            item = error
+            point = replace(point, submitted=True, problem="")
         except HpcrunError as error:
-            item, point = error, replace(point, problem=" ".join(error.message.split()))
+            item = error
+            point = replace(point, problem=" ".join(error.message.split()))
         study = _noted(study, point, studies)
         yield point, item
-        if isinstance(item, submission.SubmitResult) and waits:
+        if isinstance(item, HpcrunError):
+            continue
+        if waits:
             context.waiter(item.run.run_id).wait()
-        elif isinstance(item, submission.SubmitResult) and study.one_by_one:
+        elif study.one_by_one:
             last = Dependency(item.run.run_id, item.run.job_id, "any")
 
 
 def _noted(study: Study, point: StudyPoint, studies: StudyStore) -> Study:
     """Record what is known of one run now; its id may be new."""
-    place = (point.gpus, point.nodes, point.repeat)
-    points = (
-        point if (item.gpus, item.nodes, item.repeat) == place else item for item in study.points
-    )
+    points = []
+    for item in study.points:
+        is_same = _place(item) == _place(point)
+        points.append(point if is_same else item)
     study = replace(study, points=tuple(points))
     studies.save(study)
     return study
+
+
+def _place(point: StudyPoint) -> tuple[int, int, int]:
+    """Return what tells a run from the others of its study, whatever its id."""
+    return point.gpus, point.nodes, point.repeat
 
 
 def _shared_code(study: Study, folder: Callable[[str], Path]) -> Path | None:
     """Return the run whose snapshot of the code the others use: all measure the same."""
     if not study.request.get("snapshot"):
         return None
-    made = (folder(point.run_id) for point in study.points if point.submitted)
-    return next((place for place in made if RunFolder(place).code.is_dir()), None)
+    for point in study.points:
+        place = folder(point.run_id)
+        if point.submitted and RunFolder(place).code.is_dir():
+            return place
+    return None

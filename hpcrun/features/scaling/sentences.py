@@ -6,18 +6,20 @@ The sentences are for text, Markdown and HTML.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from hpcrun.features.scaling.bottlenecks import ScalingDiagnosis
-from hpcrun.features.scaling.points import Source, Spread
+from hpcrun.features.scaling.points import Point, Source, Spread
 from hpcrun.features.scaling.series import BASIS_WORDS, BatchChange, Row, Series
 from hpcrun.features.scaling.sizes import Unit, units_text
-from hpcrun.features.scaling.step_model import Outlook
+from hpcrun.features.scaling.step_model import Outlook, Prediction
 from hpcrun.features.scaling.study_report import Part, Report
-from hpcrun.features.scaling.worth_its_gpus import Advice, reaches, verdict, whole
+from hpcrun.features.scaling.table_file import Contradiction
+from hpcrun.features.scaling.worth_its_gpus import Advice, Step, half_up, reaches, verdict, whole
 from hpcrun.views.text import count, one_line
 
 SOURCES: dict[Source, str] = {
@@ -50,13 +52,14 @@ def heading(series: Series, report: Report) -> str:
 def caption(series: Series) -> str:
     """Return the quantity by which the sizes are compared, and the source of the numbers."""
     kind = "weak scaling" if series.weak else "strong scaling"
-    sources = ", ".join(SOURCES[source] for source in series.sources)
-    of = "the run" if series.time_of == "run" else "one epoch"
+    text = f"{kind}, {BASIS_WORDS[series.basis]}"
+    if series.sources:
+        sources = [SOURCES[source] for source in series.sources]
+        text += f", source: {', '.join(sources)}"
     if any(row.time_s for row in series.rows):
-        times = f"; time and {hours_name(series.unit)} of {of}"
-    else:
-        times = ""
-    return f"{kind}, {BASIS_WORDS[series.basis]}{f', source: {sources}' if sources else ''}{times}"
+        timed = "the run" if series.time_of == "run" else "one epoch"
+        text += f"; time and {hours_name(series.unit)} of {timed}"
+    return text
 
 
 def hours_name(unit: Unit) -> str:
@@ -67,24 +70,21 @@ def hours_name(unit: Unit) -> str:
 def answer_lines(report: Report) -> list[Line]:
     """Return the answer for each series, and what makes it doubtful: a report's first lines."""
     if report.unfinished:
-        return [
-            Line(
-                "",
-                f"Study not finished: {report.unfinished}. No verdict yet, and nothing is written.",
-            )
-        ]
-    several = len(report.parts) > 1
+        text = f"Study not finished: {report.unfinished}. No verdict yet, and nothing is written."
+        return [Line("", text)]
     lines: list[Line] = []
     for part in report.parts:
-        name = f"{heading(part.series, report)}: " if several else ""
-        lines.append(Line("", f"{name}{_answer(part)}"))
-        lines += [Line(doubt.kind, f"{doubt.evidence}; {doubt.remedy}") for doubt in part.doubts]
+        answer = _answer(part)
+        if len(report.parts) > 1:
+            answer = f"{heading(part.series, report)}: {answer}"
+        lines.append(Line("", answer))
+        for doubt in part.doubts:
+            lines.append(Line(doubt.kind, f"{doubt.evidence}; {doubt.remedy}"))
         if part.again:
+            runs = "three runs of each size"
             if "--chain" in part.again:
-                alone = ", one run after the other"
-            else:
-                alone = ""
-            lines.append(Line("measure again", f"three runs of each size{alone}:", part.again))
+                runs += ", one run after the other"
+            lines.append(Line("measure again", f"{runs}:", part.again))
     return _clean(lines)
 
 
@@ -100,17 +100,13 @@ def _answer(part: Part) -> str:
     if not series.rows:
         return "No answer: no usable run."
     if not series.compared:
-        return (
-            f"No answer: only one size was measured, {size_text(series.rows[0])}. Run at least "
-            "one other size."
-        )
-    why = (
-        "No answer yet: the times are unreliable "
-        f"({', '.join(doubt.kind for doubt in part.doubts)})."
-    )
-    if part.tentative is None or any(doubt.kind == "super-linear" for doubt in part.doubts):
-        return why
-    return f"{why} They suggest {_recommended(part.tentative)}"
+        size = size_text(series.rows[0])
+        return f"No answer: only one size was measured, {size}. Run at least one other size."
+    kinds = [doubt.kind for doubt in part.doubts]
+    answer = f"No answer yet: the times are unreliable ({', '.join(kinds)})."
+    if part.tentative is None or "super-linear" in kinds:
+        return answer
+    return f"{answer} They suggest {_recommended(part.tentative)}"
 
 
 def _recommended(advice: Advice) -> str:
@@ -119,30 +115,33 @@ def _recommended(advice: Advice) -> str:
     An example: ``2 GPUs: 1.74× at 87 %; 4 would be 46 %.``
     """
     row = advice.value
-    following = advice.next_step
-    speed = f"{_full(row)}; " if advice.step else ""
-    if following is None or advice.next_row is None:
-        if any(gpus > row.gpus for gpus in advice.doubtful):
-            rest = "the larger sizes are uncertain"
-        else:
-            rest = ""
-        return f"{size_text(row)}: {speed}{rest or 'no larger size was measured'}."
-    other = advice.next_row
-    if other.speedup.mean < _NO_FASTER * row.speedup.mean:
-        slower = other.speedup.mean < row.speedup.mean / _NO_FASTER
-        would = f"{'slower' if slower else 'no faster'}, {times_text(other.speedup.mean)}"
-    elif not reaches(other.efficiency, advice.min_efficiency):
-        if advice.step:
-            would = f"{whole_percent(other.efficiency)}"
-        else:
-            would = _full(other)
+    text = f"{size_text(row)}: "
+    if advice.step:
+        text += f"{_full(row)}; "
+    larger = advice.next_row
+    if advice.next_step and larger:
+        text += f"{larger.gpus} would be {_why_not(advice, larger, advice.next_step)}"
+    elif any(gpus > row.gpus for gpus in advice.doubtful):
+        text += "the larger sizes are uncertain"
     else:
-        added = units_text(other.gpus - row.gpus, row.unit)
-        would = (
-            f"{whole_percent(other.efficiency)}, the added {added} only "
-            f"{whole_percent(following.added)}"
-        )
-    return f"{size_text(row)}: {speed}{other.gpus} would be {would}."
+        text += "no larger size was measured"
+    return f"{text}."
+
+
+def _why_not(advice: Advice, larger: Row, step: Step) -> str:
+    """Return what a larger size that misses the target would reach."""
+    row = advice.value
+    if larger.speedup.mean < _NO_FASTER * row.speedup.mean:
+        is_slower = larger.speedup.mean < row.speedup.mean / _NO_FASTER
+        comparison = "slower" if is_slower else "no faster"
+        return f"{comparison}, {times_text(larger.speedup.mean)}"
+    if reaches(larger.efficiency, advice.min_efficiency):
+        added = units_text(larger.gpus - row.gpus, row.unit)
+        marginal = whole_percent(step.added)
+        return f"{whole_percent(larger.efficiency)}, the added {added} only {marginal}"
+    if advice.step:
+        return whole_percent(larger.efficiency)
+    return _full(larger)
 
 
 def _full(row: Row) -> str:
@@ -151,58 +150,70 @@ def _full(row: Row) -> str:
 
 def part_lines(part: Part) -> list[Line]:
     """Return all sentences about one series."""
-    unit = part.series.unit
-    left_out = (
-        f"{units_text(point.gpus, unit)}, repeat "
-        f"{point.repeat}{point.run and f', run {point.run}'}: {problem}"
-        for point, problem in part.series.left_out
-    )
-    lines = (
-        _verdicts(part),
-        _advice(part.advice, part.series) if part.advice else (),
-        _outlook(part.outlook, part.series) if part.outlook else (),
-        _causes(part.diagnosis) if part.diagnosis else (),
-        _first("left out", left_out),
-        (Line("note", remark) for remark in part.series.remarks),
-    )
-    return _clean(chain.from_iterable(lines))
+    series = part.series
+    lines = list(_verdicts(part))
+    if part.advice:
+        lines += _advice(part.advice, series)
+    if part.outlook:
+        lines += _outlook(part.outlook, series)
+    if part.diagnosis:
+        lines += _causes(part.diagnosis)
+    lines += _first("left out", [_left_out(run, series.unit) for run in series.left_out])
+    lines += [Line("note", remark) for remark in series.remarks]
+    return _clean(lines)
 
 
-def _first(label: str, texts: Iterable[str]) -> list[Line]:
+def _left_out(run: tuple[Point, str], unit: Unit) -> str:
+    """Return a run that cannot be used, and its problem."""
+    point, problem = run
+    text = f"{units_text(point.gpus, unit)}, repeat {point.repeat}"
+    if point.run:
+        text += f", run {point.run}"
+    return f"{text}: {problem}"
+
+
+def _first(label: str, texts: Sequence[str]) -> list[Line]:
     """Return the first lines of one kind, and how many more there are."""
-    listed = list(texts)
-    if len(listed) > _MOST:
-        more = [Line(label, f"{len(listed) - _MOST} more (see --json)")]
-    else:
-        more = []
-    return [*(Line(label, text) for text in listed[:_MOST]), *more]
+    lines = [Line(label, text) for text in texts[:_MOST]]
+    if len(texts) > _MOST:
+        lines.append(Line(label, f"{len(texts) - _MOST} more (see --json)"))
+    return lines
 
 
 def report_lines(report: Report) -> list[Line]:
     """Return the sentences about all series together."""
-    contradictions = (
-        f"{each.place}: {count(each.gpus, 'GPU')}, {each.what} {each.written}, but {each.because} "
-        "gives " + (f"{each.follows:.2f}" if each.what == "speedup" else number_text(each.follows))
-        for each in report.contradictions
-    )
-    notes = list(report.remarks)
-    several = any(
-        len(p.epochs) > 1 for part in report.parts for row in part.series.rows for p in row.points
-    )
-    if several and (number := report.options.warmup):
-        if number == 1:
+    lines = [Line("batch", _change(change)) for change in report.changes]
+    lines += _first("contradiction", [_contradicted(each) for each in report.contradictions])
+    lines += [Line("note", remark) for remark in report.remarks]
+    warmup = report.options.warmup
+    if warmup and _has_several_epochs(report):
+        if warmup == 1:
             first = "the first epoch of each run is"
         else:
-            first = f"the first {number} epochs of each run are"
-        notes.append(f"{first} left out as warm-up")
-    changes = [Line("batch", _change(change)) for change in report.changes]
-    return _clean(
-        [
-            *changes,
-            *_first("contradiction", contradictions),
-            *(Line("note", text) for text in notes),
-        ]
-    )
+            first = f"the first {warmup} epochs of each run are"
+        lines.append(Line("note", f"{first} left out as warm-up"))
+    return _clean(lines)
+
+
+def _contradicted(contradiction: Contradiction) -> str:
+    """Return a claim of a table, and what follows from its other numbers."""
+    if contradiction.what == "speedup":
+        follows = f"{contradiction.follows:.2f}"
+    else:
+        follows = number_text(contradiction.follows)
+    claim = f"{contradiction.what} {contradiction.written}"
+    size = count(contradiction.gpus, "GPU")
+    result = f"{contradiction.because} gives {follows}"
+    return f"{contradiction.place}: {size}, {claim}, but {result}"
+
+
+def _has_several_epochs(report: Report) -> bool:
+    """Whether a run has more than one epoch."""
+    for part in report.parts:
+        for row in part.series.rows:
+            if any(len(point.epochs) > 1 for point in row.points):
+                return True
+    return False
 
 
 def _verdicts(part: Part) -> Iterator[Line]:
@@ -211,37 +222,41 @@ def _verdicts(part: Part) -> Iterator[Line]:
     The numbers of a line are those of the last size.
     """
     series = part.series
-    judged = [(verdict(row, series, part.advice), row) for row in series.sizes[1:]]
-    for label, group in groupby(
-        (item for item in judged if item[0] != "no verdict"), key=lambda item: item[0]
-    ):
+    judged = []
+    for row in series.sizes[1:]:
+        label = verdict(row, series, part.advice)
+        if label != "no verdict":
+            judged.append((label, row))
+    for label, group in groupby(judged, key=itemgetter(0)):
         rows = [row for _, row in group]
         last = rows[-1]
+        sizes = size_text(last)
         if len(rows) > 1:
-            upto = f"{rows[0].gpus} to {size_text(last)}"
-        else:
-            upto = size_text(last)
-        yield Line(
-            label, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}"
-        )
+            sizes = f"{rows[0].gpus} to {sizes}"
+        numbers = f"{times_text(last.speedup.mean)} = {percent_text(last.efficiency)}"
+        yield Line(label, f"{sizes}: {numbers}")
 
 
 def _advice(advice: Advice, series: Series) -> Iterator[Line]:
     yield Line("fastest", _priced(advice.fastest, series))
     yield Line(f"fewest {hours_name(series.unit)}", _priced(advice.cheapest, series))
     yield Line("best value", _priced(advice.value, series))
-    target, unit = f"{100 * advice.min_efficiency:g} %", advice.value.unit
-    if advice.step:
-        last = f"{whole_percent(advice.step.added)} up to {units_text(advice.step.gpus, unit)}"
-    else:
-        last = ""
-    why = f"Marginal efficiency reaches the {target} target: {last}."
+    yield Line("why", _reason(advice))
+
+
+def _reason(advice: Advice) -> str:
+    """Return why a size is the best value, as a sentence."""
+    unit = advice.value.unit
+    target = f"{100 * advice.min_efficiency:g} %"
     after = advice.next_step
     if after:
         marginal = f"{whole_percent(after.added)} marginal efficiency, below the {target} target"
         step = f"from {after.before} to {units_text(after.gpus, unit)}"
-        why = f"Going {step} runs at {marginal}: use {units_text(advice.value.gpus, unit)}."
-    yield Line("why", why)
+        return f"Going {step} runs at {marginal}: use {units_text(advice.value.gpus, unit)}."
+    last = ""
+    if advice.step:
+        last = f"{whole_percent(advice.step.added)} up to {units_text(advice.step.gpus, unit)}"
+    return f"Marginal efficiency reaches the {target} target: {last}."
 
 
 def _priced(row: Row, series: Series) -> str:
@@ -252,35 +267,29 @@ def _priced(row: Row, series: Series) -> str:
 
 
 def _outlook(outlook: Outlook, series: Series) -> Iterator[Line]:
-    low, high = (two_digits(100 * share) for share in outlook.serial_range)
-    if low != high:
-        over = f" ({low} to {high} % over the sizes)"
-    else:
-        over = ""
-    if outlook.grows:
-        grows = f": it grows with the {series.unit}, so it is their overhead, not serial work"
-    else:
-        grows = ""
-    one = series.unit.removesuffix("s")
-    largest = units_text(outlook.gpus, series.unit)
+    unit = series.unit
+    largest = units_text(outlook.gpus, unit)
     if outlook.serial < 1:  # else nothing became faster, as the table says
-        yield Line(
-            "serial",
-            f"{two_digits(100 * outlook.serial)} % of the work on one {one}, by "
-            f"{largest}{over}{grows}",
-        )
+        share = f"{two_digits(100 * outlook.serial)} % of the work on one {unit.removesuffix('s')}"
+        text = f"{share}, by {largest}"
+        low, high = (two_digits(100 * serial) for serial in outlook.serial_range)
+        if low != high:
+            text += f" ({low} to {high} % over the sizes)"
+        if outlook.grows:
+            text += f": it grows with the {unit}, so it is their overhead, not serial work"
+        yield Line("serial", text)
     if not (series.weak or outlook.grows or outlook.serial == 1):
-        yield Line(
-            "more work",
-            f"{largest} with proportionally more work would reach {outlook.with_more_work:.3g}×",
-        )
-    words = [
-        f"{units_text(each.gpus, series.unit)} {two_digits(each.speedup)}× ({two_digits(each.low)} "
-        "to "
-        f"{two_digits(each.high)}×) = {whole_percent(each.efficiency)}"
-        for each in outlook.predictions
-    ]
-    yield Line("next", f"{'; '.join(words)}: 8 of 10 published trainings lay in such a range")
+        speed = f"{outlook.with_more_work:.3g}×"
+        yield Line("more work", f"{largest} with proportionally more work would reach {speed}")
+    predictions = "; ".join(_predicted(each, unit) for each in outlook.predictions)
+    yield Line("next", f"{predictions}: 8 of 10 published trainings lay in such a range")
+
+
+def _predicted(prediction: Prediction, unit: Unit) -> str:
+    size = units_text(prediction.gpus, unit)
+    span = f"{two_digits(prediction.low)} to {two_digits(prediction.high)}×"
+    efficiency = whole_percent(prediction.efficiency)
+    return f"{size} {two_digits(prediction.speedup)}× ({span}) = {efficiency}"
 
 
 def _causes(diagnosis: ScalingDiagnosis) -> Iterator[Line]:
@@ -292,24 +301,22 @@ def _causes(diagnosis: ScalingDiagnosis) -> Iterator[Line]:
 
 
 def _change(change: BatchChange) -> str:
-    dataset = change.dataset
     before = change.before
     after = change.after
-    if before.steps and after.steps:
-        steps = f", {before.steps} to {after.steps} steps per epoch"
-    else:
-        steps = ""
-    if dataset:
-        at = f"{dataset}, {size_text(after)}"
-    else:
-        at = size_text(after)
-    batches = f"global batch {after.batch_size} instead of {before.batch_size}"
     assert before.time_s is not None  # batch_changes takes rows that have one
     assert after.time_s is not None
     old_s = before.time_s.mean
     new_s = after.time_s.mean
-    times = f"{_time_text(old_s, _unit_for(old_s))} to {_time_text(new_s, _unit_for(new_s))}"
-    return f"{at}, {batches}: {times} ({old_s / new_s:.2f}× as fast){steps}"
+    old = _time_text(old_s, _unit_for(old_s))
+    new = _time_text(new_s, _unit_for(new_s))
+    size = size_text(after)
+    if change.dataset:
+        size = f"{change.dataset}, {size}"
+    batches = f"global batch {after.batch_size} instead of {before.batch_size}"
+    text = f"{size}, {batches}: {old} to {new} ({old_s / new_s:.2f}× as fast)"
+    if before.steps and after.steps:
+        text += f", {before.steps} to {after.steps} steps per epoch"
+    return text
 
 
 class TimeUnit(NamedTuple):
@@ -321,7 +328,8 @@ class TimeUnit(NamedTuple):
 
 def time_unit(series: Series) -> TimeUnit:
     """Return the best unit for the longest time of a series."""
-    return _unit_for(max((row.time_s.mean for row in series.rows if row.time_s), default=0.0))
+    times_s = [row.time_s.mean for row in series.rows if row.time_s]
+    return _unit_for(max(times_s, default=0.0))
 
 
 def _unit_for(time_s: float) -> TimeUnit:
@@ -339,17 +347,21 @@ def number_text(value: float | None) -> str:
     """
     if value is None:
         return ""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
 
 
 def mean_text(spread: Spread | None, factor: float = 1.0) -> str:
     """Return the mean in another unit; "" for None."""
-    return number_text(spread.mean * factor if spread else None)
+    if spread is None:
+        return ""
+    return number_text(spread.mean * factor)
 
 
 def percent_text(share: float) -> str:
     """Return ``87.3 %``, with halves rounded up: 3.49/4 is 87.25 %."""
-    return f"{math.floor(share * 1000 + 0.5) / 10:.1f} %"
+    return f"{half_up(1000 * share) / 10:.1f} %"
 
 
 def times_text(speedup: float) -> str:
@@ -361,12 +373,15 @@ def range_text(spread: Spread | None, factor: float = 1.0) -> str:
     """Return ``3.4–3.52``, the smallest and the largest repeat; "" if there is only one."""
     if spread is None or spread.n < 2:
         return ""
-    return f"{number_text(spread.low * factor)}–{number_text(spread.high * factor)}"
+    low = number_text(spread.low * factor)
+    high = number_text(spread.high * factor)
+    return f"{low}–{high}"
 
 
 def size_text(row: Row) -> str:
     """Return ``4 GPUs``, or ``4 GPUs on 2 nodes`` if there are several nodes."""
-    return units_text(row.gpus, row.unit) + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
+    size = units_text(row.gpus, row.unit)
+    return f"{size} on {row.nodes} nodes" if row.nodes > 1 else size
 
 
 def whole_percent(share: float) -> str:

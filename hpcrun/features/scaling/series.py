@@ -6,7 +6,7 @@ There is a series for each data set, with a row for each size and the range of t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -92,8 +92,10 @@ class Row:
     @property
     def steps(self) -> int | None:
         """Steps of one epoch; the last one may have a smaller batch."""
-        samples, batch = self.points[0].samples, self.batch_size
-        return -(-samples // batch) if samples and batch else None
+        samples = self.points[0].samples
+        if samples and self.batch_size:
+            return -(-samples // self.batch_size)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +140,11 @@ def build_series(
     The first ``warmup`` epochs of each run do not count; in a weak study the work grew with the
     number of GPUs.
     """
-    return tuple(
-        _series(name, [measure(point, warmup) for point in _with_baseline(group)], weak, unit)
-        for name, group in _groups(points).items()
-    )
+    built = []
+    for name, group in _groups(points).items():
+        runs = [measure(point, warmup) for point in _with_baseline(group)]
+        built.append(_series(name, runs, weak, unit))
+    return tuple(built)
 
 
 def _with_baseline(points: list[Point]) -> list[Point]:
@@ -150,17 +153,20 @@ def _with_baseline(points: list[Point]) -> list[Point]:
     The smallest size of such a table is no baseline: its own published speed-up is not 1.
     """
     usable = [point for point in points if not _problem(point)]
-    if not usable or not all(point.source == "csv" and positive(point.speedup) for point in usable):
+    if not usable or not all(_is_published(point) for point in usable):
         return points
     smallest = min(usable, key=lambda point: (point.gpus, point.speedup))
     if smallest.gpus == 1 or abs((smallest.speedup or 0) - 1) <= OF_BASELINE:
         return points
-    return [
-        Point(
-            1, dataset=smallest.dataset, batch_size=smallest.batch_size, source="csv", speedup=1.0
-        ),
-        *points,
-    ]
+    baseline = Point(
+        1, dataset=smallest.dataset, batch_size=smallest.batch_size, source="csv", speedup=1.0
+    )
+    return [baseline, *points]
+
+
+def _is_published(point: Point) -> bool:
+    """Whether a run is a row of a table that gives its speed-up."""
+    return point.source == "csv" and positive(point.speedup) is not None
 
 
 def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
@@ -179,41 +185,70 @@ def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
     groups: dict[str, list[Point]] = {}
     for dataset, group in datasets.items():
         for point in group:
+            name = dataset
             if dataset in mixed:
                 batch = f"batch {point.batch_size or 'unknown'}"
-            else:
-                batch = ""
-            groups.setdefault(", ".join(filter(None, (dataset, batch))), []).append(point)
+                name = f"{dataset}, {batch}" if dataset else batch
+            groups.setdefault(name, []).append(point)
     return groups
 
 
 def _series(name: str, runs: Sequence[RunMeasurement], weak: bool, unit: Unit) -> Series:
-    completed = [run for run in runs if not _problem(run.point)]
-    if weak:
-        order = _WEAK
-    elif all(run.point.source == "csv" for run in completed):
-        order = _STRONG_TABLE
-    else:
-        order = _STRONG
-    basis = _basis(completed, order)
-    useful = [run for run in completed if _value(run, basis) is not None]
-    left_out = [(run.point, _problem(run.point)) for run in runs if _problem(run.point)]
-    missing = f"it has no {BASIS_WORDS[basis]}, which the other runs are compared by"
-    left_out += [(run.point, missing) for run in completed if _value(run, basis) is None]
-    has_only_runs = any(run.run_s for run in useful) and not any(run.epoch_s for run in useful)
-    time_of: TimeOf = (
-        "run" if basis == "run" or (basis == "published" and has_only_runs) else "epoch"
-    )
+    """Return the series of some runs, of which at least one is given."""
+    completed = []
+    left_out = []
+    for run in runs:
+        problem = _problem(run.point)
+        if problem:
+            left_out.append((run.point, problem))
+        else:
+            completed.append(run)
+    basis = _basis(completed, _order(completed, weak=weak))
+    useful = []
+    for run in completed:
+        if _value(run, basis) is None:
+            missing = f"it has no {BASIS_WORDS[basis]}, which the other runs are compared by"
+            left_out.append((run.point, missing))
+        else:
+            useful.append(run)
+    time_of = _time_of(useful, basis)
     rows = _with_derived_times(_rows(useful, basis, time_of, weak, unit), basis)
-    sources = tuple(dict.fromkeys(run.point.source for run in useful))
-    remarks = tuple(_remarks(rows, weak))
     return Series(
-        name, runs[0].point.dataset, basis, time_of, weak, rows, sources, tuple(left_out), remarks
+        name,
+        runs[0].point.dataset,
+        basis,
+        time_of,
+        weak,
+        rows,
+        sources=tuple(dict.fromkeys(run.point.source for run in useful)),
+        left_out=tuple(left_out),
+        remarks=tuple(_remarks(rows, weak)),
     )
+
+
+def _order(runs: Sequence[RunMeasurement], *, weak: bool) -> tuple[Basis, ...]:
+    """Return the bases of a comparison, the best first."""
+    if weak:
+        return _WEAK
+    if all(run.point.source == "csv" for run in runs):
+        return _STRONG_TABLE
+    return _STRONG
+
+
+def _time_of(runs: Sequence[RunMeasurement], basis: Basis) -> TimeOf:
+    """Return whose times the rows have: those of epochs, where there are any."""
+    if basis == "run":
+        return "run"
+    if basis != "published" or any(run.epoch_s for run in runs):
+        return "epoch"
+    return "run" if any(run.run_s for run in runs) else "epoch"
 
 
 def _problem(point: Point) -> str:
-    return point.problem or ("" if point.state == "COMPLETED" else point.state)
+    """Return why a run cannot be used; "" if it can."""
+    if point.problem:
+        return point.problem
+    return "" if point.state == "COMPLETED" else point.state
 
 
 def _basis(runs: Sequence[RunMeasurement], order: Sequence[Basis]) -> Basis:
@@ -223,9 +258,11 @@ def _basis(runs: Sequence[RunMeasurement], order: Sequence[Basis]) -> Basis:
     """
 
     def covered(basis: Basis) -> int:
-        return len(
-            {(run.point.gpus, run.point.nodes) for run in runs if _value(run, basis) is not None}
-        )
+        sizes = set()
+        for run in runs:
+            if _value(run, basis) is not None:
+                sizes.add((run.point.gpus, run.point.nodes))
+        return len(sizes)
 
     return max(order, key=covered)
 
@@ -244,6 +281,7 @@ def _value(run: RunMeasurement, basis: Basis) -> float | None:
 def _rows(
     runs: Sequence[RunMeasurement], basis: Basis, time_of: TimeOf, weak: bool, unit: Unit
 ) -> tuple[Row, ...]:
+    """Return a row for each size of some runs, all of which have a value of the basis."""
     sizes: dict[tuple[int, int], list[RunMeasurement]] = defaultdict(list)
     for run in runs:
         sizes[run.point.gpus, run.point.nodes].append(run)
@@ -251,15 +289,13 @@ def _rows(
         return ()
     smallest = min(gpus for gpus, _ in sizes)
     speeds = {}  # the work per second, up to a factor that is the same for all sizes
+    base = 0.0
     for size, group in sizes.items():
-        value = spread(_value(run, basis) for run in group)
-        assert value is not None  # the runs have one
-        if basis in ("throughput", "published"):
-            speeds[size] = value
-        else:
-            work = size[0] / smallest if weak else 1.0
-            speeds[size] = value.under(work)
-    base = max(speed.mean for (gpus, _), speed in speeds.items() if gpus == smallest)
+        gpus, _ = size
+        work = gpus / smallest if weak else 1.0
+        speeds[size] = _speed(group, basis, work)
+        if gpus == smallest:
+            base = max(base, speeds[size].mean)
     rows = []
     for (gpus, nodes), group in sizes.items():
         speedup = speeds[gpus, nodes].scaled(1 / base)
@@ -269,10 +305,10 @@ def _rows(
                 nodes=nodes,
                 speedup=speedup,
                 efficiency=speedup.mean * smallest / gpus,
-                time_s=spread(run.run_s if time_of == "run" else run.epoch_s for run in group),
+                time_s=spread(_time_s(run, time_of) for run in group),
                 samples_per_s=spread(run.samples_per_s for run in group),
                 accuracy=spread(run.accuracy for run in group),
-                shares=Shares(*map(mean, zip(*(run.shares for run in group), strict=True))),
+                shares=_mean_shares(group),
                 points=tuple(run.point for run in group),
                 unit=unit,
             )
@@ -280,22 +316,53 @@ def _rows(
     return tuple(sorted(rows, key=lambda row: (row.gpus, -row.speedup.mean)))
 
 
+def _speed(runs: Sequence[RunMeasurement], basis: Basis, work: float) -> Spread:
+    """Return the speed of repeats that have done this work."""
+    value = spread(_value(run, basis) for run in runs)
+    assert value is not None  # the runs have one
+    if basis in ("throughput", "published"):
+        return value
+    return value.under(work)
+
+
+def _time_s(run: RunMeasurement, time_of: TimeOf) -> float | None:
+    return run.run_s if time_of == "run" else run.epoch_s
+
+
+def _mean_shares(runs: Sequence[RunMeasurement]) -> Shares:
+    """Return the means of the shares of repeats."""
+    return Shares(
+        data=mean(run.shares.data for run in runs),
+        sync=mean(run.shares.sync for run in runs),
+        startup=mean(run.shares.startup for run in runs),
+        idle=mean(run.shares.idle for run in runs),
+    )
+
+
 def _with_derived_times(rows: tuple[Row, ...], basis: Basis) -> tuple[Row, ...]:
     """Return the rows of a published table, with derived times.
 
     The speed-ups of the table and one of its times imply these times.
     """
-    timed = next((row for row in rows if row.time_s), None)
-    if basis != "published" or timed is None or timed.time_s is None:
+    work = None
+    for row in rows:
+        if row.time_s:
+            work = row.speedup.mean * row.time_s.mean
+            break
+    if basis != "published" or work is None:
         return rows
-    work = timed.speedup.mean * timed.time_s.mean
-    return tuple(
-        row if row.time_s else replace(row, time_s=row.speedup.under(work), time_derived=True)
-        for row in rows
-    )
+    derived = []
+    for row in rows:
+        if row.time_s:
+            derived.append(row)
+        else:
+            time_s = row.speedup.under(work)
+            derived.append(replace(row, time_s=time_s, time_derived=True))
+    return tuple(derived)
 
 
-def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
+def _remarks(rows: Sequence[Row], weak: bool) -> Iterator[str]:
+    """Yield what a reader must know about the numbers."""
     if not rows:
         return
     smallest = rows[0].gpus
@@ -304,29 +371,33 @@ def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
     if smallest != 1 and rows[-1].gpus != smallest:
         baseline = f"the baseline of speed-up and efficiency is that size, not 1 {one}"
         yield f"the smallest size is {smallest} {units}: {baseline}"
-    for gpus in dict.fromkeys(row.gpus for row in rows):
-        ways = [row for row in rows if row.gpus == gpus]
-        if len(ways) > 1:
-            nodes = ", ".join(f"{row.nodes} ({row.speedup.mean:.2f}×)" for row in ways)
-            yield (
-                f"{gpus} {units} were run on several numbers of nodes: {nodes}; fits and "
-                "figures "
-                "use the fastest"
-            )
-    samples = {point.samples for row in rows for point in row.points if point.samples}
+    ways: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        ways[row.gpus].append(row)
+    for gpus, of_size in ways.items():
+        if len(of_size) > 1:
+            nodes = ", ".join(f"{row.nodes} ({row.speedup.mean:.2f}×)" for row in of_size)
+            several = f"{gpus} {units} were run on several numbers of nodes"
+            yield f"{several}: {nodes}; fits and figures use the fastest"
+    if not weak:
+        yield from _unequal_samples(rows)
+    derived = [str(row.gpus) for row in rows if row.time_derived and row.time_s]
+    if derived:
+        sizes = f"{', '.join(derived)} {one if derived == ['1'] else units}"
+        yield f"the time with {sizes} was computed from the published speed-up"
+
+
+def _unequal_samples(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a remark if epochs of a strong study have different numbers of samples."""
+    samples: set[int] = set()
+    for row in rows:
+        samples.update(point.samples for point in row.points if point.samples)
     # a smaller difference is the padding of a DistributedSampler, or the rest that drop_last leaves
     # out
-    if not weak and samples and max(samples) > 1.1 * min(samples):
+    if samples and max(samples) > 1.1 * min(samples):
         yield (
             f"the epochs of these runs have {min(samples)} to {max(samples)} samples: "
-            f"if the work grows with the {units}, add --weak"
-        )
-    derived = [row for row in rows if row.time_derived and row.time_s]
-    if derived:
-        sizes = ", ".join(str(row.gpus) for row in derived)
-        yield (
-            f"the time with {sizes} {one if sizes == '1' else units} was computed from the "
-            "published speed-up"
+            f"if the work grows with the {rows[0].unit}, add --weak"
         )
 
 
@@ -349,5 +420,6 @@ def batch_changes(series: Sequence[Series]) -> tuple[BatchChange, ...]:
     changes = []
     for (dataset, _, _), rows in sizes.items():
         rows.sort(key=lambda row: row.batch_size or 0)
-        changes += [BatchChange(dataset, *pair) for pair in pairwise(rows)]
+        for before, after in pairwise(rows):
+            changes.append(BatchChange(dataset, before, after))
     return tuple(changes)

@@ -51,21 +51,29 @@ def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, 
     if match is None or (match["type"] and option != "--gpus"):
         hint = f"write {option} 1,2,4,8; of CPUs: hpcrun scale run --ranks 1,2,4"
         raise UsageError(f"{option} {text}: not a list of sizes", hint=hint)
-    numbers = [int(number) for number in match["numbers"].split(",")]
+    gpu_type = match["type"]
+    numbers = _numbers(match)
     if nodes is None:
-        return match["type"], tuple(map(Size, numbers))
-    on = _SIZES.fullmatch(nodes.replace(" ", ""))
-    if on is None or on["type"]:
+        return gpu_type, tuple(map(Size, numbers))
+    match = _SIZES.fullmatch(nodes.replace(" ", ""))
+    if match is None or match["type"]:
         raise UsageError(
             f"--nodes {nodes}: not a list of numbers of nodes", hint="write --nodes 1,1,2"
         )
-    counts = [int(number) for number in on["numbers"].split(",")]
-    if len(counts) not in (1, len(numbers)):
+    counts = _numbers(match)
+    if len(counts) == 1:
+        counts *= len(numbers)
+    if len(counts) != len(numbers):
         raise UsageError(
             f"--nodes names {len(counts)} numbers, and {option} {len(numbers)} sizes",
             hint="give one number of nodes for all sizes, or one for each",
         )
-    return match["type"], tuple(map(Size, numbers, counts * (len(numbers) // len(counts))))
+    return gpu_type, tuple(map(Size, numbers, counts))
+
+
+def _numbers(match: re.Match[str]) -> list[int]:
+    """Return the numbers of a list of sizes."""
+    return [int(number) for number in match["numbers"].split(",")]
 
 
 def units_text(number: int, unit: Unit) -> str:
@@ -87,9 +95,11 @@ def point_name(name: str, size: Size, repeat: int, unit: Unit, *, with_nodes: bo
 
     With ranks, it is ``train-p4-r2``; with nodes, ``train-g4-n2-r2``.
     """
-    on = f"-n{size.nodes}" if with_nodes else ""
-    ending = f"-{'g' if unit == 'GPUs' else 'p'}{size.gpus}{on}-r{repeat}"
-    return with_ending(name, ending)
+    letter = "g" if unit == "GPUs" else "p"
+    ending = f"-{letter}{size.gpus}"
+    if with_nodes:
+        ending += f"-n{size.nodes}"
+    return with_ending(name, f"{ending}-r{repeat}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +126,8 @@ class Workload:
             try:
                 parse_positive(self.lr)
             except ValueError:
-                raise UsageError(
-                    f"--lr {self.lr}: not a positive number", hint="write --lr 1e-3"
-                ) from None
+                message = f"--lr {self.lr}: not a positive number"
+                raise UsageError(message, hint="write --lr 1e-3") from None
         if self.batch_size is None:
             return None
         if self.batch_size < 1:
@@ -127,16 +136,14 @@ class Workload:
             return None
         gpus = [size.gpus for size in sizes]
         if max(gpus) > self.batch_size:
+            few = f"less than one sample for each of {max(gpus)} ranks"
             raise UsageError(
-                f"--batch-size {self.batch_size} is less than one sample for each of {max(gpus)} "
-                "ranks",
+                f"--batch-size {self.batch_size} is {few}",
                 hint="--weak keeps the per-GPU batch instead",
             )
-        uneven = [number for number in gpus if self.batch_size % number]
+        uneven = [str(number) for number in gpus if self.batch_size % number]
         if uneven:
-            return (
-                f"a batch of {self.batch_size} does not divide by {' or '.join(map(str, uneven))}"
-            )
+            return f"a batch of {self.batch_size} does not divide by {' or '.join(uneven)}"
         return None
 
     def global_batch(self, gpus: int) -> int | None:
@@ -159,9 +166,9 @@ class Workload:
             if batch % gpus == 0:
                 values["per_gpu_batch_size"] = str(batch // gpus)
         if self.lr is not None:
-            values["lr"] = (
-                f"{float(self.lr) * gpus:.6g}" if self.scaling == "weak" and gpus > 1 else self.lr
-            )
+            values["lr"] = self.lr
+            if self.scaling == "weak" and gpus > 1:
+                values["lr"] = f"{float(self.lr) * gpus:.6g}"
         if self.dataset:
             values["dataset"] = self.dataset
         return values
@@ -179,38 +186,39 @@ class Workload:
         placed, used = fill_places(
             tuple(words), values, lambda name: self._unknown(name, gpus, values)
         )
-        if self.batch_size is None or used & {"batch_size", "per_gpu_batch_size"}:
-            unused = []
-        else:
-            unused = ["batch_size"]
-        unused += [] if self.lr is None or "lr" in used else ["lr"]
-        for name in unused:
-            option = _OPTION_OF[name]
-            raise UsageError(
-                f"{option} is given, but the script does not receive it: no argument has "
-                f"{{{name}}}",
-                hint=f"train.py {option} {{{name}}}",
-            )
+        if self.batch_size is not None and not used & {"batch_size", "per_gpu_batch_size"}:
+            raise self._unused("batch_size")
+        if self.lr is not None and "lr" not in used:
+            raise self._unused("lr")
         return placed
 
+    def _unused(self, name: str) -> UsageError:
+        option = _OPTION_OF[name]
+        place = f"{{{name}}}"
+        return UsageError(
+            f"{option} is given, but the script does not receive it: no argument has {place}",
+            hint=f"train.py {option} {place}",
+        )
+
     def _unknown(self, name: str, gpus: int, values: dict[str, str]) -> UsageError:
+        place = f"{{{name}}}"
         option = _OPTION_OF.get(name)
-        if name == "per_gpu_batch_size" and self.batch_size is not None:
+        batch = self.batch_size
+        if name == "per_gpu_batch_size" and batch is not None:
+            divisible = -(-batch // gpus) * gpus
             return UsageError(
-                f"{{{name}}}: a batch of {self.batch_size} does not divide by {gpus}: "
-                f"{self.batch_size} / {gpus} = {self.batch_size / gpus:.2f}",
-                hint=f"--batch-size {-(-self.batch_size // gpus) * gpus}, or --weak",
+                f"{place}: a batch of {batch} does not divide by {gpus}: "
+                f"{batch} / {gpus} = {batch / gpus:.2f}",
+                hint=f"--batch-size {divisible}, or --weak",
             )
         if option:
             return UsageError(
-                f"the arguments have {{{name}}}, and {option} is not given",
+                f"the arguments have {place}, and {option} is not given",
                 hint=f"add {option} VALUE",
             )
-        listed = (
-            f"it knows {', '.join(values)}; {{{{{name}}}}} stands for the text {{{name}}} itself"
-        )
+        listed = f"it knows {', '.join(values)}; {{{place}}} stands for the text {place} itself"
         hint = did_you_mean(name, (*values, *_OPTION_OF), listed)
-        return UsageError(f"the arguments have {{{name}}}, which a study does not know", hint=hint)
+        return UsageError(f"the arguments have {place}, which a study does not know", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,14 +252,16 @@ def read_design(
             "give the sizes with --gpus or with --ranks",
             hint="hpcrun scale run --gpus 1,2,4 train.py",
         )
-    gpu_type, sizes = parse_sizes(
-        gpus or ranks or "", nodes, "--ranks" if gpus is None else "--gpus"
-    )
-    if len(sizes) * repeat > MOST:
-        raise UsageError(
-            f"--repeat {repeat}: {len(sizes) * repeat} runs are more than a study may have, {MOST}"
-        )
-    design = Design("ranks" if gpus is None else "GPUs", gpu_type, sizes, workload, repeat, warmup)
+    if gpus is None:
+        unit: Unit = "ranks"
+        gpu_type, sizes = parse_sizes(ranks or "", nodes, "--ranks")
+    else:
+        unit = "GPUs"
+        gpu_type, sizes = parse_sizes(gpus, nodes, "--gpus")
+    runs = len(sizes) * repeat
+    if runs > MOST:
+        raise UsageError(f"--repeat {repeat}: {runs} runs are more than a study may have, {MOST}")
+    design = Design(unit, gpu_type, sizes, workload, repeat, warmup)
     return design, workload.check(sizes)
 
 
@@ -289,49 +299,43 @@ class ScaleCommand:
         global batch of the last size. ``args`` that the script's command lacks are left out.
         """
         listed = list(sizes)
-        batch, options, args = self.batch_size, dict(options), dict(args)
-        if batch_size is not None:
-            if self.weak:
-                batch = max(1, batch_size // listed[-1].gpus)
-            else:
-                batch = batch_size
+        options = dict(options)
+        args = dict(args)
+        batch = self._batch(listed[-1], batch_size)
         if batch is not None and any(place in self.script for place in BATCH_PLACES):
             options["--batch-size"] = str(batch)
         elif batch_size is not None:
             args = {"--batch-size": str(batch), **args}
-        known = {text.partition("=")[0].replace("_", "-") for text in shlex.split(self.script)}
-        args = {
-            name: value
-            for name, value in args.items()
-            if name in known or self.script == UNKNOWN_SCRIPT
-        }
-        gpus, nodes = (
-            ",".join(str(size.gpus) for size in listed),
-            ",".join(str(size.nodes or 1) for size in listed),
-        )
-        if self.gpu_type:
-            typed = shlex.quote(f"{self.gpu_type}:{gpus}")
-        else:
-            typed = gpus
-        if any((size.nodes or 1) > 1 for size in listed):
-            spread = f"--nodes {nodes}"
-        else:
-            spread = ""
-        study_options, script = with_options(self.options, options), with_options(self.script, args)
-        return " ".join(
-            filter(
-                None,
-                (
-                    "hpcrun scale run",
-                    self.profile,
-                    self.sizes,
-                    typed,
-                    spread,
-                    study_options,
-                    script,
-                ),
-            )
-        )
+        words = [
+            "hpcrun scale run",
+            self.profile,
+            self.sizes,
+            self._listed(listed),
+            _nodes_option(listed),
+            with_options(self.options, options),
+            with_options(self.script, self._known(args)),
+        ]
+        return " ".join(filter(None, words))
+
+    def _batch(self, largest: Size, batch_size: int | None) -> int | None:
+        """Return the study's batch, or the one that makes a global batch on the largest size."""
+        if batch_size is None:
+            return self.batch_size
+        if self.weak:
+            return max(1, batch_size // largest.gpus)
+        return batch_size
+
+    def _known(self, args: Mapping[str, str]) -> dict[str, str]:
+        """Return the arguments that the script's command has, or all if it is unknown."""
+        if self.script == UNKNOWN_SCRIPT:
+            return dict(args)
+        known = {_option_name(text) for text in shlex.split(self.script)}
+        return {name: value for name, value in args.items() if name in known}
+
+    def _listed(self, sizes: Iterable[Size]) -> str:
+        """Return the sizes as the command names them, with the type of the GPUs."""
+        gpus = ",".join(str(size.gpus) for size in sizes)
+        return shlex.quote(f"{self.gpu_type}:{gpus}") if self.gpu_type else gpus
 
     def change(self, sizes: Sequence[Size], **changes: Any) -> str:
         """Return the command with changes (arguments of ``scale``); "" if they change nothing."""
@@ -343,10 +347,11 @@ class ScaleCommand:
 
         The number is at least ``least``.
         """
-        given = re.search(
-            rf"(?<!\S){option}[= ](\d+)(?!\S)", f"{self.options} {self.script}".replace("_", "-")
-        )
-        return {option: str(max(least, 2 * int(given[1])) if given else least)}
+        command = f"{self.options} {self.script}".replace("_", "-")
+        given = re.search(rf"(?<!\S){option}[= ](\d+)(?!\S)", command)
+        if given is None:
+            return {option: str(least)}
+        return {option: str(max(least, 2 * int(given[1])))}
 
     def more_cpus(self, least: int) -> dict[str, str]:
         """Return the option for more CPUs.
@@ -354,15 +359,33 @@ class ScaleCommand:
         Return nothing where the command names no CPUs and has no GPUs.
         """
         given = re.search(r"(?<!\S)--cpus(-per-task)?(?!\S)", self.options)
-        if given or self.sizes == "--gpus":
-            return self.more(given[0] if given else "--cpus-per-gpu", least)
+        if given:
+            return self.more(given[0], least)
+        if self.sizes == "--gpus":
+            return self.more("--cpus-per-gpu", least)
         return {}
 
     def preflight(self, gpus: int, nodes: int) -> str:
         """Return the command that checks the nodes and GPUs of such a run."""
-        spread = f"--nodes {nodes}" if nodes > 1 else ""
-        gpus = gpus if self.sizes == "--gpus" else 0
-        return " ".join(filter(None, ("hpcrun preflight", self.profile, f"--gpus {gpus}", spread)))
+        number = gpus if self.sizes == "--gpus" else 0
+        words = ["hpcrun preflight", self.profile, f"--gpus {number}"]
+        if nodes > 1:
+            words.append(f"--nodes {nodes}")
+        return " ".join(filter(None, words))
+
+
+def _nodes_option(sizes: Iterable[Size]) -> str:
+    """Return the option for the nodes of these sizes; "" if each is on one node."""
+    nodes = [size.nodes or 1 for size in sizes]
+    if max(nodes) == 1:
+        return ""
+    return f"--nodes {','.join(map(str, nodes))}"
+
+
+def _option_name(text: str) -> str:
+    """Return the name of an option as ``--batch-size`` is written."""
+    name, _, _ = text.partition("=")
+    return name.replace("_", "-")
 
 
 def with_options(command: str, options: Mapping[str, str]) -> str:
@@ -372,17 +395,15 @@ def with_options(command: str, options: Mapping[str, str]) -> str:
     """
     words = shlex.split(command)
     for name, value in options.items():
-        places = [
-            at for at, text in enumerate(words) if text.partition("=")[0].replace("_", "-") == name
-        ]
-        first = places[0] if places else len(words)
-        written = words[first].partition("=")[0] if places else name
+        places = [at for at, text in enumerate(words) if _option_name(text) == name]
+        first = len(words)
+        written = name
+        if places:
+            first = places[0]
+            written, _, _ = words[first].partition("=")
         for at in reversed(places):
-            with_value = (
-                value
-                and "=" not in words[at]
-                and not "".join(words[at + 1 : at + 2]).startswith("--")
-            )
-            del words[at : at + (2 if with_value else 1)]
-        words[first:first] = [written, *([value] if value else [])]
+            following = words[at + 1] if at + 1 < len(words) else ""
+            has_value = bool(value) and "=" not in words[at] and not following.startswith("--")
+            del words[at : at + (2 if has_value else 1)]
+        words[first:first] = [written, value] if value else [written]
     return shlex.join(words)

@@ -91,10 +91,9 @@ class StepModel:
         The doublings are in ascending order.
         """
         losses: dict[float, list[float]] = {}
-        for each in self.timed:
-            losses.setdefault(self._doublings(each.size), []).append(
-                math.log(each.step_s / self.work_s(each.size))
-            )
+        for step in self.timed:
+            loss = math.log(step.step_s / self.work_s(step.size))
+            losses.setdefault(self._doublings(step.size), []).append(loss)
         return {doublings: fmean(losses[doublings]) for doublings in sorted(losses)}
 
     def work_s(self, size: StepSize) -> float:
@@ -152,17 +151,19 @@ class StepModel:
         The range is the shortest and the longest time, or one time if the step was measured.
         """
         step_s = self.step_s(size)
-        if any(each.size == size for each in self.timed):
+        if any(step.size == size for step in self.timed):
             return step_s, step_s
         place = self._doublings(size)
-        doublings = [*self.losses]
-        beyond = max(place - doublings[-1], doublings[0] - place, 0.0)
-        # between measured sizes, and with another batch, half as far
-        away = math.sqrt(beyond or min(_farthest(size, each.size) for each in self.timed) / 2)
+        doublings = list(self.losses)
+        away = max(place - doublings[-1], doublings[0] - place, 0.0)
+        if not away:
+            # between measured sizes, and with another batch, half as far
+            away = min(_farthest(size, step.size) for step in self.timed) / 2
         slow, fast = _RANGE
         if len(doublings) == 1:
             slow, fast = _RANGE_OFF_THE_NODE if self.leaves_node(size) else _RANGE_FROM_ONE
-        return step_s / fast**away, step_s / slow**away
+        root = math.sqrt(away)
+        return step_s / fast**root, step_s / slow**root
 
     def leaves_node(self, size: StepSize) -> bool:
         """Whether all measurements are of one node, and this size is not."""
@@ -188,32 +189,45 @@ def fixed_share(timed: Sequence[TimedStep], half_batch: float) -> float:
     """
     first = timed[0]
     batch = first.size.batch_per_gpu
-    pairs = [
-        (one, other)
-        for one in timed
-        for other in timed
-        if one.size.gpus == other.size.gpus and one.size.batch_per_gpu < other.size.batch_per_gpu
-    ]
-    if pairs:
-        small, large = max(
-            pairs, key=lambda pair: pair[1].size.batch_per_gpu / pair[0].size.batch_per_gpu
-        )
-        each_s = (large.step_s - small.step_s) / (
-            large.size.batch_per_gpu - small.size.batch_per_gpu
-        )
-        constant_s = small.step_s - each_s * small.size.batch_per_gpu
-        if each_s > 0:
-            return min(max(constant_s / (constant_s + each_s * batch), 0.0), 0.99)
-        return 0.99
+    pair = _farthest_batches(timed)
+    if pair:
+        return _measured_share(*pair, batch)
     launch_s = min(LAUNCH_S, _MOST_LAUNCH * first.step_s)
-    share = (
-        launch_s + (first.step_s - launch_s) * half_batch / (half_batch + batch)
-    ) / first.step_s
-    for each in timed:  # a smaller batch on other GPUs took at least the fixed time
-        smaller = each.size.batch_per_gpu / batch
+    fixed_s = launch_s + (first.step_s - launch_s) * half_batch / (half_batch + batch)
+    share = fixed_s / first.step_s
+    for step in timed:  # a smaller batch on other GPUs took at least the fixed time
+        smaller = step.size.batch_per_gpu / batch
         if smaller < 1:
-            share = min(share, max(0.0, (each.step_s / first.step_s - smaller) / (1 - smaller)))
+            most = (step.step_s / first.step_s - smaller) / (1 - smaller)
+            share = min(share, max(0.0, most))
     return share
+
+
+def _farthest_batches(timed: Sequence[TimedStep]) -> tuple[TimedStep, TimedStep] | None:
+    """Return the two steps on the same GPUs whose batches differ most, the smaller batch first.
+
+    Return None if no two batches were timed on the same GPUs.
+    """
+    farthest = None
+    most = 1.0
+    for small in timed:
+        for large in timed:
+            growth = large.size.batch_per_gpu / small.size.batch_per_gpu
+            if small.size.gpus == large.size.gpus and growth > most:
+                farthest = (small, large)
+                most = growth
+    return farthest
+
+
+def _measured_share(small: TimedStep, large: TimedStep, batch: float) -> float:
+    """Return the share of a step with a batch that two steps show not to shrink with it."""
+    added = large.size.batch_per_gpu - small.size.batch_per_gpu
+    each_s = (large.step_s - small.step_s) / added
+    if each_s <= 0:
+        return 0.99
+    constant_s = small.step_s - each_s * small.size.batch_per_gpu
+    share = constant_s / (constant_s + each_s * batch)
+    return min(max(share, 0.0), 0.99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,16 +262,23 @@ def outlook(series: Series) -> Outlook:
     """Return what follows from a series of several sizes."""
     first, *others = series.sizes
     fractions = [_serial_fraction(first, row, weak=series.weak) for row in others]
-    gpus, serial = others[-1].gpus, fractions[-1]
+    gpus = others[-1].gpus
+    serial = fractions[-1]
     return Outlook(
         gpus,
         serial,
         (min(fractions), max(fractions)),
-        grows=len(fractions) > 1
-        and all(after > _GROWS * before for before, after in pairwise(fractions)),
+        grows=_grows(fractions),
         with_more_work=gpus - serial * (gpus - 1),
-        predictions=tuple(_prediction(series.sizes, factor) for factor in (2, 4)),
+        predictions=(_prediction(series.sizes, 2), _prediction(series.sizes, 4)),
     )
+
+
+def _grows(fractions: Sequence[float]) -> bool:
+    """Whether a serial fraction grows from each of several sizes to the next."""
+    if len(fractions) < 2:
+        return False
+    return all(after > _GROWS * before for before, after in pairwise(fractions))
 
 
 def _serial_fraction(first: Row, row: Row, *, weak: bool) -> float:
@@ -280,16 +301,24 @@ def _serial_fraction(first: Row, row: Row, *, weak: bool) -> float:
 
 
 def _prediction(sizes: Sequence[Row], factor: int) -> Prediction:
+    """Return the forecast for so many times the GPUs of the largest size."""
     first = sizes[0]
     last = sizes[-1]
     perfect = first.speedup.mean / first.gpus  # the speed-up of a GPU that loses nothing
-    timed = tuple(
-        TimedStep(StepSize(row.gpus, row.nodes, 1.0), perfect * row.gpus / row.speedup.mean)
-        for row in sizes
-    )
-    model = StepModel(timed, fixed=0.0)
+    timed = []
+    for row in sizes:
+        step_s = perfect * row.gpus / row.speedup.mean
+        timed.append(TimedStep(StepSize(row.gpus, row.nodes, 1.0), step_s))
+    model = StepModel(tuple(timed), fixed=0.0)
     size = StepSize(factor * last.gpus, factor * last.nodes, 1.0)
-    short, long = model.range_s(size)
-    speedup, low, high = (perfect * size.gpus / step for step in (model.step_s(size), long, short))
+    short_s, long_s = model.range_s(size)
+    work = perfect * size.gpus
+    speedup = work / model.step_s(size)
     ideal = last.speedup.mean / last.efficiency * factor
-    return Prediction(size.gpus, speedup, low, high, speedup / ideal)
+    return Prediction(
+        size.gpus,
+        speedup,
+        low=work / long_s,
+        high=work / short_s,
+        efficiency=speedup / ideal,
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -176,15 +176,13 @@ class StudyStore:
         folder = self._study(study.study_id)
         fields = asdict(study)
         fields["points"] = list(map(_with_unknown, fields["points"]))
+        record = {"schema": SCHEMA, **_with_unknown(fields)}
         check_dedicated(self.runs)
         with writing(self.runs):
             make_folder(folder.path, 0o700)
             check_private(self.runs)
             check_path(self.runs)
-            replace_file(
-                folder.record,
-                json.dumps({"schema": SCHEMA, **_with_unknown(fields)}, indent=1) + "\n",
-            )
+            replace_file(folder.record, json.dumps(record, indent=1) + "\n")
 
     @contextmanager
     def submitting(self, study_id: str) -> Iterator[None]:
@@ -270,7 +268,8 @@ def find_study(label: str, studies: StudyStore) -> tuple[Study, str | None]:
         raise NotFoundError(
             f"there are no studies in {studies.runs}", hint="hpcrun scale run creates one"
         )
-    label = ids[-1] if label == LAST else label
+    if label == LAST:
+        label = ids[-1]
     if label in ids:
         return studies.load(label), None
     study_id, note = choose_id(
@@ -285,7 +284,10 @@ def resubmissions(studies: Iterable[Study], store: RunStore) -> dict[str, list[s
     The list of a run begins with the run itself, and the newest is last. A resubmitted run keeps
     its name, so that few records are read whatever is in the runs folder.
     """
-    runs = {point.run_id: [point.run_id] for study in studies for point in study.points}
+    runs: dict[str, list[str]] = {}
+    for study in studies:
+        for point in study.points:
+            runs[point.run_id] = [point.run_id]
     names = {run_name(run_id) for run_id in runs}
     first = {run_id: run_id for run_id in runs}
     for run_id in store.run_ids():  # in the order of time
@@ -312,29 +314,39 @@ def study_status(
     One query to the scheduler is for all runs but the ``known`` ones. ``again``: the answer of
     ``resubmissions``, where it is there already.
     """
-    again, known = again or resubmissions([study], context.store), known or {}
-    made = [
-        run_id for point in study.points for run_id in again[point.run_id] if run_id not in known
-    ]
-    result = with_first_lines(get_status(made, context.ports), context.store, context.rules)
+    again = again or resubmissions([study], context.store)
+    known = known or {}
+    to_query: list[str] = []
+    for point in study.points:
+        to_query += [run_id for run_id in again[point.run_id] if run_id not in known]
+    result = with_first_lines(get_status(to_query, context.ports), context.store, context.rules)
     statuses = {item.run.run_id: item for item in result.runs}
-    useful = {run_id for run_id, ended_as in known.items() if ended_as == job_states.COMPLETED}
-    useful |= {
-        name
-        for name, item in statuses.items()
-        if item.status.state == job_states.COMPLETED or not item.status.final
-    }
+    useful = {run_id for run_id, state in known.items() if state == job_states.COMPLETED}
+    for run_id, item in statuses.items():
+        if item.status.state == job_states.COMPLETED or not item.status.final:
+            useful.add(run_id)
     runs = []
     for point in study.points:
-        ids = again[point.run_id]
-        run_id = next((each for each in reversed(ids) if each in useful), ids[-1])
-        of_point = statuses.get(run_id)
-        if of_point:
-            problem = ""
-        else:
-            problem = point.problem or (REMOVED if point.submitted else MISSING)
-        runs.append(StudyRun(point, run_id, of_point, problem))
+        run_id = _counted_run(again[point.run_id], useful)
+        status = statuses.get(run_id)
+        problem = "" if status else _why_missing(point)
+        runs.append(StudyRun(point, run_id, status, problem))
     return StudyStatus(study, tuple(runs), result.away)
+
+
+def _counted_run(run_ids: Sequence[str], useful: Container[str]) -> str:
+    """Return the newest useful run, or else the newest. ``run_ids``: the newest is last."""
+    for run_id in reversed(run_ids):
+        if run_id in useful:
+            return run_id
+    return run_ids[-1]
+
+
+def _why_missing(point: StudyPoint) -> str:
+    """Return why there is no run of a point, in one line."""
+    if point.problem:
+        return point.problem
+    return REMOVED if point.submitted else MISSING
 
 
 def with_run_ids(status: StudyStatus, new_id: Callable[[str], str]) -> Study:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.output import Outcome, Outcomes, note, stderr, stdout, table
+from hpcrun.cli.output import Outcome, Outcomes, TextPart, note, stderr, stdout, table
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
 from hpcrun.features.scaling.sizes import units_text
 from hpcrun.features.scaling.studies import (
     Study,
     StudyPoint,
+    StudyRun,
     StudyStatus,
     StudyStore,
     find_study,
@@ -34,22 +36,27 @@ _CANCELLED_BY_NAME_AT_MOST = 20
 
 def list_studies(context: Context) -> Outcomes:
     """Show the studies of a runs folder, oldest first."""
-    store, studies, damaged = StudyStore(context.store.root), [], []
+    store = StudyStore(context.store.root)
+    studies = []
+    damaged = []
     for study_id in store.study_ids():
         try:
             studies.append(store.load(study_id))
         except HpcrunError as error:
-            damaged.append(error.message)
+            damaged.append(one_line(f"hpcrun: {error.message}"))
     studies.sort(key=lambda study: study.created_s)
-    none = stderr([f"no studies in {context.store.root}"])
-    yield Outcome(
-        lambda: [table(studies_table(studies, context.now_s())) if studies else none],
-        lambda: {
-            "kind": "studies",
-            "studies": [{**head_json(each), "runs": len(each.points)} for each in studies],
-        },
-    )
-    yield note(one_line(f"hpcrun: {message}") for message in damaged)
+
+    def text() -> list[TextPart]:
+        if studies:
+            return [table(studies_table(studies, context.now_s()))]
+        return [stderr([f"no studies in {context.store.root}"])]
+
+    def document() -> dict[str, Any]:
+        heads = [{**head_json(study), "runs": len(study.points)} for study in studies]
+        return {"kind": "studies", "studies": heads}
+
+    yield Outcome(text, document)
+    yield note(damaged)
 
 
 def chosen_study(label: str, context: Context) -> Generator[Outcome, None, Study]:
@@ -78,10 +85,12 @@ def show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
         raise status.away
     bad = [item for item in status.runs if item.over and item.state != COMPLETED]
     if check and bad:
-        failed = next((item.run_id for item in bad if item.status), None)
-        resume = f"hpcrun scale run --resume {study.study_id} submits the missing runs"
         message = f"{len(bad)} of {count(len(status.runs), 'run')} did not complete"
-        raise JobFailedError(message, hint=f"hpcrun explain {failed}" if failed else resume)
+        hint = f"hpcrun scale run --resume {study.study_id} submits the missing runs"
+        failed = [item.run_id for item in bad if item.status]
+        if failed:
+            hint = f"hpcrun explain {failed[0]}"
+        raise JobFailedError(message, hint=hint)
 
 
 def wait_for_study(study: Study, context: Context) -> None:
@@ -98,22 +107,20 @@ def interrupted(study: Study, context: Context) -> InterruptedByUser:
     study = StudyStore(context.store.root).load(study.study_id)
     left = sum(not point.submitted for point in study.points)
     if left:
-        goes_on = f"{left} of {len(study.points)} runs are not submitted yet"
+        state = f"{left} of {len(study.points)} runs are not submitted yet"
+        option = "--resume"
     else:
-        goes_on = "its runs are not affected"
-    come_back = "resume" if left else "show"
+        state = "its runs are not affected"
+        option = "--show"
     return InterruptedByUser(
-        f"study {study.study_id}: {goes_on}",
-        hint=f"hpcrun scale run --{come_back} {study.study_id} --wait continues",
+        f"study {study.study_id}: {state}",
+        hint=f"hpcrun scale run {option} {study.study_id} --wait continues",
     )
 
 
 def study_lines(study: Study) -> list[str]:
     """Return a study as text: its number of runs, their sizes and their order."""
-    if study.one_by_one:
-        order = "one after the other"
-    else:
-        order = "at the same time"
+    order = "one after the other" if study.one_by_one else "at the same time"
     return [
         one_line(f"study      {study.study_id}, {study.scaling} scaling on {_sizes(study)}"),
         f"runs       {count(len(study.points), 'run')}, {order}",
@@ -121,12 +128,15 @@ def study_lines(study: Study) -> list[str]:
 
 
 def _sizes(study: Study) -> str:
+    """Return ``1, 2, 4 GPUs``, with the nodes of a size that runs on several numbers of them."""
     sizes = dict.fromkeys((point.gpus, point.nodes) for point in study.points)
-    several = {gpus for gpus, _ in sizes if sum(other == gpus for other, _ in sizes) > 1}
-    texts = [
-        f"{gpus} ({count(nodes, 'node')})" if gpus in several else str(gpus)
-        for gpus, nodes in sizes
-    ]
+    ways = Counter(gpus for gpus, _ in sizes)
+    texts = []
+    for gpus, nodes in sizes:
+        if ways[gpus] > 1:
+            texts.append(f"{gpus} ({count(nodes, 'node')})")
+        else:
+            texts.append(str(gpus))
     return f"{', '.join(texts)} {study.unit}"
 
 
@@ -137,12 +147,11 @@ def point_text(study: Study, point: StudyPoint) -> str:
 
 def next_lines(study: Study, jobs: Sequence[str]) -> list[str]:
     """Return the commands that show and cancel a study. ``jobs``: ids of the submitted jobs."""
+    show = f"look       hpcrun scale run --show {study.study_id}"
     if 0 < len(jobs) <= _CANCELLED_BY_NAME_AT_MOST:
-        cancel = f" | hpcrun cancel {' '.join(jobs)}"
-    else:
-        cancel = ""
+        show += f" | hpcrun cancel {' '.join(jobs)}"
     return [
-        one_line(f"look       hpcrun scale run --show {study.study_id}{cancel}"),
+        one_line(show),
         one_line(f"report     hpcrun scale report {study.study_id}"),
     ]
 
@@ -152,19 +161,22 @@ def study_table(status: StudyStatus) -> Table:
     headings = ("RUN", status.study.unit.upper(), "NODES", "BATCH", "JOB", "STATE", "REASON")
     rows = []
     for item in status.runs:
-        point, known = item.point, item.status
-        why = (known.status.cause or known.status.reason if known else item.problem) or ""
-        rows.append(
-            (
-                run_name(item.run_id),
-                str(point.gpus),
-                str(point.nodes),
-                str(point.batch_size or "-"),
-                (known.run.job_id if known else None) or "-",
-                item.state,
-                why,
-            )
+        point = item.point
+        reason: str | None = item.problem
+        job_id = None
+        if item.status:
+            reason = item.status.status.cause or item.status.status.reason
+            job_id = item.status.run.job_id
+        row = (
+            run_name(item.run_id),
+            str(point.gpus),
+            str(point.nodes),
+            str(point.batch_size or "-"),
+            job_id or "-",
+            item.state,
+            reason or "",
         )
+        rows.append(row)
     return text_table(headings, rows, right=headings[1:4], whole=headings[:-1])
 
 
@@ -173,37 +185,36 @@ def studies_table(studies: Iterable[Study], now_s: float) -> Table:
     headings = ("STUDY", "STARTED", "RUNS", "SIZES", "DATA SET")
     rows = []
     for study in studies:
+        runs = str(len(study.points))
         made = sum(point.submitted for point in study.points)
-        if made == len(study.points):
-            runs = str(made)
-        else:
-            runs = f"{made} of {len(study.points)}"
-        rows.append(
-            (
-                study.study_id,
-                format_age(now_s - study.created_s),
-                runs,
-                _sizes(study),
-                study.dataset or "-",
-            )
-        )
+        if made < len(study.points):
+            runs = f"{made} of {runs}"
+        age = format_age(now_s - study.created_s)
+        rows.append((study.study_id, age, runs, _sizes(study), study.dataset or "-"))
     return text_table(headings, rows, whole=headings[:3])
 
 
 def study_json(status: StudyStatus) -> dict[str, Any]:
     """Return a study and its runs as a JSON document."""
-    points = [
-        {
-            **asdict(item.point),
-            "run_id": item.run_id,
-            "job_id": item.status.run.job_id if item.status else None,
-            "state": item.state,
-            "final": item.over,
-            "problem": item.problem or (item.status.status.cause if item.status else None) or "",
-        }
-        for item in status.runs
-    ]
+    points = [_point_json(item) for item in status.runs]
     return {"kind": "study", **head_json(status.study), "points": points}
+
+
+def _point_json(item: StudyRun) -> dict[str, Any]:
+    """Return a run of a study as a part of a JSON document."""
+    job_id = None
+    cause = None
+    if item.status:
+        job_id = item.status.run.job_id
+        cause = item.status.status.cause
+    return {
+        **asdict(item.point),
+        "run_id": item.run_id,
+        "job_id": job_id,
+        "state": item.state,
+        "final": item.over,
+        "problem": item.problem or cause or "",
+    }
 
 
 def head_json(study: Study) -> dict[str, Any]:

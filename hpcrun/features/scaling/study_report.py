@@ -29,6 +29,9 @@ from hpcrun.features.scaling.table_file import (
 from hpcrun.features.scaling.worth_its_gpus import MIN_EFFICIENCY, Advice, advise
 from hpcrun.job.request.request_line import option_groups, program_words, with_named_secrets
 
+_ALONE_AFTER = ("noise", "super-linear")
+"""The doubts after which runs must not run beside each other."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
@@ -86,21 +89,21 @@ def make_report(
         NotFoundError: there are no runs to report on.
     """
     if not 0.01 <= options.min_efficiency <= 1:
-        raise UsageError(
-            f"--min-efficiency {100 * options.min_efficiency:g}: it must be from 1 to 100 %"
-        )
+        percent = f"{100 * options.min_efficiency:g}"
+        raise UsageError(f"--min-efficiency {percent}: it must be from 1 to 100 %")
     if not points:
         raise NotFoundError(
             "there are no runs to report on",
             hint="hpcrun scale report --from-csv FILE reads a table",
         )
-    series = build_series(points, warmup=options.warmup, weak=options.weak, unit=options.unit)
+    all_series = build_series(points, warmup=options.warmup, weak=options.weak, unit=options.unit)
     unfinished = _unfinished(points)
+    parts = [_part(series, options, finished=not unfinished) for series in all_series]
     return Report(
         options=options,
-        parts=tuple(_part(each, options, finished=not unfinished) for each in series),
-        changes=batch_changes(series),
-        contradictions=contradictions(claims, series),
+        parts=tuple(parts),
+        changes=batch_changes(all_series),
+        contradictions=contradictions(claims, all_series),
         remarks=tuple(remarks),
         unfinished=unfinished,
     )
@@ -108,28 +111,43 @@ def make_report(
 
 def _unfinished(points: Iterable[Point]) -> str:
     """Return how many runs have not ended, by state: ``1 running, 2 pending``."""
-    numbers = Counter(point.state.lower().replace("_", " ") for point in points if not point.ended)
+    numbers: Counter[str] = Counter()
+    for point in points:
+        if not point.ended:
+            numbers[point.state.lower().replace("_", " ")] += 1
     return ", ".join(f"{number} {state}" for state, number in numbers.items())
 
 
 def _part(series: Series, options: ReportOptions, *, finished: bool) -> Part:
-    tentative = advise(series, options.min_efficiency)
+    """Return a series with what follows from it."""
     doubts = doubts_of(series, options.warmup)
-    doubtful = frozenset(gpus for doubt in doubts for gpus in doubt.gpus)
+    doubtful: set[int] = set()
+    for doubt in doubts:
+        doubtful.update(doubt.gpus)
+    again = _again(series, doubts, options.command)
+    advice = None
     if finished:
-        advice = advise(series, options.min_efficiency, doubtful)
-    else:
-        advice = None
+        advice = advise(series, options.min_efficiency, frozenset(doubtful))
+    if advice is None:
+        return Part(
+            series,
+            outlook=None,
+            advice=None,
+            tentative=advise(series, options.min_efficiency),
+            diagnosis=None,
+            doubts=doubts,
+            again=again,
+        )
     # unreliable sizes forecast nothing
-    reliable = replace(series, rows=tuple(row for row in series.rows if row.gpus not in doubtful))
+    reliable = tuple(row for row in series.rows if row.gpus not in doubtful)
     return Part(
         series,
-        outlook(reliable) if advice else None,
+        outlook=outlook(replace(series, rows=reliable)),
         advice=advice,
-        tentative=None if advice else tentative,
-        diagnosis=diagnose_series(series, advice, options.command) if advice else None,
+        tentative=None,
+        diagnosis=diagnose_series(series, advice, options.command),
         doubts=doubts,
-        again=_again(series, doubts, options.command),
+        again=again,
     )
 
 
@@ -138,12 +156,16 @@ def _again(series: Series, doubts: Sequence[Doubt], command: ScaleCommand) -> st
 
     After noise, the command runs one run after the other.
     """
-    gpus = {number for doubt in doubts for number in doubt.again}
-    sizes = [Size(row.gpus, row.nodes) for row in series.sizes if row.gpus in gpus]
-    alone = any(doubt.kind in ("noise", "super-linear") for doubt in doubts)
-    if sizes:
-        return command.scale(sizes, options={"--repeat": "3", **({"--chain": ""} if alone else {})})
-    return ""
+    unreliable: set[int] = set()
+    for doubt in doubts:
+        unreliable.update(doubt.again)
+    sizes = [Size(row.gpus, row.nodes) for row in series.sizes if row.gpus in unreliable]
+    if not sizes:
+        return ""
+    options = {"--repeat": "3"}
+    if any(doubt.kind in _ALONE_AFTER for doubt in doubts):
+        options["--chain"] = ""
+    return command.scale(sizes, options=options)
 
 
 def read_tables(paths: Sequence[Path]) -> Table:
@@ -151,12 +173,15 @@ def read_tables(paths: Sequence[Path]) -> Table:
 
     Of several, the name of a file is the data set of its rows that name none.
     """
-    tables = [load_table(path, dataset=path.stem if len(paths) > 1 else "") for path in paths]
-    return Table(
-        tuple(point for table in tables for point in table.points),
-        tuple(claim for table in tables for claim in table.claims),
-        tuple(remark for table in tables for remark in table.remarks),
-    )
+    points: list[Point] = []
+    claims: list[Claim] = []
+    remarks: list[str] = []
+    for path in paths:
+        table = load_table(path, dataset=path.stem if len(paths) > 1 else "")
+        points += table.points
+        claims += table.claims
+        remarks += table.remarks
+    return Table(tuple(points), tuple(claims), tuple(remarks))
 
 
 def side_by_side(studies: Sequence[Study], *, tables: bool = False) -> list[Study]:
@@ -191,32 +216,37 @@ def study_options(
     Raises:
         UsageError: the studies are of strong and of weak scaling, and ``weak`` does not decide.
     """
-    kinds = {study.scaling for study in studies}
-    commands = {command_of(study) for study in studies}  # of several, none is that of all data sets
-    if weak is None and len(kinds) > 1:
-        raise UsageError(
-            "strong and weak scaling studies cannot be compared",
-            hint="report each study on its own",
-        )
+    if weak is None:
+        kinds = {study.scaling for study in studies}
+        if len(kinds) > 1:
+            raise UsageError(
+                "strong and weak scaling studies cannot be compared",
+                hint="report each study on its own",
+            )
+        weak = kinds == {"weak"}
+    if warmup is None:
+        warmup = max((study.warmup for study in studies), default=1)
+    commands = {command_of(study) for study in studies}
+    # of several, none is that of all data sets
+    command = commands.pop() if len(commands) == 1 else ScaleCommand()
+    units = {study.unit for study in studies}
     return ReportOptions(
         name,
-        weak=kinds == {"weak"} if weak is None else weak,
-        warmup=max((study.warmup for study in studies), default=1) if warmup is None else warmup,
+        weak=weak,
+        warmup=warmup,
         min_efficiency=min_efficiency / 100,
-        command=commands.pop() if len(commands) == 1 else ScaleCommand(),
-        unit="ranks" if studies and all(study.unit == "ranks" for study in studies) else "GPUs",
+        command=command,
+        unit="ranks" if units == {"ranks"} else "GPUs",
     )
 
 
 def study_remarks(studies: Sequence[Study]) -> list[str]:
     """Return what the reader of a report must know of the studies."""
     remarks = []
-    ranks = [study.name for study in studies if study.unit == "ranks"]
-    if 0 < len(ranks) < len(studies):
-        remarks.append(
-            f"{', '.join(dict.fromkeys(ranks))}: the sizes are CPU ranks; the report calls them "
-            "GPUs"
-        )
+    of_ranks = [study.name for study in studies if study.unit == "ranks"]
+    if 0 < len(of_ranks) < len(studies):
+        names = ", ".join(dict.fromkeys(of_ranks))
+        remarks.append(f"{names}: the sizes are CPU ranks; the report calls them GPUs")
     if len({study.warmup for study in studies}) > 1:
         remarks.append("the studies differ in --warmup; the largest value is used")
     return remarks
@@ -224,21 +254,25 @@ def study_remarks(studies: Sequence[Study]) -> list[str]:
 
 def command_of(study: Study) -> ScaleCommand:
     """Return the command that submitted a study; a report proposes variants of it."""
-    request = with_named_secrets(
-        {name: value for name, value in study.request.items() if name not in SET_BY_SIZE}
-    )
-    of_study = [("--lr", study.lr), ("--dataset", study.dataset)]
-    groups = [
-        *((option, value) for option, value in of_study if value),
-        *option_groups(request, study.profile)[1:],
-    ]
-    options = [text for group in groups for text in group]
+    given = {name: value for name, value in study.request.items() if name not in SET_BY_SIZE}
+    request = with_named_secrets(given)
+    options: list[str] = []
+    if study.lr:
+        options += ["--lr", study.lr]
+    if study.dataset:
+        options += ["--dataset", study.dataset]
+    _, *groups = option_groups(request, study.profile)
+    for group in groups:
+        options += group
+    weak = study.scaling == "weak"
+    if weak:
+        options.append("--weak")
     return ScaleCommand(
         script=shlex.join(program_words(request)),
         sizes="--ranks" if study.unit == "ranks" else "--gpus",
         profile=shlex.join(["-P", study.profile]),
-        options=shlex.join([*options, *(["--weak"] if study.scaling == "weak" else [])]),
+        options=shlex.join(options),
         gpu_type=study.gpu_type,
         batch_size=study.batch_size,
-        weak=study.scaling == "weak",
+        weak=weak,
     )

@@ -33,6 +33,9 @@ _TOLERANCE = 0.01
 """Relative tolerance of a claim, in addition to its last digit, since the other numbers were
 rounded, too.
 """
+_SEPARATORS = ",;\t|"
+_COMPARED_BY = ("total_s", "speedup", "time_s", "samples_per_s")
+"""Fields by which sizes are compared; a row without them has only its efficiency for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,37 +177,45 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
         UsageError: the text is empty, or has a header and no rows.
     """
     lines = _lines(text, name)
-    if not (header := next(lines, (0, []))[1]):
-        raise UsageError(
-            f"{name}: it is empty", hint=f"it needs a header of columns: {', '.join(COLUMNS)}"
-        )
+    _, header = next(lines, (0, []))
+    if not header:
+        hint = f"it needs a header of columns: {', '.join(COLUMNS)}"
+        raise UsageError(f"{name}: it is empty", hint=hint)
     columns, remarks = _columns(header, name)
-    listed = list(lines)
-    rows = [_row(columns, cells, f"{name}:{line}") for line, cells in listed]
+    rows = []
+    cards = set()
+    for line, cells in list(lines):
+        rows.append(_row(columns, cells, f"{name}:{line}"))
+        for match in map(_CARDS.fullmatch, cells):
+            if match:
+                cards.add(match[2])
     if not rows:
         raise UsageError(f"{name}: it has a header and no rows")
-    cards = sorted(
-        {match[2] for _, cells in listed for match in map(_CARDS.fullmatch, cells) if match}
-    )
     if len(cards) > 1:
-        remarks.append(
-            f"{name}: {' and '.join(cards)}: a speed-up from one to another also compares the cards"
-        )
+        listed = " and ".join(sorted(cards))
+        remarks.append(f"{name}: {listed}: a speed-up from one to another also compares the cards")
+    _add_speedups([row.values for row in rows], dataset)
+    points, claims = _runs(rows, columns)
+    return Table(points, claims, tuple(remarks))
+
+
+def _add_speedups(rows: Iterable[dict[str, Any]], dataset: str) -> None:
+    """Give a row that has nothing but an efficiency the speed-up that it means.
+
+    A row that names no data set gets this one.
+    """
     baselines: dict[str, int] = {}
-    for values in sorted((row.values for row in rows), key=itemgetter("gpus")):
+    for values in sorted(rows, key=itemgetter("gpus")):
         gpus = values["gpus"]
         percent = values.get("efficiency_percent")
         # efficiencies refer to the smallest size of their data set, or to one GPU, if that size has
         # not 100 %
+        least = 1
         if percent is None or abs(percent / 100 - 1) <= OF_BASELINE:
             least = gpus
-        else:
-            least = 1
         baseline = baselines.setdefault(values.setdefault("dataset", dataset), least)
-        # a row that has nothing but an efficiency gets the speed-up that it means
-        if percent and values.keys().isdisjoint(("total_s", "speedup", "time_s", "samples_per_s")):
+        if percent and values.keys().isdisjoint(_COMPARED_BY):
             values["speedup"] = percent / 100 * gpus / baseline
-    return Table(*_runs(rows, columns), tuple(remarks))
 
 
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
@@ -219,19 +230,23 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     lines = ["" if _COMMENT.match(line) else line for line in text.splitlines()]
     header = next(filter(str.strip, lines), "")
     if header.lstrip().startswith("|"):
-        lines = [
-            line.strip().removeprefix("|").removesuffix("|") if line.strip(" |:-") else ""
-            for line in lines
-        ]
-    reader = csv.reader(
-        io.StringIO("\n".join(lines)), delimiter=max(",;\t|", key=header.count), strict=True
-    )
+        lines = [_without_frame(line) for line in lines]
+    separator = max(_SEPARATORS, key=header.count)
+    reader = csv.reader(io.StringIO("\n".join(lines)), delimiter=separator, strict=True)
     try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield reader.line_num, [cell.strip() for cell in cells]
+        for written in reader:
+            cells = [cell.strip() for cell in written]
+            if any(cells):
+                yield reader.line_num, cells
     except csv.Error as error:
         raise UsageError(f"{name}:{reader.line_num}: {error}") from None
+
+
+def _without_frame(line: str) -> str:
+    """Return a line of a Markdown table without its outer bars; "" for a line of dashes."""
+    if not line.strip(" |:-"):
+        return ""
+    return line.strip().removeprefix("|").removesuffix("|")
 
 
 def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
@@ -245,38 +260,60 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
         raise UsageError(
             f"{name}: the header has {len(header)} columns; at most {_MOST_COLUMNS} are read"
         )
-    names = [_column_name(cell) for cell in header]
-    names = [*map(({} if "gpus" in names else {"configuration": "gpus"}).get, names, names)]
-    long = next((column for column in names if len(column) > _LONGEST_NAME), None)
-    if long:
-        raise UsageError(
-            f"{name}: the name of a column has {len(long)} characters: {long[:40]!r} ...",
-            hint="is a quotation mark not closed?",
-        )
-    for column in names:
-        if names.count(column) > 1:
+    columns = [_column_name(cell) for cell in header]
+    if "gpus" not in columns:
+        columns = ["gpus" if column == "configuration" else column for column in columns]
+    _check_names(columns, name)
+    _check_fields(columns, name)
+    notes = []
+    unread = [column for column in columns if column not in COLUMNS]
+    if unread:
+        notes.append(f"{name}: not read: {', '.join(unread)}")
+    renamed = []
+    for cell, column in zip(header, columns, strict=True):
+        if cell.lower() != column:
+            renamed.append(f"{cell} as {column}")
+    if renamed:
+        notes.append(f"{name}: read: {', '.join(renamed)}")
+    return columns, notes
+
+
+def _check_names(columns: Sequence[str], name: str) -> None:
+    """Check the names of the columns of a file.
+
+    Raises:
+        UsageError: a column is repeated or misspelt, or its name is too long.
+    """
+    for column in columns:
+        if len(column) > _LONGEST_NAME:
+            start = f"{column[:40]!r} ..."
+            raise UsageError(
+                f"{name}: the name of a column has {len(column)} characters: {start}",
+                hint="is a quotation mark not closed?",
+            )
+    for column in columns:
+        if columns.count(column) > 1:
             raise UsageError(f"{name}: column {column!r} appears twice in the header")
-    unknown = [column for column in names if column not in COLUMNS]
-    for column in {*unknown} - {"notes"}:
+    for column in {*columns} - {*COLUMNS, "notes"}:
         hint = did_you_mean(column, COLUMNS)
         if hint:
             message = f"{name}: column {column!r} is not known"
             raise UsageError(message, hint=f"{hint} Known columns: {', '.join(COLUMNS)}")
-    if "gpus" not in names:
+
+
+def _check_fields(columns: Sequence[str], name: str) -> None:
+    """Check what the columns of a file tell.
+
+    Raises:
+        UsageError: the column of GPUs is missing, or two columns tell the same.
+    """
+    if "gpus" not in columns:
         raise UsageError(f"{name}: there is no column gpus", hint=f"columns: {', '.join(COLUMNS)}")
-    fields = [COLUMNS[column].field for column in names if column in COLUMNS]
-    for column in names:
-        if column in COLUMNS and fields.count(COLUMNS[column].field) > 1:
+    read = [column for column in columns if column in COLUMNS]
+    fields = [COLUMNS[column].field for column in read]
+    for column in read:
+        if fields.count(COLUMNS[column].field) > 1:
             raise UsageError(f"{name}: column {column} repeats another column in another unit")
-    renamed = [
-        f"{cell} as {column}"
-        for cell, column in zip(header, names, strict=True)
-        if cell.lower() != column
-    ]
-    notes = {"not read": unknown, "read": renamed}
-    return names, [
-        f"{name}: {what}: {', '.join(listed)}" for what, listed in notes.items() if listed
-    ]
 
 
 def _column_name(cell: str) -> str:
@@ -286,7 +323,9 @@ def _column_name(cell: str) -> str:
     """
     plain = re.sub(r"\s*[(\[]\s*([\w%]+)\s*[)\]]$", r"_\1", cell.lower())
     plain = re.sub(r"[\s\-]+", "_", plain).replace("%", "percent")
-    return _ALIASES.get(plain, plain if plain in COLUMNS else cell.lower())
+    if plain in _ALIASES:
+        return _ALIASES[plain]
+    return plain if plain in COLUMNS else cell.lower()
 
 
 class _Row(NamedTuple):
@@ -296,6 +335,11 @@ class _Row(NamedTuple):
 
 
 def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
+    """Return a row with the values of its cells.
+
+    Raises:
+        UsageError: a value is missing, too many, or cannot be read.
+    """
     if len(cells) != len(columns):
         raise UsageError(f"{place}: the line has {len(cells)} values, the header {len(columns)}")
     values: dict[str, Any] = {}
@@ -307,14 +351,10 @@ def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
         cell = written
         if column.type is not _Text:
             cell = _MARKS.sub("", _CARDS.sub(r"\1", written))
-        try:
-            value = _reader(name).validate_python(cell)
-        except ValidationError as error:
-            problem = (
-                error.errors()[0]["msg"].removeprefix("Value error, ").removeprefix(f"{cell!r} ")
-            )
-            raise UsageError(f"{place}: column {name}: {cell[:40]!r}: {problem}") from None
-        values[column.field] = value if column.factor == 1 else value * column.factor
+        value = _value(name, cell, place)
+        if column.factor != 1:
+            value *= column.factor
+        values[column.field] = value
         if name in CLAIMS:
             claims[name] = f"{value:g}" if column.type is _Percent else cell
     if "gpus" not in values:
@@ -322,6 +362,20 @@ def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
     if {"steps", "batch_size"} <= values.keys():
         values.setdefault("samples", values["steps"] * values["batch_size"])
     return _Row(place, values, claims)
+
+
+def _value(name: str, cell: str, place: str) -> Any:
+    """Return the value of a cell, in the unit of its column.
+
+    Raises:
+        UsageError: the column has no such values.
+    """
+    try:
+        return _reader(name).validate_python(cell)
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"].removeprefix("Value error, ")
+        problem = problem.removeprefix(f"{cell!r} ")
+        raise UsageError(f"{place}: column {name}: {cell[:40]!r}: {problem}") from None
 
 
 @cache
@@ -339,23 +393,36 @@ def _runs(
     if "epoch" in columns:
         runs: dict[tuple[Any, ...], list[_Row]] = defaultdict(list)
         for row in rows:
-            runs[tuple(map(row.values.get, (*_SIZE, "repeat", "run")))].append(row)
+            runs[_fields(row, (*_SIZE, "repeat", "run"))].append(row)
         return tuple(map(_joined, runs.values())), ()
     repeats: Counter[tuple[Any, ...]] = Counter()
+    points = []
+    claims = []
     for row in rows:
-        size = tuple(map(row.values.get, _SIZE))
+        size = _fields(row, _SIZE)
         repeats[size] += 1
         row.values.setdefault("repeat", repeats[size])
-    points = tuple(_joined([row]) for row in rows)
-    of_rows = zip(rows, points, strict=True)
-    return points, tuple(
-        Claim(row.place, point, *each) for row, point in of_rows for each in row.claims.items()
-    )
+        point = _joined([row])
+        points.append(point)
+        for column, text in row.claims.items():
+            claims.append(Claim(row.place, point, column, text))
+    return tuple(points), tuple(claims)
+
+
+def _fields(row: _Row, names: Iterable[str]) -> tuple[Any, ...]:
+    """Return some fields of a row, None for those that it has not."""
+    return tuple(row.values.get(name) for name in names)
 
 
 def _joined(rows: Sequence[_Row]) -> Point:
+    """Return a run by its rows.
+
+    Raises:
+        UsageError: the rows contradict each other, or one epoch stands in two of them.
+    """
     given: dict[str, Any] = {}
-    epochs: dict[int, tuple[Epoch, str]] = {}
+    epochs: dict[int, Epoch] = {}
+    places: dict[int, str] = {}
     for row in rows:
         for field, value in row.values.items():
             if field in _POINT and given.setdefault(field, value) != value:
@@ -366,81 +433,122 @@ def _joined(rows: Sequence[_Row]) -> Point:
                     hint="a value of a whole run must be the same in all its lines, or be in only "
                     "one of them",
                 )
-        if not (
-            measured := {field: row.values[field] for field in Epoch._fields if field in row.values}
-        ):
+        measured = {name: row.values[name] for name in Epoch._fields if name in row.values}
+        if not measured:
             continue
-        epoch = Epoch(**{"number": len(epochs) + 1, **measured})
+        measured.setdefault("number", len(epochs) + 1)
+        epoch = Epoch(**measured)
         if epoch.number in epochs:
+            earlier = places[epoch.number]
             raise UsageError(
-                f"{row.place}: epoch {epoch.number} of this run stands in "
-                f"{epochs[epoch.number][1]} too",
+                f"{row.place}: epoch {epoch.number} of this run stands in {earlier} too",
                 hint="add a column repeat or run to distinguish runs of the same size",
             )
-        epochs[epoch.number] = epoch, row.place
-    return Point(
-        source="csv", epochs=tuple(epochs[number][0] for number in sorted(epochs)), **given
-    )
+        epochs[epoch.number] = epoch
+        places[epoch.number] = row.place
+    in_order = tuple(epochs[number] for number in sorted(epochs))
+    return Point(source="csv", epochs=in_order, **given)
+
+
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    """A value that follows from other numbers of a table."""
+
+    value: float
+    because: str  # the calculation
 
 
 def contradictions(claims: Iterable[Claim], series: Sequence[Series]) -> tuple[Contradiction, ...]:
     """Return the claims of tables that their own times, batches and speed-ups contradict."""
-    places = {point: (row, each) for each in series for row in each.rows for point in row.points}
+    places = {}
+    for each in series:
+        for row in each.rows:
+            for point in row.points:
+                places[point] = (row, each)
     contradicted = []
     for claim in claims:
-        if claim.point in places:
-            follows = _follows(claim, *places[claim.point])
-        else:
-            follows = []
-        if follows and not any(_agree(claim.text, value) for value, _ in follows):
-            value, because = follows[0]
-            contradicted.append(
-                Contradiction(claim.place, claim.point.gpus, claim.what, claim.text, value, because)
+        if claim.point not in places:
+            continue
+        derived = _follows(claim, *places[claim.point])
+        if not derived or any(_agree(claim.text, possible.value) for possible in derived):
+            continue
+        contradicted.append(
+            Contradiction(
+                claim.place,
+                claim.point.gpus,
+                claim.what,
+                claim.text,
+                follows=derived[0].value,
+                because=derived[0].because,
             )
+        )
     return tuple(contradicted)
 
 
-def _follows(claim: Claim, row: Row, series: Series) -> list[tuple[float, str]]:
+def _follows(claim: Claim, row: Row, series: Series) -> list[_Derived]:
     """Return the possible values of a claim, each with its calculation."""
-    point, base = claim.point, series.rows[0]
     if claim.what == "gpu_hours":
-        times = [point.total_s, *(epoch.time_s for epoch in point.epochs)]
-        return [
-            (point.gpus * time / 3600, f"{point.gpus} × {time / 3600:.4g} h")
-            for time in times
-            if time
-        ]
+        return _gpu_hours(claim.point)
+    derived = None
     if claim.what == "efficiency_percent":
-        speedup = point.speedup or row.speedup.mean
-        return [
-            (
-                100 * speedup * base.gpus / point.gpus,
-                f"a speed-up of {speedup:.4g} on {point.gpus} GPUs",
-            )
-        ]
-    if claim.what == "steps" and point.samples and point.batch_size:
-        return [
-            (point.samples / point.batch_size, f"{point.samples} samples by {point.batch_size}")
-        ]
-    if row.speedup.n > 1 or base.speedup.n > 1 or series.weak:
-        return []  # the value of one of several runs need not be that of their mean
-    if claim.what == "speedup" and series.basis != "published":
-        if series.basis == "throughput":
-            basis = "samples per second"
-        else:
-            basis = "time"
-        return [(row.speedup.mean, f"the {basis} beside that of {base.gpus}")]
-    if claim.what == "samples_per_s" and series.basis in ("epoch", "run") and base.samples_per_s:
-        return [
-            (
-                base.samples_per_s.mean * row.speedup.mean,
-                f"{row.speedup.mean:.3g} × those of {base.gpus} by time",
-            )
-        ]
-    return []
+        derived = _efficiency(claim.point, row, series)
+    elif claim.what == "steps":
+        derived = _steps(claim.point)
+    elif claim.what == "speedup":
+        derived = _speedup(row, series)
+    elif claim.what == "samples_per_s":
+        derived = _rate(row, series)
+    return [derived] if derived else []
+
+
+def _gpu_hours(point: Point) -> list[_Derived]:
+    """Return the GPU-hours of the run, and those of each epoch."""
+    derived = []
+    for time_s in (point.total_s, *(epoch.time_s for epoch in point.epochs)):
+        if time_s:
+            calculation = f"{point.gpus} × {time_s / 3600:.4g} h"
+            derived.append(_Derived(point.gpus * time_s / 3600, calculation))
+    return derived
+
+
+def _efficiency(point: Point, row: Row, series: Series) -> _Derived:
+    speedup = point.speedup or row.speedup.mean
+    percent = 100 * speedup * series.rows[0].gpus / point.gpus
+    return _Derived(percent, f"a speed-up of {speedup:.4g} on {point.gpus} GPUs")
+
+
+def _steps(point: Point) -> _Derived | None:
+    if not point.samples or not point.batch_size:
+        return None
+    steps = point.samples / point.batch_size
+    return _Derived(steps, f"{point.samples} samples by {point.batch_size}")
+
+
+def _speedup(row: Row, series: Series) -> _Derived | None:
+    if not _is_comparable(row, series) or series.basis == "published":
+        return None
+    basis = "samples per second" if series.basis == "throughput" else "time"
+    return _Derived(row.speedup.mean, f"the {basis} beside that of {series.rows[0].gpus}")
+
+
+def _rate(row: Row, series: Series) -> _Derived | None:
+    base = series.rows[0]
+    if not _is_comparable(row, series) or series.basis not in ("epoch", "run"):
+        return None
+    if base.samples_per_s is None:
+        return None
+    rate = base.samples_per_s.mean * row.speedup.mean
+    return _Derived(rate, f"{row.speedup.mean:.3g} × those of {base.gpus} by time")
+
+
+def _is_comparable(row: Row, series: Series) -> bool:
+    """Whether the value of a run is that of its size: of several, it need not be their mean."""
+    return row.speedup.n == 1 and series.rows[0].speedup.n == 1 and not series.weak
 
 
 def _agree(text: str, value: float) -> bool:
-    digits = text.lower().partition("e")[0].partition(".")[2]
+    """Whether a number as written is a value, within its last digit and the tolerance."""
+    mantissa, _, _ = text.lower().partition("e")
+    _, _, digits = mantissa.partition(".")
     last = 0.5 * 10.0 ** -len(digits)
     return abs(float(text) - value) <= last + _TOLERANCE * abs(value)

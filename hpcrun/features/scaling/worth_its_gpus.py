@@ -44,7 +44,16 @@ def reaches(efficiency: float, target: float) -> bool:
 
 def whole(share: float) -> int:
     """Return a share in whole per cent, with halves rounded up."""
-    return math.floor(share * 100 + 0.5)
+    return half_up(100 * share)
+
+
+def half_up(value: float) -> int:
+    """Return the nearest whole number, the upper one for a half.
+
+    A binary fraction may be a little less than the half for which it stands: 100 · 0.285 is
+    28.499999999999996.
+    """
+    return math.floor(round(value, 6) + 0.5)
 
 
 def steps(
@@ -54,30 +63,44 @@ def steps(
 
     ``speedups``: GPUs and speed-up over the smallest, ascending.
     """
-    walk: list[Step] = []
-    if speedups:
-        base, speedup = speedups[0]
-        last = base
-        for gpus, value in speedups[1:]:
-            added = (value - speedup) * base / (gpus - last)
-            walk.append(Step(last, gpus, added, reaches(added, target)))
-            if walk[-1].taken:
-                last = gpus
-                speedup = value
+    if not speedups:
+        return ()
+    base, speedup = speedups[0]
+    last = base
+    walk = []
+    for gpus, value in speedups[1:]:
+        added = (value - speedup) * base / (gpus - last)
+        step = Step(last, gpus, added, reaches(added, target))
+        walk.append(step)
+        if step.taken:
+            last = gpus
+            speedup = value
     return tuple(walk)
 
 
-def choose(
-    speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY
-) -> tuple[int, Step | None, Step | None]:
-    """Return the largest size that is worth its GPUs, and two steps.
+@dataclass(frozen=True, slots=True)
+class BestSize:
+    """The largest size that is worth its GPUs, and the steps around it."""
 
-    The steps are the step to this size, and the step to the next larger size, if any.
+    gpus: int
+    step: Step | None  # the step to this size; None if it is the smallest one
+    next_step: Step | None  # the step to the next larger size; None if there is none
+
+
+def choose(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY) -> BestSize:
+    """Return the largest size that is worth its GPUs.
+
+    ``speedups``: GPUs and speed-up over the smallest, ascending; at least one.
     """
+    step = None
+    gpus = speedups[0][0]
     walk = steps(speedups, target)
-    step = next((step for step in reversed(walk) if step.taken), None)
-    gpus = step.gpus if step else speedups[0][0]
-    return gpus, step, next((step for step in walk if step.gpus > gpus), None)
+    for each in walk:
+        if each.taken:
+            step = each
+            gpus = each.gpus
+    larger = [each for each in walk if each.gpus > gpus]
+    return BestSize(gpus, step, larger[0] if larger else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +149,18 @@ def advise(
     sizes = [row for row in series.sizes if row.gpus not in doubtful]
     if len(sizes) < 2 or series.sizes[0].gpus in doubtful:
         return None
+    chosen = choose([(row.gpus, row.speedup.mean) for row in sizes], min_efficiency)
     rows = {row.gpus: row for row in sizes}
-    gpus, step, next_step = choose([(row.gpus, row.speedup.mean) for row in sizes], min_efficiency)
+    next_row = None
+    if chosen.next_step:
+        next_row = rows[chosen.next_step.gpus]
     return Advice(
         fastest=max(sizes, key=lambda row: row.speedup.mean),
         cheapest=max(sizes, key=lambda row: row.efficiency),
-        value=rows[gpus],
-        step=step,
-        next_step=next_step,
-        next_row=rows[next_step.gpus] if next_step else None,
+        value=rows[chosen.gpus],
+        step=chosen.step,
+        next_step=chosen.next_step,
+        next_row=next_row,
         min_efficiency=min_efficiency,
         doubtful=doubtful,
     )
@@ -145,14 +171,14 @@ def pareto(rows: Sequence[Row]) -> tuple[Row, ...]:
 
     The fastest row comes first.
     """
-    timed = [
-        (row.time_s.mean, row.gpu_hours, row)
-        for row in rows
-        if row.time_s and row.gpu_hours is not None
-    ]
+    timed = []
+    for row in rows:
+        if row.time_s and row.gpu_hours is not None:
+            timed.append((row.time_s.mean, row.gpu_hours, row))
+    timed.sort(key=lambda item: item[:2])
     front: list[Row] = []
-    fewest = float("inf")
-    for _, hours, row in sorted(timed, key=lambda item: item[:2]):
+    fewest = math.inf
+    for _, hours, row in timed:
         if hours < fewest:
             front.append(row)
             fewest = hours

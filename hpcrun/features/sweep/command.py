@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ from hpcrun.views.metrics_table import braille_plot, curves_of, json_value, valu
 from hpcrun.views.text import csv_text, fields_of, one_line, text_table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from rich.table import Table
 
     from hpcrun.runs.record import Run
@@ -58,6 +60,11 @@ ones.
 """
 _LOG_RATIO = 50
 """Numbers that differ by more than this factor are drawn on a logarithmic axis: learning rates."""
+_MOST_MARKED = 29
+"""The points of longer curves have no markers: they would hide the curve."""
+_LONGEST_NAME = 40
+_APART = 0.06
+"""The least distance of two labels of an axis, as a part of its height."""
 
 
 def sweep(
@@ -69,8 +76,7 @@ def sweep(
     order: str | None = option(
         "--sort METRIC[:min|max]",
         "Metric that decides which element is best, and whether small or large is better. Default: "
-        "the loss or "
-        "accuracy of the validation, else the first metric.",
+        "the loss or accuracy of the validation, else the first metric.",
     ),
     best: str | None = option(
         "--best METRIC[:min|max]",
@@ -92,7 +98,8 @@ def sweep(
     shows the newest of each.
     """
     check_one_of(plot=plot, png=png, csv=as_csv, json=as_json)
-    if best is not None and (plot or png is not None or as_csv or order is not None):
+    has_no_effect = plot or png is not None or as_csv or order is not None
+    if best is not None and has_no_effect:
         raise UsageError(
             "--best prints one command: --sort, --plot, --png and --csv have no effect"
         )
@@ -108,8 +115,9 @@ def sweep(
     made = sweep_table(items, best or order, best_step=best_step)
     if best is not None:
         yield best_outcome(made, str(context.cwd))
-    else:
-        yield sweep_outcome(shown_part(made, names or (), lines), plot=plot, png=png, as_csv=as_csv)
+        return
+    shown = shown_part(made, names or (), lines)
+    yield sweep_outcome(shown, plot=plot, png=png, as_csv=as_csv)
 
 
 def sweep_outcome(made: SweepTable, *, plot: bool, png: Path | None, as_csv: bool) -> Outcome:
@@ -122,10 +130,9 @@ def sweep_outcome(made: SweepTable, *, plot: bool, png: Path | None, as_csv: boo
     if plot:
         return printed(sweep_plot(made, width() if sys.stdout.isatty() else 80))
     if made.ranking:
-        order = [f"hpcrun: by {made.ranking.words}; other order: --sort METRIC:min or :max"]
+        notes = [f"hpcrun: by {made.ranking.words}; other order: --sort METRIC:min or :max"]
     else:
-        order = []
-    notes = order or ["hpcrun: no metrics in any element", f"hint: {how_to_record()}"]
+        notes = ["hpcrun: no metrics in any element", f"hint: {how_to_record()}"]
     return Outcome(lambda: [table(_text(made)), stderr(notes)], lambda: sweep_json(made))
 
 
@@ -134,22 +141,20 @@ def best_outcome(made: SweepTable, cwd: str) -> Outcome:
 
     ``cwd``: the folder in which the command will be typed.
     """
-    row, ranking = best_row(made), made.ranking
+    row = best_row(made)
+    ranking = made.ranking
     assert ranking is not None
     command = submit_command(row, cwd)
-    name = f"{row.run.job_id or row.run.run_id}/{row.index}"
-    value = (
-        f"{ranking.metric} {value_text(row.values.get(ranking.metric))} at step "
-        f"{value_text(row.step)}"
-    )
+    name = f"{row.run.job_id or row.run.run_id}/{row.index} ({parameters_text(row.parameters)})"
+    value = value_text(row.values.get(ranking.metric))
+    result = f"{ranking.metric} {value} at step {value_text(row.step)} ({ranking.words})"
+    resubmit = f"hpcrun resubmit {row.run.run_id} --elements {row.index}"
     about = [
-        f"hpcrun: {name} ({parameters_text(row.parameters)}) is {row.status.state}: {value} "
-        f"({ranking.words})",
-        f"hpcrun: to continue it from its checkpoints: hpcrun resubmit {row.run.run_id} --elements "
-        f"{row.index}",
+        one_line(f"hpcrun: {name} is {row.status.state}: {result}"),
+        one_line(f"hpcrun: to continue it from its checkpoints: {resubmit}"),
     ]
     return Outcome(
-        lambda: [stderr(map(one_line, about)), stdout([command])],
+        lambda: [stderr(about), stdout([command])],
         lambda: {"kind": "sweep-best", **row_json(row), "command": command},
     )
 
@@ -158,23 +163,21 @@ def _text(made: SweepTable) -> Table:
     """Return the elements for a terminal: their states, parameters and metrics."""
     numbers = ["STEP", *map(one_line, made.names)]
     headings = ["ELEMENT", "STATE", *map(one_line, made.parameters), *numbers]
-    rows = (
-        [
-            _label(row, made),
-            row.ended,
-            *(dict(row.parameters).get(name, "-") for name in made.parameters),
-            value_text(row.step),
-            *(value_text(row.values.get(name)) for name in made.names),
-        ]
-        for row in made.rows
-    )
+    rows = []
+    for row in made.rows:
+        parameters = dict(row.parameters)
+        cells = [_label(row, made), row.ended]
+        cells += [parameters.get(name, "-") for name in made.parameters]
+        cells.append(value_text(row.step))
+        cells += [value_text(row.values.get(name)) for name in made.names]
+        rows.append(cells)
     return text_table(headings, rows, right=("ELEMENT", *numbers), whole=("ELEMENT",))
 
 
 def _label(row: SweepRow, table: SweepTable) -> str:
     """Return an element's number; with the run's name if several runs are shown."""
-    several = len({one.run.run_id for one in table.rows}) > 1
-    if several:
+    runs = {shown.run.run_id for shown in table.rows}
+    if len(runs) > 1:
         return f"{row.run.job_id or row.run.run_id}/{row.index}"
     return str(row.index)
 
@@ -185,29 +188,28 @@ def sweep_csv(table: SweepTable) -> str:
     The columns are run, element, job id, state, exit status, parameters, step and metrics.
     """
     front = ("run_id", "element", "job_id", "state", "exit_status")
-    rows = (
-        [
-            row.run.run_id,
-            row.index,
-            row.job_id,
-            row.status.state,
-            row.status.exit_status,
-            *(dict(row.parameters).get(name) for name in table.parameters),
-            whole(row.step),
-            *(whole(row.values.get(name)) for name in table.names),
-        ]
-        for row in table.rows
-    )
+    rows = []
+    for row in table.rows:
+        parameters = dict(row.parameters)
+        cells: list[object] = [row.run.run_id, row.index, row.job_id]
+        cells += [row.status.state, row.status.exit_status]
+        cells += [parameters.get(name) for name in table.parameters]
+        cells.append(whole(row.step))
+        cells += [whole(row.values.get(name)) for name in table.names]
+        rows.append(cells)
     return csv_text((*front, *table.parameters, "step", *table.names), rows)
 
 
 def sweep_json(table: SweepTable) -> dict[str, Any]:
     """Return the elements as a JSON document, best first."""
     ranking = table.ranking
+    order = None
+    if ranking:
+        direction = "max" if ranking.largest else "min"
+        order = {"metric": ranking.metric, "direction": direction}
     return {
         "kind": "sweep",
-        "order": ranking
-        and {"metric": ranking.metric, "direction": "max" if ranking.largest else "min"},
+        "order": order,
         "parameters": list(table.parameters),
         "metrics": list(table.names),
         "elements": [row_json(row) for row in table.rows],
@@ -234,20 +236,23 @@ def sweep_plot(table: SweepTable, width: int) -> list[str]:
     """
     if table.ranking is None:
         return ["no values"]
-    drawn = [(row, _curve(row, table.ranking.metric)) for row in table.scored[:TERMINAL_CURVES]]
+    metric = table.ranking.metric
+    drawn = table.scored[:TERMINAL_CURVES]
     if not drawn:
-        return [f"no values of {one_line(table.ranking.metric)}"]
-    if len(drawn) == len(table.rows):
-        which = "each element"
-    else:
-        which = f"{len(drawn)} of {len(table.rows)} elements"
-    names = [_label(row, table) for row, _ in drawn]
-    lines = [f"{one_line(table.ranking.metric)} by step, of {which}; numbers name the elements"]
-    return [*lines, *braille_plot([curve for _, curve in drawn], width, names=names)]
+        return [f"no values of {one_line(metric)}"]
+    elements = "each element"
+    if len(drawn) < len(table.rows):
+        elements = f"{len(drawn)} of {len(table.rows)} elements"
+    curves = [_curve(row, metric) for row in drawn]
+    names = [_label(row, table) for row in drawn]
+    title = f"{one_line(metric)} by step, of {elements}; numbers name the elements"
+    return [title, *braille_plot(curves, width, names=names)]
 
 
 def _curve(row: SweepRow, metric: str) -> list[tuple[float, float]]:
-    return next(iter(curves_of(row.metrics, metric).values()), [])
+    """Return the steps and values of a metric; of several curves the first."""
+    curves = list(curves_of(row.metrics, metric).values())
+    return curves[0] if curves else []
 
 
 def save_sweep_png(table: SweepTable, path: Path) -> None:
@@ -258,41 +263,69 @@ def save_sweep_png(table: SweepTable, path: Path) -> None:
     Raises:
         PlanError: no element has a value to draw.
     """
-    ranking, scored = table.ranking, table.scored
-    if ranking is None or not scored:
+    scored = table.scored
+    if table.ranking is None or not scored:
         raise PlanError("no element has a value to draw", hint=states_hint(table))
     with paper_style():
         figure = new_figure(PAGE, 6.0)
         upper, lower = figure.subplots(2)
-        styles = {
-            id(row): style for row, style in zip(scored, ordered_styles(len(scored)), strict=True)
-        }
-        for place, row in enumerate(scored[:PICTURE_CURVES]):
-            label = (
-                f"{_label(row, table)}: "
-                f"{' '.join(f'{name}={value}' for name, value in row.parameters)}"
-            )
-            points = _curve(row, ranking.metric)
-            style = {**styles[id(row)], **({} if len(points) < 30 else {"marker": ""})}
-            upper.plot(
-                *zip(*points, strict=True),
-                **style,
-                zorder=2 + place / len(scored),
-                label=_short(label) if place < NAMED_CURVES else None,
-            )
-        upper.set_xlabel("step")
-        upper.set_ylabel(_short(ranking.metric))
-        upper.legend(title="best first", loc="upper left", bbox_to_anchor=(1, 1))
+        styles = ordered_styles(len(scored))
+        _draw_curves(upper, table, styles)
         _draw_parallel(lower, scored, table, styles)
         save_figure(figure, path)
 
 
+def _draw_curves(axes: Axes, table: SweepTable, styles: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the curves of the best elements, each in the style of its place."""
+    assert table.ranking is not None
+    metric = table.ranking.metric
+    scored = table.scored
+    for place, row in enumerate(scored[:PICTURE_CURVES]):
+        curve = _curve(row, metric)
+        if not curve:
+            continue
+        style = dict(styles[place])
+        if len(curve) > _MOST_MARKED:
+            style["marker"] = ""
+        label = None
+        if place < NAMED_CURVES:
+            parameters = " ".join(f"{name}={value}" for name, value in row.parameters)
+            label = _short(f"{_label(row, table)}: {parameters}")
+        steps = [step for step, _ in curve]
+        values = [value for _, value in curve]
+        axes.plot(steps, values, **style, zorder=2 + place / len(scored), label=label)
+    axes.set_xlabel("step")
+    axes.set_ylabel(_short(metric))
+    axes.legend(title="best first", loc="upper left", bbox_to_anchor=(1, 1))
+
+
 def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    if len(text) <= _LONGEST_NAME:
+        return text
+    return f"{text[: _LONGEST_NAME - 1]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    """A label of an axis, and its height between 0 and 1."""
+
+    height: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """An axis of parallel coordinates."""
+
+    heights: list[float]  # of each element, between 0 and 1
+    ticks: list[_Tick]
 
 
 def _draw_parallel(
-    axes: Any, rows: Sequence[SweepRow], table: SweepTable, styles: dict[int, Any]
+    axes: Axes,
+    rows: Sequence[SweepRow],
+    table: SweepTable,
+    styles: Sequence[Mapping[str, Any]],
 ) -> None:
     """Draw parallel coordinates: a line for each element.
 
@@ -300,28 +333,20 @@ def _draw_parallel(
     """
     assert table.ranking is not None
     metric = table.ranking.metric
-    columns = [[dict(row.parameters).get(name, "-") for row in rows] for name in table.parameters]
-    scales = [_scale(column) for column in columns]
+    scales = []
+    for name in table.parameters:
+        scales.append(_scale([dict(row.parameters).get(name, "-") for row in rows]))
     scales.append(_scale([repr(row.number(metric)) for row in rows]))
-    for place, row in reversed(list(enumerate(rows))):
-        axes.plot(
-            range(len(scales)),
-            [heights[place] for heights, _ in scales],
-            **{**styles[id(row)], "marker": ""},
-        )
-    for x, (_, ticks) in enumerate(scales):
+    # the best element is drawn last, above the others
+    for place in reversed(range(len(rows))):
+        heights = [scale.heights[place] for scale in scales]
+        axes.plot(range(len(scales)), heights, **{**styles[place], "marker": ""})
+    for x, scale in enumerate(scales):
         axes.axvline(x, color="0.4", linewidth=0.8)
-        for height, text in ticks:
-            axes.annotate(
-                _short(text),
-                (x, height),
-                xytext=(4, 0),
-                textcoords="offset points",
-                fontsize=7,
-                va="center",
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
-            )
-    axes.set_xticks(range(len(scales)), [_short(name) for name in (*table.parameters, metric)])
+        for tick in scale.ticks:
+            _draw_tick(axes, x, tick)
+    names = [_short(name) for name in (*table.parameters, metric)]
+    axes.set_xticks(range(len(scales)), names)
     axes.set_yticks([])
     axes.grid(visible=False)
     axes.set_title("each line is an element, from its parameters to its result", loc="left")
@@ -330,20 +355,47 @@ def _draw_parallel(
         axes.spines[side].set_visible(False)
 
 
-def _scale(values: Sequence[str]) -> tuple[list[float], list[tuple[float, str]]]:
+def _draw_tick(axes: Axes, x: float, tick: _Tick) -> None:
+    """Draw a label beside an axis."""
+    axes.annotate(
+        _short(tick.text),
+        (x, tick.height),
+        xytext=(4, 0),
+        textcoords="offset points",
+        fontsize=7,
+        va="center",
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
+    )
+
+
+def _scale(values: Sequence[str]) -> _Scale:
     """Return the height of each value between 0 and 1, and the axis labels with their heights.
 
     Numbers stand where they belong, on a logarithmic axis if they span magnitudes. Other text
     stands in the order of the rows.
     """
-    numbers = [finite_number(value) for value in values]
+    numbers = []
+    for value in values:
+        number = finite_number(value)
+        if number is None:
+            return _text_scale(values)
+        numbers.append(number)
+    return _number_scale(numbers, values)
+
+
+def _text_scale(values: Sequence[str]) -> _Scale:
+    """Return the scale of texts, in the order of the rows."""
     distinct = list(dict.fromkeys(values))
-    if any(number is None for number in numbers):
-        heights = {value: place / max(1, len(distinct) - 1) for place, value in enumerate(distinct)}
-        return [heights[value] for value in values], [(heights[value], value) for value in distinct]
-    known = [number for number in numbers if number is not None]
-    low = min(known)
-    high = max(known)
+    highest = max(1, len(distinct) - 1)
+    heights = {value: place / highest for place, value in enumerate(distinct)}
+    ticks = [_Tick(height, value) for value, height in heights.items()]
+    return _Scale([heights[value] for value in values], ticks)
+
+
+def _number_scale(numbers: Sequence[float], values: Sequence[str]) -> _Scale:
+    """Return the scale of numbers; ``values``: as the numbers are written."""
+    low = min(numbers)
+    high = max(numbers)
     measure = math.log if low > 0 and high / low > _LOG_RATIO else float
     bottom = measure(low)
     top = measure(high)
@@ -353,23 +405,22 @@ def _scale(values: Sequence[str]) -> tuple[list[float], list[tuple[float, str]]]
             return (measure(number) - bottom) / (top - bottom)
         return 0.5
 
-    if len(distinct) <= NAMED_CURVES:
-        labelled = dict(zip(known, values, strict=True))
-    else:
-        labelled = {low: "", high: ""}
-    ticks = [(height(number), f"{number:.4g}") for number in sorted(labelled)]
-    return [height(number) for number in known], _apart(ticks)
+    labelled = {low, high}
+    if len(set(values)) <= NAMED_CURVES:
+        labelled = set(numbers)
+    ticks = [_Tick(height(number), f"{number:.4g}") for number in sorted(labelled)]
+    return _Scale([height(number) for number in numbers], _apart(ticks))
 
 
-def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+def _apart(ticks: Sequence[_Tick]) -> list[_Tick]:
     """Return the labels that do not overlap.
 
     These are the lowest label, the highest label, and the labels between them that have room around
     them.
     """
-    kept: list[tuple[float, str]] = []
+    kept: list[_Tick] = []
     for tick in ticks:
-        if not kept or tick[0] - kept[-1][0] >= 0.06:
+        if not kept or tick.height - kept[-1].height >= _APART:
             kept.append(tick)
         elif tick is ticks[-1] and len(kept) > 1:
             kept[-1] = tick

@@ -6,9 +6,10 @@ The command shows the table of offers, and the command for the best offer.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.job_defaults import settle
@@ -18,7 +19,7 @@ from hpcrun.cli.complete import profile_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import JOB_OPTIONS
 from hpcrun.cli.options import option, takes_options
-from hpcrun.cli.output import JsonOption, Outcome, stdout, table, width
+from hpcrun.cli.output import JsonOption, Outcome, TextPart, stdout, table, width
 from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
 from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, build_plan
 from hpcrun.job.request.job_request import JobRequest, given_fields
@@ -39,7 +40,7 @@ from hpcrun.job.resources.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.job.text.units import format_span, format_time
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import folders_of, shipped_folder
-from hpcrun.profiles.load import load_profile, profile_names
+from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.schedulers.client import DirectivePairs
 from hpcrun.schedulers.cluster_facts import Partition
 from hpcrun.schedulers.job_start import JobStart, SlurmForecast, Trial
@@ -108,6 +109,15 @@ class Misfit:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A profile, or one GPU type of it, with which no plan can be made, and the error."""
+
+    profile: str
+    gpu_type: str | None
+    error: HpcrunError
+
+
 @takes_options(JOB_OPTIONS, panels=_PANELS)
 def where(
     options: dict[str, Any],
@@ -125,21 +135,33 @@ def where(
     """
     context = make_context()
     given = {name: value for name, value in options.items() if value is not None}
-    request = read_request({**given, "script": "true"})  # nothing runs; a request has a script
+    given["script"] = "true"  # nothing runs; a request has a script
+    request = read_request(given)
     now_s = context.now_s()
     offers, misfits = compare_profiles(
         request, profiles or (), SlurmForecast(context.env), context.surroundings, now_s
     )
-    hint = "request less, or correct the profile of this cluster: hpcrun init"
+    failure = None
+    if not offers:
+        hint = "request less, or correct the profile of this cluster: hpcrun init"
+        failure = PlanError("the job fits no profile", hint=hint)
     return Outcome(
-        lambda: [
-            *([table(offers_table(offers, now_s, width()))] if offers else ()),
-            stdout([*([""] if offers and misfits else []), *misfit_lines(misfits)]),
-            *([stdout(["", submit_line(offers[0])])] if offers else ()),
-        ],
+        lambda: _text(offers, misfits, now_s),
         lambda: where_json(offers, misfits, now_s),
-        failure=None if offers else PlanError("the job fits no profile", hint=hint),
+        failure=failure,
     )
+
+
+def _text(offers: Sequence[Offer], misfits: Sequence[Misfit], now_s: float) -> Iterator[TextPart]:
+    """Yield the offers, the profiles that do not fit, and the command for the best offer."""
+    if offers:
+        yield table(offers_table(offers, now_s, width()))
+    lines = misfit_lines(misfits)
+    if offers and misfits:
+        lines = ["", *lines]
+    yield stdout(lines)
+    if offers:
+        yield stdout(["", submit_line(offers[0])])
 
 
 def compare_profiles(
@@ -165,46 +187,83 @@ def compare_profiles(
             "the size of the job is missing",
             hint="add --gpus N, or --gpus 0 --cpus N for a job without GPUs",
         )
-    outcomes = list(_tried(request, names, surroundings))
-    errors = [
-        (name, type_, error) for name, type_, error in outcomes if isinstance(error, HpcrunError)
-    ]
-    candidates = [outcome for *_, outcome in outcomes if isinstance(outcome, Placement)]
-    # one contradiction is the request's own, and no profile's
-    if (
-        not candidates
-        and len({str(error) for *_, error in errors}) == 1
-        and isinstance(errors[0][2], UsageError)
-    ):
-        raise errors[0][2]
-    misfits = [Misfit(name, type_, error.message) for name, type_, error in errors]
+    candidates = []
+    refusals = []
+    for outcome in _tried(request, names, surroundings):
+        if isinstance(outcome, Placement):
+            candidates.append(outcome)
+        else:
+            refusals.append(outcome)
+    if not candidates:
+        _raise_common_error(refusals)
+    misfits = [_refused(refusal) for refusal in refusals]
     partitions = forecast.partitions() if candidates else []
-    fitting: list[Placement] = []
+    possible: list[Placement] = []
     for candidate in candidates:
         reason = over_partition(candidate.plan, partitions)
         if reason:
-            misfits.append(Misfit(candidate.profile, candidate.gpu_type, reason))
-        elif candidate.profile != DETECTED or all(
-            candidate.sbatch_request() != other.sbatch_request() for other in fitting
-        ):
-            # a person's own profile of this cluster says the same under a better name
-            fitting.append(candidate)
-    requests = list(dict.fromkeys(candidate.sbatch_request() for candidate in fitting))[:MOST_ASKED]
-    answers = dict(zip(requests, forecast.estimate(requests), strict=True))
+            misfits.append(_misfit(candidate, reason))
+        elif not _is_known_under_a_better_name(candidate, possible):
+            possible.append(candidate)
+    answers = _ask(forecast, possible)
     offers = []
-    for candidate in fitting:
+    for candidate in possible:
         answer = answers.get(candidate.sbatch_request())
         if answer and answer.start:
-            offers.append(
-                Offer(candidate, answer.start, _gpu_hours(candidate.plan, answer.start, partitions))
-            )
+            gpu_hours = _gpu_hours(candidate.plan, answer.start, partitions)
+            offers.append(Offer(candidate, answer.start, gpu_hours))
         else:
-            misfits.append(Misfit(candidate.profile, candidate.gpu_type, _no_start(answer)))
-    if not offers and (
-        silent := next((answer for answer in answers.values() if answer.silent), None)
-    ):
-        raise SchedulerError(_no_start(silent), hint="`sinfo` shows when Slurm is back")
+            misfits.append(_misfit(candidate, _no_start(answer)))
+    if not offers:
+        _raise_silence(answers.values())
     return ranked(offers, now_s), misfits
+
+
+def _misfit(candidate: Placement, reason: str) -> Misfit:
+    return Misfit(candidate.profile, candidate.gpu_type, reason)
+
+
+def _refused(refusal: _Refusal) -> Misfit:
+    return Misfit(refusal.profile, refusal.gpu_type, refusal.error.message)
+
+
+def _raise_common_error(refusals: Sequence[_Refusal]) -> None:
+    """Raise the error that all profiles share: one contradiction is the request's own.
+
+    Raises:
+        UsageError: every profile refuses the request with this same text.
+    """
+    texts = {str(refusal.error) for refusal in refusals}
+    if len(texts) != 1:
+        return
+    error = refusals[0].error
+    if isinstance(error, UsageError):
+        raise error
+
+
+def _is_known_under_a_better_name(candidate: Placement, others: Iterable[Placement]) -> bool:
+    """Whether a person's own profile of the detected cluster says the same."""
+    if candidate.profile != DETECTED:
+        return False
+    return any(candidate.sbatch_request() == other.sbatch_request() for other in others)
+
+
+def _ask(forecast: SlurmForecast, candidates: Iterable[Placement]) -> dict[DirectivePairs, Trial]:
+    """Return the answers of sbatch to the first MOST_ASKED different requests."""
+    different = list(dict.fromkeys(candidate.sbatch_request() for candidate in candidates))
+    requests = different[:MOST_ASKED]
+    return dict(zip(requests, forecast.estimate(requests), strict=True))
+
+
+def _raise_silence(answers: Iterable[Trial]) -> None:
+    """Raise the first failure to respond.
+
+    Raises:
+        SchedulerError: sbatch did not respond to one of the requests.
+    """
+    for answer in answers:
+        if answer.silent:
+            raise SchedulerError(_no_start(answer), hint="`sinfo` shows when Slurm is back")
 
 
 def ranked(offers: Collection[Offer], now_s: float) -> tuple[Offer, ...]:
@@ -224,7 +283,7 @@ def ranked(offers: Collection[Offer], now_s: float) -> tuple[Offer, ...]:
 
 def _tried(
     request: JobRequest, names: Sequence[str], surroundings: Surroundings
-) -> Iterator[tuple[str, str | None, Placement | HpcrunError]]:
+) -> Iterator[Placement | _Refusal]:
     """Plan the job with each profile.
 
     If the request leaves the GPU type open, plan the job with each type of a profile.
@@ -238,24 +297,36 @@ def _tried(
         except HpcrunError as error:
             if names or isinstance(error, SchedulerError):
                 raise
-            yield name, None, error
+            yield _Refusal(name, None, error)
             continue
-        profile = loaded.profile
-        if profile.scheduler != "slurm":
-            if names:
-                yield name, None, HpcrunError("runs on this machine, without Slurm")
-            continue
-        for type_ in types_to_choose_from(profile, request) or (None,):
-            named = naming_gpu_type(request, type_) if type_ else request
-            try:
-                settled = settle(named, loaded, replace(surroundings, choose=first_option))
-                plan = build_plan(
-                    settled.request, settled.loaded.profile, python=_PYTHON, machine=Machine(cpus=1)
-                )
-                idles_gpus = not plan.shape.gpus and bool(profile.gpu.per_node or profile.gpu.types)
-                yield name, type_, Placement(name, type_, named, plan, idles_gpus)
-            except HpcrunError as error:
-                yield name, type_, error
+        if loaded.profile.scheduler == "slurm":
+            gpu_types = types_to_choose_from(loaded.profile, request)
+            for gpu_type in gpu_types or (None,):
+                yield _planned(request, name, gpu_type, loaded, surroundings)
+        elif names:
+            yield _Refusal(name, None, HpcrunError("runs on this machine, without Slurm"))
+
+
+def _planned(
+    request: JobRequest,
+    name: str,
+    gpu_type: str | None,
+    loaded: LoadedProfile,
+    surroundings: Surroundings,
+) -> Placement | _Refusal:
+    """Return the job planned with a profile, or why that is not possible."""
+    if gpu_type:
+        request = naming_gpu_type(request, gpu_type)
+    try:
+        settled = settle(request, loaded, replace(surroundings, choose=first_option))
+        plan = build_plan(
+            settled.request, settled.loaded.profile, python=_PYTHON, machine=Machine(cpus=1)
+        )
+    except HpcrunError as error:
+        return _Refusal(name, gpu_type, error)
+    gpu = loaded.profile.gpu
+    has_gpus = bool(gpu.per_node or gpu.types)
+    return Placement(name, gpu_type, request, plan, idles_gpus=has_gpus and not plan.shape.gpus)
 
 
 def _all_names(surroundings: Surroundings) -> list[str]:
@@ -272,7 +343,7 @@ def _all_names(surroundings: Surroundings) -> list[str]:
     folders = [folder.path for folder in folders_of(surroundings.profile_folders)]
     names = sorted(paths, key=lambda name: (folders.index(paths[name].parent), name))
     default = surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
-    return [*([default] if default else []), *names]
+    return [default, *names] if default else names
 
 
 def over_partition(plan: Plan, partitions: Sequence[Partition]) -> str | None:
@@ -282,23 +353,30 @@ def over_partition(plan: Plan, partitions: Sequence[Partition]) -> str | None:
     """
     if plan.directive("clusters"):  # another cluster's partitions
         return None
-    # sbatch(1): several, of which the first that can
-    names = (plan.directive("partition") or "").split(",")
-    possible = [
-        each for each in partitions if each.name in names or (names == [""] and each.default)
-    ]
-    reasons = [_over(plan, partition) for partition in possible]
-    return reasons[0] if reasons and all(reasons) else None
+    named = plan.directive("partition")
+    if named:
+        # sbatch(1): several, of which the first that can
+        names = named.split(",")
+        possible = [partition for partition in partitions if partition.name in names]
+    else:
+        possible = [partition for partition in partitions if partition.default]
+    first_reason = None
+    for partition in possible:
+        reason = _over(plan, partition)
+        if reason is None:
+            return None
+        first_reason = first_reason or reason
+    return first_reason
 
 
 def _over(plan: Plan, partition: Partition) -> str | None:
-    time_s = plan.walltime_s
     if not partition.up:
         return f"partition {partition.name} is not up"
-    if partition.max_s is not None and time_s is not None and time_s > partition.max_s:
-        most = f"the {format_time(partition.max_s)} of partition {partition.name}"
-        return f"a time limit of {format_time(time_s)} is longer than {most}"
-    return None
+    time_s = plan.walltime_s
+    if time_s is None or partition.max_s is None or time_s <= partition.max_s:
+        return None
+    most = f"the {format_time(partition.max_s)} of partition {partition.name}"
+    return f"a time limit of {format_time(time_s)} is longer than {most}"
 
 
 def _no_start(answer: Trial | None) -> str:
@@ -311,14 +389,19 @@ def _no_start(answer: Trial | None) -> str:
 
 def _gpu_hours(plan: Plan, start: JobStart, partitions: Sequence[Partition]) -> float | None:
     limit_s = plan.walltime_s
-    if limit_s is None:  # then Slurm gives the partition's default, or its limit
-        there = next(
-            (partition for partition in partitions if partition.name == start.partition), None
-        )
-        limit_s = (there.default_s or there.max_s) if there else None
+    if limit_s is None:
+        limit_s = _default_time_s(start.partition, partitions)
     if limit_s is None:
         return None
     return plan.shape.gpus * limit_s / 3600
+
+
+def _default_time_s(name: str | None, partitions: Sequence[Partition]) -> int | None:
+    """Return the time that Slurm gives a job without a time limit: the default, or the limit."""
+    for partition in partitions:
+        if partition.name == name:
+            return partition.default_s or partition.max_s
+    return None
 
 
 def offers_table(offers: Sequence[Offer], now_s: float, width: int) -> Table:
@@ -327,30 +410,33 @@ def offers_table(offers: Sequence[Offer], now_s: float, width: int) -> Table:
     A terminal of few columns gets fewer columns of the table.
     """
     rows = [_cells(offer, now_s) for offer in offers]
-    longest = {
-        heading: max(len(heading), *(len(row[heading]) for row in rows)) for heading in rows[0]
-    }
-    least = {
-        heading: min(length, _FOLDED.get(heading, length)) for heading, length in longest.items()
-    }
+    least = {}
+    for heading in rows[0]:
+        longest_cell = max(len(row[heading]) for row in rows)
+        length = max(len(heading), longest_cell)
+        least[heading] = min(length, _FOLDED.get(heading, length))
     shown = fitting(least, width, _DROPPED)
-    cells = ([row[heading] for heading in shown] for row in rows)
-    return text_table(
-        shown, cells, right=("GPU-HOURS",), whole=set(shown) - _FOLDED.keys(), least=least
-    )
+    cells = [[row[heading] for heading in shown] for row in rows]
+    whole = set(shown) - _FOLDED.keys()
+    return text_table(shown, cells, right=("GPU-HOURS",), whole=whole, least=least)
 
 
 def _cells(offer: Offer, asked_s: float) -> dict[str, str]:
     """Return an offer by heading."""
-    displaced = len(offer.start.preempts)
+    start = offer.start
+    nodes = start.nodes
+    if start.preempts:
+        nodes += f" (displaces {count(len(start.preempts), 'job')})"
+    gpu_hours = "-"
+    if offer.gpu_hours:
+        gpu_hours = f"{offer.gpu_hours:.1f}".removesuffix(".0")
     cells = {
         "PROFILE": who(offer.candidate.profile, offer.candidate.gpu_type),
         "SHAPE": shape_text(offer.candidate.plan),
-        "START": start_text(offer.start.start_s, asked_s),
-        "NODES": offer.start.nodes
-        + (f" (displaces {count(displaced, 'job')})" if displaced else ""),
-        "PARTITION": offer.start.partition or "-",
-        "GPU-HOURS": f"{offer.gpu_hours:.1f}".removesuffix(".0") if offer.gpu_hours else "-",
+        "START": start_text(start.start_s, asked_s),
+        "NODES": nodes,
+        "PARTITION": start.partition or "-",
+        "GPU-HOURS": gpu_hours,
     }
     return {heading: one_line(cell) for heading, cell in cells.items()}
 
@@ -363,13 +449,12 @@ def who(profile: str, gpu_type: str | None) -> str:
 def shape_text(plan: Plan) -> str:
     """Return ``2 × 4 a100``, or ``1 × 64 CPUs``."""
     shape = plan.shape
-    if not shape.gpus_per_node:
-        if plan.cpus_per_node is None:
-            cpus = "default CPUs"
-        else:
-            cpus = count(plan.cpus_per_node, "CPU")
-        return f"{shape.nodes} × {cpus}"
-    return f"{shape.nodes} × {shape.gpus_per_node} {shape.gpu_type or 'GPU'}"
+    if shape.gpus_per_node:
+        gpus = shape.gpu_type or "GPU"
+        return f"{shape.nodes} × {shape.gpus_per_node} {gpus}"
+    if plan.cpus_per_node is None:
+        return f"{shape.nodes} × default CPUs"
+    return f"{shape.nodes} × {count(plan.cpus_per_node, 'CPU')}"
 
 
 def start_text(start_s: float, now_s: float) -> str:
@@ -390,24 +475,23 @@ def start_text(start_s: float, now_s: float) -> str:
 
 def misfit_lines(misfits: Sequence[Misfit]) -> list[str]:
     """Return the profiles that do not fit, each with its reason on one line."""
-    rows = [
-        (who(misfit.profile, misfit.gpu_type), misfit.reason.splitlines()) for misfit in misfits
-    ]
-    if not rows:
+    if not misfits:
         return []
-    width = max(len(name) for name, _ in rows)
-    texts = (
-        f"  {name:<{width}}  {'; '.join(filter(None, map(str.strip, lines)))}"
-        for name, lines in rows
-    )
-    return ["does not fit:", *map(one_line, texts)]
+    names = [who(misfit.profile, misfit.gpu_type) for misfit in misfits]
+    width = max(map(len, names))
+    lines = ["does not fit:"]
+    for name, misfit in zip(names, misfits, strict=True):
+        reasons = [line.strip() for line in misfit.reason.splitlines()]
+        reason = "; ".join(filter(None, reasons))
+        lines.append(one_line(f"  {name:<{width}}  {reason}"))
+    return lines
 
 
 def submit_line(offer: Offer) -> str:
     """Return the command that submits the job there; the user replaces SCRIPT."""
     candidate = offer.candidate
     _, *groups = option_groups(given_fields(candidate.request), candidate.profile)
-    options = shlex.join(text for group in groups for text in group)
+    options = shlex.join(chain.from_iterable(groups))
     return one_line(f"hpcrun submit -P {shlex.quote(candidate.profile)} {options} SCRIPT")
 
 
@@ -424,10 +508,11 @@ def where_json(
 
 
 def _offer_json(offer: Offer) -> dict[str, Any]:
-    candidate, start, shape = offer.candidate, offer.start, offer.candidate.plan.shape
+    candidate = offer.candidate
+    start = offer.start
     return {
         "profile": candidate.profile,
-        **fields_of(shape, "gpu_type nodes gpus_per_node"),
+        **fields_of(candidate.plan.shape, "gpu_type nodes gpus_per_node"),
         **fields_of(candidate.plan, "cpus_per_node walltime_s"),
         "gpu_hours": offer.gpu_hours,
         "start_s": start.start_s,

@@ -62,7 +62,7 @@ def shown(result: History) -> str:
 
 def test_a_table_of_weeks_fits_80_columns() -> None:
     many = week(gpu_hours=123456, lost_gpu_hours=4321.2, cpu_hours=99999)
-    text = shown(history(many, many, causes=(("cuda-out-of-memory", 12, 3.25),)))
+    text = shown(history(many, many, causes=(CauseCount("cuda-out-of-memory", 12, 3.25),)))
     heading, first, *_ = (line.split() for line in text.splitlines())
     assert heading == "WEEK FROM ENDED SUCCESS GPU-HOURS LOST CPU-HOURS WAIT WAIT 90 %".split()
     assert first == "2026-11-16 7 67 % 123,456 4,321 99,999 61 min 2 h".split()
@@ -88,13 +88,13 @@ def test_a_figure_of_one_week_shows_its_legend_beside_the_bar() -> None:
 def test_columns_that_nobody_needs_are_left_out_and_causes_that_are_not_shown_are_counted() -> None:
     assert "CPU-HOURS" not in shown(history(week(gpu_hours=1)))
     assert "GPU-HOURS" not in shown(history(week(cpu_hours=1)))
-    causes = tuple((f"cause-{number:02}", 2, 1.5) for number in range(25))
+    causes = tuple(CauseCount(f"cause-{number:02}", 2, 1.5) for number in range(25))
     rows = [line.split() for line in shown(history(week(), causes=causes)).splitlines()]
     assert rows[-2:] == [["cause-09", "2", "1.5"], ["others,", "15", "causes", "30", "22"]]
 
 
 def test_a_name_can_do_nothing_in_a_table_or_a_spreadsheet() -> None:
-    evil = history(HistoryRow(EVIL, gpu_hours=1), by="name", causes=((EVIL, 1, 1.0),))
+    evil = history(HistoryRow(EVIL, gpu_hours=1), by="name", causes=(CauseCount(EVIL, 1, 1.0),))
     assert not any(char in shown(evil) for char in "\x1b\u202e")
     (row,) = csv.DictReader(io.StringIO(history_csv(evil)))
     assert row["group"] == r"'=cmd()\x1b[2J\u202e,\n"

@@ -8,7 +8,14 @@ from datetime import date, datetime
 
 import pytest
 
-from hpcrun.features.history.history import HistoryRow, counted_causes, grouped, monday
+from hpcrun.features.history.history import (
+    CauseCount,
+    HistoryRow,
+    counted_causes,
+    grouped,
+    is_within,
+    monday,
+)
 from hpcrun.features.history.past_jobs import End, JobTime, PastJob
 
 HOUR = 3600.0
@@ -131,5 +138,23 @@ def test_lost_is_the_time_of_failed_attempts_by_cause_and_cpu_hours_are_of_jobs_
         for cause in ("time limit", "KeyError", "KeyError")
     ]
     causes = counted_causes([*failed, job((0, HOUR))], 0)
-    assert causes == [("KeyError", 2, 8), ("time limit", 1, 4)]
+    assert causes == [CauseCount("KeyError", 2, 8), CauseCount("time limit", 1, 4)]
     assert counted_causes(failed, 2 * HOUR) == []
+
+
+def test_rows_with_equal_gpu_hours_are_in_the_order_of_their_cpu_hours() -> None:
+    short = job((0, HOUR), gpus=0, name="a-short")
+    long = job((0, 2 * HOUR), gpus=0, name="b-long")
+    assert list(rows(short, long, by="name")) == ["b-long", "a-short", "total"]
+
+
+def test_an_end_in_the_future_does_not_count() -> None:
+    ahead = job((0, 10 * HOUR))
+    assert rows(ahead, now=9 * HOUR)["total"].ended == 0
+    assert rows(ahead, now=10 * HOUR)["total"].ended == 1
+
+
+def test_a_job_that_ended_when_the_history_begins_is_within() -> None:
+    ended = job((0, HOUR))
+    assert is_within(ended, HOUR)
+    assert not is_within(ended, HOUR + 1)

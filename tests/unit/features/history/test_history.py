@@ -13,9 +13,15 @@ from typing import Any
 import pytest
 
 from hpcrun.explain.diagnosis.rules import load_rules
-from hpcrun.features.history.history import History, HistoryRow, budgets_of, get_history
+from hpcrun.features.history.history import (
+    History,
+    HistoryRow,
+    budgets_of,
+    get_history,
+    runs_since,
+)
 from hpcrun.features.history.past_jobs import OTHER, REMOVED, cause_of, parse_accounted, project_of
-from hpcrun.job.run_paths import SUBMISSION_FILE
+from hpcrun.job.run_paths import SUBMISSION_FILE, RunsFolder
 from hpcrun.runs.elements import load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
@@ -127,7 +133,7 @@ def test_an_attempt_without_an_exit_record_ended_after_its_last_heartbeat(runs: 
     found = look(runs)
     assert found.total.gpu_hours == 12
     assert found.total.lost_gpu_hours == 12
-    assert [each[:2] for each in found.causes] == [("node failure", 1)]
+    assert [(each.cause, each.failed) for each in found.causes] == [("node failure", 1)]
 
 
 def test_a_running_run_counts_until_now_and_until_its_heartbeat_elsewhere(runs: RunStore) -> None:
@@ -170,7 +176,7 @@ def test_of_a_sweep_each_element_ends_and_the_first_to_start_has_waited(runs: Ru
     assert found.total.gpu_hours == 3
     assert found.total.lost_gpu_hours == 1
     assert found.total.waits_s == [HOUR]
-    assert [each[:2] for each in found.causes] == [("KeyError", 1)]
+    assert [(each.cause, each.failed) for each in found.causes] == [("KeyError", 1)]
     kept = load_statuses(folder)
     assert kept[2].rule == ""
     assert "KeyError" in str(kept[2].cause)
@@ -198,7 +204,7 @@ def test_what_explain_found_is_kept_and_not_examined_again(
     ):
         with subtests.test(within_s=within_s):
             monkeypatch.setattr("hpcrun.features.history.history.EXAMINE_WITHIN_S", within_s)
-            assert [each[:2] for each in look(runs).causes] == [(cause, 3)]
+            assert [(each.cause, each.failed) for each in look(runs).causes] == [(cause, 3)]
 
 
 def test_what_does_not_count_and_runs_that_ended_before_are_not_read(runs: RunStore) -> None:
@@ -283,10 +289,39 @@ def test_jobs_of_the_accounting_are_counted_once(runs: RunStore) -> None:
     assert found.runs == 1
     assert found.others == 2
     assert found.total.lost_gpu_hours == 4
-    assert [each[:2] for each in found.causes] == [("exit status 3", 2)]
+    assert [(each.cause, each.failed) for each in found.causes] == [("exit status 3", 2)]
     assert found.total.waits_s == [8 * HOUR, HOUR, HOUR]
     assert [group.key for group in look(runs, by="account").rows] == ["(default)"]
     assert [group.key for group in look(runs, by="account", accounted=(mine,)).rows] == ["lab"]
+
+
+def test_a_run_that_is_still_active_counts_however_old_its_id_and_its_files(runs: RunStore) -> None:
+    run_id = "20200101-000000-train-0000"
+    folder = made(runs, -10, {"state": "RUNNING", "final": False}).rename(runs.root / run_id)
+    os.utime(folder / "status.json", (0, 0))
+    (RunsFolder(runs.root).active / run_id).touch()
+    assert runs_since(runs, NOW - HOUR) == [run_id]
+    (RunsFolder(runs.root).active / run_id).unlink()
+    assert runs_since(runs, NOW - HOUR) == []
+
+
+def test_the_gpus_of_a_requeued_job_are_those_of_its_last_start_that_had_some(
+    runs: RunStore,
+) -> None:
+    first = accounted(state="NODE_FAIL", start=-9, end=-8)
+    second = accounted(state="COMPLETED", start=-7, end=-6).replace("gres/gpu=2", "gres/gpu=3")
+    assert look(runs, accounted=(first, second)).total.gpu_hours == 2 * 3
+    pending = accounted(state="PENDING", start=None, end=None).replace("gres/gpu=2", "node=1")
+    assert look(runs, accounted=(first, pending)).total.gpu_hours == 2
+
+
+def test_a_job_of_the_accounting_waited_from_when_it_could_start(runs: RunStore) -> None:
+    submitted = str(int(NOW - 5 * HOUR))
+    eligible = str(int(NOW - 4.5 * HOUR))
+    fields = accounted().split(SEPARATOR)
+    assert fields.count(submitted) == 2
+    fields[len(fields) - 1 - fields[::-1].index(submitted)] = eligible
+    assert look(runs, accounted=(SEPARATOR.join(fields),)).total.waits_s == [0.5 * HOUR]
 
 
 def test_a_requeued_job_of_the_accounting(runs: RunStore) -> None:

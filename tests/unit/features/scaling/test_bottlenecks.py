@@ -220,3 +220,16 @@ def test_ranks_with_uneven_work() -> None:
     assert odd.evidence == "a batch of 9 does not divide by 4 GPUs"
     assert odd.share == 0.25
     assert odd.command.endswith("--batch-size 8")
+
+
+def test_a_proposed_batch_keeps_each_gpu_busy_though_the_baseline_s_was_small() -> None:
+    (cause,) = diagnosis(time_s=60, base_batch=8, batch_size=8).causes
+    assert cause.command == "hpcrun scale run --gpus 1,4 train.py --batch-size 128"
+
+
+def test_waiting_for_the_rank_with_most_samples_is_not_the_batch_s_fault() -> None:
+    found = diagnosis(base_batch=1024, rank_samples=(100, 80, 80, 60), samples=320)
+    assert {cause.kind: round(cause.share, 2) for cause in found.causes} == {
+        "batch": 0.3,
+        "uneven": 0.2,
+    }

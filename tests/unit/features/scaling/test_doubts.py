@@ -178,6 +178,19 @@ def test_what_is_believed() -> None:
     assert "noise" not in doubts(*twice(1, 9, 24, 24), *many)
 
 
+def test_two_epochs_of_a_run_are_too_few_to_call_it_noisy() -> None:
+    few = [run(2, 9, 11, 13, repeat=number) for number in (1, 2)]
+    assert "noise" not in doubts(*twice(1, 9, 20, 20, 20), *few)
+    more = [run(2, 9, 11, 13, 11, repeat=number) for number in (1, 2)]
+    assert "noise" in doubts(*twice(1, 9, 20, 20, 20), *more)
+
+
+def test_the_warm_up_to_leave_out_is_that_of_the_slowest_start() -> None:
+    short = twice(1, 90, 40, 20, 20, 20)
+    long = twice(2, 90, 50, 30, 11, 11, 11)
+    assert "add --warmup 3 to this command" in doubts(*short, *long)["warm-up"].remedy
+
+
 def test_a_run_that_has_not_ended_leaves_no_verdict() -> None:
     report = make_report([*GOOD, Point(8, state="RUNNING", ended=False)], ReportOptions("study"))
     assert report.unfinished == "1 running"

@@ -213,3 +213,15 @@ def test_what_was_said_of_an_epoch() -> None:
 def test_a_time_that_is_none_makes_no_epoch_and_such_a_speed_is_left_out(value: Any) -> None:
     assert epochs_of([(1, {"epoch_time": value})]) == ()
     assert epochs_of([(1, {"epoch_time": 2.0, "samples_per_s": value})]) == (Epoch(1, 2.0),)
+
+
+@pytest.mark.parametrize(
+    ("samples", "weak", "remarked"),
+    [(1100, False, False), (1101, False, True), (4000, False, True), (4000, True, False)],
+    ids=["padding", "more than padding", "grows", "known to grow"],
+)
+def test_epochs_that_grow_with_the_size_are_remarked_unless_the_study_is_weak(
+    samples: int, weak: bool, remarked: bool
+) -> None:
+    remarks = one(run(1, 10, samples=1000), run(4, 10, samples=samples), weak=weak).remarks
+    assert any("add --weak" in remark for remark in remarks) == remarked

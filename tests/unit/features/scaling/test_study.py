@@ -142,8 +142,8 @@ def test_a_forecast_from_a_study_says_which_one_and_what_of_it_was_not_read(
     context = there(store)
     vars(context).update(metric_patterns=lambda profile: ({}, "profile a100 cannot be read"))
     note = f"train: the newest of 2 studies of that name, {NEWER.study_id}"
-    assert read_measured("train", context)[2] == [note, "profile a100 cannot be read"]
-    assert read_measured(TWO, context, "64")[2] == ["profile a100 cannot be read"]
+    assert read_measured("train", context).remarks == [note, "profile a100 cannot be read"]
+    assert read_measured(TWO, context, "64").remarks == ["profile a100 cannot be read"]
 
 
 # --- what became of it ---------------------------------------------------------------------------

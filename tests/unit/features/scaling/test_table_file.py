@@ -242,3 +242,10 @@ def test_a_column_of_cards_is_read_as_gpus_and_two_types_are_remarked() -> None:
         table.remarks[-1]
         == "001.md: A100 and V100: a speed-up from one to another also compares the cards"
     )
+
+
+def test_the_speed_up_of_a_weak_study_does_not_follow_from_its_times() -> None:
+    found = table("gpus,time_s,speedup\n1,100,1\n4,110,0.5\n")
+    assert contradictions(found.claims, build_series(found.points, weak=True)) == ()
+    (contradiction,) = contradictions(found.claims, build_series(found.points))
+    assert contradiction.what == "speedup"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from hpcrun.features.scaling.points import Epoch, Point
+from hpcrun.features.scaling.sentences import percent_text
 from hpcrun.features.scaling.series import Series, build_series
 from hpcrun.features.scaling.worth_its_gpus import (
     Advice,
@@ -15,6 +16,7 @@ from hpcrun.features.scaling.worth_its_gpus import (
     reaches,
     steps,
     verdict,
+    whole,
 )
 
 
@@ -135,3 +137,20 @@ def test_which_added_gpus_are_worth_it() -> None:
 def test_an_efficiency_reaches_the_target_if_it_is_shown_as_the_target() -> None:
     assert reaches(0.645, 0.65)
     assert not reaches(0.6449, 0.65)
+
+
+@pytest.mark.parametrize(
+    ("share", "percent"),
+    [(0.285, 29), (0.575, 58), (0.2849, 28), (0.125, 13), (-0.005, 0), (-0.545, -54), (1.0, 100)],
+)
+def test_a_half_per_cent_is_rounded_up_though_its_binary_fraction_is_smaller(
+    share: float, percent: int
+) -> None:
+    assert whole(share) == percent
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.8725, "87.3 %"), (0.5005, "50.1 %"), (0.50049, "50.0 %")]
+)
+def test_half_a_tenth_of_a_per_cent_is_rounded_up(share: float, text: str) -> None:
+    assert percent_text(share) == text

@@ -181,7 +181,7 @@ def test_the_command_of_one_element_is_ready_to_paste_and_curves_are_named_at_th
     ],
 )
 def test_labels_of_an_axis_do_not_overlap(values: Sequence[str], labels: Sequence[str]) -> None:
-    assert tuple(text for _, text in _scale(values)[1]) == labels
+    assert tuple(tick.text for tick in _scale(values).ticks) == labels
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ def test_labels_of_an_axis_do_not_overlap(values: Sequence[str], labels: Sequenc
 def test_values_stand_at_their_height_on_an_axis(
     values: Sequence[str], heights: Sequence[float]
 ) -> None:
-    assert _scale(values)[0] == pytest.approx(heights)
+    assert _scale(values).heights == pytest.approx(heights)
 
 
 def test_a_label_stands_at_the_height_of_its_value() -> None:
-    heights, labels = _scale(("0", "5", "10"))
-    assert [height for height, _ in labels] == heights
+    scale = _scale(("0", "5", "10"))
+    assert [tick.height for tick in scale.ticks] == scale.heights
