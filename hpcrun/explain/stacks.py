@@ -34,8 +34,8 @@ from hpcrun.explain.diagnosis.stack_groups import (
     waits_for_worker,
 )
 from hpcrun.explain.diagnosis.traceback import Frame
+from hpcrun.explain.evidence import Evidence
 from hpcrun.explain.running import Remark, Running
-from hpcrun.explain.wording import Evidence
 from hpcrun.files.reading import (
     flag,
     list_of,
