@@ -233,10 +233,9 @@ def table_lines(verdict: Mapping[str, Any]) -> list[str]:
     for node in verdict["nodes"]:
         cells = (node["checks"][check] for check in CHECKS)
         rows.append([node["node"], *(f"{item['mark']} {item['text']}".strip() for item in cells)])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
     return [
-        "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
+        "  ".join(f"{text:<{width}}" for text, width in zip(row, widths)).rstrip() for row in rows
     ]
 
 

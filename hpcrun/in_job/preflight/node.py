@@ -309,7 +309,7 @@ class Ranks:
             now = time.monotonic()
             return [
                 {**rank, "for_s": round(now - began, 1)}
-                for rank, began in zip(self._found, self._step_began, strict=True)
+                for rank, began in zip(self._found, self._step_began)
             ]
 
     def wait(self, doing: str, until: float) -> bool:
