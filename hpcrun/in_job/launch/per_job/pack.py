@@ -20,6 +20,7 @@ from typing import Any
 from .. import records, slurm_requests
 from ..environment import GPUS, PACKED, moved
 from ..processes import launch_program, reap, send, try_start, wait
+from .exit_record import write_exit
 from .job_arguments import parse_options
 
 EVERY_S = 2.0
@@ -151,9 +152,7 @@ class Pack:
         """Note how an element ended; of one whose process was killed there is no record."""
         self._failed = self._failed or status
         if not element.exit():
-            signalled = "TERM" if self._signalled else ""
-            fields = {"status": status, "signal": signalled, "ended": time.time(), "message": ""}
-            records.write("exit", fields, element.attempt_folder)
+            write_exit(status, signalled=self._signalled, folder=element.attempt_folder)
 
     def _on_signal(self, info: Any) -> None:
         self._signalled = self._signalled or info.si_signo == signal.SIGTERM
