@@ -186,13 +186,14 @@ class Pack:
         bad = sorted({str(node) for _, record in again for node in record.get("nodes", ())})
         if slurm_requests.requeue_patiently(bad if self._options.exclude_bad_nodes else []):
             return
-        message = "scontrol requeue failed; hpcrun resubmit starts it again"
         for element, record in again:
-            records.write(
-                "exit",
-                {**record, "again": False, "how": "", "message": message},
-                element.attempt_folder,
+            texts = (
+                record.get("message"),
+                "scontrol requeue failed; hpcrun resubmit starts it again",
             )
+            message = "; ".join(text for text in texts if text)
+            over = {**record, "again": False, "how": records.OVER, "message": message}
+            records.write("exit", over, element.attempt_folder)
 
 
 def _core(cpu: int) -> tuple[int, int]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from hpcrun.in_job.launch import records, slurm_requests
+from hpcrun.in_job.launch.per_job.exit_record import write_exit
 from hpcrun.in_job.launch.per_job.pack import Element, Pack
 
 
@@ -38,3 +40,22 @@ def test_the_record_of_a_killed_element_has_the_fields_of_every_exit_record(
         "how": "",
         "nodes": [],
     }
+
+
+def test_if_slurm_refuses_to_requeue_the_message_of_the_element_stays(
+    element: Element, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_exit(
+        1,
+        signalled=False,
+        message="a node failed",
+        how=records.REQUEUE,
+        folder=element.attempt_folder,
+    )
+    monkeypatch.setattr(slurm_requests, "requeue_patiently", lambda _: False)
+    Pack([element], [], 0)._requeue()
+    record = record_of(element)
+    assert record["again"] is False
+    assert record["message"] == (
+        "a node failed; scontrol requeue failed; hpcrun resubmit starts it again"
+    )
