@@ -110,17 +110,21 @@ class NodeFolder:
 
         SIGTERM ends a program that has no handler for it.
         """
-        if not ignores(pid, number) if number == signal.SIGTERM else catches(pid, number):
+        if number == signal.SIGTERM:
+            learns = not ignores(pid, number)
+        else:
+            learns = catches(pid, number)
+        if learns:
             self.claim(f"heard-{rank}")
 
     def programs(self) -> dict[int, int]:
         """Return the running programs: rank → process id."""
-        pairs = (
-            name[len("rank-") :].split(".")
-            for name in records.names_in(self.path)
-            if name.startswith("rank-")
-        )
-        return {int(rank): int(pid) for rank, pid in pairs}
+        programs = {}
+        for name in records.names_in(self.path):
+            if name.startswith("rank-"):
+                rank, pid = name[len("rank-") :].split(".")
+                programs[int(rank)] = int(pid)
+        return programs
 
     def leads(self) -> bool:
         """Return whether this process watches for its node.
@@ -287,7 +291,8 @@ def is_shared(place: str) -> bool:
 
 def network_mount(mounts: str, device: str) -> bool:
     """Whether a device, as ``MAJOR:MINOR``, is a network file system."""
-    kinds = [
-        line.partition(" - ")[2] for line in mounts.splitlines() if line.split(" ", 3)[2] == device
-    ]
-    return any(kind.startswith(NETWORK) for kind in kinds)
+    for line in mounts.splitlines():
+        mount, _, kind = line.partition(" - ")
+        if mount.split(" ", 3)[2] == device and kind.startswith(NETWORK):
+            return True
+    return False

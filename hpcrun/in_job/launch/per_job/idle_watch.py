@@ -41,15 +41,16 @@ class IdleWatch:
     """
 
     def __init__(self, limit_s: float, period_s: float, hosts: list[str]) -> None:
-        self._limit_s, self._period_s, self._hosts = limit_s, period_s, list(hosts)
+        self._limit_s = limit_s
+        self._period_s = period_s
+        self._hosts = list(hosts)
         self._notice_s = min(MOST_NOTICE_S, limit_s / 3)
         self._fresh_s = STALE_S + 3 * PER_WRITE * period_s
         self._unknown = False
         self._end_at: float | None = None  # set by the warning, by the monotonic clock
+        self._look_at = float("inf")
         if limit_s:
             self._look_at = time.monotonic() + limit_s - self._notice_s
-        else:
-            self._look_at = float("inf")
         self.message = ""
 
     def check(self) -> bool:
