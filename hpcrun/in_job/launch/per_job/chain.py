@@ -67,9 +67,9 @@ def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
     records.write(PROGRESS, progress(link, before, nowhere=bool(reason)), folder)
     if not stops or this >= links[this]["links"]:
         return ""
-    return _end_chain(
-        reason, [links[number]["job_id"] for number in sorted(links) if number > this]
-    )
+    following = [number for number in sorted(links, reverse=True) if number > this]
+    # the last one first: each waits for those before it
+    return _end_chain(reason, [links[number]["job_id"] for number in following])
 
 
 def _end_chain(reason: str, following: list[str]) -> str:
@@ -77,9 +77,8 @@ def _end_chain(reason: str, following: list[str]) -> str:
 
     Args:
         reason: why the chain ends.
-        following: the jobs of the next links.
+        following: the jobs of the next links, in the order in which they are cancelled.
     """
-    following = following[::-1]  # the last one first: each waits for those before it
     records.write(STOPPED, {"reason": reason, "job_ids": following}, records.chain_folder())
     problem = slurm_requests.cancel(*following) if following else ""
     message = f"the chain ends here: {reason}"

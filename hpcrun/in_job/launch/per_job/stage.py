@@ -234,8 +234,10 @@ class _Copies:
         if kind == "failed":
             raise StageError(f"{node}: {text}")
         self._copied[node] = int(text)
-        self._lacking += kind == "lacks"
-        self.done += kind == "done"
+        if kind == "lacks":
+            self._lacking += 1
+        elif kind == "done":
+            self.done += 1
 
     def have_all_begun(self) -> bool:
         """Whether all nodes have said if they lack the data."""
