@@ -80,8 +80,8 @@ def hide_colons(command: list[str]) -> tuple[list[str], dict[str, str]]:
     srun takes an argument ``:`` for the end of the job's component, so such arguments get one colon
     more.
     """
-    hidden = [f"{word}:" if _is_colons(word) else word for word in command]
-    started = any(word.endswith("/__main__.py") for word in command)
+    hidden = [f"{argument}:" if _is_colons(argument) else argument for argument in command]
+    started = any(argument.endswith("/__main__.py") for argument in command)
     if started and hidden != command:
         return hidden, {COLONS: "1"}
     return command, {}
@@ -91,11 +91,11 @@ def show_colons(arguments: list[str]) -> list[str]:
     """Return the arguments of this program without what ``hide_colons`` added."""
     if not os.environ.pop(COLONS, ""):
         return arguments
-    return [word[:-1] if _is_colons(word) else word for word in arguments]
+    return [argument[:-1] if _is_colons(argument) else argument for argument in arguments]
 
 
-def _is_colons(word: str) -> bool:
-    return word != "" and word.strip(":") == ""
+def _is_colons(argument: str) -> bool:
+    return argument != "" and argument.strip(":") == ""
 
 
 def become(argv: list[str]) -> int:

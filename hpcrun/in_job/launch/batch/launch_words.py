@@ -57,7 +57,7 @@ def split_launch(words: list[str]) -> Launch:
     Raises:
         ValueError: the marks are not there, or no program is behind them.
     """
-    marks = [place for place, word in enumerate(words) if word in (EACH, BY_TORCHRUN)]
+    marks = [place for place, part in enumerate(words) if part in (EACH, BY_TORCHRUN)]
     mark = marks[0] if marks else len(words)
     program = words[mark + 1 :]
     torchrun: list[str] = []
@@ -88,7 +88,7 @@ def step_words(words: list[str], wrapper: list[str], *, local: bool, again: bool
     launch = split_launch(words)
     overlap = ["--overlap"] if again else []
     # its image may have neither this program nor a Python
-    if any(word.startswith("--container") for word in launch.srun):
+    if any(part.startswith("--container") for part in launch.srun):
         logs = os.path.join(records.attempt_dir(), "rank-%t")
         outputs = [f"--output={logs}.out", f"--error={logs}.err"]
         options = [*_task_options(launch.srun), *outputs, *overlap]
@@ -116,9 +116,9 @@ def _with_ranks(launch: Launch, wrapper: list[str]) -> list[str]:
     if "--no-python" in torchrun or "--no_python" in torchrun:
         return [*torchrun, *wrapper, "rank", AS_IS, "--", *launch.program]
     # torchrun, or python -m torch.distributed.run
-    modules = [place for place, word in enumerate(torchrun) if word.startswith(_MODULES)]
+    modules = [place for place, part in enumerate(torchrun) if part.startswith(_MODULES)]
     first = modules[0] + 1 if modules else 1
-    options = [word for word in torchrun[first:] if word not in ("-m", "--module")]
+    options = [part for part in torchrun[first:] if part not in ("-m", "--module")]
     module = ["-m"] if len(options) < len(torchrun[first:]) else []
     of_rank = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torchrun_rank.py")
     return [*torchrun[:first], *options, of_rank, *wrapper, *module, "--", *launch.program]

@@ -261,7 +261,7 @@ class ScriptStep(JobStep):
         self.streams = tuple(streams)
         asker.setblocking(False)
         copied: list[int] = []
-        if not any(word.startswith(("-o", "--output")) for word in srun):
+        if not any(part.startswith(("-o", "--output")) for part in srun):
             copied = [number for number in (1, 2) if not _same_file(streams[number], number)]
         _tell(asker, f"copy {' '.join(map(str, copied))}")
         return asker

@@ -64,7 +64,7 @@ _HERE = os.environ.get("SLURMD_NODENAME", os.uname().nodename)
 
 
 @dataclass(frozen=True)
-class Listing:
+class FileListing:
     """What is copied.
 
     Attributes:
@@ -216,7 +216,7 @@ class _Copies:
         done: the number of nodes that have the data.
     """
 
-    def __init__(self, listing: Listing, nodes: list[str]) -> None:
+    def __init__(self, listing: FileListing, nodes: list[str]) -> None:
         self.done = 0
         self._listing = listing
         self._nodes = nodes
@@ -267,7 +267,7 @@ class _Copies:
             records.say(f"--stage copied {self._what} in {seconds:.1f} s, {rate}")
 
 
-def list_files(folder: str, sources: list[str]) -> Listing:
+def list_files(folder: str, sources: list[str]) -> FileListing:
     """Make a folder with a link to each source under its name, and a list of the files.
 
     The list has the files below the sources, for tar.
@@ -307,7 +307,7 @@ def list_files(folder: str, sources: list[str]) -> Listing:
                     sizes[info.st_dev, info.st_ino] = min(info.st_size, 512 * info.st_blocks)
                 if is_file or stat.S_ISDIR(info.st_mode):
                     listed.write(b"." + path[len(root) :] + b"\0")
-    return Listing(files, sum(sizes.values()), skipped)
+    return FileListing(files, sum(sizes.values()), skipped)
 
 
 def _fail(error: OSError) -> None:
