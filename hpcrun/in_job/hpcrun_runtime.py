@@ -225,7 +225,7 @@ def _rank() -> int:
 def _number(value: Any) -> float | int | str:
     if hasattr(value, "item"):
         value = value.item()
-    return value if isinstance(value, float | int) else str(value)
+    return value if isinstance(value, (float, int)) else str(value)
 
 
 def _complain(error: OSError) -> None:
