@@ -194,8 +194,9 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
             copies.say_what()
             if AT_ONCE + copies.done > limit:
                 limit = AT_ONCE + copies.done
+                assert step.stdin is not None
                 with suppress(BrokenPipeError):  # the last nodes have ended
-                    step.stdin.write(f"{limit}\n") if step.stdin else None
+                    step.stdin.write(f"{limit}\n")
             if time.monotonic() > report_at:
                 report_at = time.monotonic() + PROGRESS_S
                 copies.say_progress()
