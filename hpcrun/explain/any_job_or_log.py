@@ -104,7 +104,8 @@ def find_job(job_id: str, env: Mapping[str, str]) -> AnyJob | None:
     neither knows the job, or Slurm is not here.
     """
     shown = _run(["scontrol", "--oneliner", "show", "job", job_id], env)
-    if shown.ok and (job := parse_shown(shown.stdout)):
+    job = parse_shown(shown.stdout) if shown.ok else None
+    if job is not None:
         return job
     ask = ("--allocations", f"--jobs={job_id}")
     answer = _run(sacct(*ask, "--expand-patterns", fields=_SACCT_FIELDS), env)
@@ -115,19 +116,19 @@ def find_job(job_id: str, env: Mapping[str, str]) -> AnyJob | None:
 
 def is_own_live_job(job_id: str, env: Mapping[str, str]) -> bool:
     """Return whether squeue lists a job of this user that has not ended."""
-    return bool(
-        _run(
-            ["squeue", f"--user={os.getuid()}", f"--jobs={job_id}", "--noheader", "--format=%i"],
-            env,
-        ).stdout
-    )
+    command = ["squeue", f"--user={os.getuid()}", f"--jobs={job_id}"]
+    answer = _run([*command, "--noheader", "--format=%i"], env)
+    return answer.stdout != ""
 
 
 def parse_shown(text: str) -> AnyJob | None:
     """Read the answer to ``scontrol --oneliner show job``: of an array's elements the first."""
-    line = next((line for line in text.splitlines() if line.startswith("JobId=")), "")
-    parts = _KEY.split(line)[1:]
-    fields = dict(zip(parts[::2], (value.strip() for value in parts[1::2]), strict=True))
+    lines = [line for line in text.splitlines() if line.startswith("JobId=")]
+    if not lines:
+        return None
+    _, *parts = _KEY.split(lines[0])
+    values = [value.strip() for value in parts[1::2]]
+    fields = dict(zip(parts[::2], values, strict=True))
     if "JobState" not in fields:
         return None
     array = fields.get("ArrayJobId")
@@ -188,36 +189,33 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
             f"cannot read {unread[0]}", hint="give the job's output files, or - for a pipe"
         )
     item = _item(", ".join(names), LastStatus(FAILED, 0.0, final=True))
-    if any(TIMEOUT in hit.rule.states for log in logs for hit in log.scan.hits):
-        state = TIMEOUT
-    else:
-        state = FAILED
-    explanation = explained(
-        item, Facts(state, logs=_apart(logs), shared="log"), rules, unread=tuple(unread)
-    )
-    return replace(explanation, next=_look(name for name in names if name != PIPE))
+    state = FAILED
+    for log in logs:
+        if any(TIMEOUT in hit.rule.states for hit in log.scan.hits):
+            state = TIMEOUT
+    facts = Facts(state, logs=_apart(logs), shared="log")
+    explanation = explained(item, facts, rules, unread=tuple(unread))
+    return replace(explanation, next=_show_command(name for name in names if name != PIPE))
 
 
 def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation:
     """Explain a job of Slurm's that hpcrun did not submit, by its state and its output."""
-    item, state, job_id = job.item, job.item.status.state, job.item.run.job_id
-    command = _look(map(str, job.outputs)) or f"scontrol show job {job_id}"
+    item = job.item
+    state = item.status.state
+    job_id = item.run.job_id
+    command = _show_command(map(str, job.outputs)) or f"scontrol show job {job_id}"
     well = nothing_failed(item)
     if well is not None:
-        waits = state == PENDING  # there is no output yet
-        return Explanation(
-            item,
-            well + _last_written(job, now_s),
-            next=f"squeue --start --job {job_id}" if waits else command,
-        )
+        if state == PENDING:  # there is no output yet
+            command = f"squeue --start --job {job_id}"
+        return Explanation(item, well + _last_written(job, now_s), next=command)
     logs, unread = _read(map(str, _with_siblings(job.outputs)), rules)
     if not job.outputs:
         unread.append(
             "Slurm does not say where its output is; hpcrun explain --log FILE reads a file"
         )
-    explanation = explained(
-        item, Facts(state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread)
-    )
+    facts = Facts(state, logs=_apart(logs), shared="output")
+    explanation = explained(item, facts, rules, unread=tuple(unread))
     return replace(explanation, next=command)
 
 
@@ -231,26 +229,25 @@ def _read(names: Iterable[str], rules: Sequence[Rule]) -> tuple[list[Log], list[
             with _opened(name) as file:
                 begins = file.read(_BEGINNING)
                 file.seek(0)
-                if not begins or b"\0" in begins:
-                    unread.append(f"{name}: {'it is not a text file' if begins else 'it is empty'}")
-                    continue
-                logs.append(
-                    examine(
-                        name,
-                        rank_of_file(name),
-                        scanner.scan(file),
-                        os.fstat(file.fileno()).st_mtime,
-                    )
-                )
+                if not begins:
+                    unread.append(f"{name}: it is empty")
+                elif b"\0" in begins:
+                    unread.append(f"{name}: it is not a text file")
+                else:
+                    scan = scanner.scan(file)
+                    changed_s = os.fstat(file.fileno()).st_mtime
+                    logs.append(examine(name, rank_of_file(name), scan, changed_s))
         except OSError as error:
             unread.append(f"{name}: {error.strerror}")
     return logs, unread
 
 
 def _last_written(job: AnyJob, now_s: float) -> str:
-    """Return since when a job that runs has written nothing."""
+    """Return since when a job that runs has written nothing; empty for another job."""
+    if job.item.status.state != RUNNING:
+        return ""
     times = []
-    for path in _with_siblings(job.outputs) if job.item.status.state == RUNNING else ():
+    for path in _with_siblings(job.outputs):
         with suppress(OSError):
             times.append(path.stat().st_mtime)
     if times:
@@ -279,7 +276,7 @@ def _item(
     return RunStatus(run, folder, status)
 
 
-def _look(names: Iterable[str]) -> str:
+def _show_command(names: Iterable[str]) -> str:
     """Return a command that shows files; empty where there are none."""
     files = shlex.join(names)
     return f"less {files}" if files else ""
@@ -291,7 +288,12 @@ def _apart(logs: Sequence[Log]) -> list[Log]:
     A log that several ranks write into is split into one for each of them. A survived failure is
     one after which the program continued.
     """
-    parts = (part for log in logs for part in (by_speaker(log) if log.is_shared else [log]))
+    parts: list[Log] = []
+    for log in logs:
+        if log.is_shared:
+            parts += by_speaker(log)
+        else:
+            parts.append(log)
     return [without_survived(part) for part in parts]
 
 

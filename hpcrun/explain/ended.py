@@ -21,8 +21,9 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.rules import Rule, fill
 from hpcrun.explain.diagnosis.silent_before_end import with_silence
 from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_tracebacks
+from hpcrun.explain.evidence import Evidence, evidence_of, of_scheduler
 from hpcrun.explain.gather import gather
-from hpcrun.explain.wording import Evidence, answer, evidence_of, of_scheduler
+from hpcrun.explain.wording import answer
 from hpcrun.job import job_states
 from hpcrun.job.job_states import EXIT_KILLED, explain_reason
 from hpcrun.job.request.after import Condition

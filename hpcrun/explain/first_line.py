@@ -44,15 +44,14 @@ def with_first_lines(result: StatusResult, store: RunStore, rules: Rules) -> Sta
     The newest runs are explained first.
     """
     wanted = [item for item in result.runs if lacks_line(item)][-MOST_AT_ONCE:]
-    judged = dict(zip((item.run.run_id for item in wanted), _judged(wanted, rules), strict=False))
+    run_ids = [item.run.run_id for item in wanted]
+    judged = dict(zip(run_ids, _judged(wanted, rules), strict=False))
     for run_id, status in judged.items():
         store.save_status(run_id, status)
-    return replace(
-        result,
-        runs=tuple(
-            replace(item, status=judged.get(item.run.run_id, item.status)) for item in result.runs
-        ),
-    )
+    runs = []
+    for item in result.runs:
+        runs.append(replace(item, status=judged.get(item.run.run_id, item.status)))
+    return replace(result, runs=tuple(runs))
 
 
 def with_element_lines(
@@ -62,14 +61,22 @@ def with_element_lines(
 
     Only the first of the named elements that failed get the line.
     """
-    rows = (element_row(item, each) for each in item.elements if each.index in indices)
-    wanted = [row for row in rows if lacks_line(row)][:MOST_AT_ONCE]
-    judged = dict(zip((row.element or 0 for row in wanted), _judged(wanted, rules), strict=False))
+    wanted = []
+    for element in item.elements:
+        if element.index in indices:
+            row = element_row(item, element)
+            if lacks_line(row):
+                wanted.append(row)
+    wanted = wanted[:MOST_AT_ONCE]
+    numbers = [row.element or 0 for row in wanted]
+    judged = dict(zip(numbers, _judged(wanted, rules), strict=False))
     with suppress(OSError, HpcrunError):
         if judged:
             folder = store.folder(item.run.run_id)
             save_statuses(folder, {**load_statuses(folder), **judged})
-    elements = (replace(each, status=judged.get(each.index, each.status)) for each in item.elements)
+    elements = []
+    for element in item.elements:
+        elements.append(replace(element, status=judged.get(element.index, element.status)))
     return replace(item, elements=tuple(elements))
 
 
@@ -125,21 +132,25 @@ def ending(item: RunStatus, rules: Rules) -> Ending:
     explanation = _quickly(item, known)
     if explanation is None:
         return Ending("")
-    item, rank, role = explanation.item, explanation.rank, explanation.role
+    item = explanation.item
+    rank = explanation.rank
+    role = explanation.role
     attempt = last_attempt(item.folder, item.element or 0, role)
     if rank is None or attempt is None:
         return Ending(_line(explanation), role=role)
     status = next((end.status for end in rank_exits(attempt.folder) if end.rank == rank), None)
+    last_lines = ""
     with suppress(OSError):
         text = tail(rank_log(attempt.folder, rank, "err").path, _LAST_LINES)
         before, restart, last = text.rpartition(RESTART_BEGINS)
         if restart and before[-1:] in ("", "\n"):
             text = last.partition("\n")[2]
-        return Ending(_line(explanation), rank, role, status, text.strip("\n"))
-    return Ending(_line(explanation), rank, role, status)
+        last_lines = text.strip("\n")
+    return Ending(_line(explanation), rank, role, status, last_lines)
 
 
 def _quickly(item: RunStatus, rules: Sequence[Rule]) -> Explanation | None:
+    """Return the explanation of a run from the ends of its logs; None if they cannot be read."""
     from hpcrun.explain.ended import explain
 
     try:
@@ -149,9 +160,11 @@ def _quickly(item: RunStatus, rules: Sequence[Rule]) -> Explanation | None:
 
 
 def _line(explanation: Explanation) -> str:
-    known = explanation.rule or explanation.role
-    if explanation.rank is None and not (known and explanation.item.status.state in EXPLAINED):
-        return ""
+    """Return the summary in one line, shortened; empty if the run's state says as much."""
+    if explanation.rank is None:
+        is_known = bool(explanation.rule or explanation.role)
+        if not is_known or explanation.item.status.state not in EXPLAINED:
+            return ""
     text = explanation.summary
     # the exception's message is cut already, and its place is at the end
     if len(text) <= LONGEST or "…" in text:

@@ -11,7 +11,7 @@ from hpcrun.actions.status.decide_status import ALIVE_WITHIN_S
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
 from hpcrun.explain.ended import Explanation
-from hpcrun.explain.wording import Evidence
+from hpcrun.explain.evidence import Evidence
 from hpcrun.job.job_states import RUNNING
 from hpcrun.job.text.patterns import STEP, compile_pattern
 from hpcrun.job.text.units import count, format_span, joined, rank_text

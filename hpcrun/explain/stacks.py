@@ -12,7 +12,6 @@ import re
 import shutil
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from hpcrun.actions.runs.allocation import allocation_of, nodes_of
 from hpcrun.errors import PlanError
 from hpcrun.explain.diagnosis.nccl_report import ras_remarks
 from hpcrun.explain.diagnosis.stack_groups import (
+    Group,
     RankStack,
     grouped,
     odd_ranks,
@@ -34,8 +34,8 @@ from hpcrun.explain.diagnosis.stack_groups import (
     waits_for_worker,
 )
 from hpcrun.explain.diagnosis.traceback import Frame
+from hpcrun.explain.evidence import Evidence
 from hpcrun.explain.running import Remark, Running
-from hpcrun.explain.wording import Evidence
 from hpcrun.files.reading import (
     flag,
     list_of,
@@ -161,56 +161,62 @@ def _own_py_spy(env: Mapping[str, str]) -> str:
     return shutil.which("py-spy", path=os.pathsep.join(filter(os.path.isabs, folders))) or ""
 
 
-def _pythons(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the Pythons that may be on the nodes.
+def _pythons(plan: Mapping[str, Any]) -> list[str]:
+    """Return the Pythons that may be on the nodes.
 
     In a container's plan, ``python`` is the Python of the container's image.
     """
     container = plan.get("container") or {}
     python = plan.get("python") or {}
     if container:
-        named = container.get("host_python")
+        planned = container.get("host_python")
     else:
-        named = python.get("executable")
-    yield from dict.fromkeys(str(each) for each in (named, sys.executable, "python3") if each)
+        planned = python.get("executable")
+    candidates = (planned, sys.executable, "python3")
+    return list(dict.fromkeys(str(candidate) for candidate in candidates if candidate))
 
 
 def read_answers(answer: Completed, role_ranks: Callable[[list[int]], list[int]] = list) -> Answers:
-    """Read what the programs on the nodes printed: ``in_job/probe/__main__.py`` describes it.
+    """Return what the programs on the nodes printed: ``in_job/probe/__main__.py`` describes it.
 
     Strange answers are left out.
     """
-    ranks = []
+    stacks: list[RankStack] = []
     nodes = set()
-    ras = []
-    pids = []
+    ras: list[str] = []
+    ranks_of_pid: dict[int, list[int]] = {}
+    for fields in _read_answers(answer.stdout):
+        if "rank" not in fields:
+            nodes.add(fields.get("node", ""))
+            ras += fields.get("ras", [])
+            continue
+        for rank in role_ranks([fields["rank"]]):
+            stacks.append(rank_stack({**fields, "rank": rank}))
+            if "pid" in fields:
+                ranks_of_pid.setdefault(fields["pid"], []).append(rank)
+    messages = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
+    return Answers(
+        ranks=tuple(sorted(stacks, key=lambda stack: stack.rank)),
+        nodes=frozenset(nodes),
+        words="; ".join(dict.fromkeys(messages)),
+        ras=tuple(ras),
+        rank_of={pid: ranks[0] for pid, ranks in ranks_of_pid.items() if len(ranks) == 1},
+    )
+
+
+def _read_answers(stdout: str) -> Iterator[dict[str, Any]]:
+    """Yield the fields of the answers, as far as they may be read; strange ones are left out."""
     left = _MOST_INFLATED
-    for packed in _whole_answers(answer.stdout):
+    for packed in _whole_answers(stdout):
         if left <= 0:
-            break
-        with suppress(ValueError, binascii.Error, zlib.error):
+            return
+        try:
             record = _inflated(packed, min(left, _MOST_ANSWER))
             left -= len(record)
             fields, _ = read_fields(parse_object(record), _FIELDS)
-            if "rank" in fields:
-                numbers = role_ranks([fields["rank"]])
-                ranks += [rank_stack({**fields, "rank": rank}) for rank in numbers]
-                pids += [(fields.get("pid"), rank) for rank in numbers]
-            else:
-                ras += fields.get("ras", [])
-                nodes.add(fields.get("node", ""))
-    words_ = "; ".join(
-        dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip())
-    )
-    often = Counter(pid for pid, _ in pids)
-    rank_of = {pid: rank for pid, rank in pids if often[pid] == 1 and pid is not None}
-    return Answers(
-        tuple(sorted(ranks, key=lambda each: each.rank)),
-        frozenset(nodes),
-        words_,
-        tuple(ras),
-        rank_of,
-    )
+        except (ValueError, binascii.Error, zlib.error):
+            continue
+        yield fields
 
 
 def _whole_answers(stdout: str) -> Iterator[str]:
@@ -219,16 +225,19 @@ def _whole_answers(stdout: str) -> Iterator[str]:
     wanted: dict[tuple[str, str], int] = {}
     for line in stdout.splitlines():
         words = line.partition(_MARK)[2].split()
-        place = _PLACE.fullmatch(words[2]) if len(words) == 4 else None
-        if place is None or int(place[1]) >= int(place[2]):
+        if len(words) != 4:
             continue
-        key = (words[0], words[1])
+        node, checksum, place, part = words
+        match = _PLACE.fullmatch(place)
+        if match is None or int(match[1]) >= int(match[2]):
+            continue
+        key = (node, checksum)
         if key in parts or len(parts) < _MOST_ANSWERS:
-            parts.setdefault(key, {})[int(place[1])] = words[3]
-            wanted[key] = int(place[2])
-    for key, mine in parts.items():
-        if len(mine) == wanted[key]:
-            yield "".join(mine[place] for place in sorted(mine))
+            parts.setdefault(key, {})[int(match[1])] = part
+            wanted[key] = int(match[2])
+    for key, of_answer in parts.items():
+        if len(of_answer) == wanted[key]:
+            yield "".join(of_answer[number] for number in sorted(of_answer))
 
 
 def _inflated(text: str, most: int) -> bytes:
@@ -248,19 +257,17 @@ def _inflated(text: str, most: int) -> bytes:
 
 def rank_stack(fields: Mapping[str, Any]) -> RankStack:
     """Return the stack of a rank from a node's answer."""
-    how, stack, lacks = (fields.get(name, "") for name in ("how", "stack", "lacks"))
+    how = fields.get("how", "")
+    stack = fields.get("stack", "")
+    lacks = fields.get("lacks", "")
     frames: tuple[Frame, ...] = ()
     try:
-        if how == "py-spy":
-            frames = parse_py_spy(stack)
-        else:
-            frames = parse_faulthandler(stack)
+        frames = parse_py_spy(stack) if how == "py-spy" else parse_faulthandler(stack)
     except ValueError as error:
         lacks = str(error)
     worker: tuple[Frame, ...] = ()
-    for each in fields.get("workers", []) if waits_for_worker(frames) else []:
-        with suppress(ValueError):
-            worker = worker or own_work(parse_py_spy(each))
+    if waits_for_worker(frames):
+        worker = _busy_worker(fields.get("workers", []))
     return RankStack(
         fields["rank"],
         fields.get("node", ""),
@@ -275,105 +282,147 @@ def rank_stack(fields: Mapping[str, Any]) -> RankStack:
     )
 
 
+def _busy_worker(stacks: Iterable[str]) -> tuple[Frame, ...]:
+    """Return the frames of the first DataLoader worker that runs code of its own; () if none."""
+    for stack in stacks:
+        with suppress(ValueError):
+            frames = own_work(parse_py_spy(stack))
+            if frames:
+                return frames
+    return ()
+
+
 def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> Remark:
     """Return the verdict from the stacks, with the groups of ranks as evidence."""
-    is_local = running.item.run.scheduler == "local"
-    if is_local:
-        silent = []
-    else:
-        silent = [node for node in nodes if node not in answers.nodes]
+    silent_nodes = []
+    if running.item.run.scheduler != "local":
+        silent_nodes = [node for node in nodes if node not in answers.nodes]
     silent_s = running.newest_s
     is_quiet = silent_s > silence_limit_s(running.usual_s)
     code = source_lines(answers.ranks, running.attempt.started_s)
-    world = len({*running.writes.ranks, *running.node_of, *(each.rank for each in answers.ranks)})
-    sentence = running.of_role(
-        verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code)
-    )
-    if silent:
-        no_response = f"no response from {listed(silent, _MOST_NODES)} within {WITHIN_S} s"
-    else:
-        no_response = ""
-    sentence = "; ".join(filter(None, (sentence, no_response, _missing(running, answers, silent))))
-    sentence = (
-        sentence
-        or "no process of a rank was found: "
-        f"{answers.words or 'its ranks may be starting or ending'}"
-    )
     odd = odd_ranks(answers.ranks)
     nccl = ras_remarks(answers.ras, answers.rank_of)
+    sentence = _sentence(running, answers, silent_nodes, silent_s if is_quiet else None, code)
     if nccl and is_quiet and not odd:
-        sentence = f"{sentence}; {nccl[0]}"
-    named_rank = odd[0].rank if odd else None
-    options = rank_option(named_rank or 0, running.attempt.folder.role)
-    lacks = {each.lacks for each in answers.ranks if not each.frames}
-    label = running.item.label
+        sentence += f"; {nccl[0]}"
+    evidence = [_of_group(group, code) for group in grouped(answers.ranks)[:_MOST_GROUPS]]
+    if nccl:
+        evidence.append(Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL])))
+    is_stopped = any(stack.is_stopped for stack in answers.ranks)
+    first_odd = odd[0].rank if odd else None
     return Remark(
         sentence,
-        (
-            *_evidence(answers.ranks, code),
-            *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else []),
-        ),
-        rank=named_rank,
-        stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),
-        # how to get the stacks that are missing
-        fix=next((fix for lack, fix in _FIXES.items() if lack in lacks), ""),
-        next=f"hpcrun logs {label} {options}" if named_rank in running.writes.ranks else "",
+        tuple(evidence),
+        rank=first_odd,
+        stuck=is_quiet or bool(silent_nodes) or is_stopped,
+        fix=_fix(answers.ranks),
+        next=_next_command(running, first_odd),
     )
 
 
-def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:
+def _sentence(
+    running: Running,
+    answers: Answers,
+    silent_nodes: Sequence[str],
+    silent_s: float | None,
+    code: Mapping[Frame, str],
+) -> str:
+    """Return where the ranks are, and which nodes and ranks are missing.
+
+    Args:
+        running: the attempt.
+        answers: the answers of its nodes.
+        silent_nodes: the nodes that did not answer.
+        silent_s: how long no rank has written, in seconds; None if this is usual.
+        code: frame → its line of code.
+    """
+    ranks = {stack.rank for stack in answers.ranks}
+    ranks.update(running.writes.ranks, running.node_of)
+    of_stacks = verdict(answers.ranks, world=len(ranks), silent_s=silent_s, code=code)
+    parts = [running.of_role(of_stacks)]
+    if silent_nodes:
+        names = listed(silent_nodes, _MOST_NODES)
+        parts.append(f"no response from {names} within {WITHIN_S} s")
+    parts.append(_missing(running, answers, silent_nodes))
+    sentence = "; ".join(part for part in parts if part)
+    if sentence:
+        return sentence
+    why = answers.words or "its ranks may be starting or ending"
+    return f"no process of a rank was found: {why}"
+
+
+def _fix(stacks: Iterable[RankStack]) -> str:
+    """Return how to get the stacks that are missing; empty if that is unknown."""
+    lacks = {stack.lacks for stack in stacks if not stack.frames}
+    for lack, fix in _FIXES.items():
+        if lack in lacks:
+            return fix
+    return ""
+
+
+def _next_command(running: Running, rank: int | None) -> str:
+    """Return the command that shows the log of a rank; empty if it has written nothing."""
+    if rank is None or rank not in running.writes.ranks:
+        return ""
+    options = rank_option(rank, running.attempt.folder.role)
+    return f"hpcrun logs {running.item.label} {options}"
+
+
+def _missing(running: Running, answers: Answers, silent_nodes: Sequence[str]) -> str:
     """Return which ranks have no process on nodes that answered.
 
     Such a rank has just begun or ended, or was killed.
     """
-    seen = {each.rank for each in answers.ranks}
-    lost = [
-        rank
-        for rank in running.silent_s
-        if rank not in seen and running.node_of.get(rank) not in away
-    ]
-    if not seen or not lost:
+    seen = {stack.rank for stack in answers.ranks}
+    missing = []
+    for rank in running.silent_s:
+        if rank not in seen and running.node_of.get(rank) not in silent_nodes:
+            missing.append(rank)
+    if not seen or not missing:
         return ""
-    return f"no process of {ranks_text(lost)} was found"
+    return f"no process of {ranks_text(missing)} was found"
 
 
-def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator[Evidence]:
-    """Yield the stack of each group of ranks.
+def _of_group(group: Group, code: Mapping[Frame, str]) -> Evidence:
+    """Return the stack of a group of ranks.
 
     The stack has the frames of the user's code and the innermost frame.
     """
-    for group in grouped(ranks)[:_MOST_GROUPS]:
-        first = group.ranks[0]
-        numbers = [each.rank for each in group.ranks]
-        if len(numbers) == 1:
-            who = rank_text(first.rank, first.node)
-        else:
-            who = ranks_text(numbers)
-        if first.busy is not None and len(numbers) == 1:
-            busy = f", busy {first.busy:.0%}"
-        else:
-            busy = ""
-        note = ", ".join(filter(None, (f"state {first.state}{busy}", first.how)))
-        lines = [_frame_text(frame, code) for frame in _shown(first.frames)]
-        lines += [
-            f"DataLoader worker: {_frame_text(frame, code)}" for frame in _shown(first.worker)[-2:]
-        ]
-        yield Evidence(who, None, tuple(lines or [first.lacks or "no stack"]), note)
+    first = group.ranks[0]
+    state = f"state {first.state}"
+    if len(group.ranks) == 1:
+        who = rank_text(first.rank, first.node)
+        if first.busy is not None:
+            state += f", busy {first.busy:.0%}"
+    else:
+        who = ranks_text([stack.rank for stack in group.ranks])
+    note = f"{state}, {first.how}" if first.how else state
+    lines = [_frame_text(frame, code) for frame in _shown(first.frames)]
+    for frame in _shown(first.worker)[-2:]:
+        lines.append(f"DataLoader worker: {_frame_text(frame, code)}")
+    if not lines:
+        lines.append(first.lacks or "no stack")
+    return Evidence(who, None, tuple(lines), note)
 
 
 def _shown(frames: Sequence[Frame]) -> list[Frame]:
     """Return the user's frames and the innermost one, the outermost first."""
-    chosen = [frame for frame in frames if frame.in_user_code][-(_MOST_FRAMES - 1) :]
-    return [*chosen, *(frame for frame in frames[-1:] if frame not in chosen)]
+    of_user = [frame for frame in frames if frame.in_user_code]
+    shown = of_user[-(_MOST_FRAMES - 1) :]
+    if frames and frames[-1] not in shown:
+        shown.append(frames[-1])
+    return shown
 
 
 def _frame_text(frame: Frame, code: Mapping[Frame, str]) -> str:
-    line = f": {code[frame]}" if frame in code else ""
-    if frame.in_user_code:
-        file = frame.file
-    else:
+    """Return ``train.py:7 in step: loss.backward()``, a file of a library by its short name."""
+    file = frame.file
+    if not frame.in_user_code:
         file = frame.short.rpartition(":")[0]
-    return f"{file}:{frame.line} in {frame.function}{line}"
+    text = f"{file}:{frame.line} in {frame.function}"
+    if frame in code:
+        text += f": {code[frame]}"
+    return text
 
 
 def source_lines(ranks: Iterable[RankStack], before_s: float) -> dict[Frame, str]:
@@ -390,14 +439,14 @@ def source_lines(ranks: Iterable[RankStack], before_s: float) -> dict[Frame, str
         for frame in shown:
             if frame.in_user_code:
                 wanted.setdefault(frame.file, set()).add(frame)
-    return {
-        frame: line
-        for file, frames in wanted.items()
-        for frame, line in _lines_of(Path(file), frames, before_s)
-    }
+    lines: dict[Frame, str] = {}
+    for file, frames in wanted.items():
+        lines.update(_lines_of(Path(file), frames, before_s))
+    return lines
 
 
 def _lines_of(path: Path, frames: Iterable[Frame], before_s: float) -> Iterator[tuple[Frame, str]]:
+    """Yield frames of a file with their lines of code; nothing if the file may not be read."""
     try:
         path = path.resolve(strict=True)
         if path.suffix != ".py":  # a program can give its code any file's name
@@ -410,5 +459,10 @@ def _lines_of(path: Path, frames: Iterable[Frame], before_s: float) -> Iterator[
     except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle
         return
     for frame in frames:
-        if 0 < frame.line <= len(lines) and (line := lines[frame.line - 1].strip()):
-            yield frame, line if len(line) <= _LONGEST_CODE else f"{line[: _LONGEST_CODE - 1]}…"
+        if not 0 < frame.line <= len(lines):
+            continue
+        line = lines[frame.line - 1].strip()
+        if len(line) > _LONGEST_CODE:
+            line = f"{line[: _LONGEST_CODE - 1]}…"
+        if line:
+            yield frame, line

@@ -12,11 +12,13 @@ import os
 import socket
 import sys
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 WITHIN_S = 120.0
 """How long the ranks wait for each other."""
+_BY_SOCKETS = "sockets, since the job's Python has no torch"
 
 
 def main() -> None:
@@ -25,42 +27,57 @@ def main() -> None:
     The exit status is 1 if the sum is wrong, else 0.
     """
     env = os.environ
-    rank, world = (
-        int(env.get("RANK", env.get("NODE_RANK", "0"))),
-        int(env.get("WORLD_SIZE", env.get("NNODES", "1"))),
-    )
+    rank = int(env.get("RANK", env.get("NODE_RANK", "0")))
+    world = int(env.get("WORLD_SIZE", env.get("NNODES", "1")))
     row = {"rank": rank, "host": socket.gethostname().split(".")[0], "gpus": _given_gpus()}
-    env.setdefault(
-        "TORCH_CPP_LOG_LEVEL", "ERROR"
-    )  # its warnings, as of hosts without a reverse entry in DNS, mislead here
+    # its warnings, as of hosts without a reverse entry in DNS, mislead here
+    env.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         import torch.distributed  # noqa: F401
     except ImportError:
-        way, total, everyone = _add_by_sockets(row, world)
+        result = _add_by_sockets(row, world)
     else:
-        way, total, everyone = _add_by_torch(row, world)
+        result = _add_by_torch(row, world)
     if rank == 0:
-        print("\n".join(_report(way, total, everyone)), flush=True)
+        print("\n".join(_report(result)), flush=True)
     sys.stdout.flush()
     # at its ordinary end Python sometimes aborts in a thread of gloo, after all is well
     # (pytorch#179291)
-    os._exit(0 if total == sum(range(world)) else 1)
+    os._exit(0 if result.total == sum(range(world)) else 1)
 
 
-def _report(way: str, total: int, everyone: list[dict[str, Any]]) -> list[str]:
+@dataclass(frozen=True)
+class Sum:
+    """What became of the all-reduce.
+
+    Attributes:
+        way: how the numbers were added.
+        total: the sum of the ranks' numbers.
+        rows: what the ranks say of themselves: of all ranks on rank 0.
+    """
+
+    way: str
+    total: int
+    rows: list[dict[str, Any]]
+
+
+def _report(result: Sum) -> list[str]:
     """Return what rank 0 prints: a line for each rank, and what became of the all-reduce."""
-    everyone.sort(key=lambda one: int(one["rank"]))
-    width = max(len(one["host"]) for one in everyone)
-    lines = [
-        f"rank {one['rank']}  {one['host']:<{width}}  {_counted(one['gpus'], 'GPU')}"
-        for one in everyone
-    ]
-    nodes = len({one["host"] for one in everyone})
-    who = f"{_counted(len(everyone), 'rank')} on {_counted(nodes, 'node')}"
-    expected = sum(range(len(everyone)))
-    if total != expected:
-        return [*lines, f"all-reduce of {who} is wrong: the sum is {total}, not {expected} ({way})"]
-    return [*lines, f"all-reduce of {who} works ({way})"]
+    rows = sorted(result.rows, key=lambda row: int(row["rank"]))
+    width = max(len(row["host"]) for row in rows)
+    lines = []
+    for row in rows:
+        gpus = _counted(row["gpus"], "GPU")
+        lines.append(f"rank {row['rank']}  {row['host']:<{width}}  {gpus}")
+    nodes = len({row["host"] for row in rows})
+    who = f"{_counted(len(rows), 'rank')} on {_counted(nodes, 'node')}"
+    expected = sum(range(len(rows)))
+    if result.total == expected:
+        lines.append(f"all-reduce of {who} works ({result.way})")
+    else:
+        wrong = f"the sum is {result.total}, not {expected}"
+        lines.append(f"all-reduce of {who} is wrong: {wrong} ({result.way})")
+    return lines
 
 
 def _counted(number: int, noun: str) -> str:
@@ -73,7 +90,8 @@ def _given_gpus() -> int:
     return len([item for item in given.split(",") if item.strip()])
 
 
-def _add_by_torch(row: dict[str, Any], world: int) -> tuple[str, int, list[dict[str, Any]]]:
+def _add_by_torch(row: dict[str, Any], world: int) -> Sum:
+    """Add up the numbers of the ranks with torch, on GPUs if torch sees some."""
     import torch
     import torch.distributed as dist
 
@@ -81,11 +99,12 @@ def _add_by_torch(row: dict[str, Any], world: int) -> tuple[str, int, list[dict[
     os.environ.setdefault("RANK", str(rank))
     os.environ.setdefault("WORLD_SIZE", str(world))
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    device = torch.device("cuda", local_rank % gpus) if gpus else torch.device("cpu")
+    backend = "gloo"
+    device = torch.device("cpu")
     if gpus:
+        backend = "nccl"
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % gpus)
         torch.cuda.set_device(device)
-    backend = "nccl" if gpus else "gloo"
     dist.init_process_group(backend, timeout=timedelta(seconds=WITHIN_S))
     number = torch.tensor([rank], dtype=torch.int64, device=device)
     dist.all_reduce(number)
@@ -99,16 +118,20 @@ def _add_by_torch(row: dict[str, Any], world: int) -> tuple[str, int, list[dict[
     dist.barrier()
     if row["gpus"] and not gpus and rank == 0:
         print("torch does not see the GPUs of this job: the ranks use CPUs")
-    return f"torch {torch.__version__}, {backend}, {took_ms:.1f} ms", total, everyone
+    return Sum(f"torch {torch.__version__}, {backend}, {took_ms:.1f} ms", total, everyone)
 
 
-def _add_by_sockets(row: dict[str, Any], world: int) -> tuple[str, int, list[dict[str, Any]]]:
-    way = "sockets, since the job's Python has no torch"
+def _add_by_sockets(row: dict[str, Any], world: int) -> Sum:
+    """Add up the numbers of the ranks on rank 0, to which the others connect.
+
+    Raises:
+        OSError: rank 0 does not listen in time.
+    """
     if world == 1:
-        return way, row["rank"], [row]
+        return Sum(_BY_SOCKETS, row["rank"], [row])
     address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     if row["rank"] == 0:
-        return way, *_collect(row, world, address[1])
+        return _collect(row, world, address[1])
     deadline = time.monotonic() + WITHIN_S
     while True:  # rank 0 may not listen yet
         try:
@@ -121,12 +144,13 @@ def _add_by_sockets(row: dict[str, Any], world: int) -> tuple[str, int, list[dic
     with connection, connection.makefile("rw") as stream:
         stream.write(json.dumps(row) + "\n")
         stream.flush()
-        return way, int(stream.readline()), [row]
+        return Sum(_BY_SOCKETS, int(stream.readline()), [row])
 
 
-def _collect(row: dict[str, Any], world: int, port: int) -> tuple[int, list[dict[str, Any]]]:
+def _collect(row: dict[str, Any], world: int, port: int) -> Sum:
     """Add up the numbers of all other ranks, and tell each of them the sum."""
-    everyone, streams = [row], []
+    everyone = [row]
+    streams = []
     with socket.create_server(("", port)) as server:
         server.settimeout(WITHIN_S)
         while len(everyone) < world:
@@ -137,7 +161,7 @@ def _collect(row: dict[str, Any], world: int, port: int) -> tuple[int, list[dict
     for stream in streams:
         stream.write(f"{total}\n")
         stream.close()
-    return total, everyone
+    return Sum(_BY_SOCKETS, total, everyone)
 
 
 if __name__ == "__main__":

@@ -76,10 +76,9 @@ def _note_heard() -> None:
 
     A rank that then ends well was stopped, and is not done.
     """
+    rank = os.environ.get("HPCRUN_RANK", _rank())
     try:
-        Path(
-            os.environ["HPCRUN_NODE_DIR"], f"heard-{os.environ.get('HPCRUN_RANK', _rank())}"
-        ).touch()
+        Path(os.environ["HPCRUN_NODE_DIR"], f"heard-{rank}").touch()
     except (KeyError, OSError):
         return
 
@@ -169,15 +168,12 @@ def log_metrics(*, step: int | None = None, **values: Any) -> None:
     folder = _attempt_dir()
     if folder is None:
         return
-    line = {
-        "time": time.time(),
-        "step": step,
-        **{name: _number(value) for name, value in values.items()},
-    }
+    line: dict[str, Any] = {"time": time.time(), "step": step}
+    for name, value in values.items():
+        line[name] = _number(value)
+    path = folder / f"rank-{_rank()}.metrics"
     try:
-        file = os.open(
-            folder / f"rank-{_rank()}.metrics", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644
-        )
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             # one write: a reader sees whole lines
             os.write(file, (json.dumps(line) + "\n").encode())
@@ -225,7 +221,7 @@ def _rank() -> int:
 def _number(value: Any) -> float | int | str:
     if hasattr(value, "item"):
         value = value.item()
-    return value if isinstance(value, float | int) else str(value)
+    return value if isinstance(value, (float, int)) else str(value)
 
 
 def _complain(error: OSError) -> None:

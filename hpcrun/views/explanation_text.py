@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.explain.diagnosis.flight_meetings import Flight, Meeting, Stand
 from hpcrun.explain.diagnosis.waiting_cause import group_text
 from hpcrun.explain.ended import Explanation
-from hpcrun.explain.wording import Evidence
+from hpcrun.explain.evidence import Evidence
 from hpcrun.job.text.units import cut_at_word
 from hpcrun.views.text import fields_of, harmless, labelled, one_line, without_colours
 

@@ -67,11 +67,15 @@ def restore_slurm() -> None:
     This is for a program that the script starts without srun.
     """
     env = os.environ
-    if BATCH in env:
-        for name in [name for name in env if name.startswith(("SLURM", "SRUN_"))]:
+    if BATCH not in env:
+        return
+    for name in list(env):
+        if name.startswith(("SLURM", "SRUN_")):
             del env[name]
-        pairs = (pair.partition("=") for pair in env.pop(BATCH).split(SEPARATOR) if pair)
-        env.update({name: value for name, _, value in pairs})
+    for pair in env.pop(BATCH).split(SEPARATOR):
+        name, _, value = pair.partition("=")
+        if name:
+            env[name] = value
 
 
 def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
@@ -89,32 +93,48 @@ def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
     if came is not None:
         with open(came, "rb") as file:
             before = _parse(binascii.a2b_base64(file.read()))
-    for name in (
-        MANAGED,
-        "HPCRUN_NODE_ADDR",
-        *(
-            name
-            for name in ("MASTER_ADDR", "MASTER_PORT")
-            if before.get(name) == env.get(name) and not as_is
-        ),
-        *(name for name in ("HPCRUN_STAGE",) if before.get(name) == env.get(name)),
-    ):
-        env.pop(name, None)  # of an enclosing job, in which this job was submitted by hand
-    env.update({MANAGED: "1"} if managed else {})
+    _leave_enclosing_job(before, as_is=as_is)
+    if managed:
+        env[MANAGED] = "1"
     runtime = os.path.join(env["HPCRUN_RUN_DIR"], "programs", "runtime")
     if os.path.exists(os.path.join(runtime, "hpcrun_runtime.py")):
-        env["PYTHONPATH"] = ":".join(filter(None, (env.get("PYTHONPATH"), runtime)))
+        paths = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
+        env["PYTHONPATH"] = ":".join([*paths, runtime])
     renew(env["HPCRUN_ATTEMPT_DIR"])
-    limits = env.get(ALLOCATOR, "").split(",")
-    # which may refuse it
-    if any(each.startswith(MEMORY_SHARE) for each in limits) and _has_torch_before([2, 10]):
-        env[ALLOCATOR] = ",".join(each for each in limits if not each.startswith(MEMORY_SHARE))
-        records.say("--pack-memory has no effect on torch before 2.10")
-    if "TORCH_FR_BUFFER_SIZE" in env and _has_torch_before([2, 8]):
-        env.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", env["TORCH_FR_BUFFER_SIZE"])
+    _adapt_to_torch()
     trackers.label()
     if came is not None:
         env.update(changes(before, env))
+
+
+def _leave_enclosing_job(before: Mapping[str, str], *, as_is: bool) -> None:
+    """Remove the variables of an enclosing job, in which this job was submitted by hand.
+
+    Args:
+        before: the original environment of the script.
+        as_is: a person's script sets the rendezvous itself.
+    """
+    env = os.environ
+    env.pop(MANAGED, None)
+    env.pop("HPCRUN_NODE_ADDR", None)
+    inherited = ["HPCRUN_STAGE"]
+    if not as_is:
+        inherited += ["MASTER_ADDR", "MASTER_PORT"]
+    for name in inherited:
+        if before.get(name) == env.get(name):
+            env.pop(name, None)
+
+
+def _adapt_to_torch() -> None:
+    """Change the variables that an older torch refuses, or has under another name."""
+    env = os.environ
+    limits = env.get(ALLOCATOR, "").split(",")
+    accepted = [limit for limit in limits if not limit.startswith(MEMORY_SHARE)]
+    if accepted != limits and _has_torch_before([2, 10]):
+        env[ALLOCATOR] = ",".join(accepted)
+        records.say("--pack-memory has no effect on torch before 2.10")
+    if "TORCH_FR_BUFFER_SIZE" in env and _has_torch_before([2, 8]):
+        env.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", env["TORCH_FR_BUFFER_SIZE"])
 
 
 def _close_log() -> None:
@@ -151,10 +171,11 @@ def renew(folder: str) -> None:
 
 def moved(env: Mapping[str, str], before: str, folder: str) -> dict[str, str]:
     """Return an environment with the paths in one folder replaced by those in another."""
-    return {
-        name: folder + path[len(before) :] if (path + os.sep).startswith(before + os.sep) else path
-        for name, path in env.items()
-    }
+    result = dict(env)
+    for name, path in env.items():
+        if (path + os.sep).startswith(before + os.sep):
+            result[name] = folder + path[len(before) :]
+    return result
 
 
 def tidy() -> None:
@@ -168,34 +189,38 @@ def tidy() -> None:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         return  # Slurm is about to end this process, and the ranks still write
     folder = records.attempt_dir()
-    of_roles = (
-        (f"flight/{name}", os.rmdir) for name in records.names_in(os.path.join(folder, "flight"))
-    )
-    for name, remove in (
-        *of_roles,
-        ("flight", os.rmdir),
-        (records.STOP, os.rmdir),
-        ("heartbeat", os.unlink),
-    ):
+    of_roles = [f"flight/{name}" for name in records.names_in(os.path.join(folder, "flight"))]
+    for name in (*of_roles, "flight", records.STOP):
         with suppress(OSError):  # it is not empty, or there is none
-            remove(os.path.join(folder, name))
+            os.rmdir(os.path.join(folder, name))
+    records.remove(os.path.join(folder, "heartbeat"))
     ended = records.read("exit")
     if ended is None or "_" not in os.environ["HPCRUN_JOB_ID"]:
         return
-    files: dict[str, str] = {}
-    texts = [(name, records.read_text(name)) for name in os.listdir(folder) if _is_small(name)]
-    for name, text in sorted(texts, key=lambda each: len(each[1])):
-        if text and len(text) + sum(map(len, files.values())) <= MOST_JOINED:
-            files[name] = text
+    files = _small_files(folder)
     if records.write("exit", {**ended, "files": files}):
         for name in files:
             os.unlink(os.path.join(folder, name))
 
 
+def _small_files(folder: str) -> dict[str, str]:
+    """Return name → text of the small files of an attempt, as many as may be joined."""
+    names = [name for name in os.listdir(folder) if _is_small(name)]
+    texts = {name: records.read_text(name) for name in names}
+    files = {}
+    size = 0
+    for name in sorted(texts, key=lambda name: len(texts[name])):
+        text = texts[name]
+        if text and size + len(text) <= MOST_JOINED:
+            files[name] = text
+            size += len(text)
+    return files
+
+
 def _is_small(name: str) -> bool:
-    return name == "hosts" or (
-        name.startswith(("node-", "rank-")) and name.endswith((".start", ".exit", ".use"))
-    )
+    if name == "hosts":
+        return True
+    return name.startswith(("node-", "rank-")) and name.endswith((".start", ".exit", ".use"))
 
 
 def _has_torch_before(version: list[int]) -> bool:
@@ -208,16 +233,21 @@ def _has_torch_before(version: list[int]) -> bool:
 
     # without site, sys.prefix is that of the base Python
     prefix = os.path.dirname(os.path.dirname(sys.executable))
-    installed = glob.glob(
-        os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages", "torch-*.dist-info")
-    )
-    versions = [re.findall(r"\d+", os.path.basename(path))[:2] for path in installed]
-    return any([int(part) for part in each] < version for each in versions)
+    packages = os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages")
+    for path in glob.glob(os.path.join(packages, "torch-*.dist-info")):
+        numbers = re.findall(r"\d+", os.path.basename(path))[:2]
+        if [int(number) for number in numbers] < version:
+            return True
+    return False
 
 
 def _parse(text: bytes) -> dict[str, str]:
-    pairs = (os.fsdecode(item).partition("=") for item in text.split(b"\0") if b"=" in item)
-    return {name: value for name, _, value in pairs}
+    variables = {}
+    for item in text.split(b"\0"):
+        name, equals, value = os.fsdecode(item).partition("=")
+        if equals:
+            variables[name] = value
+    return variables
 
 
 def changes(came: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
@@ -227,12 +257,9 @@ def changes(came: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
     """
     noted = {}
     for name in {*came, *now}:
-        if (
-            came.get(name) == now.get(name)
-            or name.startswith(_OWN)
-            or name in _OF_BASH
-            or "%" in name
-        ):
+        if came.get(name) == now.get(name):
+            continue
+        if name.startswith(_OWN) or name in _OF_BASH or "%" in name:
             continue
         if name in came:
             noted[CAME + name] = came[name]

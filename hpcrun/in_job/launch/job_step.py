@@ -46,8 +46,11 @@ class JobStep:
         self, nodes: int | None, gpus: list[str], on_signal: OnSignal, tick: Callable[[], bool]
     ) -> None:
         self.started_at = 0.0
-        self._local, self._nodes, self._gpus = nodes is not None, nodes or 1, gpus
-        self._on_signal, self._tick = on_signal, tick
+        self._local = nodes is not None
+        self._nodes = nodes or 1
+        self._gpus = gpus
+        self._on_signal = on_signal
+        self._tick = tick
         self._children: list[int] = []
         self.streams: tuple[int, ...] = ()
 
@@ -96,8 +99,9 @@ class JobStep:
 
     def tell(self, number: int, *, to_srun: bool = False) -> None:
         """Forward a signal to the nodes of this machine; on a cluster Slurm does this."""
-        for pid in self._children if self._local or to_srun else ():
-            send(pid, number)
+        if self._local or to_srun:
+            for pid in self._children:
+                send(pid, number)
 
     def finish(self, status: int, *, elsewhere: bool = False) -> int:  # noqa: ARG002 - for scripts
         """Return the status of the job after its last attempt here, which ended with this one.
@@ -121,14 +125,17 @@ class JobStep:
         for number in range(self._nodes):
             env = dict(os.environ)
             if self._local:
-                env.update(HPCRUN_NODE=hosts[number], HPCRUN_NODE_RANK=str(number))
-                env.update({"CUDA_VISIBLE_DEVICES": self._gpus[number]} if self._gpus else {})
+                env["HPCRUN_NODE"] = hosts[number]
+                env["HPCRUN_NODE_RANK"] = str(number)
+                if self._gpus:
+                    env["CUDA_VISIBLE_DEVICES"] = self._gpus[number]
             else:
                 env.setdefault("SLURM_EXIT_ERROR", str(environment.SRUN_FAILED))
                 command, colons = hide_colons(command)
                 env.update(colons)
             pid, failed = try_start(command, env, out=log, err=log, streams=self.streams)
-            self._children += [pid] if pid else []
+            if pid:
+                self._children.append(pid)
             status = status or failed
         return status
 
@@ -154,7 +161,8 @@ class JobStep:
         srun gives up after MessageTimeout, or at once if the controller stops during the request.
         """
         asked_at = time.monotonic()
-        state, is_over = slurm_requests.job().state, False
+        state = slurm_requests.job().state
+        is_over = False
         if state and time.monotonic() - asked_at < PROMPT_S:
             return False  # it has refused the step, and would refuse it again
         records.say("Slurm's controller was away, and the step has not begun: asking again")
@@ -171,5 +179,6 @@ class JobStep:
 
         while not state and not is_over:
             wait([], on_signal, tick)
-            asked_at, state = time.monotonic(), slurm_requests.job().state
+            asked_at = time.monotonic()
+            state = slurm_requests.job().state
         return state == "RUNNING" and not is_over and time.monotonic() < until

@@ -84,10 +84,9 @@ class NodeFolder:
         if name in self._claimed:
             return False
         self._claimed.add(name)
+        path = os.path.join(self.path, name)
         try:
-            os.close(
-                os.open(os.path.join(self.path, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            )
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             return False
         except OSError as error:
@@ -110,17 +109,21 @@ class NodeFolder:
 
         SIGTERM ends a program that has no handler for it.
         """
-        if not ignores(pid, number) if number == signal.SIGTERM else catches(pid, number):
+        if number == signal.SIGTERM:
+            learns = not ignores(pid, number)
+        else:
+            learns = catches(pid, number)
+        if learns:
             self.claim(f"heard-{rank}")
 
     def programs(self) -> dict[int, int]:
         """Return the running programs: rank → process id."""
-        pairs = (
-            name[len("rank-") :].split(".")
-            for name in records.names_in(self.path)
-            if name.startswith("rank-")
-        )
-        return {int(rank): int(pid) for rank, pid in pairs}
+        programs = {}
+        for name in records.names_in(self.path):
+            if name.startswith("rank-"):
+                rank, pid = name[len("rank-") :].split(".")
+                programs[int(rank)] = int(pid)
+        return programs
 
     def leads(self) -> bool:
         """Return whether this process watches for its node.
@@ -129,9 +132,8 @@ class NodeFolder:
         """
         try:
             if self._watching is None:
-                self._watching = os.open(
-                    os.path.join(self.path, "watch"), os.O_RDWR | os.O_CREAT, 0o600
-                )
+                path = os.path.join(self.path, "watch")
+                self._watching = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._watching, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             # without room, or locks, better each than none
@@ -144,13 +146,10 @@ class NodeFolder:
             records.remove(os.path.join(self.path, name))
         env = os.environ
         is_terminated = self.has(f"stop-{records.TERMINATED}")
-        # as the last process of the node; a script may go on without its ranks
-        if (
-            _remove(self.path, self._held)
-            and is_terminated
-            and "HPCRUN_STAGE" in env
-            and "HPCRUN_LAUNCH" not in env
-        ):
+        is_last = _remove(self.path, self._held)
+        # a script may go on without its ranks
+        needs_data = "HPCRUN_LAUNCH" in env or not is_terminated
+        if is_last and not needs_data and "HPCRUN_STAGE" in env:
             remove(env["HPCRUN_STAGE"])
 
 
@@ -203,9 +202,10 @@ def _enter(path: str, message: str = "") -> NodeFolder:
         _sweep(place)
     try:
         os.mkdir(path, 0o700)
-        records.say(message) if message else None
     except FileExistsError:
-        pass
+        return NodeFolder(path)
+    if message:
+        records.say(message)
     return NodeFolder(path)
 
 
@@ -280,14 +280,14 @@ def _sweep(place: str) -> None:
 def is_shared(place: str) -> bool:
     """Whether a folder is on a network file system, by proc_pid_mountinfo(5)."""
     device = os.stat(place).st_dev
-    return network_mount(
-        records.read_text("mountinfo", "/proc/self"), f"{os.major(device)}:{os.minor(device)}"
-    )
+    mounts = records.read_text("mountinfo", "/proc/self")
+    return network_mount(mounts, f"{os.major(device)}:{os.minor(device)}")
 
 
 def network_mount(mounts: str, device: str) -> bool:
     """Whether a device, as ``MAJOR:MINOR``, is a network file system."""
-    kinds = [
-        line.partition(" - ")[2] for line in mounts.splitlines() if line.split(" ", 3)[2] == device
-    ]
-    return any(kind.startswith(NETWORK) for kind in kinds)
+    for line in mounts.splitlines():
+        mount, _, kind = line.partition(" - ")
+        if mount.split(" ", 3)[2] == device and kind.startswith(NETWORK):
+            return True
+    return False

@@ -80,22 +80,22 @@ def hide_colons(command: list[str]) -> tuple[list[str], dict[str, str]]:
     srun takes an argument ``:`` for the end of the job's component, so such arguments get one colon
     more.
     """
-    hidden = [
-        f"{argument}:" if argument and not argument.strip(":") else argument for argument in command
-    ]
+    hidden = [f"{argument}:" if _is_colons(argument) else argument for argument in command]
     started = any(argument.endswith("/__main__.py") for argument in command)
     if started and hidden != command:
-        return (hidden, {COLONS: "1"})
-    return (command, {})
+        return hidden, {COLONS: "1"}
+    return command, {}
 
 
 def show_colons(arguments: list[str]) -> list[str]:
     """Return the arguments of this program without what ``hide_colons`` added."""
-    hidden = os.environ.pop(COLONS, "")
-    return [
-        argument[:-1] if hidden and argument and not argument.strip(":") else argument
-        for argument in arguments
-    ]
+    if not os.environ.pop(COLONS, ""):
+        return arguments
+    return [argument[:-1] if _is_colons(argument) else argument for argument in arguments]
+
+
+def _is_colons(argument: str) -> bool:
+    return argument != "" and argument.strip(":") == ""
 
 
 def become(argv: list[str]) -> int:
@@ -142,20 +142,15 @@ def start(
         OSError: it cannot be started, or a file cannot be opened.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    actions: list[tuple[object, ...]] = [
-        (os.POSIX_SPAWN_OPEN, number, path, flags, 0o644)
-        for number, path in ((1, out), (2, err))
-        if path
-    ]
-    actions += [
-        (os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(streams)
-    ]
-    how: dict[str, Any] = {
-        "file_actions": actions,
-        "setsigmask": blocked,
-        "setsigdef": _ALL,
-        **({"setpgroup": 0} if own_group else {}),
-    }
+    actions: list[tuple[object, ...]] = []
+    for number, path in ((1, out), (2, err)):
+        if path:
+            actions.append((os.POSIX_SPAWN_OPEN, number, path, flags, 0o644))
+    for number, descriptor in enumerate(streams):
+        actions.append((os.POSIX_SPAWN_DUP2, descriptor, number))
+    how: dict[str, Any] = {"file_actions": actions, "setsigmask": blocked, "setsigdef": _ALL}
+    if own_group:
+        how["setpgroup"] = 0
     umask = os.umask(_umask)
     try:
         return os.posix_spawnp(argv[0], list(argv), env, **how)
@@ -206,14 +201,15 @@ def wait(
         for pid in pids:
             ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is not None:
-                ended_by = 0 if ended.si_code == os.CLD_EXITED else ended.si_status
-                # a wrapper passes the signal of its program on as 128 + n
-                number = ended_by or ended.si_status - 128
-                late_s = LATE_S if number in HEARD - heard else 0.0
+                # a wrapper passes the signal of its program on as 128 + n, too
+                status = ended.si_status
+                if ended.si_code != os.CLD_EXITED:
+                    status += 128
+                late_s = LATE_S if status - 128 in HEARD - heard else 0.0
                 while (info := signal.sigtimedwait(HEARD, late_s)) is not None:
                     late_s = 0.0
                     on_signal(info)
-                return pid, 128 + ended_by if ended_by else ended.si_status
+                return pid, status
         info = signal.sigtimedwait(HEARD | {signal.SIGCHLD}, max(0.0, next_s - time.monotonic()))
         if info is not None and info.si_signo != signal.SIGCHLD:
             heard.add(info.si_signo)
@@ -259,7 +255,10 @@ def _status_mask(pid: int, field: str) -> int:
 def send(pid: int, number: int, *, group: bool = False) -> bool:
     """Send a signal to a process, or to its group; return whether it existed."""
     try:
-        (os.killpg if group else os.kill)(pid, number)
+        if group:
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         return False
     return True
@@ -283,7 +282,9 @@ class Canary:
     """
 
     def __init__(self, on_death: Callable[[int], None]) -> None:
-        self._on_death, self._parent, self._guarded = on_death, os.getppid(), 0
+        self._on_death = on_death
+        self._parent = os.getppid()
+        self._guarded = 0
         self._pid, self._pipe = self._fork()
         self._has_sung = False
 
@@ -317,7 +318,8 @@ class Canary:
         """
         if self._has_sung:
             self.end()
-            (self._pid, self._pipe), self._has_sung = self._fork(), False
+            self._pid, self._pipe = self._fork()
+            self._has_sung = False
             self.guard(self._guarded)
 
     def end(self) -> None:

@@ -34,28 +34,33 @@ def main(arguments: list[str]) -> int:
     options = arguments[:end]
     program = arguments[end + 1 :]
     as_is = "--as-is" in options
-    if "--task" in options:
-        environment.be_node() if as_is else _be_a_task()
+    is_task = "--task" in options
+    if is_task and as_is:
+        environment.be_node()
+    elif is_task:
+        _be_a_task()
     for name in os.environ.pop(environment.FOR_TORCHRUN, "").split():
         os.environ.pop(name, None)
-    by_task = "SLURM_PROCID" if as_is and "--task" in options else "RANK"
-    rank = int(os.environ["HPCRUN_NODE_RANK" if "--once" in options else by_task])
+    variable = "RANK"
+    if "--once" in options:
+        variable = "HPCRUN_NODE_RANK"
+    elif is_task and as_is:
+        variable = "SLURM_PROCID"
+    rank = int(os.environ[variable])
     # of its role: its logs and records are numbered through the job
     rank += int(os.environ.get("HPCRUN_RANK_BASE", 0))
     # its parent is the runtime of a container
     contained = environment.CONTAINER in os.environ and bool(options)
-    return Rank(rank, is_task="--task" in options, contained=contained).run(program)
+    return Rank(rank, is_task=is_task, contained=contained).run(program)
 
 
 def _be_a_task() -> None:
     """Set the variables of torch's env:// initialisation from srun's variables."""
     env = os.environ
     environment.be_node()
-    env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"] = (
-        env["SLURM_PROCID"],
-        env["SLURM_LOCALID"],
-        env["SLURM_NTASKS"],
-    )
+    env["RANK"] = env["SLURM_PROCID"]
+    env["LOCAL_RANK"] = env["SLURM_LOCALID"]
+    env["WORLD_SIZE"] = env["SLURM_NTASKS"]
     env["LOCAL_WORLD_SIZE"] = env["SLURM_NTASKS_PER_NODE"].partition("(")[0]
     env.setdefault("MASTER_ADDR", env["HPCRUN_HEAD_ADDR"])
     env.setdefault("MASTER_PORT", env["HPCRUN_PORT"])
@@ -65,9 +70,12 @@ class Rank:
     """The wrapper of one rank."""
 
     def __init__(self, rank: int, *, is_task: bool, contained: bool) -> None:
-        self._rank, self._is_task, self._contained = rank, is_task, contained
+        self._rank = rank
+        self._is_task = is_task
+        self._contained = contained
         self._heard_at: dict[int, float] = {}
-        self._signalled, self._insist_at = "", float("inf")
+        self._signalled = ""
+        self._insist_at = float("inf")
         self._folder = make()
         os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
         block_signals()
@@ -113,8 +121,9 @@ class Rank:
 
     def _signalled_by_node(self) -> str:
         """Return how the node has signalled the program without this process."""
-        marks = ((CLEARED, "cleared"), (f"stop-{records.TERMINATED}", "TERM"))
-        return next((name for mark, name in marks if self._folder.has(mark)), "")
+        if self._folder.has(CLEARED):
+            return "cleared"
+        return "TERM" if self._folder.has(f"stop-{records.TERMINATED}") else ""
 
     def _after_kill(self, pid: int) -> None:
         """End the program after this process was killed, and record it: in the canary."""
@@ -122,17 +131,14 @@ class Rank:
         if pid:
             send(pid, signal.SIGKILL, group=True)
             self._signalled = self._signalled_by_node()
-            self._log(
-                "err",
-                f"hpcrun: the wrapper of this rank on {os.environ['HPCRUN_NODE']} was killed\n",
-            )
+            node = os.environ["HPCRUN_NODE"]
+            self._log("err", f"hpcrun: the wrapper of this rank on {node} was killed\n")
             self._write_exit(records.KILL_STATUS, heard=False)
         self._folder.leave(self._mark)
 
     def _log(self, name: str, line: str) -> None:
-        with open(
-            os.path.join(records.attempt_dir(), f"rank-{self._rank}.{name}"), "a", encoding="utf-8"
-        ) as log:
+        path = os.path.join(records.attempt_dir(), f"rank-{self._rank}.{name}")
+        with open(path, "a", encoding="utf-8") as log:
             log.write(line)
 
     def _start_again(self) -> int | None:
@@ -181,12 +187,13 @@ class Rank:
 
         It arrived before the process of the node knew of this program.
         """
-        if self._folder.has(f"stop-{records.TERMINATED}") and not self._canary.heard(
-            signal.SIGTERM
-        ):
-            self._folder.note_heard(self._rank, self._pid, signal.SIGTERM)
-            if self._folder.claim(f"ended-{self._rank}"):
-                send(self._pid, signal.SIGTERM)
+        if not self._folder.has(f"stop-{records.TERMINATED}"):
+            return
+        if self._canary.heard(signal.SIGTERM):
+            return
+        self._folder.note_heard(self._rank, self._pid, signal.SIGTERM)
+        if self._folder.claim(f"ended-{self._rank}"):
+            send(self._pid, signal.SIGTERM)
 
     def _on_signal(self, info: Any) -> None:
         if self._is_echo(info):
@@ -198,9 +205,8 @@ class Rank:
             self._insist_at = min(self._insist_at, time.monotonic() + INSIST_S)
             send(self._pid, info.si_signo, group=True)
         elif self._watches():
-            self._signalled = (
-                self._watch.on_signal(info.si_signo, {self._rank: self._pid}) or self._signalled
-            )
+            ended_by = self._watch.on_signal(info.si_signo, {self._rank: self._pid})
+            self._signalled = ended_by or self._signalled
         else:
             if info.si_signo == signal.SIGTERM:
                 self._signalled = "TERM"
@@ -210,11 +216,10 @@ class Rank:
 
     def _tick(self) -> bool:
         if self._canary.is_orphan() and self._insist_at:
-            self._signalled, self._insist_at = self._signalled or "cleared", 0.0
-            self._log(
-                "err",
-                f"hpcrun: the launcher of this rank on {os.environ['HPCRUN_NODE']} was killed\n",
-            )
+            self._signalled = self._signalled or "cleared"
+            self._insist_at = 0.0
+            node = os.environ["HPCRUN_NODE"]
+            self._log("err", f"hpcrun: the launcher of this rank on {node} was killed\n")
         if time.monotonic() > self._insist_at:
             send(self._pid, signal.SIGKILL, group=True)
         self._canary.renew()
@@ -227,26 +232,29 @@ class Rank:
         return self._is_task and self._folder.leads()
 
     def _write_node_start(self) -> None:
-        if os.environ.get("SLURM_LOCALID" if self._is_task else "LOCAL_RANK", "0") == "0":
-            node = os.environ["HPCRUN_NODE"]
-            ranks = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
-            first = self._rank
-            of_all = os.environ.get("HPCRUN_NODE_RANKS")
-            if of_all:  # of all roles that share the node
-                first, ranks = map(int, of_all.split(":"))
-            fields = {"node": node, "first_rank": first, "ranks": ranks, "started": time.time()}
-            records.write(f"node-{node}.start", fields)
+        env = os.environ
+        variable = "SLURM_LOCALID" if self._is_task else "LOCAL_RANK"
+        if env.get(variable, "0") != "0":
+            return
+        node = env["HPCRUN_NODE"]
+        ranks = int(env.get("LOCAL_WORLD_SIZE") or 1)
+        first = self._rank
+        of_all = env.get("HPCRUN_NODE_RANKS")
+        if of_all:  # of all roles that share the node
+            first, ranks = map(int, of_all.split(":"))
+        fields = {"node": node, "first_rank": first, "ranks": ranks, "started": time.time()}
+        records.write(f"node-{node}.start", fields)
 
     def _write_exit(self, status: int, heard: bool) -> None:
+        ended_by = self._signalled
+        if status and not ended_by:
+            ended_by = os.environ.get("HPCRUN_IGNORED", "")  # its failure is not that of the job
         fields = {
             "rank": self._rank,
             "node": os.environ["HPCRUN_NODE"],
             "status": status,
             "ended": time.time(),
+            "told": ended_by,
+            "heard": heard,
         }
-        # its failure is not that of the job
-        ignored = os.environ.get("HPCRUN_IGNORED", "") if status else ""
-        records.write(
-            f"rank-{self._rank}.exit",
-            {**fields, "told": self._signalled or ignored, "heard": heard},
-        )
+        records.write(f"rank-{self._rank}.exit", fields)

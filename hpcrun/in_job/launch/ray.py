@@ -207,7 +207,7 @@ def resources() -> list[str]:
     if visible is None:
         gpus = int(env.get("SLURM_GPUS_ON_NODE") or 0)
     else:
-        gpus = len([*filter(None, visible.split(","))])
+        gpus = len([gpu for gpu in visible.split(",") if gpu])
     options = [f"--num-cpus={min(cpus, free)}", f"--num-gpus={gpus}"]
     megabytes = (
         int(env.get("SLURM_MEM_PER_NODE") or 0) or int(env.get("SLURM_MEM_PER_CPU") or 0) * cpus
@@ -225,7 +225,9 @@ class RayRank(Rank):
 
     def __init__(self, files: NodeFolder) -> None:
         env = os.environ
-        self._files, self._ray, self._has_lost_ray = files, 0, False
+        self._files = files
+        self._ray = 0
+        self._has_lost_ray = False
         # the port is Ray's; another Ray is not the job's
         for name in ("MASTER_ADDR", "MASTER_PORT", "RAY_ADDRESS"):
             env.pop(name, None)
@@ -256,23 +258,20 @@ class RayRank(Rank):
             or LISTENS in records.names_in(records.attempt_dir())
         ):
             time.sleep(0.5)
-        role = [
-            "--head",
-            f"--port={port}",
-            "--include-dashboard=false",
-            "--dashboard-host=127.0.0.1",
-        ]
-        words = [
-            # the port of the client server is half of the range away from those of this job and of
-            # the next ones
-            *(sys.executable, "-c", _IMPORT + _START, str(free_port(port + 1)), "start", "--block"),
-            *(role if _is_head() else [f"--address={env['HPCRUN_HEAD_ADDR']}:{port}"]),
-            *(f"--node-ip-address={_address()}", f"--node-name={env['HPCRUN_NODE']}"),
-            # below the folder, which only its user may enter: Ray opens its own to everybody (0777)
-            f"--temp-dir={self._files.path}/r",
-            *(f"--{name}=0" for name in _ANY_PORT),
-            *resources(),
-        ]
+        # the port of the client server is half of the range away from those of this job and of the
+        # next ones
+        client_port = str(free_port(port + 1))
+        words = [sys.executable, "-c", _IMPORT + _START, client_port, "start", "--block"]
+        if _is_head():
+            words += ["--head", f"--port={port}"]
+            words += ["--include-dashboard=false", "--dashboard-host=127.0.0.1"]
+        else:
+            words.append(f"--address={env['HPCRUN_HEAD_ADDR']}:{port}")
+        words += [f"--node-ip-address={_address()}", f"--node-name={env['HPCRUN_NODE']}"]
+        # below the folder, which only its user may enter: Ray opens its own to everybody (0777)
+        words.append(f"--temp-dir={self._files.path}/r")
+        words += [f"--{name}=0" for name in _ANY_PORT]
+        words += resources()
         self._ray, _ = try_start(
             words, env, out=f"{self._ray_log}.out", err=f"{self._ray_log}.err", own_group=True
         )
@@ -281,19 +280,22 @@ class RayRank(Rank):
         super()._tick()
         if not (self._has_lost_ray or self._signalled or _runs(self._ray)):
             self._has_lost_ray = True
-            logs = [records.read_text(f"{self._ray_log}.{name}") for name in ("out", "err")]
-            process = re.search(r"(\w+)\S* \[exit code=(-?)(\d+)\]", _COLORS.sub("", logs[0]))
-            how = ""
-            if process:
-                by = "signal" if process[2] else "exit status"
-                how = f": {process[1]} ended by {by} {process[3]}"
-            lines = [log[-TAIL:] for log in reversed(logs) if _is_head()]
-            self._log(
-                "err",
-                "".join([*lines, f"hpcrun: Ray has ended on {os.environ['HPCRUN_NODE']}{how}\n"]),
-            )
+            self._log("err", self._last_words_of_ray())
             send(self._pid, signal.SIGKILL, group=True)
         return False
+
+    def _last_words_of_ray(self) -> str:
+        """Return the end of Ray's log where the rank's log does not have it, and how Ray ended."""
+        output = records.read_text(f"{self._ray_log}.out")
+        text = ""
+        if _is_head():
+            text = records.read_text(f"{self._ray_log}.err")[-TAIL:] + output[-TAIL:]
+        text += f"hpcrun: Ray has ended on {os.environ['HPCRUN_NODE']}"
+        process = re.search(r"(\w+)\S* \[exit code=(-?)(\d+)\]", _COLORS.sub("", output))
+        if process:
+            by = "signal" if process[2] else "exit status"
+            text += f": {process[1]} ended by {by} {process[3]}"
+        return f"{text}\n"
 
     def _write_exit(self, status: int, heard: bool) -> None:
         super()._write_exit(1 if self._has_lost_ray else status, heard)
@@ -327,7 +329,8 @@ class RayRank(Rank):
             for pid in filter(str.isdigit, os.listdir("/proc")):
                 # another user's, or it has ended
                 with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-                    runs = (mark in file.read() and send(int(pid), signal.SIGKILL)) or runs
+                    if mark in file.read() and send(int(pid), signal.SIGKILL):
+                        runs = True
             time.sleep(0.05)
         self._files.leave()
 

@@ -68,9 +68,10 @@ def _json(fields: dict[str, Any] | int) -> str:
     The result is like that of json.dumps, but this function does not import json for plain records.
     """
     if isinstance(fields, dict):
-        texts = [_plain(value) for value in fields.values()]
-        if None not in texts:
-            return "{" + ", ".join(f'"{name}": {text}' for name, text in zip(fields, texts)) + "}"
+        texts = {name: _plain(value) for name, value in fields.items()}
+        if None not in texts.values():
+            members = ", ".join(f'"{name}": {text}' for name, text in texts.items())
+            return f"{{{members}}}"
     import json
 
     return json.dumps(fields)
@@ -79,13 +80,9 @@ def _json(fields: dict[str, Any] | int) -> str:
 def _plain(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if (
-        isinstance(value, str)
-        and value.isascii()
-        and value.isprintable()
-        and not {*value} & {'"', "\\"}
-    ):
-        return f'"{value}"'
+    if isinstance(value, str):
+        is_plain = value.isascii() and value.isprintable() and not {*value} & {'"', "\\"}
+        return f'"{value}"' if is_plain else None
     return repr(value) if isinstance(value, (int, float)) else None
 
 
@@ -114,13 +111,12 @@ def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
 
 def attempts_cut_off() -> int:
     """Return how many earlier attempts have no record of their end, since their nodes failed."""
-    before = [
-        os.path.join(attempt_dir(), "..", str(number))
-        for number in range(int(os.environ["HPCRUN_ATTEMPT"]))
-    ]
-    return sum(
-        os.path.exists(f"{path}/start") and not os.path.exists(f"{path}/exit") for path in before
-    )
+    attempts = 0
+    for number in range(int(os.environ["HPCRUN_ATTEMPT"])):
+        path = os.path.join(attempt_dir(), "..", str(number))
+        if os.path.exists(f"{path}/start") and not os.path.exists(f"{path}/exit"):
+            attempts += 1
+    return attempts
 
 
 def lost_nodes() -> list[str]:
@@ -132,13 +128,10 @@ def lost_nodes() -> list[str]:
     if number == 0:  # most jobs: no access to the shared folder
         return []
     before = read("exit", os.path.join(attempt_dir(), "..", str(number - 1))) or {}
-    if before.get("reason") == NODE_FAILURE:
-        nodes = before.get("nodes")
-    else:
-        nodes = []
-    if isinstance(nodes, list):
-        return [str(node) for node in nodes]
-    return []
+    nodes = before.get("nodes")
+    if before.get("reason") != NODE_FAILURE or not isinstance(nodes, list):
+        return []
+    return [str(node) for node in nodes]
 
 
 def names_in(folder: str) -> list[str]:
@@ -159,20 +152,19 @@ def remove(path: str) -> None:
 
 def has_begun() -> bool:
     """Whether any node or rank of this attempt has left a record."""
-    return any(name.startswith(("node-", "rank-", "role")) for name in os.listdir(attempt_dir()))
+    names = os.listdir(attempt_dir())
+    return any(name.startswith(("node-", "rank-", "role")) for name in names)
 
 
 def exits(of: str = "rank") -> Iterator[dict[str, Any]]:
     """Yield the exit records of the ranks, or of each ``node``, that have ended."""
     for name in names_in(attempt_dir()):
-        if name.startswith(f"{of}-") and name.endswith(".exit"):
-            record = read(name)
-            if (
-                record
-                and isinstance(record.get("status"), int)
-                and isinstance(record.get("ended"), (int, float))
-            ):
-                yield record
+        if not name.startswith(f"{of}-") or not name.endswith(".exit"):
+            continue
+        record = read(name) or {}
+        is_whole = isinstance(record.get("status"), int)
+        if is_whole and isinstance(record.get("ended"), (int, float)):
+            yield record
 
 
 def first_failed(exits: Any) -> dict[str, Any] | None:
@@ -180,17 +172,19 @@ def first_failed(exits: Any) -> dict[str, Any] | None:
 
     The end of a terminated rank is a consequence; so is an end with status 143, from any sender.
     """
-    failed = [
-        each for each in exits if each["status"] not in (0, TERM_STATUS) and not each.get("told")
-    ]
-    return min(failed, key=lambda each: float(each["ended"]), default=None)
+    failed = []
+    for record in exits:
+        if record["status"] not in (0, TERM_STATUS) and not record.get("told"):
+            failed.append(record)
+    return min(failed, key=lambda record: float(record["ended"]), default=None)
 
 
 def has_failed() -> bool:
     """Whether a rank of this attempt has failed, or a node's launcher before any rank."""
     ranks = list(exits())
-    cleared = any(each.get("told") == "cleared" for each in ranks)
-    return cleared or bool(first_failed(ranks or exits("node"))) or bool(role_failure())
+    if any(record.get("told") == "cleared" for record in ranks):
+        return True
+    return bool(first_failed(ranks or exits("node"))) or bool(role_failure())
 
 
 def role_failure() -> str:

@@ -21,18 +21,18 @@ def choose(hosts: list[str], *, local: bool) -> None:
     Every node resolves the name itself.
     """
     env = os.environ
-    env["HPCRUN_HEAD"], env["HPCRUN_HEAD_ADDR"] = hosts[0], "127.0.0.1" if local else hosts[0]
+    env["HPCRUN_HEAD"] = hosts[0]
+    env["HPCRUN_HEAD_ADDR"] = "127.0.0.1" if local else hosts[0]
     seed = os.getpid() if local else int(env["SLURM_JOB_ID"])
     env["HPCRUN_PORT"] = str(free_port(seed + PORT_STEP * int(env["HPCRUN_ATTEMPT"])))
     with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
         file.write("\n".join(hosts) + "\n")
     if local:
         env["HPCRUN_NODE_ADDR"] = "127.0.0.1"
-    else:
-        place = f"{hosts[0]}:{env['HPCRUN_PORT']}"
-        records.announce(
-            f"job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}, rendezvous {place}"
-        )
+        return
+    place = f"{hosts[0]}:{env['HPCRUN_PORT']}"
+    job = f"job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}"
+    records.announce(f"{job}, rendezvous {place}")
 
 
 def free_port(seed: int) -> int:
@@ -40,10 +40,10 @@ def free_port(seed: int) -> int:
 
     It is any port if other programs hold all ports of the job's range.
     """
-    ports = (FIRST + (seed + step) % SPAN for step in range(SPAN))
-    port = next(filter(_is_free, ports), None)
-    if port:
-        return port
+    for step in range(SPAN):
+        port = FIRST + (seed + step) % SPAN
+        if _is_free(port):
+            return port
     with socket.create_server(("", 0)) as any_port:
         return int(any_port.getsockname()[1])
 
@@ -70,11 +70,10 @@ def is_foreign(port: int) -> bool | None:
                 rows = [line.split() for line in table]
         except OSError:
             continue
-        users |= {
-            int(row[7])
-            for row in rows
-            if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port
-        }
+        for row in rows:
+            # local address, state (0A listens), user
+            if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port:
+                users.add(int(row[7]))
     return os.getuid() not in users if users else None
 
 
@@ -90,24 +89,23 @@ def options_of_torchrun(torchrun: list[str]) -> list[str]:
         "PET_RDZV_ID": f"{env['HPCRUN_JOB_ID']}.{env['HPCRUN_ATTEMPT']}",
         "PET_LOCAL_ADDR": env["HPCRUN_NODE_ADDR"],
     }
+    endpoint = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
+    has_endpoint = any(option.startswith("--rdzv-endpoint=") for option in torchrun)
     if "--rdzv-backend=static" in torchrun:
-        given |= {
-            "PET_RDZV_ENDPOINT": f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}",
-            "PET_NODE_RANK": env["HPCRUN_NODE_RANK"],
-        }
-    elif "PET_RDZV_ENDPOINT" not in env and not any(
-        option.startswith("--rdzv-endpoint=") for option in torchrun
-    ):
+        given["PET_RDZV_ENDPOINT"] = endpoint
+        given["PET_NODE_RANK"] = env["HPCRUN_NODE_RANK"]
+    elif "PET_RDZV_ENDPOINT" not in env and not has_endpoint:
         is_host = f"is_host={int(env['HPCRUN_NODE'] == env['HPCRUN_HEAD'])}"
-        given["PET_RDZV_ENDPOINT"] = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
+        given["PET_RDZV_ENDPOINT"] = endpoint
         given["PET_RDZV_CONF"] = is_host
-        torchrun = [
-            f"{option},{is_host}" if option.startswith("--rdzv-conf=") else option
-            for option in torchrun
-        ]
+        torchrun = [_with_conf(option, is_host) for option in torchrun]
     env[environment.FOR_TORCHRUN] = " ".join(name for name in given if name not in env)
     env.update({**given, **env})
     return torchrun
+
+
+def _with_conf(option: str, is_host: str) -> str:
+    return f"{option},{is_host}" if option.startswith("--rdzv-conf=") else option
 
 
 def resolves(head: str) -> bool:

@@ -26,19 +26,21 @@ MOST_STARTS = 5
 STALE = 3
 """A reading counts for this many periods, since the two clocks are not in step."""
 _MOST_TEXT = 1 << 16
+_OF_SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE")
+"""Variables of which one is set if the job has GPUs."""
 
 
 def query(period_s: float) -> list[str]:
     """Return the command for the GPUs of this job; empty if it has none."""
     env = os.environ
-    visible = env.get("CUDA_VISIBLE_DEVICES", "")
-    has_some = any(
-        env.get(name) for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE")
-    )
-    if visible == "NoDevFiles" or not (visible or (has_some and "CUDA_VISIBLE_DEVICES" not in env)):
+    visible = env.get("CUDA_VISIBLE_DEVICES")
+    if visible is None and not any(env.get(name) for name in _OF_SLURM):
         return []
-    # -i does not accept parts of a GPU (MIG-...)
-    chosen = ["-i", visible] if visible and "MIG" not in visible else []
+    if visible in ("", "NoDevFiles"):
+        return []
+    chosen = []
+    if visible and "MIG" not in visible:  # -i does not accept parts of a GPU (MIG-...)
+        chosen = ["-i", visible]
     return [
         "nvidia-smi",
         *chosen,
@@ -54,7 +56,9 @@ class Gpus:
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
         self._command = query(period_s)
-        self._pid = self._pipe = self._starts = 0
+        self._pid = 0
+        self._pipe = 0
+        self._starts = 0
         self._start_at = 0.0
         self._text = b""
         self._last: list[Reading] = []
@@ -64,11 +68,14 @@ class Gpus:
     def read(self) -> list[Reading]:
         """Return the newest reading of each GPU, if it is recent."""
         now = time.monotonic()
-        newest = {
-            reading[0]: reading for reading in map(parse, self._lines()) if reading is not None
-        }
+        newest = {}
+        for line in self._lines():
+            reading = parse(line)
+            if reading is not None:
+                newest[reading[0]] = reading
         if newest:
-            self._last, self._read_at = [newest[index] for index in sorted(newest)], now
+            self._last = [newest[index] for index in sorted(newest)]
+            self._read_at = now
         if self._pid and os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG) is not None:
             self._forget()
         if not self._pid and now >= self._start_at:
@@ -107,7 +114,8 @@ class Gpus:
 
     def _forget(self) -> None:
         os.close(self._pipe)
-        self._pid, self._text = 0, b""
+        self._pid = 0
+        self._text = b""
 
     def _lines(self) -> list[str]:
         if not self._pid:
@@ -127,10 +135,13 @@ def parse(line: str) -> Reading | None:
     The result is None, too, for a GPU that does not report how busy it is (MIG).
     """
     words = [cell.strip() for cell in line.split(",")]
-    if len(words) != len(FIELDS.split(",")) or not words[0].isdigit() or _number(words[1]) is None:
+    if len(words) != len(FIELDS.split(",")):
         return None
-    busy, used, total = (_number(cell) or 0.0 for cell in words[1:4])
-    return int(words[0]), min(busy / 100, 1.0), int(used) << 20, int(total) << 20, _number(words[4])
+    index, *numbers = words
+    busy, used, total, watts = map(_number, numbers)
+    if not index.isdigit() or busy is None:
+        return None
+    return int(index), min(busy / 100, 1.0), int(used or 0) << 20, int(total or 0) << 20, watts
 
 
 def _number(text: str) -> float | None:

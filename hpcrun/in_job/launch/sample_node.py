@@ -46,12 +46,12 @@ def read(path: str) -> str:
 
 def fields(text: str) -> dict[str, int]:
     """Return the numbers of lines such as ``usage_usec 12`` and ``RssAnon:  12 kB``."""
-    split = (line.split() for line in text.splitlines())
-    return {
-        words[0].rstrip(":"): int(words[1])
-        for words in split
-        if len(words) > 1 and words[1].isdigit()
-    }
+    numbers = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) > 1 and words[1].isdigit():
+            numbers[words[0].rstrip(":")] = int(words[1])
+    return numbers
 
 
 class Cgroup:
@@ -68,23 +68,26 @@ class Cgroup:
         for line in text.splitlines():
             controllers, _, path = line.partition(":")[2].partition(":")
             match = _JOB.match(path)
-            if match is not None:
-                # version 1, or 2
-                if controllers:
-                    names = [*controllers.split(","), controllers]
-                else:
-                    names = ["", "unified"]
-                self._folders += [os.path.join(root, name) + match[0] for name in names]
-        self._v1_cpu, self._cpu = self._path("cpuacct.usage"), self._path("cpu.stat")
-        self._memory, self._limit = (
-            self._path("memory.stat"),
-            self._path("memory.max", "memory.limit_in_bytes"),
-        )
+            if match is None:
+                continue
+            if controllers:  # version 1
+                names = [*controllers.split(","), controllers]
+            else:
+                names = ["", "unified"]
+            self._folders += [os.path.join(root, name) + match[0] for name in names]
+        self._v1_cpu = self._path("cpuacct.usage")
+        self._cpu = self._path("cpu.stat")
+        self._memory = self._path("memory.stat")
+        self._limit = self._path("memory.max", "memory.limit_in_bytes")
 
     def _path(self, *names: str) -> str:
         """Return the first of some files that exists, the empty string if none does."""
-        paths = (os.path.join(folder, name) for name in names for folder in self._folders)
-        return next(filter(os.path.exists, paths), "")
+        for name in names:
+            for folder in self._folders:
+                path = os.path.join(folder, name)
+                if os.path.exists(path):
+                    return path
+        return ""
 
     def cpu_s(self) -> float | None:
         """Return the CPU seconds of the job so far, None if they are not known."""
@@ -100,10 +103,10 @@ class Cgroup:
         The result is None if the bytes are not known.
         """
         memory = fields(read(self._memory))
+        if not memory:
+            return None
         names = _HELD_V1 if "total_rss" in memory else _HELD_V2
-        if memory:
-            return sum(memory.get(name, 0) for name in names)
-        return None
+        return sum(memory.get(name, 0) for name in names)
 
     def memory_limit(self) -> int | None:
         """Return the job's memory limit in bytes, None if it has none."""
@@ -133,15 +136,20 @@ def use_of_processes(roots: Iterable[int], proc: str = PROC) -> tuple[float, int
                     children.setdefault(int(words[1]), []).append(int(entry.name))
     tops = {*roots}
     pids = [pid for pid in tops if pid in stats]
-    ticks = memory = 0
+    ticks = 0
+    memory_kb = 0
     for pid in pids:
         pids += (child for child in children.get(pid, ()) if child not in tops)
         ticks += sum(map(int, stats[pid][11:15]))
-        held = fields(read(f"{proc}/{pid}/status"))  # in kB
-        memory += (
-            held["RssAnon"] + held.get("RssShmem", 0) if "RssAnon" in held else held.get("VmRSS", 0)
-        )
-    return ticks / os.sysconf("SC_CLK_TCK"), memory << 10
+        memory_kb += _held_kb(fields(read(f"{proc}/{pid}/status")))
+    return ticks / os.sysconf("SC_CLK_TCK"), memory_kb << 10
+
+
+def _held_kb(status: dict[str, int]) -> int:
+    """Return the memory of a process, without files where the kernel tells them apart."""
+    if "RssAnon" in status:
+        return status["RssAnon"] + status.get("RssShmem", 0)
+    return status.get("VmRSS", 0)
 
 
 class Traffic:
@@ -170,9 +178,14 @@ class Traffic:
 
         The bytes of RDMA are None without such a device.
         """
-        moved = sum(moved for name, moved in self._interfaces() if name in self._counted)
-        counts = [text for text in (read(path).strip() for path in self._rdma) if text.isdigit()]
-        return moved, 4 * sum(map(int, counts)) if counts else None  # they count words of 4 bytes
+        moved = sum(count for name, count in self._interfaces() if name in self._counted)
+        counts = []
+        for path in self._rdma:
+            text = read(path).strip()
+            if text.isdigit():
+                counts.append(int(text))
+        rdma = 4 * sum(counts) if counts else None  # RDMA's counters count words of 4 bytes
+        return moved, rdma
 
     def _interfaces(self) -> list[tuple[str, int]]:
         counters = []
@@ -191,10 +204,7 @@ def allocated(cgroup: Cgroup) -> tuple[int | None, int | None]:
     """
     env = os.environ
     number = env.get("SLURM_CPUS_ON_NODE", "")
-    if number.isdigit():
-        cpus = int(number)
-    else:
-        cpus = len(os.sched_getaffinity(0))
+    cpus = int(number) if number.isdigit() else len(os.sched_getaffinity(0))
     per_node = env.get("SLURM_MEM_PER_NODE", "")
     per_cpu = env.get("SLURM_MEM_PER_CPU", "")
     if per_node.isdigit():
@@ -211,9 +221,13 @@ def used(cgroup: Cgroup, roots: Callable[[], Iterable[int]]) -> tuple[float, int
 
     The values are those of the cgroup, or of the processes where the cgroup does not tell them.
     """
-    cpu_s, memory = cgroup.cpu_s(), cgroup.memory_used()
-    if cpu_s is None or memory is None:
-        of_processes = use_of_processes(roots())
-        cpu_s = of_processes[0] if cpu_s is None else cpu_s
-        memory = of_processes[1] if memory is None else memory
+    cpu_s = cgroup.cpu_s()
+    memory = cgroup.memory_used()
+    if cpu_s is not None and memory is not None:
+        return cpu_s, memory
+    cpu_s_of_processes, memory_of_processes = use_of_processes(roots())
+    if cpu_s is None:
+        cpu_s = cpu_s_of_processes
+    if memory is None:
+        memory = memory_of_processes
     return cpu_s, memory

@@ -32,6 +32,16 @@ COST = 2000
 """The next sample waits 2000 times the CPU time that the last one took: 0.05 % of a CPU."""
 
 
+class _Counters:
+    """The counters of this node at one moment; ``rdma`` is None without such a device."""
+
+    def __init__(self, at: float, cpu_s: float, moved: int, rdma: int | None) -> None:
+        self.at = at
+        self.cpu_s = cpu_s
+        self.moved = moved
+        self.rdma = rdma
+
+
 class Sampler:
     """The samples of this node.
 
@@ -49,7 +59,7 @@ class Sampler:
         self._lines = 0
         self._has_failed = False
         self._write_at = 0.0
-        self._before: tuple[float, float, int, int | None] | None = None
+        self._before: _Counters | None = None
         # the cgroup and the numbers of the allocation are those of all together
         self._shares = PACKED in os.environ
         self._cgroup = Cgroup("" if self._shares else read(f"{PROC}/self/cgroup"))
@@ -84,31 +94,25 @@ class Sampler:
 
     def _take(self, now: float) -> None:
         if self._gpus is None:
-            self._network, self._gpus = Traffic(), Gpus(self._period_s)
+            self._network = Traffic()
+            self._gpus = Gpus(self._period_s)
             self._started = time.time()
         cpu_s, memory = used(self._cgroup, self._roots)
         moved, rdma = self._network.read()
-        before, self._before = self._before, (now, cpu_s, moved, rdma)
+        before = self._before
+        self._before = _Counters(now, cpu_s, moved, rdma)
         if before is None:
             return
-        span = now - before[0]
-        if rdma is None or before[3] is None:
-            both = None
-        else:
-            both = max(0, rdma - before[3]) / span
-        cpus = max(0.0, cpu_s - before[1]) / span
+        span_s = now - before.at
+        cpus = max(0.0, cpu_s - before.cpu_s) / span_s
         # the past of a process counts when it comes to the job, as from a daemon
-        most = float(os.cpu_count() or 1)
-        self._unwritten.append(
-            line(
-                time.time(),
-                min(cpus, most),
-                memory,
-                max(0, moved - before[2]) / span,
-                both,
-                self._gpus.read(),
-            )
-        )
+        cpus = min(cpus, float(os.cpu_count() or 1))
+        network = max(0, moved - before.moved) / span_s
+        rdma_rate = None
+        if rdma is not None and before.rdma is not None:
+            rdma_rate = max(0, rdma - before.rdma) / span_s
+        sample = line(time.time(), cpus, memory, network, rdma_rate, self._gpus.read())
+        self._unwritten.append(sample)
         if now >= self._write_at:
             self._write()
             self._write_at = now + (PER_WRITE - 0.5) * self._period_s
@@ -125,7 +129,8 @@ class Sampler:
                 self._begin()
             _append(self._path, "".join(self._unwritten), fresh_line=self._has_failed)
             self._lines += len(self._unwritten)
-            self._unwritten, self._has_failed = [], False
+            self._unwritten = []
+            self._has_failed = False
             if self._lines > MOST_LINES:
                 self._lines = join(self._path)
         except OSError as error:
@@ -142,11 +147,14 @@ class Sampler:
         if os.path.exists(self._path) and os.path.getsize(self._path):
             with open(self._path, "rb") as file:
                 self._lines = file.read().count(b"\n")
-        else:
-            cpus, memory = (None, None) if self._shares else allocated(self._cgroup)
-            words = [f'"cpus": {cpus or "null"}', f'"memory_limit": {memory or "null"}']
-            _append(self._path, f'{{"started": {self._started:.1f}, {", ".join(words)}}}\n')
-            self._lines = 1
+            return
+        cpus = None
+        memory = None
+        if not self._shares:
+            cpus, memory = allocated(self._cgroup)
+        numbers = f'"cpus": {cpus or "null"}, "memory_limit": {memory or "null"}'
+        _append(self._path, f'{{"started": {self._started:.1f}, {numbers}}}\n')
+        self._lines = 1
 
 
 def _append(path: str, text: str, *, fresh_line: bool = False) -> None:
@@ -160,7 +168,9 @@ def _append(path: str, text: str, *, fresh_line: bool = False) -> None:
     Raises:
         OSError: it was not written as a whole.
     """
-    data = (("\n" if fresh_line else "") + text).encode()
+    if fresh_line:
+        text = f"\n{text}"
+    data = text.encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         if os.write(descriptor, data) < len(data):
@@ -173,21 +183,46 @@ def line(
     at: float, cpus: float, memory: float, network: float, rdma: float | None, gpus: Iterable[Any]
 ) -> str:
     """Return one sample as JSON; written by hand, since every node would import json for it."""
-    rows = ", ".join(
-        f"[{index:d}, {busy:.3f}, {used:d}, {total:d}, "
-        f"{'null' if watts is None else format(watts, '.0f')}]"
-        for index, busy, used, total, watts in gpus
-    )
-    both = "null" if rdma is None else format(rdma, ".0f")
+    rows = ", ".join(_gpu_row(gpu) for gpu in gpus)
     numbers = (
-        f'"cpus": {cpus:.2f}, "memory": {memory:.0f}, "network": {network:.0f}, "rdma": {both}'
+        f'"cpus": {cpus:.2f}, "memory": {memory:.0f}, "network": {network:.0f}, '
+        f'"rdma": {_rounded(rdma)}'
     )
     return f'{{"time": {at:.2f}, {numbers}, "gpus": [{rows}]}}\n'
+
+
+def _gpu_row(gpu: Any) -> str:
+    index, busy, used_bytes, total, watts = gpu
+    return f"[{index:d}, {busy:.3f}, {used_bytes:d}, {total:d}, {_rounded(watts)}]"
+
+
+def _rounded(number: float | None) -> str:
+    return "null" if number is None else f"{number:.0f}"
 
 
 def join(path: str) -> int:
     """Join old samples of a file, so that they are evenly far apart; return its number of lines."""
     import json  # about once an hour
+
+    head, samples = _read_samples(path)
+    last = float(head.get("started") or 0)
+    for sample in samples:
+        sample["span"] = max(0.0, sample["time"] - last)
+        last = sample["time"]
+    joined = [_one(group) for group in _groups(samples[:-RECENT_LINES])]
+    joined += samples[-RECENT_LINES:]
+    names = ("time", "cpus", "memory", "network", "rdma", "gpus")
+    lines = [line(*(sample[name] for name in names)) for sample in joined]
+    aside = f"{path}.{os.getpid()}"
+    with open(aside, "w", encoding="utf-8") as file:
+        file.write(json.dumps(head) + "\n" + "".join(lines))
+    os.replace(aside, path)
+    return 1 + len(lines)
+
+
+def _read_samples(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the first line of a file of samples, and its samples."""
+    import json
 
     head: dict[str, Any] = {}
     samples: list[dict[str, Any]] = []
@@ -201,49 +236,47 @@ def join(path: str) -> int:
                     head = record
             except (TypeError, ValueError):  # cut off when a disk was full
                 continue
-    last = float(head.get("started") or 0)
-    for each in samples:
-        each["span"], last = max(0.0, each["time"] - last), each["time"]
-    old = samples[:-RECENT_LINES]
-    recent = samples[-RECENT_LINES:]
-    width_s = sum(each["span"] for each in old) / OLD_LINES
-    groups: list[list[dict[str, Any]]] = [[]]
-    for each in old:
-        if sum(one["span"] for one in groups[-1]) >= width_s:
+    return head, samples
+
+
+def _groups(samples: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the samples in at most about OLD_LINES groups, each as long as the others."""
+    width_s = sum(sample["span"] for sample in samples) / OLD_LINES
+    groups: list[list[dict[str, Any]]] = []
+    for sample in samples:
+        if not groups or sum(one["span"] for one in groups[-1]) >= width_s:
             groups.append([])
-        groups[-1].append(each)
-    joined = map(_one, filter(None, groups))
-    lines = [
-        line(
-            each["time"], each["cpus"], each["memory"], each["network"], each["rdma"], each["gpus"]
-        )
-        for each in (*joined, *recent)
-    ]
-    aside = f"{path}.{os.getpid()}"
-    with open(aside, "w", encoding="utf-8") as file:
-        file.write(json.dumps(head) + "\n" + "".join(lines))
-    os.replace(aside, path)
-    return 1 + len(lines)
+        groups[-1].append(sample)
+    return groups
 
 
 def _one(group: list[dict[str, Any]]) -> dict[str, Any]:
     """Return one sample for several: the mean over time, and the most memory."""
+    spans = [sample["span"] or 1e-9 for sample in group]
+    joined = {"time": group[-1]["time"], "memory": max(sample["memory"] for sample in group)}
+    for name in ("cpus", "network", "rdma"):
+        joined[name] = _mean([sample[name] for sample in group], spans)
+    joined["gpus"] = _gpus_of(group, spans)
+    return joined
 
-    def mean(values: list[float | None]) -> float | None:
-        known = [
-            (each["span"] or 1e-9, value) for each, value in zip(group, values) if value is not None
-        ]
-        if known:
-            return sum(span * value for span, value in known) / sum(span for span, _ in known)
-        return None
 
-    means = {name: mean([each[name] for each in group]) for name in ("cpus", "network", "rdma")}
-    by_index = [{gpu[0]: gpu for gpu in each["gpus"]} for each in group]
+def _gpus_of(group: list[dict[str, Any]], spans: list[float]) -> list[list[Any]]:
+    """Return one row for each GPU of some samples."""
+    by_index = [{gpu[0]: gpu for gpu in sample["gpus"]} for sample in group]
+    indices: set[int] = set().union(*by_index)
     gpus = []
-    for index in sorted({index for each in by_index for index in each}):
-        rows = [each.get(index) for each in by_index]
+    for index in sorted(indices):
+        rows = [gpus_of_sample.get(index) for gpus_of_sample in by_index]
+        busy = _mean([row[1] if row else None for row in rows], spans)
+        watts = _mean([row[4] if row else None for row in rows], spans)
         known = [row for row in rows if row]
-        busy, watts = (mean([row and row[place] for row in rows]) for place in (1, 4))
         gpus.append([index, busy, max(row[2] for row in known), known[-1][3], watts])
-    memory = max(each["memory"] for each in group)
-    return {**means, "time": group[-1]["time"], "memory": memory, "gpus": gpus}
+    return gpus
+
+
+def _mean(values: list[float | None], spans: list[float]) -> float | None:
+    """Return the mean over time of the known values, None if none is known."""
+    known = [(span_s, value) for span_s, value in zip(spans, values) if value is not None]
+    if not known:
+        return None
+    return sum(span_s * value for span_s, value in known) / sum(span_s for span_s, _ in known)

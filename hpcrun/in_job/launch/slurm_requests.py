@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from . import records
@@ -55,23 +56,22 @@ def job() -> JobSays:
 
 def parse_job(text: str) -> JobSays:
     """Read a line of ``scontrol show job``."""
-    fields = dict(
-        re.findall(
-            r"(?:^| )(JobState|Reason|Restarts|PreemptTime|ExcNodeList|BatchHost|NodeList)=(\S*)",
-            text,
-        )
-    )
+    names = "JobState|Reason|Restarts|PreemptTime|ExcNodeList|BatchHost|NodeList"
+    fields = dict(re.findall(rf"(?:^| )({names})=(\S*)", text))
     restarts = fields.get("Restarts", "")
     return JobSays(
-        fields.get("JobState", ""),
-        fields.get("Reason", ""),
-        int(restarts) if restarts.isdigit() else None,
-        fields.get("PreemptTime", "None") not in ("None", "Unknown", "N/A"),
-        *(
-            fields.get(name, "").replace("(null)", "")
-            for name in ("ExcNodeList", "BatchHost", "NodeList")
-        ),
+        state=fields.get("JobState", ""),
+        reason=fields.get("Reason", ""),
+        restarts=int(restarts) if restarts.isdigit() else None,
+        preempted=fields.get("PreemptTime", "None") not in ("None", "Unknown", "N/A"),
+        excluded=_nodes_in(fields, "ExcNodeList"),
+        batch_host=_nodes_in(fields, "BatchHost"),
+        nodes=_nodes_in(fields, "NodeList"),
     )
+
+
+def _nodes_in(fields: dict[str, str], name: str) -> str:
+    return fields.get(name, "").replace("(null)", "")
 
 
 def nodes_dead(hosts: list[str]) -> dict[str, bool]:
@@ -79,13 +79,17 @@ def nodes_dead(hosts: list[str]) -> dict[str, bool]:
 
     The result is empty if Slurm does not respond.
     """
-    status, text = _ask(
-        "sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format=%N %t"
-    )
+    names = ",".join(hosts)
+    status, text = _ask("sinfo", "--noheader", "--Node", "--nodes", names, "--format=%N %t")
     if status != 0:
         return {}
-    split = [line.split() for line in text.splitlines()]
-    return {words[0]: bool(_DEAD.fullmatch(words[1])) for words in split if len(words) == 2}
+    dead = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 2:
+            node, state = words
+            dead[node] = bool(_DEAD.fullmatch(state))
+    return dead
 
 
 def requeue(exclude: list[str]) -> str:
@@ -144,8 +148,8 @@ def small_step(*nodes: str) -> tuple[list[str], dict[str, str]]:
     The srun runs beside the step of the job.
     """
     size = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
-    argv = ["srun", *size, "--overlap", "--gres=none"]
-    return argv, {name: value for name, value in os.environ.items() if not _SIZE.fullmatch(name)}
+    env = {name: value for name, value in os.environ.items() if not _SIZE.fullmatch(name)}
+    return ["srun", *size, "--overlap", "--gres=none"], env
 
 
 def starts_step(node: str) -> bool:
@@ -160,10 +164,14 @@ def starts_step(node: str) -> bool:
 def jobs_with_nodes() -> set[str] | None:
     """Return the jobs of this user that are not pending, None if Slurm does not respond."""
     status, text = _ask("squeue", "--all", "--me", "--noheader", "--format=%i %T")
-    pairs = (line.partition(" ") for line in text.splitlines())
     if status:
         return None
-    return {job_id for job_id, _, state in pairs if state != "PENDING"}
+    jobs = set()
+    for line in text.splitlines():
+        job_id, _, state = line.partition(" ")
+        if state != "PENDING":
+            jobs.add(job_id)
+    return jobs
 
 
 def skip_steps(count: int) -> None:
@@ -186,20 +194,22 @@ def expand(nodelist: str) -> list[str]:
     for part in re.findall(r"(?:[^,\[\]]+|\[[^\[\]]*\])+", nodelist):
         names = [""]
         for text, inside in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
-            if text:
-                choices = [text]
-            else:
-                choices = [number for span in inside.split(",") for number in _span(span)]
-            names = [name + choice for name in names for choice in choices]
+            choices = [text] if text else _numbers(inside)
+            names = ["".join(pair) for pair in product(names, choices)]
         nodes += names
     if not nodes:
         raise ValueError(f"no list of nodes: {nodelist!r}")
     return nodes
 
 
-def _span(span: str) -> list[str]:
-    first, _, last = span.partition("-")
-    return [str(number).zfill(len(first)) for number in range(int(first), int(last or first) + 1)]
+def _numbers(spans: str) -> list[str]:
+    """Return the numbers of ``01-03,7``, with the zeros in front."""
+    numbers = []
+    for span in spans.split(","):
+        first, _, last = span.partition("-")
+        for number in range(int(first), int(last or first) + 1):
+            numbers.append(str(number).zfill(len(first)))
+    return numbers
 
 
 def _refusal(*argv: str) -> str:

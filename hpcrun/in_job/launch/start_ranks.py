@@ -48,10 +48,9 @@ def with_rendezvous(command: list[str], *, by_torchrun: bool) -> list[str]:
         env.setdefault("MASTER_ADDR", env["HPCRUN_HEAD_ADDR"])
         env.setdefault("MASTER_PORT", env["HPCRUN_PORT"])
         return command
+    torchrun = command
     if "--no-python" in command:
         torchrun = command[: command.index("--no-python")]
-    else:
-        torchrun = command
     if "--standalone" in torchrun:  # on a single node it does not need this job's port
         return command
     if not resolves(os.environ["HPCRUN_HEAD_ADDR"]):
@@ -85,12 +84,9 @@ class Node:
         if self._pid:
             self._canary.guard(self._pid)
             ended = wait([self._pid], self._on_signal, self._tick)
+            status = ended[1] if ended else records.KILL_STATUS
             if self._ended_early:
                 status = records.TERM_STATUS
-            elif ended:
-                status = ended[1]
-            else:
-                status = records.KILL_STATUS
             reap(self._pid)
         return self._close(status)
 
@@ -131,9 +127,8 @@ class Node:
         return False
 
     def _has_begun(self) -> bool:
-        return os.path.exists(
-            os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start")
-        )
+        name = f"node-{os.environ['HPCRUN_NODE']}.start"
+        return os.path.exists(os.path.join(records.attempt_dir(), name))
 
     def _on_signal(self, info: Any) -> None:
         programs = self._programs()

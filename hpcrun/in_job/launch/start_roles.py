@@ -52,13 +52,16 @@ class RoleBlock:
             "--gpus": "",
             **dict(pairs),
         }
-        self.name, self.command = words[0], words[end + 1 :]
+        self.name = words[0]
+        self.command = words[end + 1 :]
         first_task = int(options["--task"])
         first_rank = int(options["--first-rank"])
         self.tasks = range(first_task, first_task + int(options["--tasks"]))
         self.ranks = range(first_rank, first_rank + int(options["--ranks"]))
-        self.by_torchrun, self.on_exit = options["--launcher"] == "torchrun", options["--on-exit"]
-        self.ready, self.ready_timeout_s = options["--ready"], float(options["--ready-timeout"])
+        self.by_torchrun = options["--launcher"] == "torchrun"
+        self.on_exit = options["--on-exit"]
+        self.ready = options["--ready"]
+        self.ready_timeout_s = float(options["--ready-timeout"])
         self.after = [name for name in options["--after"].split(",") if name]
         self.gpus = options["--gpus"]  # of a node that all roles share: FIRST:COUNT:OF
         self.env = dict(value.split("=", 1) for name, value in pairs if name == "--env")
@@ -66,20 +69,19 @@ class RoleBlock:
 
 def main(arguments: list[str]) -> int:
     """Run the role of this task; return 0, or the exit status with which its end fails the job."""
-    is_local = "HPCRUN_NODE_ADDR" in os.environ
+    # the script sets the first for a local job, srun the second
+    variable = "HPCRUN_NODE_RANK" if "HPCRUN_NODE_ADDR" in os.environ else "SLURM_PROCID"
     environment.be_node()
     words = iter(arguments[1:])
     roles = [RoleBlock([*islice(words, int(count))]) for count in words]
-    return RoleNode(
-        roles, int(os.environ["HPCRUN_NODE_RANK" if is_local else "SLURM_PROCID"])
-    ).run_role()
+    return RoleNode(roles, int(os.environ[variable])).run_role()
 
 
 class RoleNode(Node):
     """The process of one role on one node."""
 
     def __init__(self, roles: list[RoleBlock], task: int) -> None:
-        role = next(each for each in roles if task in each.tasks)
+        role = next(role for role in roles if task in role.tasks)
         env = {
             "HPCRUN_ROLE": role.name,
             "NNODES": len(role.tasks),
@@ -87,24 +89,25 @@ class RoleNode(Node):
             "HPCRUN_RANK_BASE": role.ranks[0],
             **role.env,
         }
-        env |= {"HPCRUN_IGNORED": "ignored"} if role.on_exit == "ignore" else {}
+        if role.on_exit == "ignore":
+            env["HPCRUN_IGNORED"] = "ignored"
         os.environ.update({name: str(value) for name, value in env.items()})
         os.makedirs(environment.flight(), exist_ok=True)
         flight = os.path.join(records.attempt_dir(), "flight")
         os.environ.update(environment.moved(os.environ, flight, environment.flight()))
-        self._roles, self._role, self._task, self._is_first = (
-            roles,
-            role,
-            task,
-            task == role.tasks[0],
-        )
-        self._shared, self._failure, self._check = (
-            os.path.join(records.attempt_dir(), FOLDER),
-            "",
-            "",
-        )
-        self._is_decided = self._is_signalled = self._is_ready = False
-        self._started_at, self._tick_at, self._kill_at = 0.0, 0.0, float("inf")
+        self._roles = roles
+        self._role = role
+        self._task = task
+        self._is_first = task == role.tasks[0]
+        self._shared = os.path.join(records.attempt_dir(), FOLDER)
+        self._failure = ""
+        self._check = ""
+        self._is_decided = False
+        self._is_signalled = False
+        self._is_ready = False
+        self._started_at = 0.0
+        self._tick_at = 0.0
+        self._kill_at = float("inf")
         # programs by their process ids, which are also those of their groups
         self._terminated = set[int]()
         super().__init__()  # its canary knows all of this
@@ -158,14 +161,12 @@ class RoleNode(Node):
 
         The result says whether this role is still needed.
         """
-        if not (names <= {*records.names_in(self._shared)} or self._is_not_needed()):
-            wait(
-                [],
-                self._on_signal,
-                lambda: self._tick() or names <= {*records.names_in(self._shared)},
-                SOON_S,
-            )
+        if not self._is_written(names) and not self._is_not_needed():
+            wait([], self._on_signal, lambda: self._tick() or self._is_written(names), SOON_S)
         return not self._is_not_needed()
+
+    def _is_written(self, names: set[str]) -> bool:
+        return names <= {*records.names_in(self._shared)}
 
     def _with_addresses(self) -> list[str]:
         """Set the variables with the addresses of all roles, and return the command.
@@ -179,17 +180,19 @@ class RoleNode(Node):
             address = records.read(f"{role.name}.start", self._shared) or {}
             host = str(address.get("host", ""))
             port = str(address.get("port", ""))
-            parts = {"host": host, "port": port, "url": f"http://{host}:{port}"}
-            places.update({f"{role.name}.{what}": text for what, text in parts.items()})
+            places[f"{role.name}.host"] = host
+            places[f"{role.name}.port"] = port
+            places[f"{role.name}.url"] = f"http://{host}:{port}"
+            of_role = [host]
+            if host != "127.0.0.1":
+                of_role = hosts[role.tasks[0] : role.tasks[-1] + 1]
             variable = f"HPCRUN_ROLE_{role.name.upper().replace('-', '_')}"
-            if host == "127.0.0.1":
-                names = [host]
-            else:
-                names = hosts[role.tasks[0] : role.tasks[-1] + 1]
-            env.update({f"{variable}_HOSTS": ",".join(names), f"{variable}_PORT": port})
+            env[f"{variable}_HOSTS"] = ",".join(of_role)
+            env[f"{variable}_PORT"] = port
             if role is self._role:
                 places["port"] = port
-                env.update(HPCRUN_HEAD_ADDR=host, HPCRUN_PORT=str(address.get("rendezvous", "")))
+                env["HPCRUN_HEAD_ADDR"] = host
+                env["HPCRUN_PORT"] = str(address.get("rendezvous", ""))
                 env["HPCRUN_HEAD"] = hosts[min(role.tasks[0], len(hosts) - 1)]
         self._check = os.path.expandvars(fill(self._role.ready, places))
         return [fill(argument, places) for argument in self._role.command]
@@ -198,25 +201,31 @@ class RoleNode(Node):
 
     def _run(self, command: list[str]) -> int:
         """Run the command, and return what its end means for the job."""
-        self._is_ready, self._started_at = not self._is_first, time.monotonic()
+        self._is_ready = not self._is_first
+        self._started_at = time.monotonic()
         self._pid, status = try_start(command, os.environ, blocked=HEARD)
-        if self._pid:
-            self._canary.guard(self._pid)
-            if not (self._is_ready or self._check):
-                self._look_whether_ready(self._started_at)
-            ended = None
-            while ended is None:
-                ended = wait(
-                    [self._pid], self._on_signal, self._tick, SECOND_S if self._is_ready else SOON_S
-                )
-            reap(self._pid)
-            self._end_groups()
-            status = records.TERM_STATUS if self._ended_early else ended[1]
-            if not (self._is_ready or self._is_not_needed()) and (
-                status == 0 or self._role.on_exit == "ignore"
-            ):
-                self._end_unready(status)
+        if not self._pid:
+            return self._meaning(status)
+        self._canary.guard(self._pid)
+        if not self._is_ready and not self._check:
+            self._look_whether_ready(self._started_at)
+        status = self._wait_for_program()
+        self._end_groups()
+        if self._ended_early:
+            status = records.TERM_STATUS
+        is_expected = status == 0 or self._role.on_exit == "ignore"
+        if is_expected and not self._is_ready and not self._is_not_needed():
+            self._end_unready(status)
         return self._meaning(status)
+
+    def _wait_for_program(self) -> int:
+        """Wait until the command has ended; return its exit status."""
+        ended = None
+        while ended is None:
+            period_s = SECOND_S if self._is_ready else SOON_S
+            ended = wait([self._pid], self._on_signal, self._tick, period_s)
+        reap(self._pid)
+        return ended[1]
 
     def _end_unready(self, status: int) -> None:
         """Look once more whether the role, which has ended, is ready.
@@ -248,14 +257,11 @@ class RoleNode(Node):
 
     def _all_done(self) -> bool:
         """Whether all roles whose end decides have ended well on all of their nodes."""
-        names = {*records.names_in(self._shared)}
-        deciding = {
-            f"{role.name}.done-{task}"
-            for role in self._roles
-            if role.on_exit == "end"
-            for task in role.tasks
-        }
-        return bool(deciding) and deciding <= names
+        names: set[str] = set()
+        for role in self._roles:
+            if role.on_exit == "end":
+                names.update(f"{role.name}.done-{task}" for task in role.tasks)
+        return bool(names) and self._is_written(names)
 
     def _is_not_needed(self) -> bool:
         return (
@@ -282,14 +288,14 @@ class RoleNode(Node):
     def _has_begun(self) -> bool:
         if not self._role.gpus:
             return super()._has_begun()
-        logs = (
-            os.path.join(records.attempt_dir(), f"rank-{rank}.out") for rank in self._role.ranks
-        )
+        folder = records.attempt_dir()
+        logs = [os.path.join(folder, f"rank-{rank}.out") for rank in self._role.ranks]
         return any(map(os.path.exists, logs))
 
     def _programs(self) -> dict[int, int]:
         """Return the programs of this role on this node: others may run beside them."""
-        return {rank: pid for rank, pid in super()._programs().items() if rank in self._role.ranks}
+        programs = super()._programs()
+        return {rank: pid for rank, pid in programs.items() if rank in self._role.ranks}
 
     # --- its end ---------------------------------------------------------------------------------
 
@@ -325,28 +331,35 @@ class RoleNode(Node):
         if role.on_exit == "end" and status == 0:
             self._write(f"done-{self._task}")
             return 0
-        until = time.monotonic() + (LATE_S if status == 0 else 0)
-        while (
-            role.on_exit == "fail" and not (done := self._all_done()) and time.monotonic() < until
-        ):
-            time.sleep(SOON_S)
-        if role.on_exit == "fail" and done:
+        if role.on_exit == "fail" and self._are_done_within(LATE_S if status == 0 else 0.0):
             return 0
         if self._is_not_needed():
             return status
-        deciding = " and ".join(each.name for each in self._roles if each.on_exit == "end")
-        before = "" if role.on_exit == "end" else f", before {deciding}"
-        # torchrun's own status says less than that of its ranks
-        first = (
-            records.first_failed(each for each in records.exits() if each.get("rank") in role.ranks)
-            or {}
-        )
-        if first and len(role.ranks) > 1:
-            which = f": rank {role.ranks.index(first['rank'])} on {first['node']}"
-        else:
-            which = ""
-        self._fail(f"ended with status {first.get('status', status)}{before}{which}")
+        self._fail(self._how_it_failed(status))
         return status or 1
+
+    def _are_done_within(self, limit_s: float) -> bool:
+        """Wait until the roles whose end decides have ended well; return whether they have."""
+        until = time.monotonic() + limit_s
+        while not self._all_done():
+            if time.monotonic() >= until:
+                return False
+            time.sleep(SOON_S)
+        return True
+
+    def _how_it_failed(self, status: int) -> str:
+        """Return how the role ended, and which of its ranks failed first."""
+        role = self._role
+        # torchrun's own status says less than that of its ranks
+        exits = [record for record in records.exits() if record.get("rank") in role.ranks]
+        first = records.first_failed(exits) or {}
+        text = f"ended with status {first.get('status', status)}"
+        if role.on_exit != "end":
+            deciding = [other.name for other in self._roles if other.on_exit == "end"]
+            text += f", before {' and '.join(deciding)}"
+        if first and len(role.ranks) > 1:
+            text += f": rank {role.ranks.index(first['rank'])} on {first['node']}"
+        return text
 
     def _after_kill(self, pid: int) -> None:
         if not self._all_done() and f"{self._role.name}.end" not in records.names_in(self._shared):
@@ -375,23 +388,34 @@ def why_not_ready(check: str, host: str) -> str:
     A check is ``tcp:PORT``, ``http:PORT/PATH`` or ``file:PATH``.
     """
     kind, _, place = check.partition(":")
-    port, _, path = place.partition("/")
     try:
         if kind == "file":
             os.stat(place)
         elif kind:
-            foreign = is_foreign(int(port))
-            if foreign and environment.CONTAINER not in os.environ:
-                return "another user listens on this port"  # and would get what clients send
-            if foreign is False and kind == "tcp":
-                # without a connection, which the program may take for the only one that it expects
-                return ""
-            with socket.create_connection((host, int(port)), CHECK_S) as connection:
-                if kind == "http":
-                    return _http_problem(connection, host, path)
-                return ""
+            return _port_problem(kind, place, host)
     except Exception as error:  # whatever the port belongs to may answer anything
         return getattr(error, "strerror", None) or str(error) or repr(error)
+    return ""
+
+
+def _port_problem(kind: str, place: str, host: str) -> str:
+    """Return why a port is not ready; the empty string if it is.
+
+    Args:
+        kind: ``tcp`` or ``http``.
+        place: ``PORT`` or ``PORT/PATH``.
+        host: the address to connect to.
+    """
+    port, _, path = place.partition("/")
+    foreign = is_foreign(int(port))
+    if foreign and environment.CONTAINER not in os.environ:
+        return "another user listens on this port"  # and would get what clients send
+    if foreign is False and kind == "tcp":
+        # without a connection, which the program may take for the only one that it expects
+        return ""
+    with socket.create_connection((host, int(port)), CHECK_S) as connection:
+        if kind == "http":
+            return _http_problem(connection, host, path)
     return ""
 
 
@@ -400,9 +424,8 @@ def _http_problem(connection: socket.socket, host: str, path: str) -> str:
 
     The status line must come within the time of a check, whatever follows it.
     """
-    connection.sendall(
-        f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
-    )
+    request = f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    connection.sendall(request.encode())
     answer = b""
     until = time.monotonic() + CHECK_S
     while b"\n" not in answer and len(answer) < 4096:
@@ -419,6 +442,10 @@ def _http_problem(connection: socket.socket, host: str, path: str) -> str:
 
 def last_line(rank: int) -> str:
     """Return the last line of a rank's log, of stderr if there is any, as printable text."""
-    texts = (records.read_text(f"rank-{rank}.{name}").strip() for name in ("err", "out"))
-    last = next(filter(None, texts), "(it is empty)").splitlines()[-1]
+    text = records.read_text(f"rank-{rank}.err").strip()
+    if not text:
+        text = records.read_text(f"rank-{rank}.out").strip()
+    if not text:
+        return "(it is empty)"
+    last = text.splitlines()[-1]
     return "".join(char if char.isprintable() else "?" for char in last)[:200]

@@ -31,7 +31,9 @@ class StopRequests:
     """The requests to stop of one node, its heartbeat, and the samples of its use."""
 
     def __init__(self, folder: NodeFolder, canary: Canary) -> None:
-        self._folder, self._canary, self.programs = folder, canary, folder.programs
+        self._folder = folder
+        self._canary = canary
+        self.programs = folder.programs
         # the job may be warned and requeued, so the reason of its end is needed
         self._managed = environment.MANAGED in os.environ
         self._was_ended = False
@@ -82,19 +84,23 @@ class StopRequests:
         for rank, pid in programs.items():
             self._folder.note_heard(rank, pid, number)
         if not self._canary.heard(number):
-            for rank, pid in programs.items():
-                if not ending or self._was_ended or self._folder.claim(f"ended-{rank}"):
-                    send(pid, number)
-        self._was_ended = self._was_ended or ending
+            self._forward(number, programs)
+        if not ending:
+            return ""
+        self._was_ended = True
         if cleared:
             self._insist_at = time.monotonic() + INSIST_S
+            return "cleared"
         if first:
             self._note_preemption()
-        if cleared:
-            return "cleared"
-        if ending:
-            return "TERM"
-        return ""
+        return "TERM"
+
+    def _forward(self, number: int, programs: dict[int, int]) -> None:
+        """Send a signal to some programs, the first SIGTERM only to those that have not got it."""
+        for rank, pid in programs.items():
+            is_first_term = number == signal.SIGTERM and not self._was_ended
+            if not is_first_term or self._folder.claim(f"ended-{rank}"):
+                send(pid, number)
 
     @staticmethod
     def _note_preemption() -> None:
@@ -117,11 +123,9 @@ class StopRequests:
         """
         for rank, pid in self._folder.programs().items():
             mark = f"warned-{rank}"
-            if (
-                not self._folder.has(mark)
-                and catches(pid, signal.SIGUSR1)
-                and self._folder.claim(mark)
-            ):
+            if self._folder.has(mark) or not catches(pid, signal.SIGUSR1):
+                continue
+            if self._folder.claim(mark):
                 self._folder.note_heard(rank, pid, signal.SIGUSR1)
                 send(pid, signal.SIGUSR1)
 

@@ -41,9 +41,8 @@ def label() -> None:
         labels["WANDB_RUN_GROUP"] = run
         tags["hpcrun.element"] = env["HPCRUN_ELEMENT"]
     # not json, which takes longer to import than all of this: the values are plain
-    labels["MLFLOW_RUN_CONTEXT"] = (
-        "{" + ", ".join(f'"{name}": "{value}"' for name, value in tags.items()) + "}"
-    )
+    members = ", ".join(f'"{name}": "{value}"' for name, value in tags.items())
+    labels["MLFLOW_RUN_CONTEXT"] = f"{{{members}}}"
     for name, value in labels.items():
         if name not in env or env[name] == env.get(PUT + name):  # or of an enclosing job
             env[name] = value
@@ -54,10 +53,8 @@ def _is_plain(text: str) -> bool:
 
     A folder of a job that was submitted by hand may have any name.
     """
-    return (
-        text.isascii()
-        and text.replace("-", "").replace(".", "").replace("+", "").replace("_", "").isalnum()
-    )
+    letters = text.replace("-", "").replace(".", "").replace("+", "").replace("_", "")
+    return text.isascii() and letters.isalnum()
 
 
 def continue_run(rank: int) -> None:

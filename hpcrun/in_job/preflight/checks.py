@@ -44,6 +44,9 @@ SHM_SLOW_MB = 1024
 all.
 """
 
+_YES = ("Yes", "1")
+"""How nvidia-smi writes that a memory row is to be remapped, or could not be."""
+
 Cell = dict[str, str]
 Reports = Mapping[str, Mapping[str, Any]]
 Rates = Mapping[str, float]
@@ -59,8 +62,12 @@ def not_ready(hosts: Sequence[str], answered: Reports) -> list[str]:
 
     These are the late nodes, and the nodes that have not reported an end.
     """
-    reports = {host: answered.get(host, {}) for host in hosts}
-    return [host for host, report in reports.items() if report.get("late") or "ended" not in report]
+    missing = []
+    for host in hosts:
+        report = answered.get(host, {})
+        if report.get("late") or "ended" not in report:
+            missing.append(host)
+    return missing
 
 
 def check_node(
@@ -92,6 +99,7 @@ def check_node(
 
 
 def _names(report: Mapping[str, Any]) -> Cell:
+    """Return whether the name server knows the nodes, and this node by its address."""
     names = report.get("names")
     if not names:
         return cell(NONE)
@@ -100,18 +108,23 @@ def _names(report: Mapping[str, Any]) -> Cell:
         # without other nodes, a node may be called localhost
         return cell(FAILED if len(names) > 1 else SLOW, f"cannot resolve {listed(unknown)}")
     of_node = names.get(report["node"]) or []
-    if of_node and all(address.startswith("127.") or address == "::1" for address in of_node):
+    if of_node and all(_is_loopback(address) for address in of_node):
         return cell(SLOW, f"resolves its own name to {of_node[0]}")
     return cell(OK, str(len(names)))
 
 
+def _is_loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
+
+
 def _port(report: Mapping[str, Any]) -> Cell:
+    """Return whether the node listens on the job's port, and how fast the others answer."""
     if report.get("bind"):
         return cell(FAILED, f"cannot listen on {report['port']}: {report['bind']}")
-    times = [answer["ms"] for answer in report.get("reach", {}).values() if "ms" in answer]
-    if "reach" in report:
-        return cell(OK, f"{median(times):.1f} ms" if times else "")
-    return cell(NONE)
+    if "reach" not in report:
+        return cell(NONE)
+    times = [answer["ms"] for answer in report["reach"].values() if "ms" in answer]
+    return cell(OK, f"{median(times):.1f} ms" if times else "")
 
 
 def _clock(host: str, answered: Reports) -> Cell:
@@ -120,34 +133,27 @@ def _clock(host: str, answered: Reports) -> Cell:
     The median counts as right; for two nodes, the clock of the first node does.
     """
     first = next(iter(answered))
-    seen = {
-        name: answer["clock_s"]
-        for name, answer in answered[first].get("reach", {}).items()
-        if "clock_s" in answer
-    }
-    seen[first] = 0.0
+    seen = {first: 0.0}
+    for name, answer in answered[first].get("reach", {}).items():
+        if "clock_s" in answer:
+            seen[name] = answer["clock_s"]
     if host not in seen or len(seen) < 2:
         return cell(NONE)
     middle = 0.0 if len(seen) < 3 else median(seen.values())
     off = seen[host] - middle
-    if abs(off) < 10:
-        text = f"{round(off * 1000):+d} ms"
-    else:
-        text = f"{off:+.0f} s"
+    text = f"{round(off * 1000):+d} ms" if abs(off) < 10 else f"{off:+.0f} s"
     if abs(off) > CLOCK_FAILED_S:
         return cell(FAILED, text)
     return cell(SLOW if abs(off) > CLOCK_SLOW_S else OK, text)
 
 
 def _shm(report: Mapping[str, Any]) -> Cell:
+    """Return whether /dev/shm has space for the buffers of NCCL."""
     shm = report.get("shm")
     if not shm:
         return cell(NONE)
     free = shm["free_mb"]
-    if free >= 10240:
-        text = f"{free / 1024:.0f} GB"
-    else:
-        text = f"{free} MB free"
+    text = f"{free / 1024:.0f} GB" if free >= 10240 else f"{free} MB free"
     needed = SHM_PER_RANK_MB * len(report.get("ranks") or [1])
     if free < needed:
         return cell(FAILED, text)
@@ -155,6 +161,7 @@ def _shm(report: Mapping[str, Any]) -> Cell:
 
 
 def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
+    """Return whether every rank multiplies matrices correctly, and how fast its GPU does."""
     ranks = report.get("ranks")
     if not ranks:
         if "failed" not in report:
@@ -179,27 +186,26 @@ def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates:
 def _gemm_rate(
     ranks: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], rates: Rates
 ) -> Cell:
+    """Compare the speed of a node's GPUs with other GPUs, and with the card's own rate."""
     speeds = [rank.get("tflops", 0.0) for rank in ranks]
-    elsewhere = [
-        rank["tflops"] for other in others for rank in other.get("ranks") or [] if "tflops" in rank
-    ]
+    elsewhere = []
+    for other in others:
+        elsewhere += [rank["tflops"] for rank in other.get("ranks") or [] if "tflops" in rank]
     for number, tflops in enumerate(speeds):
         peers = speeds[:number] + speeds[number + 1 :] + elsewhere
         if peers and tflops < OF_PEERS * median(peers):
-            return cell(
-                FAILED, f"GPU {number}: {tflops:.0f} TFLOPS, the others {median(peers):.0f}"
-            )
+            text = f"GPU {number}: {tflops:.0f} TFLOPS, the others {median(peers):.0f}"
+            return cell(FAILED, text)
     slowest = min(speeds)
     card = rates.get(f"{ranks[0]['dtype']}-tflops")
     text = f"{len(speeds)} × {slowest:.0f} TFLOPS"
     if card and slowest < OF_CARD * card:
         return cell(SLOW, f"{text} of {card:.0f}")
     for number, rank in enumerate(ranks):
-        if rank["free_gb"] < 0.9 * rank["total_gb"]:
-            return cell(
-                SLOW,
-                f"GPU {number}: only {rank['free_gb']:.0f} of {rank['total_gb']:.0f} GB are free",
-            )
+        free = rank["free_gb"]
+        total = rank["total_gb"]
+        if free < 0.9 * total:
+            return cell(SLOW, f"GPU {number}: only {free:.0f} of {total:.0f} GB are free")
     return cell(OK, text)
 
 
@@ -231,30 +237,33 @@ def _slowest(report: Mapping[str, Any], stage: str) -> float | None:
 
 
 def _gb_s(rate: float) -> str:
-    return f"{rate:.{0 if rate >= 10 else 1}f} GB/s"
+    return f"{rate:.0f} GB/s" if rate >= 10 else f"{rate:.1f} GB/s"
 
 
 def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
+    """Compare the bandwidth between a node's GPUs with other nodes, and with the card's rate."""
     ranks = report.get("ranks") or []
     slowest = _slowest(report, "within")
     if slowest is None:
         # a rank that never came explains the others' waiting for it
-        absent = _trouble(ranks, GEMM_STEPS)
-        if absent:
+        if _trouble(ranks, GEMM_STEPS):
             return cell(NONE)
         return _trouble(ranks, ("within",)) or cell(NONE)
-    elsewhere = [rate for other in others if (rate := _slowest(other, "within")) is not None]
+    text = _gb_s(slowest)
     if "gpu" not in ranks[0]:
-        return cell(OK, _gb_s(slowest))
+        return cell(OK, text)
+    of_others = [_slowest(other, "within") for other in others]
+    elsewhere = [rate for rate in of_others if rate is not None]
     if elsewhere and slowest < OF_PEERS * median(elsewhere):
-        return cell(FAILED, f"{_gb_s(slowest)}, the others {median(elsewhere):.0f}")
+        return cell(FAILED, f"{text}, the others {median(elsewhere):.0f}")
     link = rates.get("nvlink-gb-s", 0) / 2  # the manufacturer counts both directions
     if slowest < OF_LINK * link:
-        return cell(SLOW, f"{_gb_s(slowest)} of {link:.0f}")
-    return cell(OK, _gb_s(slowest))
+        return cell(SLOW, f"{text} of {link:.0f}")
+    return cell(OK, text)
 
 
 def _rate_across(report: Mapping[str, Any], rates: Rates, missing: Sequence[str]) -> Cell:
+    """Compare the bandwidth between the nodes with the rate of a port of the network."""
     ranks = report.get("ranks") or []
     slowest = _slowest(report, "across")
     if slowest is None:
@@ -264,38 +273,50 @@ def _rate_across(report: Mapping[str, Any], rates: Rates, missing: Sequence[str]
             return cell(NONE, f"no all-reduce: {listed(missing)} not ready")
         return _trouble(ranks, ("across",)) or cell(NONE)
     port = rates.get("fabric-gbit-s", 0) / 8
-    slow = "gpu" in ranks[0] and slowest < OF_LINK * port
-    if slow:
+    if "gpu" in ranks[0] and slowest < OF_LINK * port:
         return cell(SLOW, f"{_gb_s(slowest)}, one port has {port:.0f}")
     return cell(OK, _gb_s(slowest))
 
 
 def _errors(report: Mapping[str, Any]) -> Cell:
+    """Return what the driver and the kernel have recorded: failures first, then warnings."""
     errors = report.get("errors")
     if not errors:
         return cell(NONE)
     ecc = errors.get("ecc")
-    rows = errors.get("rows")
     xids = errors.get("xids")
-    marked = [(FAILED, _xid(xid)) for xid in xids or [] if xid in XIDS and XIDS[xid][0] == RESET]
-    marked += [
-        (FAILED, "a memory row could not be remapped")
-        for row in rows or []
-        if row[1] in ("Yes", "1")
-    ]
-    marked += [(SLOW, _xid(xid)) for xid in xids or [] if xid in WORTH_A_WORD]
-    marked += [
-        (SLOW, "a GPU reset is needed to remap a memory row")
-        for row in rows or []
-        if row[0] in ("Yes", "1")
-    ]
-    marked += [(SLOW, f"{sum(ecc)} uncorrected ECC errors")] if ecc and sum(ecc) else []
-    if marked:
-        return cell(marked[0][0], ", ".join(dict.fromkeys(text for _, text in marked)))
-    known = [name for name, values in (("ECC", ecc), ("Xid", xids)) if values is not None]
+    rows = errors.get("rows") or []
+    failures = _failures(rows, xids or [])
+    warnings = _warnings(rows, xids or [])
+    if ecc and sum(ecc):
+        warnings.append(f"{sum(ecc)} uncorrected ECC errors")
+    texts = ", ".join(dict.fromkeys(failures + warnings))
+    if texts:
+        return cell(FAILED if failures else SLOW, texts)
+    known = []
+    if ecc is not None:
+        known.append("ECC")
+    if xids is not None:
+        known.append("Xid")
     if known:
         return cell(OK, f"no {' or '.join(known)}")
     return cell(NONE, "cannot be read")
+
+
+def _failures(rows: Sequence[Sequence[str]], xids: Sequence[int]) -> list[str]:
+    """Return the errors for which a GPU is bad."""
+    failures = [_xid(xid) for xid in xids if xid in XIDS and XIDS[xid][0] == RESET]
+    if any(row[1] in _YES for row in rows):
+        failures.append("a memory row could not be remapped")
+    return failures
+
+
+def _warnings(rows: Sequence[Sequence[str]], xids: Sequence[int]) -> list[str]:
+    """Return the errors without which a GPU would be better."""
+    warnings = [_xid(xid) for xid in xids if xid in WORTH_A_WORD]
+    if any(row[0] in _YES for row in rows):
+        warnings.append("a GPU reset is needed to remap a memory row")
+    return warnings
 
 
 def _xid(code: int) -> str:
@@ -304,4 +325,7 @@ def _xid(code: int) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Return the first names, and the number of the others."""
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    text = ", ".join(names[:4])
+    if len(names) > 4:
+        text += f" and {len(names) - 4} more"
+    return text

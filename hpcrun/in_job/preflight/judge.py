@@ -15,6 +15,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,23 @@ from .checks import (
 SCHEMA = 1
 
 
+@dataclass(frozen=True)
+class _Case:
+    """What is known of the nodes so far.
+
+    Attributes:
+        answered: node → its report, of the nodes that have one.
+        table: node → check → cell.
+        faults: node → why it is bad.
+        problems: what is wrong, and no fault of a single node.
+    """
+
+    answered: Reports
+    table: dict[str, dict[str, Cell]]
+    faults: dict[str, list[str]]
+    problems: list[str]
+
+
 def judge(
     hosts: Sequence[str],
     reports: Reports,
@@ -59,123 +77,163 @@ def judge(
             bad.
         excluded: the nodes that the job has already excluded; None if nodes cannot be chosen.
     """
-    srun_errors = srun_errors or {}
     answered = {host: reports[host] for host in hosts if host in reports}
     missing = not_ready(hosts, answered)
-    table = {host: check_node(host, answered, rates or {}, missing) for host in hosts}
-    faults: dict[str, list[str]] = {host: [] for host in hosts}
-    silent = [host for host in hosts if host not in answered and (answered or host in srun_errors)]
-    for host in silent:
-        faults[host].append(
-            "did not respond" + (f": {srun_errors[host]}" if host in srun_errors else "")
-        )
-        table[host]["port"] = cell(FAILED, "no response")
-    problems = [] if answered or silent else ["no node answered"]
-    paths = _blame_paths(answered, faults, table)
-    _blame_cells(answered, faults, table, problems)
-    problems += paths.values()
-    if not any(faults.values()) and not problems and len(hosts) > 1:
-        problems += _across(answered, missing, [table[host]["across"] for host in hosts])
-    bad = {host: "; ".join(reasons) for host, reasons in faults.items() if reasons}
-    if (bad or paths) and excluded is not None:
-        exclude = ",".join([*filter(None, [excluded]), *bad, *paths])
-    else:
-        exclude = ""
+    case = _Case(answered, table={}, faults={}, problems=[])
+    for host in hosts:
+        case.table[host] = check_node(host, answered, rates or {}, missing)
+        case.faults[host] = []
+    _blame_silent(case, srun_errors or {})
+    paths = _blame_paths(case)
+    _blame_cells(case)
+    case.problems.extend(paths.values())
+    bad = {host: "; ".join(reasons) for host, reasons in case.faults.items() if reasons}
+    if not bad and not case.problems and len(hosts) > 1:
+        case.problems.extend(_across(case, missing))
     return {
         "schema": SCHEMA,
-        "ok": not bad and not problems,
-        "nodes": [
-            {"node": host, "answered": host in answered, "checks": table[host]} for host in hosts
-        ],
+        "ok": not bad and not case.problems,
+        "nodes": [_row(host, case) for host in hosts],
         "bad": [{"node": host, "why": why} for host, why in bad.items()],
-        "problems": problems,
-        "slow": _slow(table),
-        "exclude": exclude,
+        "problems": case.problems,
+        "slow": _slow(case.table),
+        "exclude": _exclude(excluded, [*bad, *paths]),
     }
+
+
+def _exclude(excluded: str | None, nodes: list[str]) -> str:
+    """Return the value of --exclude for the next job; empty if no node is added, or can be."""
+    if excluded is None or not nodes:
+        return ""
+    return ",".join([excluded, *nodes]) if excluded else ",".join(nodes)
+
+
+def _row(host: str, case: _Case) -> dict[str, Any]:
+    return {"node": host, "answered": host in case.answered, "checks": case.table[host]}
 
 
 def message(verdict: Mapping[str, Any]) -> str:
     """Return the verdict in one line."""
-    bad = [f"{item['node']} ({item['why']})" for item in verdict["bad"]]
-    parts = [f"bad: {', '.join(bad)}"] if bad else []
+    parts = []
+    if verdict["bad"]:
+        bad = [f"{item['node']} ({item['why']})" for item in verdict["bad"]]
+        parts.append(f"bad: {', '.join(bad)}")
     parts += verdict["problems"]
     if not parts and verdict["slow"]:
-        parts.append(f"no bad node; slow: {listed([item['node'] for item in verdict['slow']])}")
+        slow = [item["node"] for item in verdict["slow"]]
+        parts.append(f"no bad node; slow: {listed(slow)}")
     if verdict["exclude"]:
         parts.append(f"add --exclude={verdict['exclude']}")
-    return "preflight: " + ("; ".join(parts) or "all nodes are ok")
+    if not parts:
+        parts.append("all nodes are ok")
+    return f"preflight: {'; '.join(parts)}"
 
 
 def _slow(table: Mapping[str, Mapping[str, Cell]]) -> list[dict[str, str]]:
     """Return the nodes with slow parts; this fails no job."""
-    slow = {
-        host: [
-            f"{LABELS.get(check, check)}: {item['text']}"
-            for check, item in row.items()
-            if item["mark"] == SLOW
-        ]
-        for host, row in table.items()
-    }
-    return [{"node": host, "why": "; ".join(reasons)} for host, reasons in slow.items() if reasons]
+    nodes = []
+    for host, row in table.items():
+        slow = []
+        for check, item in row.items():
+            if item["mark"] == SLOW:
+                slow.append(f"{LABELS.get(check, check)}: {item['text']}")
+        if slow:
+            nodes.append({"node": host, "why": "; ".join(slow)})
+    return nodes
 
 
-def _blame_paths(
-    answered: Reports, faults: dict[str, list[str]], table: dict[str, dict[str, Cell]]
-) -> dict[str, str]:
+def _blame_silent(case: _Case, srun_errors: Mapping[str, str]) -> None:
+    """Blame the nodes that did not respond; where none did, only those that Slurm names.
+
+    Args:
+        case: what is known of the nodes.
+        srun_errors: node → Slurm's message about it.
+    """
+    for host in case.table:
+        if host in case.answered:
+            continue
+        fault = "did not respond"
+        if host in srun_errors:
+            fault += f": {srun_errors[host]}"
+        elif not case.answered:
+            continue
+        case.faults[host].append(fault)
+        case.table[host]["port"] = cell(FAILED, "no response")
+    if not case.answered and not any(case.faults.values()):
+        case.problems.append("no node answered")
+
+
+def _blame_paths(case: _Case) -> dict[str, str]:
     """Find the nodes that explain the failed connections, each time the node with the most of them.
 
     Returns:
         node → the message for a path that failed although both its ends reach others; excluding the
         node avoids it.
     """
-    failed = {
-        (source, target): answer["error"]
-        for source, report in answered.items()
-        for target, answer in report.get("reach", {}).items()
-        # a node that does not listen is reason enough
-        if "error" in answer
-        and target in answered
-        and not {"failed", "bind"} & answered[target].keys()
-    }
-    paths = {}
-    order = list(answered)
+    failed = _failed_connections(case.answered)
+    paths: dict[str, str] = {}
+    order = list(case.answered)
     while failed:
-        count = Counter(host for pair in failed for host in pair)
+        count: Counter[str] = Counter()
+        for pair in failed:
+            count.update(pair)
         into = Counter(target for _, target in failed)
         # among equals the node that is not reached, and of two the one that is not the first
         host = max(order, key=lambda name: (count[name], into[name], order.index(name)))
-        mine = {pair: error for pair, error in failed.items() if host in pair}
-        failed = {pair: error for pair, error in failed.items() if host not in pair}
-        sources = [source for source, target in mine if target == host]
-        targets = [target for _, target in mine if target != host]
-        error = next(iter(mine.values()))
-        reached = any("ms" in report.get("reach", {}).get(host, {}) for report in answered.values())
-        if reached and len({*sources, *targets}) == 1:  # in one direction, or in both
+        of_host = [pair for pair in failed if host in pair]
+        sources = [source for source, target in of_host if target == host]
+        targets = [target for _, target in of_host if target != host]
+        error = failed[of_host[0]]
+        for pair in of_host:
+            del failed[pair]
+        if len({*sources, *targets}) == 1 and _is_reached(host, case.answered):
+            # one path is blocked, in one direction or in both
             paths[host] = f"{sources[0]} does not reach {host} ({error}); other nodes do"
-            table[sources[0]]["port"] = cell(FAILED, f"does not reach {host}")
+            case.table[sources[0]]["port"] = cell(FAILED, f"does not reach {host}")
         elif len(sources) >= len(targets):
-            if reached:
-                who = f"{listed(sources)} cannot reach"
-            else:
-                who = "no node reaches"
-            faults[host].append(f"{who} its port {answered[host].get('port')} ({error})")
-            table[host]["port"] = cell(FAILED, f"not reached: {error}")
+            _blame_unreached(case, host, sources, error)
         else:
-            reaches = any("ms" in answer for answer in answered[host]["reach"].values())
-            faults[host].append(
-                f"{'does not reach ' + listed(targets) if reaches else 'reaches no other node'} "
-                f"({error})"
-            )
-            table[host]["port"] = cell(FAILED, f"does not reach {listed(targets)}: {error}")
+            _blame_cut_off(case, host, targets, error)
     return paths
 
 
-def _blame_cells(
-    answered: Reports,
-    faults: dict[str, list[str]],
-    table: dict[str, dict[str, Cell]],
-    problems: list[str],
-) -> None:
+def _blame_unreached(case: _Case, host: str, sources: Sequence[str], error: str) -> None:
+    """Blame a node for connections from other nodes that failed."""
+    who = "no node reaches"
+    if _is_reached(host, case.answered):
+        who = f"{listed(sources)} cannot reach"
+    port = case.answered[host].get("port")
+    case.faults[host].append(f"{who} its port {port} ({error})")
+    case.table[host]["port"] = cell(FAILED, f"not reached: {error}")
+
+
+def _blame_cut_off(case: _Case, host: str, targets: Sequence[str], error: str) -> None:
+    """Blame a node for its connections to other nodes that failed."""
+    what = "reaches no other node"
+    if any("ms" in answer for answer in case.answered[host]["reach"].values()):
+        what = f"does not reach {listed(targets)}"
+    case.faults[host].append(f"{what} ({error})")
+    case.table[host]["port"] = cell(FAILED, f"does not reach {listed(targets)}: {error}")
+
+
+def _failed_connections(answered: Reports) -> dict[tuple[str, str], str]:
+    """Return source and target → the error, of the connections that failed."""
+    failed = {}
+    for source, report in answered.items():
+        for target, answer in report.get("reach", {}).items():
+            if "error" not in answer or target not in answered:
+                continue
+            # a node that does not listen is reason enough
+            if "failed" not in answered[target] and "bind" not in answered[target]:
+                failed[source, target] = answer["error"]
+    return failed
+
+
+def _is_reached(host: str, answered: Reports) -> bool:
+    return any("ms" in report.get("reach", {}).get(host, {}) for report in answered.values())
+
+
+def _blame_cells(case: _Case) -> None:
     """Blame nodes for failures on these nodes.
 
     A failure that is the same on all nodes is not the fault of a node.
@@ -183,61 +241,77 @@ def _blame_cells(
     for check in CHECKS:
         if check in ("port", "across"):
             continue
-        texts = {
-            host: table[host][check]["text"]
-            for host in answered
-            if table[host][check]["mark"] == FAILED
-        }
-        alike = next(iter(texts.values()), "")
-        # which is the same on every other node
-        of_python = "No module named" in alike or "has no CUDA" in alike
-        if (
-            set(texts) == set(answered)
-            and set(texts.values()) == {alike}
-            and (len(texts) > 1 or of_python)
-        ):
-            problems.append(
-                f"{LABELS.get(check, check)}: {alike}"
-                + (", on every node" if len(texts) > 1 else "")
-            )
+        texts = {}
+        for host in case.answered:
+            item = case.table[host][check]
+            if item["mark"] == FAILED:
+                texts[host] = item["text"]
+        if _is_of_every_node(texts, len(case.answered)):
+            problem = f"{LABELS.get(check, check)}: {next(iter(texts.values()))}"
+            if len(texts) > 1:
+                problem += ", on every node"
+            case.problems.append(problem)
             continue
+        label = "" if check in ("gemm", "names") else f"{LABELS.get(check, check)}: "
         for host, text in texts.items():
-            faults[host].append(
-                text if check in ("gemm", "names") else f"{LABELS.get(check, check)}: {text}"
-            )
-    for host, report in answered.items():
+            case.faults[host].append(label + text)
+    for host, report in case.answered.items():
         if report.get("bind"):
-            faults[host].append(table[host]["port"]["text"])
+            case.faults[host].append(case.table[host]["port"]["text"])
 
 
-def _across(answered: Reports, missing: Sequence[str], cells: Sequence[Cell]) -> list[str]:
-    """Return why the inter-node all-reduce failed.
+def _is_of_every_node(texts: Mapping[str, str], number: int) -> bool:
+    """Whether all nodes failed a check in the same way.
+
+    Args:
+        texts: node → how it failed the check, of the nodes that did.
+        number: the number of nodes that answered.
+    """
+    if len(texts) != number or len(set(texts.values())) != 1:
+        return False
+    if number > 1:
+        return True
+    (text,) = texts.values()
+    # a single node has the Python of every other node
+    return "No module named" in text or "has no CUDA" in text
+
+
+def _across(case: _Case, missing: Sequence[str]) -> list[str]:
+    """Return why the inter-node all-reduce failed: one message, or none.
 
     If all else is well, the failure is not the fault of a single node.
+
+    Args:
+        case: what is known of the nodes.
+        missing: the nodes that took no part in the all-reduce.
     """
-    lost = [host for host in missing if not answered.get(host, {}).get("late")]
+    lost = [host for host in missing if not case.answered.get(host, {}).get("late")]
     if lost:
         return [f"{listed(lost)} not ready in time for an all-reduce"]
     if missing:
-        texts = []
-    else:
-        texts = [item["text"] for item in cells if item["mark"] == FAILED]
-    return [
-        f"the nodes reach each other, but their all-reduce failed: {text}" for text in texts[:1]
-    ]
+        return []
+    for row in case.table.values():
+        if row["across"]["mark"] == FAILED:
+            text = row["across"]["text"]
+            return [f"the nodes reach each other, but their all-reduce failed: {text}"]
+    return []
 
 
 def table_lines(verdict: Mapping[str, Any]) -> list[str]:
     """Return the table as plain text, for the batch log."""
     rows = [["node", *(LABELS.get(check, check) for check in CHECKS)]]
     for node in verdict["nodes"]:
-        cells = (node["checks"][check] for check in CHECKS)
-        rows.append([node["node"], *(f"{item['mark']} {item['text']}".strip() for item in cells)])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+        row = [node["node"]]
+        for check in CHECKS:
+            item = node["checks"][check]
+            row.append(f"{item['mark']} {item['text']}".strip())
+        rows.append(row)
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = []
+    for row in rows:
+        padded = [text.ljust(width) for text, width in zip(row, widths)]
+        lines.append("  ".join(padded).rstrip())
+    return lines
 
 
 def read_reports(folder: Path, hosts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -274,11 +348,9 @@ def main() -> int:
         log = (folder / "srun.log").read_text("utf-8", errors="replace")
     except OSError:
         log = ""
-    # the nodes of a local job are one machine
+    excluded: str | None = options.pop("exclude", "")
     if os.environ.get("HPCRUN_NODE_ADDR") == "127.0.0.1":
-        excluded = None
-    else:
-        excluded = options.pop("exclude", "")
+        excluded = None  # the nodes of a local job are one machine
     rates = {name: float(value) for name, value in options.items()}
     verdict = judge(
         hosts,

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,9 @@ class NodeReport:
     """The report of this node, which is on disk at every moment."""
 
     def __init__(self, path: Path, **known: Any) -> None:
-        self._path, self._known, self._lock = path, known, threading.Lock()
+        self._path = path
+        self._known = known
+        self._lock = threading.Lock()
 
     def put(self, **facts: Any) -> None:
         """Add results. Readers see the old file or the new file, on a network file system, too."""
@@ -61,20 +64,17 @@ class LocalNode:
 
     def __init__(self, env: dict[str, str]) -> None:
         attempt = Path(env["HPCRUN_ATTEMPT_DIR"])
-        self.name, self.rank, self.job = (
-            env["HPCRUN_NODE"],
-            int(env["HPCRUN_NODE_RANK"]),
-            env["HPCRUN_JOB_ID"],
-        )
+        self.name = env["HPCRUN_NODE"]
+        self.rank = int(env["HPCRUN_NODE_RANK"])
+        self.job = env["HPCRUN_JOB_ID"]
         self.hosts = (attempt / "hosts").read_text("ascii").split()
         self.port = int(env["HPCRUN_PORT"])
         self.folder = attempt / "preflight"
         # the nodes of a local job share a machine: each has its own address on the loopback
         # interface
         self.is_local = env["HPCRUN_NODE_ADDR"].startswith("127.")
-        self.ends_at = time.monotonic() + max(
-            LEAST_S, float(env.get("HPCRUN_PREFLIGHT_S") or LIMIT_S)
-        )
+        limit_s = float(env.get("HPCRUN_PREFLIGHT_S") or LIMIT_S)
+        self.ends_at = time.monotonic() + max(LEAST_S, limit_s)
 
     def address(self, rank: int) -> str:
         """Return the address of the node of this rank."""
@@ -146,10 +146,9 @@ def ask(node: LocalNode, rank: int) -> dict[str, Any]:
         with connection.makefile("r", encoding="utf-8") as stream:
             answer = json.loads(stream.readline(4096) or "null")
         answered_s = time.time()
-    if not isinstance(answer, dict) or (answer.get("node"), answer.get("job")) != (
-        node.hosts[rank],
-        node.job,
-    ):
+    if not isinstance(answer, dict):
+        raise ValueError("another program answers")
+    if answer.get("node") != node.hosts[rank] or answer.get("job") != node.job:
         raise ValueError("another program answers")
     offset_s = answer["time"] - (asked_s + answered_s) / 2
     return {"ms": (answered_s - asked_s) * 1000, "clock_s": offset_s, "store": answer["store"]}
@@ -175,11 +174,15 @@ def words(failure: Exception) -> str:
 def resolve(name: str) -> list[str] | str:
     """Return the addresses of a host, or the reason why there is none."""
     try:
-        return sorted(
-            {str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
-        )
+        entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as failure:
         return words(failure)
+    return sorted({str(address[0]) for _, _, _, _, address in entries})
+
+
+def resolve_names(names: list[str]) -> dict[str, list[str] | str]:
+    """Return name → its addresses, or the reason why there is none."""
+    return {name: resolve(name) for name in names}
 
 
 def shared_memory() -> dict[str, int] | None:
@@ -217,17 +220,13 @@ def run(*argv: str) -> str | None:
 def counters() -> dict[str, Any]:
     """Return the errors that the driver and the kernel have recorded; None for unknown values."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    ours = ["--id=" + chosen] if chosen else []
+    command = ["nvidia-smi"]
+    if chosen:
+        command.append(f"--id={chosen}")
     form = "--format=csv,noheader"
-    ecc = run(
-        "nvidia-smi", *ours, "--query-gpu=pci.bus_id,ecc.errors.uncorrected.volatile.total", form
-    )
-    rows = run(
-        "nvidia-smi",
-        *ours,
-        "--query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure",
-        form,
-    )
+    ecc = run(*command, "--query-gpu=pci.bus_id,ecc.errors.uncorrected.volatile.total", form)
+    remapped = "gpu_bus_id,remapped_rows.pending,remapped_rows.failure"
+    rows = run(*command, f"--query-remapped-rows={remapped}", form)
     log = run("dmesg") or run("journalctl", "--dmesg", "--boot", "--quiet", "--no-pager")
     return {
         "ecc": None if ecc is None else parse_ecc(ecc),
@@ -293,24 +292,25 @@ class Ranks:
                     record = json.loads(line)
                 except ValueError:
                     continue  # NCCL prints its warnings to stdout
-                if isinstance(record, dict):
-                    with self._changed:
-                        self._found[local_rank] |= record
-                        if "doing" in record:
-                            self._step_began[local_rank] = time.monotonic()
-                        self._changed.notify_all()
+                if not isinstance(record, dict):
+                    continue
+                with self._changed:
+                    self._found[local_rank] |= record
+                    if "doing" in record:
+                        self._step_began[local_rank] = time.monotonic()
+                    self._changed.notify_all()
         with self._changed:
             self._found[local_rank].setdefault("status", process.returncode)
             self._changed.notify_all()
 
     def results(self) -> list[dict[str, Any]]:
         """Return the results of every rank so far, and the seconds since its step began."""
+        results = []
         with self._changed:
             now = time.monotonic()
-            return [
-                {**rank, "for_s": round(now - began, 1)}
-                for rank, began in zip(self._found, self._step_began, strict=True)
-            ]
+            for rank, began in zip(self._found, self._step_began):
+                results.append({**rank, "for_s": round(now - began, 1)})
+        return results
 
     def wait(self, doing: str, until: float) -> bool:
         """Wait until every rank is in the step ``doing`` or has ended.
@@ -330,14 +330,16 @@ class Ranks:
         The ranks wait for the ranks of other nodes until the time is over.
         """
         count = len(self._processes)
-        order = {"ranks": len(node.hosts) * count, "store": f"{node.address(0)}:{store}"}
-        order["wait_s"] = max(1, int(node.ends_at - time.monotonic()) - 1)
+        order = {
+            "ranks": len(node.hosts) * count,
+            "store": f"{node.address(0)}:{store}",
+            "wait_s": max(1, int(node.ends_at - time.monotonic()) - 1),
+        }
         for number, process in enumerate(self._processes):
             assert process.stdin is not None
+            order["rank"] = node.rank * count + number
             try:
-                process.stdin.write(
-                    json.dumps({**order, "rank": node.rank * count + number}) + "\n"
-                )
+                process.stdin.write(json.dumps(order) + "\n")
                 process.stdin.flush()
             except (OSError, ValueError):
                 continue  # it has ended, and reported why
@@ -365,15 +367,15 @@ def knock_at_all(node: LocalNode) -> dict[str, dict[str, Any]]:
     """Connect to the other nodes, all at once; return node → its answer, or the error."""
     until = node.ends_at - CONNECTED_BEFORE_END_S
     answers = {node.hosts[rank]: {"error": "no response"} for rank in node.peers()}
-    threads = [
-        threading.Thread(
-            target=lambda rank=rank: answers.update({node.hosts[rank]: reach(node, rank, until)}),
-            daemon=True,
-        )
-        for rank in node.peers()
-    ]
-    for thread in threads:
+
+    def knock(rank: int) -> None:
+        answers[node.hosts[rank]] = reach(node, rank, until)
+
+    threads = []
+    for rank in node.peers():
+        thread = threading.Thread(target=knock, args=(rank,), daemon=True)
         thread.start()
+        threads.append(thread)
     for thread in threads:
         thread.join(max(0.0, until + TRY_S + 1 - time.monotonic()))
     return dict(answers)
@@ -389,21 +391,25 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
         report.put(bind=words(failure))
     # do not start so many programs for GPUs that exist only in Slurm's configuration, as in a
     # cluster for tests
-    workers = Ranks(node, ranks if not gpus or has_driver() else min(ranks, 2), gpus)
+    if gpus and not has_driver():
+        ranks = min(ranks, 2)
+    workers = Ranks(node, ranks, gpus)
     try:
-        looks = [in_background(report, "errors", counters)] if gpus else []
+        checks = []
+        if gpus:
+            checks.append(in_background(report, "errors", counters))
         if not node.is_local:
-            looks.append(
-                in_background(report, "names", lambda: {name: resolve(name) for name in node.hosts})
-            )
+            resolve_all = partial(resolve_names, node.hosts)
+            checks.append(in_background(report, "names", resolve_all))
         answers = knock_at_all(node)
         report.put(reach=answers)
         ready = workers.wait("waiting", node.ends_at - READY_BEFORE_END_S)
         report.put(ranks=workers.results())
+        store = None
         if node.rank:
             store = answers[node.hosts[0]].get("store")
-        else:
-            store = door and door.store
+        elif door is not None:
+            store = door.store
         # what is only slow may still end, and what hangs has hung long enough to be called so
         if not ready:
             report.put(late=True)
@@ -411,8 +417,8 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
         elif len(node.hosts) > 1 and store:
             workers.order(node, store)
             workers.wait("done", node.ends_at - 0.5)
-        for check in looks:
-            check.join(max(0.0, node.ends_at - time.monotonic()))
+        for thread in checks:
+            thread.join(max(0.0, node.ends_at - time.monotonic()))
     finally:
         report.put(ranks=workers.results(), ended=time.time())
         workers.end()

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -36,33 +35,29 @@ def say(**facts: Any) -> None:
 def choose_device(torch: Any, local_rank: int, gpus: int) -> Any:
     """Return the rank's GPU, or the CPU if torch has no GPU for it; report which and why."""
     facts: dict[str, Any] = {"torch": str(torch.__version__)}
-    build = torch.version.cuda or torch.version.hip
     if gpus and torch.cuda.is_available() and torch.cuda.device_count() > local_rank:
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
         free, total = torch.cuda.mem_get_info(device)
-        facts |= {
-            "gpu": torch.cuda.get_device_name(device),
-            "free_gb": free / 1e9,
-            "total_gb": total / 1e9,
-        }
+        facts["gpu"] = torch.cuda.get_device_name(device)
+        facts["free_gb"] = free / 1e9
+        facts["total_gb"] = total / 1e9
     else:
         device = torch.device("cpu")
-        seen = torch.cuda.device_count() if build else 0
-        facts |= {
-            "no_gpu": f"torch sees {seen} of {gpus} GPUs"
-            if build
-            else f"torch {torch.__version__} has no CUDA"
-        }
-        # a machine without a driver, as in a cluster for tests, has GPUs only in Slurm's
-        # configuration
-        facts |= {
-            "asked": gpus,
-            "expected": bool(gpus)
-            and (bool(build) or os.path.exists("/proc/driver/nvidia/version")),
-        }
+        facts.update(_why_no_gpu(torch, gpus))
     say(device=device.type, **facts)
     return device
+
+
+def _why_no_gpu(torch: Any, gpus: int) -> dict[str, Any]:
+    """Return why torch has no GPU for a rank, and whether it should have one."""
+    has_build = bool(torch.version.cuda or torch.version.hip)
+    why = f"torch {torch.__version__} has no CUDA"
+    if has_build:
+        why = f"torch sees {torch.cuda.device_count()} of {gpus} GPUs"
+    # a machine without a driver, as in a cluster for tests, has GPUs only in Slurm's configuration
+    has_gpus = has_build or os.path.exists("/proc/driver/nvidia/version")
+    return {"no_gpu": why, "asked": gpus, "expected": bool(gpus) and has_gpus}
 
 
 def is_right(torch: Any, device: Any) -> bool:
@@ -81,13 +76,16 @@ def gemm_tflops(torch: Any, device: Any) -> tuple[float, str]:
     # supported
     if torch.version.hip or torch.cuda.get_device_capability(device) >= (8, 0):
         name = "bf16"
+        dtype = torch.bfloat16
     else:
         name = "fp16"
-    dtype = torch.bfloat16 if name == "bf16" else torch.float16
-    a, b = (torch.randn(GEMM_SIZE, GEMM_SIZE, device=device, dtype=dtype) for _ in range(2))
+        dtype = torch.float16
+    a = torch.randn(GEMM_SIZE, GEMM_SIZE, device=device, dtype=dtype)
+    b = torch.randn(GEMM_SIZE, GEMM_SIZE, device=device, dtype=dtype)
     for _ in range(5):
         a @ b
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start = torch.cuda.Event(enable_timing=True)
+    end = torch.cuda.Event(enable_timing=True)
     start.record()
     for _ in range(GEMM_TIMES):
         a @ b
@@ -115,7 +113,8 @@ def sum_up(torch: Any, device: Any, *, rank: int, ranks: int, store: str, wait_s
     """
     import torch.distributed as dist
 
-    backend = "gloo" if device.type == "cpu" else "nccl"
+    is_cpu = device.type == "cpu"
+    backend = "gloo" if is_cpu else "nccl"
     dist.init_process_group(
         backend,
         init_method=f"tcp://{store}",
@@ -123,24 +122,26 @@ def sum_up(torch: Any, device: Any, *, rank: int, ranks: int, store: str, wait_s
         world_size=ranks,
         timeout=timedelta(seconds=wait_s),
     )
-    size = CPU_BYTES if device.type == "cpu" else GPU_BYTES
+    size = CPU_BYTES if is_cpu else GPU_BYTES
     numbers = torch.full((size // 4,), float(rank + 1), device=device)
     dist.all_reduce(numbers)  # the first call also makes the connections
     expected = ranks * (ranks + 1) // 2
     if not bool((numbers == expected).all()):
         raise ValueError(f"the all-reduce of 1 to {ranks} returned {numbers[0].item():g}")
     numbers.zero_()
-    wait_for_device: Callable[[], None] = (
-        torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    )
-    wait_for_device()
+    _wait_for_device(torch, device)
     started = time.perf_counter()
     for _ in range(SUM_TIMES):
         dist.all_reduce(numbers)
-    wait_for_device()
+    _wait_for_device(torch, device)
     seconds = (time.perf_counter() - started) / SUM_TIMES
     dist.destroy_process_group()
     return 2 * (ranks - 1) / ranks * size / seconds / 1e9
+
+
+def _wait_for_device(torch: Any, device: Any) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def check(local_rank: int, ranks: int, gpus: int, store_port: int) -> None:
@@ -158,9 +159,8 @@ def check(local_rank: int, ranks: int, gpus: int, store_port: int) -> None:
     if ranks > 1:
         say(doing="within")
         store = f"127.0.0.1:{store_port}"
-        say(
-            within=sum_up(torch, device, rank=local_rank, ranks=ranks, store=store, wait_s=WITHIN_S)
-        )
+        rate = sum_up(torch, device, rank=local_rank, ranks=ranks, store=store, wait_s=WITHIN_S)
+        say(within=rate)
     say(doing="waiting")
     order = sys.stdin.readline()
     if order:

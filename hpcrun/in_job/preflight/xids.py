@@ -12,13 +12,6 @@ PROGRAM, RESTART, CONTAINED, RESET, CONSEQUENCE, NOTE = range(6)
 """What an Xid calls for: the program is at fault; start it again; so too, the error is contained to
 it; the GPU needs a reset or more; it follows another Xid; nothing by itself."""
 
-_ENGINES = {
-    "copy engine": (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)),
-    "video decoder": (60, 68, 83, 84, 88, 89, 96, 97, 98),
-    "JPEG decoder": (82, *range(99, 106)),
-    "optical flow engine": (86, 139),
-    "video encoder": (142,),
-}
 _NVLINK5 = "an NVLink error"
 
 XIDS: dict[int, tuple[int, str]] = {
@@ -77,11 +70,16 @@ XIDS: dict[int, tuple[int, str]] = {
     169: (RESET, "the GPU's micro-controller halted"),
     171: (CONSEQUENCE, "more about Xid 48"),
     172: (CONSEQUENCE, "more about Xid 48"),
-    **{
-        code: (RESTART, f"an error of the {engine}")
-        for engine, codes in _ENGINES.items()
-        for code in codes
-    },
+    **dict.fromkeys(
+        (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)),
+        (RESTART, "an error of the copy engine"),
+    ),
+    **dict.fromkeys(
+        (60, 68, 83, 84, 88, 89, 96, 97, 98), (RESTART, "an error of the video decoder")
+    ),
+    **dict.fromkeys((82, *range(99, 106)), (RESTART, "an error of the JPEG decoder")),
+    **dict.fromkeys((86, 139), (RESTART, "an error of the optical flow engine")),
+    142: (RESTART, "an error of the video encoder"),
 }
 """Code → what it calls for, and what it means."""
 WORTH_A_WORD = frozenset({63, 92, 94, 121, 154, 157, 159, 160, 161})

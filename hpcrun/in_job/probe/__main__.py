@@ -18,6 +18,7 @@ import os
 import sys
 import time
 import zlib
+from itertools import chain
 
 if __package__ is None or __package__ == "":
     _folder = os.path.dirname(os.path.abspath(__file__))
@@ -56,29 +57,27 @@ TOO_LONG = "its stack is too long"
 def main(arguments: list[str]) -> int:
     """Print what the ranks of this node are doing; return 0."""
     folder = arguments[0]
-    py_spy = (arguments[1:] or [""])[0]
+    py_spy = arguments[1] if len(arguments) > 1 else ""
     until = time.monotonic() + WITHIN_S
     node = os.environ.get("SLURMD_NODENAME", "")
     processes = find_processes(folder, node, time.monotonic() + SCAN_S)
     answers: list[dict[str, Any]] = [{"node": node}]
-    ranks = [
-        RankReading(number, mine, py_spy, until - END_S)
-        for rank, all_of_it in sorted(processes.items())
-        for number, mine in ranks_within(rank, all_of_it).items()
-    ]
-    before = [rank.busy_s() for rank in ranks]
+    ranks = []
+    for rank, of_rank in sorted(processes.items()):
+        for number, of_inner in ranks_within(rank, of_rank).items():
+            ranks.append(RankReading(number, of_inner, py_spy, until - END_S))
+    before = [reading.busy_s() for reading in ranks]
     begun = time.monotonic()
     from_ras: list[str] = []
-    in_threads(
-        [lambda: from_ras.extend(ras_reports(processes, until)), *(rank.observe for rank in ranks)],
-        until,
-    )
+    calls = [lambda: from_ras.extend(ras_reports(processes, until))]
+    calls += [reading.observe for reading in ranks]
+    in_threads(calls, until)
     answers[0]["ras"] = list(from_ras)
     time.sleep(max(0.0, min(until, begun + SAMPLE_S) - time.monotonic()))
     elapsed = max(0.05, time.monotonic() - begun)
-    for rank, busy_s in zip(ranks, before):
-        rank.answer["busy"] = min(1.0, round((rank.busy_s() - busy_s) / elapsed, 2))
-        answers.append(dict(rank.answer))
+    for reading, busy_s in zip(ranks, before):
+        reading.answer["busy"] = min(1.0, round((reading.busy_s() - busy_s) / elapsed, 2))
+        answers.append(dict(reading.answer))
     left = MOST_PRINTED
     for number, answer in enumerate(answers):
         left -= print_answer(node or "-", number, answer, left)
@@ -90,13 +89,13 @@ def ras_reports(processes: dict[int, list[Process]], until: float) -> list[str]:
 
     The report of this node is about all processes.
     """
-    if 0 in processes:
-        address = address_of(program_of(processes[0]).env)
-    else:
-        address = None
-    if address is None or not is_theirs(
-        address[1], [one.pid for mine in processes.values() for one in mine]
-    ):
+    if 0 not in processes:
+        return []
+    address = address_of(program_of(processes[0]).env)
+    if address is None:
+        return []
+    _, port = address
+    if not is_theirs(port, [process.pid for process in chain(*processes.values())]):
         return []
     here = own_address(address)
     if here:
@@ -112,10 +111,10 @@ def print_answer(node: str, number: int, answer: dict[str, Any], most: int) -> i
     record = json.dumps(answer).encode()
     text = base64.b64encode(zlib.compress(record)).decode()
     if "stack" in answer and (len(record) > MOST_ANSWER or len(text) > most):
-        short = {
-            name: value for name, value in answer.items() if name not in ("how", "stack", "workers")
-        }
-        return print_answer(node, number, {**short, "lacks": TOO_LONG}, most)
+        short = {**answer, "lacks": TOO_LONG}
+        for name in ("how", "stack", "workers"):
+            short.pop(name, None)
+        return print_answer(node, number, short, most)
     parts = [text[start : start + PART] for start in range(0, len(text), PART)]
     for place, part in enumerate(parts):
         sys.stdout.write(f"hpcrun-stacks {node} {number} {place}/{len(parts)} {part}\n")

@@ -36,7 +36,7 @@ MOST = 1 << 18
 """Bytes of a report; of a longer one the beginning is kept, with the processes that do not answer.
 """
 _MOST_DIGITS = 9
-_PRINTABLE = {code: chr(code) if code == 10 or 32 <= code < 127 else "?" for code in range(256)}
+_PRINTABLE = {code: "?" for code in range(256) if code != 10 and not 32 <= code < 127}
 
 
 def address_of(env: Mapping[bytes, bytes]) -> Address | None:
@@ -50,7 +50,8 @@ def address_of(env: Mapping[bytes, bytes]) -> Address | None:
     if not given:
         return "localhost", PORT
     host, _, port = given.rpartition(":")
-    host, number = host.strip("[]"), number_in(os.fsencode(port))
+    host = host.strip("[]")
+    number = number_in(os.fsencode(port))
     if host and number is not None and number < 1 << 16:
         return (host, number)
     return None
@@ -95,11 +96,14 @@ def is_theirs(port: int, pids: Iterable[int]) -> bool:
                 rows = [line.split() for line in file.readlines()[1:]]
         except OSError:
             continue
-        # proc_pid_net(5): local address, state (0A listens), inode
-        listening |= {
-            row[9] for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port
-        }
-    return bool(listening) and listening <= {inode for pid in pids for inode in _sockets_of(pid)}
+        for row in rows:
+            # proc_pid_net(5): local address, state (0A listens), inode
+            if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port:
+                listening.add(row[9])
+    theirs = set()
+    for pid in pids:
+        theirs.update(_sockets_of(pid))
+    return bool(listening) and listening <= theirs
 
 
 def _sockets_of(pid: int) -> list[str]:
@@ -142,9 +146,8 @@ def ask(address: Address, timeout_s: float) -> str:
             raise TimeoutError(f"no response within {timeout_s:g} s")
         try:
             with socket.create_connection(address, timeout=min(left, HANDSHAKE_S)) as connection:
-                _greet(
-                    connection, min(until, time.monotonic() + HANDSHAKE_S), max(1, int(left / 2))
-                )
+                greet_until = min(until, time.monotonic() + HANDSHAKE_S)
+                _greet(connection, greet_until, max(1, int(left / 2)))
                 connection.sendall(b"VERBOSE STATUS\n")
                 return _receive(connection, until).decode("latin-1").translate(_PRINTABLE)
         except socket.timeout:  # TimeoutError from Python 3.10 on

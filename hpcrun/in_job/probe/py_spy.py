@@ -44,14 +44,13 @@ def find_py_spy(python: str, path: str, given: str) -> str:
         path: the rank's PATH.
         given: the one that hpcrun has.
     """
-    program = shutil.which(
-        "py-spy", path=absolute(os.pathsep.join((os.path.dirname(python), path)))
-    )
-    if not (os.path.isabs(given) and os.access(given, os.X_OK)):
-        given = ""
-    return (
-        program or given or shutil.which("py-spy", path=absolute(os.environ.get("PATH", ""))) or ""
-    )
+    of_rank = os.pathsep.join((os.path.dirname(python), path))
+    program = shutil.which("py-spy", path=absolute(of_rank))
+    if program:
+        return program
+    if os.path.isabs(given) and os.access(given, os.X_OK):
+        return given
+    return shutil.which("py-spy", path=absolute(os.environ.get("PATH", ""))) or ""
 
 
 def absolute(path: str) -> str:
@@ -88,12 +87,11 @@ def dump(py_spy: str, pid: int, path: str, until: float) -> tuple[str, str]:
             return "", f"py-spy printed more than {MOST_PRINTED >> 20} MB"
         if status == 0:
             return out.decode("utf-8", "replace"), ""
-        lines = [
-            line.strip() for line in err.decode("utf-8", "replace").splitlines() if line.strip()
-        ]
-        problem = "py-spy: " + (
-            lines[0].replace("Error: ", "")[:200] if lines else f"exit status {status}"
-        )
+        messages = err.decode("utf-8", "replace").strip().splitlines()
+        message = f"exit status {status}"
+        if messages:
+            message = messages[0].strip().replace("Error: ", "")[:200]
+        problem = f"py-spy: {message}"
         if "Permission Denied" in problem:
             return "", FORBIDDEN
     return "", problem
@@ -126,10 +124,9 @@ def _run(command: list[str], env: dict[str, str], within_s: float) -> tuple[int,
         timer.start()
         try:
             out = process.stdout.read(MOST_PRINTED + 1)
+            err = b""
             if len(out) <= MOST_PRINTED:
                 err = process.stderr.read(MOST_PRINTED + 1)
-            else:
-                err = b""
             if max(len(out), len(err)) > MOST_PRINTED:
                 kill()
             process.wait()

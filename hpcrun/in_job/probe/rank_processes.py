@@ -57,10 +57,7 @@ def find_processes(folder: str, node: str, until: float) -> dict[int, list[Proce
     mine = os.path.normpath(folder)
     # with the id of a run, its last names are enough: a home may have other names on other nodes
     parts = mine.split(os.sep)[-5:]
-    if _RUN_ID.fullmatch(parts[0]):
-        end = os.fsencode(os.sep.join(parts))
-    else:
-        end = os.fsencode(mine)
+    end = os.fsencode(os.sep.join(parts) if _RUN_ID.fullmatch(parts[0]) else mine)
     by_rank: dict[int, list[Process]] = {}
     lock = threading.Lock()
     me = os.getuid()
@@ -70,15 +67,15 @@ def find_processes(folder: str, node: str, until: float) -> dict[int, list[Proce
             return
         process = Process(pid)
         env = process.env
-        is_here = not node or env.get(b"HPCRUN_NODE") == os.fsencode(node)
+        if node and env.get(b"HPCRUN_NODE") != os.fsencode(node):
+            return
         rank = number_in(env.get(b"HPCRUN_RANK", b""))
-        if is_here and env.get(b"HPCRUN_ATTEMPT_DIR", b"").endswith(end) and rank is not None:
+        if rank is not None and env.get(b"HPCRUN_ATTEMPT_DIR", b"").endswith(end):
             with lock:
                 by_rank.setdefault(rank, []).append(process)
 
-    in_threads(
-        [partial(look_at, int(name)) for name in os.listdir("/proc") if name.isdigit()], until
-    )
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    in_threads([partial(look_at, pid) for pid in pids], until)
     with lock:
         return {rank: list(processes) for rank, processes in by_rank.items()}
 
@@ -94,20 +91,19 @@ class Process:
         self.pid = pid
         text = read_proc(pid, "stat")
         fields = text[text.rindex(b")") + 2 :].split()
-        self.state, self.parent, self.started = fields[0].decode(), int(fields[1]), int(fields[19])
-        entries = (entry.partition(b"=") for entry in read_proc(pid, "environ").split(b"\0"))
+        self.state = fields[0].decode()
+        self.parent = int(fields[1])
+        self.started = int(fields[19])
+        entries = [entry.partition(b"=") for entry in read_proc(pid, "environ").split(b"\0")]
         self.env = {name: value for name, _, value in entries if name}
-        self.command = [
-            os.fsdecode(argument) for argument in read_proc(pid, "cmdline").split(b"\0")
-        ]
+        arguments = read_proc(pid, "cmdline").split(b"\0")
+        self.command = [os.fsdecode(argument) for argument in arguments]
 
     @property
     def is_python(self) -> bool:
         """Whether it runs Python."""
-        return any(
-            os.path.basename(name).startswith(("python", "pypy"))
-            for name in (self.command[0], self._exe())
-        )
+        names = [os.path.basename(path) for path in (self.command[0], self._exe())]
+        return any(name.startswith(("python", "pypy")) for name in names)
 
     def _exe(self) -> str:
         try:
@@ -169,7 +165,9 @@ class RankReading:
     """
 
     def __init__(self, number: int, processes: list[Process], py_spy: str, until: float) -> None:
-        self._processes, self._given, self._until = processes, py_spy, until
+        self._processes = processes
+        self._given = py_spy
+        self._until = until
         self._program = program_of(processes)
         self._path = os.fsdecode(self._program.env.get(b"PATH", b""))
         node = os.fsdecode(self._program.env.get(b"HPCRUN_NODE", b""))
@@ -193,13 +191,18 @@ class RankReading:
             self.answer["lacks"] = f"{os.path.basename(self._program.command[0])} is not Python"
             return
         py_spy = find_py_spy(self._program.command[0], self._path, self._given)
-        text, lacks = dump(py_spy, pid, self._path, self._until) if py_spy else ("", NONE)
-        if text:
-            self.answer.update({"how": "py-spy", "stack": text})
-            self.answer["workers"] = self._workers(py_spy, text)
-            return
+        lacks = NONE
+        if py_spy:
+            text, lacks = dump(py_spy, pid, self._path, self._until)
+            if text:
+                self.answer.update({"how": "py-spy", "stack": text})
+                self.answer["workers"] = self._workers(py_spy, text)
+                return
         text = self._dump()
-        self.answer.update({"how": "faulthandler", "stack": text} if text else {"lacks": lacks})
+        if text:
+            self.answer.update({"how": "faulthandler", "stack": text})
+        else:
+            self.answer["lacks"] = lacks
 
     def _workers(self, py_spy: str, text: str) -> list[str]:
         """Return the stacks of the workers that a rank waits for.
@@ -209,15 +212,16 @@ class RankReading:
         if _LOADER not in text:
             return []
         # since Python 3.14 multiprocessing's forkserver stands between them
-        near = {
-            self._program.pid,
-            *(one.pid for one in self._processes if one.parent == self._program.pid),
-        }
+        program = self._program.pid
+        near = {program}
+        near.update(one.pid for one in self._processes if one.parent == program)
         workers = [one for one in self._processes if one.parent in near and one.is_python]
-        stacks = [
-            dump(py_spy, one.pid, self._path, self._until)[0] for one in workers[:MOST_WORKERS]
-        ]
-        return [stack for stack in stacks if _WORKER in stack]
+        stacks = []
+        for worker in workers[:MOST_WORKERS]:
+            stack, _ = dump(py_spy, worker.pid, self._path, self._until)
+            if _WORKER in stack:
+                stacks.append(stack)
+        return stacks
 
     def _dump(self) -> str:
         """Let the program write its stacks, if it has asked for this, and return the stacks.
@@ -246,7 +250,8 @@ class RankReading:
             size = -1
             while time.monotonic() < until:
                 time.sleep(0.05)
-                before, size = size, os.fstat(descriptor).st_size
+                before = size
+                size = os.fstat(descriptor).st_size
                 if before == size > start:  # nothing more has come
                     break
             file.seek(start)
@@ -267,10 +272,9 @@ def registered(folder: str, pid: int) -> tuple[int, str]:
     # in a container a process has another id
     beginning = f"stacks-{ids[-1].decode() if ids else pid}."
     for name in names:
-        if name.startswith(beginning):
-            number = number_in(os.fsencode(name[len(beginning) :]))
-        else:
-            number = None
+        if not name.startswith(beginning):
+            continue
+        number = number_in(os.fsencode(name[len(beginning) :]))
         if number is not None and number in signal.valid_signals():
             return number, os.path.join(folder, name)
     return 0, ""
@@ -279,9 +283,13 @@ def registered(folder: str, pid: int) -> tuple[int, str]:
 def catches(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal, by proc(5)."""
     caught = _status(pid, b"SigCgt:")
-    return bool(caught and int(caught[0], 16) >> (number - 1) & 1)
+    if not caught:
+        return False
+    return bool(int(caught[0], 16) >> (number - 1) & 1)
 
 
 def _status(pid: int, field: bytes) -> list[bytes]:
-    lines = (line.split() for line in peek(pid, "status").splitlines())
-    return next((words[1:] for words in lines if words and words[0] == field), [])
+    for line in peek(pid, "status").splitlines():
+        if line.startswith(field):
+            return line.split()[1:]
+    return []

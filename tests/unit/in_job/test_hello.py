@@ -45,7 +45,7 @@ def test_one_rank_is_a_sum() -> None:
 
 def test_a_wrong_sum_is_said() -> None:
     everyone = [{"rank": rank, "host": "a", "gpus": 0} for rank in (1, 0)]
-    lines = hpcrun_hello._report("torch", 5, everyone)
+    lines = hpcrun_hello._report(hpcrun_hello.Sum("torch", 5, everyone))
     assert lines == [
         "rank 0  a  0 GPUs",
         "rank 1  a  0 GPUs",

@@ -14,7 +14,7 @@ from hpcrun.explain.diagnosis.flight_calls import CollectiveCall, Kind, ProcessG
 from hpcrun.explain.diagnosis.flight_meetings import Flight, Meeting, Stand, Trouble
 from hpcrun.explain.diagnosis.traceback import Frame
 from hpcrun.explain.ended import Explanation
-from hpcrun.explain.wording import Evidence
+from hpcrun.explain.evidence import Evidence
 from hpcrun.job.run_paths import RoleRanks
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.explanation_text import explanation_json, explanation_text

@@ -17,6 +17,8 @@ from .. import records
 from .launch_words import plain_words
 
 WAIT_S = 0.3
+_MOST = 1 << 20
+"""The bytes of a log that are read at a time."""
 
 
 def main(words: list[str]) -> int:
@@ -35,8 +37,10 @@ def main(words: list[str]) -> int:
             signal.signal(number, signal.SIG_IGN)
         _send(job, words)
         step = _Step(job)
-        while (status := step.wait()) is None:
+        status = step.wait()
+        while status is None:
             step.copy()
+            status = step.wait()
         step.copy(whole=True)
     if status >= 0:
         return status
@@ -51,9 +55,9 @@ def _send(job: socket.socket, words: list[str]) -> None:
     os.umask(umask)
     request = {"words": words, "env": dict(os.environ), "folder": os.getcwd(), "umask": umask}
     data = json.dumps(request).encode("ascii")
-    streams = [
-        number if _is_open(number) else os.open(os.devnull, os.O_RDWR) for number in (0, 1, 2)
-    ]
+    streams = []
+    for number in (0, 1, 2):
+        streams.append(number if _is_open(number) else os.open(os.devnull, os.O_RDWR))
     socket.send_fds(job, [len(data).to_bytes(8, "big")], streams)
     job.sendall(data)
 
@@ -70,7 +74,8 @@ class _Step:
     """What the job tells of the step, line by line: see script.py."""
 
     def __init__(self, job: socket.socket) -> None:
-        self._job, self._text = job, ""
+        self._job = job
+        self._text = ""
         self._copied: tuple[int, ...] = ()
         self._folder = ""
         self._done: dict[str, int] = {}
@@ -96,7 +101,8 @@ class _Step:
                 self._copied = tuple(map(int, value.split()))
             elif kind == "attempt":
                 self.copy(whole=True)
-                self._folder, self._done = value, {}
+                self._folder = value
+                self._done = {}
         if not data:
             records.say("the job ended before its launch")
             return 1
@@ -119,10 +125,9 @@ class _Step:
         try:
             with open(os.path.join(self._folder, name), "rb") as file:
                 file.seek(self._done.get(name, 0))
-                while data := file.read(1 << 20):
-                    if whole or len(data) == 1 << 20:
-                        lines = data
-                    else:
+                while data := file.read(_MOST):
+                    lines = data
+                    if not whole and len(data) < _MOST:
                         lines = data[: data.rfind(b"\n") + 1]
                     self._done[name] = self._done.get(name, 0) + len(lines)
                     if not lines:

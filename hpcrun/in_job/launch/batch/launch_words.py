@@ -10,6 +10,7 @@ wrapper.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from .. import records
 from ..environment import BATCH, GPUS, SEPARATOR
@@ -18,6 +19,7 @@ EACH = "::"
 BY_TORCHRUN = ":::"
 AS_IS = "--as-is"
 """The script sets the environment of its ranks itself."""
+_MODULES = "torch.distributed."
 _OUTPUT = ("-o", "-e", "--output", "--error")
 _SIZES = (
     "GPUS",
@@ -40,75 +42,86 @@ _SIZES = (
 """Variables of the batch script, without SLURM_, that srun takes for options of one task."""
 
 
-def split_launch(words: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """Return the words of srun, of torchrun, and of the program; those of a missing one are empty.
+@dataclass(frozen=True)
+class Launch:
+    """The words of srun, of torchrun, and of the program; those of a missing one are empty."""
+
+    srun: list[str]
+    torchrun: list[str]
+    program: list[str]
+
+
+def split_launch(words: list[str]) -> Launch:
+    """Return the parts of a launch.
 
     Raises:
         ValueError: the marks are not there, or no program is behind them.
     """
-    mark = next(index for index, part in enumerate([*words, EACH]) if part in (EACH, BY_TORCHRUN))
-    srun = words[:mark]
-    rest = words[mark + 1 :]
+    marks = [place for place, part in enumerate(words) if part in (EACH, BY_TORCHRUN)]
+    mark = marks[0] if marks else len(words)
+    program = words[mark + 1 :]
     torchrun: list[str] = []
-    if words[mark : mark + 1] == [BY_TORCHRUN]:
-        end = rest.index(EACH)
-        torchrun, rest = rest[:end], rest[end + 1 :]
-    if not rest or rest[0].startswith("-"):
+    if marks and words[mark] == BY_TORCHRUN:
+        end = program.index(EACH)
+        torchrun = program[:end]
+        program = program[end + 1 :]
+    if not program or program[0].startswith("-"):
         raise ValueError(f"it starts no program: {' '.join(words)}")
-    return srun, torchrun, rest
+    return Launch(words[:mark], torchrun, program)
 
 
 def plain_words(words: list[str]) -> list[str]:
     """Return a launch as the script has it, without the marks."""
-    srun, torchrun, program = split_launch(words)
-    return [*srun, *torchrun, *program]
+    launch = split_launch(words)
+    return [*launch.srun, *launch.torchrun, *launch.program]
 
 
-def step_words(words: list[str], launch: list[str], *, local: bool, again: bool) -> list[str]:
+def step_words(words: list[str], wrapper: list[str], *, local: bool, again: bool) -> list[str]:
     """Return the command of the step.
 
     Args:
         words: the words of the launch in the script.
-        launch: starts this program.
+        wrapper: starts this program.
         local: the node is this machine.
         again: the allocation had a step before.
     """
-    srun, torchrun, program = split_launch(words)
+    launch = split_launch(words)
+    overlap = ["--overlap"] if again else []
     # its image may have neither this program nor a Python
-    if any(part.startswith("--container") for part in srun):
+    if any(part.startswith("--container") for part in launch.srun):
         logs = os.path.join(records.attempt_dir(), "rank-%t")
-        options = [*_task_options(srun), f"--output={logs}.out", f"--error={logs}.err"]
-        return [*options, *(["--overlap"] if again else []), *torchrun, *program]
-    if torchrun:
-        inner = [*launch, "node", AS_IS, "--", *_with_ranks(torchrun, program, launch)]
-    elif srun:
-        inner = [*launch, "rank", "--task", AS_IS, "--", *program]
+        outputs = [f"--output={logs}.out", f"--error={logs}.err"]
+        options = [*_task_options(launch.srun), *outputs, *overlap]
+        return [*options, *launch.torchrun, *launch.program]
+    as_node = [*wrapper, "node", AS_IS, "--"]
+    if launch.torchrun:
+        inner = [*as_node, *_with_ranks(launch, wrapper)]
+    elif launch.srun:
+        inner = [*wrapper, "rank", "--task", AS_IS, "--", *launch.program]
     else:
-        inner = [*launch, "node", AS_IS, "--", *launch, "rank", "--once", AS_IS, "--", *program]
+        inner = [*as_node, *wrapper, "rank", "--once", AS_IS, "--", *launch.program]
     if local:
         return inner
-    return [
-        *(_task_options(srun) if srun else _one_task()),
-        *(["--overlap"] if again and srun else []),
-        *inner,
-    ]
+    if launch.srun:
+        return [*_task_options(launch.srun), *overlap, *inner]
+    return [*_one_task(), *inner]
 
 
-def _with_ranks(torchrun: list[str], program: list[str], launch: list[str]) -> list[str]:
+def _with_ranks(launch: Launch, wrapper: list[str]) -> list[str]:
     """Return torchrun's words with the wrapper of each rank.
 
     The wrapper runs the program with torchrun's own Python.
     """
-    if {"--no-python", "--no_python"} & {*torchrun}:
-        return [*torchrun, *launch, "rank", AS_IS, "--", *program]
-    first = (
-        next((at for at, part in enumerate(torchrun) if part.startswith("torch.distributed.")), 0)
-        + 1
-    )
+    torchrun = launch.torchrun
+    if "--no-python" in torchrun or "--no_python" in torchrun:
+        return [*torchrun, *wrapper, "rank", AS_IS, "--", *launch.program]
+    # torchrun, or python -m torch.distributed.run
+    modules = [place for place, part in enumerate(torchrun) if part.startswith(_MODULES)]
+    first = modules[0] + 1 if modules else 1
     options = [part for part in torchrun[first:] if part not in ("-m", "--module")]
     module = ["-m"] if len(options) < len(torchrun[first:]) else []
-    wrapper = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torchrun_rank.py")
-    return [*torchrun[:first], *options, wrapper, *launch, *module, "--", *program]
+    of_rank = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torchrun_rank.py")
+    return [*torchrun[:first], *options, of_rank, *wrapper, *module, "--", *launch.program]
 
 
 def _task_options(srun: list[str]) -> list[str]:
@@ -154,9 +167,10 @@ def hide_sizes() -> None:
     ``restore_slurm`` brings the sizes back for the program of this task.
     """
     env = os.environ
-    of_slurm = {name: value for name, value in env.items() if name.startswith("SLURM")}
-    chosen = {name: env[name] for name in GPUS if name in env}  # srun shows a task all GPUs again
-    env[BATCH] = SEPARATOR.join(f"{name}={value}" for name, value in {**of_slurm, **chosen}.items())
+    of_slurm = [name for name in env if name.startswith("SLURM")]
+    chosen = [name for name in GPUS if name in env]  # srun shows a task all GPUs again
+    env[BATCH] = SEPARATOR.join(f"{name}={env[name]}" for name in of_slurm + chosen)
+    sizes = tuple(f"SLURM_{size}" for size in _SIZES)
     for name in of_slurm:
-        if name.startswith(tuple(f"SLURM_{size}" for size in _SIZES)):
+        if name.startswith(sizes):
             del env[name]

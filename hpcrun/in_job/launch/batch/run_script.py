@@ -58,7 +58,9 @@ class ScriptStep(JobStep):
         managed: bool,
     ) -> None:
         super().__init__(nodes, gpus, self._on_script_signal, self._tick_with_script)
-        self._job_signal, self._job_tick, self._managed = on_signal, tick, managed
+        self._job_signal = on_signal
+        self._job_tick = tick
+        self._managed = managed
         # of a short path, as sockets need: unix(7)
         self._folder = tempfile.mkdtemp(prefix="hpcrun-script-")
         self._server = socket.socket(socket.AF_UNIX)
@@ -67,10 +69,15 @@ class ScriptStep(JobStep):
         self._server.setblocking(False)
         self._asker: socket.socket | None = None
         self._words: list[str] = []
-        self._name, self._pid, self._status = "", 0, 0
-        self._runs = self._was_launched = self._has_launch = False
+        self._name = ""
+        self._pid = 0
+        self._status = 0
+        self._runs = False
+        self._was_launched = False
+        self._has_launch = False
         self._canary: Canary | None = None
-        self._tick_at, self._signalled = 0.0, False
+        self._tick_at = 0.0
+        self._signalled = False
         self._left_at: float | None = None
 
     def run(self, command: list[str], hosts: list[str]) -> int:
@@ -111,35 +118,28 @@ class ScriptStep(JobStep):
             self._canary.end()
         if moves_on or record.get("signal"):
             return status
-        if self._status != status or (self._status and not self._was_launched):
-            records.write(
-                "exit",
-                {
-                    **record,
-                    "status": self._status,
-                    "ended": time.time(),
-                    "message": self._how(status),
-                },
-            )
+        failed_before_launch = self._status != 0 and not self._was_launched
+        if self._status != status or failed_before_launch:
+            of_script = {"status": self._status, "ended": time.time(), "message": self._how(status)}
+            records.write("exit", {**record, **of_script})
         return self._status
 
     def _how(self, launch_status: int) -> str:
         """Return how the script ended, if the exit status of its launch does not say it."""
         if not self._status:
             return f"{self._name} ended with status 0, its launch with {launch_status}"
+        place = ""
         if self._was_launched:
             place = " after its launch"
         elif self._has_launch:
             place = " before its launch"
-        else:
-            place = ""
-        line = next(iter(records.read_text("script-errors").splitlines()[-1:]), "")
-        failed, _, command = line.partition(" ")
-        number, _, command = command.partition(" ")
+        errors = records.read_text("script-errors").splitlines()
+        line = errors[-1] if errors else ""
+        failed, _, rest = line.partition(" ")
+        number, _, command = rest.partition(" ")
+        where = ""
         if failed == str(self._status) and number.isdigit():
             where = f": line {number}: {command}"
-        else:
-            where = ""
         message = f"{self._name} ended with status {self._status}{place}{where}"
         records.say(message)
         return message
@@ -166,16 +166,14 @@ class ScriptStep(JobStep):
             self._canary.end()
         program = os.path.join(records.attempt_dir(), "hpcrun_launch")
         words = [*launch_program(), "ask"]
-        with open(
-            os.open(program, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o755), "w", encoding="utf-8"
-        ) as file:
+        descriptor = os.open(program, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o755)
+        with open(descriptor, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/bash -p\nexec {" ".join(map(shlex.quote, words))} "$@"\n')
         errors = os.path.join(records.attempt_dir(), "script-errors")
         env = {SOCKET: os.path.join(self._folder, "socket"), PROGRAM: program, ERRORS: errors}
         self._canary = Canary(self._leave)
-        path = next(
-            (argument for argument in command[1:] if not argument.startswith("-")), command[0]
-        )
+        arguments = [argument for argument in command[1:] if not argument.startswith("-")]
+        path = arguments[0] if arguments else command[0]
         self._name = os.path.basename(path)
         with suppress(OSError), open(path, "rb") as script:
             self._has_launch = os.fsencode(PROGRAM) in script.read()
@@ -193,7 +191,8 @@ class ScriptStep(JobStep):
 
     def _end(self, status: int) -> None:
         reap(self._pid)
-        self._status, self._runs = status, False
+        self._status = status
+        self._runs = False
 
     def _wait_for_end(self) -> None:
         ended = wait([self._pid], self._on_script_signal, self._tick_and_go_on)
@@ -209,7 +208,9 @@ class ScriptStep(JobStep):
         self._signalled = self._signalled or number == signal.SIGTERM
         self._job_signal(info)
         is_warning = number == signal.SIGUSR1 and self._managed
-        if self._runs and not is_warning and not (self._canary and self._canary.heard(number)):
+        if not self._runs or is_warning:
+            return
+        if self._canary is None or not self._canary.heard(number):
             send(self._pid, number)
 
     # --- its launch ------------------------------------------------------------------------------
@@ -243,25 +244,26 @@ class ScriptStep(JobStep):
             asker.close()
             return None
         try:
-            srun = split_launch(request["words"])[0]
-        except (ValueError, StopIteration) as error:
+            srun = split_launch(request["words"]).srun
+        except ValueError as error:
             records.say(f"the ranks of {self._name} have no logs of their own: {error}")
             _tell(asker, "alone")
             asker.close()
             return None
-        ours = {name: value for name, value in os.environ.items() if name.startswith("HPCRUN_")}
+        env = os.environ
+        ours = {name: value for name, value in env.items() if name.startswith("HPCRUN_")}
         os.environ.clear()
         os.environ.update({**request["env"], **ours})
         if not srun and not self._local:
             hide_sizes()
         start_with(request["umask"])
-        self._words, self.streams = request["words"], tuple(streams)
+        self._words = request["words"]
+        self.streams = tuple(streams)
         asker.setblocking(False)
-        to_files = any(argument.startswith(("-o", "--output")) for argument in srun)
-        elsewhere = [
-            number for number in (1, 2) if not (to_files or _same_file(streams[number], number))
-        ]
-        _tell(asker, f"copy {' '.join(map(str, elsewhere))}")
+        copied: list[int] = []
+        if not any(part.startswith(("-o", "--output")) for part in srun):
+            copied = [number for number in (1, 2) if not _same_file(streams[number], number)]
+        _tell(asker, f"copy {' '.join(map(str, copied))}")
         return asker
 
     def _refuse_more(self) -> None:
@@ -283,22 +285,19 @@ class ScriptStep(JobStep):
         """
         self._refuse_more()
         now = time.monotonic()
-        if (
-            self._left_at is None
-            and not self._signalled
-            and (self._has_ended() or self._was_left())
-        ):
+        if self._left_at is not None:
+            if now > self._left_at + KILL_S:
+                self.tell(signal.SIGKILL, to_srun=True)
+        elif not self._signalled and (self._has_ended() or self._was_left()):
             self._left_at = now
             self.tell(signal.SIGTERM, to_srun=True)
-        elif self._left_at is not None and now > self._left_at + KILL_S:
-            self.tell(signal.SIGKILL, to_srun=True)
         return self._job_tick()
 
     def _has_ended(self) -> bool:
-        return (
-            self._runs
-            and os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        )
+        if not self._runs:
+            return False
+        ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return ended is not None
 
     def _was_left(self) -> bool:
         """Whether hpcrun_launch has ended: only then there is something to read, the end."""

@@ -19,17 +19,11 @@ def main():  # type: ignore[no-untyped-def]
     program = arguments[end + 1 :]
     # by torch.distributed.launch
     added = [argument for argument in launch if argument.startswith("--local")]
-    launch = [argument for argument in launch if argument not in added]
-    module = launch[-1:] == ["-m"]
-    command = [
-        sys.executable,
-        "-u",
-        *launch[len(launch) - module :],
-        *program[:1],
-        *added,
-        *program[1:],
-    ]
-    wrapper = launch[: len(launch) - module]
+    wrapper = [argument for argument in launch if argument not in added]
+    command = [sys.executable, "-u"]
+    if wrapper[-1:] == ["-m"]:
+        command.append(wrapper.pop())
+    command += [*program[:1], *added, *program[1:]]
     try:
         os.execv(wrapper[0], [*wrapper, "rank", "--as-is", "--", *command])
     except OSError:

@@ -59,17 +59,27 @@ def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
         "step": max(_noted_steps(), default=None),
     }
     before = records.read(PROGRESS, folder) or {}
-    if not counts:
-        # the next link is compared with this one, and not with the one before it
-        records.write(PROGRESS, progress(link, before, nowhere=False), folder)
-        return ""
-    reason, stops = judge(link, before)
+    reason = ""
+    stops = False
+    if counts:
+        reason, stops = judge(link, before)
+    # also of a link that does not count: the next one is compared with it, not with that before it
     records.write(PROGRESS, progress(link, before, nowhere=bool(reason)), folder)
     if not stops or this >= links[this]["links"]:
         return ""
+    following = [number for number in sorted(links, reverse=True) if number > this]
     # the last one first: each waits for those before it
-    following = [links[each]["job_id"] for each in sorted(links, reverse=True) if each > this]
-    records.write(STOPPED, {"reason": reason, "job_ids": following}, folder)
+    return _end_chain(reason, [links[number]["job_id"] for number in following])
+
+
+def _end_chain(reason: str, following: list[str]) -> str:
+    """Record the end of the chain, and cancel the next links; return why, and what went wrong.
+
+    Args:
+        reason: why the chain ends.
+        following: the jobs of the next links, in the order in which they are cancelled.
+    """
+    records.write(STOPPED, {"reason": reason, "job_ids": following}, records.chain_folder())
     problem = slurm_requests.cancel(*following) if following else ""
     message = f"the chain ends here: {reason}"
     if problem:
@@ -83,10 +93,11 @@ def _links(folder: str) -> dict[int, dict[str, Any]]:
     links = {}
     for name in records.names_in(folder):
         number = name[len(LINK) :]
-        if name.startswith(LINK) and number.isdecimal():
-            record = records.read(name, folder)
-            if record:
-                links[int(number)] = record
+        if not name.startswith(LINK) or not number.isdecimal():
+            continue
+        record = records.read(name, folder)
+        if record:
+            links[int(number)] = record
     return links
 
 
@@ -137,23 +148,23 @@ def _has_saved() -> bool | None:
     began = os.stat(os.path.join(_attempts(), "0", "start")).st_mtime
     until = time.monotonic() + WALK_S
     saved = None
-    walk = os.walk(os.environ["HPCRUN_CHECKPOINT_DIR"])
-    for path in (os.path.join(place, name) for place, _, names in walk for name in names):
-        try:
-            saved = os.lstat(path).st_ctime > began
-        except OSError:  # it was just replaced by a newer one
-            return True
-        if saved or time.monotonic() > until:
-            return True
+    for place, _, names in os.walk(os.environ["HPCRUN_CHECKPOINT_DIR"]):
+        for name in names:
+            try:
+                saved = os.lstat(os.path.join(place, name)).st_ctime > began
+            except OSError:  # it was just replaced by a newer one
+                return True
+            if saved or time.monotonic() > until:
+                return True
     return saved
 
 
 def _noted_steps() -> Iterator[int]:
+    """Yield the last steps that ranks of this job have noted in their metrics."""
     for attempt in records.names_in(_attempts()):
         place = os.path.join(_attempts(), attempt)
-        for name in [name for name in records.names_in(place) if name.endswith(".metrics")][
-            :MOST_RANKS
-        ]:
+        names = [name for name in records.names_in(place) if name.endswith(".metrics")]
+        for name in names[:MOST_RANKS]:
             with open(os.path.join(place, name), "rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
                 yield from map(int, _STEP.findall(file.read()))

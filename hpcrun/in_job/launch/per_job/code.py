@@ -19,13 +19,13 @@ def main(arguments: list[str]) -> int:
     script = arguments[1]
     own_path = sys.path[:]
     from_environment = os.environ.get("PYTHONPATH")
-    # instead of the two folders of this program
-    sys.path[:2] = [
-        os.path.dirname(script) or os.getcwd(),
-        *(from_environment.split(":") if from_environment else ()),
-    ]
+    before = [os.path.dirname(script) or os.getcwd()]
+    if from_environment:
+        before += from_environment.split(":")
+    sys.path[:2] = before  # instead of the two folders of this program
     files: dict[str, str] = {}
-    for folder in (os.path.join(code, path) for path in arguments[2:]):
+    for path in arguments[2:]:
+        folder = os.path.join(code, path)
         for name in records.names_in(folder):
             _look_up(folder, name, files)
     sys.path[:] = own_path
@@ -37,6 +37,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _look_up(folder: str, name: str, files: dict[str, str]) -> None:
+    """Add where Python finds the package or module of this name, if it is one."""
     package = name[:-3] if name.endswith(".py") else name
     if name == "setup.py" or not package.isidentifier() or package in files:
         return

@@ -39,7 +39,8 @@ class Heartbeats:
         self._answered: set[str] = set()
         self._can_tell = True
         self._closer: list[str] | None = None
-        self._look_at = self._ask_at = 0.0
+        self._look_at = 0.0
+        self._ask_at = 0.0
 
     def check(self) -> list[str]:
         """Check from time to time; return the nodes that have become dead."""
@@ -61,35 +62,43 @@ class Heartbeats:
         A node with a late heartbeat counts, too, if the node does not respond. Slurm is asked once.
         """
         if self._closer is None:
-            late = [node for node, age_s in self._ages(time.monotonic()).items() if age_s > FRESH_S]
+            ages = self._ages(time.monotonic())
+            late = [node for node, age_s in ages.items() if age_s > FRESH_S]
             self._closer = sorted({*self.dead, *self._dead(nodes, late)})
         return self._closer
 
     def _dead(self, nodes: list[str], late: list[str]) -> list[str]:
-        is_dead = slurm_requests.nodes_dead(nodes)  # empty if this node itself has no network
-        return [
-            node for node, dead in is_dead.items() if dead or (node in late and self._is_gone(node))
-        ]
+        dead = []
+        # empty if this node itself has no network
+        for node, is_dead in slurm_requests.nodes_dead(nodes).items():
+            if is_dead or (node in late and self._is_gone(node)):
+                dead.append(node)
+        return dead
 
     def _ages(self, now: float) -> dict[str, float]:
         return {node: now - changed for node, (_, changed) in self._seen.items()}
 
     def _update(self, now: float) -> None:
         for node in self._nodes:
+            path = os.path.join(records.attempt_dir(), f"node-{node}.start")
             try:  # open it: then NFS asks the server, and does not use its cache
-                with open(os.path.join(records.attempt_dir(), f"node-{node}.start"), "rb") as file:
+                with open(path, "rb") as file:
                     changed = os.fstat(file.fileno()).st_mtime_ns
             except OSError:
                 continue
-            if self._seen.get(node, (None,))[0] != changed:
-                self._seen[node] = (changed, now)
-                if node not in self._answered and self._can_tell:
-                    self._can_tell = answers(node)  # a firewall may drop unknown connections
-                    self._answered |= {node} if self._can_tell else set()
+            if node in self._seen and self._seen[node][0] == changed:
+                continue
+            self._seen[node] = (changed, now)
+            if node not in self._answered and self._can_tell:
+                self._can_tell = answers(node)  # a firewall may drop unknown connections
+                if self._can_tell:
+                    self._answered.add(node)
 
     def _is_gone(self, node: str) -> bool:
         """Whether a node that has responded before does not respond, twice."""
-        return node in self._answered and self._can_tell and not answers(node) and not answers(node)
+        if node not in self._answered or not self._can_tell:
+            return False
+        return not answers(node) and not answers(node)
 
 
 def silent_nodes(ages: dict[str, float]) -> list[str]:
@@ -126,10 +135,11 @@ def next_nodes(nodes: list[str], before: list[str], left_out: list[str]) -> list
     usable = [node for node in nodes if node not in left_out and not dead.get(node)]
     chosen = {node for node in usable if node in before}
     for node in usable:
-        if node not in chosen and len(chosen) < len(before):
-            if slurm_requests.starts_step(node):
-                chosen.add(node)
-            else:
-                left_out.append(node)
-                records.say(f"{node} starts no step: it is left out")
+        if node in chosen or len(chosen) >= len(before):
+            continue
+        if slurm_requests.starts_step(node):
+            chosen.add(node)
+        else:
+            left_out.append(node)
+            records.say(f"{node} starts no step: it is left out")
     return [node for node in usable if node in chosen]

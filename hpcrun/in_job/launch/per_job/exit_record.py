@@ -15,6 +15,7 @@ def write_exit(
     message: str = "",
     how: str = records.OVER,
     nodes: list[str] | None = None,
+    folder: str | None = None,
 ) -> None:
     """Write the exit record; a later one of the same attempt replaces it.
 
@@ -25,6 +26,7 @@ def write_exit(
         message: why the job does not continue, for people.
         how: how the job continues: ``OVER``, ``RESTART`` or ``REQUEUE``.
         nodes: the nodes on which the attempt failed.
+        folder: the attempt's folder; None for the attempt of this process.
     """
     records.write(
         "exit",
@@ -38,4 +40,5 @@ def write_exit(
             "how": how,
             "nodes": nodes or [],
         },
+        folder,
     )

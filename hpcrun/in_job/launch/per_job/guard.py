@@ -36,7 +36,8 @@ def start(node: str, *, on: str, how: str, exclude: bool) -> None:
         exclude: the failed node is not used again.
     """
     step, env = slurm_requests.small_step(on)
-    env.update({_EXCLUDE: "1"} if exclude else {})
+    if exclude:
+        env[_EXCLUDE] = "1"
     log = os.path.join(records.attempt_dir(), "guard.log")
     step += ["--job-name=guard", "--export=ALL", *launch_program(), "guard", node, how]
     try_start(step, env, out=log, err=log)
@@ -52,8 +53,12 @@ def main(arguments: list[str]) -> int:
         time.sleep(LOOK_S)
         now = time.monotonic()
         heartbeat = records.read_text("heartbeat")
-        beat, changed_at = heartbeat, changed_at if heartbeat == beat else now
-        if now > ask_at and (now - changed_at > NO_HEARTBEAT_S or not answers(node)):
+        if heartbeat != beat:
+            beat = heartbeat
+            changed_at = now
+        if now <= ask_at:
+            continue
+        if now - changed_at > NO_HEARTBEAT_S or not answers(node):
             ask_at = now + ASK_S
             job = slurm_requests.job()
             if job.state == "RUNNING" and job.lost_its_script:
@@ -62,12 +67,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _end(node: str, how: str) -> int:
+    """End or requeue the job, whose node has failed; return 0."""
+    message = ""
     if how == OVER:
         message = (
             "the node of the batch script failed, and --requeue does not allow another attempt"
         )
-    else:
-        message = ""
     write_exit(
         records.TERM_STATUS,
         signalled=False,

@@ -41,15 +41,16 @@ class IdleWatch:
     """
 
     def __init__(self, limit_s: float, period_s: float, hosts: list[str]) -> None:
-        self._limit_s, self._period_s, self._hosts = limit_s, period_s, list(hosts)
+        self._limit_s = limit_s
+        self._period_s = period_s
+        self._hosts = list(hosts)
         self._notice_s = min(MOST_NOTICE_S, limit_s / 3)
         self._fresh_s = STALE_S + 3 * PER_WRITE * period_s
         self._unknown = False
         self._end_at: float | None = None  # set by the warning, by the monotonic clock
+        self._look_at = float("inf")
         if limit_s:
             self._look_at = time.monotonic() + limit_s - self._notice_s
-        else:
-            self._look_at = float("inf")
         self.message = ""
 
     def check(self) -> bool:
@@ -70,9 +71,8 @@ class IdleWatch:
             self.message = f"cancelled: its GPUs were idle for {span(self._limit_s)}"
             self._look_at = float("inf")
         else:
-            self._look_at = now + max(
-                self._period_s, min(PER_WRITE * self._period_s, self._end_at - now)
-            )
+            until_next_s = min(PER_WRITE * self._period_s, self._end_at - now)
+            self._look_at = now + max(self._period_s, until_next_s)
         return bool(self.message)
 
     def _idle_s(self) -> float:
@@ -80,9 +80,8 @@ class IdleWatch:
         shortest = float("inf")
         unknown = False
         for place, node in enumerate(self._hosts):
-            idle_s = idle_seconds(
-                records.read_text(f"node-{node}.use"), time.time() - self._fresh_s
-            )
+            samples = records.read_text(f"node-{node}.use")
+            idle_s = idle_seconds(samples, time.time() - self._fresh_s)
             if idle_s is None:
                 self._say_none(node)
                 idle_s = 0.0
@@ -115,10 +114,9 @@ class IdleWatch:
             f"all GPUs have been idle for {span(idle_s)}: the job ends in {span(left_s)} if they "
             "stay idle"
         )
-        records.write(
-            RECORD,
-            {"since": time.time() - idle_s, "warned": time.time(), "ends": time.time() + left_s},
-        )
+        warned = time.time()
+        fields = {"since": warned - idle_s, "warned": warned, "ends": warned + left_s}
+        records.write(RECORD, fields)
 
     def _be_busy(self) -> None:
         if self._end_at is None:
@@ -163,9 +161,11 @@ def span(seconds: float) -> str:
     This program cannot import hpcrun's own units.
     """
     whole = round(seconds)
-    parts = [
-        (whole // 3600, "h"),
-        (whole % 3600 // 60, "min"),
-        (whole % 60 if whole < 3600 else 0, "s"),
-    ]
-    return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"
+    parts = []
+    if whole >= 3600:
+        parts.append(f"{whole // 3600} h")
+    if whole % 3600 >= 60:
+        parts.append(f"{whole % 3600 // 60} min")
+    if whole < 3600 and whole % 60:
+        parts.append(f"{whole % 60} s")
+    return " ".join(parts) or "0 s"

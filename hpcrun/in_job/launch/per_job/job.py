@@ -123,6 +123,7 @@ class Job:
             status, has_next = self._run_attempt(command)
         if has_next:
             status = self.refuse("its next attempt has been started elsewhere")
+        self._monitor.watch_attempt([])  # a script may continue without its nodes and GPUs
         status = self._monitor.step.finish(status, elsewhere=has_next)
         self._remove_data(REMOVE_S)
         return status

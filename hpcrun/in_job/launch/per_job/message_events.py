@@ -53,7 +53,8 @@ class Messages:
         self._folder = os.path.join(os.environ["HPCRUN_RUN_DIR"], FOLDER)
         sender = records.read(SENDER, self._folder) or {}
         # hpcrun's own Python, and the folder in which it finds hpcrun
-        self._python, self._package = sender.get("python", ""), sender.get("package", "")
+        self._python = sender.get("python", "")
+        self._package = sender.get("package", "")
         # of a sweep, which has one message for all of them
         self._elements = sender.get("elements", 0)
         self._events = frozenset(sender.get("events", ()))
@@ -64,9 +65,13 @@ class Messages:
 
     def tell_start(self) -> None:
         """Send a message about the start of the run, or about the end of the attempt before."""
-        is_again = os.environ["HPCRUN_ATTEMPT"] != "0"
-        self._awaited = self._events & ({IDLE} if is_again else {FIRST_STEP, IDLE})
-        if self._events & {FAILED if is_again else STARTED} and self._is_first_element(STARTED):
+        if os.environ["HPCRUN_ATTEMPT"] == "0":
+            event = STARTED
+            self._awaited = self._events & {FIRST_STEP, IDLE}
+        else:
+            event = FAILED
+            self._awaited = self._events & {IDLE}
+        if event in self._events and self._is_first_element(STARTED):
             self._start("--event", STARTED)
 
     def tick(self) -> None:
@@ -96,29 +101,30 @@ class Messages:
             wait_s: the seconds to wait for the sender.
             over: no further attempt follows.
         """
-        # the end of a sweep may be good or bad: others decide
-        events = {FAILED, FINISHED} if over else {FAILED}
-        if not self._events & (events if failed or self._elements else {FINISHED}):
+        events = {FINISHED}
+        if failed or self._elements:  # the end of a sweep may be good or bad: others decide
+            events = {FAILED, FINISHED} if over else {FAILED}
+        if not self._events & events:
             return
-        if self._elements and not (over and self._is_end_due(failed=failed)):
+        if self._elements and (not over or not self._is_end_due(failed=failed)):
             return
         self._start(nice=False)
+        until = time.monotonic() + wait_s
+        while self._children and time.monotonic() < until:
+            self._reap(time.monotonic())
+            time.sleep(0.05)
         # a sender in a system call of a dead file system does not even respond to SIGKILL: it is
         # left to Slurm
-        for limit_s, kill in ((wait_s, False), (KILL_S, True)):
-            until = time.monotonic() + limit_s
-            while self._children and time.monotonic() < until:
-                self._reap(float("inf") if kill else time.monotonic())
-                time.sleep(0.05)
+        until = time.monotonic() + KILL_S
+        while self._children and time.monotonic() < until:
+            self._reap(float("inf"))
+            time.sleep(0.05)
 
     def _is_end_due(self, *, failed: bool) -> bool:
         """Whether this element is the first that failed, or the last one to end."""
+        mark = os.path.join(self._folder, f"ended-{os.environ['HPCRUN_ELEMENT']}")
         try:
-            with open(
-                os.path.join(self._folder, f"ended-{os.environ['HPCRUN_ELEMENT']}"),
-                "w",
-                encoding="utf-8",
-            ):
+            with open(mark, "w", encoding="utf-8"):
                 pass
             ended = sum(name.startswith("ended-") for name in os.listdir(self._folder))
         except OSError:
@@ -132,13 +138,9 @@ class Messages:
         """
         if not self._elements:
             return True
+        mark = os.path.join(self._folder, f"{event}-element")
         try:
-            os.close(
-                os.open(
-                    os.path.join(self._folder, f"{event}-element"),
-                    os.O_WRONLY | os.O_CREAT | os.O_EXCL,
-                )
-            )
+            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         except OSError as error:
             return not isinstance(error, FileExistsError)
         return True

@@ -20,6 +20,7 @@ from typing import Any
 from .. import records, slurm_requests
 from ..environment import GPUS, PACKED, moved
 from ..processes import launch_program, reap, send, try_start, wait
+from .exit_record import write_exit
 from .job_arguments import parse_options
 
 EVERY_S = 2.0
@@ -35,8 +36,9 @@ def main(arguments: list[str]) -> int:
     elements = []
     rest = arguments[1:]
     while rest[0] != "--":
-        (element, attempt), end = rest[:2], 3 + int(rest[2])
-        elements.append(Element(element, attempt, rest[3:end]))
+        number, attempt, count = rest[:3]
+        end = 3 + int(count)
+        elements.append(Element(number, attempt, rest[3:end]))
         rest = rest[end:]
     end = rest.index("--", 1)
     return Pack(elements, rest[1:end], failed).run(rest[end + 1 :])
@@ -46,7 +48,9 @@ class Element:
     """An element, its attempt, and its own arguments."""
 
     def __init__(self, number: str, attempt: str, arguments: list[str]) -> None:
-        self.number, self.attempt, self.arguments = number, attempt, arguments
+        self.number = number
+        self.attempt = attempt
+        self.arguments = arguments
         self.folder = os.path.join(os.environ["HPCRUN_RUN_DIR"], "elements", number)
         self.attempt_folder = os.path.join(self.folder, "attempts", attempt)
         self.kill_at = float("inf")
@@ -57,16 +61,16 @@ class Element:
         It follows from the environment of the element in whose name the set-up has run.
         """
         env = moved(os.environ, records.attempt_dir(), self.attempt_folder)
-        checkpoints = os.path.join(self.folder, "checkpoints")
-        requeues = env.get("SLURM_RESTART_COUNT", "0")
-        return {
-            **env,
-            "HPCRUN_ELEMENT": self.number,
-            "HPCRUN_ATTEMPT": self.attempt,
-            "HPCRUN_REQUEUES": requeues,
-            "HPCRUN_CHECKPOINT_DIR": checkpoints,
-            PACKED: "1",
-        }
+        env["HPCRUN_ELEMENT"] = self.number
+        env["HPCRUN_ATTEMPT"] = self.attempt
+        env["HPCRUN_REQUEUES"] = env.get("SLURM_RESTART_COUNT", "0")
+        env["HPCRUN_CHECKPOINT_DIR"] = os.path.join(self.folder, "checkpoints")
+        env[PACKED] = "1"
+        return env
+
+    def is_cancelled(self) -> bool:
+        """Whether hpcrun cancel has marked the element."""
+        return "cancelled" in records.names_in(self.folder)
 
     def exit(self) -> dict[str, Any]:
         """Return the record of its end, empty if there is none."""
@@ -77,10 +81,13 @@ class Pack:
     """The elements of one task."""
 
     def __init__(self, elements: list[Element], options: list[str], failed: int) -> None:
-        self._elements, self._words, self._failed = elements, options, failed
+        self._elements = elements
+        self._words = options
+        self._failed = failed
         self._options = parse_options(options)
         self._running: dict[int, Element] = {}
-        self._signalled = self._requeued = False
+        self._signalled = False
+        self._requeued = False
 
     def run(self, command: list[str]) -> int:
         """Start the elements and wait for all of them.
@@ -94,8 +101,9 @@ class Pack:
         while self._running:
             ended = wait(list(self._running), self._on_signal, self._tick, EVERY_S)
             if ended is not None:
-                reap(ended[0])
-                self._end(self._running.pop(ended[0]), ended[1])
+                pid, status = ended
+                reap(pid)
+                self._end(self._running.pop(pid), status)
         self._requeue()
         return self._failed
 
@@ -103,57 +111,58 @@ class Pack:
         assert self._options.came is not None
         with open(self._options.came, "rb") as file:
             came = file.read()
-        host = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
         all_cpus = sorted(os.sched_getaffinity(0), key=_core)
         number = len(self._elements)
         code = records.read("code")
         for place, element in enumerate(self._elements):
-            cpus = all_cpus[place * len(all_cpus) // number : (place + 1) * len(all_cpus) // number]
-            cpus = cpus or [all_cpus[place % len(all_cpus)]]
-            env = {**element.environment(), **dict.fromkeys(NUMBERS_OF_CPUS, str(len(cpus)))}
-            for name in GPUS:
-                gpus = os.environ.get(name)
-                if gpus:
-                    env[name] = gpus.split(",")[place % len(gpus.split(","))]
             if code:  # of the snapshot that all of them run
                 records.write("code", code, element.attempt_folder)
+            cpus = all_cpus[place * len(all_cpus) // number : (place + 1) * len(all_cpus) // number]
+            if not cpus:
+                cpus = [all_cpus[place % len(all_cpus)]]
+            env = element.environment()
+            env.update(dict.fromkeys(NUMBERS_OF_CPUS, str(len(cpus))))
+            for name in GPUS:
+                if os.environ.get(name):
+                    gpus = os.environ[name].split(",")
+                    env[name] = gpus[place % len(gpus)]
             os.sched_setaffinity(0, cpus)  # which the child inherits
-            try:
-                with TemporaryFile() as copy:  # each child reads from the beginning
-                    copy.write(came)
-                    copy.seek(0)
-                    os.set_inheritable(copy.fileno(), True)
-                    words = [
-                        *self._words,
-                        "--came",
-                        str(copy.fileno()),
-                        "--nodes",
-                        "1",
-                        "--within",
-                        host,
-                        "--",
-                    ]
-                    pid, status = try_start(
-                        [*launch_program(), "job", *words, *command, *element.arguments], env
-                    )
-            except OSError as error:
-                pid = 0
-                status = 1
-                # the disk of this node is full
-                records.say(f"cannot start element {element.number}: {error}")
+            pid, status = self._start_element(element, env, came, command)
             if pid:
                 self._running[pid] = element
             else:
                 self._end(element, status)
         os.sched_setaffinity(0, all_cpus)
 
+    def _start_element(
+        self, element: Element, env: dict[str, str], came: bytes, command: list[str]
+    ) -> tuple[int, int]:
+        """Start the job of an element; return its id and 0, or 0 and an exit status.
+
+        Args:
+            element: the element.
+            env: its environment.
+            came: the original environment of the script: each child reads it from the beginning.
+            command: the command of all elements.
+        """
+        host = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+        try:
+            with TemporaryFile() as copy:
+                copy.write(came)
+                copy.seek(0)
+                os.set_inheritable(copy.fileno(), True)
+                options = ["--came", str(copy.fileno()), "--nodes", "1", "--within", host]
+                job = [*launch_program(), "job", *self._words, *options, "--"]
+                return try_start([*job, *command, *element.arguments], env)
+        except OSError as error:  # the disk of this node is full
+            records.say(f"cannot start element {element.number}: {error}")
+            return 0, 1
+
     def _end(self, element: Element, status: int) -> None:
         """Note how an element ended; of one whose process was killed there is no record."""
         self._failed = self._failed or status
         if not element.exit():
-            signalled = "TERM" if self._signalled else ""
-            fields = {"status": status, "signal": signalled, "ended": time.time(), "message": ""}
-            records.write("exit", fields, element.attempt_folder)
+            write_exit(status, signalled=self._signalled, folder=element.attempt_folder)
 
     def _on_signal(self, info: Any) -> None:
         self._signalled = self._signalled or info.si_signo == signal.SIGTERM
@@ -165,9 +174,7 @@ class Pack:
         for pid, element in self._running.items():
             if now > element.kill_at:
                 send(pid, signal.SIGKILL)
-            elif element.kill_at == float("inf") and "cancelled" in records.names_in(
-                element.folder
-            ):
+            elif element.kill_at == float("inf") and element.is_cancelled():
                 element.kill_at = now + KILL_S
                 send(pid, signal.SIGTERM)
         if self._signalled and all(element.exit() for element in self._running.values()):
@@ -176,28 +183,32 @@ class Pack:
 
     def _requeue(self) -> None:
         """Requeue the task if one of its elements asks for it."""
-        again = [
-            (element, record)
-            for element in self._elements
-            if (record := element.exit()).get("again") is True
-        ]
+        again = []
+        bad: set[str] = set()
+        for element in self._elements:
+            record = element.exit()
+            if record.get("again") is True:
+                again.append((element, record))
+                bad.update(str(node) for node in record.get("nodes", ()))
         if not again or self._requeued:
             return
         self._requeued = True
-        bad = sorted({str(node) for _, record in again for node in record.get("nodes", ())})
-        if slurm_requests.requeue_patiently(bad if self._options.exclude_bad_nodes else []):
+        excluded = sorted(bad) if self._options.exclude_bad_nodes else []
+        if slurm_requests.requeue_patiently(excluded):
             return
-        message = "scontrol requeue failed; hpcrun resubmit starts it again"
         for element, record in again:
-            records.write(
-                "exit",
-                {**record, "again": False, "how": "", "message": message},
-                element.attempt_folder,
+            texts = (
+                record.get("message"),
+                "scontrol requeue failed; hpcrun resubmit starts it again",
             )
+            message = "; ".join(text for text in texts if text)
+            over = {**record, "again": False, "how": records.OVER, "message": message}
+            records.write("exit", over, element.attempt_folder)
 
 
 def _core(cpu: int) -> tuple[int, int]:
     """Return a key that puts the threads of a core side by side."""
     path = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
     first = records.read_text(path).replace(",", "-").partition("-")[0].strip()
-    return (int(first) if first.isdigit() else cpu, cpu)
+    core = int(first) if first.isdigit() else cpu
+    return core, cpu

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import node_folder, records, slurm_requests
@@ -60,6 +61,21 @@ _ELSEWHERE = (
     "--env HPCRUN_STAGE_DIR=/path names another folder, which each node has on its own disk"
 )
 _HERE = os.environ.get("SLURMD_NODENAME", os.uname().nodename)
+
+
+@dataclass(frozen=True)
+class FileListing:
+    """What is copied.
+
+    Attributes:
+        files: the number of files.
+        size: their bytes on the disk.
+        skipped: the links that lead nowhere, or to a folder above them.
+    """
+
+    files: int
+    size: int
+    skipped: int
 
 
 class StageError(Exception):
@@ -151,66 +167,113 @@ def _remove_from(nodes: list[str], most_s: float) -> None:
 
 
 def _copy_to(nodes: list[str], sources: list[str]) -> None:
+    """List the files, and copy them to the nodes; say how far it is, from time to time.
+
+    Raises:
+        StageError: a node could not copy them.
+    """
     folder = os.path.join(records.attempt_dir(), LIST)
     began = time.monotonic()
-    files, size, skipped = list_files(folder, sources)
-    argv, env = ([], dict(os.environ)) if _is_local() else slurm_requests.small_step(*nodes)
-    argv += [*launch_program(), "stage", NODE, str(size)]
-    if skipped:
-        left_out = f"; {skipped} links that lead nowhere, or back, are left out"
-    else:
-        left_out = ""
-    copied: dict[str, int] = {}  # node → bytes
-    lacking = done = limit = 0
+    listing = list_files(folder, sources)
+    copies = _Copies(listing, nodes)
+    argv: list[str] = []
+    env = dict(os.environ)
+    if not _is_local():
+        argv, env = slurm_requests.small_step(*nodes)
+    argv += [*launch_program(), "stage", NODE, str(listing.size)]
+    limit = 0
     report_at = began + PROGRESS_S
-    what = ""
     step = subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, bufsize=1
     )
     try:
         for line in step.stdout or ():
-            node, kind, text = line.rstrip("\n").split(" ", 2)
-            if kind == "failed":
-                raise StageError(f"{node}: {text}")
-            copied[node] = int(text)
-            lacking += kind == "lacks"
-            done += kind == "done"
-            if len(copied) < len(nodes):
+            copies.read(line)
+            if not copies.have_all_begun():
                 continue
-            if lacking and not what:
-                what = f"{_count(files, 'file')}, {_mb(size)}, to {_count(lacking, 'node')}"
-                records.say(f"--stage copies {what}, into {os.environ[STAGE]}{left_out}")
-            if AT_ONCE + done > limit:
-                limit = AT_ONCE + done
+            copies.say_what()
+            if AT_ONCE + copies.done > limit:
+                limit = AT_ONCE + copies.done
+                assert step.stdin is not None
                 with suppress(BrokenPipeError):  # the last nodes have ended
-                    step.stdin.write(f"{limit}\n") if step.stdin else None
+                    step.stdin.write(f"{limit}\n")
             if time.monotonic() > report_at:
                 report_at = time.monotonic() + PROGRESS_S
-                records.say(f"--stage: {_mb(sum(copied.values()))} of {_mb(size * len(nodes))}")
+                copies.say_progress()
         status = step.wait()
         if status:
             raise StageError(f"the step of the nodes ended with status {status}")
-        if what:
-            seconds = time.monotonic() - began
-            records.say(
-                f"--stage copied {what} in {seconds:.1f} s, {_mb(size / seconds)}/s for each"
-            )
+        copies.say_end(time.monotonic() - began)
     finally:
         step.terminate()
         step.wait()
         node_folder.remove(folder)
 
 
-def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:
+class _Copies:
+    """What the nodes report of the copies, and what the log says of it.
+
+    Attributes:
+        done: the number of nodes that have the data.
+    """
+
+    def __init__(self, listing: FileListing, nodes: list[str]) -> None:
+        self.done = 0
+        self._listing = listing
+        self._nodes = nodes
+        self._copied: dict[str, int] = {}  # node → bytes
+        self._lacking = 0
+        self._what = ""
+
+    def read(self, line: str) -> None:
+        """Read one line of a node.
+
+        Raises:
+            StageError: the node could not copy the data.
+        """
+        node, kind, text = line.rstrip("\n").split(" ", 2)
+        if kind == "failed":
+            raise StageError(f"{node}: {text}")
+        self._copied[node] = int(text)
+        if kind == "lacks":
+            self._lacking += 1
+        elif kind == "done":
+            self.done += 1
+
+    def have_all_begun(self) -> bool:
+        """Whether all nodes have said if they lack the data."""
+        return len(self._copied) >= len(self._nodes)
+
+    def say_what(self) -> None:
+        """Say what is copied, once, unless all nodes have the data."""
+        if self._what or not self._lacking:
+            return
+        listing = self._listing
+        files = f"{_count(listing.files, 'file')}, {_mb(listing.size)}"
+        self._what = f"{files}, to {_count(self._lacking, 'node')}"
+        text = f"--stage copies {self._what}, into {os.environ[STAGE]}"
+        if listing.skipped:
+            text += f"; {listing.skipped} links that lead nowhere, or back, are left out"
+        records.say(text)
+
+    def say_progress(self) -> None:
+        """Say how much of all copies is done."""
+        copied = sum(self._copied.values())
+        records.say(f"--stage: {_mb(copied)} of {_mb(self._listing.size * len(self._nodes))}")
+
+    def say_end(self, seconds: float) -> None:
+        """Say how long the copies took, if there were any."""
+        if self._what:
+            rate = f"{_mb(self._listing.size / seconds)}/s for each"
+            records.say(f"--stage copied {self._what} in {seconds:.1f} s, {rate}")
+
+
+def list_files(folder: str, sources: list[str]) -> FileListing:
     """Make a folder with a link to each source under its name, and a list of the files.
 
     The list has the files below the sources, for tar.
 
     Links are followed. Other kinds of entries, as sockets, cannot be copied.
-
-    Returns:
-        The number of files, their bytes on the disk, and the links that lead nowhere, or to a
-        folder above them.
 
     Raises:
         OSError: a folder cannot be read.
@@ -218,11 +281,13 @@ def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:
     """
     root = os.fsencode(os.path.join(folder, "data"))
     os.makedirs(root)
-    for label, _, source in (text.partition("/") for text in sources):
+    for text in sources:
+        label, _, source = text.partition("/")
         if not os.path.exists(source):
             raise StageError(f"there is no {source} on {os.uname().nodename}")
         os.symlink(source, os.path.join(root, os.fsencode(label)))
-    files = skipped = 0
+    files = 0
+    skipped = 0
     # files with several names, or links to them, take their room once
     sizes: dict[tuple[int, int], int] = {}
     with open(os.path.join(folder, "names"), "wb") as listed:
@@ -237,12 +302,13 @@ def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:
                 except OSError:
                     skipped += 1
                     continue
-                if stat.S_ISREG(info.st_mode):
+                is_file = stat.S_ISREG(info.st_mode)
+                if is_file:
                     files += 1
                     sizes[info.st_dev, info.st_ino] = min(info.st_size, 512 * info.st_blocks)
-                if stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode):
+                if is_file or stat.S_ISDIR(info.st_mode):
                     listed.write(b"." + path[len(root) :] + b"\0")
-    return files, sum(sizes.values()), skipped
+    return FileListing(files, sum(sizes.values()), skipped)
 
 
 def _fail(error: OSError) -> None:
@@ -298,9 +364,8 @@ def _tar(target: str) -> None:
     before = _room(target)
     read = [*_READ, f"--directory={folder}/data", f"--files-from={folder}/names"]
     with subprocess.Popen(read, stdout=subprocess.PIPE) as reader:
-        writer = subprocess.Popen(
-            ["tar", "--extract", "--file=-", f"--directory={target}"], stdin=reader.stdout
-        )
+        write = ["tar", "--extract", "--file=-", f"--directory={target}"]
+        writer = subprocess.Popen(write, stdin=reader.stdout)
         assert reader.stdout is not None
         reader.stdout.close()
         try:
@@ -330,10 +395,9 @@ def _room(path: str) -> int:
 def _sweep(place: str) -> None:
     """Remove what killed jobs of this user, and earlier starts of this one, have left here."""
     names = [name for name in records.names_in(place) if name.startswith(PREFIX)]
+    running = None
     if names and not _is_local():
         running = slurm_requests.jobs_with_nodes()
-    else:
-        running = None
     for name in names:
         job_id = name[len(PREFIX) :].rpartition("-")[0]
         is_over = job_id.startswith("L") or (running is not None and job_id not in running)
@@ -346,7 +410,7 @@ def _is_local() -> bool:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _mb(size: float) -> str:

@@ -344,3 +344,21 @@ def test_the_judge_needs_only_what_lies_beside_it(more: dict[str, str], tmp_path
     assert (done.returncode, done.stdout) == (0, f"{message(verdict)}\n"), done.stderr
     assert json.loads(attempt.verdict.read_text()) == verdict
     assert set(run.path.rglob("*")) - before == {attempt.verdict}
+
+
+def test_of_two_clocks_the_second_is_compared_with_the_first() -> None:
+    verdict = judge(*cluster(n0={"reach": {"n1": {"ms": 0.2, "clock_s": 2.0}}}))
+    assert checks(verdict, "n0", "clock") == ("ok", "+0 ms")
+    assert checks(verdict, "n1", "clock") == ("slow", "+2000 ms")
+
+
+@pytest.mark.parametrize("address", ["127.0.1.1", "::1"])
+def test_a_node_that_resolves_its_own_name_to_loopback_is_slow(address: str) -> None:
+    verdict = judge(*cluster(n1={"names": {"n0": ["10.0.0.1"], "n1": [address]}}))
+    assert checks(verdict, "n1", "names") == ("slow", f"resolves its own name to {address}")
+
+
+def test_a_late_node_explains_the_all_reduce_that_failed() -> None:
+    ranks = [gpu(doing="across", error="NCCL error", across=None)]
+    verdict = judge(*cluster(n0={"ranks": ranks}, n1={"late": True}))
+    assert verdict["problems"] == []

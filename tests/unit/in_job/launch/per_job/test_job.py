@@ -14,6 +14,7 @@ import pytest
 from hpcrun.in_job.launch import slurm_requests
 from hpcrun.in_job.launch.job_step import JobStep
 from hpcrun.in_job.launch.per_job import job
+from hpcrun.in_job.launch.per_job.idle_watch import IdleWatch
 from hpcrun.in_job.launch.slurm_requests import JobSays
 
 RESTARTS = ("--warn", "60", "--restarts", "2", "--retry-on-failure")
@@ -78,3 +79,18 @@ def test_the_message_of_a_failed_role_stays_if_slurm_refuses_to_requeue(
     assert record["message"] == (
         "role server failed; scontrol requeue failed; hpcrun resubmit starts it again"
     )
+
+
+def test_while_a_script_continues_behind_its_launch_idle_gpus_do_not_end_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finish(step: JobStep, status: int, **_: bool) -> int:
+        step._tick()
+        return status
+
+    monkeypatch.setattr(JobStep, "finish", finish)
+    monkeypatch.setattr(IdleWatch, "check", lambda watch: watch._limit_s > 0)
+    monkeypatch.setattr(slurm_requests, "end_steps", lambda: "")
+    options = ("--warn", "60", "--cancel-idle", "600")
+    record = end_of_job(tmp_path, monkeypatch, options, JobSays("RUNNING"))
+    assert record["reason"] == "failure"
