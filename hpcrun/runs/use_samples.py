@@ -61,6 +61,11 @@ class NodeUse:
     # when sampling began, in seconds since the epoch: the first sample covers the time since then
     started: float = 0.0
 
+    def began(self) -> float:
+        """Return when the time began that the samples cover, in seconds since the epoch."""
+        first = self.samples[0].time
+        return min(self.started, first) if self.started else first
+
     def spans(self) -> list[float]:
         """Return the seconds that each sample covers."""
         times = [each.time for each in self.samples]
@@ -193,7 +198,7 @@ class UseSummary:
     The numbers are of one node on average, unless they say otherwise.
     """
 
-    # how long the run was sampled, over all of its attempts; of the node with the most samples
+    # how long any node was sampled, over all attempts; without the time between two attempts
     seconds: float
     nodes: int  # how many nodes were sampled
     cpus: float  # CPUs that were busy on average
@@ -234,15 +239,13 @@ def summarise(uses: Iterable[NodeUse]) -> UseSummary | None:
         if one.gpus and all(gpu.busy <= IDLE for gpu in one.gpus)
     ]
     highest: dict[tuple[str, int], float] = {}
-    seconds: dict[str, float] = {}
     for use in nodes:
         for gpu in (gpu for sample in use.samples for gpu in sample.gpus):
             highest[use.node, gpu.index] = max(gpu.busy, highest.get((use.node, gpu.index), 0.0))
-        seconds[use.node] = seconds.get(use.node, 0.0) + sum(use.spans())
     fullest = (gpu.memory / gpu.memory_total for _, gpu in by_gpu if gpu.memory_total)
     return UseSummary(
-        max(seconds.values()),
-        len(seconds),
+        _sampled_s(nodes),
+        len({use.node for use in nodes}),
         cast(float, mean_over_time([(span, one.cpus) for span, one in weighted])),
         max(one.cpus for _, one in weighted),
         _least(use.cpus for use in nodes),
@@ -258,6 +261,16 @@ def summarise(uses: Iterable[NodeUse]) -> UseSummary | None:
         network=cast(float, mean_over_time([(span, one.network) for span, one in weighted])),
         rdma=mean_over_time([(span, one.rdma) for span, one in weighted if one.rdma is not None]),
     )
+
+
+def _sampled_s(uses: Sequence[NodeUse]) -> float:
+    """Return the seconds in which at least one node was sampled; each second counts once."""
+    sampled_s = 0.0
+    counted_until = 0.0
+    for begin, end in sorted((use.began(), use.samples[-1].time) for use in uses):
+        sampled_s += max(0.0, end - max(begin, counted_until))
+        counted_until = max(end, counted_until)
+    return sampled_s
 
 
 def only_gpu(use: NodeUse, index: int) -> NodeUse:
