@@ -230,7 +230,7 @@ def parse_quota(text: str, names: Sequence[str]) -> Quota | None:
     for place, name in enumerate(words, start=1):
         if name not in names:
             continue
-        columns = [re.sub(r"[*\[\]]", "", word) for word in words[place : place + _COLUMNS]]
+        columns = [re.sub(r"[*\[\]]", "", column) for column in words[place : place + _COLUMNS]]
         limits = [*columns[:3], *columns[4:7]]  # without the grace times
         if len(limits) == 6 and all(re.fullmatch("[0-9]+", limit) for limit in limits):
             numbers = [int(limit) for limit in limits]

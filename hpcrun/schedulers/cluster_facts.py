@@ -244,7 +244,7 @@ def parse_gres(text: str) -> Gpus:
 
 def _words(text: str | None) -> tuple[str, ...]:
     words = re.split(r"[,\s]+", text or "")
-    return tuple(word for word in words if word not in ("", "(null)", "NONE"))
+    return tuple(name for name in words if name not in ("", "(null)", "NONE"))
 
 
 def _allowed(text: str | None) -> tuple[str, ...]:

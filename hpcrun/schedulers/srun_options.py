@@ -25,7 +25,7 @@ def srun_refusal(words: Sequence[str], env: Mapping[str, str]) -> str | None:
     message = _ask_srun(tuple(words), where)
     if message:
         return message
-    chosen = [word.removeprefix("--mpi=") for word in words if word.startswith("--mpi=")]
+    chosen = [option.removeprefix("--mpi=") for option in words if option.startswith("--mpi=")]
     if not chosen or not chosen[0]:
         return None
     kinds = _mpi_kinds(where)
