@@ -20,7 +20,8 @@ from hpcrun.errors import ProfileError
 from hpcrun.files.reading import NotRegularError, open_regular
 
 _MOST_LINKS = 40  # as Linux: path_resolution(7)
-_OTHERS, _GROUP = stat.S_IWOTH, stat.S_IWGRP
+_OTHERS = stat.S_IWOTH
+_GROUP = stat.S_IWGRP
 _ACL = "system.posix_acl_access"
 _PROGRAM = Path(__file__).resolve().parents[1]
 
@@ -61,7 +62,7 @@ def replacer_of(path: Path) -> tuple[Path, str] | None:
         if stat.S_ISLNK(status.st_mode):
             danger = danger_in(place, status)
         elif status.st_mode & _OTHERS and not status.st_mode & stat.S_ISVTX:
-            danger = f"other users can write to {place} (mode {stat.S_IMODE(status.st_mode):04o})"
+            danger = _writable(place, status)
         else:
             continue
         if danger and not _is_above_home(place):
@@ -82,15 +83,26 @@ def danger_in_project(path: Path, project: Path) -> str | None:
     """
     trusted = trusted_owners() | {project.stat().st_uid}
     for place, status in _way(path):
+        if project.is_relative_to(place):  # the project itself, or a folder above
+            continue
         if not place.is_relative_to(project):
             danger = danger_in(place, status, reads_from=False)
-            if danger and not _is_above_home(place) and not project.is_relative_to(place):
+            if danger and not _is_above_home(place):
                 return danger
-        elif place != project and status.st_uid not in trusted:
+        elif status.st_uid not in trusted:
             return f"{place} belongs to another user (uid {status.st_uid})"
-        elif place != project and not stat.S_ISLNK(status.st_mode) and status.st_mode & _OTHERS:
-            return f"other users can write to {place} (mode {stat.S_IMODE(status.st_mode):04o})"
+        elif _others_can_write(status):
+            return _writable(place, status)
     return None
+
+
+def _others_can_write(status: os.stat_result) -> bool:
+    """Whether anybody can write; a link's own mode has no effect."""
+    return not stat.S_ISLNK(status.st_mode) and bool(status.st_mode & _OTHERS)
+
+
+def _writable(place: Path, status: os.stat_result) -> str:
+    return f"other users can write to {place} (mode {stat.S_IMODE(status.st_mode):04o})"
 
 
 def danger_in(path: Path, status: os.stat_result, *, reads_from: bool = True) -> str | None:
@@ -110,9 +122,10 @@ def danger_in(path: Path, status: os.stat_result, *, reads_from: bool = True) ->
         return None
     if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX and not reads_from:
         return None
-    mode = stat.S_IMODE(status.st_mode)
-    if mode & _OTHERS or (mode & _GROUP and not _is_private_group(path, status)):
-        return f"other users can write to {path} (mode {mode:04o})"
+    if status.st_mode & _OTHERS:
+        return _writable(path, status)
+    if status.st_mode & _GROUP and not _is_private_group(path, status):
+        return _writable(path, status)
     return None
 
 
@@ -179,7 +192,9 @@ def _way(path: Path) -> list[tuple[Path, os.stat_result]]:
     Raises:
         OSError: if the path has too many links (ELOOP), or a part cannot be checked.
     """
-    parts, here, links = list(Path(Path.cwd(), path).parts[1:]), Path("/"), 0
+    parts = list(Path(Path.cwd(), path).parts[1:])
+    here = Path("/")
+    links = 0
     visited = [(here, here.lstat())]
     while parts:
         part = parts.pop(0)
@@ -196,7 +211,8 @@ def _way(path: Path) -> list[tuple[Path, os.stat_result]]:
         if links > _MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         target = Path(os.readlink(place))
-        here = Path("/") if target.is_absolute() else here
+        if target.is_absolute():
+            here = Path("/")
         parts = [part for part in target.parts if part != "/"] + parts
     return visited
 
@@ -226,11 +242,8 @@ def _is_private_group(path: Path, status: os.stat_result) -> bool:
         group = grp.getgrgid(status.st_gid)
     except KeyError:
         return False
-    if (
-        group.gr_gid != user.pw_gid
-        or group.gr_name != user.pw_name
-        or set(group.gr_mem) - {user.pw_name}
-    ):
+    has_name_of_user = group.gr_gid == user.pw_gid and group.gr_name == user.pw_name
+    if not has_name_of_user or set(group.gr_mem) - {user.pw_name}:
         return False
     try:
         os.getxattr(path, _ACL)

@@ -174,7 +174,8 @@ def parse_object(text: str | bytes, *, finite: bool = True, strict: bool = True)
     reading: dict[str, Any] = {"parse_int": _whole_number}
     if finite:
         reading |= {"parse_float": _finite_number, "parse_constant": _finite_number}
-    text = text.decode() if isinstance(text, bytes) else text
+    if isinstance(text, bytes):
+        text = text.decode()
     try:
         data = json.loads(text, strict=strict, **reading)
     except RecursionError:
@@ -182,7 +183,10 @@ def parse_object(text: str | bytes, *, finite: bool = True, strict: bool = True)
     if not isinstance(data, dict):
         raise ValueError("not a JSON object")
     _check_depth(data)
-    return _printable(data) if r"\ud" in text or r"\uD" in text else data
+    if r"\ud" in text or r"\uD" in text:
+        printable: dict[str, Any] = _printable(data)
+        return printable
+    return data
 
 
 def read_object(
@@ -203,7 +207,8 @@ def _whole_number(text: str) -> int:
 
 
 def _finite_number(text: str) -> float:
-    if not math.isfinite(number := float(text)):
+    number = float(text)
+    if not math.isfinite(number):
         raise ValueError(f"{text[:_MOST_DIGITS]} is no finite number")
     return number
 
@@ -214,7 +219,7 @@ _NESTED = (dict, list)  # a union would be made anew for each of thousands of va
 def _check_depth(data: Any) -> None:
     level = [data]
     for _ in range(_DEEPEST):
-        inner = (item.values() if isinstance(item, dict) else item for item in level)
+        inner = [item.values() if isinstance(item, dict) else item for item in level]
         level = [value for value in chain.from_iterable(inner) if isinstance(value, _NESTED)]
         if not level:
             return
@@ -276,17 +281,21 @@ def kinds_of(record: type, *, integer: Kind, real: Kind, **others: Kind) -> dict
     kinds = {}
     for each in fields(record):
         name, _, none = str(each.type).partition(" | ")
-        kind = others.get(each.name) or by_type.get(name)
-        if kind is not None:
-            kinds[each.name] = optional(kind) if none and each.name not in others else kind
+        kind = by_type.get(name)
+        if each.name in others:
+            kinds[each.name] = others[each.name]
+        elif kind is not None:
+            kinds[each.name] = optional(kind) if none else kind
     return kinds
 
 
 def needs_of(record: type) -> tuple[str, ...]:
     """Return the fields of a dataclass that have no default."""
-    return tuple(
-        each.name for each in fields(record) if each.default is each.default_factory is MISSING
-    )
+    names = []
+    for each in fields(record):
+        if each.default is MISSING and each.default_factory is MISSING:
+            names.append(each.name)
+    return tuple(names)
 
 
 def text(value: Any) -> str:

@@ -64,11 +64,12 @@ def clean_env(env: Mapping[str, str]) -> dict[str, str]:
     SACCT_*, SINFO_* and such change the output. SLURM_CONF stays, since it names the cluster; so do
     the variables with the places of runs and profiles.
     """
-    return {
-        name: value
-        for name, value in _as_it_came(env).items()
-        if name in _KEPT or not (name.startswith(_PREFIXES) or name in _RANK)
-    }
+    cleaned = {}
+    for name, value in _as_it_came(env).items():
+        is_of_job = name in _RANK or name.startswith(_PREFIXES)
+        if name in _KEPT or not is_of_job:
+            cleaned[name] = value
+    return cleaned
 
 
 def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
@@ -77,8 +78,11 @@ def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
     Inside another job, the environment is without the GPUs of that job. A local job keeps the
     variables, since it runs on the GPUs that are visible here.
     """
-    inside = "SLURM_JOB_ID" in env or "HPCRUN_JOB_ID" in env
-    return {name: value for name, value in clean_env(env).items() if not (inside and name in GPUS)}
+    cleaned = clean_env(env)
+    if "SLURM_JOB_ID" in env or "HPCRUN_JOB_ID" in env:
+        for name in GPUS:
+            cleaned.pop(name, None)
+    return cleaned
 
 
 def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:
@@ -88,14 +92,16 @@ def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:
     """
     original = dict(env)
     if "TORCHELASTIC_RUN_ID" in env:
-        original = {name: value for name, value in env.items() if (name, value) not in _BY_TORCHRUN}
-    for name in {
-        name.removeprefix(mark) for mark in (CAME, PUT) for name in env if name.startswith(mark)
-    }:
+        for name, value in _BY_TORCHRUN:
+            if env.get(name) == value:
+                del original[name]
+    changed = {name.removeprefix(CAME) for name in env if name.startswith(CAME)}
+    changed |= {name.removeprefix(PUT) for name in env if name.startswith(PUT)}
+    for name in changed:
         original.pop(name, None)
-        value = _before(name, env.get(name), came=env.get(CAME + name), put=env.get(PUT + name))
-        if value is not None:
-            original[name] = value
+        before = _before(name, env.get(name), came=env.get(CAME + name), put=env.get(PUT + name))
+        if before is not None:
+            original[name] = before
     return original
 
 
@@ -104,6 +110,6 @@ def _before(name: str, now: str | None, *, came: str | None, put: str | None) ->
     if now == put:
         return came
     if now and put and name.endswith("PATH") and put in now:  # a program has added its own folders
-        rest = now.replace(put, came or "", 1)
-        return ":".join(filter(None, rest.split(":"))) or None
+        folders = now.replace(put, came or "", 1).split(":")
+        return ":".join(folder for folder in folders if folder) or None
     return now

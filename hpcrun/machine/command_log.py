@@ -34,16 +34,20 @@ def timed(command: str) -> Iterator[list[str]]:
         how.append(f"{type(error).__name__} {error}".strip())
         raise
     finally:
-        words = " ".join("".join(how[-1:]).split())
+        end = how[-1] if how else ""
+        words = " ".join(end.split())
         shown = "".join(letter if letter.isprintable() else "?" for letter in words)
         log_message(f"{command}: {shown}, {time.monotonic() - started:.3f} s")
 
 
 def log_to_stderr() -> None:
     """Print the log on stderr from now on."""
-    _logs.append(
-        lambda message: sys.stderr.write(f"{time.strftime('hpcrun: %H:%M:%S')} {message}\n")
-    )
+    _logs.append(_print_on_stderr)
+
+
+def _print_on_stderr(message: str) -> None:
+    clock = time.strftime("%H:%M:%S")
+    sys.stderr.write(f"hpcrun: {clock} {message}\n")
 
 
 @contextmanager
@@ -61,7 +65,8 @@ def logged_to(path: Path, what: str) -> Iterator[None]:
         # whatever the umask, no other user can write it
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with open(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what}: {message}\n")
+            now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+            file.write(f"{now} {what}: {message}\n")
 
     _logs.append(write)
     try:

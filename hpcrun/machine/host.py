@@ -12,7 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,31 +46,37 @@ def host_facts(
     name: str, env: Mapping[str, str], *, timeout_s: float, root: Path = Path("/")
 ) -> HostFacts:
     """Return the facts about this host; ``root`` is the folder that contains /sys and /etc."""
-    gpus = query_gpus("name", env, timeout_s=timeout_s)
+    answer = query_gpus("name", env, timeout_s=timeout_s)
+    if isinstance(answer, str):
+        gpus: dict[str, int] = {}
+        problem: str | None = answer
+    else:
+        gpus = dict(Counter(answer))
+        problem = None
+    return HostFacts(name, gpus, _hcas(root), _interfaces(root), _module_system(env, root), problem)
+
+
+def _hcas(root: Path) -> dict[str, str]:
+    """Return the adapters with an active port → the port's link and rate."""
+    hcas = {}
     # Documentation/ABI/stable/sysfs-class-infiniband; the state is "4: ACTIVE"
-    ports = [
-        port
-        for port in sorted(root.glob("sys/class/infiniband/*/ports/*"))
-        if "ACTIVE" in _read(port / "state")
-    ]
-    hcas = {
-        port.parts[-3]: f"{_read(port / 'link_layer')} {_read(port / 'rate')}".strip()
-        for port in ports
-    }
+    for port in sorted(root.glob("sys/class/infiniband/*/ports/*")):
+        if "ACTIVE" in _read(port / "state"):
+            adapter = port.parent.parent.name
+            link = _read(port / "link_layer")
+            rate = _read(port / "rate")
+            hcas[adapter] = f"{link} {rate}".strip()
+    return hcas
+
+
+def _interfaces(root: Path) -> tuple[str, ...]:
+    names = []
     # bridges, veth pairs and the loopback have no device
-    wired = (device.parent for device in root.glob("sys/class/net/*/device"))
-    interfaces = tuple(
-        sorted(folder.name for folder in wired if _read(folder / "operstate") == "up")
-    )
-    problem = gpus if isinstance(gpus, str) else None
-    return HostFacts(
-        name,
-        {} if problem else dict(Counter(gpus)),
-        hcas,
-        interfaces,
-        _module_system(env, root),
-        problem,
-    )
+    for device in root.glob("sys/class/net/*/device"):
+        interface = device.parent
+        if _read(interface / "operstate") == "up":
+            names.append(interface.name)
+    return tuple(sorted(names))
 
 
 def query_gpus(field: str, env: Mapping[str, str], *, timeout_s: float) -> list[str] | str:
@@ -81,14 +87,12 @@ def query_gpus(field: str, env: Mapping[str, str], *, timeout_s: float) -> list[
     """
     if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
         return []
-    answer = run_command(
-        ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"],
-        timeout_s=timeout_s,
-        env=env,
-    )
+    argv = ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"]
+    answer = run_command(argv, timeout_s=timeout_s, env=env)
     if not answer.ok:
         return " ".join(answer.words().split())
-    return [value for line in answer.stdout.splitlines() if (value := line.strip())]
+    values = [line.strip() for line in answer.stdout.splitlines()]
+    return [value for value in values if value]
 
 
 def _module_system(env: Mapping[str, str], root: Path) -> str | None:
@@ -96,12 +100,10 @@ def _module_system(env: Mapping[str, str], root: Path) -> str | None:
         return "Lmod"
     if "MODULESHOME" in env:
         return "Environment Modules"
-    there = (
-        system
-        for system, files in _MODULE_SYSTEMS.items()
-        if any((root / file).exists() for file in files)
-    )
-    return next(there, None)
+    for system, files in _MODULE_SYSTEMS.items():
+        if any((root / file).exists() for file in files):
+            return system
+    return None
 
 
 def _read(path: Path) -> str:
@@ -149,12 +151,11 @@ def try_modules(names: Sequence[str], env: Mapping[str, str]) -> ModuleFacts:
     argv = ["bash", "-c", SCRIPT, "hpcrun", *names]
     answer = run_command(argv, timeout_s=_ANSWER_WITHIN_S, env=clean_env(env))
     if answer.status == _NO_COMMAND and not _MARK.search(answer.stdout):
-        return ModuleFacts(False, {})
+        return ModuleFacts(command=False, failed={})
     if not answer.ok:
-        return ModuleFacts(
-            True, {}, " ".join(answer.stderr.split()) or f"exit status {answer.status}"
-        )
-    return ModuleFacts(True, parse_loads(answer.stdout, names))
+        problem = " ".join(answer.stderr.split()) or f"exit status {answer.status}"
+        return ModuleFacts(command=True, failed={}, problem=problem)
+    return ModuleFacts(command=True, failed=parse_loads(answer.stdout, names))
 
 
 def parse_loads(text: str, names: Sequence[str]) -> dict[str, str]:
@@ -162,8 +163,10 @@ def parse_loads(text: str, names: Sequence[str]) -> dict[str, str]:
     failed = {}
     start = 0
     for mark in _MARK.finditer(text):
-        if mark[2] == "failed" and int(mark[1]) < len(names):
-            failed[names[int(mark[1])]] = " ".join(text[start : mark.start()].split())
+        number = int(mark[1])
+        if mark[2] == "failed" and number < len(names):
+            output = text[start : mark.start()]
+            failed[names[number]] = " ".join(output.split())
         start = mark.end()
     return failed
 
@@ -224,18 +227,14 @@ def parse_quota(text: str, names: Sequence[str]) -> Quota | None:
     ``[]`` around a number that Lustre is not sure.
     """
     words = text.split()
-    for place, name in enumerate(words):
-        if name in names:
-            columns = [
-                re.sub(r"[*\[\]]", "", column) for column in words[place + 1 : place + 1 + _COLUMNS]
-            ]
-            numbers = [
-                int(column)
-                for column in (*columns[:3], *columns[4:7])
-                if column.isascii() and column.isdigit()
-            ]
-            if len(numbers) == 6:
-                return Quota(Use(*numbers[:3]), Use(*numbers[3:]))
+    for place, name in enumerate(words, start=1):
+        if name not in names:
+            continue
+        columns = [re.sub(r"[*\[\]]", "", column) for column in words[place : place + _COLUMNS]]
+        limits = [*columns[:3], *columns[4:7]]  # without the grace times
+        if len(limits) == 6 and all(re.fullmatch("[0-9]+", limit) for limit in limits):
+            numbers = [int(limit) for limit in limits]
+            return Quota(Use(*numbers[:3]), Use(*numbers[3:]))
     return None
 
 
@@ -313,16 +312,13 @@ def ask_python(python: PythonEnvironment, env: Mapping[str, str], *, kernels: bo
 
     The question for the architectures of kernels takes seconds.
     """
-    argv = [
-        python.executable,
-        "-c",
-        _PROBE,
-        "kernels" if kernels else "files",
-        str(_IMPORT_WITHIN_S),
-    ]
+    question = "kernels" if kernels else "files"
+    argv = [python.executable, "-c", _PROBE, question, str(_IMPORT_WITHIN_S)]
     answer = run_command(argv, timeout_s=_ANSWER_WITHIN_S, env=_env_of(python, env))
-    words = answer.stderr.strip().splitlines()
-    return parse_probe(answer.stdout, words[-1] if words and not answer.ok else None)
+    failure = None
+    if not answer.ok:
+        failure = answer.stderr.strip().rpartition("\n")[2] or None
+    return parse_probe(answer.stdout, failure)
 
 
 def _env_of(python: PythonEnvironment, env: Mapping[str, str]) -> dict[str, str]:
@@ -330,11 +326,12 @@ def _env_of(python: PythonEnvironment, env: Mapping[str, str]) -> dict[str, str]
 
     The folder of the Python is on PATH, as the script puts it there.
     """
-    env = clean_env(env)
+    cleaned = clean_env(env)
     prefix = python.prefix
     if prefix:
-        return env | {python.variable: prefix, "PATH": f"{prefix}/bin:{env.get('PATH', '')}"}
-    return env
+        cleaned[python.variable] = prefix
+        cleaned["PATH"] = f"{prefix}/bin:{cleaned.get('PATH', '')}"
+    return cleaned
 
 
 def parse_probe(text: str, failure: str | None) -> PythonFacts:
@@ -347,15 +344,21 @@ def parse_probe(text: str, failure: str | None) -> PythonFacts:
     for line in text.splitlines():
         with suppress(ValueError):
             record = json.loads(line)
-            facts |= record if isinstance(record, dict) else {}
+            if isinstance(record, dict):
+                facts |= record
     version = facts.get("version")
-    problem = facts.get("problem") or failure or (None if version else "it printed nothing")
-    facts |= {
-        "version": tuple(version) if version else None,
-        "kernels": tuple(facts.get("kernels", ())),
-    }
-    known = {each.name: facts[each.name] for each in fields(PythonFacts) if each.name in facts}
-    return PythonFacts(**known | {"problem": problem})
+    problem = facts.get("problem") or failure
+    if not version:
+        problem = problem or "it printed nothing"
+    return PythonFacts(
+        version=tuple(version) if version else None,
+        torch=facts.get("torch"),
+        cuda=facts.get("cuda"),
+        hip=facts.get("hip"),
+        requires_python=facts.get("requires_python"),
+        kernels=tuple(facts.get("kernels", ())),
+        problem=problem,
+    )
 
 
 def ask_driver(env: Mapping[str, str]) -> DriverFacts:
@@ -372,9 +375,9 @@ def parse_driver(table: str, cards: Sequence[str]) -> DriverFacts:
     driver = _DRIVER.search(table)
     cuda = _CUDA.search(table)
     return DriverFacts(
-        driver[1] if driver else None,
-        (int(cuda[1]), int(cuda[2])) if cuda else None,
-        tuple(card for card in cards if re.fullmatch(r"\d+\.\d+", card, re.ASCII)),
+        version=driver[1] if driver else None,
+        cuda=(int(cuda[1]), int(cuda[2])) if cuda else None,
+        capabilities=tuple(card for card in cards if re.fullmatch(r"[0-9]+\.[0-9]+", card)),
     )
 
 
@@ -397,9 +400,8 @@ def uv_refusal(project: str, env: Mapping[str, str]) -> str | None:
 
     Returns None if the lock is up to date, or if uv cannot tell here.
     """
-    answer = run_command(
-        ["uv", "lock", "--check", "--project", project], timeout_s=_UV_WITHIN_S, env=clean_env(env)
-    )
+    argv = ["uv", "lock", "--check", "--project", project]
+    answer = run_command(argv, timeout_s=_UV_WITHIN_S, env=clean_env(env))
     if answer.ok or answer.status is None:
         return None
     words = " ".join(answer.stderr.split())
@@ -415,8 +417,7 @@ def torchrun_refusal(
     """
     argv = [python.executable, "-c", _TORCHRUN_PROBE, *words]
     answer = run_command(argv, timeout_s=_TORCH_WITHIN_S, env=_env_of(python, env))
-    if answer.status == 2:
-        errors = re.findall(r"^torchrun: error: (.*)", answer.stderr, re.MULTILINE)
-    else:
-        errors = []
+    if answer.status != 2:
+        return None
+    errors = re.findall(r"^torchrun: error: (.*)", answer.stderr, re.MULTILINE)
     return str(errors[-1]) if errors else None

@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SSH_FAILED = 255
 """The exit status of ssh itself, also if a signal ends it."""
 
@@ -27,15 +28,14 @@ def run_on_terminal(
     Raises:
         OSError: there is no such program.
     """
-    before = {
-        number: signal.getsignal(number)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
+    before = {number: signal.getsignal(number) for number in _HANDLED}
     interrupts: list[int] = []
     # for the program alone, as in git
     signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
-    source, sink = os.pipe() if read else (-1, -1)
-    stdout = [(os.POSIX_SPAWN_DUP2, sink, 1)] if read else []
+    stdout = []
+    if read:
+        source, sink = os.pipe()
+        stdout.append((os.POSIX_SPAWN_DUP2, sink, 1))
     try:
         pid = os.posix_spawnp(
             argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT], file_actions=stdout
@@ -65,15 +65,19 @@ def succeeds(argv: Sequence[str], *, within_s: float) -> bool:
 
     The output of the program is not needed.
     """
-    nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
+    nothing = []
+    for descriptor in (0, 1, 2):
+        nothing.append((os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0))
     try:
         pid = os.posix_spawnp(argv[0], list(argv), os.environ, file_actions=nothing)
     except OSError:
         return False
     end_s = time.monotonic() + within_s
-    while (done := os.waitpid(pid, os.WNOHANG)) == (0, 0):
+    while True:
+        ended_pid, status = os.waitpid(pid, os.WNOHANG)
+        if ended_pid:
+            return status == 0
         if time.monotonic() > end_s:
             os.kill(pid, signal.SIGKILL)
             end_s += within_s
         time.sleep(0.001)
-    return done[1] == 0

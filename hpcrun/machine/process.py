@@ -44,12 +44,13 @@ class Completed:
     def words(self) -> str:
         """Return the command, its exit status and its stderr, for a message."""
         if self.status is None:
-            how = "did not respond"
+            words = f"`{self.command}`: did not respond"
         else:
-            how = f"exit status {self.status}"
-        return f"`{self.command}`: {how}" + (
-            f"\n{self.stderr.strip()}" if self.stderr.strip() else ""
-        )
+            words = f"`{self.command}`: exit status {self.status}"
+        message = self.stderr.strip()
+        if message:
+            words += f"\n{message}"
+        return words
 
     def checked(self, problem: str, hint: str) -> Completed:
         """Return this result if the command succeeded.
@@ -85,26 +86,25 @@ def run_command(
             without end.
     """
     command = command_text(argv)
+    place: dict[str, Any] = {"env": None if env is None else dict(env), "cwd": cwd}
+    if stdin is None:
+        source: dict[str, Any] = {"stdin": subprocess.DEVNULL}
+    else:
+        source = {"input": stdin.encode("utf-8", "surrogateescape")}
     with timed(command) as how:
+        problem = ""
         try:
-            place: dict[str, Any] = {"env": None if env is None else dict(env), "cwd": cwd}
             if most is not None:
                 done = _run_bounded(argv, most, timeout_s, **place)
             else:
                 done = subprocess.run(
-                    argv,
-                    stdin=subprocess.DEVNULL if stdin is None else None,
-                    input=None if stdin is None else stdin.encode("utf-8", "surrogateescape"),
-                    capture_output=True,
-                    timeout=timeout_s,
-                    check=False,
-                    **place,
+                    argv, capture_output=True, timeout=timeout_s, check=False, **source, **place
                 )
-        except (subprocess.TimeoutExpired, OSError) as error:
-            if isinstance(error, OSError):
-                problem = f"{argv[0]}: {error.strerror}"
-            else:
-                problem = f"timed out after {timeout_s:g} s"
+        except subprocess.TimeoutExpired:
+            problem = f"timed out after {timeout_s:g} s"
+        except OSError as error:
+            problem = f"{argv[0]}: {error.strerror}"
+        if problem:
             how.append(problem)
             return Completed(command, None, "", problem)
         how.append(f"exit status {done.returncode}")
@@ -143,7 +143,8 @@ def _run_bounded(
         raise
     for reader in readers:
         reader.join(_LATE_S)
-    stdout, stderr = map(bytes, outputs.values())
+    stdout = bytes(outputs[process.stdout])
+    stderr = bytes(outputs[process.stderr])
     if max(len(stdout), len(stderr)) >= most:
         raise OSError(errno.EFBIG, f"it printed more than {most >> 20} MiB")
     return subprocess.CompletedProcess(argv, status, stdout, stderr)
@@ -159,7 +160,9 @@ def command_text(argv: Sequence[str]) -> str:
     Unreadable parts, such as thousands of job ids or separators, become ``...``.
     """
     words = [_argument_text(argument) for argument in argv[:_MOST_WORDS]]
-    return " ".join([*words, *(["..."] if len(argv) > _MOST_WORDS else [])])
+    if len(argv) > _MOST_WORDS:
+        words.append("...")
+    return " ".join(words)
 
 
 def _argument_text(argument: str) -> str:
@@ -190,9 +193,10 @@ def leave_running(
     Raises:
         OSError: the folder does not exist, or the log cannot be written.
     """
+    in_background = ["/bin/sh", "-c", '"$@" </dev/null &', "sh", *argv]
     with open(log, "ab", opener=for_oneself) as output, timed(command_text(argv)) as how:
         done = subprocess.run(
-            ["/bin/sh", "-c", '"$@" </dev/null &', "sh", *argv],
+            in_background,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -23,7 +23,7 @@ FILE_NAME = "config.yaml"
 
 
 def _text(value: Any) -> str:
-    if not (isinstance(value, str) and value and value.isprintable()):
+    if not isinstance(value, str) or not value or not value.isprintable():
         raise ValueError("takes text")
     return value
 
@@ -95,9 +95,8 @@ def load_config(folders: Sequence[Source]) -> Config:
                 here["runs"] = folder.path / os.path.expanduser(here["runs"])
             metrics = {**here.pop("metrics", {}), **metrics}
             values = {**here, **values}
-    return Config(
-        metrics=metrics, **{_FIELDS.get(key, key): value for key, value in values.items()}
-    )
+    fields = {_FIELDS.get(key, key): value for key, value in values.items()}
+    return Config(metrics=metrics, **fields)
 
 
 def check_config(text: str, path: Path) -> None:

@@ -52,11 +52,10 @@ class Folder:
         if self.contents is None:
             return replace(self, path=self.path / name)
         start = f"{name}/"
-        inner = {
-            file.removeprefix(start): text
-            for file, text in self.contents.items()
-            if file.startswith(start)
-        }
+        inner = {}
+        for file, content in self.contents.items():
+            if file.startswith(start):
+                inner[file.removeprefix(start)] = content
         return replace(self, path=self.path / name, contents=inner)
 
     def names(self, suffix: str) -> list[str]:
@@ -68,7 +67,7 @@ class Folder:
             return []
         if self.contents is not None:
             return sorted(name for name in self.contents if name.endswith(suffix))
-        files = (path for path in self.path.rglob(f"*{suffix}") if _is_file(path))
+        files = [path for path in self.path.rglob(f"*{suffix}") if _is_file(path)]
         return sorted(path.relative_to(self.path).as_posix() for path in files)
 
     def has(self, name: str) -> bool:
@@ -227,9 +226,9 @@ class TrustStore:
         Raises:
             ProfileError: another user could have written an answer.
         """
-        return sorted(
-            filter(None, map(self._read, self.root.glob("*.json"))), key=lambda trust: trust.path
-        )
+        answers = [self._read(file) for file in self.root.glob("*.json")]
+        known = [trust for trust in answers if trust is not None]
+        return sorted(known, key=lambda trust: trust.path)
 
     @staticmethod
     def _read(file: Path) -> Trust | None:
@@ -260,12 +259,15 @@ def read_contents(folder: Path) -> Contents:
         try:
             content, status = read_open(path, MAX_BYTES, follow=False)
         except OSError as error:
-            skipped.append(f"{name} ({'a link' if path.is_symlink() else error.strerror})")
+            why = "a link" if path.is_symlink() else error.strerror
+            skipped.append(f"{name} ({why})")
             continue
         if len(content) > MAX_BYTES:
             skipped.append(f"{name} (larger than {MAX_BYTES // 1000} kB)")
             continue
-        dangers += filter(None, [danger_in(path, status)])
+        danger = danger_in(path, status)
+        if danger:
+            dangers.append(danger)
         files[name] = content
     return Contents(files, tuple(skipped), tuple(dangers))
 
@@ -284,9 +286,8 @@ def _names(folder: Path, skipped: list[str], dangers: list[str]) -> Iterator[str
         try:
             status = (folder / name).lstat()
             if not stat.S_ISDIR(status.st_mode):
-                skipped.append(
-                    f"{name} ({'a link' if stat.S_ISLNK(status.st_mode) else 'not a folder'})"
-                )
+                kind = "a link" if stat.S_ISLNK(status.st_mode) else "not a folder"
+                skipped.append(f"{name} ({kind})")
                 return
             with os.scandir(folder / name) as scan:
                 entries = list(islice(scan, _MOST_ENTRIES - number + 1))
@@ -301,7 +302,9 @@ def _names(folder: Path, skipped: list[str], dangers: list[str]) -> Iterator[str
                 f"{folder} has more than {_MOST_ENTRIES} files and folders",
                 hint="hpcrun does not read this folder",
             )
-        dangers.extend(filter(None, [danger_in(folder / name, status)]))
+        danger = danger_in(folder / name, status)
+        if danger:
+            dangers.append(danger)
         for entry in sorted(entries, key=lambda entry: entry.name):
             inner = f"{name}/{entry.name}"
             if entry.is_dir(follow_symlinks=False) and inner.count("/") < _DEEPEST:
@@ -322,17 +325,16 @@ def dangers_on_disk(folder: Path) -> tuple[str, ...]:
     """
     if not os.path.lexists(folder):
         return ()
-    starts = [folder / start for start in (*FILES, *(tree for tree, _ in TREES))]
-    inner = [
-        Path(top, name)
-        for start in starts
-        for top, folders, files in os.walk(start)
-        for name in folders + files
-    ]
-    return (
-        *_dangers_to(folder),
-        *(danger for path in starts + inner for danger in _dangers_to(path, way=False)),
-    )
+    starts = [folder / name for name in FILES]
+    starts += [folder / tree for tree, _ in TREES]
+    inner = []
+    for start in starts:
+        for top, folders, files in os.walk(start):
+            inner += [Path(top, name) for name in folders + files]
+    dangers = _dangers_to(folder)
+    for path in starts + inner:
+        dangers += _dangers_to(path, way=False)
+    return tuple(dangers)
 
 
 def _dangers_to(path: Path, *, way: bool = True) -> list[str]:
@@ -354,12 +356,13 @@ def changes(trust: Trust | None, contents: Contents) -> dict[str, str]:
     """
     before = trust.hashes if trust else {}
     now = contents.hashes()
-    names = {
-        name: "changed" if name in before else "new"
-        for name, digest in now.items()
-        if before.get(name) != digest
-    }
-    return names | {name: "removed" for name in before if name not in now}
+    differences = {}
+    for name, digest in now.items():
+        if name not in before:
+            differences[name] = "new"
+        elif before[name] != digest:
+            differences[name] = "changed"
+    return differences | {name: "removed" for name in before if name not in now}
 
 
 _MOST_NAMED = 6
@@ -411,39 +414,56 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
         return _refused(path, error.message)
     # the contents may be another user's; root uses only files of root
     if os.geteuid() == 0 and contents.dangers:
-        return _refused(
-            path, f"root uses only files writable by root alone: {contents.dangers[0]}", contents
-        )
+        why = f"root uses only files writable by root alone: {contents.dangers[0]}"
+        return _refused(path, why, contents)
     if trust and trust.never:
         return Layer(Folder(path, {}, never=True), contents=contents, trust=trust)
-    differences = changes(trust, contents)
     if not contents.files and not contents.skipped:
         return Layer(Folder(path, {}), contents=contents, trust=trust)
+    differences = changes(trust, contents)
     if trust and not differences:
-        if contents.skipped:
-            warning = f"not used from {path}: {_named(contents.skipped)}"
-        else:
-            warning = None
-        return Layer(Folder(path, contents.files), warning, contents, trust)
-    why = danger or ("it changed since you trusted it" if trust else "you have not trusted it")
-    changed = [f"{name} ({difference})" for name, difference in differences.items()]
-    named = _named(changed if trust else contents.files)
-    if danger:
-        way = f"chmod go-w, or hpcrun profile trust {path}"
+        return _trusted(path, contents, trust)
+    return _not_trusted(path, danger, contents, trust, differences)
+
+
+def _trusted(path: Path, contents: Contents, trust: Trust) -> Layer:
+    warning = None
+    if contents.skipped:
+        warning = f"not used from {path}: {_named(contents.skipped)}"
+    return Layer(Folder(path, contents.files), warning, contents, trust)
+
+
+def _not_trusted(
+    path: Path,
+    danger: str | None,
+    contents: Contents,
+    trust: Trust | None,
+    differences: dict[str, str],
+) -> Layer:
+    if trust:
+        why = "it changed since you trusted it"
+        named = _named(f"{name} ({difference})" for name, difference in differences.items())
     else:
-        way = "to review and trust it: hpcrun profile trust"
+        why = "you have not trusted it"
+        named = _named(contents.files)
+    way = "to review and trust it: hpcrun profile trust"
+    if danger:
+        why = danger
+        way = f"chmod go-w, or hpcrun profile trust {path}"
     warning = f"{path} is not used: {why}: {named or _named(contents.skipped)} ({way})"
-    return Layer(
-        Folder(path, contents.files, withheld=why), warning, contents, trust, changes=differences
-    )
+    folder = Folder(path, contents.files, withheld=why)
+    return Layer(folder, warning, contents, trust, changes=differences)
 
 
 def _refused(path: Path, why: str, contents: Contents | None = None) -> Layer:
-    files = contents.files if contents else {}
-    return Layer(Folder(path, files, withheld=why), f"{path} is not used: {why}", refused=why)
+    folder = Folder(path, contents.files if contents else {}, withheld=why)
+    return Layer(folder, f"{path} is not used: {why}", refused=why)
 
 
 def _named(names: Iterable[str]) -> str:
     """Return names on one line; the name of a file is untrusted text."""
-    words = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
-    return listed(words, _MOST_NAMED)
+    return listed([_printable(name) for name in names], _MOST_NAMED)
+
+
+def _printable(name: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in name)

@@ -88,10 +88,11 @@ def find_profile(name: str, folders: Sequence[Source]) -> Path:
     holding = [folder for folder in folders_of(folders) if folder.holds(f"{name}{SUFFIX}")]
     # another profile of this name, in a lower layer, is not the requested one
     if holding and holding[0].withheld:
-        raise ProfileError(
-            f"profile {name!r} is {holding[0].path / name}{SUFFIX}, and {holding[0].withheld}",
-            hint=WAYS_ROUND + f"; to use the other: {TRUST} --never" * (len(holding) > 1),
-        )
+        hint = WAYS_ROUND
+        if len(holding) > 1:
+            hint += f"; to use the other: {TRUST} --never"
+        problem = f"profile {name!r} is {holding[0].path / name}{SUFFIX}, and {holding[0].withheld}"
+        raise ProfileError(problem, hint=hint)
     names = profile_names(folders)
     if name not in names:
         for folder in folders_of(folders):
@@ -120,9 +121,10 @@ def _text(path: Path, folders: Sequence[Source]) -> str:
     """Return the text of a profile: the trusted contents if it is in a folder with contents."""
     absolute = Path(os.path.abspath(path))
     for folder in folders_of(folders):
-        if absolute.is_relative_to(folder.path) and folder.has(
-            name := absolute.relative_to(folder.path).as_posix()
-        ):
+        if not absolute.is_relative_to(folder.path):
+            continue
+        name = absolute.relative_to(folder.path).as_posix()
+        if folder.has(name):
             return folder.text(name)
     return read_own_text(path)
 
@@ -257,11 +259,9 @@ class _Merger:
         for folder in searched:
             if folder.has(name):
                 return folder, name
-        known = [
-            file_name.removesuffix(SUFFIX)
-            for folder in self.folders
-            for file_name in folder.names(SUFFIX)
-        ]
+        known: list[str] = []
+        for folder in self.folders:
+            known += [file_name.removesuffix(SUFFIX) for file_name in folder.names(SUFFIX)]
         self.hint = did_you_mean(base, known, "hpcrun profile path lists the searched folders")
         self._mistake(
             file.origins[key], key, f"{dotted(key)!r} names {base!r}, which does not exist"
@@ -276,7 +276,8 @@ class _Merger:
         target = under.data
         source = over.data
         for step in key:
-            target, source = target[step], source[step]
+            target = target[step]
+            source = source[step]
         for name, value in source.items():
             here = (*key, name)
             if name.endswith(EXTEND):
@@ -293,9 +294,8 @@ class _Merger:
                     target.pop(name, None)
                     continue
                 target[name] = value
-                under.origins.update(
-                    {known: over.origins[known] for known, _ in values_in(value, here)}
-                )
+                for known, _ in values_in(value, here):
+                    under.origins[known] = over.origins[known]
 
     def _extend(
         self,

@@ -66,8 +66,10 @@ def parse_csv(text: str) -> tuple[Parameters, ...]:
             are too many rows, or the text is no CSV.
     """
     lines = text.splitlines()
-    tabs = bool(lines) and "\t" in lines[0] and "," not in lines[0]
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if tabs else ",", strict=True)
+    separator = ","
+    if lines and "\t" in lines[0] and "," not in lines[0]:
+        separator = "\t"
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
         header = next(reader, [])
         names = [check_parameter(name.strip()) for name in header]
@@ -102,9 +104,8 @@ def parse_yaml(text: str) -> tuple[Parameters, ...]:
         raise ValueError("it has neither a list of elements nor product: or zip:")
     for key in data:
         if key not in _KINDS:
-            raise ValueError(
-                f"{key!r} is not known here; {did_you_mean(str(key), _KINDS)}".removesuffix("; ")
-            )
+            problem = f"{key!r} is not known here; {did_you_mean(str(key), _KINDS)}"
+            raise ValueError(problem.removesuffix("; "))
     rows: tuple[Parameters, ...] = ((),)
     for kind, combine in (("zip", side_by_side), ("product", cross)):
         if kind in data:
@@ -132,9 +133,10 @@ def _columns(kind: str, data: Any) -> dict[str, list[str]]:
 def _element(number: int, data: Any) -> Parameters:
     if not isinstance(data, dict) or not data:
         raise ValueError(f"element {number} is not a mapping of names to values, such as lr: 1e-3")
-    return tuple(
-        (check_parameter(str(name)), _text(str(name), value)) for name, value in data.items()
-    )
+    pairs = []
+    for name, value in data.items():
+        pairs.append((check_parameter(str(name)), _text(str(name), value)))
+    return tuple(pairs)
 
 
 def _text(name: str, value: Any) -> str:

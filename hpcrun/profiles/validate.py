@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.text.hide_secrets import HIDER
@@ -42,13 +42,10 @@ def check_values(
     from hpcrun.job.profile_model import Profile
     from hpcrun.job.resources.shape import check_gpu_type
 
-    mistakes: list[Mistake] = _secret_mistakes(data, origins)
+    mistakes = _secret_mistakes(data, origins)
     if "name" in data:
-        mistakes.append(
-            origins["name",].mistake(
-                "remove the line: the file's name is the profile's name", ("name",)
-            )
-        )
+        text = "remove the line: the file's name is the profile's name"
+        mistakes.append(origins["name",].mistake(text, ("name",)))
     values = {name: value for name, value in data.items() if name not in ("name", "extends")}
     try:
         profile = Profile(name=path.stem, **values)
@@ -57,13 +54,11 @@ def check_values(
         return profile, mistakes
     except UsageError as error:
         key = ("gpu", "type")
-        return None, [
-            *mistakes,
-            origins[key].mistake(f"gpu.type: {error.message}; {error.hint}", key),
-        ]
+        mistakes.append(origins[key].mistake(f"gpu.type: {error.message}; {error.hint}", key))
     except ValidationError as error:
-        details = error.errors(include_url=False)[:_MOST_EXPLAINED]
-        return None, [*mistakes, *(_explain(detail, path, origins) for detail in details)]
+        for detail in error.errors(include_url=False)[:_MOST_EXPLAINED]:
+            mistakes.append(_explain(detail, path, origins))
+    return None, mistakes
 
 
 def known_keys(section: Key = ()) -> list[str]:
@@ -71,12 +66,10 @@ def known_keys(section: Key = ()) -> list[str]:
 
     The list is empty if any key is allowed, as in ``env``.
     """
-    return [
-        name
-        for part in _schemas(section)
-        for name in part.get("properties", {})
-        if not name.endswith(EXTEND)
-    ]
+    keys: list[str] = []
+    for schema in _schemas(section):
+        keys += [name for name in schema.get("properties", {}) if not name.endswith(EXTEND)]
+    return keys
 
 
 def value_kinds(key: Key) -> set[str]:
@@ -85,12 +78,11 @@ def value_kinds(key: Key) -> set[str]:
     The set is empty for text and numbers. An unknown key has no kind: the check of the values
     reports it better.
     """
-    types = [schema.get("type", ()) for schema in _schemas(key)]
-    return {
-        kind
-        for name, kind in _KINDS.items()
-        if any(name == one or name in tuple(one) for one in types)
-    }
+    types: set[str] = set()
+    for schema in _schemas(key):
+        allowed = schema.get("type", ())
+        types |= {allowed} if isinstance(allowed, str) else set(allowed)
+    return {kind for name, kind in _KINDS.items() if name in types}
 
 
 @cache
@@ -104,19 +96,24 @@ def _schemas(key: Key) -> list[dict[str, Any]]:
         return [schema]
     forms: list[dict[str, Any]] = []
     for section in _schemas(key[:-1]):
-        # sections of one kind under the site's own names, as in gpu.types
-        named = [
-            *section.get("patternProperties", {}).values(),
-            section.get("additionalProperties"),
-        ]
-        value: dict[str, Any] = section.get("properties", {}).get(key[-1]) or next(
-            (item for item in named if item), {}
-        )
-        forms += value.get("anyOf", [value])
-    return [
-        schema["$defs"][form["$ref"].rpartition("/")[2]] if "$ref" in form else form
-        for form in forms
-    ]
+        value = section.get("properties", {}).get(key[-1]) or _value_of_any_name(section)
+        for form in value.get("anyOf", [value]):
+            if "$ref" in form:
+                forms.append(schema["$defs"][form["$ref"].rpartition("/")[2]])
+            else:
+                forms.append(form)
+    return forms
+
+
+def _value_of_any_name(section: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of the values under the site's own names, as in ``gpu.types``.
+
+    A section without such values has an empty schema.
+    """
+    for schema in section.get("patternProperties", {}).values():
+        if schema:
+            return cast(dict[str, Any], schema)
+    return section.get("additionalProperties") or {}
 
 
 def _explain(detail: Any, path: Path, origins: Mapping[Key, Origin]) -> Mistake:
@@ -125,20 +122,34 @@ def _explain(detail: Any, path: Path, origins: Mapping[Key, Origin]) -> Mistake:
         if (*key, str(step)) not in origins:
             break
         key = (*key, str(step))
-    where = origins.get(key)
     name = dotted(key) or str(detail["loc"][0])
     if detail["type"] == "extra_forbidden":
-        close = nearest(key[-1], known_keys(key[:-1])) if key else None
-        meant = dotted((*key[:-1], close)) if close else ""
-        known = ", ".join(known_keys(key[:-1])) if key[:-1] else ""
-        others = f"; there are: {known}" if known else ""
-        text = f"unknown key {name!r}" + (f"; did you mean {meant!r}?" if close else others)
+        text = f"unknown key {name!r}{_known_instead(key)}"
     else:
         text = f"{name}: {error_words(detail)}"
         if detail["type"] != "value_error" and detail["loc"][0] != "env":  # it may be a secret
             given = HIDER.hide(repr(detail["input"]))
-            text += f", not {given if len(given) <= _MOST_SHOWN else given[:_MOST_SHOWN] + '...'}"
-    return Mistake(where.path if where else path, where.line if where else None, text, key)
+            if len(given) > _MOST_SHOWN:
+                given = f"{given[:_MOST_SHOWN]}..."
+            text += f", not {given}"
+    where = origins.get(key)
+    if where is None:
+        return Mistake(path, None, text, key)
+    return where.mistake(text, key)
+
+
+def _known_instead(key: Key) -> str:
+    """Return what else an unknown key could be, as the end of a message."""
+    if not key:
+        return ""
+    section = key[:-1]
+    known = known_keys(section)
+    close = nearest(key[-1], known)
+    if close:
+        return f"; did you mean {dotted((*section, close))!r}?"
+    if section and known:
+        return f"; there are: {', '.join(known)}"
+    return ""
 
 
 def _secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> list[Mistake]:
@@ -153,11 +164,11 @@ def _secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> 
         named = frozenset()
     mistakes = []
     for key, value in values_in(data):
-        if isinstance(value, str):
-            text = _secret_problem(key, value, named)
-        else:
-            text = None
-        if text and (where := origins.get(key)):
+        where = origins.get(key)
+        if where is None or not isinstance(value, str):
+            continue
+        text = _secret_problem(key, value, named)
+        if text:
             mistakes.append(where.mistake(f"{dotted(key)}: {text}", key))
     return mistakes
 
@@ -183,6 +194,7 @@ def _secret_problem(key: Key, value: str, named: frozenset[str]) -> str | None:
     )
 
 
+_OF_PROPERTY = ("title", "description", "default")  # the rest belongs to one form of the value
 _SCALAR = ["string", "number", "boolean"]
 
 
@@ -235,19 +247,18 @@ def _section(section: dict[str, Any]) -> dict[str, Any]:
 
 
 def _has_list(value: dict[str, Any]) -> bool:
-    return value.get("type") == "array" or any(
-        _has_list(option) for option in value.get("anyOf", [])
-    )
+    if value.get("type") == "array":
+        return True
+    return any(_has_list(option) for option in value.get("anyOf", []))
 
 
 def _value(value: dict[str, Any]) -> dict[str, Any]:
     """Return a property that may also be null."""
-    kept: dict[str, Any] = {
-        key: value[key] for key in ("title", "description", "default") if key in value
-    }
-    options = value.get("anyOf") or [{key: item for key, item in value.items() if key not in kept}]
+    schema: dict[str, Any] = {key: value[key] for key in _OF_PROPERTY if key in value}
+    rest = {key: item for key, item in value.items() if key not in schema}
+    options = value.get("anyOf") or [rest]
     written = [_as_written(option) for option in options if option.get("type") != "null"]
-    return {**kept, "anyOf": [*written, {"type": "null"}]}
+    return {**schema, "anyOf": [*written, {"type": "null"}]}
 
 
 def _as_written(value: dict[str, Any]) -> dict[str, Any]:
@@ -258,9 +269,8 @@ def _as_written(value: dict[str, Any]) -> dict[str, Any]:
     if "enum" in value or "const" in value or "$ref" in value:
         return value
     if value.get("type") in ("string", "integer", "number"):
-        return {key: item for key, item in value.items() if key != "type"} | {
-            "type": ["string", "number"]
-        }
+        rest = {key: item for key, item in value.items() if key != "type"}
+        return {**rest, "type": ["string", "number"]}
     if value.get("type") == "array" and "items" in value:
         return {**value, "items": _as_written(value["items"])}
     if value.get("type") == "object" and "additionalProperties" in value:

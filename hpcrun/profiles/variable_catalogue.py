@@ -63,14 +63,18 @@ class Values(_Entry):
             number = int(value, 0)
         except ValueError:
             return False
-        return (least is None or number >= least) and (most is None or number <= most)
+        if least is not None and number < least:
+            return False
+        return most is None or number <= most
 
     def in_words(self) -> str:
         """Return the values as text; empty if all are allowed or only a pattern defines them."""
         least, most = self.range
         if self.one_of or least is None:
             return ", ".join(self.one_of)
-        return f"{least} or more" if most is None else f"{least} to {most}"
+        if most is None:
+            return f"{least} or more"
+        return f"{least} to {most}"
 
 
 class Harmful(_Entry):
@@ -114,7 +118,9 @@ class Finding:
     @property
     def advice(self) -> str:
         """The problem and what works instead, in one line."""
-        return self.problem + (f"; instead: {self.instead}" if self.instead else "")
+        if self.instead:
+            return f"{self.problem}; instead: {self.instead}"
+        return self.problem
 
     @property
     def text(self) -> str:
@@ -122,42 +128,45 @@ class Finding:
         return f"{self.name}={self.value}: {self.advice}"
 
 
-def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
-    name = variable.name
-    if variable.kind == "unread":
-        return Finding(name, value, "no program reads this variable", variable.instead)
-    if variable.kind == "renamed":
-        return Finding(name, value, f"its name is now {variable.renamed_to}", variable.instead)
-    if not variable.values.allow(value):
+def _finding(variable: Variable, value: str, gpu: str) -> Finding | None:
+    """Return the problem with a variable of a job; None if there is none."""
+    is_read = variable.kind not in ("unread", "renamed")
+    if is_read and not variable.values.allow(value):
+        problem = "this value cannot be"
         allowed = variable.values.in_words()
-        problem = "this value cannot be" + (f"; it takes {allowed}" if allowed else "")
-        return Finding(name, value, problem, variable.instead, impossible=True)
+        if allowed:
+            problem += f"; it takes {allowed}"
+        return Finding(variable.name, value, problem, variable.instead, impossible=True)
+    text = _problem(variable, value, gpu)
+    if text is None:
+        return None
+    return Finding(variable.name, value, text, variable.instead)
+
+
+def _problem(variable: Variable, value: str, gpu: str) -> str | None:
+    """Return the problem with a possible value of a variable, in words; None if there is none."""
+    if variable.kind == "unread":
+        return "no program reads this variable"
+    if variable.kind == "renamed":
+        return f"its name is now {variable.renamed_to}"
     words = set(re.split(r"[^a-z0-9]+", gpu.lower()))  # sites write l40s, nvidia_l40s, a100-40gb
     for harmful in variable.harmful:
-        if re.fullmatch(harmful.values, value) and not (
-            harmful.on and words.isdisjoint(harmful.on)
-        ):
-            if harmful.on:
-                why = f"harmful on this GPU: {harmful.why}"
-            else:
-                why = harmful.why
-            return Finding(name, value, why, variable.instead)
+        if not re.fullmatch(harmful.values, value):
+            continue
+        if not harmful.on:
+            return harmful.why
+        if not words.isdisjoint(harmful.on):
+            return f"harmful on this GPU: {harmful.why}"
     if value.upper() in variable.off:
         return None
     if variable.kind == "deprecated":
+        text = f"deprecated since {variable.since}"
         if variable.renamed_to:
-            by = f" in favour of {variable.renamed_to}"
-        else:
-            by = ""
-        return Finding(name, value, f"deprecated since {variable.since}{by}", variable.instead)
+            text += f" in favour of {variable.renamed_to}"
+        return text
     if variable.kind == "debugging":
         symptom = f" ({variable.set_when})" if variable.set_when else ""
-        return Finding(
-            name,
-            value,
-            f"for debugging{symptom}, and slows down training when left on",
-            variable.instead,
-        )
+        return f"for debugging{symptom}, and slows down training when left on"
     return None
 
 
@@ -201,16 +210,23 @@ class Catalogue(Mapping[str, Variable]):
         """
         findings = []
         for name, value in env.items():
-            if name in self:
-                findings.append(_judge(self[name], value, gpu) if value else None)
-            elif name.startswith(PREFIXES) and name not in self.others:
-                close = difflib.get_close_matches(name, [*self, *self.others], n=1, cutoff=_ALIKE)
-                findings.append(
-                    Finding(name, value, f"unknown variable; did you mean {close[0]}?")
-                    if close
-                    else None
-                )
-        return [finding for finding in findings if finding]
+            finding = None
+            if name not in self:
+                finding = self._misspelt(name, value)
+            elif value:
+                finding = _finding(self[name], value, gpu)
+            if finding is not None:
+                findings.append(finding)
+        return findings
+
+    def _misspelt(self, name: str, value: str) -> Finding | None:
+        """Return that an unknown variable has almost the name of a known one, if it has."""
+        if name in self.others or not name.startswith(PREFIXES):
+            return None
+        close = difflib.get_close_matches(name, [*self, *self.others], n=1, cutoff=_ALIKE)
+        if not close:
+            return None
+        return Finding(name, value, f"unknown variable; did you mean {close[0]}?")
 
 
 def load_catalogue(path: Path | None = None) -> Catalogue:

@@ -88,7 +88,10 @@ def _is_mapping(node: Any) -> bool:
 
 
 def _entry(mapping: Any, name: str) -> Any:
-    return next((pair for pair in mapping.value if pair[0].value == name), None)
+    for pair in mapping.value:
+        if pair[0].value == name:
+            return pair
+    return None
 
 
 def _empty(node: Any) -> bool:
@@ -107,10 +110,10 @@ def _end(text: str, pair: Any) -> int:
     key, node = pair
     if _empty(node):
         return _colon_after(text, key)
+    end: int = node.end_mark.index
+    if node.id == "scalar" and node.style in ("|", ">"):
+        return len(text[:end].rstrip())
     if node.id == "scalar" or node.flow_style:
-        end: int = node.end_mark.index
-        if node.id == "scalar" and node.style in ("|", ">"):
-            return len(text[:end].rstrip())
         return end
     last = node.value[-1]
     if node.id == "mapping":
@@ -131,21 +134,26 @@ def _newline(text: str) -> str:
 
 
 def _spliced(text: str, key: Key, value: Any) -> str:
-    node = _root(text)
+    mapping = _root(text)
+    newline = _newline(text)
+    if not _is_mapping(mapping):  # nothing but comments
+        return _with_newline(text, newline) + _block(key, value, "", newline)
     left = key
-    while _is_mapping(node) and (pair := _entry(node, left[0])):
-        if len(left) == 1:
-            return _replaced(text, pair, value)
-        if not _is_mapping(pair[1]):
-            return _replaced(text, pair, _nested(left[1:], value))
-        node, left = pair[1], left[1:]
-    if not _is_mapping(node):  # nothing but comments
-        if not text or text.endswith("\n"):
-            head = text
-        else:
-            head = text + _newline(text)
-        return head + _block(left, value, "", _newline(text))
-    return _added(text, node, left, value)
+    pair = _entry(mapping, left[0])
+    while pair:
+        left = left[1:]
+        if not left or not _is_mapping(pair[1]):
+            return _replaced(text, pair, _nested(left, value))
+        mapping = pair[1]
+        pair = _entry(mapping, left[0])
+    return _added(text, mapping, left, value)
+
+
+def _with_newline(text: str, newline: str) -> str:
+    """Return a text whose last line is complete."""
+    if not text or text.endswith("\n"):
+        return text
+    return text + newline
 
 
 def _nested(key: Sequence[str], value: Any) -> Any:
@@ -155,8 +163,11 @@ def _nested(key: Sequence[str], value: Any) -> Any:
 
 
 def _block(key: Key, value: Any, indent: str, newline: str) -> str:
-    lines = [f"{indent}{'  ' * depth}{flow(step)}:" for depth, step in enumerate(key)]
-    return newline.join(lines) + f" {flow(value)}{newline}"
+    lines = []
+    for step in key:
+        lines.append(f"{indent}{flow(step)}:")
+        indent += "  "
+    return f"{newline.join(lines)} {flow(value)}{newline}"
 
 
 def _replaced(text: str, pair: Any, value: Any) -> str:
@@ -182,10 +193,7 @@ def _added(text: str, mapping: Any, key: Key, value: Any) -> str:
         return f"{text[:at]}, {entry}{text[at:]}"
     newline = _newline(text)
     at = _line_end(text, _end(text, mapping.value[-1]))
-    if text[:at].endswith("\n"):
-        before = text[:at]
-    else:
-        before = text[:at] + newline
+    before = _with_newline(text[:at], newline)
     indent = " " * mapping.value[0][0].start_mark.column
     return before + _block(key, value, indent, newline) + text[at:]
 
@@ -230,8 +238,10 @@ def new_text(name: str, base: str | None) -> str:
         f"# {name}: only the values that differ from the profile that it extends.",
         f"#   hpcrun profile show {name} --origin   all values with their sources",
         f"#   hpcrun profile set {name} KEY=VALUE   changes a value and keeps these comments",
+        f"extends: {base}" if base else "scheduler: slurm",
+        "",
     ]
-    return "\n".join([*lines, *([f"extends: {base}"] if base else ["scheduler: slurm"]), ""])
+    return "\n".join(lines)
 
 
 def unsaid(given: Sequence[Key]) -> str:
@@ -240,9 +250,11 @@ def unsaid(given: Sequence[Key]) -> str:
     if not left:
         return ""
     width = max(len(".".join(key)) for key in left)
-    return "# Inherited:\n" + "".join(
-        f"#   {'.'.join(key):<{width}}  {USUAL[key]}\n" for key in left
-    )
+    lines = ["# Inherited:\n"]
+    for key in left:
+        name = ".".join(key)
+        lines.append(f"#   {name:<{width}}  {USUAL[key]}\n")
+    return "".join(lines)
 
 
 def copy_text(name: str, source: Path, data: Mapping[str, Any]) -> str:
@@ -254,8 +266,8 @@ def copy_text(name: str, source: Path, data: Mapping[str, Any]) -> str:
         f"# Your own {name!r}. It extends {source},",
         "# and values set here override it. To change an inherited value below, remove its '# '.",
         f"extends: {name}",
-        *(f"# {line}" for line in yaml_lines(data)),
     ]
+    lines += [f"# {line}" for line in yaml_lines(data)]
     return "\n".join([*lines, ""])
 
 
@@ -278,15 +290,22 @@ def with_remarks(text: str, mistakes: Sequence[Mistake], path: Path) -> str:
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
+    lines.append("")  # for remarks below the last line
     above: dict[int, list[str]] = {}
     for mistake in mistakes:
-        here = mistake.line is not None and mistake.path == path
-        number = min(mistake.line or 1, len(lines) + 1) if here else 1
-        words = mistake.text if here else str(mistake)
-        above.setdefault(number, []).extend(f"{REMARK}{line}\n" for line in words.splitlines())
-    return "".join(
-        "".join([*above.get(number, []), line]) for number, line in enumerate([*lines, ""], start=1)
-    )
+        if mistake.line is not None and mistake.path == path:
+            number = min(mistake.line or 1, len(lines))
+            words = mistake.text
+        else:
+            number = 1
+            words = str(mistake)
+        remarks = above.setdefault(number, [])
+        remarks += [f"{REMARK}{line}\n" for line in words.splitlines()]
+    remarked = []
+    for number, line in enumerate(lines, start=1):
+        remarked += above.get(number, [])
+        remarked.append(line)
+    return "".join(remarked)
 
 
 def without_remarks(text: str) -> str:

@@ -152,22 +152,42 @@ def in_failed_role(attempt: Attempt | None, run: Run) -> Attempt | None:
     if attempt is None or not run.roles:
         return attempt
     message = attempt.exit.message if attempt.exit else ""
+    chosen = attempt.folder
+    least: tuple[int, float] | None = None
+    for role in reversed(run.roles):
+        folder = replace(attempt.folder, role=role)
+        order = _order_of_failure(folder, role, message)
+        if least is None or order < least:
+            chosen = folder
+            least = order
+    return replace(attempt, folder=chosen)
 
-    def key(part: AttemptFolder, role: RoleRanks) -> tuple[int, float]:
-        if role.on_exit == "ignore":
-            ends = []
-        else:
-            ends = [end for end in rank_exits(part) if not end.is_consequence]
-        failed_s = min(
-            (end.ended_s for end in ends if end.status or role.on_exit == "fail"), default=None
-        )
-        if failed_s is not None:
-            return 0, failed_s
-        is_named = message.startswith(f"role {role.name} on ")  # in_job/launch/start_roles.py
-        return 1 if is_named else 2 + (role.on_exit != "end") + 2 * (not ranks(part)), 0.0
 
-    parts = [(replace(attempt.folder, role=role), role) for role in reversed(run.roles)]
-    return replace(attempt, folder=min(parts, key=lambda each: key(*each))[0])
+def _order_of_failure(folder: AttemptFolder, role: RoleRanks, message: str) -> tuple[int, float]:
+    """Return the sort key of a role: the role that most likely failed first has the smallest."""
+    failed_s = _failed_s(folder, role)
+    if failed_s is not None:
+        return 0, failed_s
+    if message.startswith(f"role {role.name} on "):  # in_job/launch/start_roles.py
+        return 1, 0.0
+    order = 2
+    if role.on_exit != "end":
+        order += 1
+    if not ranks(folder):
+        order += 2
+    return order, 0.0
+
+
+def _failed_s(folder: AttemptFolder, role: RoleRanks) -> float | None:
+    """Return when the first rank of a role failed, in seconds since the epoch; None if none did."""
+    if role.on_exit == "ignore":
+        return None
+    times = []
+    for end in rank_exits(folder):
+        failed = end.status != 0 or role.on_exit == "fail"
+        if failed and not end.is_consequence:
+            times.append(end.ended_s)
+    return min(times, default=None)
 
 
 def has_started(run_folder: Path) -> bool:
@@ -182,8 +202,11 @@ def chain_stop(run_folder: Path, job_id: str | None = None) -> str:
     """
     try:
         record = reading.read_object(RunFolder(run_folder).element(0).chain("stopped"))
-        ours = job_id is None or job_id in reading.list_of(reading.text)(record.get("job_ids"))
-        return reading.text(record.get("reason")) if ours else ""
+        if job_id is not None:
+            cancelled = reading.list_of(reading.text)(record.get("job_ids"))
+            if job_id not in cancelled:
+                return ""
+        return reading.text(record.get("reason"))
     except (OSError, ValueError):
         return ""
 
@@ -200,11 +223,14 @@ def attempts(
         path = replace(folder.attempt(number), role=role)
         start = _read(path.start, _START, needed=tuple(_START))
         if start:
-            job_id = start["job_id"]
-            host = start["host"]
-            started_s = start["started"]
             yield Attempt(
-                path, number, job_id, host, started_s, _exit(path), max(started_s, _alive_s(path))
+                path,
+                number,
+                job_id=start["job_id"],
+                host=start["host"],
+                started_s=start["started"],
+                exit=_exit(path),
+                alive_s=max(start["started"], _alive_s(path)),
             )
 
 
@@ -219,11 +245,15 @@ def _exit(folder: AttemptFolder) -> ExitRecord | None:
     data = _read(folder.exit, _EXIT, needed=("status", "signal", "ended"))
     if data is None:
         return None
-    texts = {name: data.get(name, "") for name in ("message", "reason", "how")}
-    again = data.get("again") is True
-    nodes = tuple(data.get("nodes", ()))
     return ExitRecord(
-        data["status"], data["signal"], data["ended"], again=again, nodes=nodes, **texts
+        data["status"],
+        data["signal"],
+        data["ended"],
+        message=data.get("message", ""),
+        reason=data.get("reason", ""),
+        again=data.get("again") is True,
+        how=data.get("how", ""),
+        nodes=tuple(data.get("nodes", ())),
     )
 
 
@@ -251,10 +281,11 @@ def joined_files(folder: AttemptFolder) -> dict[str, str]:
 
     The element is of a sweep. The files are name → text.
     """
-    files = (_read(folder.exit, {}, ()) or {}).get("files")
-    if isinstance(files, dict):
-        return {name: text for name, text in files.items() if isinstance(text, str)}
-    return {}
+    record = _read(folder.exit, {}, ()) or {}
+    files = record.get("files")
+    if not isinstance(files, dict):
+        return {}
+    return {name: text for name, text in files.items() if isinstance(text, str)}
 
 
 def load_imports(folder: AttemptFolder) -> dict[str, Any]:
@@ -293,18 +324,16 @@ def node_ranks(folder: AttemptFolder) -> dict[str, range]:
     """Return the ranks of each node on which ranks have started."""
     names = names_in(folder.path)
     joined = joined_files(folder)
-    paths = [folder.node_file(node) for node in parse_nodes({*names, *joined})]
-    records = (_read(path, _NODE_START, tuple(_NODE_START), joined) for path in paths)
-    each = (
-        (data["node"], range(data["first_rank"], data["first_rank"] + data["ranks"]))
-        for data in records
-        if data
-    )
-    return {
-        node: range(its[0], its[-1] + 1)
-        for node, ranks in each
-        if (its := folder.role_ranks(ranks))
-    }
+    ranks_of_nodes = {}
+    for node in parse_nodes({*names, *joined}):
+        record = _read(folder.node_file(node), _NODE_START, tuple(_NODE_START), joined)
+        if record is None:
+            continue
+        first = record["first_rank"]
+        of_role = folder.role_ranks(range(first, first + record["ranks"]))
+        if of_role:
+            ranks_of_nodes[record["node"]] = range(of_role[0], of_role[-1] + 1)
+    return ranks_of_nodes
 
 
 def first_failure(folder: AttemptFolder) -> RankExit | None:
@@ -313,8 +342,8 @@ def first_failure(folder: AttemptFolder) -> RankExit | None:
     The end of a terminated rank is a consequence, whatever its status: it is returned only if no
     other rank failed.
     """
-    failed = [exit_ for exit_ in rank_exits(folder) if exit_.status != 0]
-    return min(failed, key=lambda exit_: (exit_.is_consequence, exit_.ended_s), default=None)
+    failed = [end for end in rank_exits(folder) if end.status != 0]
+    return min(failed, key=lambda end: (end.is_consequence, end.ended_s), default=None)
 
 
 def rank_exits(folder: AttemptFolder, *, before_restart: int = 0) -> list[RankExit]:
@@ -325,17 +354,20 @@ def rank_exits(folder: AttemptFolder, *, before_restart: int = 0) -> list[RankEx
     """
     names = names_in(folder.path)
     joined = joined_files(folder)
-    paths = [
-        folder.rank_exit(rank) for rank in folder.role_ranks(parse_ranks({*names, *joined}, "exit"))
-    ]
-    if before_restart:
-        paths = [path.with_name(f"{path.name}.{before_restart}") for path in paths]
-    records = filter(None, (_read(path, _RANK_EXIT, tuple(_RANK_EXIT), joined) for path in paths))
-    return [
-        RankExit(
-            rank, data["node"], data["status"], data["ended"], signal if signal in SIGNALLED else ""
-        )
-        for data in records
-        for rank in folder.role_ranks([data["rank"]])
-        for signal in [data.get("told", "")]
-    ]
+    ends = []
+    for rank in folder.role_ranks(parse_ranks({*names, *joined}, "exit")):
+        path = folder.rank_exit(rank)
+        if before_restart:
+            path = path.with_name(f"{path.name}.{before_restart}")
+        record = _read(path, _RANK_EXIT, tuple(_RANK_EXIT), joined)
+        if record is None:
+            continue
+        signalled = record.get("told", "")
+        if signalled not in SIGNALLED:
+            signalled = ""
+        for rank_in_role in folder.role_ranks([record["rank"]]):
+            end = RankExit(
+                rank_in_role, record["node"], record["status"], record["ended"], signalled
+            )
+            ends.append(end)
+    return ends

@@ -125,8 +125,10 @@ class ElementRecords:
         A script that got a signal does not know from whom: its job is over for certain only if it
         was cancelled.
         """
-        exit_ = self.attempt.exit if self.attempt else None
-        return exit_ is not None and not exit_.again and (self.cancelled or not exit_.signal)
+        end = self.attempt.exit if self.attempt else None
+        if end is None or end.again:
+            return False
+        return self.cancelled or not end.signal
 
 
 def records_of(run_folder: Path, index: int = 0) -> ElementRecords:
@@ -143,12 +145,13 @@ def all_records(run_folder: Path, indices: Iterable[int]) -> dict[int, ElementRe
     folder = RunFolder(run_folder)
     there = set(names_in(folder.elements))
     untouched = ElementRecords((), folder.cancelled.exists())
-    return {
-        index: _records(folder, index, cancelled=untouched.cancelled)
-        if str(index) in there
-        else untouched
-        for index in indices
-    }
+    records = {}
+    for index in indices:
+        if str(index) in there:
+            records[index] = _records(folder, index, cancelled=untouched.cancelled)
+        else:
+            records[index] = untouched
+    return records
 
 
 def _records(folder: RunFolder, index: int, *, cancelled: bool) -> ElementRecords:
@@ -176,13 +179,10 @@ def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
     A thousand small files would be slow to write and to read.
     """
     defaults = known_fields(LastStatus("", 0.0))
-    records = {
-        index: {
-            name: value for name, value in known_fields(status).items() if value != defaults[name]
-        }
-        for index, status in statuses.items()
-    }
+    records: dict[int, dict[str, Any]] = {}
+    for index, status in statuses.items():
+        fields = known_fields(status)
+        records[index] = {name: fields[name] for name in fields if fields[name] != defaults[name]}
+    path = RunFolder(run_folder).element_statuses
     with suppress(OSError):  # only a copy, like status.json
-        replace_file(
-            RunFolder(run_folder).element_statuses, json.dumps(records) + "\n", durable=False
-        )
+        replace_file(path, json.dumps(records) + "\n", durable=False)

@@ -33,6 +33,14 @@ class FailedNode:
     # the user has forgotten it; it stays in the file so that the same failure is not added again
     forgotten: bool = False
 
+    def failure(self) -> FailedNode:
+        """Return what all entries of the same failure have in common."""
+        return replace(self, why="", forgotten=False)
+
+    def is_recent(self, now_s: float) -> bool:
+        """Whether the node failed within a day, and not in the future."""
+        return 0 <= now_s - self.failed_s < KEPT_S
+
 
 _KINDS = kinds_of(FailedNode, integer=whole(), real=time_s)
 
@@ -59,36 +67,32 @@ class FailedNodes:
 
         There are none if the cluster has no name.
         """
-        return tuple(
-            entry.node for entry in self.known(now_s) if cluster and entry.cluster == cluster
-        )
+        if not cluster:
+            return ()
+        return tuple(entry.node for entry in self.known(now_s) if entry.cluster == cluster)
 
     def note(self, failures: Iterable[FailedNode], now_s: float) -> None:
         """Add failures that are new."""
-        failures = [entry for entry in failures if 0 <= now_s - entry.failed_s < KEPT_S]
-        if failures:
-            before = self._load(now_s)
-            known = {(entry.cluster, entry.node, entry.run_id, entry.failed_s) for entry in before}
-            new = [
-                each
-                for each in failures
-                if (each.cluster, each.node, each.run_id, each.failed_s) not in known
-            ]
-            if new:
-                self._save([*before, *new])
+        recent = [entry for entry in failures if entry.is_recent(now_s)]
+        if not recent:
+            return
+        before = self._load(now_s)
+        known = {entry.failure() for entry in before}
+        new = [entry for entry in recent if entry.failure() not in known]
+        if new:
+            self._save([*before, *new])
 
     def forget(self, nodes: Sequence[str], now_s: float) -> tuple[str, ...]:
         """Forget these nodes, or all if none is named; return those that were known."""
         entries = self._load(now_s)
-        chosen = {
-            entry.node
-            for entry in entries
-            if not entry.forgotten and (not nodes or entry.node in nodes)
-        }
-        if chosen:
-            self._save(
-                [replace(one, forgotten=one.forgotten or one.node in chosen) for one in entries]
-            )
+        known = {entry.node for entry in entries if not entry.forgotten}
+        chosen = known.intersection(nodes) if nodes else known
+        if not chosen:
+            return ()
+        kept = []
+        for entry in entries:
+            kept.append(replace(entry, forgotten=True) if entry.node in chosen else entry)
+        self._save(kept)
         return tuple(sorted(chosen))
 
     def _load(self, now_s: float) -> list[FailedNode]:
@@ -99,18 +103,15 @@ class FailedNodes:
         entries = []
         for row in rows if isinstance(rows, list) else ():
             with suppress(ValueError, TypeError):
-                entries.append(FailedNode(**read_fields(row, _KINDS, needs_of(FailedNode))[0]))
-        return sorted(
-            (one for one in entries if 0 <= now_s - one.failed_s < KEPT_S),
-            key=lambda one: one.failed_s,
-        )
+                known, _ = read_fields(row, _KINDS, needs_of(FailedNode))
+                entry = FailedNode(**known)
+                if entry.is_recent(now_s):
+                    entries.append(entry)
+        return sorted(entries, key=lambda entry: entry.failed_s)
 
     def _save(self, entries: Sequence[FailedNode]) -> None:
-        newest = sorted(entries, key=lambda one: one.failed_s)[-MOST:]
+        newest = sorted(entries, key=lambda entry: entry.failed_s)[-MOST:]
+        text = json.dumps({"nodes": [asdict(entry) for entry in newest]})
         with suppress(OSError):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(
-                self.path,
-                json.dumps({"nodes": [asdict(one) for one in newest]}) + "\n",
-                durable=False,
-            )
+            replace_file(self.path, f"{text}\n", durable=False)

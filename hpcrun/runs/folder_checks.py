@@ -161,14 +161,14 @@ def look_at_place(root: Path) -> RunsFolderFacts:
     except UnsafeFolderError as problem:
         unsafe = problem
     return RunsFolderFacts(
-        tested,
-        tested == root,
-        error,
-        unsafe,
-        mount_of(tested),
-        space.f_bavail * space.f_frsize,
-        space.f_favail if space.f_files else None,
-        other_use(root),
+        tested=tested,
+        exists=tested == root,
+        error=error,
+        unsafe=unsafe,
+        mount=mount_of(tested),
+        free_bytes=space.f_bavail * space.f_frsize,
+        free_files=space.f_favail if space.f_files else None,
+        other_use=other_use(root),
     )
 
 
@@ -202,8 +202,13 @@ def _write_error(folder: Path) -> OSError | None:
 
 def parse_mounts(text: str) -> list[Mount]:
     """Read /proc/mounts; blanks in names are octal escapes there (proc(5))."""
-    rows = (line.split() for line in text.splitlines())
-    return [Mount(_unescaped(row[0]), _unescaped(row[1]), row[2]) for row in rows if len(row) >= 3]
+    mounts = []
+    for line in text.splitlines():
+        columns = line.split()
+        if len(columns) >= 3:
+            source, point, kind = columns[:3]
+            mounts.append(Mount(_unescaped(source), _unescaped(point), kind))
+    return mounts
 
 
 def _unescaped(text: str) -> str:

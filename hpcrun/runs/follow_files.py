@@ -95,7 +95,8 @@ class _Reader:
         if self._file is not None:
             os.close(self._file)
             self.calls += 1
-            self._file, self._looks = None, 0
+            self._file = None
+            self._looks = 0
 
     def _rest_of(self, file: int) -> Iterator[str]:
         """Yield the text from the offset on; a short read is the end, and saves another read."""
@@ -144,9 +145,16 @@ class Pace:
                 if left <= kept:
                     break
                 if log.looked_at < self.round:
-                    before, log.looked_at = log.calls, self.round
+                    log.looked_at = self.round
+                    before = log.calls
                     yield log
                     left -= log.calls - before
+
+
+def _may_open_another(readers: Sequence[_Reader]) -> bool:
+    """Whether another of many logs may stay open; few logs are opened for each reading."""
+    most_open = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+    return len(readers) > FEW and sum(reader.is_open for reader in readers) < most_open
 
 
 def follow(
@@ -169,7 +177,6 @@ def follow(
     pace = Pace()
     first_round = True
     attempt = 0
-    most_open = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
     while True:
         over = is_over()  # ask before reading, so that text from before the end is still read
         now = logs()
@@ -179,13 +186,11 @@ def follow(
                 if first_round and lines is not None:
                     reader.begin_at(lines)
         newest = max((log.attempt for log in now), default=attempt)
-        chosen = [readers[log.path] for log in now]
+        followed = [readers[log.path] for log in now]
         every = first_round or over or newest > attempt
-        for reader in pace.chosen(chosen, every=every):
-            room = (
-                not every and len(chosen) > FEW and sum(each.is_open for each in chosen) < most_open
-            )
-            for text in reader.read(stays_open=room or (reader.is_open and not every)):
+        for reader in pace.chosen(followed, every=every):
+            stays_open = not every and (reader.is_open or _may_open_another(followed))
+            for text in reader.read(stays_open=stays_open):
                 reader.spoke_at = pace.round
                 yield reader.log, text
         attempt = newest

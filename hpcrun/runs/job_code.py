@@ -37,16 +37,17 @@ def walk_code(root: Path, leaving_out: Sequence[Path]) -> Iterator[str]:
     ``leaving_out`` are skipped.
     """
     for folder, folders, files in os.walk(root):
-        below = (Path(folder, name) for name in sorted(folders) if name not in _SKIPPED)
-        folders[:] = [
-            each.name
-            for each in below
-            if each not in leaving_out and not (each / "pyvenv.cfg").exists()
-        ]
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        yield from (
-            os.path.relpath(os.path.join(folder, name), root) for name in sorted([*files, *links])
-        )
+        kept = []
+        for name in sorted(folders):
+            path = Path(folder, name)
+            if name in _SKIPPED or path in leaving_out:
+                continue
+            if not (path / "pyvenv.cfg").exists():
+                kept.append(name)
+        folders[:] = kept
+        links = [name for name in kept if os.path.islink(os.path.join(folder, name))]
+        for name in sorted([*files, *links]):
+            yield os.path.relpath(os.path.join(folder, name), root)
 
 
 def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeFile, ...]:
@@ -57,15 +58,15 @@ def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeF
     Raises:
         PlanError: the total size is over the limit in megabytes.
     """
-    code = tuple(file for path in paths if (file := _code_file(root, path)))
+    entries = [_code_file(root, path) for path in paths]
+    code = tuple(file for file in entries if file is not None)
     size = sum(file.size for file in code)
     if size > limit_mb * _MB:
         largest = sorted(code, key=lambda file: -file.size)[:_MOST_SHOWN]
         lines = "\n".join(f"  {file.size / _MB:.1f} MB  {file.path}" for file in largest)
         raise PlanError(
             f"the code in {root} is {size / _MB:.0f} MB in {len(code)} files, over the limit of a "
-            "snapshot "
-            f"({limit_mb} MB); the largest:\n{lines}",
+            f"snapshot ({limit_mb} MB); the largest:\n{lines}",
             hint="list files that are not code in .gitignore, or raise the limit with "
             "--snapshot-limit SIZE",
         )
@@ -99,12 +100,11 @@ def _code_file(root: Path, path: str) -> CodeFile | None:
         return None
     link = os.readlink(full)
     target = os.path.normpath(full.parent / link)
-    if target == str(root) or target.startswith(f"{root}/"):
-        # an absolute link would lead back to the original
-        return CodeFile(
-            path, 0, os.path.relpath(target, full.parent) if os.path.isabs(link) else link
-        )
-    return CodeFile(path, 0, target, leaves=True)
+    if target != str(root) and not target.startswith(f"{root}/"):
+        return CodeFile(path, 0, target, leaves=True)
+    if os.path.isabs(link):  # an absolute link would lead back to the original
+        link = os.path.relpath(target, full.parent)
+    return CodeFile(path, 0, link)
 
 
 def copy_code(root: Path, files: Sequence[CodeFile], target: Path, folder: str) -> None:

@@ -31,10 +31,11 @@ def put_programs(runs: RunsFolder, files: Mapping[str, bytes]) -> Path:
     """
     import hashlib  # with OpenSSL; status imports this module and makes no copy
 
-    lengths = (
-        f"{name} {len(content)}\n".encode() + content for name, content in sorted(files.items())
-    )
-    version = hashlib.sha256(b"".join(lengths)).hexdigest()[:16]
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(f"{name} {len(content)}\n".encode())
+        digest.update(content)
+    version = digest.hexdigest()[:16]
     copies = runs.programs()
     copy = runs.programs(version)
     copies.mkdir(mode=0o700, exist_ok=True)
@@ -70,9 +71,9 @@ def _is_whole(copy: Path, files: Mapping[str, bytes]) -> bool:
     """
     folders = {copy, *((copy / name).parent for name in files)}
     try:
-        return not any(danger_in(folder, folder.stat()) for folder in folders) and all(
-            (copy / name).read_bytes() == content for name, content in files.items()
-        )
+        if any(danger_in(folder, folder.stat()) for folder in folders):
+            return False
+        return all((copy / name).read_bytes() == files[name] for name in files)
     except OSError:
         return False
 

@@ -68,9 +68,12 @@ def tail(path: Path, lines: int | None, *, links: bool = False) -> str:
         OSError: the log is no regular file that can be read.
     """
     with open_regular(path, links=links) as file:
-        if lines is not None:
+        if lines is None:
+            content = file.read()
+        else:
             file.seek(tail_start(file, lines, _MOST_TAIL))
-        return file.read(-1 if lines is None else _MOST_TAIL).decode("utf-8", "replace")
+            content = file.read(_MOST_TAIL)
+    return content.decode("utf-8", "replace")
 
 
 def tail_start(file: BinaryIO, lines: int, most: int = 4 << 30) -> int:
@@ -128,4 +131,5 @@ def fold(line: str) -> str:
     if "\r" not in line:
         return line
     end = "\n" if line.endswith("\n") else ""
-    return next((state for state in reversed(line.rstrip("\n").split("\r")) if state), "") + end
+    states = [state for state in line.rstrip("\n").split("\r") if state]
+    return states[-1] + end if states else end

@@ -98,18 +98,17 @@ def second_of_year(line: str) -> float | None:
     match = _DATED.search(line[:_DATED_WITHIN])
     if match is None:
         return None
-    part = {
-        name.lstrip("gc"): value for name, value in match.groupdict().items() if value is not None
-    }
+    part = {}
+    for name, value in match.groupdict().items():
+        if value is not None:
+            part[name.lstrip("gc")] = value
+    day = f"2000-{part['mon']:0>2}-{part['d']}"
     try:
-        when = datetime.fromisoformat(
-            f"2000-{part['mon']:0>2}-{part['d']}T{part['h']}:{part['min']}:{part['s']}"
-        )
+        when = datetime.fromisoformat(f"{day}T{part['h']}:{part['min']}:{part['s']}")
     except ValueError:
         return None
-    return (when - datetime(2000, 1, 1)).total_seconds() + float(
-        "0" + part.get("fraction", "").replace(",", ".")
-    )
+    fraction = part.get("fraction", "").replace(",", ".")
+    return (when - datetime(2000, 1, 1)).total_seconds() + float(f"0{fraction}")
 
 
 def seconds_between(one_s: float, other_s: float) -> float:
@@ -121,8 +120,12 @@ def seconds_between(one_s: float, other_s: float) -> float:
 
 
 def _at(day: datetime, part: dict[str, str | None], kind: str) -> datetime:
-    hour, minute, second = (int(part[kind + name] or 0) for name in ("h", "min", "s"))
-    return day.replace(hour=hour, minute=minute, second=second, microsecond=0)
+    return day.replace(
+        hour=int(part[f"{kind}h"] or 0),
+        minute=int(part[f"{kind}min"] or 0),
+        second=int(part[f"{kind}s"] or 0),
+        microsecond=0,
+    )
 
 
 def _exact(when: datetime, fraction: str | None) -> float:
@@ -192,9 +195,8 @@ def merged(
                 at_s = max(at_s, stamp)  # keep the order of the file
             yield at_s, number, line
 
-    in_order = heapq.merge(
-        *(timed(number, log) for number, log in enumerate(logs)), key=lambda item: item[:2]
-    )
+    streams = [timed(number, log) for number, log in enumerate(logs)]
+    in_order = heapq.merge(*streams, key=lambda item: item[:2])
     for _, number, line in in_order:
         yield logs[number], line
 

@@ -73,9 +73,7 @@ def _row(line: str, attempt: int, rank: int) -> MetricsRow | None:
         return None
     at_s = _checked(time_s, data.pop("time", None))
     step = _checked(number, data.pop("step", None))
-    values = {
-        str(name): value for name, value in data.items() if isinstance(value, float | int | str)
-    }
+    values = {name: value for name, value in data.items() if isinstance(value, Value)}
     return MetricsRow(rank, attempt, step, at_s, values)
 
 
@@ -117,22 +115,28 @@ class LogMetrics:
 
     def read(self, line: str) -> tuple[float | None, dict[str, Value]]:
         """Return the step, None if it is unknown, and the numbers in a line."""
-        step, numbers = usual_numbers(line) if self.usual else (None, {})
-        values: dict[str, Value] = {**numbers}
+        step: float | None = None
+        values: dict[str, Value] = {}
+        if self.usual:
+            step, numbers = usual_numbers(line)
+            values.update(numbers)
         for name, pattern in self.patterns.items():
             match = pattern.search(line)
-            value = found_number(match) if match else None
-            if match is None or value is None:
+            if match is None:
                 continue
-            if name == STEP:
-                step = value if math.isfinite(value) else step
-            else:
+            value = found_number(match)
+            if value is None:
+                continue
+            if name != STEP:
                 values[name] = value
+            elif math.isfinite(value):
+                step = value
             text = match.named.get(STEP)
             if text:
                 step = finite_number(text)
         if step is not None and step != self._step:
-            self._step, self._at_step = step, set()
+            self._step = step
+            self._at_step = set()
         elif step is None and self._at_step.isdisjoint(values):
             step = self._step
         self._at_step.update(values)

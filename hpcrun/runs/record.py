@@ -86,10 +86,11 @@ class Run:
 
         Other jobs have none.
         """
-        recorded = self.plan.get("roles", ())
-        return tuple(
-            RoleRanks(**{name: role[name] for name in _ROLE if name in role}) for role in recorded
-        )
+        roles = []
+        for recorded in self.plan.get("roles", ()):
+            known = {name: recorded[name] for name in _ROLE if name in recorded}
+            roles.append(RoleRanks(**known))
+        return tuple(roles)
 
     @property
     def deciding_role(self) -> RoleRanks | None:
@@ -103,21 +104,20 @@ class Run:
 
     def rank_name(self, rank: int) -> str:
         """Return ``rank 4``; with roles ``trainer 3``, or ``server`` alone."""
-        role = next((role for role in self.roles if 0 <= rank - role.first_rank < role.ranks), None)
-        if role:
-            return rank_text(rank - role.first_rank, role=role).replace(" rank ", " ")
+        for role in self.roles:
+            rank_in_role = rank - role.first_rank
+            if 0 <= rank_in_role < role.ranks:
+                return rank_text(rank_in_role, role=role).replace(" rank ", " ")
         return f"rank {rank}"
 
     @property
     def secrets(self) -> list[str]:
         """The names of the variables whose values only the environment of the job has."""
-        recorded = [*(self.plan.get("env") or ()), *self.request.get("env", ())]
-        masked = (
-            pair[0]
-            for pair in recorded
-            if isinstance(pair, list | tuple) and pair[1:] in ([None], [MASK])
-        )
-        return list(dict.fromkeys((*self.request.get("secrets", ()), *masked)))
+        names = list(self.request.get("secrets", ()))
+        for pair in [*(self.plan.get("env") or ()), *self.request.get("env", ())]:
+            if isinstance(pair, list | tuple) and pair[1:] in ([None], [MASK]):
+                names.append(pair[0])
+        return list(dict.fromkeys(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,6 @@ RUN_ID = reading.matching(r"[^/\0\s.][^/\0\s]{0,254}", "a run id")
 JOB_ID = reading.matching(r"[A-Za-z0-9_][\w.+\[\]-]{0,63}", "a job id")
 _COUNT = reading.whole(0, 10**7)
 _SECONDS = reading.whole(-(10**10), 10**10)
-_PACK = reading.whole(1, 10**6)
 
 _ROLE = {
     "name": reading.matching(r"[A-Za-z][\w-]{0,40}", "the name of a role"),
@@ -169,17 +168,17 @@ _ROLE = {
     **dict.fromkeys(("on_exit", "launcher", "ready"), reading.text),
     "after": reading.list_of(reading.text),
 }
+_SWEEP = reading.table(
+    {"indices": reading.text, "first": _COUNT, "pack": reading.whole(1, 10**6)},
+    ("indices", "first"),
+)
+_REQUEUE = reading.table({"times": _COUNT, "restarts": _COUNT})
+_PYTHON = reading.table({"prefix": reading.optional(reading.text), "variable": reading.text})
 _PLAN = reading.table(
     {
-        "sweep": reading.optional(
-            reading.table(
-                {"indices": reading.text, "first": _COUNT, "pack": _PACK}, ("indices", "first")
-            )
-        ),
-        "requeue": reading.optional(reading.table({"times": _COUNT, "restarts": _COUNT})),
-        "python": reading.optional(
-            reading.table({"prefix": reading.optional(reading.text), "variable": reading.text})
-        ),
+        "sweep": reading.optional(_SWEEP),
+        "requeue": reading.optional(_REQUEUE),
+        "python": reading.optional(_PYTHON),
         "workdir": reading.optional(reading.text),
         "cpus_per_node": reading.optional(_COUNT),
         "roles": reading.list_of(reading.table(_ROLE, needs_of(RoleRanks))),
@@ -230,6 +229,9 @@ _CODE = reading.table(
     },
     ("files", "bytes", "root", "commit", "changes"),
 )
+_CHAIN = reading.table(
+    {"link": _COUNT, "links": _COUNT, "first": reading.text}, ("link", "links", "first")
+)
 _RUN_KINDS = kinds_of(
     Run,
     integer=_COUNT,
@@ -241,11 +243,7 @@ _RUN_KINDS = kinds_of(
     request=REQUEST,
     plan=_PLAN,
     after=reading.list_of(_AFTER),
-    chain=reading.optional(
-        reading.table(
-            {"link": _COUNT, "links": _COUNT, "first": reading.text}, ("link", "links", "first")
-        )
-    ),
+    chain=reading.optional(_CHAIN),
     resubmitted_from=reading.optional(RUN_ID),
     checkpoints_of=reading.optional(RUN_ID),
     code_of=reading.optional(RUN_ID),
@@ -274,7 +272,8 @@ class NewerRecordError(RecordError):
 
 def run_to_json(run: Run) -> str:
     """Return the text of ``run.json``."""
-    return json.dumps({"schema": SCHEMA, **known_fields(run), **run.unknown}, indent=1) + "\n"
+    record = {"schema": SCHEMA, **known_fields(run), **run.unknown}
+    return json.dumps(record, indent=1) + "\n"
 
 
 def load_run(path: Path) -> Run:
@@ -315,8 +314,12 @@ def pairs_of(value: Any) -> list[tuple[str, Any]]:
 
     An item that is no pair is left out.
     """
-    items = value if isinstance(value, list) else []
-    return [(str(item[0]), item[1]) for item in items if isinstance(item, list) and len(item) == 2]
+    pairs = []
+    for item in value if isinstance(value, list) else []:
+        if isinstance(item, list) and len(item) == 2:
+            name, setting = item
+            pairs.append((str(name), setting))
+    return pairs
 
 
 def check_schema(schema: Any, mine: int) -> str | None:
@@ -353,9 +356,8 @@ def known_fields(record: Run | LastStatus) -> dict[str, Any]:
 
     asdict would copy all that is in them, for each of a thousand elements.
     """
-    return {
-        each.name: getattr(record, each.name) for each in fields(record) if each.name != "unknown"
-    }
+    names = [each.name for each in fields(record) if each.name != "unknown"]
+    return {name: getattr(record, name) for name in names}
 
 
 def status_to_json(status: LastStatus) -> str:
@@ -376,6 +378,5 @@ def read_status(
     Raises:
         ValueError: a needed field is missing, or a field has a wrong type.
     """
-    return LastStatus(
-        **{"state": "", "asked_s": 0.0, **read_fields(data, _STATUS_KINDS, needed)[0]}
-    )
+    known, _ = read_fields(data, _STATUS_KINDS, needed)
+    return LastStatus(**{"state": "", "asked_s": 0.0, **known})

@@ -62,14 +62,11 @@ def remove_tree(folder: Path) -> None:
                 _empty(top, problems)
                 os.rmdir(folder.name, dir_fd=parent)
     if problems:
+        text = f"{folder} was not removed wholly: {problems[0]}"
         if len(problems) > 1:
-            more = f" (and {len(problems) - 1} more)"
-        else:
-            more = ""
-        raise NotRemovedError(
-            f"{folder} was not removed wholly: {problems[0]}{more}",
-            hint="hpcrun clean tries again after a day; or remove it by hand",
-        )
+            text += f" (and {len(problems) - 1} more)"
+        hint = "hpcrun clean tries again after a day; or remove it by hand"
+        raise NotRemovedError(text, hint=hint)
 
 
 def why_not_ours(folder: Path) -> str | None:
@@ -157,15 +154,14 @@ def _noted(name: str, problems: list[str]) -> Iterator[None]:
 
 def _empty(folder: int, problems: list[str], *, keep: Collection[str] = (), depth: int = 0) -> None:
     """Delete everything in an open folder except some entries."""
+    are_folders = {}
     with os.scandir(folder) as entries:
-        is_folder = {
-            entry.name: entry.is_dir(follow_symlinks=False)
-            for entry in entries
-            if entry.name not in keep
-        }
-    for name in is_folder:
+        for entry in entries:
+            if entry.name not in keep:
+                are_folders[entry.name] = entry.is_dir(follow_symlinks=False)
+    for name, is_folder in are_folders.items():
         with _noted(name, problems):
-            if is_folder[name]:
+            if is_folder:
                 _remove_folder(name, folder, problems, depth + 1)
             else:
                 os.unlink(name, dir_fd=folder)

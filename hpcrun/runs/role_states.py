@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.job.run_paths import RoleRanks
 from hpcrun.job.text.units import host_list, joined
-from hpcrun.runs.attempt import IGNORED, hosts, last_attempt, node_ranks, rank_exits, ranks
+from hpcrun.runs.attempt import (
+    IGNORED,
+    RankExit,
+    hosts,
+    last_attempt,
+    node_ranks,
+    rank_exits,
+    ranks,
+)
 from hpcrun.runs.record import Run
 from hpcrun.runs.silence import written_s
 
@@ -37,7 +45,9 @@ class RoleState:
             text += time.strftime(" since %T", time.localtime(self.since_s))
         elif self.state == "waiting":
             text += f" for {joined(self.role.after)}"
-        return f"{self.role.name}: {text}" + (f", on {host_list(self.nodes)}" if self.nodes else "")
+        if self.nodes:
+            text += f", on {host_list(self.nodes)}"
+        return f"{self.role.name}: {text}"
 
 
 def role_states(run: Run, run_folder: Path, element: int = 0) -> Iterator[RoleState]:
@@ -53,20 +63,27 @@ def role_states(run: Run, run_folder: Path, element: int = 0) -> Iterator[RoleSt
     ready_s = {role.name: written_s(attempt.folder.ready(role.name)) for role in roles}
     for role in roles:
         folder = replace(attempt.folder, role=role)
-        ends = rank_exits(folder)
         on = tuple(sorted(node_ranks(folder)))
-        on = on or tuple(nodes[role.first_node : role.first_node + role.nodes])
+        if not on:
+            on = tuple(nodes[role.first_node : role.first_node + role.nodes])
+        ends = rank_exits(folder)
+        since_s = ready_s[role.name]
         if len(ends) >= role.ranks:
-            first = min(ends, key=lambda end: (end.status == 0, end.is_consequence, end.ended_s))
-            if first.is_consequence and first.signalled != IGNORED:
-                state = "terminated"
-            else:
-                state = "ended"
-            yield RoleState(role, state, on, max(end.ended_s for end in ends), first.status)
+            yield _ended(role, on, ends)
         elif attempt.exit is not None:
             yield RoleState(role, "no record of its end" if ranks(folder) else "not started", on)
-        elif (since_s := ready_s[role.name]) is not None:
+        elif since_s is not None:
             yield RoleState(role, "ready" if role.ready else "running", on, since_s)
         else:
-            waits = not ranks(folder) and any(ready_s.get(name, 0.0) is None for name in role.after)
+            not_ready = [name for name in role.after if ready_s.get(name, 0.0) is None]
+            waits = not_ready and not ranks(folder)
             yield RoleState(role, "waiting" if waits else "starting", on)
+
+
+def _ended(role: RoleRanks, nodes: tuple[str, ...], ends: Sequence[RankExit]) -> RoleState:
+    """Return the state of a role whose ranks have all ended."""
+    first = min(ends, key=lambda end: (end.status == 0, end.is_consequence, end.ended_s))
+    state = "ended"
+    if first.is_consequence and first.signalled != IGNORED:
+        state = "terminated"
+    return RoleState(role, state, nodes, max(end.ended_s for end in ends), first.status)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,16 +48,22 @@ def last_writes(folder: AttemptFolder) -> Writes:
     for kind in _KINDS:
         for rank in folder.role_ranks(parse_ranks(names, kind)):
             at_s = written_s(_path(folder, rank, kind))
-            last[rank] = max(filter(None, (last.get(rank), at_s)), default=None)
-    beats = {node: written_s(folder.node_file(node)) for node in parse_nodes(names)}
-    return Writes(dict(sorted(last.items())), {node: at_s for node, at_s in beats.items() if at_s})
+            last[rank] = _latest([last.get(rank), at_s])
+    heartbeats = {}
+    for node in parse_nodes(names):
+        heartbeat_s = written_s(folder.node_file(node))
+        if heartbeat_s:
+            heartbeats[node] = heartbeat_s
+    return Writes(dict(sorted(last.items())), heartbeats)
 
 
 def last_write_s(folder: AttemptFolder, rank: int) -> float | None:
     """Return when one rank last wrote; None if it has written nothing."""
-    return max(
-        filter(None, (written_s(_path(folder, rank, kind)) for kind in _KINDS)), default=None
-    )
+    return _latest([written_s(_path(folder, rank, kind)) for kind in _KINDS])
+
+
+def _latest(times: Sequence[float | None]) -> float | None:
+    return max([at_s for at_s in times if at_s], default=None)
 
 
 def _path(folder: AttemptFolder, rank: int, kind: str) -> Path:
@@ -88,43 +94,63 @@ def usual_pause_s(attempt: Attempt, rank: int) -> float | None:
     line; a log may have millions of lines: their number is the number of bytes over the mean length
     of the last lines.
     """
-    times = list(_metric_times(attempt, rank))
+    pause_s = _longest_pause_s(_metric_times(attempt, rank))
+    if pause_s is not None:
+        return pause_s
     mean_s = None
-    if len(times) < 2:
-        # its patterns take 3 ms, and only silent ranks need it
-        from hpcrun.runs.log_times import Stamps
-
-        for stream in STREAMS:
-            with suppress(OSError):
-                path, stamps = (
-                    rank_log(attempt.folder, rank, stream).path,
-                    Stamps(attempt.started_s),
-                )
-                last = tail(path, _PACE_LINES)
-                times = [
-                    at_s for line in last.splitlines() if (at_s := stamps.read(line)) is not None
-                ]
-                if len(times) > 1:
-                    break
-                if mean_s is None and (number := len(last.splitlines())) >= _FEW_LINES:
-                    status = path.lstat()
-                    share = min(1.0, len(last.encode()) / status.st_size)
-                    mean_s = share * max(0.0, status.st_mtime - attempt.started_s) / number
-    if len(times) > 1:
-        return max(after - before for before, after in itertools.pairwise(times))
+    for stream in STREAMS:
+        path = rank_log(attempt.folder, rank, stream).path
+        with suppress(OSError):
+            last = tail(path, _PACE_LINES)
+            pause_s = _longest_pause_s(_line_times(last, attempt.started_s))
+            if pause_s is not None:
+                return pause_s
+            if mean_s is None:
+                mean_s = _mean_pause_s(path, last, attempt.started_s)
     return mean_s
 
 
-def _metric_times(attempt: Attempt, rank: int) -> Iterator[float]:
+def _longest_pause_s(times: Sequence[float]) -> float | None:
+    """Return the longest pause between times that follow each other; None of fewer than two."""
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    return max(pauses, default=None)
+
+
+def _mean_pause_s(path: Path, last: str, started_s: float) -> float | None:
+    """Return the mean pause between the lines of a log, from its last lines; None if they are few.
+
+    Raises:
+        OSError: the log cannot be checked.
+    """
+    number = len(last.splitlines())
+    if number < _FEW_LINES:
+        return None
+    status = path.lstat()
+    share = min(1.0, len(last.encode()) / status.st_size)
+    return share * max(0.0, status.st_mtime - started_s) / number
+
+
+def _line_times(text: str, started_s: float) -> list[float]:
+    # its patterns take 3 ms, and only silent ranks need it
+    from hpcrun.runs.log_times import Stamps
+
+    stamps = Stamps(started_s)
+    times = [stamps.read(line) for line in text.splitlines()]
+    return [at_s for at_s in times if at_s is not None]
+
+
+def _metric_times(attempt: Attempt, rank: int) -> list[float]:
+    times = []
     with suppress(OSError):
         for line in tail(attempt.folder.rank_metrics(rank), _PACE_LINES).splitlines():
             with suppress(ValueError):
-                yield time_s(parse_object(line, finite=False).get("time"))
+                times.append(time_s(parse_object(line, finite=False).get("time")))
+    return times
 
 
 def last_line_of(attempt: Attempt, rank: int) -> str:
     """Return the last line that a rank wrote, of the stream that it wrote to last."""
-    paths = (rank_log(attempt.folder, rank, stream).path for stream in STREAMS)
+    paths = [rank_log(attempt.folder, rank, stream).path for stream in STREAMS]
     for path in sorted(paths, key=lambda path: -(written_s(path) or 0.0)):
         with suppress(OSError):
             lines = [line for line in tail(path, 5).splitlines() if line.strip()]
@@ -208,24 +234,42 @@ def silence_sentence(
     if newest_s <= limit_s:
         pace = f"at {format_span(usual_s or 0.0)} from line to line until then"
         return f"{_calm(ages, len(silent_s), limit_s)}: {pace}, that is too early to call it stuck"
+    usually = ""
+    if usual_s and usual_s >= 1:
+        usually = f", which usually takes {format_span(usual_s)} from line to line"
+    if len(silent_s) == 1:
+        return f"the job has written nothing for {format_span(newest_s)}{usually}"
+    return _who_stopped(ages, len(silent_s), where, running_s, usually)
+
+
+def _who_stopped(
+    ages: Mapping[int, float],
+    number: int,
+    where: Callable[[int], str],
+    running_s: float,
+    usually: str,
+) -> str:
+    """Return which of several ranks stopped first, or that all stopped together.
+
+    Args:
+        ages: rank → seconds since it last wrote, without ranks that have written nothing.
+        number: the number of all ranks.
+        where: returns the name of a rank.
+        running_s: seconds since the job started.
+        usually: the usual pause between two lines, for the end of a sentence; empty if unknown.
+    """
     ranks = sorted(talkers(ages, running_s), key=lambda rank: -ages[rank])
     first = [rank for rank in ranks if ages[ranks[0]] - ages[rank] <= STOPPED_TOGETHER_S]
     rest = [rank for rank in ranks if rank not in first]
-    if usual_s and usual_s >= 1:
-        usually = f", which usually takes {format_span(usual_s)} from line to line"
-    else:
-        usually = ""
     if rest and len(first) <= len(rest):
         who = joined([where(rank) for rank in first])
         text = f"{who} last wrote {format_span(ages[first[0]])} ago; {_others(rest, ages)}"
         return f"{text} {format_span(ages[rest[0]])} ago"
-    if len(silent_s) == 1:
-        return f"the job has written nothing for {format_span(newest_s)}{usually}"
-    quiet = len(silent_s) - len(ranks)
-    text = f"no rank has written for {format_span(newest_s)}{usually}"
-    if not quiet:
-        return text
-    return f"{text} ({count(quiet, 'other rank')} wrote only at the start, or nothing)"
+    text = f"no rank has written for {format_span(min(ages.values()))}{usually}"
+    quiet = number - len(ranks)
+    if quiet:
+        text += f" ({count(quiet, 'other rank')} wrote only at the start, or nothing)"
+    return text
 
 
 def _calm(ages: Mapping[int, float], ranks: int, limit_s: float) -> str:
@@ -242,12 +286,12 @@ def _calm(ages: Mapping[int, float], ranks: int, limit_s: float) -> str:
 def talkers(ages: Mapping[int, float], running_s: float) -> list[int]:
     """Return the ranks that wrote after the beginning of the job; all if none did."""
     newest_s = min(ages.values())
-    early = {
-        rank
-        for rank, age in ages.items()
-        if running_s - age <= _BEGINNING_S and age - newest_s > _BEGINNING_S
-    }
-    return [rank for rank in ages if rank not in early]
+    ranks = []
+    for rank, age in ages.items():
+        wrote_at_beginning = running_s - age <= _BEGINNING_S
+        if not wrote_at_beginning or age - newest_s <= _BEGINNING_S:
+            ranks.append(rank)
+    return ranks
 
 
 def _others(ranks: Sequence[int], ages: Mapping[int, float]) -> str:

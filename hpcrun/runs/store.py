@@ -136,60 +136,64 @@ class RunStore:
         parent = elsewhere or self.root
         folder = parent / run.run_id
         aside = RunsFolder(parent).incomplete(run.run_id).path
-        link = self.folder(run.run_id)
-        marker = self._runs.active_marker(run.run_id)
         folder_checks.check_dedicated(self.root)
         with folder_checks.writing(parent), ExitStack() as undo:
-            for needed in (parent, marker.parent):
-                make_folder(needed, 0o700)
-            folder_checks.check_private(self.root)
-            folder_checks.check_path(self.root)
-            folder_checks.check_path(parent, "--output-dir /path uses another folder")
-            try:
-                # first: only one of several processes with the same id succeeds
-                marker.touch(0o600, exist_ok=False)
-            except FileExistsError:
-                raise RunExistsError(
-                    f"there is a run {run.run_id} already in {self.root}", hint="try again"
-                ) from None
-            undo.callback(marker.unlink, missing_ok=True)
-            if link.is_symlink() or link.exists():
-                raise RunExistsError(
-                    f"there is a run {run.run_id} already in {self.root}", hint="try again"
-                )
+            self._make_parents(parent)
+            self._claim_id(run.run_id, undo)
             if elsewhere is not None:
-                _note_place(marker, parent)
+                _note_place(self._runs.active_marker(run.run_id), parent)
             aside.mkdir(mode=0o700)
             undo.callback(_remove_quietly, aside)
-            # first: by it clean recognises an incomplete run
-            RunFolder(aside).marker.touch(0o600, exist_ok=False)
-            texts = {
-                str(WITHIN.record): run_to_json(run),
-                str(WITHIN.script): script,
-                **(files or {}),
-            }
-            for name, text in texts.items():
-                (aside / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_file(aside / name, text)
+            texts = {str(WITHIN.record): run_to_json(run), str(WITHIN.script): script}
+            _write_texts(aside, {**texts, **(files or {})})
             if fill is not None:
                 fill(aside)
-            shared = put_programs(self._runs, programs) if programs else None
-            if shared:  # relative: a runs folder may have another path on the nodes
-                RunFolder(aside).programs().symlink_to(
-                    shared.absolute() if elsewhere else Path("..", *shared.parts[-2:])
-                )
+            copy = put_programs(self._runs, programs) if programs else None
+            if copy:
+                # relative: a runs folder may have another path on the nodes
+                near = Path("..", *copy.parts[-2:])
+                RunFolder(aside).programs().symlink_to(copy.absolute() if elsewhere else near)
             aside.rename(folder)
             if elsewhere is not None:
                 undo.callback(_remove_quietly, aside)
                 undo.callback(folder.rename, aside)
                 # last: a link to nothing would be a run that cannot be read
-                link.symlink_to(folder)
-            if shared and not shared.exists():  # clean has removed it before it could see the link
+                self.folder(run.run_id).symlink_to(folder)
+            if copy and not copy.exists():  # clean has removed it before it could see the link
                 put_programs(self._runs, programs or {})
             undo.pop_all()  # it is complete: undo nothing any more
         with suppress(OSError):
             RunFolder(folder).marker.unlink()
         return folder
+
+    def _make_parents(self, parent: Path) -> None:
+        """Make the folders in which a new run is put, and check them.
+
+        Raises:
+            UnsafeFolderError: another user could change one of the folders.
+            OSError: a folder cannot be made or checked.
+        """
+        make_folder(parent, 0o700)
+        make_folder(self._runs.active, 0o700)
+        folder_checks.check_private(self.root)
+        folder_checks.check_path(self.root)
+        folder_checks.check_path(parent, "--output-dir /path uses another folder")
+
+    def _claim_id(self, run_id: str, undo: ExitStack) -> None:
+        """Make the marker of a new run: only one of several processes with the same id succeeds.
+
+        Raises:
+            RunExistsError: there is a run with this id.
+        """
+        taken = RunExistsError(f"there is a run {run_id} already in {self.root}", hint="try again")
+        marker = self._runs.active_marker(run_id)
+        try:
+            marker.touch(0o600, exist_ok=False)
+        except FileExistsError:
+            raise taken from None
+        undo.callback(marker.unlink, missing_ok=True)
+        if os.path.lexists(self.folder(run_id)):
+            raise taken
 
     def load(self, run_id: str) -> Run:
         """Read a run's record.
@@ -242,8 +246,11 @@ class RunStore:
         """
         jobs: dict[str, frozenset[str]] = {}
         with suppress(OSError):
-            for job_id, run_id in filter(None, map(parse_job_entry, os.listdir(self._runs.jobs))):
-                jobs[run_id] = jobs.get(run_id, frozenset()) | {job_id}
+            for name in os.listdir(self._runs.jobs):
+                entry = parse_job_entry(name)
+                if entry is not None:
+                    job_id, run_id = entry
+                    jobs[run_id] = jobs.get(run_id, frozenset()) | {job_id}
         return jobs
 
     def is_own_folder(self, run_id: str) -> bool:
@@ -264,7 +271,8 @@ class RunStore:
                 PlanError.
             PlanError: the folder cannot be written to.
         """
-        folder, marker = self.folder(run_id), self._runs.active_marker(run_id)
+        folder = self.folder(run_id)
+        marker = self._runs.active_marker(run_id)
         real = folder.resolve()
         aside = RunsFolder(real.parent).removed(run_id).path
         if real.exists() and not self.is_own_folder(run_id):
@@ -304,10 +312,12 @@ class RunStore:
             paths |= set(_noted_asides(marker))
         leftovers = []
         for path in sorted(paths):
+            run_id = parse_aside(path.name)
+            if run_id is None:
+                continue
             with suppress(OSError):
-                if (run_id := parse_aside(path.name)) and (
-                    changed_s := path.lstat().st_mtime
-                ) < before_s:
+                changed_s = path.lstat().st_mtime
+                if changed_s < before_s:
                     leftovers.append(Leftover(path, run_id, changed_s, why_not_ours(path)))
         return leftovers
 
@@ -322,21 +332,25 @@ class RunStore:
                 remove_tree(leftover.path)
             except NotRemovedError as error:
                 errors.append(error)
-        runs = set(self.run_ids())
-        stale = [
-            path
-            for path in self._lone_markers(runs)
-            if not any(map(os.path.lexists, _noted_asides(path)))
-        ]
-        for name in _names(self._runs.jobs):
-            if (entry := parse_job_entry(name)) and entry[1] not in runs:
-                stale.append(self._runs.jobs / name)
-        for path in stale:
+        for path in self._stale_entries():
             with suppress(OSError):
                 if path.lstat().st_mtime < before_s:
                     path.unlink()
         remove_unused_programs(self._runs, before_s)
         return errors
+
+    def _stale_entries(self) -> list[Path]:
+        """Return the markers and the index entries without runs."""
+        runs = set(self.run_ids())
+        stale = []
+        for marker in self._lone_markers(runs):
+            if not any(map(os.path.lexists, _noted_asides(marker))):
+                stale.append(marker)
+        for name in _names(self._runs.jobs):
+            entry = parse_job_entry(name)
+            if entry is not None and entry[1] not in runs:
+                stale.append(self._runs.jobs / name)
+        return stale
 
     def _lone_markers(self, runs: Collection[str]) -> list[Path]:
         return [self._runs.active_marker(name) for name in self.active_ids() if name not in runs]
@@ -399,6 +413,16 @@ def _noted_asides(marker: Path) -> list[Path]:
     return [parent.incomplete(marker.name).path, parent.removed(marker.name).path]
 
 
+def _write_texts(aside: Path, texts: Mapping[str, str | bytes]) -> None:
+    """Write the files of a new run, by their paths below its folder."""
+    # first: by it clean recognises an incomplete run
+    RunFolder(aside).marker.touch(0o600, exist_ok=False)
+    for name, text in texts.items():
+        path = aside / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file(path, text)
+
+
 def _remove_quietly(aside: Path) -> None:
     """Remove an incomplete run after a failure.
 
@@ -409,13 +433,14 @@ def _remove_quietly(aside: Path) -> None:
 
 
 def _damaged(run_id: str, path: Path, error: OSError | RecordError) -> DamagedRunError:
-    why = (error.strerror if isinstance(error, OSError) else None) or error
-    kind = DamagedRunError
-    hint = f"hpcrun logs {run_id} shows its logs"
+    why = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        why = error.strerror
+    problem = f"{path} cannot be read: {why}"
     if isinstance(error, NewerRecordError):
-        kind = NewerRunError
-        hint = "pip install --upgrade hpcrun-slurm"
-    damaged = kind(f"{path} cannot be read: {why}", hint=hint)
+        damaged: DamagedRunError = NewerRunError(problem, hint="pip install --upgrade hpcrun-slurm")
+    else:
+        damaged = DamagedRunError(problem, hint=f"hpcrun logs {run_id} shows its logs")
     damaged.run_id = run_id
     return damaged
 

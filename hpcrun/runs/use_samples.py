@@ -6,7 +6,7 @@ The job records the samples (``launch/sampler.py``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from hpcrun.files import reading
@@ -61,14 +61,21 @@ class NodeUse:
     # when sampling began, in seconds since the epoch: the first sample covers the time since then
     started: float = 0.0
 
+    def began(self) -> float:
+        """Return when the time began that the samples cover, in seconds since the epoch."""
+        first = self.samples[0].time
+        return min(self.started or first, first)
+
     def spans(self) -> list[float]:
         """Return the seconds that each sample covers."""
-        times = [each.time for each in self.samples]
-        if self.started:
-            before = [self.started, *times]
-        else:
-            before = times[:1] + times
-        return [max(0.0, time - earlier) for earlier, time in zip(before, times, strict=False)]
+        if not self.samples:
+            return []
+        spans = []
+        earlier = self.started or self.samples[0].time
+        for sample in self.samples:
+            spans.append(max(0.0, sample.time - earlier))
+            earlier = sample.time
+        return spans
 
 
 _BYTES = reading.whole(0, 1 << 60)
@@ -113,12 +120,16 @@ def read_use(folder: AttemptFolder) -> tuple[NodeUse, ...]:
 
     A damaged line is left out.
     """
-    names = parse_nodes({*names_in(folder.path), *joined_files(folder)}, "use")
-    if not names:
+    nodes = parse_nodes({*names_in(folder.path), *joined_files(folder)}, "use")
+    if not nodes:
         return ()
     order = {host: place for place, host in enumerate(hosts(folder))}
-    ordered = sorted(names, key=lambda name: (order.get(name, len(order)), name))
-    return tuple(use for name in ordered if (use := _read_node(folder, name)) is not None)
+    uses = []
+    for node in sorted(nodes, key=lambda node: (order.get(node, len(order)), node)):
+        use = _read_node(folder, node)
+        if use is not None:
+            uses.append(use)
+    return tuple(uses)
 
 
 def _read_node(folder: AttemptFolder, node: str) -> NodeUse | None:
@@ -127,9 +138,10 @@ def _read_node(folder: AttemptFolder, node: str) -> NodeUse | None:
         with open_regular(folder.node_file(node, "use"), links=False) as file:
             data = file.read(_MOST_BYTES)
     except OSError:
-        data = joined_files(folder).get(folder.node_file(node, "use").name, "").encode()
-        if not data:
+        joined = joined_files(folder).get(folder.node_file(node, "use").name, "")
+        if not joined:
             return None
+        data = joined.encode()
     head: dict[str, Any] = {}
     samples: list[UseSample] = []
     for line in data.split(b"\n"):
@@ -139,7 +151,11 @@ def _read_node(folder: AttemptFolder, node: str) -> NodeUse | None:
         elif not samples or fields["time"] > samples[-1].time:
             samples.append(UseSample(**fields))
     return NodeUse(
-        node, head.get("cpus"), head.get("memory_limit"), tuple(samples), head.get("started", 0.0)
+        node,
+        cpus=head.get("cpus"),
+        memory_limit=head.get("memory_limit"),
+        samples=tuple(samples),
+        started=head.get("started", 0.0),
     )
 
 
@@ -147,8 +163,9 @@ def _fields(line: bytes) -> dict[str, Any]:
     """Return the checked fields of one line; none of a damaged line."""
     try:
         data = parse_object(line.decode("utf-8", "replace"))
-        kinds, needed = (_SAMPLE, tuple(_SAMPLE)) if "time" in data else (_HEAD, ("started",))
-        return read_fields(data, kinds, needed)[0]
+        if "time" in data:
+            return read_fields(data, _SAMPLE, tuple(_SAMPLE))[0]
+        return read_fields(data, _HEAD, ("started",))[0]
     except ValueError:
         return {}
 
@@ -169,7 +186,8 @@ def idle_warning(folder: AttemptFolder) -> IdleWarning | None:
     """
     try:
         kinds = kinds_of(IdleWarning, integer=reading.whole(), real=reading.time_s)
-        return IdleWarning(**read_fields(read_object(folder.idle), kinds, needs_of(IdleWarning))[0])
+        known, _ = read_fields(read_object(folder.idle), kinds, needs_of(IdleWarning))
+        return IdleWarning(**known)
     except (OSError, ValueError):
         return None
 
@@ -193,7 +211,7 @@ class UseSummary:
     The numbers are of one node on average, unless they say otherwise.
     """
 
-    # how long the run was sampled, over all of its attempts; of the node with the most samples
+    # how long any node was sampled, over all attempts; without the time between two attempts
     seconds: float
     nodes: int  # how many nodes were sampled
     cpus: float  # CPUs that were busy on average
@@ -222,52 +240,92 @@ def summarise(uses: Iterable[NodeUse]) -> UseSummary | None:
     nodes = [use for use in uses if use.samples]
     if not nodes:
         return None
-    weighted = [
-        (span, sample)
-        for use in nodes
-        for span, sample in zip(use.spans(), use.samples, strict=True)
-    ]
-    by_gpu = [(span, gpu) for span, sample in weighted for gpu in sample.gpus]
-    idle = [
-        (span, one.cpus)
-        for span, one in weighted
-        if one.gpus and all(gpu.busy <= IDLE for gpu in one.gpus)
-    ]
-    highest: dict[tuple[str, int], float] = {}
-    seconds: dict[str, float] = {}
+    collected = _Collected()
     for use in nodes:
-        for gpu in (gpu for sample in use.samples for gpu in sample.gpus):
-            highest[use.node, gpu.index] = max(gpu.busy, highest.get((use.node, gpu.index), 0.0))
-        seconds[use.node] = seconds.get(use.node, 0.0) + sum(use.spans())
-    fullest = (gpu.memory / gpu.memory_total for _, gpu in by_gpu if gpu.memory_total)
+        collected.add(use)
+    gpus = collected.busiest.values()
     return UseSummary(
-        max(seconds.values()),
-        len(seconds),
-        cast(float, mean_over_time([(span, one.cpus) for span, one in weighted])),
-        max(one.cpus for _, one in weighted),
-        _least(use.cpus for use in nodes),
-        max(one.memory for _, one in weighted),
-        _least(use.memory_limit for use in nodes),
-        gpus=len(highest),
-        gpus_unused=sum(busy <= IDLE for busy in highest.values()),
-        gpu_busy=mean_over_time([(span, gpu.busy) for span, gpu in by_gpu]),
-        gpu_idle=mean_over_time([(span, float(gpu.busy <= IDLE)) for span, gpu in by_gpu]),
-        gpu_memory=max(fullest, default=None),
-        idle_cpus=mean_over_time(idle),
-        watts=mean_over_time([(span, gpu.power) for span, gpu in by_gpu if gpu.power is not None]),
-        network=cast(float, mean_over_time([(span, one.network) for span, one in weighted])),
-        rdma=mean_over_time([(span, one.rdma) for span, one in weighted if one.rdma is not None]),
+        seconds=_sampled_s(nodes),
+        nodes=len({use.node for use in nodes}),
+        cpus=cast(float, mean_over_time(collected.cpus)),
+        cpus_peak=max(cpus for _, cpus in collected.cpus),
+        cpus_asked=_least(use.cpus for use in nodes),
+        memory_peak=collected.memory_peak,
+        memory_asked=_least(use.memory_limit for use in nodes),
+        gpus=len(gpus),
+        gpus_unused=sum(busy <= IDLE for busy in gpus),
+        gpu_busy=mean_over_time(collected.gpu_busy),
+        gpu_idle=mean_over_time(collected.gpu_idle),
+        gpu_memory=collected.gpu_memory,
+        idle_cpus=mean_over_time(collected.idle_cpus),
+        watts=mean_over_time(collected.watts),
+        network=cast(float, mean_over_time(collected.network)),
+        rdma=mean_over_time(collected.rdma),
     )
+
+
+_OverTime = list[tuple[float, float]]  # values with the seconds that each covers: (seconds, value)
+
+
+@dataclass(slots=True)
+class _Collected:
+    """The values of all samples of nodes, and of their GPUs."""
+
+    cpus: _OverTime = field(default_factory=list)
+    idle_cpus: _OverTime = field(default_factory=list)  # of samples in which all GPUs were idle
+    network: _OverTime = field(default_factory=list)
+    rdma: _OverTime = field(default_factory=list)
+    memory_peak: int = 0
+    gpu_busy: _OverTime = field(default_factory=list)
+    gpu_idle: _OverTime = field(default_factory=list)  # 1 for a GPU that was idle, else 0
+    watts: _OverTime = field(default_factory=list)
+    gpu_memory: float | None = None  # the highest share in use
+    # node and index of a GPU → the highest share of a sample's time in which the GPU was busy
+    busiest: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def add(self, use: NodeUse) -> None:
+        """Add the samples of one node."""
+        for span_s, sample in zip(use.spans(), use.samples, strict=True):
+            self.cpus.append((span_s, sample.cpus))
+            self.network.append((span_s, sample.network))
+            if sample.rdma is not None:
+                self.rdma.append((span_s, sample.rdma))
+            self.memory_peak = max(self.memory_peak, sample.memory)
+            for gpu in sample.gpus:
+                self._add_gpu(use.node, gpu, span_s)
+            all_idle = all(gpu.busy <= IDLE for gpu in sample.gpus)
+            if sample.gpus and all_idle:
+                self.idle_cpus.append((span_s, sample.cpus))
+
+    def _add_gpu(self, node: str, gpu: GpuUse, span_s: float) -> None:
+        self.gpu_busy.append((span_s, gpu.busy))
+        self.gpu_idle.append((span_s, float(gpu.busy <= IDLE)))
+        if gpu.power is not None:
+            self.watts.append((span_s, gpu.power))
+        if gpu.memory_total:
+            self.gpu_memory = max(self.gpu_memory or 0.0, gpu.memory / gpu.memory_total)
+        key = (node, gpu.index)
+        self.busiest[key] = max(self.busiest.get(key, 0.0), gpu.busy)
+
+
+def _sampled_s(uses: Sequence[NodeUse]) -> float:
+    """Return the seconds in which at least one node was sampled; each second counts once."""
+    sampled_s = 0.0
+    counted_until = 0.0
+    for begin, end in sorted((use.began(), use.samples[-1].time) for use in uses):
+        sampled_s += max(0.0, end - max(begin, counted_until))
+        counted_until = max(end, counted_until)
+    return sampled_s
 
 
 def only_gpu(use: NodeUse, index: int) -> NodeUse:
     """Return the samples of a node with one of its GPUs alone, and only those that have it."""
-    kept = (
-        replace(sample, gpus=tuple(gpu for gpu in sample.gpus if gpu.index == index))
-        for sample in use.samples
-        if any(gpu.index == index for gpu in sample.gpus)
-    )
-    return replace(use, samples=tuple(kept))
+    samples = []
+    for sample in use.samples:
+        gpus = tuple(gpu for gpu in sample.gpus if gpu.index == index)
+        if gpus:
+            samples.append(replace(sample, gpus=gpus))
+    return replace(use, samples=tuple(samples))
 
 
 def mean_over_time(pairs: Sequence[tuple[float, float]]) -> float | None:

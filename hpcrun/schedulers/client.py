@@ -50,7 +50,8 @@ class Ping:
 
 def missing_commands(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the commands of Slurm that are not on PATH."""
-    return tuple(name for name in COMMANDS if shutil.which(name, path=env.get("PATH")) is None)
+    path = env.get("PATH")
+    return tuple(name for name in COMMANDS if shutil.which(name, path=path) is None)
 
 
 def ask_version(site: SlurmSite) -> str | None:
@@ -68,8 +69,10 @@ def ping(site: SlurmSite) -> Ping:
     answer = site.run(["scontrol", "ping"])
     took_s = time.monotonic() - start
     servers = parse_ping(answer.stdout)
+    if servers:
+        return Ping(servers, took_s)
     words = " ".join(answer.stderr.split()) or f"exit status {answer.status}"
-    return Ping(servers, took_s, "" if servers else f"no response to scontrol ping: {words}")
+    return Ping(servers, took_s, f"no response to scontrol ping: {words}")
 
 
 def parse_version(text: str) -> str | None:
@@ -88,9 +91,10 @@ def major_release(version: str) -> str:
 
 def parse_ping(text: str) -> tuple[Server, ...]:
     """Read the answer to ``scontrol ping``: ``Slurmctld(primary) at head1 is UP``."""
-    return tuple(
-        Server(role, host or "?", state == "UP") for role, host, state in _SERVER.findall(text)
-    )
+    servers = []
+    for role, host, state in _SERVER.findall(text):
+        servers.append(Server(role, host or "?", up=state == "UP"))
+    return tuple(servers)
 
 
 def user_associations(env: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]]]:
@@ -100,7 +104,8 @@ def user_associations(env: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]
     """
     answer = SlurmSite(env, _COMPLETES_WITHIN_S).run(assoc_command(user_name()))
     if answer.ok:
-        return [(one.account, one.qos) for one in parse_assoc(answer.stdout)]
+        associations = parse_assoc(answer.stdout)
+        return [(association.account, association.qos) for association in associations]
     return []
 
 

@@ -12,7 +12,7 @@ import grp
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job.text.units import slurm_seconds
@@ -21,6 +21,7 @@ from hpcrun.schedulers.slurm_text import parse_config, resources, rows_of, whole
 
 _ASSOC_FIELDS = ("account", "partition", "qos", "defaultqos")
 _QOS_FIELDS = ("name", "maxtres", "maxtrespu", "grptres", "maxwall", "flags")
+_LONGEST_LIMIT = 16  # characters of a time limit
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:.\[\]]*)=")
 # answers of the same database as the associations: one message for all
 _OF_ASSOC = frozenset({"account", "qos"})
@@ -120,7 +121,7 @@ def sacctmgr(*what: str, fields: Sequence[str]) -> list[str]:
 
 def parse_nodes(text: str) -> list[NodeKind]:
     """Read ``scontrol --oneliner show node``: kinds of nodes, one for each of their partitions."""
-    counted: dict[tuple[str, int | None, int | None, Gpus], int] = {}
+    counted: dict[NodeKind, int] = {}  # a kind without its number of nodes → that number
     for fields in parse_records(text, "NodeName"):
         # CPUEfctv (22.05 and later) leaves out the CPUs that CoreSpecCount and CpuSpecList reserve
         # for the system
@@ -128,13 +129,11 @@ def parse_nodes(text: str) -> list[NodeKind]:
         memory = whole_number(fields.get("RealMemory"))
         if memory is not None:
             memory -= min(memory, whole_number(fields.get("MemSpecLimit")) or 0)
+        gpus = parse_gres(fields.get("Gres", ""))
         for partition in _words(fields.get("Partitions")):
-            key = (partition, cpus, memory, parse_gres(fields.get("Gres", "")))
-            counted[key] = counted.get(key, 0) + 1
-    return [
-        NodeKind(partition, nodes, cpus, memory, gpus)
-        for (partition, cpus, memory, gpus), nodes in counted.items()
-    ]
+            kind = NodeKind(partition, 0, cpus, memory, gpus)
+            counted[kind] = counted.get(kind, 0) + 1
+    return [replace(kind, nodes=nodes) for kind, nodes in counted.items()]
 
 
 def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
@@ -145,6 +144,7 @@ def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
     partitions = []
     for fields in parse_records(text, "PartitionName"):
         mode = fields.get("PreemptMode", "OFF")
+        own_qos = fields.get("QoS", "N/A")
         partitions.append(
             Partition(
                 fields["PartitionName"],
@@ -162,7 +162,7 @@ def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
                 qos=_allowed(fields.get("AllowQos")),
                 denied_qos=_words(fields.get("DenyQos")),
                 root_only=fields.get("RootOnly") == "YES",
-                own_qos=qos if (qos := fields.get("QoS", "N/A")) not in ("N/A", "") else None,
+                own_qos=own_qos if own_qos not in ("N/A", "") else None,
             )
         )
     return partitions
@@ -179,8 +179,10 @@ def parse_records(text: str, first: str) -> list[dict[str, str]]:
         if not keys or keys[0][1] != first:
             continue
         fields: dict[str, str] = {}
-        for key, after in zip(keys, [*keys[1:], None], strict=True):
-            fields.setdefault(key[1], line[key.end() : after.start() if after else None].strip())
+        value_ends = [key.start() for key in keys[1:]]
+        value_ends.append(len(line))
+        for key, value_end in zip(keys, value_ends, strict=True):
+            fields.setdefault(key[1], line[key.end() : value_end].strip())
         if fields[first]:
             records.append(fields)
     return records
@@ -188,11 +190,13 @@ def parse_records(text: str, first: str) -> list[dict[str, str]]:
 
 def parse_assoc(text: str) -> list[Association]:
     """Read the answer to :func:`assoc_command`."""
-    return [
-        Association(account, partition or None, _words(qos), default_qos or None)
-        for account, partition, qos, default_qos in rows_of(text, len(_ASSOC_FIELDS), "|")
-        if account
-    ]
+    associations = []
+    for account, partition, qos, default_qos in rows_of(text, len(_ASSOC_FIELDS), "|"):
+        if account:
+            associations.append(
+                Association(account, partition or None, _words(qos), default_qos or None)
+            )
+    return associations
 
 
 def parse_qos(text: str) -> list[QosLimits]:
@@ -201,42 +205,46 @@ def parse_qos(text: str) -> list[QosLimits]:
     A limit of GPUs is the limit of any type: ``cpu=64,gres/gpu=4`` → 4.
     """
     qos = []
-    for name, *tres, wall, flags in filter(
-        lambda row: row[0], rows_of(text, len(_QOS_FIELDS), "|")
-    ):
-        per_job, per_user, in_all = (
-            whole_number(resources(limits).get("gres/gpu")) for limits in tres
-        )
+    for name, per_job, per_user, in_all, wall, flags in rows_of(text, len(_QOS_FIELDS), "|"):
+        if not name:
+            continue
         qos.append(
             QosLimits(
                 name,
-                per_job,
-                per_user,
-                in_all,
-                _seconds(wall),
+                gpus_per_job=_gpu_limit(per_job),
+                gpus_per_user=_gpu_limit(per_user),
+                gpus_in_all=_gpu_limit(in_all),
+                max_s=_seconds(wall),
                 over_partition="OverPartQOS" in flags,
             )
         )
     return qos
 
 
+def _gpu_limit(tres: str) -> int | None:
+    return whole_number(resources(tres).get("gres/gpu"))
+
+
 def parse_gres(text: str) -> Gpus:
     """Read the GPUs of a node's generic resources: ``gpu:a100:4(S:0-1),nvme:1`` → a100 × 4."""
     counts: dict[str | None, int] = {}
     for item in re.sub(r"\([^()]*\)", "", text).split(","):
-        name, *rest = item.strip().split(":")
-        rest = [part for part in rest if part != "no_consume"]
-        count = whole_number(rest[-1]) if rest else 1
-        if name == "gpu" and count and len(rest) <= 2:
-            type_ = rest[0] if len(rest) == 2 else None
+        parts = item.strip().split(":")
+        if parts[0] != "gpu":
+            continue
+        details = [part for part in parts[1:] if part != "no_consume"]
+        if len(details) > 2:
+            continue
+        count = whole_number(details[-1]) if details else 1
+        type_ = details[0] if len(details) == 2 else ""
+        if count:
             counts[type_ or None] = counts.get(type_ or None, 0) + count
     return tuple(counts.items())
 
 
 def _words(text: str | None) -> tuple[str, ...]:
-    return tuple(
-        name for name in re.split(r"[,\s]+", text or "") if name and name not in ("(null)", "NONE")
-    )
+    words = re.split(r"[,\s]+", text or "")
+    return tuple(name for name in words if name not in ("", "(null)", "NONE"))
 
 
 def _allowed(text: str | None) -> tuple[str, ...]:
@@ -245,8 +253,9 @@ def _allowed(text: str | None) -> tuple[str, ...]:
 
 
 def _seconds(text: str) -> int | None:
-    # longer than the text of any limit: Slurm cannot have written it
-    return (slurm_seconds(text) or None) if len(text) <= 16 else None
+    if len(text) > _LONGEST_LIMIT:  # Slurm cannot have written it
+        return None
+    return slurm_seconds(text) or None
 
 
 def command_name(command: Sequence[str]) -> str:
@@ -287,35 +296,24 @@ def ask_facts(site: SlurmSite) -> ClusterFacts:
 
     with ThreadPoolExecutor(len(commands)) as pool:
         answers = dict(zip(commands, pool.map(site.run, commands.values()), strict=True))
-    return _facts(
-        user, answers, {name: command_name(command) for name, command in commands.items()}
-    )
+    names = {key: command_name(command) for key, command in commands.items()}
+    return _facts(user, answers, names)
 
 
 def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> ClusterFacts:
-    problems = {
-        names[key]: _last_line(answer.stderr) or f"exit status {answer.status}"
-        for key, answer in answers.items()
-        if not answer.ok and key not in _OF_ASSOC
-    }
-    if answers["config"].ok:
-        config = parse_config(answers["config"].stdout)
-    else:
-        config = {}
+    problems = {}
+    for key, answer in answers.items():
+        if not answer.ok and key not in _OF_ASSOC:
+            problems[names[key]] = _last_line(answer.stderr) or f"exit status {answer.status}"
+    config = parse_config(_output(answers["config"]))
     kinds = parse_nodes(answers["nodes"].stdout)
     preempts = "partition_prio" in config.get("PreemptType", "")
     partitions = parse_partitions(answers["partitions"].stdout, preempts=preempts)
     for key, facts in (("nodes", kinds), ("partitions", partitions), ("config", config)):
         if answers[key].ok and not facts:
             problems[names[key]] = "its output was not understood"
-    if answers["assoc"].ok:
-        associations = parse_assoc(answers["assoc"].stdout)
-    else:
-        associations = None
-    if answers["account"].ok:
-        account = answers["account"].stdout.strip().splitlines()
-    else:
-        account = []
+    associations = parse_assoc(answers["assoc"].stdout) if answers["assoc"].ok else None
+    default_account = _output(answers["account"]).strip().partition("\n")[0].strip()
     return ClusterFacts(
         user=user,
         groups=_groups(),
@@ -324,10 +322,15 @@ def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> C
         partitions=partitions,
         associations=associations,
         accounting=answers["sacct"].ok,
-        qos=parse_qos(answers["qos"].stdout) if answers["qos"].ok else [],
-        default_account=account[0].strip() or None if account else None,
+        qos=parse_qos(_output(answers["qos"])),
+        default_account=default_account or None,
         problems=problems,
     )
+
+
+def _output(answer: Completed) -> str:
+    """Return the output of a command that succeeded; else the empty string."""
+    return answer.stdout if answer.ok else ""
 
 
 def _last_line(text: str) -> str:
@@ -357,7 +360,9 @@ def check_answered(facts: ClusterFacts, otherwise: str = "") -> None:
     if facts.partitions or facts.kinds:
         return
     reasons = "\n".join(f"{command}: {why}" for command, why in facts.problems.items())
-    raise SchedulerError(
-        f"Slurm does not respond:\n{reasons}" if reasons else "this cluster has no partitions",
-        hint=f"run it on a machine where `sinfo` works{otherwise}",
-    )
+    if reasons:
+        problem = f"Slurm does not respond:\n{reasons}"
+    else:
+        problem = "this cluster has no partitions"
+    hint = f"run it on a machine where `sinfo` works{otherwise}"
+    raise SchedulerError(problem, hint=hint)

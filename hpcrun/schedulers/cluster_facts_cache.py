@@ -36,11 +36,10 @@ class FactsCache(SharedCopy):
         """Return the facts, None if they are too old, of another version, or cannot be read."""
         try:
             record = json.loads(self.read())
-            valid = (
-                record["version"] == __version__
-                and 0 <= now_s - record["asked_s"] < record["valid_s"]
-            )
-            return _facts_of_record(record["facts"]) if valid else None
+            age_s = now_s - record["asked_s"]
+            if record["version"] != __version__ or not 0 <= age_s < record["valid_s"]:
+                return None
+            return _facts_of_record(record["facts"])
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 
@@ -71,14 +70,15 @@ def _is_partial(facts: ClusterFacts) -> bool:
 
 
 def _facts_of_record(record: dict[str, Any]) -> ClusterFacts:
-    lists = {
-        name: [
-            class_(**{key: _tuples(value) for key, value in item.items()}) for item in record[name]
-        ]
-        for name, class_ in _RECORDS.items()
-        if record[name] is not None
-    }
-    return ClusterFacts(**{**record, **lists, "groups": tuple(record["groups"])})
+    fields = {**record, "groups": tuple(record["groups"])}
+    for name, class_ in _RECORDS.items():
+        if record[name] is not None:
+            fields[name] = [class_(**_with_tuples(item)) for item in record[name]]
+    return ClusterFacts(**fields)
+
+
+def _with_tuples(item: dict[str, Any]) -> dict[str, Any]:
+    return {key: _tuples(value) for key, value in item.items()}
 
 
 def _tuples(value: Any) -> Any:

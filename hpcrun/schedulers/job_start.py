@@ -30,11 +30,12 @@ def refusal_words(stderr: str) -> str:
 
     The name of sbatch before each message is left out, and so are repetitions.
     """
-    lines = [
-        re.sub(r"^(sbatch: )?(error: |allocation failure: )?", "", line.strip())
-        for line in stderr.splitlines()
-    ]
-    return "; ".join(dict.fromkeys(line for line in lines if line))
+    messages: list[str] = []
+    for line in stderr.splitlines():
+        message = re.sub(r"^(sbatch: )?(error: |allocation failure: )?", "", line.strip())
+        if message and message not in messages:
+            messages.append(message)
+    return "; ".join(messages)
 
 
 AT_ONCE = 4
@@ -97,16 +98,16 @@ class SlurmForecast(SlurmSite):
         # slow to import, and completion does not need it
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(min(AT_ONCE, len(requests))) as pool:
-            return [
-                read_answer(answer)
-                for answer in pool.map(self.run, map(estimate_command, requests))
-            ]
+        commands = [estimate_command(directives) for directives in requests]
+        with ThreadPoolExecutor(min(AT_ONCE, len(commands))) as pool:
+            return [read_answer(answer) for answer in pool.map(self.run, commands)]
 
 
 def estimate_command(directives: DirectivePairs) -> list[str]:
     """Return the command that lets sbatch check a job with these directives."""
-    options = [f"--{key}" if value is None else f"--{key}={value}" for key, value in directives]
+    options = []
+    for key, value in directives:
+        options.append(f"--{key}" if value is None else f"--{key}={value}")
     return ["sbatch", "--test-only", *options, "--wrap=true"]
 
 
@@ -114,7 +115,8 @@ def read_answer(answer: Completed) -> Trial:
     """Return the result of :func:`estimate_command`."""
     message = answer.stderr.strip() or f"sbatch printed no reason (exit status {answer.status})"
     silent = answer.status is None or "Unable to contact slurm controller" in message
-    return Trial(answer.ok, message, parse_start(message) if answer.ok else None, silent)
+    start = parse_start(message) if answer.ok else None
+    return Trial(answer.ok, message, start, silent)
 
 
 def parse_start(message: str) -> JobStart | None:

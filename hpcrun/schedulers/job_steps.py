@@ -47,7 +47,7 @@ class Allocation:
         Raises:
             FileNotFoundError: there is no srun on PATH. It is an OSError.
         """
-        argv = shell_command(
+        step = shell_command(
             self.job_id,
             node=node,
             cpus=self.cpus_per_node,
@@ -57,9 +57,8 @@ class Allocation:
         env = clean_env(self.env)
         if shutil.which("srun", path=env.get("PATH")) is None:
             raise FileNotFoundError(errno.ENOENT, "srun is not on PATH")
-        return run_on_terminal(
-            ["bash", "--norc", "-c", _WITHOUT_STATUS, "bash", *argv, *shell], env
-        )
+        argv = ["bash", "--norc", "-c", _WITHOUT_STATUS, "bash", *step, *shell]
+        return run_on_terminal(argv, env)
 
 
 def plain_job_id(job_id: str, env: Mapping[str, str]) -> str:
@@ -83,8 +82,7 @@ def step_command(job_id: str, *, nodes: int, cpus: int | None) -> list[str]:
     20.11, the new step would wait for the end of the job's own step). No ``--gres``: then a step
     sees all GPUs of the job. ``--mem=0``: all its memory.
     """
-    each = [f"--cpus-per-task={cpus}"] if cpus else []
-    return [
+    argv = [
         "srun",
         f"--jobid={job_id}",
         "--overlap",
@@ -92,20 +90,24 @@ def step_command(job_id: str, *, nodes: int, cpus: int | None) -> list[str]:
         f"--nodes={nodes}",
         f"--ntasks={nodes}",
         "--ntasks-per-node=1",
-        *each,
-        "--quiet",
-        "--kill-on-bad-exit=0",
     ]
+    if cpus:
+        argv.append(f"--cpus-per-task={cpus}")
+    return [*argv, "--quiet", "--kill-on-bad-exit=0"]
 
 
 def shell_command(
     job_id: str, *, node: str | None, cpus: int | None, workdir: str | None, is_terminal: bool
 ) -> list[str]:
     """Return the srun of an interactive shell, without the shell."""
-    place = [f"--nodelist={node}"] if node else []
-    folder = [f"--chdir={workdir}"] if workdir else []
-    pty = ["--pty"] if is_terminal else []
-    return [*step_command(job_id, nodes=1, cpus=cpus), *place, *folder, *pty]
+    argv = step_command(job_id, nodes=1, cpus=cpus)
+    if node:
+        argv.append(f"--nodelist={node}")
+    if workdir:
+        argv.append(f"--chdir={workdir}")
+    if is_terminal:
+        argv.append("--pty")
+    return argv
 
 
 FIELDS = (
@@ -186,24 +188,34 @@ def parse_readings(text: str) -> dict[str, NodeReading]:
     """Read the answers of all nodes, by node."""
     answers: dict[str, dict[str, list[str]]] = {}
     for line in text.splitlines():
-        node, kind, answer = [*line.split("\t", 2), "", ""][:3]
+        node, _, rest = line.partition("\t")
+        kind, _, answer = rest.partition("\t")
         answers.setdefault(node, {}).setdefault(kind, []).append(answer)
-    return {
-        node: reading
-        for node in sorted(answers)
-        if (reading := _reading(node, answers[node])) is not None
-    }
+    readings = {}
+    for node in sorted(answers):
+        reading = _reading(node, answers[node])
+        if reading is not None:
+            readings[node] = reading
+    return readings
 
 
 def _reading(node: str, answers: Mapping[str, Sequence[str]]) -> NodeReading | None:
-    lines = [line for kind in ("gpu", "none", "error") for line in answers.get(kind, ())]
+    lines: list[str] = []
+    for kind in ("gpu", "none", "error"):
+        lines += answers.get(kind, ())
     if not lines:  # a site's login message
         return None
-    gpus = [gpu for line in lines if (gpu := parse_gpu(line)) is not None]
-    words = dict.fromkeys(
-        line.strip() for line in lines if line.strip() and parse_gpu(line) is None
-    )
-    return NodeReading(node, tuple(gpus), "; ".join(words), parse_ports(answers.get("port", ())))
+    gpus = []
+    messages: list[str] = []
+    for line in lines:
+        message = line.strip()
+        gpu = parse_gpu(line)
+        if gpu is not None:
+            gpus.append(gpu)
+        elif message and message not in messages:
+            messages.append(message)
+    ports = parse_ports(answers.get("port", ()))
+    return NodeReading(node, tuple(gpus), "; ".join(messages), ports)
 
 
 def parse_gpu(line: str) -> GpuReading | None:
@@ -253,31 +265,40 @@ class PortReading:
     out_per_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """The bytes that a port has received and sent since it was started."""
+
+    at_s: float  # when they were read, in seconds since the epoch
+    received: int
+    sent: int
+
+
 def parse_ports(lines: Iterable[str]) -> tuple[PortReading, ...]:
     """Return the rates from the first and the last reading of each port.
 
     Interfaces without traffic are left out.
     """
-    first: dict[str, tuple[float, int, int]] = {}
+    first: dict[str, _Counters] = {}
     rates: dict[str, PortReading] = {}
     for line in lines:
         parts = line.split("\t")
         try:
-            at_s = float(parts[0])
             port = parts[1]
             link = parts[2]
-            received = int(parts[3])
-            sent = int(parts[4])
+            last = _Counters(at_s=float(parts[0]), received=int(parts[3]), sent=int(parts[4]))
         except (ValueError, IndexError):
             continue
-        begun_s, had, gave = first.setdefault(port, (at_s, received, sent))
-        if at_s > begun_s:
+        before = first.setdefault(port, last)
+        span_s = last.at_s - before.at_s
+        if span_s > 0:
             # if a counter was reset, the traffic is unknown
-            into = max(0, received - had) / (at_s - begun_s)
-            out = max(0, sent - gave) / (at_s - begun_s)
+            into = max(0, last.received - before.received) / span_s
+            out = max(0, last.sent - before.sent) / span_s
             rates[port] = PortReading(port, link, into, out)
-    return tuple(
-        reading
-        for port, reading in sorted(rates.items())
-        if reading.link or (port != "lo" and (reading.in_per_s or reading.out_per_s))
-    )
+    ports = []
+    for port, rate in sorted(rates.items()):
+        has_traffic = rate.in_per_s > 0 or rate.out_per_s > 0
+        if rate.link or (has_traffic and port != "lo"):
+            ports.append(rate)
+    return tuple(ports)

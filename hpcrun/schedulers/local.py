@@ -71,15 +71,10 @@ class LocalScheduler(Scheduler):
         log = RunFolder(submission.folder).supervisor_log
         env = {**clean_env(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
         # by path, not by module name: hpcrun may not be on the job's PYTHONPATH
-        limits = (str(submission.walltime_s or 0), str(submission.warn_s or 0))
+        argv = [sys.executable, supervisor.__file__, str(submission.folder)]
+        argv += [str(submission.walltime_s or 0), str(submission.warn_s or 0)]
         if submission.elements:
-            sweep: tuple[str, ...] = (
-                index_ranges(submission.elements),
-                str(submission.max_parallel or 1),
-            )
-        else:
-            sweep = ()
-        argv = [sys.executable, supervisor.__file__, str(submission.folder), *limits, *sweep]
+            argv += [index_ranges(submission.elements), str(submission.max_parallel or 1)]
         try:
             leave_running(argv, cwd=submission.workdir, env=env, log=log)
         except OSError as error:
@@ -89,17 +84,20 @@ class LocalScheduler(Scheduler):
         deadline = time.monotonic() + _START_WITHIN_S
         while (record := _read(submission.folder)) is None:
             if time.monotonic() > deadline:
-                raise SchedulerError(
-                    "the job's supervisor did not "
-                    f"start:\n{log.read_text(errors='replace').strip()}"
-                )
+                output = log.read_text(errors="replace").strip()
+                raise SchedulerError(f"the job's supervisor did not start:\n{output}")
             time.sleep(0.01)
         return SubmittedJob(record["job_id"])
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         """Read each supervisor's record, and whether it still runs."""
         now_s = time.time()
-        return {job.folder: info for job in jobs if (info := look_at(job, now_s)) is not None}
+        infos = {}
+        for job in jobs:
+            info = look_at(job, now_s)
+            if info is not None:
+                infos[job.folder] = info
+        return infos
 
     def change(self, verb: Verb, jobs: Sequence[JobRef]) -> None:
         """Terminate jobs through their supervisors.
@@ -123,7 +121,8 @@ class LocalScheduler(Scheduler):
 def _read(folder: Path) -> dict[str, Any] | None:
     """Return the record of a supervisor, None if there is none, or if it cannot be trusted."""
     try:
-        return read_fields(read_object(JobFolder(folder).supervisor_record), _RECORD, _NEEDED)[0]
+        data = read_object(JobFolder(folder).supervisor_record)
+        return read_fields(data, _RECORD, _NEEDED)[0]
     except (OSError, ValueError):
         return None
 
@@ -220,6 +219,7 @@ def this_machine(env: Mapping[str, str]) -> Machine:
     cpus = len(os.sched_getaffinity(0))
     visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return Machine(cpus, tuple(item.strip() for item in visible.split(",") if item.strip()))
+        devices = [item.strip() for item in visible.split(",")]
+        return Machine(cpus, tuple(device for device in devices if device))
     gpus = query_gpus("index", env, timeout_s=20)
     return Machine(cpus, tuple(gpus) if isinstance(gpus, list) else ())

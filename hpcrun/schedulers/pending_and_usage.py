@@ -5,6 +5,7 @@ Pending jobs have an order and an expected start. The limits keep jobs pending.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -137,11 +138,11 @@ class SlurmQueue(SlurmSite):
 
         One command serves any number of jobs.
         """
-        parts = in_parts(sorted({array_id(job_id) for job_id in job_ids}))
-        commands = (
-            sacct("--duplicates", f"--jobs={','.join(ids)}", fields=_USAGE) for ids in parts
-        )
-        return parse_usage("\n".join(self.run(command).stdout for command in commands))
+        answers = []
+        for part in in_parts(sorted({array_id(job_id) for job_id in job_ids})):
+            command = sacct("--duplicates", f"--jobs={','.join(part)}", fields=_USAGE)
+            answers.append(self.run(command).stdout)
+        return parse_usage("\n".join(answers))
 
     def jobs(self) -> list[QueuedJob]:
         """Return the jobs of all users, as far as the site shows them.
@@ -149,7 +150,8 @@ class SlurmQueue(SlurmSite):
         Raises:
             SchedulerError: Slurm does not respond.
         """
-        return parse_jobs(self.run(squeue(fields=tuple(_FIELDS))).checked(*NO_RESPONSE).stdout)
+        answer = self.run(squeue(fields=tuple(_FIELDS)))
+        return parse_jobs(answer.checked(*NO_RESPONSE).stdout)
 
 
 def places(jobs: Sequence[QueuedJob], job_ids: Iterable[str]) -> dict[str, Waiting]:
@@ -159,29 +161,37 @@ def places(jobs: Sequence[QueuedJob], job_ids: Iterable[str]) -> dict[str, Waiti
     """
     in_line: dict[str, list[tuple[int, int]]] = {}
     for job in sorted(jobs, key=lambda job: job.order):
-        for partition in job.partitions if job.in_line else ():
-            in_line.setdefault(partition, []).append(job.order)
+        if job.in_line:
+            for partition in job.partitions:
+                in_line.setdefault(partition, []).append(job.order)
     wanted = set(job_ids)
     waiting: dict[str, Waiting] = {}
     for job in jobs:
+        names = {job.job_id, array_id(job.job_id), *element_ids(job.job_id)} & wanted
+        if not names:
+            continue
         partition = job.partitions[0]
         line = in_line.get(partition, [])
-        for name in {job.job_id, array_id(job.job_id), *element_ids(job.job_id)} & wanted:
-            place = line.index(job.order) + 1 if job.in_line else None
+        place = line.index(job.order) + 1 if job.in_line else None
+        for name in names:
             waiting.setdefault(name, Waiting(partition, job.start_s, place, len(line), job.qos))
     return waiting
 
 
 def _order(job_id: str, priority: str) -> tuple[int, int]:
-    """The higher priority comes first, then the older job."""
+    """Return the sort key of a pending job: the higher priority first, then the older job."""
     number = re.match(r"\d+", job_id)
-    return (-int(priority) if priority.isdigit() else 0, int(number[0]) if number else 0)
+    least = -int(priority) if priority.isdigit() else 0
+    return least, int(number[0]) if number else 0
 
 
 def parse_jobs(text: str) -> list[QueuedJob]:
     """Read squeue's lines of all jobs that are not over; other lines are left out."""
-    rows = rows_of(text, len(_FIELDS))
-    return [_queued_job(dict(zip(_FIELDS.values(), row, strict=True))) for row in rows]
+    jobs = []
+    for row in rows_of(text, len(_FIELDS)):
+        fields = dict(zip(_FIELDS.values(), row, strict=True))
+        jobs.append(_queued_job(fields))
+    return jobs
 
 
 def _queued_job(fields: Mapping[str, str]) -> QueuedJob:
@@ -225,28 +235,36 @@ def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
         key = (run_id, job_id)
         if not step:
             jobs.setdefault(key, []).append(fields)
-        elif (largest := _megabytes(fields[5])) is not None:
-            # MaxRSS is that of the largest task: times the tasks of a node
-            each = -(-_int(fields[7]) // max(1, _int(fields[6]))) or 1
-            most[key] = max(most.get(key, 0.0), largest * each)
+            continue
+        largest_task = _megabytes(fields[5])
+        if largest_task is not None:
+            nodes = max(1, _int(fields[6]))
+            tasks_of_node = math.ceil(_int(fields[7]) / nodes) or 1
+            most[key] = max(most.get(key, 0.0), largest_task * tasks_of_node)
     return {key: _usage(lines, most.get(key)) for key, lines in jobs.items()}
 
 
 def _usage(lines: Sequence[Sequence[str]], used_mb: float | None) -> Usage:
     """Return the usage of a job, from one line for each time that it was submitted or requeued."""
+    elapsed_s = 0
+    gpu_s = 0
+    cpu_s = 0.0
+    for fields in lines:
+        seconds = _int(fields[1])
+        elapsed_s += seconds
+        gpu_s += seconds * allocated_gpus(fields[4])
+        cpu_s += slurm_seconds(fields[2].partition(".")[0]) or 0.0
     _, _, _, cpus, tres, _, nodes, _, _ = lines[-1]
     memory_mb = _megabytes(resources(tres).get("mem", ""))
     count = max(1, _int(nodes))
     return Usage(
-        elapsed_s=sum(_int(fields[1]) for fields in lines),
+        elapsed_s=elapsed_s,
         nodes=count,
         cpus=_int(cpus),
         gpus=allocated_gpus(tres),
-        gpu_s=sum(_int(fields[1]) * allocated_gpus(fields[4]) for fields in lines),
+        gpu_s=gpu_s,
         # without a measurement of memory nothing was measured (JobAcctGatherType=none)
-        cpu_s=None
-        if used_mb is None
-        else sum(slurm_seconds(fields[2].partition(".")[0]) or 0.0 for fields in lines),
+        cpu_s=None if used_mb is None else cpu_s,
         memory_mb=None if memory_mb is None else memory_mb / count,
         used_mb=used_mb,
     )
@@ -265,6 +283,8 @@ def _int(text: str) -> int:
 
 
 ACCOUNTS = ""  # the key of the limits of the user's accounts; limits of a QOS have its name as key
+_QOS = re.compile(r"QOS=(.+?)\(\d+\)")
+_ACCOUNT = re.compile(r"ClusterName=\S+ Account=(\S+) UserName=(?:\S*\((\d+)\))? ")
 _LIMIT = re.compile(r"([\w/:.-]+)=(\d+)\((\d+)\)")
 _WORDS = {
     "MaxJobsPU": "running jobs",
@@ -301,31 +321,27 @@ def parse_limits(text: str, uid: int) -> dict[str, list[Limit]]:
     whose = ""
     in_users = False
     for line in map(str.strip, text.splitlines()):
-        match = re.fullmatch(r"QOS=(.+?)\(\d+\)", line)
-        if match:
-            key = match[1]
-            holder = f"QOS {match[1]}"
+        qos = _QOS.fullmatch(line)
+        account = _ACCOUNT.match(line)
+        if qos:
+            key = qos[1]
+            holder = f"QOS {qos[1]}"
             whose = "all its users"
             in_users = False
-        elif match := re.match(r"ClusterName=\S+ Account=(\S+) UserName=(?:\S*\((\d+)\))? ", line):
-            mine = match[2] == str(uid)
-            everybody = match[2] is None
+        elif account:
             key = ACCOUNTS
-            holder = f"account {match[1]}" + ("" if everybody else ", you")
-            if everybody:
+            holder = f"account {account[1]}"
+            if account[2] is None:
                 whose = "all its users"
-            elif mine:
-                whose = "you"
             else:
-                whose = ""
+                holder += ", you"
+                whose = "you" if account[2] == str(uid) else ""
         elif line in ("User Limits", "Account Limits"):
             whose = ""
             in_users = line.startswith("User")
         elif "=" not in line:  # a user of the QOS, or an account of it
-            if in_users and str(uid) in re.findall(r"\d+", line):
-                whose = "you"
-            else:
-                whose = ""
+            is_mine = in_users and str(uid) in re.findall(r"\d+", line)
+            whose = "you" if is_mine else ""
         elif whose:
             minutes = _MINUTES.get(line.partition("=")[0], "")
             for name, allowed, used in _LIMIT.findall(line):

@@ -63,11 +63,13 @@ class SlurmScheduler(Scheduler):
 
         The file needs no request to the controller.
         """
-        for path in filter(None, (self.env.get("SLURM_CONF"), *_CONF_FILES)):
+        paths = [self.env.get("SLURM_CONF"), *_CONF_FILES]
+        for path in paths:
+            if not path:
+                continue
             with suppress(OSError):
-                name = slurm_text.parse_cluster_name(
-                    Path(path).read_text("utf-8", errors="replace")
-                )
+                conf = Path(path).read_text("utf-8", errors="replace")
+                name = slurm_text.parse_cluster_name(conf)
                 if name:
                     return name
         if "cluster" not in self._known:  # without slurm.conf: ask only once, also for many polls
@@ -100,31 +102,15 @@ class SlurmScheduler(Scheduler):
         began_s = time.time()
         answer = self._list(shared=self.polls and all(job.since_s is None for job in jobs))
         done = answer.done.checked(*NO_RESPONSE)
-        listed = [
-            replace(info, asked_s=answer.asked_s) for info in slurm_text.parse_squeue(done.stdout)
-        ]
-        # a new answer lists all of them
-        if answer.asked_s >= began_s:
-            late = []
-        else:
-            late = [job for job in jobs if job.job_id]
-        new = [job for job in late if job.submitted_s + ACCEPTED_WITHIN_S > answer.asked_s]
-        # any record is newer
-        infos = {job.folder: JobInfo(str(job.job_id), PENDING, asked_s=0.0) for job in new}
-        infos |= jobs_of_runs(listed, jobs)
-        forgotten = [job for job in jobs if job.job_id and job.folder not in infos]
-        if forgotten:
-            # A cluster without accounting answers with an error: then the run folder decides.
-            ids = sorted({array_id(job.job_id) for job in forgotten if job.job_id})
-            answers = [
-                self._run(slurm_text.sacct_command(part)).stdout
-                for part in slurm_text.in_parts(ids)
-            ]
-            archived = jobs_of_runs(slurm_text.parse_sacct("\n".join(answers)), forgotten)
-            # squeue lists every running job. If a controller loses its state, other jobs stay in
-            # the database as running forever (sacctmgr(1), "show runawayjobs").
-            infos |= {folder: info for folder, info in archived.items() if is_terminal(info.state)}
-        return {**self._archived(jobs, infos), **infos}
+        infos: dict[Path, JobInfo] = {}
+        if answer.asked_s < began_s:  # a new answer lists all jobs
+            infos = _too_new(jobs, answer.asked_s)
+        listed = slurm_text.parse_squeue(done.stdout)
+        infos |= jobs_of_runs([replace(info, asked_s=answer.asked_s) for info in listed], jobs)
+        not_listed = [job for job in jobs if job.folder not in infos]
+        infos |= self._ended([job for job in not_listed if job.job_id])
+        infos |= self._without_id([job for job in not_listed if not job.job_id])
+        return infos
 
     def _list(self, *, shared: bool) -> Answer:
         def ask() -> Completed:
@@ -135,25 +121,32 @@ class SlurmScheduler(Scheduler):
         cache = QueueCache(self.cache, self.cluster())
         return cache.shared(ask) if shared else cache.afresh(ask)
 
-    def _archived(
-        self, jobs: Sequence[JobRef], infos: Mapping[Path, JobInfo]
-    ) -> dict[Path, JobInfo]:
+    def _ended(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
+        """Ask accounting for jobs that have ended, by their ids.
+
+        A cluster without accounting answers with an error: then the run folder decides.
+        """
+        ids = sorted({array_id(job.job_id) for job in jobs if job.job_id})
+        answers = []
+        for part in slurm_text.in_parts(ids):
+            answers.append(self._run(slurm_text.sacct_command(part)).stdout)
+        archived = jobs_of_runs(slurm_text.parse_sacct("\n".join(answers)), jobs)
+        # squeue lists every running job. If a controller loses its state, other jobs stay in the
+        # database as running forever (sacctmgr(1), "show runawayjobs").
+        return {folder: info for folder, info in archived.items() if is_terminal(info.state)}
+
+    def _without_id(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         """Ask accounting for jobs with unknown ids, by the command line of their submission.
 
         A Slurm whose sacct has no SubmitLine (before 21.08), or one without accounting, answers
         with an error: then squeue's answer decides.
         """
-        lost = [
-            job
-            for job in jobs
-            if job.since_s is not None and not job.job_id and job.folder not in infos
-        ]
+        lost = [job for job in jobs if job.since_s is not None]
         if not lost:
             return {}
         since_s = min(job.since_s for job in lost if job.since_s is not None)
-        return jobs_of_runs(
-            slurm_text.parse_sacct(self._run(slurm_text.sacct_lines_command(since_s)).stdout), lost
-        )
+        answer = self._run(slurm_text.sacct_lines_command(since_s))
+        return jobs_of_runs(slurm_text.parse_sacct(answer.stdout), lost)
 
     def node_states(self, hosts: str) -> dict[str, str]:
         """Ask sinfo for the states of nodes; see :func:`hpcrun.job.job_states.is_silent`."""
@@ -173,7 +166,8 @@ class SlurmScheduler(Scheduler):
         ids = [job.job_id for job in jobs if job.job_id and not job.shares]
         if verb == "cancel":
             argv = ["scancel", "--quiet", *ids]  # --quiet: a job that has ended is no error
-            command, changed = "scancel", "left"
+            command = "scancel"
+            changed = "left"
         elif shared:
             raise SchedulerError(
                 f"task {shared[0]} runs other elements, too: one alone cannot be held",
@@ -181,9 +175,19 @@ class SlurmScheduler(Scheduler):
             )
         else:
             argv = ["scontrol", verb, ",".join(ids)]
-            command, changed = f"scontrol {verb}", "held"
+            command = f"scontrol {verb}"
+            changed = "held"
         if ids:
             self._run(argv).checked(f"{command} failed", f"hpcrun status shows what is {changed}")
 
     def _run(self, argv: Sequence[str], *, within_s: float = ANSWER_WITHIN_S) -> Completed:
         return SlurmSite(self.env, within_s).run(argv)
+
+
+def _too_new(jobs: Sequence[JobRef], asked_s: float) -> dict[Path, JobInfo]:
+    """Return the jobs that an answer from this time may not list yet; they are pending."""
+    infos = {}
+    for job in jobs:
+        if job.job_id and job.submitted_s + ACCEPTED_WITHIN_S > asked_s:
+            infos[job.folder] = JobInfo(job.job_id, PENDING, asked_s=0.0)  # any record is newer
+    return infos

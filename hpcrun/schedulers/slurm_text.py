@@ -37,7 +37,7 @@ _SACCT_FIELDS = (
     "Submit",
     "SubmitLine",
 )
-_LONGEST_NUMBER = 18
+_LONGEST_NUMBER = 18  # digits
 _IDS_AT_ONCE = 8_000  # of up to 15 characters
 _SETTING = re.compile(r"^\s*([A-Za-z]\w*(?:\[\d+\])?)\s*=[ \t]*(.*?)\s*$", re.MULTILINE | re.ASCII)
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
@@ -84,27 +84,33 @@ def squeue_command(uid: int) -> list[str]:
 
 def parse_squeue(text: str) -> list[JobInfo]:
     """Read the answer to :func:`squeue_command`; other lines are ignored."""
-    return [
-        JobInfo(
-            job_id,
-            base_state(state),
-            reason=known_text(reason),
-            elapsed_s=slurm_seconds(used),
-            limit_s=slurm_seconds(limit),
-            hosts=known_text(hosts),
-            script=known_text(script),
-            start_s=parse_time(start) if base_state(state) == PENDING else None,
+    jobs = []
+    for row in rows_of(text, len(_SQUEUE_FIELDS)):
+        job_id, slurm_state, reason, used, limit, hosts, script, start = row
+        state = base_state(slurm_state)
+        jobs.append(
+            JobInfo(
+                job_id,
+                state,
+                reason=known_text(reason),
+                elapsed_s=slurm_seconds(used),
+                limit_s=slurm_seconds(limit),
+                hosts=known_text(hosts),
+                script=known_text(script),
+                start_s=parse_time(start) if state == PENDING else None,
+            )
         )
-        for job_id, state, reason, used, limit, hosts, script, start in rows_of(
-            text, len(_SQUEUE_FIELDS)
-        )
-    ]
+    return jobs
 
 
 def rows_of(text: str, width: int, separator: str = SEPARATOR) -> list[list[str]]:
     """Return the fields of each line that has ``width`` of them; other lines are ignored."""
-    rows = (line.split(separator) for line in text.splitlines())
-    return [[field.strip() for field in row] for row in rows if len(row) == width]
+    rows = []
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split(separator)]
+        if len(fields) == width:
+            rows.append(fields)
+    return rows
 
 
 def squeue(*options: str, fields: Sequence[str]) -> list[str]:
@@ -129,7 +135,8 @@ def in_parts(job_ids: Sequence[str]) -> list[Sequence[str]]:
 
     Linux allows 128 KiB per argument (execve(2)).
     """
-    return [job_ids[begin : begin + _IDS_AT_ONCE] for begin in range(0, len(job_ids), _IDS_AT_ONCE)]
+    begins = range(0, len(job_ids), _IDS_AT_ONCE)
+    return [job_ids[begin : begin + _IDS_AT_ONCE] for begin in begins]
 
 
 def sacct_command(job_ids: Sequence[str]) -> list[str]:
@@ -138,9 +145,8 @@ def sacct_command(job_ids: Sequence[str]) -> list[str]:
     Without ``--duplicates`` sacct shows only the newest job with an id (sacct(1)), which may be a
     different job.
     """
-    return sacct(
-        "--allocations", "--duplicates", f"--jobs={','.join(job_ids)}", fields=_SACCT_FIELDS
-    )
+    jobs = f"--jobs={','.join(job_ids)}"
+    return sacct("--allocations", "--duplicates", jobs, fields=_SACCT_FIELDS)
 
 
 def sacct_lines_command(since_s: float) -> list[str]:
@@ -148,7 +154,8 @@ def sacct_lines_command(since_s: float) -> list[str]:
 
     The time is one minute earlier, for clocks that differ.
     """
-    since = datetime.fromtimestamp(max(0.0, since_s - 60)).isoformat(timespec="seconds")
+    start = datetime.fromtimestamp(max(0.0, since_s - 60))
+    since = start.isoformat(timespec="seconds")
     return sacct("--allocations", f"--starttime={since}", fields=_SACCT_FIELDS)
 
 
@@ -162,14 +169,14 @@ def parse_sacct(text: str) -> list[JobInfo]:
     jobs = []
     for job_id, state, exit_code, elapsed, limit, hosts, reason, _, command in rows:
         status, _, signal = exit_code.partition(":")
+        limit_minutes = whole_number(limit)
         jobs.append(
             JobInfo(
                 job_id,
                 base_state(state),
                 reason=known_text(reason),
                 elapsed_s=whole_number(elapsed),
-                # TimelimitRaw is in minutes
-                limit_s=None if whole_number(limit) is None else int(limit) * 60,
+                limit_s=None if limit_minutes is None else limit_minutes * 60,
                 hosts=known_text(hosts),
                 exit_status=whole_number(status),
                 signal=whole_number(signal) or None,
@@ -190,8 +197,13 @@ def parse_node_states(text: str) -> dict[str, str]:
 
     A node has a line for each of its partitions.
     """
-    pairs = (line.split() for line in text.splitlines())
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    states = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) == 2:
+            node, state = fields
+            states[node] = state
+    return states
 
 
 def parse_time(text: str) -> float | None:
@@ -215,8 +227,11 @@ def submission_is_uncertain(stderr: str) -> bool:
 
 def refusal_hint(stderr: str) -> str | None:
     """Return advice for sbatch's refusal, None for an unknown one."""
-    rows = (row.split(" | ", 1) for row in _REFUSALS.strip().splitlines())
-    return next((hint.strip() for pattern, hint in rows if re.search(pattern, stderr)), None)
+    for row in _REFUSALS.strip().splitlines():
+        pattern, hint = row.split(" | ", 1)
+        if re.search(pattern, stderr):
+            return hint.strip()
+    return None
 
 
 def parse_cluster_name(conf: str) -> str | None:
@@ -228,7 +243,8 @@ def parse_cluster_name(conf: str) -> str | None:
 def parse_array_limits(config: str) -> ArrayLimits | None:
     """Return the limits of arrays from the text of ``scontrol show config``."""
     settings = parse_config(config)
-    array, jobs = (whole_number(settings.get(name)) for name in ("MaxArraySize", "MaxJobCount"))
+    array = whole_number(settings.get("MaxArraySize"))
+    jobs = whole_number(settings.get("MaxJobCount"))
     # MaxArraySize 0 turns arrays off (slurm.conf(5)): leave the message to sbatch
     return ArrayLimits(array, jobs) if array and jobs else None
 
@@ -263,12 +279,13 @@ def array_id(job_id: str) -> str:
 def element_ids(job_id: str) -> list[str]:
     """Return the ids of the elements for the id of several; any other id is returned unchanged."""
     match = _WAITING.fullmatch(job_id)
-    try:
-        if match:
-            return [f"{match[1]}_{index}" for index in parse_indices(match[2])]
+    if match is None:
         return [job_id]
+    try:
+        indices = parse_indices(match[2])
     except ValueError:
         return [job_id]
+    return [f"{match[1]}_{index}" for index in indices]
 
 
 def allocated_gpus(tres: str) -> int:
@@ -276,14 +293,23 @@ def allocated_gpus(tres: str) -> int:
 
     Where a site counts only GPUs with a type, the result is the sum of all types.
     """
-    numbers = {name: whole_number(value) or 0 for name, value in resources(tres).items()}
-    typed = sum(number for name, number in numbers.items() if name.startswith("gres/gpu:"))
-    return numbers.get("gres/gpu", typed)
+    of_all_types = 0
+    for name, value in resources(tres).items():
+        number = whole_number(value) or 0
+        if name == "gres/gpu":
+            return number
+        if name.startswith("gres/gpu:"):
+            of_all_types += number
+    return of_all_types
 
 
 def resources(tres: str) -> dict[str, str]:
     """Read Slurm's list of trackable resources: ``cpu=4,mem=16G``."""
-    return dict(part.partition("=")[::2] for part in tres.split(","))
+    amounts = {}
+    for part in tres.split(","):
+        name, _, amount = part.partition("=")
+        amounts[name] = amount
+    return amounts
 
 
 _SCRIPT = re.compile(r"/([^/\s]+)/" + re.escape(SUBMISSION_FILE))
@@ -306,22 +332,24 @@ def jobs_of_runs(listed: Iterable[JobInfo], jobs: Sequence[JobRef]) -> dict[Path
     """
     run_ids = {job.folder: JobFolder(job.folder).run.name for job in jobs}
     wanted = set(run_ids.values())  # others have arrays of thousands of elements as well
-    by_run: dict[str, list[JobInfo]] = {}
+    last_of_run: dict[str, JobInfo] = {}
+    by_id: dict[tuple[str, str], JobInfo] = {}  # the id of a run and that of a job → the job
     for info in listed:
-        run_id = run_id_of_line(info.script or "")
-        if run_id in wanted:
-            by_run.setdefault(str(run_id), []).append(info)
-    by_id = {
-        run_id: {job_id: info for info in infos for job_id in element_ids(info.job_id)}
-        for run_id, infos in by_run.items()
-    }
+        listed_run = run_id_of_line(info.script or "")
+        if listed_run is None or listed_run not in wanted:
+            continue
+        last_of_run[listed_run] = info
+        for job_id in element_ids(info.job_id):
+            by_id[listed_run, job_id] = info
     jobs_by_folder: dict[Path, JobInfo] = {}
     for job in jobs:
         run_id = run_ids[job.folder]
         if job.job_id is None:
-            mine = by_run.get(run_id)
-            if mine:
-                jobs_by_folder[job.folder] = replace(mine[-1], job_id=array_id(mine[-1].job_id))
-        elif job.job_id in (known := by_id.get(run_id, {})):
-            jobs_by_folder[job.folder] = replace(known[job.job_id], job_id=job.job_id)
+            last = last_of_run.get(run_id)
+            if last:
+                jobs_by_folder[job.folder] = replace(last, job_id=array_id(last.job_id))
+        else:
+            same_id = by_id.get((run_id, job.job_id))
+            if same_id:
+                jobs_by_folder[job.folder] = replace(same_id, job_id=job.job_id)
     return jobs_by_folder

@@ -25,11 +25,13 @@ def srun_refusal(words: Sequence[str], env: Mapping[str, str]) -> str | None:
     message = _ask_srun(tuple(words), where)
     if message:
         return message
-    kind = next((option.partition("=")[2] for option in words if option.startswith("--mpi=")), None)
-    kinds = _mpi_kinds(where) if kind else ()
-    if kinds and kind not in kinds:
-        return f"--mpi={kind} is none of {', '.join(kinds)}"
-    return None
+    chosen = [option.removeprefix("--mpi=") for option in words if option.startswith("--mpi=")]
+    if not chosen or not chosen[0]:
+        return None
+    kinds = _mpi_kinds(where)
+    if not kinds or chosen[0] in kinds:
+        return None
+    return f"--mpi={chosen[0]} is none of {', '.join(kinds)}"
 
 
 def mpi_types(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -63,12 +65,10 @@ def parse_mpi_list(text: str) -> tuple[str, ...]:
     versions = re.findall(r"versions available: (.*)$", text, re.MULTILINE)
     if not names:
         return ()
+    for line in versions:
+        names += [name for name in re.split(r"[,\s]+", line) if name]
     # openmpi is another name of none, and is not in the list
-    return (
-        *names,
-        *(name for line in versions for name in re.split(r"[,\s]+", line) if name),
-        "openmpi",
-    )
+    return (*names, "openmpi")
 
 
 @cache
@@ -79,16 +79,14 @@ def _ask_srun(words: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> str |
     # fails also without them: the problem is srun itself
     if words and _ask_srun((), env) is not None:
         return None
-    lines = (
-        re.sub(r"^srun: (error: |fatal: )?", "", line)
-        for line in answer.stderr.strip().splitlines()
-    )
     if answer.status == 0:
         return "it would print text and exit"
-    return (
-        "; ".join(line for line in lines if not line.startswith("Try "))
-        or f"exit status {answer.status}"
-    )
+    messages = []
+    for line in answer.stderr.strip().splitlines():
+        message = re.sub(r"^srun: (error: |fatal: )?", "", line)
+        if not message.startswith("Try "):
+            messages.append(message)
+    return "; ".join(messages) or f"exit status {answer.status}"
 
 
 def _srun(words: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> Completed:

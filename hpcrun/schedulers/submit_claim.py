@@ -124,10 +124,11 @@ def _submits(arguments: list[bytes], run_id: str) -> bool:
     """
     script = f"/{run_id}/{SUBMISSION_FILE}".encode()
     name = run_id.encode()
-    supervisor = any(argument.endswith(b"/supervisor.py") for argument in arguments)
-    return any(
-        script in item or (supervisor and item.rpartition(b"/")[2] == name) for item in arguments
-    )
+    if any(script in argument for argument in arguments):
+        return True
+    supervises = any(argument.endswith(b"/supervisor.py") for argument in arguments)
+    last_parts = [argument.rpartition(b"/")[2] for argument in arguments]
+    return supervises and name in last_parts
 
 
 def _own_command_lines() -> Iterator[list[bytes]]:

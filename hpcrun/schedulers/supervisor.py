@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -81,14 +82,15 @@ def _descendants() -> list[int]:
     """
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                stat = Path(f"/proc/{entry}/stat").read_bytes()
-            except OSError:
-                continue
-            state, parent = stat.rpartition(b")")[2].split()[:2]
-            if state not in (b"Z", b"X"):
-                children.setdefault(int(parent), []).append(int(entry))
+        if not entry.isdigit():
+            continue
+        try:
+            stat = Path(f"/proc/{entry}/stat").read_bytes()
+        except OSError:
+            continue
+        state, parent = stat.rpartition(b")")[2].split()[:2]
+        if state not in (b"Z", b"X"):
+            children.setdefault(int(parent), []).append(int(entry))
     descendants = []
     queue = [os.getpid()]
     while queue:
@@ -127,10 +129,8 @@ def _newest(folder: Path, element: int) -> int:
         names = os.listdir(folder / ATTEMPTS.format(element))
     except OSError:
         return -1
-    return max(
-        (int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 8),
-        default=-1,
-    )
+    numbers = [int(name) for name in names if re.fullmatch("[0-9]{1,7}", name)]
+    return max(numbers, default=-1)
 
 
 def _again(folder: Path, element: int, attempt: int) -> bool:
@@ -145,9 +145,9 @@ def _again(folder: Path, element: int, attempt: int) -> bool:
             record = json.loads(file.read(1 << 20))
     except (OSError, ValueError, RecursionError):
         return False
-    return (
-        isinstance(record, dict) and record.get("again") is True and record.get("how") != "restart"
-    )
+    if not isinstance(record, dict):
+        return False
+    return record.get("again") is True and record.get("how") != "restart"
 
 
 def _may_start(folder: Path) -> bool:
@@ -205,52 +205,69 @@ def supervise(
     record = _new_record(limit_s, job_id)
     home = folder
     log_path = folder / BATCH_LOG
-    own_env = {}
+    env = {**os.environ, "HPCRUN_JOB_ID": record["job_id"]}
     if element is not None:
         home = folder / ELEMENT.format(element)
-        task_log = folder / TASK_LOG.format(element)
-        # a sweep has one for each element
-        log_path = task_log if task_log.parent.is_dir() else log_path
-        own_env = {"HPCRUN_ELEMENT": str(element)}
         home.mkdir(parents=True, exist_ok=True)
-    attempt = requeues = 0
+        task_log = folder / TASK_LOG.format(element)
+        if task_log.parent.is_dir():  # a sweep has one for each element
+            log_path = task_log
+        env["HPCRUN_ELEMENT"] = str(element)
+    attempt = 0
+    requeues = 0
     while True:
-        own_env |= {"HPCRUN_ATTEMPT": str(attempt), "HPCRUN_REQUEUES": str(requeues)}
-        env = {**os.environ, **own_env, "HPCRUN_JOB_ID": record["job_id"]}
-        with log_path.open("ab") as log:
-            argv = ["bash", str(folder / SCRIPT)]
-            script = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, umask=_umask
-            )
+        env["HPCRUN_ATTEMPT"] = str(attempt)
+        env["HPCRUN_REQUEUES"] = str(requeues)
+        script = _start_script(folder, log_path, env)
         record["started"] = time.time()
         _write(home, record)
-        deadline = record["started"] + limit_s if limit_s else None
-        status = _wait(
-            script, ended_by, deadline, deadline - warn_s if deadline and warn_s else None
-        )
+        status = _wait(script, ended_by, record["started"], limit_s, warn_s)
         _clear_away()
         attempt = _newest(folder, element or 0)
         if ended_by or not _again(folder, element or 0, attempt):
             break
-        attempt, requeues = attempt + 1, requeues + 1
-    ended = {
-        "status": status if status >= 0 else 128 - status,
-        "signal": -status if status < 0 else None,
-    }
-    if ended_by:
-        reason = {"TIMEOUT": f"over its time limit of {limit_s} s"}.get(ended_by[0])
-    else:
-        reason = None
-    if ended_by:
-        state = ended_by[0]
-    elif status == 0:
-        state = "COMPLETED"
-    else:
-        state = "FAILED"
+        attempt += 1
+        requeues += 1
     if log_path.parent != folder and not log_path.stat().st_size:
         log_path.unlink()  # of this element alone: one file less for each
-    _write(home, {**record, **ended, "state": state, "reason": reason, "ended": time.time()})
-    return state == "COMPLETED"
+    end = _end_of(status, ended_by, limit_s)
+    _write(home, {**record, **end})
+    return bool(end["state"] == "COMPLETED")
+
+
+def _start_script(folder: Path, log_path: Path, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start the script of a run, whose output is added to a log."""
+    argv = ["bash", str(folder / SCRIPT)]
+    with log_path.open("ab") as log:
+        return subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, umask=_umask
+        )
+
+
+def _end_of(status: int, ended_by: list[str], limit_s: int) -> dict[str, Any]:
+    """Return the part of a record that says how the script ended.
+
+    Args:
+        status: the status of the script in Popen's form.
+        ended_by: the state of a job that was ended, ``CANCELLED`` or ``TIMEOUT``; empty if the
+            script ended by itself.
+        limit_s: the time limit of the job, in seconds.
+    """
+    end: dict[str, Any] = {"status": status, "signal": None}
+    if status < 0:
+        end = {"status": 128 - status, "signal": -status}
+    end["state"] = _state(ended_by, succeeded=status == 0)
+    end["reason"] = None
+    if end["state"] == "TIMEOUT":
+        end["reason"] = f"over its time limit of {limit_s} s"
+    end["ended"] = time.time()
+    return end
+
+
+def _state(ended_by: list[str], *, succeeded: bool) -> str:
+    if ended_by:
+        return ended_by[0]
+    return "COMPLETED" if succeeded else "FAILED"
 
 
 def supervise_sweep(
@@ -274,7 +291,10 @@ def supervise_sweep(
     passed_on = False
     while living or (waiting and not ended_by):
         while waiting and len(living) < at_once and not ended_by:
-            living |= _start_element(folder, limit_s, warn_s, waiting.pop(0), record["job_id"])
+            element = waiting.pop(0)
+            supervisor_pid = _start_element(folder, limit_s, warn_s, element, record["job_id"])
+            if supervisor_pid is not None:
+                living.add(supervisor_pid)
         if ended_by and not passed_on:
             passed_on = True
             for pid in living:
@@ -287,57 +307,58 @@ def supervise_sweep(
             good = good and status == 0
         elif pid == 0:
             time.sleep(0.05)
-    if ended_by:
-        state = "CANCELLED"
-    elif good:
-        state = "COMPLETED"
-    else:
-        state = "FAILED"
+    state = _state(ended_by, succeeded=good)
     _write(folder, {**record, "state": state, "ended": time.time()})
 
 
-def _start_element(folder: Path, limit_s: int, warn_s: int, index: int, job_id: str) -> set[int]:
+def _start_element(folder: Path, limit_s: int, warn_s: int, index: int, job_id: str) -> int | None:
     """Start the supervisor of one element, and return its process id.
 
-    The set is empty if the element was cancelled before.
+    Returns None if the element was cancelled before.
     """
     home = folder / ELEMENT.format(index)
     own_id = f"{job_id}_{index}"
     if (home / CANCELLED).exists():
         _write(home, {**_new_record(limit_s, own_id), "state": "CANCELLED", "ended": time.time()})
-        return set()
+        return None
     pid = os.fork()
     if pid:
-        return {pid}
+        return pid
     status = 1
     try:
         if supervise(folder, limit_s, warn_s, index, own_id):
             status = 0
-        else:
-            status = 1
     finally:
         os._exit(status)
 
 
 def _indices(text: str) -> list[int]:
     """Read ``0-3,7``."""
-    parts = (part.partition("-") for part in text.split(","))
-    return [
-        index for first, _, last in parts for index in range(int(first), int(last or first) + 1)
-    ]
+    indices: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        indices += range(int(first), int(last or first) + 1)
+    return indices
 
 
 def _wait(
     script: subprocess.Popen[bytes],
     ended_by: list[str],
-    deadline: float | None,
-    warn_at: float | None,
+    started: float,
+    limit_s: int,
+    warn_s: int,
 ) -> int:
     """Wait for the script; warn it, forward SIGTERM, then kill it.
 
     Return its status in Popen's form.
     """
+    deadline: float | None = None
+    warn_at: float | None = None
     insist_at: float | None = None
+    if limit_s:
+        deadline = started + limit_s
+        if warn_s:
+            warn_at = deadline - warn_s
     while True:
         try:
             return script.wait(timeout=0.1)

@@ -16,11 +16,12 @@ from hpcrun.runs.attempt import (
     attempts,
     first_failure,
     hosts,
+    in_failed_role,
     last_attempt,
     node_ranks,
     ranks,
 )
-from tests.unit.builders import write
+from tests.unit.builders import run, write
 
 
 def attempt(run: Path, number: int = 0, *, start: bool = True) -> Path:
@@ -176,3 +177,48 @@ def test_nodes_in_slurm_s_order_and_the_ranks_of_those_that_have_started(tmp_pat
     assert hosts(AttemptFolder(folder)) == ["node2", "node1", "node3"]
     assert node_ranks(AttemptFolder(folder)) == {"node1": range(4, 6), "node2": range(4)}
     assert node_ranks(AttemptFolder(tmp_path / "gone")) == {}
+
+
+ROLES = [
+    {"name": "server", "first_rank": 0, "ranks": 1, "first_node": 0, "nodes": 1},
+    {"name": "trainer", "first_rank": 1, "ranks": 1, "first_node": 0, "nodes": 1},
+]
+
+
+def role_that_failed(folder: Path, server: str, trainer: str) -> str | None:
+    """The role that failed first in the newest attempt; each role has this ``on_exit``."""
+    on_exit = {"server": server, "trainer": trainer}
+    roles = [{**role, "on_exit": on_exit[str(role["name"])], "after": []} for role in ROLES]
+    attempt = in_failed_role(last_attempt(folder), run(plan={"roles": roles}))
+    assert attempt is not None
+    assert attempt.folder.role is not None
+    return attempt.folder.role.name
+
+
+def test_the_role_whose_rank_failed_first_is_the_one_that_failed(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    rank_exit(folder, 0, status=1, ended=200.0)
+    rank_exit(folder, 1, status=1, ended=210.0)
+    assert role_that_failed(tmp_path, "fail", "end") == "server"
+
+
+def test_any_end_of_a_role_without_which_the_job_fails_is_a_failure(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    rank_exit(folder, 0, status=0, ended=200.0)
+    rank_exit(folder, 1, status=1, ended=210.0)
+    assert role_that_failed(tmp_path, "fail", "end") == "server"
+    assert role_that_failed(tmp_path, "end", "end") == "trainer"
+
+
+def test_the_role_that_decides_counts_where_no_role_failed(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    for rank in (0, 1):
+        write(folder / f"rank-{rank}.out", "")
+    assert role_that_failed(tmp_path, "ignore", "end") == "trainer"
+
+
+def test_a_role_with_ranks_counts_before_the_role_that_decides_without_ranks(
+    tmp_path: Path,
+) -> None:
+    write(attempt(tmp_path) / "rank-0.out", "")
+    assert role_that_failed(tmp_path, "ignore", "end") == "server"

@@ -138,6 +138,30 @@ def test_the_summary_weighs_samples_by_their_time_and_counts_all_attempts() -> N
     assert result.gpu_memory is None
 
 
+def test_the_seconds_of_attempts_on_different_nodes_add_up() -> None:
+    first = NodeUse("a", 8, None, (sample(110), sample(120)), started=100)
+    second = NodeUse("b", 8, None, (sample(530),), started=500)
+    assert summary(first, second).seconds == 50
+
+
+def test_the_time_between_two_attempts_on_a_node_is_not_sampled() -> None:
+    first = NodeUse("a", 8, None, (sample(110),), started=100)
+    second = NodeUse("a", 8, None, (sample(530),), started=500)
+    assert summary(second, first).seconds == 40
+
+
+def test_seconds_that_several_nodes_sampled_count_once() -> None:
+    long = NodeUse("a", 8, None, (sample(160),), started=100)
+    within = NodeUse("b", 8, None, (sample(130),), started=120)
+    longer = NodeUse("c", 8, None, (sample(170),), started=150)
+    assert summary(long, within, longer).seconds == 70
+
+
+def test_samples_without_a_start_count_from_the_first_of_them() -> None:
+    unknown = NodeUse("a", 8, None, (sample(110), sample(125)))
+    assert summary(unknown).seconds == 15
+
+
 def test_the_cpus_count_as_those_of_idle_gpus_only_while_all_gpus_of_the_node_are_idle() -> None:
     def both(at: float, cpus: float, first: float, second: float) -> UseSample:
         gpus = tuple(GpuUse(index, busy, 1, 1, None) for index, busy in enumerate((first, second)))

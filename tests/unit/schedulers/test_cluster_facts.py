@@ -113,6 +113,7 @@ def test_gres() -> None:
         "gpu:a100:many": [],
         "(null)": [],
         "": [],
+        "gpu:a100:nvlink:4": [],  # no form of Slurm's
     }
     assert {gres: list(parse_gres(gres)) for gres in table} == table
 

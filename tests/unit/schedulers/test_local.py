@@ -114,3 +114,16 @@ def test_a_process_that_cannot_be_looked_at_is_not_taken_for_gone() -> None:
         child.communicate(b"\n")
     assert lives
     assert not supervisor.lives(child.pid, ticks)
+
+
+def test_the_status_of_a_script_that_a_signal_ended_is_128_and_the_signal() -> None:
+    end = supervisor._end_of(-9, [], 60)
+    assert end["status"] == 137
+    assert end["signal"] == 9
+    assert end["state"] == "FAILED"
+
+
+def test_the_newest_attempt_is_the_largest_number_of_up_to_seven_digits(tmp_path: Path) -> None:
+    for name in ("0", "11", "2", "12345678", "x3"):
+        (tmp_path / "elements/4/attempts" / name).mkdir(parents=True)
+    assert supervisor._newest(tmp_path, 4) == 11

@@ -78,6 +78,14 @@ def test_usage_is_that_of_the_largest_step() -> None:
     assert found["run", "9"].cpu_s == 90061
 
 
+def test_the_node_with_the_most_tasks_counts_where_tasks_do_not_divide_by_nodes() -> None:
+    text = lines(
+        "7|10|00:01.000|5|cpu=5||2||sbatch /r/run/.submission_file_a.sh",
+        "7.0|10|00:01.000|5|cpu=5|100M|2|5|srun --label",
+    )
+    assert parse_usage(text)["run", "7"].used_mb == 300.0
+
+
 def test_all_times_that_a_job_was_requeued_count_and_none_of_another_job_of_its_id() -> None:
     text = lines(
         "7|100|00:20.000|4|cpu=4,gres/gpu:a100=4,mem=8G||1||sbatch /r/run/.submission_file_a.sh",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.job.job_states import is_live
+from hpcrun.schedulers import slurm
 from hpcrun.schedulers.protocol import JobRef
 from hpcrun.schedulers.slurm import SlurmScheduler
 from hpcrun.schedulers.slurm_text import SEPARATOR, jobs_of_runs, parse_sacct, parse_squeue
@@ -120,3 +121,9 @@ def test_a_job_that_only_accounting_knows_is_not_live(tmp_path: Path) -> None:
     assert is_live(info) is False
     (info,) = scheduler(tmp_path, listed("7", "RUNNING", script(MINE)), said).poll([lost]).values()
     assert is_live(info)
+
+
+def test_a_job_of_the_last_two_seconds_is_pending_although_the_answer_does_not_list_it() -> None:
+    job = JobRef(RUNS / MINE, "7", submitted_s=100.0)
+    assert slurm._too_new([job], asked_s=101.5)[job.folder].state == "PENDING"
+    assert slurm._too_new([job], asked_s=102.5) == {}
