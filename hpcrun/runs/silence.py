@@ -126,7 +126,8 @@ def _mean_pause_s(path: Path, last: str, started_s: float) -> float | None:
     if number < _FEW_LINES:
         return None
     status = path.lstat()
-    share = min(1.0, len(last.encode()) / status.st_size)
+    size = max(1, status.st_size)  # 0 if the program has emptied its log since
+    share = min(1.0, len(last.encode()) / size)
     return share * max(0.0, status.st_mtime - started_s) / number
 
 
