@@ -10,7 +10,6 @@ import secrets
 import signal
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.in_job.launch.node_folder import NETWORK, PLACES, PREFIX, YOUNG_S, network_mount
-from tests.harness import REPO, wait_for
+from tests.harness import wait_for
 from tests.launch.jobs import (
     LAUNCH,
     ONCE,
@@ -232,21 +231,20 @@ def test_a_folder_in_use_is_not_removed(tmp_path: Path) -> None:
         assert list(shared.glob("rank-0.*"))
 
 
-# Full file systems for the node's folder; the job's own folder is elsewhere.
+# Full file systems for the node's folder. The job's own folder and the launch programs, which may
+# lie in one of them, are elsewhere.
 FULL = """
 mount --make-rprivate /
-mkdir -p /mnt/job && mount --bind "$1" /mnt/job
-for place in /tmp /dev/shm; do mount -t tmpfs -o size=4k,nr_inodes="$2" tmpfs $place; done
-shift 2
+mount -t tmpfs tmpfs /mnt && mkdir /mnt/job /mnt/launch
+mount --bind "$1" /mnt/job && mount --bind "$2" /mnt/launch
+for place in /tmp /dev/shm; do mount -t tmpfs -o size=4k,nr_inodes="$3" tmpfs $place; done
+shift 3
 exec "$@"
 """
+ELSEWHERE = {LAUNCH[0]: os.path.realpath(LAUNCH[0]), LAUNCH[2]: "/mnt/launch"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
-@pytest.mark.skipif(
-    any(Path(path).is_relative_to(place) for path in (REPO, sys.prefix) for place in PLACES),
-    reason=f"this test mounts over {' and '.join(PLACES)}, where the checkout or its Python is",
-)
 @pytest.mark.parametrize("inodes", [1, 2], ids=["from the start", "soon"])
 def test_on_a_full_disk_the_training_runs_on(tmp_path: Path, inodes: int) -> None:
     attempt = tmp_path / "attempt"
@@ -262,8 +260,9 @@ def test_on_a_full_disk_the_training_runs_on(tmp_path: Path, inodes: int) -> Non
     stop = "touch $HPCRUN_ATTEMPT_DIR/stop/time_limit" if inodes == 1 else "true"
     program = f"{stop}; sleep 3; ls $HPCRUN_NODE_DIR; echo trained"
     argv = [*LAUNCH, "job", "--nodes", "1", "--warn", "60", "--", *ONCE, "sh", "-c", program]
+    setup = ["unshare", "--mount", "sh", "-ec", FULL, "sh", tmp_path, LAUNCH[2], str(inodes)]
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-ec", FULL, "sh", tmp_path, str(inodes), *argv],
+        [*setup, *(ELSEWHERE.get(word, word) for word in argv)],
         env=env,
         capture_output=True,
         text=True,
