@@ -202,16 +202,7 @@ def arranged(
     rows: Iterable[TopRow], how: Arrangement, studies: Mapping[str, str] | None = None
 ) -> list[ShownRow]:
     """Return the rows as they are shown; ``studies`` has the study of each run in one."""
-    words = how.words.lower().split()
-    kept: list[TopRow] = []
-    # the elements that a filter shows of a sweep, whether or not the sweep is open
-    matching: dict[str, list[TopRow]] = {}
-    for row in rows:
-        inner = [child for child in row.children if words and matches(child, words)]
-        if matches(row, words) or inner:
-            kept.append(row)
-            if 0 < len(inner) < len(row.children):
-                matching[row.key] = inner
+    kept, matching = _filtered(rows, how.words.lower().split())
     order = SORTS[how.sort][0]
     kept.sort(key=order, reverse=how.reverse)
 
@@ -238,6 +229,27 @@ def arranged(
     for row in _grouped(kept, how.group, studies or {}):
         show(row, 0)
     return shown
+
+
+def _filtered(
+    rows: Iterable[TopRow], words: Sequence[str]
+) -> tuple[list[TopRow], dict[str, list[TopRow]]]:
+    """Return the rows that match, or have children that match.
+
+    The second result has the key of each sweep of which the filter shows only some elements, and
+    these elements. They are shown whether or not the sweep is open.
+    """
+    if not words:
+        return list(rows), {}
+    kept = []
+    matching = {}
+    for row in rows:
+        inner = [child for child in row.children if matches(child, words)]
+        if matches(row, words) or inner:
+            kept.append(row)
+        if 0 < len(inner) < len(row.children):
+            matching[row.key] = inner
+    return kept, matching
 
 
 def keys_to_mark(shown: Sequence[ShownRow]) -> set[str]:
