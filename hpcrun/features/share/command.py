@@ -35,11 +35,14 @@ def share(
 
     context = make_context()
     [named] = yield from context.named([run], newest=True)
-    element = "" if named.element is None else f"-{named.element}"
-    file = context.cwd / (out or f"{named.run.run_id}{element}.html")
+    stem = named.run.run_id
+    if named.element is not None:
+        stem += f"-{named.element}"
+    file = context.cwd / (out or f"{stem}.html")
     if out != "-":
         check_new_file("--out", file, force=force)
-    if (unset := [name for name in named.run.secrets if not context.env.get(name)]) and not force:
+    unset = [name for name in named.run.secrets if not context.env.get(name)]
+    if unset and not force:
         raise PlanError(
             f"the page may show the value of {', '.join(unset)}, not set here, which hpcrun cannot "
             "hide",
@@ -63,11 +66,11 @@ def share(
         yield Outcome(lambda: [verbatim(content.decode())])
         return
     save_page(file, content)
+    hidden = "no secret was found in it"
     if HIDER.count:
         hidden = f"{count(HIDER.count, 'secret')} hidden"
-    else:
-        hidden = "no secret was found in it"
-    hidden += f"; not hidden, since not set here: {', '.join(unset)}" if unset else ""
+    if unset:
+        hidden += f"; not hidden, since not set here: {', '.join(unset)}"
     written = one_line(f"written  {out or file.name} ({bytes_text(len(content))}; {hidden})")
     yield Outcome(
         lambda: [
