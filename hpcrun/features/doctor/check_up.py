@@ -127,14 +127,20 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
     parts.append(_Part(_checks_of_features))
     until_s = time.monotonic() + _ALL_WITHIN_S
     of_python = BackgroundCall(lambda: _check_python(python, profile, env, on_slurm=on_slurm))
+    checks = _checks_of(parts, until_s)
+    silent = not_checked(PYTHON, "python", f"{python.executable} does not respond")
+    of_job, has_torch = of_python.answer(until_s - time.monotonic()) or ([silent], False)
+    return Checkup(name if loaded else None, (*checks, *of_job), has_torch)
+
+
+def _checks_of(parts: Sequence[_Part], until_s: float) -> list[Check]:
+    """Return the checks of all parts, which are made at the same time."""
     begun = [(BackgroundCall(part.check), part.late) for part in parts]
     checks: list[Check] = []
     for call, late in begun:
         answer = call.answer(until_s - time.monotonic())
         checks += late if answer is None else answer
-    silent = not_checked(PYTHON, "python", f"{python.executable} does not respond")
-    of_job, has_torch = of_python.answer(until_s - time.monotonic()) or ([silent], False)
-    return Checkup(name if loaded else None, (*checks, *of_job), has_torch)
+    return checks
 
 
 def _profile_parts(loaded: LoadedProfile | None, env: Mapping[str, str]) -> list[_Part]:

@@ -299,11 +299,13 @@ def judge_nodes(
     gpus = target.plan.shape.gpus_per_node
     fitting = [kind for kind in holding if target.count(kind) >= gpus] or holding
     most_gpus = max(target.count(kind) for kind in holding)
-    amounts = _amounts(target, partitions, most_gpus, fitting)
-    checks = [_judge_amount(target, amount) for amount in amounts if amount.available]
-    problems = [check for check in checks if check is not None]
-    if problems:
-        return problems
+    checks = []
+    for amount in _amounts(target, partitions, most_gpus, fitting):
+        check = _judge_amount(target, amount)
+        if check:
+            checks.append(check)
+    if checks:
+        return checks
     return [Check(PROFILE, f"{target.label}nodes", "green", _fits(target, fitting, holding))]
 
 
@@ -381,6 +383,8 @@ def _judge_amount(target: Target, amount: _Amount) -> Check | None:
     more.
     """
     available = amount.available
+    if not available:
+        return None
     name = f"{target.label}{amount.name}"
     has = f"{amount.where} {amount.text(available)}"
     if amount.requested and amount.requested > available:

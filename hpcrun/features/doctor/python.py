@@ -216,7 +216,9 @@ def judge_driver(driver: DriverFacts, facts: PythonFacts | None, wanted: Wanted)
         if wanted.on_slurm and wanted.gpus:
             seen += "; hpcrun preflight checks the nodes"
         return Check(PYTHON, "driver", "green", seen)
-    newest = ".".join(map(str, driver.cuda)) if driver.cuda else "?"
+    newest = "?"
+    if driver.cuda:
+        newest = ".".join(map(str, driver.cuda))
     seen = f"{driver.version} here, for CUDA up to {newest}"
     built = facts.cuda if facts else None
     # within a major version, a build of a later minor one runs (CUDA compatibility, minor version

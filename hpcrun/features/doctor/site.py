@@ -165,7 +165,9 @@ def judge_runs(
     if place.mount is not None:
         checks.append(judge_file_system(place.mount, on_slurm=on_slurm))
     checks.append(judge_space(place))
-    return checks if quota is None else [*checks, *judge_quota(quota)]
+    if quota is not None:
+        checks += judge_quota(quota)
+    return checks
 
 
 def judge_write(root: Path, place: RunsFolderFacts) -> Check:

@@ -232,7 +232,9 @@ class RunsScreen(TableScreen[ShownRow]):
         if away.startswith("Slurm does not "):  # then its time belongs before the reason
             reason = away.partition(": ")[2]
             return f"Slurm {waited}; {reason}" if reason else f"Slurm {waited}"
-        return f"{away}; last answer at {since}" if since else away
+        if since:
+            return f"{away}; last answer at {since}"
+        return away
 
     def action_open(self) -> None:
         """Open the page of a run; a group shows its runs."""
@@ -320,7 +322,8 @@ class RunsScreen(TableScreen[ShownRow]):
     def action_mark_all(self) -> None:
         """Mark all runs that are shown, or none."""
         keys = keys_to_mark(self.lines.lines)
-        self._marked = frozenset() if keys <= self._marked else frozenset(keys)
+        are_marked = keys <= self._marked
+        self._marked = frozenset() if are_marked else frozenset(keys)
         self._show_rows()
 
     def action_act(self, verb: str) -> None:

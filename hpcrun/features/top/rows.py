@@ -112,7 +112,9 @@ def run_rows(
     rows = []
     for item in runs:
         row = known.get(item.run.run_id)
-        rows.append(row if row and row.run is item else _run_row(item))
+        if row is None or row.run is not item:
+            row = _run_row(item)
+        rows.append(row)
     for run_id, problem in damaged.items():
         text = f"{run_id} {problem} damaged".lower()
         rows.append(TopRow(run_id, run_id, DAMAGED, about=problem, text=text))
@@ -157,9 +159,8 @@ def _searched(names: str, status: LastStatus) -> str:
 def matches(row: TopRow, words: Sequence[str]) -> bool:
     """Whether a row has all words, and none of those that begin with ``!``."""
     for term in words:
-        unwanted = term[1:] if term[0] == "!" else ""
-        if unwanted:
-            is_right = unwanted not in row.text
+        if term[0] == "!" and term[1:]:
+            is_right = term[1:] not in row.text
         else:
             is_right = term in row.text
         if not is_right:
@@ -180,7 +181,7 @@ def _age(row: TopRow) -> float:
 def _job_number(row: TopRow) -> int:
     job_id = row.run.run.job_id if row.run else None
     digits = "".join(filter(str.isdigit, job_id or ""))
-    return int(digits) if digits else 0
+    return int(digits or 0)
 
 
 def _elapsed_s(row: TopRow) -> int:

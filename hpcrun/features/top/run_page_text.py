@@ -49,7 +49,8 @@ def title_text(item: RunStatus, now_s: float) -> Text:
     if limit_s:
         times += f" of {clock_text(limit_s)}"
     text.append(f"  {visible(run.name)}", "bold")
-    text.append(f"  job {visible(run.job_id)}" if run.job_id else "  no job")
+    job = f"job {visible(run.job_id)}" if run.job_id else "no job"
+    text.append(f"  {job}")
     text.append(f"  {size_text(run)}, {count(run.world_size, 'rank')}  {times}")
     return text
 
