@@ -185,8 +185,9 @@ def _job_number(row: TopRow) -> int:
 
 
 def _elapsed_s(row: TopRow) -> int:
-    elapsed_s = row.status.ran_s if row.status else None
-    return elapsed_s or -1  # a run that has not started comes last
+    if row.status is None:
+        return 0
+    return row.status.ran_s or 0
 
 
 SORTS: Mapping[str, tuple[Callable[[TopRow], Any], str]] = {
