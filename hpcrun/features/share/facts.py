@@ -161,7 +161,7 @@ def program_text(shared: SharedRun) -> str:
     words = plan.get("command")
     if not isinstance(words, list) or plan.get("preflight") == "only":
         return ""
-    text = " ".join(quote_bash(str(word)) for word in words)
+    text = " ".join(quote_bash(str(argument)) for argument in words)
     return f"{text} ..." if plan.get("sweep") else text
 
 
