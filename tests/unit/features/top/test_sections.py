@@ -22,7 +22,12 @@ from hpcrun.features.top.run_page_text import (
     title_text,
     use_lines,
 )
-from hpcrun.features.top.sections import SHARE_OF_TIME, AttemptsSection, ScriptSection
+from hpcrun.features.top.sections import (
+    SHARE_OF_TIME,
+    AttemptsSection,
+    RanksSection,
+    ScriptSection,
+)
 from hpcrun.job.run_paths import AttemptFolder, RunFolder
 from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord
 from hpcrun.runs.metric_files import MetricsRow
@@ -111,6 +116,14 @@ def test_an_end_before_the_start_by_another_clock_is_no_negative_time() -> None:
     attempts = [_attempt(0, BEGAN_S, ExitRecord(0, "", BEGAN_S - 60)), _attempt(1, BEGAN_S + 30)]
     lines = attempt_lines(attempts, BEGAN_S, BEGAN_S + 60, 80, is_over=False)
     assert lines[-1].plain.endswith("2 attempts: ran 0:30, waited 0:30")
+
+
+def test_instead_of_ranks_that_never_started_there_is_a_sentence() -> None:
+    section = RanksSection(_Desk(item("a")).reader)
+    section.item = item("a", "FAILED")
+    section.data = (_attempt(0, 40.0), [RankRow(0, RankState.NOT_STARTED)])
+    (line,) = section.lines()
+    assert line.plain.startswith("The job ended before it started a rank")
 
 
 def test_ranks_fit_their_columns_and_control_nothing() -> None:
