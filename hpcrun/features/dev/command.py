@@ -123,31 +123,16 @@ def dev(
     context = make_context()
     if run is None:
         dev_run = yield from _submit(options, context, idle or _IDLE, idle_s)
-        if dev_run is None:
-            return
     else:
         _check_no_job_options(options)
-        [named] = yield from context.named([run])
-        item, remark = one_element(
-            one_status(named.run.run_id, context.ports).runs[0], named.element
-        )
-        yield note([remark])
-        dev_run = DevRun(context, named.run.run_id, item.element or 0)
-        if idle_s is not None:
-            dev_run.change_idle(idle_s)
-            if idle_s:
-                end = f"ends after {idle} without use"
-            else:
-                end = "does not end without use"
-            yield printed([f"idle       job {item.run.job_id} {end}"])
-            if way == "shell":
-                return
-        if item.run.request.get("script") == PROGRAM and not item.status.final:
-            dev_run.wait_until_ready()
+        dev_run = yield from _join(run, context, way, idle, idle_s)
+    if dev_run is None:
+        return
     item = dev_run.status()
-    other = f"a shell on another: hpcrun shell {item.run.job_id} --node NAME"
-    several = f"hpcrun: on the first of {item.run.nodes} nodes, {item.status.hosts}; {other}"
-    yield note([several] * (item.run.nodes > 1))
+    if item.run.nodes > 1:
+        first = f"on the first of {item.run.nodes} nodes, {item.status.hosts}"
+        other = f"a shell on another: hpcrun shell {item.run.job_id} --node NAME"
+        yield note([f"hpcrun: {first}; {other}"])
     if way == "shell":
         yield from _shell(dev_run, item)
         return
@@ -177,31 +162,49 @@ def _idle_seconds(idle: str | None) -> int | None:
     return 0 if idle == "0" else read_duration("--idle", idle)
 
 
+def _join(
+    run: str, context: Context, way: str, idle: str | None, idle_s: int | None
+) -> Generator[Outcome, None, DevRun | None]:
+    """Return a run that is pending or running; None if only its idle limit was to be changed."""
+    [named] = yield from context.named([run])
+    status = one_status(named.run.run_id, context.ports).runs[0]
+    item, remark = one_element(status, named.element)
+    yield note([remark])
+    dev_run = DevRun(context, named.run.run_id, item.element or 0)
+    if idle_s is not None:
+        dev_run.change_idle(idle_s)
+        end = f"ends after {idle} without use" if idle_s else "does not end without use"
+        yield printed([f"idle       job {item.run.job_id} {end}"])
+        if way == "shell":
+            return None
+    if item.run.request.get("script") == PROGRAM and not item.status.final:
+        dev_run.wait_until_ready()
+    return dev_run
+
+
 def _shell(dev_run: DevRun, item: RunStatus) -> Outcomes:
     check_running(item, "hpcrun dev")
     job = item.run.job_id
-    yield note([f"Shell in job {job}. Type exit to leave."] if os.isatty(0) else [])
-    status = open_shell(item, None, dev_run.context.env, is_terminal=os.isatty(0))
+    is_terminal = os.isatty(0)
+    if is_terminal:
+        yield note([f"Shell in job {job}. Type exit to leave."])
+    status = open_shell(item, None, dev_run.context.env, is_terminal=is_terminal)
     after = dev_run.status().status
     if after.final:
         yield note([f"hpcrun: job {job} has ended: {after.state}"])
     elif item.run.request.get("script") == PROGRAM:
-        yield note(
-            [
-                f"hpcrun: job {job} continues; `hpcrun dev {job}` returns to it, `hpcrun cancel "
-                f"{job}` ends it"
-            ]
-        )
+        commands = f"`hpcrun dev {job}` returns to it, `hpcrun cancel {job}` ends it"
+        yield note([f"hpcrun: job {job} continues; {commands}"])
     yield Outcome(status=status if status >= 0 else 128 - status)
 
 
 def _check_no_job_options(options: dict[str, Any]) -> None:
-    given = [name for name, value in options.items() if value is not None and value is not False]
-    if given:
-        raise UsageError(
-            f"{option_of(given[0])} is for a new job, and RUN has its own",
-            hint="leave out one of them",
-        )
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise UsageError(
+                f"{option_of(name)} is for a new job, and RUN has its own",
+                hint="leave out one of them",
+            )
 
 
 def _submit(
@@ -243,19 +246,11 @@ class DevHooks(Hooks):
         The nodes mostly resemble this machine.
         """
         folders = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
-        missing = [
-            name for name in ("ssh", "ssh-keygen", "sshd") if not shutil.which(name, path=folders)
-        ]
+        programs = ("ssh", "ssh-keygen", "sshd")
+        missing = [name for name in programs if not shutil.which(name, path=folders)]
         if not missing:
-            return [
-                (
-                    "Development",
-                    "ssh",
-                    "green",
-                    "ssh, ssh-keygen and sshd, if the nodes have it as well",
-                    None,
-                )
-            ]
+            seen = "ssh, ssh-keygen and sshd, if the nodes have it as well"
+            return [("Development", "ssh", "green", seen, None)]
         fix = (
             "a shell needs none: hpcrun dev; for --ssh, --code and --jupyter ask the "
             "administrators for OpenSSH"
@@ -276,23 +271,20 @@ class DevHooks(Hooks):
                 "stopped waiting; a job that was submitted is not affected",
                 hint=f"hpcrun --on {there.host} status",
             )
+            if not wants_json():
+                rest.append("--json")
             try:
-                document = there.document(
-                    [*rest, *([] if wants_json() else ["--json"]), "--key", public_key(path)]
-                )
+                document = there.document([*rest, "--key", public_key(path)])
             except InterruptedByUser:
                 raise stopped from None
             door = read_address(document, there.host)
-            lost = (
-                f"job {door.job} cannot be reached: `hpcrun --on {there.host} status "
-                f"{door.job}` says whether it runs; "
-            )
-            lost += f"`hpcrun login {there.host}` connects again"
+            status_line = f"`hpcrun --on {there.host} status {door.job}` says whether it runs"
+            login_line = f"`hpcrun login {there.host}` connects again"
+            lost = f"job {door.job} cannot be reached: {status_line}; {login_line}"
             document["relay"] = there.argv(door.relay)
             config = write_config(door, path, document["relay"], lost)
-        status = render(
-            _connect(door, config, ways[0], document, yes=not {"--yes", "-y"}.isdisjoint(words))
-        )
+        yes = not {"--yes", "-y"}.isdisjoint(words)
+        status = render(_connect(door, config, ways[0], document, yes=yes))
         finish(status)
         return status
 
@@ -304,14 +296,12 @@ def _connect(
     if way == "jupyter":
         return Outcome(status=_forward_jupyter(door, config))
     included = is_included(door.name, yes=yes)
-    ssh = ["ssh", *([] if included else ["-F", str(config)]), door.name]
+    ssh = ["ssh", door.name] if included else ["ssh", "-F", str(config), door.name]
     lines = [f"node       {door.node}, job {door.job}", f"ssh        {shlex.join(ssh)}"]
     if way == "code":
         editor = ["code", "--remote", f"ssh-remote+{door.name}", door.cwd]
-        lines += [
-            f"editor     {shlex.join(editor)}",
-            *(f"setting    {setting}" for setting in _VSCODE),
-        ]
+        lines.append(f"editor     {shlex.join(editor)}")
+        lines += [f"setting    {setting}" for setting in _VSCODE]
         has_desktop = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
         if included and has_desktop and shutil.which("code"):
             run_command(editor, timeout_s=30)
@@ -328,12 +318,8 @@ def _jupyter_port(run: str) -> int:
     try:
         socket.create_server(("127.0.0.1", usual)).close()
     except OSError:
-        tell(
-            [
-                f"hpcrun: another program has port {usual}, the usual one of this run: close older "
-                "pages of Jupyter"
-            ]
-        )
+        problem = f"another program has port {usual}, the usual one of this run"
+        tell([f"hpcrun: {problem}: close older pages of Jupyter"])
         with socket.create_server(("127.0.0.1", 0)) as other:
             return int(other.getsockname()[1])
     return usual
@@ -365,16 +351,14 @@ def _forward_jupyter(door: Address, config: Path) -> int:
         with os.fdopen(source, "rb", closefd=False) as answer:
             line = answer.readline(200)
             if line:
-                if not (match := _TOKEN_LINE.fullmatch(line)):
+                match = _TOKEN_LINE.fullmatch(line)
+                if match is None:
                     raise SchedulerError(f"{door.node} did not answer with a token of Jupyter")
-                started.append(match[1].decode())
-                show(printed([f"jupyter    http://127.0.0.1:{port}/?token={started[0]}"]))
-                tell(
-                    [
-                        f"On {door.node}, job {door.job}. Ctrl-C closes the connection; Jupyter "
-                        "and its kernels stay."
-                    ]
-                )
+                token = match[1].decode()
+                started.append(token)
+                show(printed([f"jupyter    http://127.0.0.1:{port}/?token={token}"]))
+                rest = "Ctrl-C closes the connection; Jupyter and its kernels stay."
+                tell([f"On {door.node}, job {door.job}. {rest}"])
             while answer.read1():
                 pass  # until the connection ends
 

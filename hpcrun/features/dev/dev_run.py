@@ -104,7 +104,8 @@ class DevRun:
         host_key = self._host_key()
         with flocked(self.folder / "keys.lock", 10.0):
             path = self.folder / "authorized_keys"
-            keys = [*(path.read_text("ascii").splitlines() if path.exists() else ()), key]
+            keys = path.read_text("ascii").splitlines() if path.exists() else []
+            keys.append(key)
             _write(path, "\n".join([*keys[-_MOST_KEYS:], ""]))
         door = self._door_of(item)
         if not door.get("sshd"):
@@ -158,8 +159,8 @@ class DevRun:
             str(python),
             str(self._program()),
         ]
-        cwd = item.run.plan.get("workdir") or item.run.cwd
-        place = Path(str(cwd)) if Path(str(cwd)).is_dir() else Path.home()
+        cwd = Path(str(item.run.plan.get("workdir") or item.run.cwd))
+        place = cwd if cwd.is_dir() else Path.home()
         step = self._step(item, cpus=allocation_of(item, self.context.env).cpus_per_node)
         log = self.folder / "step.log"
         leave_running([*step, *words], cwd=place, log=log, env=clean_env(self.context.env))
@@ -173,11 +174,8 @@ class DevRun:
         return self.door()
 
     def _responds(self, item: RunStatus, door: Mapping[str, Any]) -> bool:
-        return run_command(
-            self._relay(item, str(door["python"]), "check"),
-            timeout_s=20,
-            env=clean_env(self.context.env),
-        ).ok
+        argv = self._relay(item, str(door["python"]), "check")
+        return run_command(argv, timeout_s=20, env=clean_env(self.context.env)).ok
 
     def _program(self) -> Path:
         return RunFolder(self.run_folder).programs("runtime") / f"{PROGRAM}.py"

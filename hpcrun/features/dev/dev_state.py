@@ -26,11 +26,8 @@ class DevRunHooks(Hooks):
             unused = f"unused for {format_span(warning.ends - warning.since)}"
             return unused, f"the job ended because it was {unused} (--idle)"
         if now == "RUNNING":
-            if warning:
-                end = f"unused, ends at {time.strftime('%H:%M', time.localtime(warning.ends))}"
-            else:
-                end = ""
-            return ", ".join(
-                filter(None, ("dev", end))
-            ), f"a job of hpcrun dev{end and f': {end} unless it is used'}"
+            if warning is None:
+                return "dev", "a job of hpcrun dev"
+            end = f"unused, ends at {time.strftime('%H:%M', time.localtime(warning.ends))}"
+            return f"dev, {end}", f"a job of hpcrun dev: {end} unless it is used"
         return "dev" if item.status.final else "", ""

@@ -91,9 +91,8 @@ def main(command: str, *arguments: str) -> int:
     os.umask(0o077)
     if command == "serve":
         return serve(float(arguments[0]) if arguments else 0.0)
-    return {"relay": relay, "check": check, "session": session, "jupyter": jupyter}[command](
-        *arguments
-    )
+    commands = {"relay": relay, "check": check, "session": session, "jupyter": jupyter}
+    return commands[command](*arguments)
 
 
 # --- the listener --------------------------------------------------------------------------------
@@ -112,7 +111,8 @@ def serve(idle_s: float) -> int:
             time.sleep(LOOK_S)
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    path, programs = os.environ.get("PATH", ""), os.path.dirname(sys.executable)
+    path = os.environ.get("PATH", "")
+    programs = os.path.dirname(sys.executable)
     if programs not in path.split(":"):
         os.environ["PATH"] = f"{programs}:{path}"
     folder = os.path.join(os.path.dirname(os.path.dirname(attempt)), "dev")
@@ -154,11 +154,10 @@ def _sweep(place: str) -> None:
         path = os.path.join(place, name)
         try:
             status = os.lstat(path)
-            ours = MADE.fullmatch(name) and (status.st_uid, status.st_mode) == (
-                os.getuid(),
-                stat.S_IFDIR | 0o700,
-            )
-            if not ours or not FILES.issuperset(os.listdir(path)):
+            is_private = status.st_uid == os.getuid() and status.st_mode == stat.S_IFDIR | 0o700
+            if not is_private or not MADE.fullmatch(name):
+                continue
+            if not FILES.issuperset(os.listdir(path)):
                 continue
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.connect(os.path.join(path, "socket"))
@@ -181,11 +180,18 @@ def can_have_terminals() -> bool:
         return False
 
 
+def is_installed(module: str) -> bool:
+    """Return whether the job's Python has a module; a folder without ``__init__.py`` is none."""
+    spec = importlib.util.find_spec(module)
+    return spec is not None and bool(spec.origin)
+
+
 class Listener:
     """The socket, and what it starts."""
 
     def __init__(self, folder: str) -> None:
-        self._folder, self._local = folder, local_folder()
+        self._folder = folder
+        self._local = local_folder()
         # each sshd, and its relay
         self._children: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
         self._jupyter: subprocess.Popen[bytes] | None = None
@@ -206,10 +212,10 @@ class Listener:
     def announce(self) -> None:
         """Tell the commands on the login node where this is."""
         write_json(os.path.join(self._folder, DOOR), self._door)
-        log(
-            f"ready on {self._door['node']}"
-            + ("" if self._sshd else ": a shell, but no ssh, since sshd is missing")
-        )
+        message = f"ready on {self._door['node']}"
+        if not self._sshd:
+            message += ": a shell, but no ssh, since sshd is missing"
+        log(message)
 
     def _write_files(self) -> None:
         write_json(os.path.join(self._local, "environment"), dict(os.environ))
@@ -219,38 +225,37 @@ class Listener:
         command = shlex.join(
             [sys.executable, "-ESB", os.path.abspath(__file__), "session", self._folder]
         )
+        config = [
+            f'HostKey "{self._folder}/{HOST_KEY}"',
+            f'AuthorizedKeysFile "{self._folder}/{KEYS}"',
+            "AuthenticationMethods publickey",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "UsePAM no",
+            "StrictModes no",
+            "PidFile none",
+            "PrintMotd no",
+            "X11Forwarding no",
+            "GatewayPorts no",
+            "AllowTcpForwarding yes",
+            "AllowStreamLocalForwarding yes",
+            "StreamLocalBindMask 0177",
+            "ClientAliveInterval 30",
+            "ClientAliveCountMax 4",
+            "LogLevel ERROR",
+            "MaxSessions 100",
+            f"ForceCommand {command}",
+        ]
         sftp = next((path for path in SFTP if os.access(path, os.X_OK)), "")
-        self._write(
-            "sshd_config",
-            [
-                f'HostKey "{self._folder}/{HOST_KEY}"',
-                f'AuthorizedKeysFile "{self._folder}/{KEYS}"',
-                "AuthenticationMethods publickey",
-                "PasswordAuthentication no",
-                "KbdInteractiveAuthentication no",
-                "UsePAM no",
-                "StrictModes no",
-                "PidFile none",
-                "PrintMotd no",
-                "X11Forwarding no",
-                "GatewayPorts no",
-                "AllowTcpForwarding yes",
-                "AllowStreamLocalForwarding yes",
-                "StreamLocalBindMask 0177",
-                "ClientAliveInterval 30",
-                "ClientAliveCountMax 4",
-                "LogLevel ERROR",
-                "MaxSessions 100",
-                f"ForceCommand {command}",
-                *([f"Subsystem sftp {sftp}"] if sftp else []),
-                *([] if can_have_terminals() else ["PermitTTY no"]),
-            ],
-        )
+        if sftp:
+            config.append(f"Subsystem sftp {sftp}")
+        if not can_have_terminals():
+            config.append("PermitTTY no")
+        self._write("sshd_config", config)
 
     def _write(self, name: str, lines: list[str]) -> None:
-        with open(
-            os.path.join(self._local, name), "w", encoding="utf-8", errors="surrogateescape"
-        ) as file:
+        path = os.path.join(self._local, name)
+        with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write("\n".join([*lines, ""]))
 
     def run(self, watch: Watch) -> None:
@@ -264,9 +269,8 @@ class Listener:
 
     def _accept(self) -> None:
         connection, _ = self._socket.accept()
-        uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[
-            1
-        ]
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        _, uid, _ = struct.unpack("3i", credentials)
         request = b""
         descriptors = list[int]()
         if uid == os.getuid():  # nobody else can enter the folder: a second lock
@@ -300,10 +304,7 @@ class Listener:
     def _start_jupyter(self) -> None:
         """Start Jupyter if the job's Python has it; if it runs, give it a new token."""
         importlib.invalidate_caches()  # it may have been installed since
-        module = next(
-            (name for name in JUPYTER if (spec := importlib.util.find_spec(name)) and spec.origin),
-            "",
-        )
+        module = next((name for name in JUPYTER if is_installed(name)), "")
         if not module:
             return
         run = os.path.join(self._local, "jupyter")
@@ -345,11 +346,10 @@ class Listener:
 
     def close(self) -> None:
         """End the children, and remove what is on the node's disk."""
-        for child in (
-            *(child for child, _ in self._children),
-            *([self._jupyter] if self._jupyter else []),
-        ):
+        for child, _ in self._children:
             child.terminate()
+        if self._jupyter:
+            self._jupyter.terminate()
         self._socket.close()
         if read_json(os.path.join(self._folder, DOOR)).get("local") == self._local:
             os.unlink(os.path.join(self._folder, DOOR))
@@ -405,12 +405,10 @@ def session(folder: str) -> NoReturn:
     command = os.environ.get("SSH_ORIGINAL_COMMAND")
     if command is None:
         os.chdir(door["cwd"])
-        is_bash = os.path.basename(shell) == "bash"
-        if is_bash:
-            rc = ["--rcfile", os.path.join(door["local"], "rc")]
-        else:
-            rc = []
-        os.execve(shell, [os.path.basename(shell), *rc, "-i"], env)
+        argv = [os.path.basename(shell)]
+        if argv == ["bash"]:
+            argv += ["--rcfile", os.path.join(door["local"], "rc")]
+        os.execve(shell, [*argv, "-i"], env)
     home = env.get("HOME", "/")
     os.chdir(home if os.path.isdir(home) else "/")
     if command in SFTP:

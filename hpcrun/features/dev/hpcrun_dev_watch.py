@@ -63,14 +63,17 @@ class Watch:
     """
 
     def __init__(self, folder: str, idle_s: float) -> None:
-        self._folder, self._idle_s = folder, idle_s
+        self._folder = folder
+        self._idle_s = idle_s
         self._job = b"SLURM_JOB_ID=" + os.environ.get("SLURM_JOB_ID", "-").encode() + b"\0"
         self._step = b"SLURM_STEP_ID=" + os.environ.get("SLURM_STEP_ID", "-").encode() + b"\0"
         # the job's script, hpcrun's own programs, this one
         self._own = set(job_processes(self._job))
         self._cpu: dict[int, float] = {}
-        self._used_at = self._looked_at = time.time()
-        self._look_at = self._ask_at = 0.0
+        self._used_at = time.time()
+        self._looked_at = self._used_at
+        self._look_at = 0.0
+        self._ask_at = 0.0
         self._warned = False
         self._notices: list[int] | None = None
         self._period_s = min(LOOK_S, idle_s / 8) if idle_s else LOOK_S
@@ -147,13 +150,14 @@ class Watch:
         if now < self._ask_at:
             return
         left_s = time_left()
-        near = left_s is not None and left_s < TIME_NOTICES[0] + 2 * ASK_S[1]
-        self._ask_at = now + ASK_S[0 if near else 1]
+        near_s, far_s = ASK_S
+        is_near = left_s is not None and left_s < TIME_NOTICES[0] + 2 * far_s
+        self._ask_at = now + (near_s if is_near else far_s)
         if left_s is None:
             return
         if self._notices is None:
             self._notices = [notice for notice in TIME_NOTICES if notice < left_s]
-        due = [notice for notice in self._notices if left_s <= notice + ASK_S[0] / 2]
+        due = [notice for notice in self._notices if left_s <= notice + near_s / 2]
         self._notices = [notice for notice in self._notices if notice not in due]
         if due:
             job = os.environ["SLURM_JOB_ID"]
@@ -169,7 +173,7 @@ class Watch:
     def _warn(self, message: str, processes: dict[int, bytes]) -> None:
         message = message.replace("JOB", os.environ.get("SLURM_JOB_ID", "JOB"))
         log(message)
-        for terminal in {terminal for pid in processes if (terminal := terminal_of(pid))}:
+        for terminal in {terminal_of(pid) for pid in processes} - {""}:
             try:
                 descriptor = os.open(terminal, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
                 os.write(descriptor, f"\r\nhpcrun: {message}\r\n".encode())

@@ -27,6 +27,7 @@ from hpcrun.machine.process import run_command
 _FOLDER = "hpcrun.d"
 _KEPT_S = 24 * 3600.0
 """How long after the end of a run its files are kept."""
+_LATEST_END_S = 4e9  # in 2096
 PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{40,100}={0,2}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)
 _RUN = re.compile(r"\d{8}-\d{6}-[A-Za-z0-9._-]{1,200}", re.ASCII)
@@ -61,7 +62,9 @@ class Address:
 
         The name contains the host, since other clusters have jobs of this number too.
         """
-        return "-".join(filter(None, ("hpcrun", self.host.replace("@", "."), number)))
+        if not self.host:
+            return f"hpcrun-{number}"
+        return f"hpcrun-{self.host.replace('@', '.')}-{number}"
 
     @property
     def name(self) -> str:
@@ -77,15 +80,16 @@ def read_address(document: Mapping[str, Any], host: str = "") -> Address:
     Raises:
         SchedulerError: if the answer is incomplete, or has an impossible value.
     """
-    document = {**document, "host": host}
+    texts = ("run", "job", "user", "node", "host_key", "folder", "local", "cwd")
     try:
-        fields: dict[str, Any] = {
-            name: tuple(map(str, document[name]))
-            if name in ("program", "relay")
-            else str(document[name])
-            for name in Address.__dataclass_fields__
-        }
-        door = Address(**{**fields, "ends_s": float(document["ends_s"])})
+        fields = {name: str(document[name]) for name in texts}
+        door = Address(
+            **fields,
+            program=tuple(map(str, document["program"])),
+            relay=tuple(map(str, document["relay"])),
+            ends_s=float(document["ends_s"]),
+            host=host,
+        )
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         raise SchedulerError(
             "the answer of hpcrun there is incomplete", hint="hpcrun login HOST --install"
@@ -100,10 +104,10 @@ def read_address(document: Mapping[str, Any], host: str = "") -> Address:
         (_PATH, door.cwd),
         (PUBLIC_KEY, door.host_key),
     )
-    texts = (door.folder, door.cwd, *door.program, *door.relay)
-    # in 2096
-    is_possible = all(form.fullmatch(text) for form, text in forms) and 0 <= door.ends_s <= 4e9
-    if not (is_possible and all(text.isprintable() and '"' not in text for text in texts)):
+    shown = (door.folder, door.cwd, *door.program, *door.relay)
+    has_forms = all(form.fullmatch(text) for form, text in forms)
+    is_plain = all(text.isprintable() and '"' not in text for text in shown)
+    if not (has_forms and is_plain and 0 <= door.ends_s <= _LATEST_END_S):
         raise SchedulerError("the answer of hpcrun there has an impossible value")
     return door
 
@@ -165,13 +169,13 @@ def write_config(door: Address, key: Path, proxy: Sequence[str], lost: str) -> P
     """
     folder = key.parent
     _remove_old(folder)
-    private, known, config = (folder / f"{door.name}.{kind}" for kind in ("key", "known", "conf"))
+    private = folder / f"{door.name}.key"
+    known = folder / f"{door.name}.known"
+    config = folder / f"{door.name}.conf"
     # ssh says no more than that the connection was closed; srun's own lines are about steps and
     # tasks
-    script = (
-        f"{shlex.join(proxy)} 2>/dev/null || {{ echo {shlex.quote(f'hpcrun: {lost}')} >&2; "
-        f"exit 1; }}"
-    )
+    message = shlex.quote(f"hpcrun: {lost}")
+    script = f"{shlex.join(proxy)} 2>/dev/null || {{ echo {message} >&2; exit 1; }}"
     alias = door.named(door.run)
     lines = [
         f"Host {door.name} {alias}",
@@ -228,14 +232,11 @@ def is_included(name: str, *, yes: bool) -> bool:
     line = f"Include {folder}/*.conf"
     path = (folder.parent / "config").resolve()  # often a link into a repository of such files
     try:
+        text = ""
         if path.exists():
             text = path.read_bytes().decode("utf-8", "surrogateescape")
-        else:
-            text = ""
-        if any(
-            words.split() == line.split()
-            for words in _BLOCK.split(text, maxsplit=1)[0].splitlines()
-        ):
+        for_all_hosts = _BLOCK.split(text, maxsplit=1)[0].splitlines()
+        if any(each.split() == line.split() for each in for_all_hosts):
             return True
         answered = folder / _ANSWERED
         ask = not yes and can_ask() and not answered.exists()

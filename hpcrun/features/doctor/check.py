@@ -71,16 +71,16 @@ class Target:
 
     def set_(self, key: str, value: object) -> str:
         """Return the command that changes a key of the profile, in the section of this type."""
-        where = f"gpu.types.{self.type}." if self.type else ""
-        key = key.removeprefix("gpu.") if self.type else key
-        return (
-            f"hpcrun profile set {shlex.quote(self.named)} {shlex.quote(f'{where}{key}={value}')}"
-        )
+        if self.type:
+            key = f"gpu.types.{self.type}.{key.removeprefix('gpu.')}"
+        setting = shlex.quote(f"{key}={value}")
+        return f"hpcrun profile set {shlex.quote(self.named)} {setting}"
 
     @property
     def partitions(self) -> tuple[str, ...]:
         """The partitions its job asks for; none for the cluster's default."""
-        return tuple(name for name in (self.plan.directive("partition") or "").split(",") if name)
+        names = (self.plan.directive("partition") or "").split(",")
+        return tuple(name for name in names if name)
 
     @property
     def label(self) -> str:
@@ -127,9 +127,10 @@ def targets_of(
             targets.append(_target(named, type_, profile, surroundings))
         except HpcrunError as error:
             name = f"{type_} job" if type_ else "job"
-            fix = f"hpcrun profile show {shlex.quote(named)} --origin shows where it is set"
             if isinstance(error, UsageError):
                 fix = error.hint or "correct it, or unset it"
+            else:
+                fix = f"hpcrun profile show {shlex.quote(named)} --origin shows where it is set"
             wrong.append(Check(PROFILE, name, "red", error.message, fix))
     return targets, wrong
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hpcrun.actions.hooks import HOOKS, hooks_of
@@ -48,7 +50,7 @@ from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.read_request import read_request
 from hpcrun.machine.host import ask_driver, ask_python, ask_quota, try_modules
 from hpcrun.machine.process import SlurmSite
-from hpcrun.profiles.load import load_profile
+from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.runs.folder_checks import look_at_place, mount_of
 from hpcrun.schedulers.client import ask_version, missing_commands, ping
 from hpcrun.schedulers.cluster_facts import ask_facts
@@ -60,6 +62,23 @@ _ONE_ANSWER_S = 11.0  # a little more than a command gets
 _UNSEEN = not_checked(
     PROFILE, "cluster", "partition, account, nodes and times, since Slurm does not respond"
 )
+_SLURM_HANGS = Check(
+    SLURM, "controller", "red", "Slurm's commands do not respond", "`scontrol ping` by hand"
+)
+_NO_PROFILE = not_checked(
+    PROFILE,
+    "profile",
+    "no profile is set, and the cluster cannot be detected now",
+    "hpcrun doctor -P NAME checks a profile of yours",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Checks that are made at the same time as those of the other parts."""
+
+    check: Callable[[], list[Check]]
+    late: Sequence[Check] = ()  # what to say if the checks do not end in time
 
 
 def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -> Checkup:
@@ -79,11 +98,12 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
         loaded = load_profile(name, surroundings.profile_folders)
     profile = loaded.profile if loaded else None
     on_slurm = profile is None or profile.scheduler == "slurm"
-    targets, wrong = targets_of(name, profile, surroundings) if profile and on_slurm else ([], [])
-    python = find_python(
-        read_request({"script": "doctor"}), profile or Profile(name="none"), surroundings
-    )
-    modules = profile.modules if profile else ()
+    targets: list[Target] = []
+    wrong: list[Check] = []
+    if profile and on_slurm:
+        targets, wrong = targets_of(name, profile, surroundings)
+    request = read_request({"script": "doctor"})
+    python = find_python(request, profile or Profile(name="none"), surroundings)
 
     def check_slurm() -> list[Check]:
         answers = _ask_slurm(site, missing, targets)
@@ -92,49 +112,59 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
             checks = [*checks, *wrong, *_on_cluster(targets, answers)]
         return checks
 
-    def check_messages() -> list[Check]:
-        of_profile = profile.notify if profile else ()
-        return judge_messages((*surroundings.config.notify, *of_profile), env)
-
-    hangs = Check(
-        SLURM, "controller", "red", "Slurm's commands do not respond", "`scontrol ping` by hand"
-    )
-    why = "no profile is set, and the cluster cannot be detected now"
-    no_profile = not_checked(
-        PROFILE, "profile", why, "hpcrun doctor -P NAME checks a profile of yours"
-    )
-    fix = "its file system hangs; use another folder: HPCRUN_RUNS=/path"
-    no_answer = Check(RUNS, "writable", "red", f"{runs} does not respond", fix)
-    # what checks, and what to say if it is late
-    parts: list[tuple[Callable[[], list[Check]], list[Check]]] = []
+    parts = []
     if on_slurm:
         unseen = [*wrong, _UNSEEN] if loaded else []
-        parts.append((check_slurm, [hangs, *unseen]))
-    parts.append((lambda: judge_variables(loaded) if loaded else [no_profile], []))
-    if modules:
-        late_modules = [judge_modules(modules, None)]
-        parts.append((lambda: [judge_modules(modules, try_modules(modules, env))], late_modules))
+        parts.append(_Part(check_slurm, [_SLURM_HANGS, *unseen]))
+    parts += _profile_parts(loaded, env)
+    destinations = surroundings.config.notify
     if profile:
-        parts.append((lambda: judge_container(profile, env), []))
-    parts += [
-        (check_messages, []),
-        (lambda: _check_runs(runs, env, on_slurm=on_slurm), [no_answer]),
-        (_checks_of_features, []),
-    ]
+        destinations = (*destinations, *profile.notify)
+    parts.append(_Part(partial(judge_messages, destinations, env)))
+    fix = "its file system hangs; use another folder: HPCRUN_RUNS=/path"
+    late_runs = Check(RUNS, "writable", "red", f"{runs} does not respond", fix)
+    parts.append(_Part(lambda: _check_runs(runs, env, on_slurm=on_slurm), [late_runs]))
+    parts.append(_Part(_checks_of_features))
     until_s = time.monotonic() + _ALL_WITHIN_S
     of_python = BackgroundCall(lambda: _check_python(python, profile, env, on_slurm=on_slurm))
-    begun = [(BackgroundCall(part), late) for part, late in parts]
-    checks: list[Check] = []
-    for call, late in begun:
-        answer = call.answer(until_s - time.monotonic())
-        checks += late if answer is None else answer
+    checks = _checks_of(parts, until_s)
     silent = not_checked(PYTHON, "python", f"{python.executable} does not respond")
     of_job, has_torch = of_python.answer(until_s - time.monotonic()) or ([silent], False)
     return Checkup(name if loaded else None, (*checks, *of_job), has_torch)
 
 
+def _checks_of(parts: Sequence[_Part], until_s: float) -> list[Check]:
+    """Return the checks of all parts, which are made at the same time."""
+    begun = [(BackgroundCall(part.check), part.late) for part in parts]
+    checks: list[Check] = []
+    for call, late in begun:
+        answer = call.answer(until_s - time.monotonic())
+        checks += late if answer is None else answer
+    return checks
+
+
+def _profile_parts(loaded: LoadedProfile | None, env: Mapping[str, str]) -> list[_Part]:
+    """Return the checks of a profile that need no Slurm: variables, modules and container."""
+    if loaded is None:
+        return [_Part(lambda: [_NO_PROFILE])]
+    profile = loaded.profile
+    parts = [_Part(partial(judge_variables, loaded))]
+    if profile.modules:
+        late = judge_modules(profile.modules, None)
+        parts.append(_Part(partial(_check_modules, profile.modules, env), [late]))
+    parts.append(_Part(partial(judge_container, profile, env)))
+    return parts
+
+
+def _check_modules(modules: Sequence[str], env: Mapping[str, str]) -> list[Check]:
+    return [judge_modules(modules, try_modules(modules, env))]
+
+
 def _checks_of_features() -> list[Check]:
-    return [Check(*row) for name in HOOKS for row in hooks_of(name).doctor_checks()]
+    checks = []
+    for name in HOOKS:
+        checks += [Check(*row) for row in hooks_of(name).doctor_checks()]
+    return checks
 
 
 def _on_cluster(targets: list[Target], answers: SlurmAnswers) -> list[Check]:
@@ -148,10 +178,9 @@ def _on_cluster(targets: list[Target], answers: SlurmAnswers) -> list[Check]:
 def _check_runs(root: Path, env: Mapping[str, str], *, on_slurm: bool) -> list[Check]:
     place = look_at_place(root)
     mount = place.mount
+    quota = None
     if mount:
         quota = ask_quota(place.tested, (mount.source, mount.point), mount.kind, env)
-    else:
-        quota = None
     return judge_runs(root, place, quota, on_slurm=on_slurm)
 
 
@@ -168,22 +197,22 @@ def _check_python(
     driver = ask_driver(env)
     wanted = wanted_by(profile, driver)
     if comes_with_the_job(python, profile) or python.of_project:
-        why = f"{python.executable} comes from the profile's modules or set-up commands"
         if python.of_project:
-            why = (
-                f"only jobs run {python.executable} ({python.kind}); activate it, and doctor "
-                "checks it"
-            )
-        return [
-            not_checked(PYTHON, "python, torch", why),
-            judge_driver(driver, None, wanted),
-        ], False
+            activate = "activate it, and doctor checks it"
+            why = f"only jobs run {python.executable} ({python.kind}); {activate}"
+        else:
+            why = f"{python.executable} comes from the profile's modules or set-up commands"
+        unseen = not_checked(PYTHON, "python, torch", why)
+        return [unseen, judge_driver(driver, None, wanted)], False
     facts = ask_python(python, env, kernels=wanted.gpus and wanted.capability is not None)
     checks = [judge_python(python, facts)]
     if facts.version is not None:
-        checks += judge_prefix(python, mount_of(Path(python.prefix or "/"))) if on_slurm else []
+        if on_slurm:
+            checks += judge_prefix(python, mount_of(Path(python.prefix or "/")))
         checks += judge_torch(python, facts, wanted)
-    return [*checks, judge_driver(driver, facts, wanted)], bool(facts.torch) and not facts.problem
+    checks.append(judge_driver(driver, facts, wanted))
+    has_torch = bool(facts.torch) and not facts.problem
+    return checks, has_torch
 
 
 def _ask_slurm(
@@ -199,13 +228,13 @@ def _ask_slurm(
     answer = ping(site)
     if answer.away:
         return SlurmAnswers(missing, version.answer(_ONE_ANSWER_S), answer)
-    trials = BackgroundCall(
-        lambda: _try(site, targets[0]) if targets and "sbatch" not in missing else ()
-    )
+    trials = None
+    if targets and "sbatch" not in missing:
+        trials = BackgroundCall(lambda: _try(site, targets[0]))
     facts = ask_facts(site)
-    return SlurmAnswers(
-        missing, version.answer(_ONE_ANSWER_S), answer, facts, trials.answer(_ONE_ANSWER_S) or ()
-    )
+    client = version.answer(_ONE_ANSWER_S)
+    judgement = trials.answer(_ONE_ANSWER_S) if trials else None
+    return SlurmAnswers(missing, client, answer, facts, judgement or ())
 
 
 def _try(site: SlurmSite, target: Target) -> tuple[Trial, ...]:
@@ -213,10 +242,12 @@ def _try(site: SlurmSite, target: Target) -> tuple[Trial, ...]:
 
     Where sbatch refuses this job, sbatch also judges a job with a single GPU.
     """
-    largest = try_directives(site, target.plan.directives, _form(target.plan))
-    if largest.accepted or largest.silent or target.plan.directives == target.smallest.directives:
+    plan = target.plan
+    smallest = target.smallest
+    largest = try_directives(site, plan.directives, _form(plan))
+    if largest.accepted or largest.silent or plan.directives == smallest.directives:
         return (largest,)
-    return (largest, try_directives(site, target.smallest.directives, _form(target.smallest)))
+    return (largest, try_directives(site, smallest.directives, _form(smallest)))
 
 
 def _form(plan: Plan) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +20,10 @@ from hpcrun.views.text import fields_of, labelled, one_line
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from hpcrun.features.doctor.check import Checkup
+    from hpcrun.features.doctor.check import Check, Checkup, Level
 
 # A label for each level, since a pipe has no colours.
-_LABELS = {"green": "ok", "yellow": "warning", "red": "error"}
+_LABELS: Mapping[Level, str] = {"green": "ok", "yellow": "warning", "red": "error"}
 _LEVEL_WIDTH = max(map(len, _LABELS.values()))
 _NAME_MOST = 20
 _ROOM_LEAST = 30
@@ -59,7 +61,8 @@ class DoctorHooks(Hooks):
         from hpcrun.features.doctor.check_up import check_up
 
         checkup = check_up(profile, surroundings, runs)
-        failed = any(check.level == "red" and check.group != "Python" for check in checkup.checks)
+        errors = [check for check in checkup.checks if check.level == "red"]
+        failed = any(check.group != "Python" for check in errors)
         return SetupChecks(
             lambda columns: checkup_text(checkup, columns, brief=True),
             checkup_json(checkup),
@@ -77,30 +80,31 @@ def checkup_text(checkup: Checkup, width: int, *, brief: bool = False) -> Text:
 
     text = Text()
     shown = [check for check in checkup.checks if not (brief and check.level == "green")]
-    column = min(_NAME_MOST, max((len(one_line(check.name)) for check in shown), default=0))
-    indent = 2 + _LEVEL_WIDTH + 2 + column + 2
+    longest = max((len(one_line(check.name)) for check in shown), default=0)
+    indent = 2 + _LEVEL_WIDTH + 2 + min(_NAME_MOST, longest) + 2
     width = max(width, indent + _ROOM_LEAST)
     for group in dict.fromkeys(check.group for check in shown):
+        heading = group
         if group == "Profile" and checkup.profile:
-            about = f" {checkup.profile}"
-        else:
-            about = ""
-        text.append(one_line(f"{group}{about}") + "\n", style="bold")
-        for check in (check for check in shown if check.group == group):
-            text.append(f"  {_LABELS[check.level]:<{_LEVEL_WIDTH}}", style=check.level)
-            lines = labelled(
-                f"{'':{2 + _LEVEL_WIDTH}}  {one_line(check.name)}",
-                _words(check.seen),
-                indent,
-                width,
-            )
-            lines += labelled("", _words(f"fix: {check.fix}"), indent, width) if check.fix else []
-            text.append("".join(f"{line}\n" for line in lines)[2 + _LEVEL_WIDTH :])
-    counts = {level: sum(check.level == level for check in checkup.checks) for level in _LABELS}
-    text.append(
-        ", ".join(f"{number} {_LABELS[level]}" for level, number in counts.items() if number)
-    )
+            heading += f" {checkup.profile}"
+        text.append(one_line(heading) + "\n", style="bold")
+        for check in shown:
+            if check.group == group:
+                text.append(f"  {_LABELS[check.level]:<{_LEVEL_WIDTH}}", style=check.level)
+                text.append(_check_text(check, indent, width))
+    counts = Counter(check.level for check in checkup.checks)
+    present = [level for level in _LABELS if counts[level]]
+    text.append(", ".join(f"{counts[level]} {_LABELS[level]}" for level in present))
     return text
+
+
+def _check_text(check: Check, indent: int, width: int) -> str:
+    """Return what stands behind the level of a check: name, finding and fix."""
+    before = " " * (2 + _LEVEL_WIDTH)
+    lines = labelled(f"{before}  {one_line(check.name)}", _words(check.seen), indent, width)
+    if check.fix:
+        lines += labelled("", _words(f"fix: {check.fix}"), indent, width)
+    return "".join(f"{line}\n" for line in lines).removeprefix(before)
 
 
 def _words(text: str) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
 
@@ -20,7 +20,7 @@ from hpcrun.features.doctor.check import PROFILE, Check, Level, Target, not_chec
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.notify_options import variables_in
 from hpcrun.job.resources.container import is_image_file
-from hpcrun.job.text.units import format_memory, format_time
+from hpcrun.job.text.units import count, format_memory, format_time
 from hpcrun.machine.host import ModuleFacts
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, NodeKind, Partition
@@ -54,54 +54,35 @@ def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition
     The checks say something of each partition that the job names.
     """
     known = {partition.name: partition for partition in facts.partitions}
-    names = target.partitions or tuple(
-        name for name, partition in known.items() if partition.default
-    )
+    defaults = [partition.name for partition in facts.partitions if partition.default]
+    names = target.partitions or tuple(defaults)
     if not names:
+        seen = "the profile names no partition, and the cluster has no default"
         fix = target.set_partition(facts) or f"`sinfo -s` lists them: {', '.join(known)}"
-        return [], [
-            Check(
-                PROFILE,
-                "partition",
-                "red",
-                "the profile names no partition, and the cluster has no default",
-                fix,
-            )
-        ]
+        return [], [Check(PROFILE, "partition", "red", seen, fix)]
     here = []
     checks = []
     for name in names:
+        label = f"partition {name}"
         partition = known.get(name)
         if partition is None:
             close = nearest(name, list(known))
             fix = target.set_partition(facts, close) or f"there are: {', '.join(known)}"
-            checks.append(
-                Check(PROFILE, f"partition {name}", "red", "there is no such partition", fix)
-            )
+            checks.append(Check(PROFILE, label, "red", "there is no such partition", fix))
             continue
-        account = target.plan.directive("account")
-        if facts.user == "root":
-            why = None
-        else:
-            why = why_closed(partition, facts, account)
+        why = None
+        if facts.user != "root":
+            why = why_closed(partition, facts, target.plan.directive("account"))
         if why:
             fix = target.set_partition(facts) or "ask the site for access"
-            checks.append(
-                Check(PROFILE, f"partition {name}", "red", f"you may not use it: {why}", fix)
-            )
+            checks.append(Check(PROFILE, label, "red", f"you may not use it: {why}", fix))
             continue
         here.append(partition)
-        if partition.max_s:
-            limit = format_time(partition.max_s)
-        else:
-            limit = "no time limit"
+        limit = format_time(partition.max_s) if partition.max_s else "no time limit"
+        seen = f"up, open to you, {limit}"
         if partition.preempted:
-            preempted = f"; jobs in it can be preempted ({partition.preempted})"
-        else:
-            preempted = ""
-        checks.append(
-            Check(PROFILE, f"partition {name}", "green", f"up, open to you, {limit}{preempted}")
-        )
+            seen += f"; jobs in it can be preempted ({partition.preempted})"
+        checks.append(Check(PROFILE, label, "green", seen))
     return here, checks
 
 
@@ -130,29 +111,38 @@ def judge_trials(
         return Check(PROFILE, name, "red", seen, "correct the errors above")
     if last.accepted:
         seen += f"; it accepts {last.form}"
-    form = "hpcrun profile detect tries the three forms of asking for GPUs"
-    fix = refusal_hint(first.message) or (
-        form if target.plan.shape.gpus_per_node else "`sbatch --test-only` says more"
-    )
+    hint = refusal_hint(first.message)
+    if hint:
+        fix = hint
+    elif target.plan.shape.gpus_per_node:
+        fix = "hpcrun profile detect tries the three forms of asking for GPUs"
+    else:
+        fix = "`sbatch --test-only` says more"
     invalid = re.search("Invalid (account|qos)", first.message)
-    if invalid and (names := _yours(invalid[1], target, mine)):
-        seen += f"; available to you: {', '.join(names)}"
-        # else the environment sets it
-        if target.plan.directive(invalid[1]) == getattr(target.profile, invalid[1]):
-            fix = target.set_(invalid[1], names[0])
+    if invalid:
+        key = invalid[1]
+        names = _other_names(key, target, mine)
+        if names:
+            seen += f"; available to you: {', '.join(names)}"
+            # else the environment sets it
+            if target.plan.directive(key) == getattr(target.profile, key):
+                fix = target.set_(key, names[0])
     return Check(PROFILE, name, "red", seen, fix)
 
 
-def _yours(key: str, target: Target, mine: Sequence[Association]) -> list[str]:
+def _other_names(key: str, target: Target, mine: Sequence[Association]) -> list[str]:
     """Return the other accounts of a person, or the other qualities of service.
 
     The qualities of service are those of the job's account.
     """
     account = target.plan.directive("account")
     value = target.plan.directive(key)
-    names = [one.account for one in mine]
-    if key == "qos":
-        names = [qos for one in mine if account in (None, one.account) for qos in one.qos]
+    names: list[str] = []
+    for association in mine:
+        if key == "account":
+            names.append(association.account)
+        elif account in (None, association.account):
+            names += association.qos
     return [name for name in dict.fromkeys(names) if name != value]
 
 
@@ -163,12 +153,14 @@ def _with_trials(checks: list[Check], trials: Sequence[Trial]) -> list[Check]:
     """
     if not any(trial.accepted for trial in trials):
         return checks
-    return [
-        replace(check, level="yellow", seen=f"{check.seen}; sbatch still accepts it")
-        if check.level == "red" and check.name.startswith("partition ")
-        else check
-        for check in checks
-    ]
+    changed = []
+    for check in checks:
+        if check.level == "red" and check.name.startswith("partition "):
+            seen = f"{check.seen}; sbatch still accepts it"
+            changed.append(replace(check, level="yellow", seen=seen))
+        else:
+            changed.append(check)
+    return changed
 
 
 def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
@@ -179,41 +171,36 @@ def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
     Compute nodes may have what this machine lacks, and modules may bring it: the judgement is sure
     only for this machine's own jobs.
     """
-    image, runtime = profile.container.image, profile.container.runtime
+    image = profile.container.image
+    runtime = profile.container.runtime
     if image is None:
         return []
-    sure = profile.scheduler == "local" and not (profile.modules or profile.setup)
+    is_certain = profile.scheduler == "local" and not (profile.modules or profile.setup)
+    checks = [_judge_runtime(runtime, env.get("PATH"), is_certain=is_certain)]
+    if not is_image_file(runtime, image):
+        seen = f"{image}, which {runtime} pulls; not checked"
+        return [*checks, Check(PROFILE, "image", "green", seen)]
+    path = Path(os.path.expanduser(image))
+    if os.path.exists(path):
+        return [*checks, Check(PROFILE, "image", "green", f"{path}")]
+    seen = f"{path} does not exist: submit refuses such jobs"
+    fix = "hpcrun profile set NAME container.image=/path/of/the.sif"
+    return [*checks, Check(PROFILE, "image", "red", seen, fix)]
+
+
+def _judge_runtime(runtime: str, search_path: str | None, *, is_certain: bool) -> Check:
+    """Judge whether the program of a container runtime is here."""
     program = "enroot" if runtime == "pyxis" else runtime
-    checks = [_container_runtime(runtime, which(program, path=env.get("PATH")), program, sure=sure)]
-    if is_image_file(runtime, image):
-        path = Path(os.path.expanduser(image))
-        there = os.path.exists(path)
-        if there:
-            fix = None
-            seen = f"{path}"
-        else:
-            fix = "hpcrun profile set NAME container.image=/path/of/the.sif"
-            seen = f"{path} does not exist: submit refuses such jobs"
-        checks.append(Check(PROFILE, "image", "green" if there else "red", seen, fix))
-    else:
-        checks.append(
-            Check(PROFILE, "image", "green", f"{image}, which {runtime} pulls; not checked")
-        )
-    return checks
-
-
-def _container_runtime(runtime: str, path: str | None, program: str, *, sure: bool) -> Check:
+    path = which(program, path=search_path)
     if path:
         return Check(PROFILE, "container", "green", f"{runtime}: {path}")
-    level: Level = "red" if sure else "yellow"
-    if sure:
-        elsewhere = ""
-    else:
-        elsewhere = "; it may be on the compute nodes or in a module"
+    level: Level = "red"
+    seen = f"{program} is not on this machine's PATH"
+    if not is_certain:
+        level = "yellow"
+        seen += "; it may be on the compute nodes or in a module"
     fix = "check it with a short job: hpcrun submit --wait --time 1m /bin/true"
-    return Check(
-        PROFILE, "container", level, f"{program} is not on this machine's PATH{elsewhere}", fix
-    )
+    return Check(PROFILE, "container", level, seen, fix)
 
 
 def judge_variables(loaded: LoadedProfile) -> list[Check]:
@@ -223,14 +210,13 @@ def judge_variables(loaded: LoadedProfile) -> list[Check]:
     """
     checks = []
     for finding, key in check_profile_env(loaded):
+        level: Level = "red" if finding.impossible else "yellow"
+        seen = f"{finding.name}={finding.value}: {finding.problem}"
         where = loaded.origins.get(key)
-        seen = f"{finding.name}={finding.value}: {finding.problem}" + (
-            f" ({where})" if where else ""
-        )
+        if where:
+            seen += f" ({where})"
         fix = finding.instead or f"hpcrun profile env {finding.name} explains it"
-        checks.append(
-            Check(PROFILE, "variable", "red" if finding.impossible else "yellow", seen, fix)
-        )
+        checks.append(Check(PROFILE, "variable", level, seen, fix))
     if checks:
         return checks
     profile = loaded.profile
@@ -246,27 +232,21 @@ def judge_modules(names: Sequence[str], facts: ModuleFacts | None) -> Check:
     The modules are loaded one after the other, as in a job.
     """
     every = " ".join(names)
-    if facts is None or facts.problem:
-        return not_checked(
-            PROFILE, "modules", facts.problem if facts and facts.problem else "no response"
-        )
+    if facts is None:
+        return not_checked(PROFILE, "modules", "no response")
+    if facts.problem:
+        return not_checked(PROFILE, "modules", facts.problem)
     if not facts.command:
+        seen = f"this machine has no module command, for {every}"
         fix = "source the site's module system in ~/.bashrc, or remove `modules` from the profile"
-        return Check(
-            PROFILE, "modules", "red", f"this machine has no module command, for {every}", fix
-        )
+        return Check(PROFILE, "modules", "red", seen, fix)
     if facts.failed:
-        seen = "; ".join(
-            f"{name} cannot be loaded" + (f": {words}" if words else "")
-            for name, words in facts.failed.items()
-        )
-        return Check(
-            PROFILE,
-            "modules",
-            "red",
-            seen,
-            f"`module avail {next(iter(facts.failed))}` lists what there is",
-        )
+        problems = []
+        for name, message in facts.failed.items():
+            problem = f"{name} cannot be loaded"
+            problems.append(f"{problem}: {message}" if message else problem)
+        fix = f"`module avail {next(iter(facts.failed))}` lists what there is"
+        return Check(PROFILE, "modules", "red", "; ".join(problems), fix)
     return Check(PROFILE, "modules", "green", f"{every}: loaded in this order")
 
 
@@ -274,18 +254,31 @@ def judge_messages(destinations: Sequence[str], env: Mapping[str, str]) -> list[
     """Judge whether each destination of messages has its variables; no message is sent."""
     if not destinations:
         return []
-    unset = sorted({name for to in destinations for name in variables_in(to) if not env.get(name)})
+    names: set[str] = set()
+    for destination in destinations:
+        names.update(variables_in(destination))
+    unset = sorted(name for name in names if not env.get(name))
     if unset:
         fix = f"read -rs {unset[0]} && export {unset[0]}; without it, no message is sent there"
         return [Check(PROFILE, "messages", "yellow", f"{', '.join(unset)} is not set", fix)]
-    return [
-        Check(
-            PROFILE,
-            "messages",
-            "green",
-            f"to {', '.join(destinations)}; hpcrun notify --test sends one",
-        )
-    ]
+    seen = f"to {', '.join(destinations)}; hpcrun notify --test sends one"
+    return [Check(PROFILE, "messages", "green", seen)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Amount:
+    """How much of one thing there is on nodes, and how much a profile requests and allows."""
+
+    name: str  # such as ``GPUs`` or ``memory``
+    available: int  # in the unit of ``requested``; 0 if unknown
+    where: str  # where there is so much, in words
+    # the key that sets the amount; with a key ``per_gpu``, the amount is for all GPUs
+    key: str
+    requested: int | None  # by the largest job
+    purpose: str  # for what the largest job requests it
+    limit_key: str = ""
+    limit: int | None = None  # the profile's own limit
+    text: Callable[[int], str] = str  # writes an amount with its unit
 
 
 def judge_nodes(
@@ -296,11 +289,8 @@ def judge_nodes(
     The nodes must also have what the profile's largest job on one node asks for.
     """
     if not facts.kinds:
-        return [
-            not_checked(
-                PROFILE, f"{target.label}nodes", "Slurm does not list the resources of its nodes"
-            )
-        ]
+        why = "Slurm does not list the resources of its nodes"
+        return [not_checked(PROFILE, f"{target.label}nodes", why)]
     names = [partition.name for partition in partitions]
     inside = [kind for kind in facts.kinds if kind.partition in names]
     holding = [kind for kind in inside if target.has(kind)]
@@ -308,108 +298,129 @@ def judge_nodes(
         return [_no_such_gpus(target, names, inside, facts)]
     gpus = target.plan.shape.gpus_per_node
     fitting = [kind for kind in holding if target.count(kind) >= gpus] or holding
-    limits = [partition.max_s for partition in partitions]
-    plan, profile, such = target.plan, target.profile, "such nodes have"
-    checks = [
-        *_judge_amount(
-            target,
-            "GPUs",
-            max(map(target.count, holding)),
-            f"nodes of partition {', '.join(names)} have",
-            ("gpu.per_node", gpus, "on a node"),
-        ),
-        *_judge_amount(
-            target,
-            "CPUs",
-            max(kind.cpus or 0 for kind in fitting),
-            such,
-            ("cpu.per_gpu", plan.cpus_per_node, f"for {gpus} GPUs"),
-            ("cpu.per_node", profile.cpu.per_node),
-        ),
-        *_judge_amount(
-            target,
-            "memory",
-            max(kind.memory_mb or 0 for kind in fitting),
-            such,
-            ("memory.per_gpu", plan.memory_mb, f"for {gpus} GPUs"),
-            ("memory.per_node", profile.memory.per_node),
-            format_memory,
-        ),
-        *_judge_amount(
-            target,
-            "time",
-            0 if None in limits else max(limit or 0 for limit in limits),
-            "the partition allows",
-            ("time.default", plan.walltime_s, "without --time"),
-            ("time.max", profile.time.max),
-            format_time,
-        ),
-    ]
-    return checks or [
-        Check(PROFILE, f"{target.label}nodes", "green", _fits(target, fitting, holding))
-    ]
+    most_gpus = max(target.count(kind) for kind in holding)
+    checks = []
+    for amount in _amounts(target, partitions, most_gpus, fitting):
+        check = _judge_amount(target, amount)
+        if check:
+            checks.append(check)
+    if checks:
+        return checks
+    return [Check(PROFILE, f"{target.label}nodes", "green", _fits(target, fitting, holding))]
 
 
-def _judge_amount(
-    target: Target,
-    name: str,
-    most: int,
-    have: str,
-    requested: tuple[str, int | None, str],
-    limit: tuple[str, int | None] = ("", None),
-    text: Callable[[int], str] = str,
-) -> Iterator[Check]:
-    """Yield a check where the amount in a profile is more than the cluster has.
-
-    The check is red where a job requests more than there is, and yellow where the profile allows
-    more.
+def _amounts(
+    target: Target, partitions: Sequence[Partition], most_gpus: int, nodes: Sequence[NodeKind]
+) -> list[_Amount]:
+    """Return the GPUs, CPUs, memory and time of nodes, and of a profile's largest job.
 
     Args:
         target: the largest job, with its profile.
-        name: the name of the amount, such as ``GPUs`` or ``memory``.
-        most: how much there is, in the unit of ``requested``; 0 if unknown.
-        have: where there is so much, in words.
-        requested: the key that sets the amount, how much the largest job requests, and for what;
-            with a key ``per_gpu``, the amount is for all GPUs.
-        limit: the key of the profile's own limit, and that limit.
-        text: the function that writes an amount with its unit.
+        partitions: the partitions of the job.
+        most_gpus: the most GPUs of the job's type on a node.
+        nodes: the nodes with enough GPUs.
     """
-    (key, amount, of), (limit_key, allowed) = requested, limit
-    if most and amount and amount > most:
-        if key.endswith(".per_gpu"):
-            share = max(1, most // max(1, target.plan.shape.gpus_per_node))
-        else:
-            share = most
-        seen = f"{text(amount)} {of}, but {have} {text(most)}"
-        yield Check(PROFILE, f"{target.label}{name}", "red", seen, target.set_(key, text(share)))
-    elif most and allowed and allowed > most:
-        seen = f"{limit_key} is {text(allowed)}, but {have} {text(most)}"
-        yield Check(
-            PROFILE, f"{target.label}{name}", "yellow", seen, target.set_(limit_key, text(most))
-        )
+    plan = target.plan
+    profile = target.profile
+    gpus = plan.shape.gpus_per_node
+    names = [partition.name for partition in partitions]
+    return [
+        _Amount(
+            "GPUs",
+            most_gpus,
+            f"nodes of partition {', '.join(names)} have",
+            "gpu.per_node",
+            gpus,
+            "on a node",
+        ),
+        _Amount(
+            "CPUs",
+            max(kind.cpus or 0 for kind in nodes),
+            "such nodes have",
+            "cpu.per_gpu",
+            plan.cpus_per_node,
+            f"for {gpus} GPUs",
+            "cpu.per_node",
+            profile.cpu.per_node,
+        ),
+        _Amount(
+            "memory",
+            max(kind.memory_mb or 0 for kind in nodes),
+            "such nodes have",
+            "memory.per_gpu",
+            plan.memory_mb,
+            f"for {gpus} GPUs",
+            "memory.per_node",
+            profile.memory.per_node,
+            format_memory,
+        ),
+        _Amount(
+            "time",
+            _longest_s(partitions),
+            "the partition allows",
+            "time.default",
+            plan.walltime_s,
+            "without --time",
+            "time.max",
+            profile.time.max,
+            format_time,
+        ),
+    ]
+
+
+def _longest_s(partitions: Sequence[Partition]) -> int:
+    """Return the longest time limit in seconds, 0 if a partition has none."""
+    limits = [partition.max_s for partition in partitions]
+    if None in limits:
+        return 0
+    return max(limit or 0 for limit in limits)
+
+
+def _judge_amount(target: Target, amount: _Amount) -> Check | None:
+    """Return a check where the amount in a profile is more than the cluster has, else None.
+
+    The check is red where a job requests more than there is, and yellow where the profile allows
+    more.
+    """
+    available = amount.available
+    if not available:
+        return None
+    name = f"{target.label}{amount.name}"
+    has = f"{amount.where} {amount.text(available)}"
+    if amount.requested and amount.requested > available:
+        share = available
+        if amount.key.endswith(".per_gpu"):
+            share = max(1, available // max(1, target.plan.shape.gpus_per_node))
+        seen = f"{amount.text(amount.requested)} {amount.purpose}, but {has}"
+        return Check(PROFILE, name, "red", seen, target.set_(amount.key, amount.text(share)))
+    if amount.limit and amount.limit > available:
+        seen = f"{amount.limit_key} is {amount.text(amount.limit)}, but {has}"
+        fix = target.set_(amount.limit_key, amount.text(available))
+        return Check(PROFILE, name, "yellow", seen, fix)
+    return None
 
 
 def _fits(target: Target, kinds: Sequence[NodeKind], holding: Sequence[NodeKind]) -> str:
-    plan, nodes = target.plan, sum(kind.nodes for kind in holding)
-    parts = [f"{plan.cpus_per_node or 'default'} CPUs"]
+    """Return what the largest job requests, and how many nodes have it."""
+    plan = target.plan
+    parts = []
     if plan.shape.gpus_per_node:
-        parts.insert(0, f"{plan.shape.gpus_per_node} {plan.shape.gpu_type or 'GPUs'}")
+        parts.append(f"{plan.shape.gpus_per_node} {plan.shape.gpu_type or 'GPUs'}")
+    parts.append(f"{plan.cpus_per_node or 'default'} CPUs")
     if plan.memory_mb:
         parts.append(format_memory(plan.memory_mb))
     if plan.walltime_s:
         parts.append(format_time(plan.walltime_s))
-    unknown = [
-        name
-        for name, known in (("CPUs", kinds[0].cpus), ("memory", kinds[0].memory_mb))
-        if known is None
-    ]
+    nodes = sum(kind.nodes for kind in holding)
+    text = f"{', '.join(parts)}: fits its {count(nodes, 'node')}"
+    unknown = []
+    if kinds[0].cpus is None:
+        unknown.append("CPUs")
+    if kinds[0].memory_mb is None:
+        unknown.append("memory")
     if unknown:
-        unsaid = f"; Slurm does not say their {' and '.join(unknown)}"
-    else:
-        unsaid = ""
-    return (
-        f"{', '.join(parts)}: fits {'its 1 node' if nodes == 1 else f'its {nodes} nodes'}{unsaid}"
-    )
+        text += f"; Slurm does not say their {' and '.join(unknown)}"
+    return text
 
 
 def _no_such_gpus(
@@ -419,21 +430,14 @@ def _no_such_gpus(
 
     The fix says where to find such GPUs.
     """
-    type_ = target.plan.shape.gpu_type
+    partitions = ", ".join(names)
     if not inside:
+        seen = f"there are none in partition {partitions}"
         fix = target.set_partition(facts) or "`sinfo -s` shows the nodes of each"
-        return Check(
-            PROFILE,
-            f"{target.label}nodes",
-            "red",
-            f"there are none in partition {', '.join(names)}",
-            fix,
-        )
-    there = sorted({name or "untyped" for kind in inside for name, _ in kind.gpus})
-    seen = (
-        f"no {type_ or 'GPU'} in partition {', '.join(names)}; it has "
-        f"{', '.join(there) or 'no GPUs'}"
-    )
+        return Check(PROFILE, f"{target.label}nodes", "red", seen, fix)
+    there = sorted({name or "untyped" for name in _gpu_types(inside)})
+    wanted = target.plan.shape.gpu_type or "GPU"
+    seen = f"no {wanted} in partition {partitions}; it has {', '.join(there) or 'no GPUs'}"
     fix = target.set_partition(facts) or _other_gpus(target, there, facts)
     return Check(PROFILE, f"{target.label}GPUs", "red", seen, fix)
 
@@ -442,12 +446,20 @@ def _other_gpus(target: Target, there: Sequence[str], facts: ClusterFacts) -> st
     """Return how to ask for GPUs that there are, given the types of the partition."""
     named = [type_ for type_ in there if type_ != "untyped"]
     if there and not target.type:
-        close = nearest(target.plan.shape.gpu_type or "", named) or (named[0] if named else None)
-        # for those without a name none must be asked for
-        return target.set_("gpu.type", close or "null")
-    elsewhere = sorted({name for kind in facts.kinds for name, _ in kind.gpus if name})
+        if not named:
+            return target.set_("gpu.type", "null")  # GPUs without a type are requested without one
+        close = nearest(target.plan.shape.gpu_type or "", named)
+        return target.set_("gpu.type", close or named[0])
+    elsewhere = sorted(name for name in _gpu_types(facts.kinds) if name)
+    fix = "write a profile for them: hpcrun profile detect"
     if elsewhere:
-        has = f"the cluster has {', '.join(elsewhere)}; "
-    else:
-        has = ""
-    return f"{has}write a profile for them: hpcrun profile detect"
+        return f"the cluster has {', '.join(elsewhere)}; {fix}"
+    return fix
+
+
+def _gpu_types(kinds: Sequence[NodeKind]) -> set[str | None]:
+    """Return the types of GPUs that nodes have; None stands for GPUs without a type."""
+    types: set[str | None] = set()
+    for kind in kinds:
+        types.update(name for name, _ in kind.gpus)
+    return types

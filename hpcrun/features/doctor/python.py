@@ -44,19 +44,16 @@ def wanted_by(profile: Profile | None, driver: DriverFacts | None) -> Wanted:
         return Wanted()
     brought = bool(profile.modules or profile.setup)
     if profile.scheduler == "local":
-        if driver:
-            capability = min(driver.capabilities, key=capability_of, default=None)
-        else:
-            capability = None
+        capabilities = driver.capabilities if driver else ()
+        capability = min(capabilities, key=capability_of, default=None)
         return Wanted(
             bool(capability), True, capability, "this machine's card", brought, on_slurm=False
         )
     gpus = bool(profile.gpu.per_node or profile.gpu.types)
     entry = profile.gpu.types.get(profile.gpu.type or "")
+    card = profile.card
     if entry and entry.card.model_fields_set:
         card = entry.card
-    else:
-        card = profile.card
     name = card.model or profile.gpu.type or "the profile's card"
     return Wanted(
         gpus, gpus or profile.launcher == "torchrun", card.compute_capability, name, brought
@@ -119,13 +116,11 @@ def judge_torch(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -
         return [_judge_missing(python, facts, wanted)]
     if facts.problem:
         level: Level = "yellow" if wanted.brought or not wanted.torch else "red"
+        fix = _ANOTHER
         if wanted.brought:
             fix = "load the profile's modules, and run `hpcrun doctor` again"
-        else:
-            fix = _ANOTHER
-        return [
-            Check(PYTHON, "torch", level, f"{facts.torch} cannot be imported: {facts.problem}", fix)
-        ]
+        seen = f"{facts.torch} cannot be imported: {facts.problem}"
+        return [Check(PYTHON, "torch", level, seen, fix)]
     if facts.cuda:
         build = f"CUDA {facts.cuda}"
     elif facts.hip:
@@ -133,20 +128,18 @@ def judge_torch(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -
     else:
         build = "no CUDA"
     seen = f"{facts.torch}, built with {build}"
-    if facts.hip:
-        return [Check(PYTHON, "torch", "green", seen)]
-    if not facts.cuda:
-        if not wanted.gpus:
-            return [Check(PYTHON, "torch", "green", seen)]
+    if wanted.gpus and not facts.cuda and not facts.hip:
         return [Check(PYTHON, "torch", "red", f"{seen}: it cannot use a GPU", _BUILDS)]
     checks = [Check(PYTHON, "torch", "green", seen)]
-    if wanted.gpus and wanted.capability:
+    if facts.cuda and not facts.hip and wanted.gpus and wanted.capability:
         checks.append(judge_kernels(facts, wanted))
     return checks
 
 
 def _judge_missing(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -> Check:
-    seen = f"not in {python.executable}" + (f": {facts.problem}" if facts.problem else "")
+    seen = f"not in {python.executable}"
+    if facts.problem:
+        seen += f": {facts.problem}"
     if wanted.brought:
         return Check(
             PYTHON,
@@ -155,8 +148,9 @@ def _judge_missing(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted
             f"{seen}; the profile's modules or set-up commands may provide it",
             "check it with a short job: hpcrun submit --wait -m torch.utils.collect_env",
         )
+    level: Level = "red" if wanted.torch else "yellow"
     fix = f"{python.executable} -m pip install torch, or {_ANOTHER}"
-    return Check(PYTHON, "torch", "red" if wanted.torch else "yellow", seen, fix)
+    return Check(PYTHON, "torch", level, seen, fix)
 
 
 def judge_kernels(facts: PythonFacts, wanted: Wanted) -> Check:
@@ -195,8 +189,13 @@ def runs_on(kernels: Sequence[str], capability: str) -> bool:
         match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", kernel)
         if match:
             built = (int(match[2]), int(match[3]))
-            is_later = built <= card and (match[1] == "compute" or built[0] == card[0])
-            if built == card if match[4] else is_later:
+            if match[4]:
+                runs = built == card
+            elif match[1] == "compute":
+                runs = built <= card
+            else:
+                runs = built <= card and built[0] == card[0]
+            if runs:
                 return True
     return False
 
@@ -213,12 +212,13 @@ def judge_driver(driver: DriverFacts, facts: PythonFacts | None, wanted: Wanted)
     For Slurm's jobs, the driver of the nodes counts.
     """
     if driver.version is None:
+        seen = "no GPU here"
         if wanted.on_slurm and wanted.gpus:
-            where = "no GPU here; hpcrun preflight checks the nodes"
-        else:
-            where = "no GPU here"
-        return Check(PYTHON, "driver", "green", where)
-    newest = ".".join(map(str, driver.cuda)) if driver.cuda else "?"
+            seen += "; hpcrun preflight checks the nodes"
+        return Check(PYTHON, "driver", "green", seen)
+    newest = "?"
+    if driver.cuda:
+        newest = ".".join(map(str, driver.cuda))
     seen = f"{driver.version} here, for CUDA up to {newest}"
     built = facts.cuda if facts else None
     # within a major version, a build of a later minor one runs (CUDA compatibility, minor version

@@ -62,14 +62,12 @@ def judge_slurm(answers: SlurmAnswers) -> list[Check]:
     mismatch = judge_versions(answers.version, answers.facts.config.get("SLURM_VERSION"))
     if mismatch:
         checks.append(mismatch)
-    silent = [
-        Check(
-            SLURM, command, "yellow", why, f"`{command}` by hand shows whether the problem persists"
-        )
-        for command, why in answers.facts.problems.items()
-        if command not in _ACCOUNTING
-    ]
-    return [*checks, *silent, judge_accounting(answers.facts)]
+    for command, why in answers.facts.problems.items():
+        if command not in _ACCOUNTING:
+            fix = f"`{command}` by hand shows whether the problem persists"
+            checks.append(Check(SLURM, command, "yellow", why, fix))
+    checks.append(judge_accounting(answers.facts))
+    return checks
 
 
 def judge_commands(missing: tuple[str, ...], version: str | None) -> Check:
@@ -87,9 +85,10 @@ def judge_commands(missing: tuple[str, ...], version: str | None) -> Check:
         if level == "yellow":
             fix = "ask the administrators for all Slurm commands, or load its slurm module"
         return Check(SLURM, "commands", level, f"{some} on PATH", fix)
-    return Check(
-        SLURM, "commands", "green", " ".join(COMMANDS) + (f", version {version}" if version else "")
-    )
+    seen = " ".join(COMMANDS)
+    if version:
+        seen += f", version {version}"
+    return Check(SLURM, "commands", "green", seen)
 
 
 def judge_versions(client: str | None, controller: str | None) -> Check | None:
@@ -118,10 +117,7 @@ def judge_controller(ping: Ping) -> Check:
     up = [server for server in ping.servers if server.up]
     down = [f"{server.host} ({server.role})" for server in ping.servers if not server.up]
     if not up:
-        if down:
-            seen = f"{', '.join(down)} does not respond"
-        else:
-            seen = ping.words
+        seen = f"{', '.join(down)} does not respond" if down else ping.words
         fix = "`scontrol ping` shows when it is back; else ask the administrators"
         return Check(SLURM, "controller", "red", seen, fix)
     if ping.took_s >= 1:
@@ -169,7 +165,9 @@ def judge_runs(
     if place.mount is not None:
         checks.append(judge_file_system(place.mount, on_slurm=on_slurm))
     checks.append(judge_space(place))
-    return checks if quota is None else [*checks, *judge_quota(quota)]
+    if quota is not None:
+        checks += judge_quota(quota)
+    return checks
 
 
 def judge_write(root: Path, place: RunsFolderFacts) -> Check:
@@ -210,17 +208,17 @@ def judge_file_system(mount: Mount, *, on_slurm: bool) -> Check:
 
 def judge_space(place: RunsFolderFacts) -> Check:
     """Judge what is left for an ordinary user."""
-    if place.free_files is None:
-        files = ""
-    else:
-        files = f" and {place.free_files:,} files"
-    seen = f"{_size(place.free_bytes)}{files} left"
+    free = _size(place.free_bytes)
+    has_few_files = False
+    if place.free_files is not None:
+        free += f" and {place.free_files:,} files"
+        has_few_files = place.free_files < _LOW_FILES
+    seen = f"{free} left"
+    fix = f"free some space there; {_ELSEWHERE}"
     if place.free_bytes == 0 or place.free_files == 0:
-        return Check(RUNS, "space", "red", seen, f"free some space there; {_ELSEWHERE}")
-    if place.free_bytes < _LOW_BYTES or (
-        place.free_files is not None and place.free_files < _LOW_FILES
-    ):
-        return Check(RUNS, "space", "yellow", seen, f"free some space there; {_ELSEWHERE}")
+        return Check(RUNS, "space", "red", seen, fix)
+    if place.free_bytes < _LOW_BYTES or has_few_files:
+        return Check(RUNS, "space", "yellow", seen, fix)
     return Check(RUNS, "space", "green", seen)
 
 
@@ -235,9 +233,8 @@ def judge_quota(quota: Quota) -> list[Check]:
         if most:
             seen = f"{text(use.used)} of {text(most)} used"
             level = _level(use, most)
-            if level == "green":
-                fix = None
-            else:
+            fix = None
+            if level != "green":
                 fix = f"remove old runs (hpcrun status --all lists them); {_ELSEWHERE}"
             checks.append(Check(RUNS, name, level, seen, fix))
     return checks
@@ -254,7 +251,8 @@ def _level(use: Use, most: int) -> Level:
 
 def _size(size_bytes: int) -> str:
     if size_bytes >= _GB:
-        return f"{size_bytes / _GB:.{0 if size_bytes >= 10 * _GB else 1}f} GB"
+        digits = 0 if size_bytes >= 10 * _GB else 1
+        return f"{size_bytes / _GB:.{digits}f} GB"
     if size_bytes >= 10**6:
         return f"{size_bytes // 10**6} MB"
     return f"{size_bytes // 1000} kB"

@@ -65,10 +65,7 @@ def notify(
     Destinations are URLs of apprise: mail, Slack, Discord, Teams, ntfy, webhooks.
     Configure them with `notify:` in config.yaml or a profile, or submit --notify.
     """
-    if of or known:
-        context = make_context(announce=None)
-    else:
-        context = make_context()
+    context = make_context(announce=None) if of or known else make_context()
     if test:
         yield _test(words or [], context)
         return
@@ -76,18 +73,21 @@ def notify(
         item = _in_job(of, context)
         yield _sent_outcome(_send_due(item, context, event), item, quiet=True)
         return
-    ids = [element.run.run_id for element in (yield from context.named(words or ["last"]))]
+    named = yield from context.named(words or ["last"])
+    ids = [element.run.run_id for element in named]
     if known:
         result = last_known(ids, store=context.store, now_s=context.now_s())
     else:
         result = get_status(ids, context.ports)
     sent: list[Delivery] = []
     for item in result.runs:
-        sent += (results := _send_due(item, context, None))
+        results = _send_due(item, context, None)
+        sent += results
         yield _sent_outcome(results, item, quiet=known)
     if result.away:
         raise result.away
-    if not known and (failure := _failure(sent)):
+    failure = None if known else _failure(sent)
+    if failure:
         raise failure
 
 
@@ -98,7 +98,8 @@ def _in_job(folder: Path, context: Context) -> RunStatus:
         PlanError: the record of the run cannot be read.
     """
     try:
-        run = load_run(record := RunFolder(folder).record)
+        record = RunFolder(folder).record
+        run = load_run(record)
         while run.job_id is None and time.time() - run.created_s < _RECORDED_WITHIN_S:
             time.sleep(_AGAIN_S)
             run = load_run(record)
@@ -111,8 +112,11 @@ def _send_due(item: RunStatus, context: Context, reported: str | None) -> list[D
     """Send the due messages about a run that nobody has sent, and return their results."""
     notify = notify_of(item.run)
     results: list[Delivery] = []
-    for event in due_events(item, notify, context.now_s(), reported) if notify else ():
-        if notify and (to := unclaimed(item.folder, event, notify.to)):
+    if notify is None:
+        return results
+    for event in due_events(item, notify, context.now_s(), reported):
+        to = unclaimed(item.folder, event, notify.to)
+        if to:
             message = message_of(
                 event,
                 item,
@@ -151,11 +155,11 @@ def _patterns(run: Run, context: Context) -> Mapping[str, Any]:
 def _sent_outcome(results: list[Delivery], item: RunStatus, *, quiet: bool) -> Outcome:
     """Return the results of messages; in the background only failures, for the log."""
     if quiet:
-        return Outcome(lambda: [stdout(_lines(each for each in results if each.state != SENT))])
+        failed = [each for each in results if each.state != SENT]
+        return Outcome(lambda: [stdout(_lines(failed))])
+    none = "was submitted without messages (notify:, --notify)"
     if notify_of(item.run):
         none = "no message is due"
-    else:
-        none = "was submitted without messages (notify:, --notify)"
     lines = [stdout(_lines(results) or [f"{one_line(item.run.name)}: {none}"])]
     return Outcome(lambda: lines, lambda: _document(results, item.run.run_id))
 
@@ -173,10 +177,10 @@ def _test(urls: list[str], context: Context) -> Outcome:
             )
     to = urls or _configured(context)
     if not to:
+        file = context.user_folder / "config.yaml"
         raise UsageError(
             "there is no destination to test",
-            hint="hpcrun notify --test URL, or notify: [URL] in "
-            + str(context.user_folder / "config.yaml"),
+            hint=f"hpcrun notify --test URL, or notify: [URL] in {file}",
         )
     title = clean_line(f"Test message from hpcrun on {context.host}")
     message = Message(title, "Messages about your runs will arrive here.")
@@ -194,7 +198,8 @@ def _lines(sent: Iterable[Delivery]) -> list[str]:
 
 def _failure(sent: Sequence[Delivery]) -> PlanError | None:
     """Return the failure of messages that did not arrive, None if all did."""
-    failed, to = {each.to for each in sent if each.state != SENT}, {each.to for each in sent}
+    to = {each.to for each in sent}
+    failed = {each.to for each in sent if each.state != SENT}
     if failed:
         return PlanError(f"{len(failed)} of {len(to)} destinations did not accept the message")
     return None
@@ -206,9 +211,9 @@ def _configured(context: Context) -> list[str]:
 
     named = list(context.config.notify)
     with suppress(HpcrunError):  # Slurm may be away, of which a test of messages need not know
-        named += load_profile(
-            context.profile_name(None), context.surroundings.profile_folders
-        ).profile.notify
+        name = context.profile_name(None)
+        loaded = load_profile(name, context.surroundings.profile_folders)
+        named += loaded.profile.notify
     return [to for to in dict.fromkeys(named) if not is_slurms_mail(to)]
 
 

@@ -94,10 +94,9 @@ class MessageClaim:
         A message that cannot have left this host can be claimed again.
         """
         is_unsent = state in (UNREACHABLE, UNKNOWN)
+        path = self._path
         if is_unsent:
-            path = self._path.with_name(self._path.name + _UNSENT)
-        else:
-            path = self._path
+            path = path.with_name(path.name + _UNSENT)
         with suppress(OSError):  # it stays claimed: it is not sent again
             replace_file(path, _text(self._to, state, reason), durable=False)
         if is_unsent:
@@ -130,8 +129,10 @@ def deliveries(run_folder: Path, now_s: float) -> list[Delivery]:
     results = []
     names = set(names_in(folder))
     for name in names:
-        was_claimed = name.removesuffix(_UNSENT) != name and name.removesuffix(_UNSENT) in names
-        if not was_claimed and (match := _NAME.fullmatch(name)):
+        claim = name.removesuffix(_UNSENT)
+        was_claimed = claim != name and claim in names
+        match = _NAME.fullmatch(name)
+        if match and not was_claimed:
             with suppress(OSError):
                 results.append(_delivery(folder / name, match["event"], now_s))
     return sorted(results, key=lambda each: each.time_s)
@@ -163,29 +164,43 @@ def delivery_lines(deliveries: Iterable[Delivery]) -> list[str]:
 
     An example of a line: ``started, failed (2), finished sent to $A``.
     """
-    events: dict[tuple[str, str, str], list[str]] = {}
+    kinds_of: dict[_Outcome, list[str]] = {}
     for each in deliveries:
-        is_good = each.state in (SENT, CLAIMED)
-        if each.state == UNREACHABLE:
-            reason = "cannot connect"
-        elif is_good:
-            reason = ""
-        else:
-            reason = each.reason
-        to = each.to or ("" if is_good else "its destination")
-        if to:
-            events.setdefault((_OUTCOMES[each.state], to, reason), []).append(
-                event_kind(each.event)
-            )
-    rows = sorted(events.items(), key=lambda row: list(_OUTCOMES.values()).index(row[0][0]))
-    return [
-        f"{_counted(kinds)} {how} {to}{f': {reason}' if reason else ''}"
-        for (how, to, reason), kinds in rows
-    ]
+        outcome = _outcome_of(each)
+        if outcome.to:
+            kinds_of.setdefault(outcome, []).append(event_kind(each.event))
+    lines = []
+    order = list(_OUTCOMES.values())
+    for outcome in sorted(kinds_of, key=lambda outcome: order.index(outcome.how)):
+        line = f"{_counted(kinds_of[outcome])} {outcome.how} {outcome.to}"
+        if outcome.reason:
+            line += f": {outcome.reason}"
+        lines.append(line)
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of messages, in words."""
+
+    how: str
+    to: str  # empty for a message that is being sent, and whose destination is not recorded yet
+    reason: str
+
+
+def _outcome_of(delivery: Delivery) -> _Outcome:
+    how = _OUTCOMES[delivery.state]
+    if delivery.state in (SENT, CLAIMED):
+        return _Outcome(how, delivery.to, "")
+    reason = delivery.reason
+    if delivery.state == UNREACHABLE:
+        reason = "cannot connect"
+    return _Outcome(how, delivery.to or "its destination", reason)
 
 
 def _counted(kinds: Sequence[str]) -> str:
-    numbers = Counter(kinds)
-    return ", ".join(
-        kind if number == 1 else f"{kind} ({number})" for kind, number in numbers.items()
-    )
+    """Return ``started, failed (2)``."""
+    parts = []
+    for kind, number in Counter(kinds).items():
+        parts.append(kind if number == 1 else f"{kind} ({number})")
+    return ", ".join(parts)

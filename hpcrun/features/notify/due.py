@@ -83,47 +83,46 @@ def due_events(
     events = _events(item, notify, now_s)
     if reported in (STARTED, FIRST_STEP):
         events.insert(0, reported)
-    has_failed = FAILED in notify.events and item.status.state != job_states.COMPLETED
-    return [
-        event
-        for event in dict.fromkeys(events)
-        if event_kind(event) in notify.events or (event == FINISHED and has_failed)
-    ]
+    wanted = set(notify.events)
+    if FAILED in wanted and item.status.state != job_states.COMPLETED:
+        wanted.add(FINISHED)
+    return [event for event in dict.fromkeys(events) if event_kind(event) in wanted]
 
 
 def _events(item: RunStatus, notify: Notify, now_s: float) -> list[str]:
-    status = item.status
-    if item.elements:
-        newest = []
-    else:
+    newest: list[Attempt] = []
+    if not item.elements:
         newest = list(islice(attempts(item.folder, 0, item.run.deciding_role), _LAST_ATTEMPTS))
-    if status.final:
-        if status.state in (job_states.CANCELLED, job_states.NOT_SUBMITTED) and not has_started(
-            item.folder
-        ):
-            return []  # the person who cancelled it knows
-        if newest and newest[0].exit:
-            ended_s = newest[0].exit.ended_s
-        else:
-            ended_s = status.asked_s
-        return [FINISHED] if now_s - ended_s < END_IS_NEWS_S else []
+    if item.status.final:
+        return [FINISHED] if _has_end_to_report(item, newest, now_s) else []
     if item.elements:
         return _events_of_sweep(item, notify, now_s)
     if not newest:
         return [WAITING] if _waits_long(item, notify, now_s) else []
-    ended = [
-        attempt
-        for attempt in newest
-        if attempt is not newest[0] or (attempt.exit and attempt.exit.again)
-    ][:1]
-    events = [
-        f"{ATTEMPT}-{attempt.number}"
-        for attempt in ended
-        if now_s - (attempt.exit.ended_s if attempt.exit else attempt.alive_s) < END_IS_NEWS_S
-    ]
+    events = []
+    followed = newest[1:]  # by another attempt
+    if newest[0].exit and newest[0].exit.again:
+        followed = newest
+    if followed:
+        last = followed[0]
+        ended_s = last.exit.ended_s if last.exit else last.alive_s
+        if now_s - ended_s < END_IS_NEWS_S:
+            events.append(f"{ATTEMPT}-{last.number}")
     if newest[0].exit is None:
         events += _events_of_running(newest[0], now_s)
     return events
+
+
+def _has_end_to_report(item: RunStatus, newest: Sequence[Attempt], now_s: float) -> bool:
+    """Whether a run ended lately, and not by the hand of a person who knows."""
+    status = item.status
+    if status.state in (job_states.CANCELLED, job_states.NOT_SUBMITTED):
+        if not has_started(item.folder):
+            return False  # the person who cancelled it knows
+    ended_s = status.asked_s
+    if newest and newest[0].exit:
+        ended_s = newest[0].exit.ended_s
+    return now_s - ended_s < END_IS_NEWS_S
 
 
 def _events_of_running(attempt: Attempt, now_s: float) -> list[str]:
@@ -184,24 +183,17 @@ def _has_metrics(attempt: Attempt, now_s: float) -> bool:
 
 def send_late(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
     """Start a process that sends the due messages of these runs that nobody has sent."""
-    late = list(
-        islice(
-            (item for item in items if _is_late(item, now_s) and _is_untried(item.folder)),
-            MOST_AT_ONCE,
-        )
-    )
+    late: list[RunStatus] = []
+    for item in items:
+        if len(late) == MOST_AT_ONCE:
+            break
+        if _is_late(item, now_s) and _is_untried(item.folder):
+            late.append(item)
     if not late:
         return
-    here = ("env", f"HPCRUN_RUNS={runs.absolute()}")
-    program = [
-        *here,
-        sys.executable,
-        "-m",
-        "hpcrun",
-        "notify",
-        "--known",
-        *(item.run.run_id for item in late),
-    ]
+    runs_variable = f"HPCRUN_RUNS={runs.absolute()}"
+    program = ["env", runs_variable, sys.executable, "-m", "hpcrun", "notify", "--known"]
+    program += [item.run.run_id for item in late]
     with suppress(OSError):  # in the folder in which Python finds this hpcrun
         leave_running(
             program,
@@ -218,10 +210,10 @@ def _is_late(item: RunStatus, now_s: float) -> bool:
     if status.final and now_s - status.asked_s > END_IS_NEWS_S:
         return False
     events = due_events(item, notify, now_s)
-    newest = last_attempts(item.folder)
-    changed_s = max(
-        (each.exit.ended_s if each.exit else each.started_s for each in newest), default=0.0
-    )
+    changed_s = 0.0
+    for attempt in last_attempts(item.folder):
+        attempt_s = attempt.exit.ended_s if attempt.exit else attempt.started_s
+        changed_s = max(changed_s, attempt_s)
     # the records say when the job started or ended
     if not events or now_s - changed_s < JOB_FIRST_S:
         return False
@@ -265,7 +257,8 @@ class NotifyHooks(Hooks):
 
     def run_rows(self, item: RunStatus) -> Sequence[tuple[str, str]]:
         """Return what became of a run's messages."""
-        return [("messages", line) for line in delivery_lines(deliveries(item.folder, time.time()))]
+        results = deliveries(item.folder, time.time())
+        return [("messages", line) for line in delivery_lines(results)]
 
     def run_json(self, item: RunStatus) -> list[dict[str, Any]]:
         """Return what became of a run's messages."""

@@ -98,7 +98,9 @@ def message_of(
         title = f"{row.run.name} failed, the first element of its sweep"
         return _message(title, [explain(row)], row, "warning")
     if event == FINISHED or attempt is None:
-        metrics = "" if item.elements else _metrics(item, attempt, patterns())
+        metrics = ""
+        if not item.elements:
+            metrics = _metrics(item, attempt, patterns())
         return _end(item, _why(item, explain), metrics)
     why = _why_ended(item, attempt, explain, is_newest=attempt is newest)
     return _message(_attempt_title(name, attempt), [why], item, "warning")
@@ -117,7 +119,8 @@ def _waiting(item: RunStatus, begun: Sequence[Attempt], now_s: float) -> Message
     queue_s = max(0.0, _queue_s(item, begun, now_s))
     title = f"{item.run.name} has been pending for {format_span(queue_s)}"
     reason = _pending_reason(item)
-    return _message(title, [f"reason: {reason}" if reason else ""], item, "warning")
+    lines = [f"reason: {reason}"] if reason else []
+    return _message(title, lines, item, "warning")
 
 
 def _queue_s(item: RunStatus, begun: Sequence[Attempt], now_s: float) -> float:
@@ -134,9 +137,11 @@ def _idle_message(item: RunStatus, attempt: Attempt | None) -> Message:
             return _message(f"{item.run.name}: GPUs of an element were idle", [], item, "warning")
         title = f"{idle.row.run.name}: its GPUs are idle, the first element of its sweep"
         return _message(title, [_idle(idle.attempt)], idle.row, "warning")
+    name = item.run.name
     about = about_run(item)[1]
-    what = "it is unused" if about else "its GPUs are idle"
-    return _message(f"{item.run.name}: {what}", [about or _idle(attempt)], item, "warning")
+    if about:
+        return _message(f"{name}: it is unused", [about], item, "warning")
+    return _message(f"{name}: its GPUs are idle", [_idle(attempt)], item, "warning")
 
 
 def _attempt_title(name: str, attempt: Attempt) -> str:
@@ -153,25 +158,24 @@ def _attempt_title(name: str, attempt: Attempt) -> str:
 
 
 def _end(item: RunStatus, why: str, metrics: str) -> Message:
-    status, run = item.status, item.run
-    how = _ENDS.get(status.state, f"ended as {status.state}")
-    if status.ran_s is not None:
-        after = f" after {format_span(status.ran_s)}"
-    else:
-        after = ""
-    counts = status.reason if item.elements else None
+    run = item.run
+    status = item.status
     is_good = status.state == job_states.COMPLETED
+    counts = status.reason if item.elements else None
     if counts and not is_good:
         done = sum(each.status.state == job_states.COMPLETED for each in item.elements)
-        how = f"ended: {done} of {len(item.elements)} elements completed"
-        after = ""
-    why = why or (status.reason if not is_good and not counts else "") or ""
-    if is_good or status.state == job_states.CANCELLED:
-        hint = ""
+        title = f"{run.name} ended: {done} of {len(item.elements)} elements completed"
     else:
+        title = f"{run.name} {_ENDS.get(status.state, f'ended as {status.state}')}"
+        if status.ran_s is not None:
+            title += f" after {format_span(status.ran_s)}"
+    if not why and not is_good and not counts:
+        why = status.reason or ""
+    hint = ""
+    if not is_good and status.state != job_states.CANCELLED:
         hint = f"hpcrun explain {run.job_id or run.run_id}"
-    lines = [counts or "", why, metrics, hint]
-    return _message(f"{run.name} {how}{after}", lines, item, "success" if is_good else "failure")
+    kind = "success" if is_good else "failure"
+    return _message(title, [counts or "", why, metrics, hint], item, kind)
 
 
 def _why(item: RunStatus, explain: Callable[[RunStatus], str]) -> str:
@@ -203,15 +207,14 @@ def _why_ended(
 
 
 def _message(title: str, lines: Iterable[str], item: RunStatus, kind: Any = "info") -> Message:
-    where = f" on {item.status.hosts}" if item.status.hosts else ""
-    if item.run.cluster:
-        cluster = f", cluster {item.run.cluster}"
-    else:
-        cluster = f", {item.run.host}"
-    last = f"job {item.run.job_id or '-'}{where}{cluster}, run {item.run.run_id}"
-    return Message(
-        clean_line(title), "\n".join(clean_line(line) for line in [*lines, last] if line), kind
-    )
+    run = item.run
+    last = f"job {run.job_id or '-'}"
+    if item.status.hosts:
+        last += f" on {item.status.hosts}"
+    last += f", cluster {run.cluster}" if run.cluster else f", {run.host}"
+    last += f", run {run.run_id}"
+    body = [clean_line(line) for line in [*lines, last] if line]
+    return Message(clean_line(title), "\n".join(body), kind)
 
 
 def clean_line(text: str) -> str:
@@ -229,21 +232,28 @@ def clean_line(text: str) -> str:
 
 def _metrics(item: RunStatus, attempt: Attempt | None, patterns: Mapping[str, Any]) -> str:
     """Return the last metrics that rank 0 recorded, and those at the end of its log."""
-    metrics = {name: value for name, value in last_metrics(item).items() if name != "time"}
-    missing = {name: pattern for name, pattern in patterns.items() if name not in metrics}
-    if missing and attempt is not None:
-        finder = LogMetrics(missing)
-        logged = {}
-        for stream in ("out", "err"):
-            with suppress(OSError):
-                for line in tail(rank_log(attempt.folder, 0, stream).path, _LOG_END).splitlines():
-                    logged.update(finder.read(line)[1])
-        metrics = {**logged, **metrics}
-    shown = [
-        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in metrics.items()
-    ]
-    return " ".join(shown[:_MOST_METRICS]) + (" ..." if len(shown) > _MOST_METRICS else "")
+    metrics = last_metrics(item)
+    recorded = {name: value for name, value in metrics.items() if name != "time"}
+    missing = {name: pattern for name, pattern in patterns.items() if name not in recorded}
+    values = {**_logged_metrics(attempt, missing), **recorded}
+    shown = []
+    for name, value in values.items():
+        shown.append(f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}")
+    text = " ".join(shown[:_MOST_METRICS])
+    return f"{text} ..." if len(shown) > _MOST_METRICS else text
+
+
+def _logged_metrics(attempt: Attempt | None, patterns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics at the end of the log of rank 0."""
+    logged: dict[str, Any] = {}
+    if attempt is None or not patterns:
+        return logged
+    finder = LogMetrics(patterns)
+    for stream in ("out", "err"):
+        with suppress(OSError):
+            for line in tail(rank_log(attempt.folder, 0, stream).path, _LOG_END).splitlines():
+                logged.update(finder.read(line)[1])
+    return logged
 
 
 def _pending_reason(item: RunStatus) -> str:
@@ -259,7 +269,9 @@ def _idle(attempt: Attempt | None) -> str:
 
     Both times come from the record that ``launch/idle_watch.py`` wrote.
     """
-    warning = idle_warning(attempt.folder) if attempt else None
+    warning = None
+    if attempt:
+        warning = idle_warning(attempt.folder)
     if warning is None:
         return "hpcrun status --gpus shows their load"
     idle = format_span(warning.warned - warning.since)

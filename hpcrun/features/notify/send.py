@@ -62,14 +62,14 @@ def send_message(
     It is first claimed in the run's folder.
     """
     _count_connections()
-    calls = {
-        to: BackgroundCall(partial(_send_one, message, to, env, run_folder, event))
-        for to in destinations
-    }
+    calls = {}
+    for to in destinations:
+        call = partial(_send_one, message, to, env, run_folder, event)
+        calls[to] = BackgroundCall(call)
     until = time.monotonic() + ALL_S
     sent = list[Delivery]()
-    for to, call in calls.items():
-        results = call.answer(until - time.monotonic())
+    for to, sending in calls.items():
+        results = sending.answer(until - time.monotonic())
         late = Delivery(event, to, UNSURE, f"no response within {ALL_S:g} s")
         sent += [late] if results is None else results
     return sent
@@ -90,7 +90,10 @@ def _send_one(
         claim = MessageClaim(run_folder, event, to)
     except OSError:
         return []
-    state, reason = (UNKNOWN, problem) if problem else _sent(message, to, servers, env)
+    if problem:
+        state, reason = UNKNOWN, problem
+    else:
+        state, reason = _sent(message, to, servers, env)
     claim.close(state, reason)
     return [Delivery(event, to, state, reason)]
 
@@ -115,7 +118,8 @@ def _sent(
         return UNREACHABLE, reason or "no connection"  # a command on the login node may reach it
     # apprise says "A Connection error occurred" also if a service has the message and does not
     # answer
-    return UNSURE if "connection error" in reason.lower() else FAILED, reason or "refused"
+    state = UNSURE if "connection error" in reason.lower() else FAILED
+    return state, reason or "refused"
 
 
 def servers_of(to: str, env: Mapping[str, str]) -> list[Any]:
@@ -132,10 +136,8 @@ def servers_of(to: str, env: Mapping[str, str]) -> list[Any]:
     if path is not None:
         everything = Apprise(asset=asset)
         config = AppriseConfig(asset=asset)
-        config.add_config(
-            _private_text(to, path, env),
-            format="yaml" if path.endswith((".yml", ".yaml")) else "text",
-        )
+        form = "yaml" if path.endswith((".yml", ".yaml")) else "text"
+        config.add_config(_private_text(to, path, env), format=form)
         everything.add(config)
         servers = list(everything)
     else:
@@ -150,7 +152,8 @@ def servers_of(to: str, env: Mapping[str, str]) -> list[Any]:
             f"{to}: apprise knows no such destination", hint="https://appriseit.com/services"
         )
     for server in servers:
-        server.socket_connect_timeout, server.socket_read_timeout = CONNECT_S, READ_S
+        server.socket_connect_timeout = CONNECT_S
+        server.socket_read_timeout = READ_S
         server.redirects = False  # the message is for this server alone, whatever the URL says
     return servers
 
@@ -162,7 +165,9 @@ def _private_text(to: str, path: str, env: Mapping[str, str]) -> str:
         UsageError: the file cannot be read, or other users can read or own the file.
     """
     home = env.get("HOME", "")
-    place = Path(os.path.join(home, path[2:]) if path.startswith("~/") and home else path)
+    if home and path.startswith("~/"):
+        path = os.path.join(home, path[2:])
+    place = Path(path)
     try:
         content, status = read_open(place, _MOST_FILE)
     except OSError as error:
@@ -204,7 +209,8 @@ class _Log(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.text, self._thread = "", threading.get_ident()
+        self.text = ""
+        self._thread = threading.get_ident()
         logging.getLogger("apprise").addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -222,7 +228,8 @@ class _Log(logging.Handler):
 class _Connections(threading.local):
     """The connections of a thread: how many were made, and how many could not be made."""
 
-    made = refused = 0
+    made = 0
+    refused = 0
 
 
 _connections = _Connections()

@@ -137,13 +137,10 @@ def _verdict(item: RunStatus, verdict: dict[str, Any]) -> Outcome:
     """Return the verdict; it is a failure where a node is bad."""
     failure = None
     if not verdict["ok"]:
-        exclude = verdict["exclude"]
-        failure = JobFailedError(
-            "the preflight found bad nodes",
-            hint=f"add --exclude={exclude}"
-            if exclude
-            else f"hpcrun logs --batch {item.run.job_id}",
-        )
+        hint = f"hpcrun logs --batch {item.run.job_id}"
+        if verdict["exclude"]:
+            hint = f"add --exclude={verdict['exclude']}"
+        failure = JobFailedError("the preflight found bad nodes", hint=hint)
     return Outcome(
         lambda: [table(preflight_table(verdict, width())), stdout(preflight_lines(verdict))],
         lambda: preflight_json(item, verdict),
@@ -163,10 +160,10 @@ def preflight_table(verdict: dict[str, Any], width: int) -> Table:
             text = ""
         return Text.assemble((mark, _COLOURS.get(mark, "")), one_line(f" {text}" if text else ""))
 
-    rows = (
-        (node["node"], *(cell(**node["checks"][check]) for check in CHECKS))
-        for node in verdict["nodes"]
-    )
+    rows = []
+    for node in verdict["nodes"]:
+        checks = node["checks"]
+        rows.append([node["node"], *(cell(**checks[check]) for check in CHECKS)])
     return text_table(_HEADINGS, rows, whole=("NODE",))
 
 
@@ -223,10 +220,9 @@ def _forget(named: Sequence[str], failed: FailedNodes, now_s: float) -> Outcome:
         failure = NotFoundError(
             f"not in the list of failed nodes: {', '.join(missing)}", hint="hpcrun nodes lists them"
         )
+    lines = []
     if forgotten:
-        lines = [f"forgotten  {one_line(', '.join(forgotten))}"]
-    else:
-        lines = []
+        lines.append(f"forgotten  {one_line(', '.join(forgotten))}")
     return Outcome(lambda: [stdout(lines)], lambda: _document(failed.known(now_s)), failure=failure)
 
 
@@ -237,5 +233,7 @@ def _document(known: Iterable[FailedNode]) -> dict[str, Any]:
 def _listed(known: Sequence[FailedNode], now_s: float) -> TextPart:
     if not known:
         return stdout(["no node failed in the last 24 hours"])
-    rows = ((one.node, format_age(now_s - one.failed_s), one.why, one.run_id) for one in known)
+    rows = []
+    for one in known:
+        rows.append([one.node, format_age(now_s - one.failed_s), one.why, one.run_id])
     return table(text_table(("NODE", "LAST FAILURE", "REASON", "RUN"), rows))

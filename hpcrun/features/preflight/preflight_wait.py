@@ -50,7 +50,9 @@ class PreflightWatch:
     """Waits for one preflight."""
 
     def __init__(self, run_id: str, ports: Ports, tell: Callable[[str], None]) -> None:
-        self._run_id, self._ports, self._tell = run_id, ports, tell
+        self._run_id = run_id
+        self._ports = ports
+        self._tell = tell
         self._folder = ports.store.folder(run_id)
         self._last_state = ""
         self._away = 0
@@ -71,19 +73,17 @@ class PreflightWatch:
             verdict = _verdict(attempt)
             if verdict:
                 return item, verdict
+            now = time.monotonic()
             if item.status.final or (attempt is not None and attempt.exit is not None):
-                ended_at = ended_at or time.monotonic()
-                if time.monotonic() - ended_at > (
-                    SHOWN_WITHIN_S if _has_judged(item, attempt) else SETTLES_S
-                ):
-                    item = self._ask()
-                    return self._judge_here(item, attempt)
+                ended_at = ended_at or now
+                patience_s = SHOWN_WITHIN_S if _has_judged(item, attempt) else SETTLES_S
+                if now - ended_at > patience_s:
+                    return self._judge_here(self._ask(), attempt)
             if item.status.state == job_states.RUNNING and runs_since is None:
-                runs_since = time.monotonic()
-            if time.monotonic() - asked_at > ASK_EVERY_S:
-                if runs_since is not None and self._is_stuck(
-                    item, attempt, time.monotonic() - runs_since
-                ):
+                runs_since = now
+            if now - asked_at > ASK_EVERY_S:
+                running_s = now - runs_since if runs_since is not None else 0.0
+                if self._is_stuck(item, attempt, running_s):
                     return self._give_up(item, attempt)
                 item = self._ask()
                 asked_at = time.monotonic()
@@ -101,21 +101,22 @@ class PreflightWatch:
 
     def _get(self) -> RunStatus:
         result = one_status(self._run_id, self._ports)
-        self._away = self._away + 1 if result.away else 0
-        if result.away and self._away >= AWAY_TIMES:
+        if result.away is None:
+            self._away = 0
+            return result.runs[0]
+        self._away += 1
+        if self._away >= AWAY_TIMES:
             raise result.away
         return result.runs[0]
 
     def _ask(self) -> RunStatus:
         item = self._get()
         status = item.status
+        state_text = status.state
         if status.hosts:
-            where = f"on {status.hosts}"
+            state_text += f" on {status.hosts}"
         elif status.reason:
-            where = f"({status.reason})"
-        else:
-            where = ""
-        state_text = f"{status.state} {where}".strip()
+            state_text += f" ({status.reason})"
         if state_text != self._last_state:
             self._last_state = state_text
             self._tell(state_text)
@@ -132,7 +133,8 @@ class PreflightWatch:
 
         All else ends at the job's time limit.
         """
-        if running_s < (SILENT_AFTER_S if attempt is None else JUDGED_WITHIN_S):
+        patience_s = SILENT_AFTER_S if attempt is None else JUDGED_WITHIN_S
+        if running_s < patience_s:
             return False
         return any(map(is_silent, self._states(item).values()))
 
@@ -153,19 +155,19 @@ class PreflightWatch:
             JobFailedError: the job ended for a reason that is not in its nodes.
         """
         states = self._states(item)
-        silent = {
-            node: f"Slurm state {words.rstrip('*')}, not responding"
-            for node, words in states.items()
-            if is_silent(words)
-        }
+        silent = {}
+        for node, node_state in states.items():
+            if is_silent(node_state):
+                silent[node] = f"Slurm state {node_state.rstrip('*')}, not responding"
+        reports = {}
         if attempt:
             reports = read_reports(attempt.folder.preflight, list(states))
-        else:
-            reports = {}
         status = item.status
         if silent or (status.state == job_states.NODE_FAIL and reports):
             return item, judge(list(states), reports, srun_errors=silent)
-        how = f"ended as {status.state}" + (f": {status.reason}" if status.reason else "")
+        how = f"ended as {status.state}"
+        if status.reason:
+            how += f": {status.reason}"
         if attempt is not None and attempt.exit is not None and attempt.exit.message:
             how = f"failed: {attempt.exit.message}"
         job_id = item.run.job_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from hpcrun.cli.complete import RUN
@@ -35,17 +36,15 @@ def share(
 
     context = make_context()
     [named] = yield from context.named([run], newest=True)
-    element = "" if named.element is None else f"-{named.element}"
-    file = context.cwd / (out or f"{named.run.run_id}{element}.html")
+    stem = named.run.run_id
+    if named.element is not None:
+        stem += f"-{named.element}"
+    file = context.cwd / (out or f"{stem}.html")
     if out != "-":
         check_new_file("--out", file, force=force)
-    if (unset := [name for name in named.run.secrets if not context.env.get(name)]) and not force:
-        raise PlanError(
-            f"the page may show the value of {', '.join(unset)}, not set here, which hpcrun cannot "
-            "hide",
-            hint=f"read -rs {unset[0]} && export {unset[0]}; or write the page all the same: "
-            f"hpcrun share {quote_bash(run)} --force",
-        )
+    unset = [name for name in named.run.secrets if not context.env.get(name)]
+    if unset and not force:
+        raise _unknown_secrets(unset, run)
     patterns, remark = context.metric_patterns(named.run.profile)
     yield note([remark])
     shared = gather(
@@ -63,12 +62,8 @@ def share(
         yield Outcome(lambda: [verbatim(content.decode())])
         return
     save_page(file, content)
-    if HIDER.count:
-        hidden = f"{count(HIDER.count, 'secret')} hidden"
-    else:
-        hidden = "no secret was found in it"
-    hidden += f"; not hidden, since not set here: {', '.join(unset)}" if unset else ""
-    written = one_line(f"written  {out or file.name} ({bytes_text(len(content))}; {hidden})")
+    size = bytes_text(len(content))
+    written = one_line(f"written  {out or file.name} ({size}; {_hidden_text(unset)})")
     yield Outcome(
         lambda: [
             stdout([written]),
@@ -83,3 +78,24 @@ def share(
             "secrets_hidden": HIDER.count,
         },
     )
+
+
+def _unknown_secrets(names: Sequence[str], run: str) -> PlanError:
+    """Return the error that secrets of a run are not set here: their values cannot be hidden."""
+    first = names[0]
+    page = f"the page may show the value of {', '.join(names)}"
+    command = f"hpcrun share {quote_bash(run)} --force"
+    return PlanError(
+        f"{page}, not set here, which hpcrun cannot hide",
+        hint=f"read -rs {first} && export {first}; or write the page all the same: {command}",
+    )
+
+
+def _hidden_text(unset: Sequence[str]) -> str:
+    """Return how many secrets are hidden, and which are not: those that are ``unset`` here."""
+    text = "no secret was found in it"
+    if HIDER.count:
+        text = f"{count(HIDER.count, 'secret')} hidden"
+    if unset:
+        text += f"; not hidden, since not set here: {', '.join(unset)}"
+    return text

@@ -174,9 +174,12 @@ def line_chart(
         width: ``WIDE`` for a chart as wide as the page.
     """
     thinned = [(label, _thin(points)) for label, points in curves]
-    all_points = [point for _, points in thinned for point in points]
-    steps = [x for x, _ in all_points]
-    up = _scale_of([y for _, y in all_points], least, most)
+    steps: list[float] = []
+    values: list[float] = []
+    for _, points in thinned:
+        steps += [x for x, _ in points]
+        values += [y for _, y in points]
+    up = _scale_of(values, least, most)
     axes = _Axes(Scale(min(steps), max(steps)), up, width)
     lines = []
     for label, points in thinned:
@@ -226,7 +229,9 @@ def _thin(points: Sequence[Point]) -> Sequence[Point]:
 
 def time_line(lanes: Sequence[Lane]) -> Drawing:
     """Return bars on a common time axis; at least one lane has a bar."""
-    all_bars = [bar for _, bars in lanes for bar in bars]
+    all_bars: list[Bar] = []
+    for _, bars in lanes:
+        all_bars += bars
     start_s = min(bar.start_s for bar in all_bars)
     end_s = max(bar.end_s for bar in all_bars)
     length_s = max(end_s - start_s, 1)
@@ -274,8 +279,10 @@ _MB = 1e6
 
 
 def _busy(sample: UseSample) -> float | None:
+    if not sample.gpus:
+        return None
     percents = [100 * gpu.busy for gpu in sample.gpus]
-    return sum(percents) / len(percents) if percents else None
+    return sum(percents) / len(percents)
 
 
 def _gpu_memory(sample: UseSample) -> float | None:
@@ -316,7 +323,9 @@ def use_section(uses: Sequence[NodeUse]) -> dict[str, Any]:
         summary = summarise([use])
         if summary:
             summaries.append((use.node, dict(use_rows(summary))))
-    headings = list(dict.fromkeys(label for _, row in summaries for label in row))
+    headings: dict[str, None] = {}  # in the order of their first appearance
+    for _, row in summaries:
+        headings.update(dict.fromkeys(row))
     rows = []
     for node, row in summaries[:_MOST_ROWS]:
         rows.append((node, *(row.get(label, "-") for label in headings)))
@@ -331,7 +340,9 @@ def use_section(uses: Sequence[NodeUse]) -> dict[str, Any]:
 def _use_charts(nodes: Sequence[NodeUse]) -> Iterator[dict[str, Any]]:
     """Yield charts with a curve for each of the first nodes that has at least two values."""
     start_s = min((use.started or use.samples[0].time for use in nodes), default=0.0)
-    some = f", the first {COLOURS} nodes" if len(nodes) > COLOURS else ""
+    some = ""
+    if len(nodes) > COLOURS:
+        some = f", the first {COLOURS} nodes"
     for chart in _CHARTS:
         curves = []
         for use in nodes[:COLOURS]:

@@ -37,16 +37,16 @@ def date_text(at_s: float) -> str:
     """Return a date with its time and its distance from UTC: readers may be elsewhere."""
     when = datetime.fromtimestamp(at_s).astimezone()
     offset = when.strftime("%z")
-    if offset in ("", "+0000"):
-        zone = "UTC"
-    else:
-        zone = f"UTC{offset[:3]}:{offset[3:5]}"
+    zone = "UTC"
+    if offset not in ("", "+0000"):
+        zone += f"{offset[:3]}:{offset[3:5]}"
     return f"{when:%Y-%m-%d %H:%M:%S} {zone}"
 
 
 def tiles(shared: SharedRun) -> Iterator[Row]:
     """Yield the numbers at the top of the page."""
-    item, run = shared.item, shared.item.run
+    item = shared.item
+    run = item.run
     if item.elements:
         yield "Elements", str(len(item.elements))
         done = sum(one.status.state == job_states.COMPLETED for one in item.elements)
@@ -64,8 +64,12 @@ def tiles(shared: SharedRun) -> Iterator[Row]:
 
 def facts(shared: SharedRun) -> Iterator[Row]:
     """Yield what, when and where."""
-    item, run, status = shared.item, shared.item.run, shared.item.status
-    yield "run", run.run_id if item.element is None else f"{run.run_id}, element {item.element}"
+    item = shared.item
+    run = item.run
+    name = run.run_id
+    if item.element is not None:
+        name += f", element {item.element}"
+    yield "run", name
     if run.job_id:
         yield "job", run.job_id
     if item.about:
@@ -74,12 +78,14 @@ def facts(shared: SharedRun) -> Iterator[Row]:
     yield "submitted", f"{date_text(run.created_s)} on {run.host}"
     if shared.attempts:
         yield "started", date_text(min(span.attempt.started_s for span in shared.attempts))
-    if shared.attempts and status.final:
-        yield "ended", date_text(max(span.ended_s for span in shared.attempts))
+        if item.status.final:
+            yield "ended", date_text(max(span.ended_s for span in shared.attempts))
     yield "where", _where(run)
-    nodes = list(dict.fromkeys(node for span in shared.attempts for node in span.nodes))
+    nodes: dict[str, None] = {}  # in the order of the attempts, each once
+    for span in shared.attempts:
+        nodes.update(dict.fromkeys(span.nodes))
     if nodes:
-        yield "nodes", listed(nodes, MOST_NODES)
+        yield "nodes", listed(list(nodes), MOST_NODES)
     yield from shared.trackers
     place = link_text(run)
     if place:
@@ -91,7 +97,8 @@ def facts(shared: SharedRun) -> Iterator[Row]:
 
 
 def _state(shared: SharedRun) -> str:
-    item, status = shared.item, shared.item.status
+    item = shared.item
+    status = item.status
     if item.elements:
         return counts_text([one.status.state for one in item.elements])
     parts = [status.state]
@@ -109,34 +116,34 @@ def _where(run: Run) -> str:
         return f"{run.host}, without Slurm (profile {run.profile})"
     directives = dict(pairs_of(run.plan.get("directives")))
     names = ("partition", "account", "qos", "constraint", "reservation")
-    parts = [f"{name} {directives[name]}" for name in names if directives.get(name)]
-    return ", ".join(
-        [f"cluster {run.cluster}" if run.cluster else "Slurm", *parts, f"profile {run.profile}"]
-    )
+    parts = [f"cluster {run.cluster}" if run.cluster else "Slurm"]
+    parts += [f"{name} {directives[name]}" for name in names if directives.get(name)]
+    parts.append(f"profile {run.profile}")
+    return ", ".join(parts)
 
 
 def ended(span: AttemptSpan) -> Row:
     """Return the class in the style sheet, and the words, of the end of an attempt."""
-    status, exit_ = span.status, span.attempt.exit
+    status = span.status
+    exit_ = span.attempt.exit
     if status and status.state == job_states.CANCELLED:
         return "stop", "cancelled"
     if exit_ is None:
-        runs = status is not None and not status.final
-        if runs:
-            return ("run", "runs")
-        return ("bad", "killed without a record of its end, or its node failed")
+        if status is not None and not status.final:
+            return "run", "runs"
+        return "bad", "killed without a record of its end, or its node failed"
     if exit_.again:
         kind = "again"
-    elif exit_.status == 0:
-        kind = "ok"
     else:
-        kind = "bad"
+        kind = "ok" if exit_.status == 0 else "bad"
     if exit_.status == 0 and not exit_.reason:
         return kind, "completed"
-    again = ", requeued" if exit_.again and exit_.how != RESTART else ""
-    return kind, f"{ended_text(span.attempt)}{again}" + (
-        f": {exit_.message}" if exit_.message else ""
-    )
+    text = ended_text(span.attempt)
+    if exit_.again and exit_.how != RESTART:
+        text += ", requeued"
+    if exit_.message:
+        text += f": {exit_.message}"
+    return kind, text
 
 
 def command_text(command: Sequence[Sequence[str]]) -> str:
@@ -144,28 +151,25 @@ def command_text(command: Sequence[Sequence[str]]) -> str:
 
     A long command is on several lines, where an option and its value stay together.
     """
-    return "\n".join(
-        folded_command((" ".join(map(quote_bash, words)) for words in command), _LONGEST_LINE)
-    )
+    groups = [" ".join(map(quote_bash, words)) for words in command]
+    return "\n".join(folded_command(groups, _LONGEST_LINE))
 
 
 def program_text(shared: SharedRun) -> str:
     """Return the command of every rank; empty if the record has none."""
-    words = shared.item.run.plan.get("command")
-    if not isinstance(words, list) or shared.item.run.plan.get("preflight") == "only":
+    plan = shared.item.run.plan
+    words = plan.get("command")
+    if not isinstance(words, list) or plan.get("preflight") == "only":
         return ""
-    more = ["..."] if shared.item.run.plan.get("sweep") else []
-    return " ".join([*map(quote_bash, map(str, words)), *more])
+    text = " ".join(quote_bash(str(argument)) for argument in words)
+    return f"{text} ..." if plan.get("sweep") else text
 
 
 def code_rows(shared: SharedRun) -> Iterator[Row]:
     """Yield the code that ran."""
     if shared.code is None:
-        yield (
-            "snapshot",
-            "none: the job ran the files themselves, which may have changed since (hpcrun submit "
-            "--snapshot)",
-        )
+        files = "the job ran the files themselves, which may have changed since"
+        yield "snapshot", f"none: {files} (hpcrun submit --snapshot)"
         return
     yield "snapshot", code_text(dict(shared.code))
     if shared.code.get("commit"):
@@ -176,7 +180,7 @@ def code_rows(shared: SharedRun) -> Iterator[Row]:
 
 def element_label(index: int, shared: SharedRun) -> str:
     """Return the name of an element on the time line."""
-    parameters = next((one.parameters for one in shared.item.elements if one.index == index), ())
-    if parameters:
-        return f"{index}: {parameters_text(parameters)}"
+    for element in shared.item.elements:
+        if element.index == index and element.parameters:
+            return f"{index}: {parameters_text(element.parameters)}"
     return str(index)

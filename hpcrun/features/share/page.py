@@ -88,12 +88,9 @@ class _Cleaner:
 
     def __init__(self, hider: SecretHider, home: str) -> None:
         self._hider = hider
+        self._home: re.Pattern[str] | None = None
         if len(home) > 1:
-            self._home: re.Pattern[str] | None = re.compile(
-                rf"{re.escape(home.rstrip('/'))}(?![\w.-])"
-            )
-        else:
-            self._home = None
+            self._home = re.compile(rf"{re.escape(home.rstrip('/'))}(?![\w.-])")
 
     def __call__(self, value: object) -> object:
         """Return a value as text.
@@ -160,15 +157,13 @@ def share_page(shared: SharedRun, hider: SecretHider, home: str) -> bytes:
 
 def _notes(shared: SharedRun, hider: SecretHider) -> Iterator[str]:
     """Yield the lines at the end of the page, by when all of its secrets are counted."""
-    yield from (f"Not complete: {missing}." for missing in shared.missing)
+    for missing in shared.missing:
+        yield f"Not complete: {missing}."
     yield f"Made by hpcrun {__version__} on {facts.date_text(shared.now_s)}."
-    hidden = hider.count
-    if hidden:
-        if hidden == 1:
-            what = "1 value looks like a secret and is"
-        else:
-            what = f"{hidden} values look like secrets and are"
-        yield f"{what} hidden: ***"
+    if hider.count == 1:
+        yield "1 value looks like a secret and is hidden: ***"
+    elif hider.count:
+        yield f"{hider.count} values look like secrets and are hidden: ***"
     yield (
         "~ is the home folder of the person who made this page. The page loads nothing and runs "
         "no program."
@@ -180,6 +175,10 @@ def _parts(shared: SharedRun, clean: Callable[[str], str], room: float) -> dict[
     run = item.run
     charts, values = _metrics(shared)
     lanes = _lanes(shared)
+    timeline = time_line(lanes[:_MOST_LANES]) if lanes else None
+    attempts: list[list[object]] = []
+    if not item.elements:
+        attempts = [_attempt_cells(span) for span in shared.attempts]
     script = None
     if shared.script:
         script = _shown(shared.script, clean, int(_SCRIPT_BYTES * room))
@@ -194,16 +193,16 @@ def _parts(shared: SharedRun, clean: Callable[[str], str], room: float) -> dict[
         "kind": facts.kind_of(item.status),
         "submitted": facts.date_text(run.created_s),
         "tiles": facts.tiles(shared),
-        "cause": _cause(shared.explanation) if shared.explanation else None,
+        "cause": _cause(shared.explanation),
         "failed": _failed(shared),
         "facts": facts.facts(shared),
         "command": facts.command_text(shared.command),
         "program": facts.program_text(shared),
-        "timeline": time_line(lanes[:_MOST_LANES]) if lanes else None,
+        "timeline": timeline,
         "legend": _legend(shared.attempts),
         "lanes_left_out": len(lanes) - _MOST_LANES,
-        "attempts": [] if item.elements else [_attempt_cells(span) for span in shared.attempts],
-        "table": _table(shared.table, int(_MOST_ROWS * room)) if shared.table else None,
+        "attempts": attempts,
+        "table": _table(shared.table, int(_MOST_ROWS * room)),
         "charts": charts,
         "values": values[:_MOST_VALUES],
         "values_left_out": len(values) - _MOST_VALUES,
@@ -212,7 +211,7 @@ def _parts(shared: SharedRun, clean: Callable[[str], str], room: float) -> dict[
         "plan": recorded_plan(run),
         "script": script,
         "code": facts.code_rows(shared),
-        "diff": _diff(shared.diff, clean, room) if shared.diff else None,
+        "diff": _diff(shared.diff, clean, room),
     }
 
 
@@ -227,7 +226,9 @@ def _attempt_cells(span: AttemptSpan) -> list[object]:
     ]
 
 
-def _cause(explanation: Explanation) -> dict[str, Any]:
+def _cause(explanation: Explanation | None) -> dict[str, Any] | None:
+    if explanation is None:
+        return None
     heading = "Why it failed" if explanation.item.status.final else "What its ranks do"
     if explanation.item.element is not None:
         heading += f", element {explanation.item.element}"
@@ -308,7 +309,9 @@ def _legend(spans: Sequence[AttemptSpan]) -> list[tuple[str, str]]:
     return [(kind, label) for kind, label in _LEGEND.items() if kind in used]
 
 
-def _table(table: SweepTable, most_rows: int) -> dict[str, Any]:
+def _table(table: SweepTable | None, most_rows: int) -> dict[str, Any] | None:
+    if table is None:
+        return None
     names = table.names[:_MOST_COLUMNS]
     parameters = table.parameters[:_MOST_COLUMNS]
     headings = [("element", True), ("state", False)]
@@ -398,7 +401,10 @@ def _shown(
     else:
         shown = _first(text, most)
     more = part.bytes_left_out + len(text) - len(shown)
-    return shown, f"{format_size(more)} {where} are not shown." if more > 0 else ""
+    left_out = ""
+    if more > 0:
+        left_out = f"{format_size(more)} {where} are not shown."
+    return shown, left_out
 
 
 def _first(text: str, most: int) -> str:
@@ -408,24 +414,33 @@ def _first(text: str, most: int) -> str:
     return text[:most].rpartition("\n")[0]
 
 
-def _diff(diff: SharedText, clean: Callable[[str], str], room: float) -> dict[str, Any]:
+def _diff(
+    diff: SharedText | None, clean: Callable[[str], str], room: float
+) -> dict[str, Any] | None:
+    if diff is None:
+        return None
     text = clean(_BINARY.sub("(a binary file)\n", diff.text)).rstrip("\n")
     lines = _first(text, int(_DIFF_BYTES * room)).split("\n")[: int(_DIFF_LINES * room)]
-    parts = [
-        (kind, "".join(f"{line}\n" for line in group))
-        for kind, group in groupby(lines, key=_line_kind)
-    ]
+    parts = []
+    for kind, group in groupby(lines, key=_line_kind):
+        parts.append((kind, "".join(f"{line}\n" for line in group)))
     more = diff.bytes_left_out + len(text) - sum(len(part) for _, part in parts)
+    left_out = ""
+    if more > 2:
+        left_out = f"{format_size(more)} more are not shown."
     files = sum(line.startswith("diff --git ") for line in text.split("\n"))
     kinds = Counter(_line_kind(line) for line in lines)
     changes = f"{kinds['add']} lines added, {kinds['del']} removed"
     return {
         "summary": f"Changes since the commit: {count(files, 'file')}, {changes}",
         "parts": parts,
-        "more": f"{format_size(more)} more are not shown." if more > 2 else "",
+        "more": left_out,
         "open": len(lines) <= _OPEN_DIFF_LINES,
     }
 
 
 def _line_kind(line: str) -> str:
-    return next((kind for start, kind in _LINE_KINDS if line.startswith(start)), "")
+    for start, kind in _LINE_KINDS:
+        if line.startswith(start):
+            return kind
+    return ""

@@ -293,7 +293,9 @@ def _logs_of(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEn
     """Yield the ends of the logs of a run without elements, or of one element."""
     role = (explanation and explanation.role) or item.run.deciding_role
     attempt = next(attempts(item.folder, item.element or 0, role), None)
-    ends = list(_rank_ends(attempt, explanation)) if attempt else []
+    ends: list[LogEnd] = []
+    if attempt:
+        ends += _rank_ends(attempt, explanation)
     yield from ends
     has_failed = item.status.final and item.status.state != job_states.COMPLETED
     if ends and not has_failed:

@@ -53,11 +53,12 @@ def possible(verb: str, rows: Sequence[TopRow]) -> list[TopRow]:
 
     # an element and its whole sweep: the element would be cancelled twice
     whole = {row.key for row in rows if not row.element}
-    return [
-        row
-        for row in rows
-        if can(row) and not (row.element and row.run and row.run.run.run_id in whole)
-    ]
+    todo = []
+    for row in rows:
+        is_in_sweep = row.element and row.run and row.run.run.run_id in whole
+        if can(row) and not is_in_sweep:
+            todo.append(row)
+    return todo
 
 
 def commands(verb: str, rows: Sequence[TopRow]) -> list[list[str]]:
@@ -69,10 +70,13 @@ def commands(verb: str, rows: Sequence[TopRow]) -> list[list[str]]:
         chosen = elements.setdefault(row.key.partition("/")[0], [])
         if row.element:
             chosen.append(row.element.index)
-    return [
-        [verb, run_id, *(["--elements", index_ranges(sorted(chosen))] if chosen else [])]
-        for run_id, chosen in elements.items()
-    ]
+    lines = []
+    for run_id, chosen in elements.items():
+        line = [verb, run_id]
+        if chosen:
+            line += ["--elements", index_ranges(sorted(chosen))]
+        lines.append(line)
+    return lines
 
 
 def question(verb: str, rows: Sequence[TopRow], others: int) -> tuple[str, list[str]]:
@@ -84,13 +88,12 @@ def question(verb: str, rows: Sequence[TopRow], others: int) -> tuple[str, list[
     lines = []
     for row in rows[:_MOST_NAMED]:
         number = len(row.children)
+        line = f"{row.name}  job {job_id_of(row)}  {row.state}"
         if number > 1:
-            inner = f"  all {number} elements"
+            line += f"  all {number} elements"
         elif number:
-            inner = f"  {count(number, 'element')}"
-        else:
-            inner = ""
-        lines.append(f"{row.name}  job {job_id_of(row)}  {row.state}{inner}")
+            line += f"  {count(number, 'element')}"
+        lines.append(line)
     if len(rows) > _MOST_NAMED:
         lines.append(f"... and {len(rows) - _MOST_NAMED} more")
     lines += ["", about]
@@ -110,10 +113,8 @@ def nothing_to_do(verb: str, rows: Sequence[TopRow]) -> str:
     """Return why a verb can be done to none of some rows."""
     if not rows:
         return f"nothing to {verb}: there is no run"
-    return (
-        f"nothing to {verb}: {rows[0].name if len(rows) == 1 else _counted(rows)} "
-        f"({VERBS[verb][1]})"
-    )
+    about = rows[0].name if len(rows) == 1 else _counted(rows)
+    return f"nothing to {verb}: {about} ({VERBS[verb][1]})"
 
 
 def run_hpcrun(argv: Sequence[str], env: Mapping[str, str]) -> Done:
@@ -127,7 +128,8 @@ def run_hpcrun(argv: Sequence[str], env: Mapping[str, str]) -> Done:
 
 def act(screen: TopScreen, verb: str, rows: Sequence[TopRow], then: Callable[[], object]) -> None:
     """Ask once, do it in the background, show what the command printed, and call ``then``."""
-    reader, chosen = screen.reader, possible(verb, rows)
+    reader = screen.reader
+    chosen = possible(verb, rows)
     if not chosen:
         screen.say(nothing_to_do(verb, rows))
         return
@@ -157,9 +159,10 @@ def act(screen: TopScreen, verb: str, rows: Sequence[TopRow], then: Callable[[],
 def _say(screen: TopScreen, text: str) -> None:
     """Say it on the screen that is shown now; the one that asked may have been left."""
     app: App[object] = screen.app
-    shown = next(
-        (each for each in reversed(app.screen_stack) if isinstance(each, TopScreen)), screen
-    )
+    shown = screen
+    for each in app.screen_stack:  # the screen that is shown is the last
+        if isinstance(each, TopScreen):
+            shown = each
     shown.say(text, "bold")
 
 
@@ -169,14 +172,13 @@ def summary(results: Sequence[Done]) -> str:
     The line says what failed, else what was submitted, cancelled, held or released.
     """
     first = next((done for done in results if not done.ok), results[0])
-    telling = next(
-        (line for line in first.lines if line.startswith(_TELLING if first.ok else "hpcrun: ")),
-        None,
-    )
+    beginnings = _TELLING if first.ok else ("hpcrun: ",)
+    telling = [line for line in first.lines if line.startswith(beginnings)]
+    text = telling[0] if telling else first.lines[0]
     lines = sum(len(done.lines) for done in results)
-    return (telling or first.lines[0]) + (
-        f"   ({count(lines - 1, 'more line')}: m)" if lines > 1 else ""
-    )
+    if lines > 1:
+        text += f"   ({count(lines - 1, 'more line')}: m)"
+    return text
 
 
 def show_done(screen: TopScreen) -> None:

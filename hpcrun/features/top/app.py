@@ -156,8 +156,10 @@ class RunsScreen(TableScreen[ShownRow]):
             return
         self.draw_rows()
         now = time.monotonic()
-        rows = [row for row, _ in self.lines.on_screen]
-        running = {row.key: row for row in rows if row.state == state.RUNNING and not row.children}
+        running = {}
+        for row, _ in self.lines.on_screen:
+            if row.state == state.RUNNING and not row.children:
+                running[row.key] = row
         is_due = now - self._words_asked >= WORDS_EVERY_S or not self._words_of >= running.keys()
         if not running or not is_due:
             return
@@ -200,31 +202,39 @@ class RunsScreen(TableScreen[ShownRow]):
         trouble = self._trouble()
         if trouble:
             return Text.assemble(("hpcrun top  ", "bold"), (trouble, "bold reverse"))
+        how = self._how
         # what a person has just done comes first: the end is cut where there is no room
-        sort = SORTS[self._how.sort][1] + (", reversed" if self._how.reverse else "")
-        parts = (
-            f"{len(self._marked)} marked" if self._marked else "",
-            f"filter: {self._how.words}" if self._how.words else "",
-            states_text([row.state for row in self.reader.reading.rows], sort),
-        )
-        return Text.assemble(("hpcrun top  ", "bold"), "; ".join(filter(None, parts)))
+        parts = []
+        if self._marked:
+            parts.append(f"{len(self._marked)} marked")
+        if how.words:
+            parts.append(f"filter: {how.words}")
+        order = SORTS[how.sort][1]
+        if how.reverse:
+            order += ", reversed"
+        parts.append(states_text([row.state for row in self.reader.reading.rows], order))
+        return Text.assemble(("hpcrun top  ", "bold"), "; ".join(parts))
 
     def _trouble(self) -> str:
         """Return what does not respond, and since when; empty if all is well."""
-        reading, late = self.reader.reading, self.reader.late()
+        reading = self.reader.reading
+        late = self.reader.late()
         if not (reading.away or late):
             return ""
+        since = ""
+        waited = "has not responded yet"
         if reading.answered_s:
             since = time.strftime("%H:%M", time.localtime(reading.answered_s))
-        else:
-            since = ""
-        waited = f"has not responded {f'since {since}' if since else 'yet'}"
+            waited = f"has not responded since {since}"
         if late:
             return f"{late} {waited}"
         away = " ".join(reading.away.split())
         if away.startswith("Slurm does not "):  # then its time belongs before the reason
-            return "; ".join(filter(None, (f"Slurm {waited}", away.partition(": ")[2])))
-        return f"{away}; last answer at {since}" if since else away
+            reason = away.partition(": ")[2]
+            return f"Slurm {waited}; {reason}" if reason else f"Slurm {waited}"
+        if since:
+            return f"{away}; last answer at {since}"
+        return away
 
     def action_open(self) -> None:
         """Open the page of a run; a group shows its runs."""
@@ -250,9 +260,8 @@ class RunsScreen(TableScreen[ShownRow]):
             return
         if row.children:
             wanted = interesting_element(row.run.elements)
-            row = next(
-                child for child in row.children if child.element and child.element.index == wanted
-            )
+            rows = {child.element.index: child for child in row.children if child.element}
+            row = rows[wanted]
         item = row.item()
         if item:
             # what it needs is imported when it is opened
@@ -270,7 +279,8 @@ class RunsScreen(TableScreen[ShownRow]):
             return
         if not opened and row.key not in self._how.opened:
             rows = self.lines.lines
-            here = above = self.lines.cursor or 0
+            here = self.lines.cursor or 0
+            above = here
             depth = rows[here][1]
             while above > 0 and rows[above][1] >= depth > 0:
                 above -= 1
@@ -285,9 +295,8 @@ class RunsScreen(TableScreen[ShownRow]):
 
     def action_sort(self, sort: str) -> None:
         """Sort by a column, the second time the other way round."""
-        self._how = replace(
-            self._how, sort=sort, reverse=not self._how.reverse if sort == self._how.sort else False
-        )
+        reverse = sort == self._how.sort and not self._how.reverse
+        self._how = replace(self._how, sort=sort, reverse=reverse)
         self._show_rows()
 
     def action_group(self) -> None:
@@ -313,19 +322,19 @@ class RunsScreen(TableScreen[ShownRow]):
     def action_mark_all(self) -> None:
         """Mark all runs that are shown, or none."""
         keys = keys_to_mark(self.lines.lines)
-        self._marked = frozenset() if keys <= self._marked else frozenset(keys)
+        are_marked = keys <= self._marked
+        self._marked = frozenset() if are_marked else frozenset(keys)
         self._show_rows()
 
     def action_act(self, verb: str) -> None:
         """Do something to the marked runs, or to the one with the cursor."""
         row = self._row()
-        if self._marked:
-            every = [each for top in self.reader.reading.rows for each in (top, *top.children)]
-        else:
-            every = []
-        rows = [each for each in every if each.key in self._marked]
+        rows: list[TopRow] = []
+        for run_row in self.reader.reading.rows:
+            with_children = (run_row, *run_row.children)
+            rows += [each for each in with_children if each.key in self._marked]
         if not rows and row:
-            rows = list(row.runs())
+            rows = row.runs()
 
         def unmark() -> None:
             self._marked = frozenset()

@@ -156,13 +156,17 @@ class LineView(ScrollView, Generic[Line], can_focus=False):
     @property
     def chosen(self) -> int | None:
         """The number of the line with the cursor."""
-        return 0 if self.chooses and self.cursor is None else self.cursor
+        if self.chooses and self.cursor is None:
+            return 0
+        return self.cursor
 
     @property
     def _wrapping(self) -> tuple[int, int]:
         """The width and the indent of wrapped lines."""
         width = max(2, self.size.width)
-        return width, self.indent if self.indent < width // 2 else 0
+        if self.indent < width // 2:
+            return width, self.indent
+        return width, 0
 
     def _number_at(self, row: int) -> int:
         return max(0, min(bisect_right(self._first_rows, row), len(self.lines)) - 1)
@@ -182,7 +186,9 @@ class LineView(ScrollView, Generic[Line], can_focus=False):
         row = self.scroll_offset.y
         if row >= self.max_scroll_y:
             return "end" if row else "all"
-        return f"{100 * row // self.virtual_size.height}%" if row else "top"
+        if row == 0:
+            return "top"
+        return f"{100 * row // self.virtual_size.height}%"
 
     # --- what can happen to it
 

@@ -197,7 +197,8 @@ class LogPage(TextScreen):
         shown = 0
         if step or not self._is_newest:
             numbers = [attempt.number for attempt in known]
-            shown = numbers.index(self._attempt) if self._attempt in numbers else 0
+            if self._attempt in numbers:
+                shown = numbers.index(self._attempt)
         place = max(0, min(len(known) - 1, shown - step))
         attempt = known[place]
         streams = (("out", "err"), ("out",), ("err",))[self._stream]
@@ -221,7 +222,8 @@ class LogPage(TextScreen):
             choice, self._view = opened
             self._is_opened = True
             if step and choice.attempt == self._attempt:
-                self.say("there is no later attempt" if step > 0 else "there is no earlier attempt")
+                which = "later" if step > 0 else "earlier"
+                self.say(f"there is no {which} attempt")
             self._attempt = choice.attempt
             self._is_newest = choice.is_newest
             self._show()
@@ -401,7 +403,9 @@ class LogPage(TextScreen):
             self.say("nothing is searched for: / begins a search")
             return
         pattern, note = search_pattern(words)
-        start = None if up and lines.follows else self._search_from(up)
+        start = None
+        if not (up and lines.follows):
+            start = self._search_from(up)
 
         def done(answer: tuple[WindowLine | None, bool]) -> None:
             match, turned = answer

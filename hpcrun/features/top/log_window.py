@@ -41,6 +41,15 @@ class WindowLine:
     stamp_end: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _FileState:
+    """What lstat tells of a log."""
+
+    device: int
+    inode: int
+    size: int  # bytes
+
+
 @dataclass(slots=True)
 class LogWindow:
     """The lines of one log from byte ``begin`` to byte ``end``.
@@ -55,7 +64,7 @@ class LogWindow:
     lines: list[WindowLine] = field(default_factory=list)
     changed_s: float = 0.0  # when the file was last written, by its server's clock
     error: str = ""  # why it cannot be read now
-    _mark: tuple[int, int, int] | None = None  # device, inode, size at the last look
+    _file: _FileState | None = None  # at the last look; None before the first
     _is_cut: bool = False  # the last line was not complete at the last look
 
     @property
@@ -66,12 +75,16 @@ class LogWindow:
     @property
     def at_end(self) -> bool:
         """Whether nothing was after the window at the last look."""
-        return self._mark is None or self.end >= self._mark[2]
+        return self._file is None or self.end >= self._file.size
+
+    def is_exhausted(self, up: bool) -> bool:
+        """Whether the file has nothing more before the window (``up``), or after it."""
+        return self.at_start if up else self.at_end
 
     @property
     def size(self) -> int:
         """The bytes of the file at the last look."""
-        return self._mark[2] if self._mark else 0
+        return self._file.size if self._file else 0
 
     def to_end(self) -> None:
         """Move to the end of the file."""
@@ -92,17 +105,23 @@ class LogWindow:
             return []
         start = max(0, self.begin - BLOCK)
         data = self._read(start, self.begin - start)
-        if start and (cut := data.find(b"\n")) >= 0 and cut + 1 < len(data):
+        first = data.find(b"\n") + 1
+        if start and 0 < first < len(data):
             # a line that has its beginning before the block
-            data, start = data[cut + 1 :], start + cut + 1
+            data = data[first:]
+            start += first
         if not self.lines:  # the end of the file: its last line may not be complete
-            whole = data.rfind(b"\n") + 1 or (len(data) if len(data) > LONGEST_LINE else 0)
-            data, self.end = data[:whole], start + whole
+            whole = data.rfind(b"\n") + 1
+            if not whole and len(data) > LONGEST_LINE:
+                whole = len(data)
+            data = data[:whole]
+            self.end = start + whole
         self.begin = start
         older = self._lines(data, start, self.changed_s)
         self.lines[:0] = older
         while len(self.lines) > len(older) and self.end - self.begin > self.most:
-            self.end, self._is_cut = self.lines.pop().at, False
+            self.end = self.lines.pop().at
+            self._is_cut = False
         return older
 
     def newer(self) -> list[WindowLine]:
@@ -111,33 +130,47 @@ class LogWindow:
         This includes what is new in the file. Where much has come since the last look, the window
         moves to the end of the file.
         """
-        at_end = self.at_end
-        before = self._mark
+        was_at_end = self.at_end
+        before = self._file
         if not self._check():
             return []
-        if before is not None and (
-            before[:2] != (self._mark or before)[:2] or self.size < self.end
-        ):
-            self._clear(self.size)  # another file has taken its name, or it was truncated
-            self.older()
-        if at_end and before == self._mark and self.at_end:
-            return []
-        if at_end and self.size - self.end > self.most:
+        if before is not None and self._is_other_file(before):
             self._clear(self.size)
             self.older()
+        if was_at_end and before == self._file and self.at_end:
+            return []
+        if was_at_end and self.size - self.end > self.most:
+            self._clear(self.size)
+            self.older()
+        return self._read_on(is_new=was_at_end and before is not None)
+
+    def _is_other_file(self, before: _FileState) -> bool:
+        """Whether another file has taken the log's name, or the log was truncated."""
+        if self._file is None:
+            return False
+        if (before.device, before.inode) != (self._file.device, self._file.inode):
+            return True
+        return self._file.size < self.end
+
+    def _read_on(self, *, is_new: bool) -> list[WindowLine]:
+        """Put a block behind the window, and drop lines at its front if it is too large.
+
+        ``is_new`` says that the block was written since the last look. Returns the lines of the
+        block.
+        """
         start = self.lines[-1].at if self._is_cut else self.end
-        if not (data := self._read(start, 4 * BLOCK)):
+        data = self._read(start, 4 * BLOCK)
+        if not data:
             return []
         if self._is_cut:
             self.lines.pop()
         reaches_end = start + len(data) >= self.size
         if not reaches_end:
             data = data[: data.rfind(b"\n") + 1 or LONGEST_LINE]
-        newer = self._lines(
-            data, start, time.time() if at_end and before is not None else self.changed_s
-        )
+        newer = self._lines(data, start, time.time() if is_new else self.changed_s)
         self.lines += newer
-        self.end, self._is_cut = start + len(data), reaches_end and not data.endswith(b"\n")
+        self.end = start + len(data)
+        self._is_cut = reaches_end and not data.endswith(b"\n")
         dropped = 0
         while dropped < len(self.lines) - 1 and self.end - self.begin > self.most:
             dropped += 1
@@ -148,34 +181,38 @@ class LogWindow:
     def skim(self, pattern: Pattern, *, up: bool, is_stopped: Callable[[], bool]) -> None:
         """Move over what surely does not match."""
         while not is_stopped():
-            start = max(0, self.begin - SKIMMED) if up else self.end
-            data = self._read(start, self.begin - start if up else SKIMMED)
-            if up and start:
-                cut = data.find(b"\n") + 1
-            elif up:
-                cut = 0
+            if up:
+                start = max(0, self.begin - SKIMMED)
+                data = self._read(start, self.begin - start)
+                cut = data.find(b"\n") + 1 if start else 0
+                whole = data[cut:]
             else:
+                start = self.end
+                data = self._read(start, SKIMMED)
                 cut = data.rfind(b"\n") + 1
-            whole = data[cut:] if up else data[:cut]
+                whole = data[:cut]
             if not whole or pattern.may_be_in(whole.decode("utf-8", "replace")):
                 return
             self._clear(start + cut)
 
     def _clear(self, at: int) -> None:
-        self.begin = self.end = at
-        self.lines, self._is_cut = [], False
+        self.begin = at
+        self.end = at
+        self.lines = []
+        self._is_cut = False
 
     def _check(self) -> bool:
         """Note the file's size; returns whether it can be read."""
         try:
             status = os.lstat(self.log.path)
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and self._mark is None:
+            if isinstance(error, FileNotFoundError) and self._file is None:
                 self.error = ""
             else:
                 self.error = str(error.strerror)
             return False
-        self._mark, self.changed_s = (status.st_dev, status.st_ino, status.st_size), status.st_mtime
+        self._file = _FileState(status.st_dev, status.st_ino, status.st_size)
+        self.changed_s = status.st_mtime
         self.error = ""
         return True
 
@@ -193,11 +230,8 @@ class LogWindow:
         for piece in io.BytesIO(data):  # its lines, with their ends
             for start in range(0, len(piece), LONGEST_LINE):
                 part = piece[start : start + LONGEST_LINE].removesuffix(b"\n")
-                lines.append(
-                    WindowLine(
-                        self.log, at + start, part.decode("utf-8", "surrogateescape"), read_s
-                    )
-                )
+                text = part.decode("utf-8", "surrogateescape")
+                lines.append(WindowLine(self.log, at + start, text, read_s))
             at += len(piece)
         return lines
 
@@ -226,9 +260,10 @@ class LogView:
     @property
     def error(self) -> str:
         """Why a log cannot be read; empty if all can."""
-        return next(
-            (f"{window.log.path}: {window.error}" for window in self.windows if window.error), ""
-        )
+        for window in self.windows:
+            if window.error:
+                return f"{window.log.path}: {window.error}"
+        return ""
 
     def to_end(self) -> None:
         """Move to the ends of all logs."""
@@ -294,7 +329,10 @@ class LogView:
         match = self._find(pattern, start, up=up, is_stopped=is_stopped)
         turned = False
         if match is None and not is_whole and not is_stopped():
-            (self.to_end if up else self.to_start)()
+            if up:
+                self.to_end()
+            else:
+                self.to_start()
             match = self._find(pattern, None, up=up, is_stopped=is_stopped)
             turned = True
         if match is None:
@@ -312,23 +350,23 @@ class LogView:
     ) -> WindowLine | None:
         lines = self.lines
         place = next((number for number, line in enumerate(lines) if line is start), None)
-        if up:
-            batch = lines[:place]
+        if place is None:
+            batch = lines
         else:
-            batch = lines[0 if place is None else place + 1 :]
-        match = first_match(batch[::-1] if up else batch, pattern)
-        while match is None and not is_stopped() and not (self.at_start if up else self.at_end):
+            batch = lines[:place] if up else lines[place + 1 :]
+        match = first_match(reversed(batch) if up else batch, pattern)
+        while match is None and not is_stopped():
+            more = [window for window in self.windows if not window.is_exhausted(up)]
+            if not more:
+                break
             # what surely does not match is passed over in the only log that has more: several keep
             # their order by lines
-            more = [
-                window for window in self.windows if not (window.at_start if up else window.at_end)
-            ]
             if len(more) == 1:
                 more[0].skim(pattern, up=up, is_stopped=is_stopped)
             batch = self._older() if up else self._newer()
-            match = first_match(batch[::-1] if up else batch, pattern)
             if not batch:
                 break
+            match = first_match(reversed(batch) if up else batch, pattern)
         return match
 
     def _merge(self) -> None:
@@ -357,9 +395,13 @@ def merge_lines(logs: Sequence[Sequence[WindowLine]]) -> list[WindowLine]:
     filled = [lines for lines in logs if lines]
     if len(filled) == 1:
         return list(filled[0])
-    every = [line for lines in filled for line in lines]
-    keys = [key for lines in filled for key in _keys(lines)]
-    return [every[place] for place in sorted(range(len(every)), key=keys.__getitem__)]
+    every: list[WindowLine] = []
+    keys: list[float] = []
+    for lines in filled:
+        every += lines
+        keys += _keys(lines)
+    order = sorted(range(len(every)), key=keys.__getitem__)
+    return [every[place] for place in order]
 
 
 def _keys(lines: Sequence[WindowLine]) -> list[float]:

@@ -38,10 +38,11 @@ def other_jobs(jobs: Iterable[QueuedJob], user: str, run_ids: Collection[str]) -
 
 def job_cells(job: QueuedJob) -> Texts:
     """Return the cells of a job."""
+    info = job.reason
     if job.state == state.PENDING and job.reason:
         known = explain_reason(job.reason)
-    else:
-        known = None
+        if known:
+            info = f"{known.short} ({job.reason})"
     return {
         "job": job.job_id,
         "name": job.name,
@@ -50,7 +51,7 @@ def job_cells(job: QueuedJob) -> Texts:
         "nodes": str(job.nodes),
         "elapsed": clock_text(job.elapsed_s),
         "limit": clock_text(job.limit_s),
-        "info": f"{known.short} ({job.reason})" if known else job.reason,
+        "info": info,
     }
 
 
@@ -59,36 +60,42 @@ def partition_cells(jobs: Sequence[QueuedJob], user: str, now_s: float) -> list[
 
     The cell for the user's first job says the place of the job in the queue.
     """
-    rows: list[Texts] = []
-    for name in sorted({name for job in jobs for name in job.partitions}):
-        here = [job for job in jobs if name in job.partitions]
-        pending = [job for job in here if job.state == state.PENDING]
-        running = [job for job in here if job.state != state.PENDING]
-        line = sorted((job for job in pending if job.in_line), key=lambda job: job.order)
-        mine = [job for job in here if job.user == user]
-        rows.append(
-            {
-                "partition": name,
-                "running": str(sum(job.tasks for job in running)),
-                "nodes": str(sum(job.nodes for job in running)),
-                "pending": str(sum(job.tasks for job in pending)),
-                "yours": f"{sum(job.tasks for job in mine if job in running)} running, "
-                f"{sum(job.tasks for job in mine if job in pending)} pending",
-                "your first": _place(line, mine, now_s),
-            }
-        )
-    return rows
+    members: dict[str, list[QueuedJob]] = {}
+    for job in jobs:
+        for name in job.partitions:
+            members.setdefault(name, []).append(job)
+    return [_partition_row(name, members[name], user, now_s) for name in sorted(members)]
+
+
+def _partition_row(name: str, jobs: Sequence[QueuedJob], user: str, now_s: float) -> Texts:
+    pending = [job for job in jobs if job.state == state.PENDING]
+    running = [job for job in jobs if job.state != state.PENDING]
+    my_pending = [job for job in pending if job.user == user]
+    my_running = [job for job in running if job.user == user]
+    line = [job for job in pending if job.in_line]
+    line.sort(key=lambda job: job.order)
+    return {
+        "partition": name,
+        "running": str(_tasks(running)),
+        "nodes": str(sum(job.nodes for job in running)),
+        "pending": str(_tasks(pending)),
+        "yours": f"{_tasks(my_running)} running, {_tasks(my_pending)} pending",
+        "your first": _place(line, my_pending, now_s),
+    }
+
+
+def _tasks(jobs: Iterable[QueuedJob]) -> int:
+    return sum(job.tasks for job in jobs)
 
 
 def _place(line: Sequence[QueuedJob], mine: Sequence[QueuedJob], now_s: float) -> str:
+    """Return the place of the first of the user's pending jobs in the line of a partition."""
     first = next((job for job in line if job in mine), None)
     if first is None:
-        held = sum(job.tasks for job in mine if job.state == state.PENDING)
-        if held:
-            return f"{count(held, 'job')} held or waiting for others"
-        return "-"
-    before = sum(job.tasks for job in line[: line.index(first)])
-    total = sum(job.tasks for job in line)
+        held = _tasks(mine)
+        return f"{count(held, 'job')} held or waiting for others" if held else "-"
+    before = _tasks(line[: line.index(first)])
+    total = _tasks(line)
     start = ""
     if first.start_s is not None:
         form = "%H:%M" if first.start_s - now_s < 86400 else "%d %b %H:%M"
@@ -140,12 +147,14 @@ class QueueScreen(TableScreen[Texts]):
         self.draw_rows()
 
     def _take(self, jobs: list[QueuedJob]) -> None:
-        self._state = self._as_of = f"as of {time.strftime('%H:%M:%S')}"
+        self._as_of = f"as of {time.strftime('%H:%M:%S')}"
+        self._state = self._as_of
         self._timer.reset()
         self._show_rows(self.rows_of(jobs))
 
     def _failed(self, error: HpcrunError | OSError) -> None:
-        self._state = "; ".join(filter(None, (" ".join(error_text(error).split()), self._as_of)))
+        problem = " ".join(error_text(error).split())
+        self._state = "; ".join(part for part in (problem, self._as_of) if part)
         self._timer.reset()
         self.draw_rows()
 

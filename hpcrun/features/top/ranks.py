@@ -5,14 +5,13 @@ Ranks that are odd come first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import islice
 from pathlib import Path
 
-from hpcrun.runs.attempt import Attempt, attempts, node_ranks, rank_exits
+from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
 from hpcrun.runs.log_files import fold, rank_log, tail
 from hpcrun.runs.silence import last_line_of, last_writes, silence_limit_s, talkers, usual_pause_s
 
@@ -38,7 +37,8 @@ class RankState(Enum):
     COMPLETED = "completed", "green"
 
     def __init__(self, words: str, style: str) -> None:
-        self.words, self.style = words, style
+        self.words = words
+        self.style = style
 
 
 _ORDER = {kind: number for number, kind in enumerate(RankState)}
@@ -60,10 +60,25 @@ class RankRow:
     @property
     def state(self) -> str:
         """Its state in words: ``failed, exit status 1``."""
-        ended = self.kind in (RankState.FAILED, RankState.TERMINATED)
-        if ended:
+        if self.kind in (RankState.FAILED, RankState.TERMINATED):
             return f"{self.kind.words} ({self.exit_status})"
         return self.kind.words
+
+
+@dataclass(frozen=True, slots=True)
+class _LastLine:
+    """The last line of a rank."""
+
+    wrote_s: float  # when the rank wrote it, in seconds since the epoch
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _UsualPause:
+    """The usual pause of a rank between two lines."""
+
+    wrote_s: float  # when the rank wrote last, in seconds since the epoch
+    pause_s: float  # 0 if it is not known
 
 
 @dataclass(slots=True)
@@ -77,8 +92,9 @@ class RanksReader:
     element: int
     world_size: int  # how many ranks an attempt has
     missing: int = 0  # ranks whose last line is still to be read
-    _lines: dict[tuple[int, int, bool], tuple[float | None, str]] = field(default_factory=dict)
-    _paces: dict[tuple[int, int], tuple[float | None, float]] = field(default_factory=dict)
+    # by attempt, rank, and whether the rank failed
+    _lines: dict[tuple[int, int, bool], _LastLine] = field(default_factory=dict)
+    _pauses: dict[tuple[int, int], _UsualPause] = field(default_factory=dict)  # by attempt and rank
 
     def read(
         self, now_s: float, *, is_over: bool, shown: Sequence[int] = ()
@@ -92,105 +108,122 @@ class RanksReader:
             is_over: whether the job has ended; then a rank without an exit status will have none.
             shown: the ranks that are on the screen; the reader reads their last lines first.
         """
-        attempt = next(iter(islice(attempts(self.folder, self.element), 1)), None)
+        attempt = last_attempt(self.folder, self.element)
         if attempt is None:
             return None
-        return attempt, self._with_lines(
-            attempt, self._rows(attempt, now_s, is_over=is_over), shown
-        )
+        rows = self._rows(attempt, now_s, is_over=is_over)
+        return attempt, self._with_lines(attempt, rows, shown)
 
     def _rows(self, attempt: Attempt, now_s: float, *, is_over: bool) -> list[RankRow]:
         """Return the ranks, with the odd ranks first.
 
         The order is failed ranks (the first failure first), silent ranks (the longest silence
         first), and then ranks without output.
+        """
+        wrote = last_writes(attempt.folder).ranks
+        ends = {end.rank: end for end in rank_exits(attempt.folder)}
+        node_of: dict[int, str] = {}
+        for name, ranks in node_ranks(attempt.folder).items():
+            node_of.update(dict.fromkeys(ranks, name))
+        has_ended = is_over or attempt.exit is not None
+        silent = set() if has_ended else self._silent_ranks(attempt, wrote, ends, now_s)
+        rows = []
+        for rank in {*wrote, *node_of, *ends, *range(self.world_size)}:
+            end = ends.get(rank)
+            node = node_of.get(rank)
+            wrote_s = wrote.get(rank)
+            if end:
+                kind = _kind_of_end(end)
+                rows.append(RankRow(rank, kind, end.node, wrote_s, end.status, end.ended_s))
+                continue
+            if rank not in wrote and node is None:
+                kind = RankState.NOT_STARTED
+            elif has_ended:
+                kind = RankState.NO_END
+            elif wrote_s is None:
+                kind = RankState.NO_OUTPUT
+            else:
+                kind = RankState.SILENT if rank in silent else RankState.RUNNING
+            rows.append(RankRow(rank, kind, node, wrote_s))
+        return sorted(rows, key=_place)
+
+    def _silent_ranks(
+        self,
+        attempt: Attempt,
+        wrote: Mapping[int, float | None],
+        ended: Collection[int],
+        now_s: float,
+    ) -> set[int]:
+        """Return the ranks that have not written for much longer than usual.
 
         A rank that wrote only at the start of the job, while other ranks write, is not silent: in
         most programs only rank 0 prints. A rank that always writes seldom is not silent either.
         """
-        wrote = last_writes(attempt.folder).ranks
-        node_of = {rank: node for node, its in node_ranks(attempt.folder).items() for rank in its}
-        ends = {end.rank: end for end in rank_exits(attempt.folder)}
-        ages = {
-            rank: max(0.0, now_s - at_s)
-            for rank, at_s in wrote.items()
-            if at_s is not None and rank not in ends
-        }
-        if ages:
-            talking = set(talkers(ages, max(0.0, now_s - attempt.started_s)))
-        else:
-            talking = set()
-        latest = max(
-            (rank for rank in wrote if wrote[rank]), key=lambda rank: wrote[rank] or 0, default=None
-        )
-        if latest is None:
-            usual_s = 0.0
-        else:
-            usual_s = self._pace(attempt, latest, wrote[latest])
-        left = iter(range(MOST_PACES))
+        written = {rank: at_s for rank, at_s in wrote.items() if at_s is not None}
+        ages: dict[int, float] = {}
+        for rank, wrote_s in written.items():
+            if rank not in ended:
+                ages[rank] = max(0.0, now_s - wrote_s)
+        if not ages:
+            return set()
+        latest = max(written, key=lambda rank: written[rank])
+        usual_s = self._usual_pause_s(attempt, latest, written[latest])
+        running_s = max(0.0, now_s - attempt.started_s)
+        limit_s = silence_limit_s(usual_s)
+        quiet = [rank for rank in talkers(ages, running_s) if ages[rank] > limit_s]
+        quiet.sort(key=lambda rank: written[rank])
+        silent = set(quiet[MOST_PACES:])
+        for rank in quiet[:MOST_PACES]:
+            pause_s = self._usual_pause_s(attempt, rank, written[rank])
+            if ages[rank] > silence_limit_s(max(usual_s, pause_s)):
+                silent.add(rank)
+        return silent
 
-        def kind(rank: int) -> RankState:
-            end = ends.get(rank)
-            if end is not None:
-                if end.is_consequence:
-                    bad = RankState.TERMINATED
-                else:
-                    bad = RankState.FAILED
-                return RankState.COMPLETED if end.status == 0 else bad
-            if rank not in wrote and rank not in node_of:
-                return RankState.NOT_STARTED
-            if is_over or attempt.exit is not None:
-                return RankState.NO_END
-            if rank not in ages:
-                return RankState.NO_OUTPUT
-            is_silent = rank in talking and ages[rank] > silence_limit_s(usual_s)
-            if is_silent and next(left, None) is not None:
-                is_silent = ages[rank] > silence_limit_s(
-                    max(usual_s, self._pace(attempt, rank, wrote[rank]))
-                )
-            return RankState.SILENT if is_silent else RankState.RUNNING
-
-        rows = []
-        for rank in sorted(
-            {*wrote, *node_of, *ends, *range(self.world_size)},
-            key=lambda rank: wrote.get(rank) or 0.0,
-        ):
-            end = ends.get(rank)
-            wrote_s = wrote.get(rank)
-            if end:
-                row = RankRow(rank, kind(rank), end.node, wrote_s, end.status, end.ended_s)
-            else:
-                row = RankRow(rank, kind(rank), node_of.get(rank), wrote_s)
-            rows.append(row)
-        return sorted(rows, key=_place)
-
-    def _pace(self, attempt: Attempt, rank: int, wrote_s: float | None) -> float:
+    def _usual_pause_s(self, attempt: Attempt, rank: int, wrote_s: float) -> float:
         """Return the usual pause of a rank in seconds, 0 if the pause is not known.
 
         The function reads the pause again only if the rank has written since.
         """
         key = (attempt.number, rank)
-        if self._paces.get(key, (None, 0.0))[0] != wrote_s:
-            self._paces[key] = (wrote_s, usual_pause_s(attempt, rank) or 0.0)
-        return self._paces[key][1]
+        known = self._pauses.get(key)
+        if known is None or known.wrote_s != wrote_s:
+            known = _UsualPause(wrote_s, usual_pause_s(attempt, rank) or 0.0)
+            self._pauses[key] = known
+        return known.pause_s
 
     def _with_lines(
         self, attempt: Attempt, rows: Sequence[RankRow], shown: Sequence[int]
     ) -> list[RankRow]:
+        """Return the ranks with their last lines, as far as these have been read.
+
+        The function reads the lines of ``MOST_LINES`` ranks that have written since.
+        """
+        changed = []
+        for row in rows:
+            known = self._lines.get(_line_key(attempt, row))
+            if row.wrote_s is not None and (known is None or known.wrote_s != row.wrote_s):
+                changed.append((row, row.wrote_s))
         on_screen = set(shown)
-        keys = {row.rank: (attempt.number, row.rank, row.kind is RankState.FAILED) for row in rows}
-        changed = [
-            row
-            for row in rows
-            if row.wrote_s is not None
-            and self._lines.get(keys[row.rank], (None, ""))[0] != row.wrote_s
-        ]
         # stable: else those that are odd first
-        changed.sort(key=lambda row: row.rank not in on_screen)
-        for row in changed[:MOST_LINES]:
-            self._lines[keys[row.rank]] = (row.wrote_s, _line_of(attempt, row))
+        changed.sort(key=lambda pair: pair[0].rank not in on_screen)
+        for row, wrote_s in changed[:MOST_LINES]:
+            self._lines[_line_key(attempt, row)] = _LastLine(wrote_s, _line_of(attempt, row))
         self.missing = max(0, len(changed) - MOST_LINES)
-        return [replace(row, line=self._lines.get(keys[row.rank], (None, ""))[1]) for row in rows]
+        with_lines = []
+        for row in rows:
+            last = self._lines.get(_line_key(attempt, row))
+            with_lines.append(replace(row, line=last.text) if last else row)
+        return with_lines
+
+
+def _kind_of_end(end: RankExit) -> RankState:
+    if end.status == 0:
+        return RankState.COMPLETED
+    return RankState.TERMINATED if end.is_consequence else RankState.FAILED
+
+
+def _line_key(attempt: Attempt, row: RankRow) -> tuple[int, int, bool]:
+    return attempt.number, row.rank, row.kind is RankState.FAILED
 
 
 def _line_of(attempt: Attempt, row: RankRow) -> str:
@@ -218,7 +251,9 @@ def matching_rows(rows: Sequence[RankRow], words: str) -> list[RankRow]:
     A word may occur in the number, the state, the node or the last line of the rank.
     """
     terms = words.lower().split()
-    texts = (
-        (row, f"rank {row.rank} {row.state} {row.node or ''} {row.line}".lower()) for row in rows
-    )
-    return [row for row, text in texts if all(term in text for term in terms)]
+    matching = []
+    for row in rows:
+        text = f"rank {row.rank} {row.state} {row.node or ''} {row.line}".lower()
+        if all(term in text for term in terms):
+            matching.append(row)
+    return matching

@@ -101,7 +101,8 @@ class Reader:
 
         The reader calls ``publish`` when there is a new reading.
         """
-        self._post, self._publish = post, publish
+        self._post = post
+        self._publish = publish
 
     def refresh(self) -> None:
         """Ask the scheduler now, use no cached answer."""
@@ -207,10 +208,12 @@ class Reader:
 
     def _ask(self, ports: Ports) -> Reading:
         """Ask the scheduler about the runs that have not ended, and read new runs' folders."""
-        store, now_s = self.ports.store, self.ports.now_s()
+        store = self.ports.store
+        now_s = self.ports.now_s()
 
         def scheduler_of(name: str) -> Scheduler:
-            self._waits_for = ("Slurm" if name == "slurm" else "this machine", time.monotonic())
+            scheduler = "Slurm" if name == "slurm" else "this machine"
+            self._waits_for = (scheduler, time.monotonic())
             return ports.schedulers(name)
 
         with self._waiting(str(store.root)):
@@ -219,16 +222,14 @@ class Reader:
             result = get_status(wanted, replace(ports, schedulers=scheduler_of))
         with self._waiting(str(store.root)):
             result = with_first_lines(with_silence(result, now_s), store, self.rules)
-            # one sweep at a time
-            lacking = [item for item in result.runs if _lacks_element_lines(item)][-1:]
-            explained = {
-                item.run.run_id: with_element_lines(
-                    item, failed_elements(item.elements), store, self.rules
-                )
-                for item in lacking
-            }
-            runs = tuple(explained.get(item.run.run_id, item) for item in result.runs)
-            reading = self._with(ids, wanted, replace(result, runs=runs))
+            lacking = [item for item in result.runs if _lacks_element_lines(item)]
+            runs = list(result.runs)
+            if lacking:  # one sweep at a time
+                item = lacking[-1]
+                failed = failed_elements(item.elements)
+                explained = with_element_lines(item, failed, store, self.rules)
+                runs[runs.index(item)] = explained
+            reading = self._with(ids, wanted, replace(result, runs=tuple(runs)))
         if reading.away:
             return reading
         return replace(reading, answered_s=now_s)
@@ -237,24 +238,24 @@ class Reader:
         """Return what is known of all runs, of which some were read now."""
         listed = set(ids)
         self._over = {run_id: item for run_id, item in self._over.items() if run_id in listed}
-        over = (item for item in result.runs if item.status.final)
-        self._over |= {
-            item.run.run_id: item
-            for item in over
-            if not (lacks_line(item) or _lacks_element_lines(item))
-        }
-        known = {**self._over, **{item.run.run_id: item for item in result.runs}}
+        for item in result.runs:
+            is_explained = not (lacks_line(item) or _lacks_element_lines(item))
+            if item.status.final and is_explained:
+                self._over[item.run.run_id] = item
+        known = self._over | {item.run.run_id: item for item in result.runs}
         runs = tuple(sorted(known.values(), key=lambda item: item.run.created_s))
-        damaged = {
-            run_id: text for text in result.damaged for run_id in wanted if run_id in text.split()
-        }
+        damaged = {}
+        for text in result.damaged:
+            words = text.split()
+            damaged.update({run_id: text for run_id in wanted if run_id in words})
         away = result.away.message if result.away else ""
         rows = run_rows(runs, damaged, self.reading.rows)
         return Reading(runs, damaged, away, self.reading.answered_s, rows, self._studies())
 
     def _studies(self) -> dict[str, str]:
         """Return run id → study; one that cannot be read is left out."""
-        store, studies = StudyStore(self.ports.store.root), dict[str, str]()
+        store = StudyStore(self.ports.store.root)
+        studies: dict[str, str] = {}
         with suppress(HpcrunError):
             for study_id in store.study_ids():
                 with suppress(HpcrunError):
@@ -272,9 +273,10 @@ class Reader:
 
 def _lacks_element_lines(item: RunStatus) -> bool:
     """Whether an element of a sweep failed and its explanation is not worked out yet."""
-    return not item.stale and any(
-        has_failed(each.status) and each.status.cause is None for each in item.elements
-    )
+    if item.stale:
+        return False
+    failed = [each.status for each in item.elements if has_failed(each.status)]
+    return any(status.cause is None for status in failed)
 
 
 def _bug(error: Exception) -> HpcrunError:

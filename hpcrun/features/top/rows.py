@@ -31,6 +31,7 @@ _STATE_ORDER = (
 )
 # A narrow terminal drops these columns in this order.
 _DROPPED = ("profile", "limit", "size", "job", "elapsed")
+_COLUMNS = ("name", "job", "profile", "state", "size", "elapsed", "limit")
 _NAME_MOST = 28
 _INFO_LEAST = 40
 # the two are shortened to these widths before the job ids are left out
@@ -111,32 +112,42 @@ def run_rows(
     rows = []
     for item in runs:
         row = known.get(item.run.run_id)
-        rows.append(row if row and row.run is item else _run_row(item))
-    bad = (
-        TopRow(run_id, run_id, DAMAGED, about=words, text=f"{run_id} {words} damaged".lower())
-        for run_id, words in damaged.items()
-    )
-    return (*rows, *bad)
+        if row is None or row.run is not item:
+            row = _run_row(item)
+        rows.append(row)
+    for run_id, problem in damaged.items():
+        text = f"{run_id} {problem} damaged".lower()
+        rows.append(TopRow(run_id, run_id, DAMAGED, about=problem, text=text))
+    return tuple(rows)
 
 
 def _run_row(item: RunStatus) -> TopRow:
-    run, status = item.run, item.status
-    children = []
-    for each in item.elements:
-        name, parameters = f"{run.name}/{each.index}", parameters_text(each.parameters)
-        text = _searched(
-            f"{name} {run.run_id} {each.job_id or ''} {parameters} {each.status.state}", each.status
-        )
-        row = TopRow(
-            f"{run.run_id}/{each.index}", visible(name), each.status.state, item, each, text=text
-        )
-        children.append(row)
-    name_of_state = state.UNKNOWN if item.lost else status.state
-    text = _searched(
-        f"{run.name} {run.run_id} {run.job_id or ''} {run.profile} {name_of_state}", status
-    )
+    run = item.run
+    name_of_state = state.UNKNOWN if item.lost else item.status.state
+    names = f"{run.name} {run.run_id} {run.job_id or ''} {run.profile} {name_of_state}"
     return TopRow(
-        run.run_id, visible(run.name), name_of_state, item, children=tuple(children), text=text
+        run.run_id,
+        visible(run.name),
+        name_of_state,
+        item,
+        children=[_element_row(item, element) for element in item.elements],
+        text=_searched(names, item.status),
+    )
+
+
+def _element_row(item: RunStatus, element: ElementStatus) -> TopRow:
+    run_id = item.run.run_id
+    name = f"{item.run.name}/{element.index}"
+    parameters = parameters_text(element.parameters)
+    name_of_state = element.status.state
+    names = f"{name} {run_id} {element.job_id or ''} {parameters} {name_of_state}"
+    return TopRow(
+        f"{run_id}/{element.index}",
+        visible(name),
+        name_of_state,
+        item,
+        element,
+        text=_searched(names, element.status),
     )
 
 
@@ -147,32 +158,44 @@ def _searched(names: str, status: LastStatus) -> str:
 
 def matches(row: TopRow, words: Sequence[str]) -> bool:
     """Whether a row has all words, and none of those that begin with ``!``."""
-    return all(
-        term[1:] not in row.text if term[0] == "!" and term[1:] else term in row.text
-        for term in words
-    )
+    for term in words:
+        if term[0] == "!" and term[1:]:
+            is_right = term[1:] not in row.text
+        else:
+            is_right = term in row.text
+        if not is_right:
+            return False
+    return True
 
 
-def _state(row: TopRow) -> Any:
-    return _STATE_ORDER.index(row.state) if row.state in _STATE_ORDER else len(
-        _STATE_ORDER
-    ), row.state
+def _state(row: TopRow) -> tuple[int, str]:
+    if row.state in _STATE_ORDER:
+        return _STATE_ORDER.index(row.state), row.state
+    return len(_STATE_ORDER), row.state
+
+
+def _age(row: TopRow) -> float:
+    return -row.run.run.created_s if row.run else 0.0
 
 
 def _job_number(row: TopRow) -> int:
     job_id = row.run.run.job_id if row.run else None
-    return int("".join(filter(str.isdigit, job_id or "")) or 0)
+    digits = "".join(filter(str.isdigit, job_id or ""))
+    return int(digits or 0)
+
+
+def _elapsed_s(row: TopRow) -> int:
+    if row.status is None:
+        return 0
+    return row.status.ran_s or 0
 
 
 SORTS: Mapping[str, tuple[Callable[[TopRow], Any], str]] = {
-    "age": (lambda row: -row.run.run.created_s if row.run else 0.0, "newest first"),
+    "age": (_age, "newest first"),
     "name": (lambda row: row.name, "by name"),
     "state": (_state, "by state, running first"),
     "job": (lambda row: -_job_number(row), "by job id, highest first"),
-    "elapsed": (
-        lambda row: -((row.status.ran_s if row.status else None) or -1),
-        "by elapsed time, longest first",
-    ),
+    "elapsed": (lambda row: -_elapsed_s(row), "by elapsed time, longest first"),
 }
 """How rows can be sorted: what they are compared by, and how this is said."""
 
@@ -181,36 +204,54 @@ def arranged(
     rows: Iterable[TopRow], how: Arrangement, studies: Mapping[str, str] | None = None
 ) -> list[ShownRow]:
     """Return the rows as they are shown; ``studies`` has the study of each run in one."""
-    words = how.words.lower().split()
-    kept: list[TopRow] = []
-    matching: dict[str, list[TopRow]] = {}
-    for row in rows:
-        if words:
-            inner = [child for child in row.children if matches(child, words)]
-        else:
-            inner = []
-        if matches(row, words) or inner:
-            kept.append(row)
-            if inner and len(inner) < len(row.children):
-                matching[row.key] = inner  # those are shown, whether or not the sweep is open
+    kept, matching = _filtered(rows, how.words.lower().split())
     order = SORTS[how.sort][0]
     kept.sort(key=order, reverse=how.reverse)
+
+    def children_of(row: TopRow) -> Sequence[TopRow]:
+        if row.key in matching:
+            children: Sequence[TopRow] = matching[row.key]
+        elif row.key in how.opened:
+            children = row.children
+        else:
+            return ()
+        if row.is_group:
+            return children  # sorted before they were grouped
+        if how.sort in ("state", "elapsed"):
+            return sorted(children, key=order, reverse=how.reverse)
+        return children[::-1] if how.reverse else children
+
     shown: list[ShownRow] = []
 
     def show(row: TopRow, depth: int) -> None:
         shown.append((row, depth))
-        if row.key in how.opened or row.key in matching:
-            children = matching.get(row.key, row.children)
-            if not row.is_group and how.sort in ("state", "elapsed"):
-                children = sorted(children, key=order, reverse=how.reverse)
-            elif not row.is_group and how.reverse:
-                children = list(reversed(children))
-            for child in children:
-                show(child, depth + 1)
+        for child in children_of(row):
+            show(child, depth + 1)
 
     for row in _grouped(kept, how.group, studies or {}):
         show(row, 0)
     return shown
+
+
+def _filtered(
+    rows: Iterable[TopRow], words: Sequence[str]
+) -> tuple[list[TopRow], dict[str, list[TopRow]]]:
+    """Return the rows that match, or have children that match.
+
+    The second result has the key of each sweep of which the filter shows only some elements, and
+    these elements. They are shown whether or not the sweep is open.
+    """
+    if not words:
+        return list(rows), {}
+    kept = []
+    matching = {}
+    for row in rows:
+        inner = [child for child in row.children if matches(child, words)]
+        if matches(row, words) or inner:
+            kept.append(row)
+        if 0 < len(inner) < len(row.children):
+            matching[row.key] = inner
+    return kept, matching
 
 
 def keys_to_mark(shown: Sequence[ShownRow]) -> set[str]:
@@ -224,9 +265,14 @@ def keys_to_mark(shown: Sequence[ShownRow]) -> set[str]:
             elements.setdefault(row.run.run.run_id, []).append(row.key)
     keys: set[str] = set()
     for row, _ in shown:
-        for each in [] if row.element else row.runs():
-            some = elements.get(each.key, [])
-            keys |= set(some) if 0 < len(some) < len(each.children) else {each.key}
+        if row.element:
+            continue
+        for run_row in row.runs():
+            some = elements.get(run_row.key, [])
+            if 0 < len(some) < len(run_row.children):
+                keys.update(some)
+            else:
+                keys.add(run_row.key)
     return keys
 
 
@@ -239,30 +285,29 @@ def _grouped(rows: Sequence[TopRow], group: str, studies: Mapping[str, str]) -> 
     }
     if group not in names:
         return list(rows)
+    name_of = names[group]
     members: dict[str | None, list[TopRow]] = {}
     for row in rows:
-        members.setdefault(names[group](row), []).append(row)
+        members.setdefault(name_of(row), []).append(row)
     result = []
     seen = set()
     for row in rows:
-        name = names[group](row)
+        name = name_of(row)
         if name is None or (group == "name" and len(members[name]) == 1):
             result.append(row)
         elif name not in seen:
             seen.add(name)
-            if group == "study":
-                title = f"study {visible(run_name(name))}"
-            else:
-                title = name
-            numbers = Counter(each.state for each in members[name]).most_common()
-            counts = ", ".join(
-                f"{number} {each.lower().replace('_', ' ')}" for each, number in numbers
-            )
-            about = f"{count(len(members[name]), 'run')}: {counts}"
-            result.append(
-                TopRow(f":{group}:{name}", title, "", children=members[name], about=about)
-            )
+            title = f"study {visible(run_name(name))}" if group == "study" else name
+            children = members[name]
+            numbers = Counter(child.state for child in children).most_common()
+            states = [f"{number} {_state_words(each)}" for each, number in numbers]
+            about = f"{count(len(children), 'run')}: {', '.join(states)}"
+            result.append(TopRow(f":{group}:{name}", title, "", children=children, about=about))
     return result
+
+
+def _state_words(name: str) -> str:
+    return name.lower().replace("_", " ")
 
 
 def states_text(states: Sequence[str], order: str) -> str:
@@ -270,13 +315,15 @@ def states_text(states: Sequence[str], order: str) -> str:
 
     The states that ask for attention come first.
     """
+    text = f"{count(len(states), 'run')}, {order}"
+    if not states:
+        return text
     numbers = Counter(states).most_common()
     numbers.sort(key=lambda pair: pair[0] not in _COUNTED_FIRST)
-    counted = ", ".join(
-        f"{number} {_COUNTED_AS.get(name, name.lower().replace('_', ' '))}"
-        for name, number in numbers
-    )
-    return f"{count(len(states), 'run')}, {order}" + (f": {counted}" if states else "")
+    counted = []
+    for name, number in numbers:
+        counted.append(f"{number} {_COUNTED_AS.get(name, _state_words(name))}")
+    return f"{text}: {', '.join(counted)}"
 
 
 # --- what is in the cells ------------------------------------------------------------------------
@@ -284,29 +331,43 @@ def states_text(states: Sequence[str], order: str) -> str:
 
 def column_widths(shown: Sequence[ShownRow], width: int) -> dict[str, int]:
     """Return the columns that a terminal has room for, each with its width."""
-    rows = [row for row, _ in shown]
-    runs = [row.run for row in rows if row.run]
-    times = [row.status for row in rows if row.status]
-    needed = {
-        "name": min(
-            _NAME_MOST, max((len(row.name) + 2 * depth + 2 for row, depth in shown), default=4)
-        ),
-        "job": max((len(job_id_of(row)) for row in rows), default=3),
-        "profile": max((len(item.run.profile) for item in runs), default=7),
-        "state": max((len(row.state) for row in rows), default=5),
-        "size": max((len(short_size(item.run)) for item in runs), default=4),
-        "elapsed": len(clock_text(max((status.ran_s or 0 for status in times), default=0))),
-        "limit": len(clock_text(max((status.limit_s or 0 for status in times), default=0))),
-    }
-    needed = {name: max(wide, len(name)) for name, wide in needed.items()}
+    needed = _needed_widths(shown)
     widths = fitted({**needed, "info": _INFO_LEAST}, width, _DROPPED)
-    if "job" not in widths:
-        kept = {name: wide for name, wide in needed.items() if name not in _DROPPED[:3]}
-        short = {**kept, "name": min(_NAME_SHORT, kept["name"]), "info": _INFO_SHORT}
-        widths = fitted(short, width, _DROPPED)
-        more = max(0, min(widths["info"] - _INFO_SHORT, needed["name"] - widths["name"]))
-        widths |= {"name": widths["name"] + more, "info": widths["info"] - more}
+    if "job" in widths:
+        return widths
+    # job ids are worth more than whole names and the ends of what INFO says
+    kept = {name: wide for name, wide in needed.items() if name not in _DROPPED[:3]}
+    short = {**kept, "name": min(_NAME_SHORT, kept["name"]), "info": _INFO_SHORT}
+    widths = fitted(short, width, _DROPPED)
+    more = max(0, min(widths["info"] - _INFO_SHORT, needed["name"] - widths["name"]))
+    widths["name"] += more
+    widths["info"] -= more
     return widths
+
+
+def _needed_widths(shown: Sequence[ShownRow]) -> dict[str, int]:
+    """Return the width that each column needs for its heading and its cells."""
+    needed = {name: len(name) for name in _COLUMNS}
+
+    def widen(column: str, text: str) -> None:
+        needed[column] = max(needed[column], len(text))
+
+    longest_s = 0
+    limit_s = 0
+    for row, depth in shown:
+        widen("name", f"{'  ' * depth}  {row.name}")
+        widen("job", job_id_of(row))
+        widen("state", row.state)
+        if row.run:
+            widen("profile", row.run.run.profile)
+            widen("size", short_size(row.run.run))
+        if row.status:
+            longest_s = max(longest_s, row.status.ran_s or 0)
+            limit_s = max(limit_s, row.status.limit_s or 0)
+    widen("elapsed", clock_text(longest_s))
+    widen("limit", clock_text(limit_s))
+    needed["name"] = min(_NAME_MOST, needed["name"])
+    return needed
 
 
 def fitted(needed: Mapping[str, int], width: int, dropped: Sequence[str]) -> dict[str, int]:
@@ -322,7 +383,9 @@ def fitted(needed: Mapping[str, int], width: int, dropped: Sequence[str]) -> dic
     """
     *names, last = fitting(needed, width - 1, dropped)
     widths = {name: needed[name] for name in names}
-    return {**widths, last: max(0, width - 1 - sum(wide + GAP for wide in widths.values()))}
+    taken = sum(wide + GAP for wide in widths.values())
+    widths[last] = max(0, width - 1 - taken)
+    return widths
 
 
 def cells(
@@ -366,4 +429,6 @@ def job_id_of(row: TopRow) -> str:
     """Return the job id of a run or an element, ``-`` if there is none yet."""
     if row.element:
         return row.element.job_id or "-"
-    return (row.run.run.job_id or "-") if row.run else ""
+    if row.run:
+        return row.run.run.job_id or "-"
+    return ""

@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -20,7 +22,7 @@ from hpcrun.cli.log_output import terminal_text
 from hpcrun.features.top.ranks import RankRow, RankState
 from hpcrun.job import job_states as state
 from hpcrun.job.text.units import format_rate, format_size, format_span
-from hpcrun.runs.attempt import Attempt
+from hpcrun.runs.attempt import RESTART, Attempt
 from hpcrun.views.details_text import detail_lines, recorded_plan
 from hpcrun.views.metrics_table import braille_plot, curves_of, value_text
 from hpcrun.views.status_table import COLOURS
@@ -28,7 +30,7 @@ from hpcrun.views.text import clock_text, count, labelled, one_line, size_text, 
 
 if TYPE_CHECKING:
     from hpcrun.runs.record import Run
-    from hpcrun.runs.use_samples import NodeUse
+    from hpcrun.runs.use_samples import GpuUse, NodeUse
 
 _BARS = "▁▂▃▄▅▆▇█"
 _TEXT_LEAST = 24  # the least columns for the words beside a bar
@@ -43,9 +45,12 @@ def title_text(item: RunStatus, now_s: float) -> Text:
     if elapsed_s is not None and status.state == state.RUNNING and not item.stale:
         elapsed_s += max(0, int(now_s - status.asked_s))
     limit_s = status.limit_s or run.walltime_s
-    times = clock_text(elapsed_s) + (f" of {clock_text(limit_s)}" if limit_s else "")
+    times = clock_text(elapsed_s)
+    if limit_s:
+        times += f" of {clock_text(limit_s)}"
     text.append(f"  {visible(run.name)}", "bold")
-    text.append(f"  job {visible(run.job_id)}" if run.job_id else "  no job")
+    job = f"job {visible(run.job_id)}" if run.job_id else "no job"
+    text.append(f"  {job}")
     text.append(f"  {size_text(run)}, {count(run.world_size, 'rank')}  {times}")
     return text
 
@@ -58,28 +63,29 @@ def rank_heading(attempt: Attempt, rows: Sequence[RankRow], shown: int, now_s: f
 
     The count says how many ranks are in each state.
     """
+    ranks = count(len(rows), "rank")
+    age = format_span(max(0.0, now_s - attempt.started_s))
+    text = f"attempt {attempt.number + 1} began {age} ago; "
     if shown < len(rows):
-        filtered = f"{shown} of {count(len(rows), 'rank')} shown; "
-    else:
-        filtered = ""
-    began = (
-        f"attempt {attempt.number + 1} began {format_span(max(0.0, now_s - attempt.started_s))} ago"
-    )
-    kinds = [row.kind for row in rows]
-    listed = ", ".join(f"{kinds.count(kind)} {kind.words}" for kind in RankState if kind in kinds)
-    if len(set(kinds)) == 1:
-        listed = f"{count(len(rows), 'rank')} {kinds[0].words}"
-    return f"{began}; {filtered}{listed}"
+        text += f"{shown} of {ranks} shown; "
+    numbers = Counter(row.kind for row in rows)
+    if len(numbers) == 1:
+        return text + f"{ranks} {rows[0].kind.words}"
+    present = [kind for kind in RankState if kind in numbers]
+    return text + ", ".join(f"{numbers[kind]} {kind.words}" for kind in present)
 
 
 class RankColumns:
     """The widths of the columns of some ranks."""
 
     def __init__(self, rows: Sequence[RankRow], run: Run) -> None:
-        self._names = {row.rank: run.rank_name(row.rank).removeprefix("rank ") for row in rows}
-        self._rank = max(map(len, ("RANK", *self._names.values())))
-        self._state = max([5, *(len(row.state) for row in rows)])
-        self._node = min(20, max([4, *(len(visible(row.node or "-")) for row in rows)]))
+        self._names: dict[int, str] = {}
+        for row in rows:
+            self._names[row.rank] = run.rank_name(row.rank).removeprefix("rank ")
+        nodes = [visible(row.node or "-") for row in rows]
+        self._rank = _widest(["RANK", *self._names.values()])
+        self._state = _widest(["STATE", *(row.state for row in rows)])
+        self._node = min(20, _widest(["NODE", *nodes]))
 
     def heading(self) -> str:
         """Return the names of the columns."""
@@ -93,7 +99,7 @@ class RankColumns:
         if row.wrote_s is None:
             age = "-"
         else:
-            age = f"{format_span(max(0.0, now_s - row.wrote_s))}"
+            age = format_span(max(0.0, now_s - row.wrote_s))
         text = Text(f"{self._names[row.rank]:>{self._rank}}  ")
         text.append(f"{row.state:<{self._state}}", row.kind.style)
         node = visible(row.node or "-")
@@ -103,7 +109,20 @@ class RankColumns:
         return text.append(visible(terminal_text(row.line, colours=False)))
 
 
+def _widest(cells: Iterable[str]) -> int:
+    return max(len(cell) for cell in cells)
+
+
 # --- attempts
+
+
+@dataclass(frozen=True, slots=True)
+class _AttemptTime:
+    """When an attempt ran, in seconds since the epoch; until its start, the run waited."""
+
+    wait_s: float  # when the wait for the attempt began
+    start_s: float
+    end_s: float
 
 
 def attempt_lines(
@@ -129,27 +148,18 @@ def attempt_lines(
         ending: how Slurm says that the job ended, for a last attempt that left no record.
     """
     if not attempts:
-        return [
-            Text(
-                f"No attempt has started; submitted {format_span(max(0.0, now_s - created_s))} ago."
-            )
-        ]
-    ends = [attempt.exit.ended_s if attempt.exit else attempt.alive_s for attempt in attempts]
-    ends[-1] = ends[-1] if is_over else now_s
-    spans = [
-        (each.started_s, max(each.started_s, end)) for each, end in zip(attempts, ends, strict=True)
-    ]
-    first = min(created_s, spans[0][0])
-    last = max(end for _, end in spans)
-    bar = max(10, width - _TEXT_LEAST - 6 if width >= 100 else width - 2 * _TEXT_LEAST + 8)
-    several_days = time.localtime(first)[:3] != time.localtime(last)[:3]
-    form = "%d %b %H:%M" if several_days else "%H:%M:%S"
-    left, right = (time.strftime(form, time.localtime(at)) for at in (first, last))
-    axis = (f"{left}{right.rjust(bar - len(left))}", f"├{'─' * (bar - 2)}┤")
-    lines = [Text(f"    {line}", "dim") for line in axis]
-    before = first
-    for attempt, (begin, end) in zip(attempts, spans, strict=True):
-        drawn = _bar(before, begin, end, first, last, bar)
+        age = format_span(max(0.0, now_s - created_s))
+        return [Text(f"No attempt has started; submitted {age} ago.")]
+    times = _attempt_times(attempts, created_s, None if is_over else now_s)
+    first_s = times[0].wait_s
+    last_s = max(each.end_s for each in times)
+    if width >= 100:
+        room = width - _TEXT_LEAST - 6
+    else:
+        room = width - 2 * _TEXT_LEAST + 8
+    bar = max(10, room)
+    lines = _axis(first_s, last_s, bar)
+    for attempt, period in zip(attempts, times, strict=True):
         is_last = attempt is attempts[-1]
         if is_last and not is_over:
             how = "runs"
@@ -157,18 +167,45 @@ def attempt_lines(
             how = ending
         else:
             how = _end_text(attempt)
-        words = f"{_length(end - begin)}, {how}"
-        head, *more = textwrap.wrap(words, max(10, width - bar - 6), break_on_hyphens=False) or [""]
-        line = Text(f"{attempt.number + 1:>3} ").append(drawn, "bold").append(f"  {head}")
-        lines += [line, *(Text(f"{'':{bar + 6}}{part}") for part in more)]
-        before = end
-    ran = sum(end - begin for begin, end in spans)
-    waited = sum(
-        max(0.0, begin - end)
-        for (_, end), (begin, _) in zip([(0.0, first), *spans], spans, strict=False)
-    )
-    total = f"{count(len(attempts), 'attempt')}: ran {_length(ran)}, waited {_length(waited)}"
+        words = f"{_length(period.end_s - period.start_s)}, {how}"
+        wrapped = textwrap.wrap(words, max(10, width - bar - 6), break_on_hyphens=False)
+        line = Text(f"{attempt.number + 1:>3} ")
+        line.append(_bar(period, first_s, last_s, bar), "bold")
+        line.append(f"  {wrapped[0]}")
+        lines.append(line)
+        lines += [Text(f"{'':{bar + 6}}{part}") for part in wrapped[1:]]
+    ran_s = sum(each.end_s - each.start_s for each in times)
+    waited_s = sum(max(0.0, each.start_s - each.wait_s) for each in times)
+    total = f"{count(len(attempts), 'attempt')}: ran {_length(ran_s)}, waited {_length(waited_s)}"
     return [*lines, Text(), Text(f"█ running  · waiting     {total}")]
+
+
+def _attempt_times(
+    attempts: Sequence[Attempt], created_s: float, now_s: float | None
+) -> list[_AttemptTime]:
+    """Return when each attempt ran; ``now_s`` ends the last one, and is None if the job is over."""
+    times = []
+    wait_s = min(created_s, attempts[0].started_s)
+    for attempt in attempts:
+        if now_s is not None and attempt is attempts[-1]:
+            end_s = now_s
+        else:
+            end_s = attempt.exit.ended_s if attempt.exit else attempt.alive_s
+        end_s = max(attempt.started_s, end_s)
+        times.append(_AttemptTime(wait_s, attempt.started_s, end_s))
+        wait_s = end_s
+    return times
+
+
+def _axis(first_s: float, last_s: float, width: int) -> list[Text]:
+    """Return the two lines above the bars: the first and the last time, and a ruler."""
+    first = time.localtime(first_s)
+    last = time.localtime(last_s)
+    several_days = first[:3] != last[:3]
+    form = "%d %b %H:%M" if several_days else "%H:%M:%S"
+    left = time.strftime(form, first)
+    right = time.strftime(form, last).rjust(width - len(left))
+    return [Text(f"    {left}{right}", "dim"), Text(f"    ├{'─' * (width - 2)}┤", "dim")]
 
 
 def attempt_of(line: Text) -> int | None:
@@ -177,35 +214,38 @@ def attempt_of(line: Text) -> int | None:
     return int(number) - 1 if number.isdecimal() else None
 
 
-def _bar(before: float, begin: float, end: float, first: float, last: float, width: int) -> str:
-    """Return dots from ``before`` to ``begin`` and a bar from there to ``end``.
+def _bar(period: _AttemptTime, first_s: float, last_s: float, width: int) -> str:
+    """Return an attempt as dots for the wait before its start, and a bar from there to its end.
 
     The bar is at least one column wide.
     """
 
-    def column(at: float) -> int:
-        if last > first:
-            return round((at - first) / (last - first) * width)
+    def column(at_s: float) -> int:
+        if last_s > first_s:
+            return round((at_s - first_s) / (last_s - first_s) * width)
         return 0
 
-    left = min(width - 1, column(begin))
-    right = max(left + 1, column(end))
-    wait = min(left, column(before))
+    left = min(width - 1, column(period.start_s))
+    right = max(left + 1, column(period.end_s))
+    wait = min(left, column(period.wait_s))
     return (" " * wait + "·" * (left - wait) + "█" * (right - left)).ljust(width)
 
 
 def _end_text(attempt: Attempt) -> str:
-    if attempt.exit and attempt.exit.nodes:
-        nodes = f" ({', '.join(attempt.exit.nodes)})"
-    else:
-        nodes = ""
-    text, place, _ = ended_text(attempt).partition(", restarted in place")
-    if attempt.exit and not attempt.exit.reason and attempt.exit.status == 0:
+    """Return how an attempt ended, on which nodes, and whether the job goes on after it."""
+    end = attempt.exit
+    if end is None:
+        return visible(ended_text(attempt))
+    text = ended_text(attempt).removesuffix(", restarted in place")
+    if not end.reason and end.status == 0:
         text = "completed"
-    again = place.replace("in place", "in the allocation") or (
-        ", requeued" if attempt.exit and attempt.exit.again else ""
-    )
-    return visible(f"{text}{nodes}{again}")
+    if end.nodes:
+        text += f" ({', '.join(end.nodes)})"
+    if end.how == RESTART:
+        text += ", restarted in the allocation"
+    elif end.again:
+        text += ", requeued"
+    return visible(text)
 
 
 def _length(seconds: float) -> str:
@@ -223,28 +263,29 @@ def metric_lines(metrics: Metrics, chosen: int, width: int, height: int) -> list
     names = metrics.names
     if not names:
         return []
-    name = names[chosen % len(names)]
-    curves = curves_of(choose_metrics(metrics, [name]), name)
+    place = chosen % len(names)
+    name = names[place]
+    heading = f"{one_line(name)} by step"
+    listed = 0  # lines for the list of metrics
     if len(names) > 1:
-        which = f" ({chosen % len(names) + 1} of {len(names)}: m next, M before)"
-    else:
-        which = ""
-    lines = [Text(f"{one_line(name)} by step{which}{_begins(metrics)}", "bold")]
-    listed = len(names) + 2 if len(names) > 1 else 0
+        heading += f" ({place + 1} of {len(names)}: m next, M before)"
+        listed = len(names) + 2
+    lines = [Text(heading + _begins(metrics), "bold")]
+    curves = curves_of(choose_metrics(metrics, [name]), name)
     if curves:
         rows = max(5, min(20, height - 3 - min(listed, 6)))
-        lines += map(Text, braille_plot(list(curves.values()), width, rows))
+        plot = braille_plot(list(curves.values()), width, rows)
+        lines += [Text(line) for line in plot]
     else:
         lines.append(Text("no values that are finite numbers"))
-    if len(names) == 1:
-        return [*lines, Text(), _metric_row(metrics, name, 0, width)]
-    wide = min(24, max(len(one_line(each)) for each in names))
     lines.append(Text())
+    if len(names) == 1:
+        return [*lines, Text(_numbers_text(metrics, name))]
+    longest = max(len(one_line(each)) for each in names)
     for each in names:
-        row = Text("> " if each == name else "  ").append_text(
-            _metric_row(metrics, each, wide, width - 2)
-        )
-        lines.append(row)
+        mark = ">" if each == name else " "
+        row = _metric_row(metrics, each, min(24, longest), width - 2)
+        lines.append(Text(f"{mark} {row}"))
     return lines
 
 
@@ -254,30 +295,39 @@ def _begins(metrics: Metrics) -> str:
     for row in metrics.rows:
         if row.step is not None:
             first.setdefault(row.attempt, row.step)
-    later = [
-        f"attempt {number + 1} from step {step:g}"
-        for number, step in sorted(first.items())
-        if number
-    ]
+    later = []
+    for number, step in sorted(first.items()):
+        if number:
+            later.append(f"attempt {number + 1} from step {step:g}")
     return f"; {', '.join(later[-3:])}" if later else ""
 
 
-def _metric_row(metrics: Metrics, name: str, wide: int, width: int) -> Text:
-    values = [
-        value for row in metrics.rows if isinstance(value := row.values.get(name), float | int)
-    ]
-    finite = [float(value) for value in values if math.isfinite(value)]
-    last = next((row.values[name] for row in reversed(metrics.rows) if name in row.values), None)
-    numbers = f"last {value_text(last)}" + (
-        f", least {value_text(min(finite))}, most {value_text(max(finite))}" if finite else ""
-    )
-    label = f"{one_line(name):<{wide}}  " if wide else ""
+def _metric_row(metrics: Metrics, name: str, label_width: int, width: int) -> str:
+    """Return the name of a metric, a small curve if there is room, and its numbers."""
+    label = f"{one_line(name):<{label_width}}  "
     room = width - len(label) - 50
-    if room >= 8 and wide:
-        curve = f"{sparkline(finite, room):<{room}}  "
-    else:
-        curve = ""
-    return Text(f"{label}{curve}{numbers}")
+    curve = ""
+    if room >= 8:
+        curve = f"{sparkline(_finite_values(metrics, name), room):<{room}}  "
+    return f"{label}{curve}{_numbers_text(metrics, name)}"
+
+
+def _numbers_text(metrics: Metrics, name: str) -> str:
+    values = [row.values[name] for row in metrics.rows if name in row.values]
+    text = f"last {value_text(values[-1] if values else None)}"
+    finite = _finite_values(metrics, name)
+    if finite:
+        text += f", least {value_text(min(finite))}, most {value_text(max(finite))}"
+    return text
+
+
+def _finite_values(metrics: Metrics, name: str) -> list[float]:
+    finite = []
+    for row in metrics.rows:
+        value = row.values.get(name)
+        if isinstance(value, float | int) and math.isfinite(value):
+            finite.append(float(value))
+    return finite
 
 
 # --- use of the hardware
@@ -293,60 +343,70 @@ def use_lines(nodes: Sequence[NodeUse], width: int) -> list[Text]:
         first = node.started or node.samples[0].time
         last = node.samples[-1].time
         clock = time.strftime("%H:%M:%S", time.localtime(last))
-        lines += [
-            *([Text()] if lines else []),
-            Text(f"{visible(node.node)}: {_length(last - first)} until {clock}", "bold"),
-        ]
-        lines += [
-            Text(f"  {label:<8} {sparkline(values, room, 0.0, top):<{room}}  {words}")
-            for label, values, top, words in _use_rows(node)
-        ]
+        if lines:
+            lines.append(Text())
+        heading = f"{visible(node.node)}: {_length(last - first)} until {clock}"
+        lines.append(Text(heading, "bold"))
+        for row in _use_rows(node):
+            curve = sparkline(row.values, room, 0.0, row.most)
+            lines.append(Text(f"  {row.label:<8} {curve:<{room}}  {row.text}"))
     return lines
 
 
-def _use_rows(node: NodeUse) -> Iterator[tuple[str, list[float], float | None, str]]:
-    """Yield what a node used: label, values, the most that there is, and the numbers in words."""
-    samples = node.samples
-    for index in sorted({gpu.index for sample in samples for gpu in sample.gpus}):
-        gpus = [gpu for sample in samples for gpu in sample.gpus if gpu.index == index]
-        busy, last = [gpu.busy for gpu in gpus], gpus[-1]
-        memory = format_size(last.memory) + (
-            f" of {format_size(last.memory_total)}" if last.memory_total else ""
-        )
-        power = f", {last.power:.0f} W" if last.power is not None else ""
-        yield (
-            f"GPU {index}",
-            busy,
-            1.0,
-            f"{last.busy:.0%} busy (mean {sum(busy) / len(busy):.0%}), {memory}{power}",
-        )
-    cpus = [sample.cpus for sample in samples]
-    of = f" of {node.cpus}" if node.cpus else ""
-    yield "CPUs", cpus, node.cpus, f"{cpus[-1]:.1f}{of} busy (mean {sum(cpus) / len(cpus):.1f})"
-    memories = [float(sample.memory) for sample in samples]
+@dataclass(frozen=True, slots=True)
+class _UseRow:
+    """The use of one kind of hardware over time."""
+
+    label: str
+    values: Sequence[float]
+    most: float | None  # the highest value that there can be; None if unknown
+    text: str  # the numbers in words
+
+
+def _use_rows(node: NodeUse) -> Iterator[_UseRow]:
+    """Yield what a node used: of each GPU, of its CPUs, its memory and its networks."""
+    yield from _gpu_rows(node)
+    cpus = [sample.cpus for sample in node.samples]
+    text = f"{cpus[-1]:.1f}"
+    if node.cpus:
+        text += f" of {node.cpus}"
+    yield _UseRow("CPUs", cpus, node.cpus, f"{text} busy (mean {_mean(cpus):.1f})")
+    memories = [sample.memory for sample in node.samples]
+    text = format_size(memories[-1])
     if node.memory_limit:
-        limit = f" of {format_size(node.memory_limit)}"
-    else:
-        limit = ""
-    most = format_size(int(max(memories)))
-    yield (
-        "memory",
-        memories,
-        node.memory_limit,
-        f"{format_size(int(memories[-1]))}{limit} (most {most})",
-    )
-    rates = {
-        "network": [sample.network for sample in samples],
-        "RDMA": [sample.rdma for sample in samples if sample.rdma is not None],
-    }
-    for label, values in rates.items():
-        if values:
-            yield (
-                label,
-                values,
-                None,
-                f"{format_rate(values[-1])} (most {format_rate(max(values))})",
-            )
+        text += f" of {format_size(node.memory_limit)}"
+    text += f" (most {format_size(max(memories))})"
+    yield _UseRow("memory", memories, node.memory_limit, text)
+    networks = [sample.network for sample in node.samples]
+    yield _UseRow("network", networks, None, _rates_text(networks))
+    rdma = [sample.rdma for sample in node.samples if sample.rdma is not None]
+    if rdma:
+        yield _UseRow("RDMA", rdma, None, _rates_text(rdma))
+
+
+def _gpu_rows(node: NodeUse) -> Iterator[_UseRow]:
+    """Yield the use of each GPU of a node."""
+    uses: dict[int, list[GpuUse]] = {}
+    for sample in node.samples:
+        for gpu in sample.gpus:
+            uses.setdefault(gpu.index, []).append(gpu)
+    for index, gpus in sorted(uses.items()):
+        last = gpus[-1]
+        busy = [gpu.busy for gpu in gpus]
+        text = f"{last.busy:.0%} busy (mean {_mean(busy):.0%}), {format_size(last.memory)}"
+        if last.memory_total:
+            text += f" of {format_size(last.memory_total)}"
+        if last.power is not None:
+            text += f", {last.power:.0f} W"
+        yield _UseRow(f"GPU {index}", busy, 1.0, text)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _rates_text(rates: Sequence[float]) -> str:
+    return f"{format_rate(rates[-1])} (most {format_rate(max(rates))})"
 
 
 def sparkline(
@@ -367,12 +427,17 @@ def sparkline(
         part = finite[column * len(finite) // columns : (column + 1) * len(finite) // columns]
         means.append(math.fsum(part) / len(part))
     least = min(means) if low is None else low
-    most = max(means) if high is None or not high > least else high
+    most = max(means)
+    if high is not None and high > least:
+        most = high
     # the means of equal values differ in their last digit
     if not most - least > 1e-9 * max(abs(most), abs(least)):
         return _BARS[0] * columns
-    places = (min(1.0, max(0.0, (mean - least) / (most - least))) for mean in means)
-    return "".join(_BARS[min(len(_BARS) - 1, int(place * len(_BARS)))] for place in places)
+    bars = ""
+    for mean in means:
+        share = min(1.0, max(0.0, (mean - least) / (most - least)))
+        bars += _BARS[min(len(_BARS) - 1, int(share * len(_BARS)))]
+    return bars
 
 
 # --- script and plan
@@ -387,15 +452,16 @@ def plan_lines(item: RunStatus, submit_line: str, width: int) -> list[Text]:
     lines = [Text(visible(line)) for line in submit_line.splitlines()]
     lines += [Text(), Text("resources", "bold")]
     for label, words in recorded_plan(run):
-        for number, line in enumerate(words.split("\n")):
-            lines += map(Text, labelled("" if number else f"  {label}", one_line(line), 15, width))
+        indented = f"  {label}"
+        for line in words.split("\n"):
+            lines += [Text(each) for each in labelled(indented, one_line(line), 15, width)]
+            indented = ""
     lines += [Text(), Text(f"run {visible(run.run_id)}", "bold")]
-    origin = [
-        (
-            "submitted",
-            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created_s)) + f" on {run.host}",
-        ),
-        *([("from", run.cwd)] if run.cwd else []),
-        ("profile", run.profile),
-    ]
-    return [*lines, *map(Text, detail_lines(item, width, origin)[1:])]
+    submitted = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created_s))
+    origin = [("submitted", f"{submitted} on {run.host}")]
+    if run.cwd:
+        origin.append(("from", run.cwd))
+    origin.append(("profile", run.profile))
+    # the first line is the run's id, which stands above
+    lines += [Text(line) for line in detail_lines(item, width, origin)[1:]]
+    return lines

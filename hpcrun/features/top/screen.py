@@ -35,10 +35,11 @@ def error_text(error: Exception) -> str:
 
 def key_names(binding: Binding) -> str:
     """Return the keys of a binding as a person knows them: ``j/↓``."""
-    keys = binding.key.split(",")
-    return "/".join(
-        key if key == "enter" else format_key(key).replace("ctrl+", "ctrl-") for key in keys
-    )
+    names = []
+    for key in binding.key.split(","):
+        name = key if key == "enter" else format_key(key)
+        names.append(name.replace("ctrl+", "ctrl-"))
+    return "/".join(names)
 
 
 class TypedLine(Input):

@@ -75,7 +75,8 @@ class Section(ABC):
         self, item: RunStatus, began_s: float, now_s: float, data: Any = None, error: str = ""
     ) -> None:
         """Take what was read, or why it was not: then the data of before stays."""
-        self._read_of, self.error = _mark(item), error
+        self._read_of = _mark(item)
+        self.error = error
         self._next_s = now_s + max(self.every_s, SHARE_OF_TIME * (now_s - began_s))
         if data is not None:
             self.data = data
@@ -157,19 +158,14 @@ class RanksSection(Section):
 
     def lines(self) -> Sequence[Any]:
         """Return the ranks that match the filter."""
-        item, rows = self.item, self.data[1] if self.data else []
-        if not rows or (
-            item.status.final and all(row.kind is RankState.NOT_STARTED for row in rows)
-        ):
-            over = "The job ended before it started a rank; b shows the batch script's log."
-            return [
-                Text(
-                    over
-                    if item.status.final
-                    else f"The job is {item.status.state}: no rank has started."
-                )
-            ]
-        self._columns = view.RankColumns(rows, item.run)
+        status = self.item.status
+        rows = self.data[1] if self.data else []
+        has_started = any(row.kind is not RankState.NOT_STARTED for row in rows)
+        if status.final and not has_started:
+            return [Text("The job ended before it started a rank; b shows the batch script's log.")]
+        if not rows:
+            return [Text(f"The job is {status.state}: no rank has started.")]
+        self._columns = view.RankColumns(rows, self.item.run)
         return matching_rows(rows, self.filter)
 
     def draw(self, line: Any) -> Text:
@@ -200,7 +196,8 @@ class AttemptsSection(Section):
 
     def lines(self) -> Sequence[Text]:
         """Return their bars."""
-        item, begun = self.item, self.data
+        item = self.item
+        begun = self.data
         waits = item.status.state in (state.PENDING, state.SUBMITTING)
         over = item.status.final or waits or (bool(begun) and begun[-1].exit is not None)
         ending = f"ended as {item.status.state}" if item.status.final else ""
@@ -210,17 +207,20 @@ class AttemptsSection(Section):
 
     def first_choice(self) -> int:
         """Return the line of the newest attempt."""
-        return max(
-            (n for n, line in enumerate(self.shown.lines) if view.attempt_of(line) is not None),
-            default=0,
-        )
+        newest = 0
+        for number, line in enumerate(self.shown.lines):
+            if view.attempt_of(line) is not None:
+                newest = number
+        return newest
 
     def log_at(self, number: int) -> tuple[int, int | None]:
         """Return the attempt that a line is about: none above the first."""
-        above = (view.attempt_of(line) for line in reversed(self.shown.lines[: number + 1]))
-        return self.item.run.main_rank, next(
-            (attempt for attempt in above if attempt is not None), None
-        )
+        rank = self.item.run.main_rank
+        for line in reversed(self.shown.lines[: number + 1]):
+            attempt = view.attempt_of(line)
+            if attempt is not None:
+                return rank, attempt
+        return rank, None
 
 
 class MetricsSection(Section):
@@ -253,19 +253,20 @@ class UseSection(Section):
 
     def read(self, item: RunStatus) -> tuple[NodeUse, ...]:
         """Return the samples of the newest attempt that has some."""
-        uses = (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
-        return next((nodes for nodes in uses if nodes), ())
+        for attempt in attempts(item.folder, item.element or 0):
+            nodes = read_use(attempt.folder)
+            if nodes:
+                return nodes
+        return ()
 
     def lines(self) -> Sequence[Text]:
         """Return rows of bars for what each node used.
 
         Each GPU has a row, and so have the CPUs, the memory and the network of each node.
         """
-        yet = "No use of the hardware is recorded yet: the job takes a sample every 10 s."
+        none = "No use of the hardware is recorded yet: the job takes a sample every 10 s."
         if self.item.status.final:
             none = "No use of the hardware was recorded for this run."
-        else:
-            none = yet
         return view.use_lines(self.data, self.width) or [Text(none)]
 
 

@@ -24,6 +24,7 @@ from hpcrun.cli.options import argument, check_one_of, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stderr, stdout
 from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.features.trackers.tensorboard import (
+    ChosenRun,
     LinkedRuns,
     chosen_runs,
     event_files,
@@ -75,15 +76,11 @@ def open_(
     its name.
     """
     check_one_of(url=url_only, tensorboard=tensorboard, upload=upload)
-    if not tensorboard and (port is not None or logdir):
-        raise UsageError(
-            f"{'--logdir' if logdir else '--port'} has no effect without --tensorboard"
-        )
-    if port is not None and not 0 < port <= _LAST_PORT:
-        raise UsageError(f"--port {port}: must be from 1 to {_LAST_PORT}")
-    missing = [str(folder) for folder in logdir or () if not folder.is_dir()]
-    if missing:
-        raise UsageError(f"--logdir {missing[0]}: there is no such folder")
+    if tensorboard:
+        _check_served(port, logdir or [])
+    elif port is not None or logdir:
+        unused = "--logdir" if logdir else "--port"
+        raise UsageError(f"{unused} has no effect without --tensorboard")
     context = make_context()
     typed = runs or ["last"]
     named = yield from context.named(typed)
@@ -98,6 +95,14 @@ def open_(
         )
     else:
         yield from _page(named[0], typed[0], context, url_only=url_only, as_json=as_json)
+
+
+def _check_served(port: int | None, logdir: Sequence[Path]) -> None:
+    if port is not None and not 0 < port <= _LAST_PORT:
+        raise UsageError(f"--port {port}: must be from 1 to {_LAST_PORT}")
+    for folder in logdir:
+        if not folder.is_dir():
+            raise UsageError(f"--logdir {folder}: there is no such folder")
 
 
 # --- a page --------------------------------------------------------------------------------------
@@ -223,10 +228,9 @@ def display_hints(result: Tracked, typed: str) -> list[str]:
         )
     if result.event_files:
         hints.append(f"hpcrun open --tensorboard {run} shows the event files")
-    places = dict.fromkeys(
-        (each.tracker, str(each.folder)) for each in result.runs if each.folder and not each.url
-    )
-    for tracker, place in places:
+    without_page = [each for each in result.runs if each.folder and not each.url]
+    places = [(each.tracker, str(each.folder)) for each in without_page]
+    for tracker, place in dict.fromkeys(places):
         if tracker == "MLflow" and not result.server:
             store = f"sqlite:///{place}" if place.endswith(".db") else place
             hints.append(f"mlflow ui --host 127.0.0.1 --backend-store-uri {shlex.quote(store)}")
@@ -236,14 +240,15 @@ def display_hints(result: Tracked, typed: str) -> list[str]:
 
 
 def _tracked_json(result: Tracked, named: FoundRun) -> dict[str, Any]:
+    runs = []
+    for each in result.runs:
+        runs.append({**asdict(each), "folder": str(each.folder) if each.folder else None})
     return {
         "kind": "trackers",
         "run_id": named.run.run_id,
         "element": named.element,
         "page": result.page,
-        "runs": [
-            {**asdict(each), "folder": each.folder and str(each.folder)} for each in result.runs
-        ],
+        "runs": runs,
         "event_files": [str(path) for path in result.event_files],
     }
 
@@ -279,18 +284,19 @@ def _upload(named: Sequence[FoundRun], context: Context, *, as_json: bool) -> Ou
     hint = "again: hpcrun open --upload"
     if problem and "API key" in problem:
         hint = f"log in with `wandb login`, then {hint}"
-    documents = [
-        {
-            "run_id": result.run.run_id,
-            "uploaded": [str(path) for path in result.uploaded],
-            "uploaded_before": [str(path) for path in result.before],
-            "running_elements": list(result.running),
-            **fields_of(result, "pages failure"),
-        }
-        for result in results
-    ]
     failure = PlanError(problem, hint=hint) if problem else None
+    documents = [_sync_json(result) for result in results]
     yield Outcome(document=lambda: {"kind": "sync", "runs": documents}, failure=failure)
+
+
+def _sync_json(result: SyncResult) -> dict[str, Any]:
+    return {
+        "run_id": result.run.run_id,
+        "uploaded": [str(path) for path in result.uploaded],
+        "uploaded_before": [str(path) for path in result.before],
+        "running_elements": list(result.running),
+        **fields_of(result, "pages failure"),
+    }
 
 
 def _sync_lines(result: SyncResult) -> list[str]:
@@ -302,10 +308,8 @@ def _sync_lines(result: SyncResult) -> list[str]:
             f"{count(len(result.before), 'wandb run')} of {result.run.name} uploaded before"
         )
     if result.running:
-        if len(result.running) > 1:
-            which = count(len(result.running), "element")
-        else:
-            which = "it"
+        number = len(result.running)
+        which = count(number, "element") if number > 1 else "it"
         lines.append(f"{result.run.name}: left out what {which} wrote, since the job has not ended")
     if not lines and result.failure is None:
         lines.append(f"{result.run.name} has no offline wandb runs")
@@ -315,7 +319,9 @@ def _sync_lines(result: SyncResult) -> list[str]:
 def _serve(
     named: Sequence[FoundRun], context: Context, port: int | None, logdir: Sequence[Path]
 ) -> Outcomes:
-    chosen = [one for each in named for one in chosen_runs(each.run, each.element)]
+    chosen: list[ChosenRun] = []
+    for each in named:
+        chosen += chosen_runs(each.run, each.element)
     with tempfile.TemporaryDirectory(
         prefix="hpcrun-tensorboard-", ignore_cleanup_errors=True
     ) as folder:
@@ -335,7 +341,7 @@ def _serve(
                 f"port {port} is in use on {context.host}",
                 hint="leave --port out to get a free one",
             )
-        python = python_with("tensorboard", chosen[0][0], context.env)
+        python = python_with("tensorboard", chosen[0].run, context.env)
         secret = secrets.token_urlsafe(12)
         url = tensorboard_url(free, secret)
         yield printed([*_linked_lines(links), url])

@@ -85,10 +85,11 @@ def event_files(
     for place in (inside, *(others or (working_folder(run, folder),))):
         if place not in searched:
             searched[place] = search(place)
-        # what lies in an element's own folder is of no other run
-        files |= {
-            file.path: file for file in searched[place][0] if place == inside or is_of(file, begun)
-        }
+        below, _ = searched[place]
+        for file in below:
+            # what lies in an element's own folder is of no other run
+            if place == inside or is_of(file, begun):
+                files[file.path] = file
     return sorted(files.values(), key=lambda file: file.path)
 
 
@@ -98,8 +99,10 @@ def is_of(file: EventFile, begun: Iterable[Attempt]) -> bool:
     for attempt in begun:
         end_s = attempt.exit.ended_s if attempt.exit else now_s
         if attempt.started_s - _SLACK_S <= file.began_s <= end_s + _SLACK_S:
-            nodes = {attempt.host, *hosts(attempt.folder)}  # with and without a domain
-            return file.host.partition(".")[0] in {node.partition(".")[0] for node in nodes if node}
+            # a node's name may have a domain, and may lack it
+            nodes = [attempt.host, *hosts(attempt.folder)]
+            names = {node.partition(".")[0] for node in nodes if node}
+            return file.host.partition(".")[0] in names
     return False
 
 
@@ -141,8 +144,13 @@ def _is_searched(entry: os.DirEntry[str]) -> bool:
     return not os.path.lexists(os.path.join(entry.path, "pyvenv.cfg"))
 
 
-ChosenRun = tuple[Run, int, str]
-"""A run, or one element of a sweep, under the name that TensorBoard shows."""
+@dataclass(frozen=True, slots=True)
+class ChosenRun:
+    """A run, or one element of a sweep."""
+
+    run: Run
+    element: int
+    name: str  # under which TensorBoard shows it
 
 
 @dataclass(slots=True)
@@ -165,22 +173,23 @@ class LinkedRuns:
         """Search the runs' folders, and link the event files that are new."""
         searched = Searched()
         owners = dict[EventFile, list[str]]()
-        for run, element, name in self.runs:
-            for file in event_files(
-                run, self.store.folder(run.run_id), element, searched, self.others
-            ):
-                owners.setdefault(file, []).append(name)
+        for chosen in self.runs:
+            folder = self.store.folder(chosen.run.run_id)
+            for file in event_files(chosen.run, folder, chosen.element, searched, self.others):
+                owners.setdefault(file, []).append(chosen.name)
         self.searched = searched
         for file, names in owners.items():
             if file.path not in self.known:
                 self.known.add(file.path)
-                name = common_name(names)
-                self.counts[name] = self.counts.get(name, 0) + 1
-                parent = file.path.parent.relative_to(file.root).parts
-                folder = self.links.joinpath(name, *(_safe(part) for part in parent))
-                folder.mkdir(parents=True, exist_ok=True)
-                with suppress(FileExistsError):
-                    os.symlink(file.path.absolute(), folder / file.path.name)
+                self._link(file, common_name(names))
+
+    def _link(self, file: EventFile, name: str) -> None:
+        self.counts[name] = self.counts.get(name, 0) + 1
+        parent = file.path.parent.relative_to(file.root).parts
+        folder = self.links.joinpath(name, *(_safe(part) for part in parent))
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            os.symlink(file.path.absolute(), folder / file.path.name)
 
     def keep_searching(self, ended: threading.Event) -> None:
         """Search again and again, for the files of attempts and elements that start later."""
@@ -206,19 +215,19 @@ def chosen_runs(run: Run, element: int | None) -> list[ChosenRun]:
     elements = all_elements(run)
     short = f"{run.name}-{run.run_id[-4:]}"
     if not elements.are_array:
-        return [(run, 0, _safe(short))]
+        return [ChosenRun(run, 0, _safe(short))]
     wanted = elements.parameters if element is None else [element]
-    return [
-        (run, at, os.path.join(_safe(short), element_name(at, elements.parameters[at])))
-        for at in wanted
-    ]
+    chosen = []
+    for index in wanted:
+        name = element_name(index, elements.parameters[index])
+        chosen.append(ChosenRun(run, index, os.path.join(_safe(short), name)))
+    return chosen
 
 
 def element_name(index: int, parameters: Parameters) -> str:
     """Return the name of a sweep's element: ``3-lr=0.1,bs=32``."""
-    return _safe(
-        "-".join(filter(None, (str(index), parameters_text(parameters).replace(" ", ","))))
-    )
+    text = parameters_text(parameters).replace(" ", ",")
+    return _safe(f"{index}-{text}" if text else str(index))
 
 
 def _safe(name: str) -> str:

@@ -130,7 +130,9 @@ def tracker_runs(
     begun = list(islice(attempts(folder, element), most_attempts))
     if not begun:
         return []
-    logged = [each for attempt in begun for each in _of_logs(attempt)]
+    logged: list[TrackerRun] = []
+    for attempt in begun:
+        logged += _of_logs(attempt)
     runs = _with_synced_pages(logged, folder)
     for place in (working_folder(run, folder), RunFolder(folder).element(element).checkpoints):
         runs += _of_mlflow(place, run.run_id, element, begun[0])
@@ -180,16 +182,20 @@ def _ends(file: BinaryIO) -> bytes:
 def parse_log(text: bytes, attempt: int, rank: int) -> list[TrackerRun]:
     """Return the runs that wandb and MLflow name in a log, each once."""
     runs: list[TrackerRun] = []
+    folders: set[Path | None] = set()
+    urls: set[str | None] = set()
     for match in _SAYS.finditer(_COLOUR.sub(b"", text)):
         if match["folder"]:
             new = _of_folder(match["folder"], attempt, rank)
-            if new and new.folder not in [each.folder for each in runs]:
+            if new and new.folder not in folders:
+                folders.add(new.folder)
                 runs.append(new)
             continue
         address = match["wandb"] or match["mlflow"] or match["synced"]
         url = page_url(address.decode("ascii"))
-        if url is None or url in [each.url for each in runs]:
+        if url is None or url in urls:
             continue
+        urls.add(url)
         tracker = _MLFLOW if match["mlflow"] else _WANDB
         if tracker == _WANDB and _lacks_page(runs):
             runs[-1] = replace(runs[-1], url=url)
@@ -212,8 +218,13 @@ def _of_folder(name: bytes, attempt: int, rank: int) -> TrackerRun | None:
     offline = match["offline"] is not None
     synced = False
     with suppress(OSError):  # no such path is possible, or it cannot be read
-        synced = offline and any(path.glob("run-*.wandb.synced"))
+        synced = offline and _is_uploaded(path)
     return TrackerRun(_WANDB, attempt, rank, match["id"], None, path, offline, synced)
+
+
+def _is_uploaded(path: Path) -> bool:
+    """Return whether ``wandb sync`` has marked the folder of a wandb run as uploaded."""
+    return any(path.glob("run-*.wandb.synced"))
 
 
 def _with_synced_pages(runs: list[TrackerRun], folder: Path) -> list[TrackerRun]:
@@ -354,36 +365,62 @@ def sync_wandb(
     with flocked(RunFolder(folder).tracker_sync("lock")) as is_ours:
         if not is_ours:
             raise PlanError(f"the wandb runs of {run.name} are being uploaded by another hpcrun")
-        if element is None:
-            elements = list(all_elements(run).parameters)
-        else:
-            elements = [element]
         last = store.last_status(run.run_id)
         is_final = last is not None and last.final
-        ended = [index for index in elements if is_final or _has_ended(folder, index)]
-        offline = _offline_runs(run, folder, ended)
-        before = tuple(each.folder for each in offline if each.folder and each.synced)
-        new = {each.folder for each in offline if each.folder and not each.synced}
-        # the oldest first: a continued run is several folders
-        todo = sorted(new, key=lambda path: path.name)
-        others = [index for index in elements if index not in ended]
-        running = tuple(index for index in others if last_attempt(folder, index))
-        if not todo:
-            return SyncResult(run, before=before, running=running)
-        failure = _run_sync(run, folder, todo, env)
-        uploaded = tuple(path for path in todo if any(path.glob("run-*.wandb.synced")))
-        names = {each.id for each in offline if each.folder in uploaded}
-        runs = [each for index in ended for each in tracker_runs(run, folder, index)]
-        pages = tuple(dict.fromkeys(each.url for each in runs if each.url and each.id in names))
-        if failure is None and len(uploaded) < len(todo):
-            failure = f"wandb sync did not upload {len(todo) - len(uploaded)} of {len(todo)} runs"
-        return SyncResult(run, uploaded, before, running, pages, failure)
+        elements = [element] if element is not None else list(all_elements(run).parameters)
+        ended = []
+        running = []
+        for index in elements:
+            if is_final or _has_ended(folder, index):
+                ended.append(index)
+            elif last_attempt(folder, index):
+                running.append(index)
+        return _sync_ended(run, folder, ended, running, env)
 
 
-def _offline_runs(run: Run, folder: Path, ended: Iterable[int]) -> list[TrackerRun]:
-    """Return the wandb runs of these elements that were offline and are in folders of this user."""
-    known = [each for index in ended for each in tracker_runs(run, folder, index)]
-    return [each for each in known if each.offline and each.folder and _is_own(each.folder)]
+def _sync_ended(
+    run: Run, folder: Path, ended: Sequence[int], running: Sequence[int], env: Mapping[str, str]
+) -> SyncResult:
+    """Upload the offline wandb runs of the elements that have ended.
+
+    Raises:
+        PlanError: no Python here has wandb.
+    """
+    offline = _offline_runs(run, folder, ended)
+    before = []
+    new = set()
+    for path, each in offline:
+        if each.synced:
+            before.append(path)
+        else:
+            new.add(path)
+    if not new:
+        return SyncResult(run, before=tuple(before), running=tuple(running))
+    # the oldest first: a continued run is several folders
+    todo = sorted(new, key=lambda path: path.name)
+    failure = _run_sync(run, folder, todo, env)
+    uploaded = tuple(path for path in todo if _is_uploaded(path))
+    if failure is None and len(uploaded) < len(todo):
+        failure = f"wandb sync did not upload {len(todo) - len(uploaded)} of {len(todo)} runs"
+    ids = {each.id for path, each in offline if path in uploaded}
+    pages: dict[str, None] = {}  # in the order of the elements, each once
+    for index in ended:
+        named = [each for each in tracker_runs(run, folder, index) if each.id in ids]
+        pages.update({each.url: None for each in named if each.url})
+    return SyncResult(run, uploaded, tuple(before), tuple(running), tuple(pages), failure)
+
+
+def _offline_runs(run: Run, folder: Path, elements: Iterable[int]) -> list[tuple[Path, TrackerRun]]:
+    """Return the wandb runs of elements that were offline, each with its folder.
+
+    Folders that are not this user's are left out.
+    """
+    offline = []
+    for index in elements:
+        for each in tracker_runs(run, folder, index):
+            if each.offline and each.folder and _is_own(each.folder):
+                offline.append((each.folder, each))
+    return offline
 
 
 def _run_sync(run: Run, folder: Path, todo: Sequence[Path], env: Mapping[str, str]) -> str | None:
@@ -436,10 +473,14 @@ def _why(done: Completed, log: Path) -> str:
 
     Behind this line there may be pages of traceback.
     """
-    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    last = lines[-1] if lines else "it did not end in time"
-    line = next(filter(_ERROR.match, lines), last).removeprefix("Error: ")
-    return f"wandb sync failed: {line[:_LONGEST_ERROR]}\nall of its output: {log}"
+    output = done.stdout + done.stderr
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if _ERROR.match(line)]
+    if errors:
+        reason = errors[0].removeprefix("Error: ")
+    else:
+        reason = lines[-1] if lines else "it did not end in time"
+    return f"wandb sync failed: {reason[:_LONGEST_ERROR]}\nall of its output: {log}"
 
 
 def python_with(module: str, run: Run, env: Mapping[str, str]) -> str:
@@ -467,18 +508,18 @@ def _pythons(plan: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
     named = python.get("executable")
     # that of a container is its image's; that of a project's folder, which nobody has activated,
     # only jobs run
-    if (
-        isinstance(named, str)
-        and os.path.isabs(named)
-        and not (plan.get("container") or python.get("of_project"))
-    ):
+    is_of_job = plan.get("container") or python.get("of_project")
+    if isinstance(named, str) and os.path.isabs(named) and not is_of_job:
         yield named
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if os.path.isabs(env.get(name, "")):
             yield os.path.join(env[name], "bin", "python")
     yield sys.executable
-    folders = os.pathsep.join(filter(os.path.isabs, env.get("PATH", "").split(os.pathsep)))
-    yield from filter(None, [shutil.which("python3", path=folders)])
+    folders = env.get("PATH", "").split(os.pathsep)
+    absolute = [folder for folder in folders if os.path.isabs(folder)]
+    python3 = shutil.which("python3", path=os.pathsep.join(absolute))
+    if python3:
+        yield python3
 
 
 class TrackerHooks(Hooks):
@@ -495,4 +536,5 @@ class TrackerHooks(Hooks):
     def run_rows(self, item: RunStatus) -> Sequence[tuple[str, str]]:
         """Return label and page of the trackers' runs, each page once."""
         runs = tracker_runs(item.run, item.folder, item.element or 0, most_attempts=1)
-        return list(dict.fromkeys((each.tracker.lower(), each.place) for each in runs))[:4]
+        rows = [(each.tracker.lower(), each.place) for each in runs]
+        return list(dict.fromkeys(rows))[:4]

@@ -160,6 +160,8 @@ OF_TWO = facts([A100], [GPU], associations=TWO_ACCOUNTS, config=ENFORCED)
         (OPEN_ELSEWHERE, {}, [("red", "partition gpu", f"{SET} partition=long")]),
         (facts([A100], [replace(GPU, root_only=True)], user="root"), {}, []),
         (facts([A100, H100], [GPU, LONG]), {"partition": "long,gpu"}, []),
+        # one of the partitions has no time limit
+        (facts([A100], [GPU, LONG]), {"partition": "long,gpu", "time": {"max": "9h"}}, []),
         (UNTYPED, {}, [("red", "GPUs", f"{SET} gpu.type=null")]),
         (UNTYPED, {"gpu": {"per_node": 4}}, []),
         (
@@ -250,6 +252,13 @@ def test_the_default_partition_and_that_of_the_environment_count() -> None:
             "Invalid qos specification",
             "normal",
             f"{SET} qos=normal",
+        ),
+        (
+            OF_TWO,
+            {"account": "rich", "qos": "other"},
+            "Invalid qos specification",
+            "long",
+            f"{SET} qos=long",
         ),
         (
             facts([A100], [GPU], associations=None),

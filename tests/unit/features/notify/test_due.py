@@ -265,3 +265,11 @@ def test_a_job_that_was_cancelled_before_it_started_sends_nothing(tmp_path: Path
     assert due_events(cancelled, ALL, NOW_S) == []
     refused = RunStatus(run(), tmp_path, LastStatus("BOOT_FAIL", NOW_S, final=True))
     assert due_events(refused, ALL, NOW_S) == ["finished"]
+
+
+def test_the_counts_of_a_sweep_that_was_cancelled_are_told_once(tmp_path: Path) -> None:
+    status = LastStatus("CANCELLED", NOW_S, final=True, reason="1 cancelled")
+    element = ElementStatus(0, "7_0", (), LastStatus("CANCELLED", NOW_S, final=True))
+    sweep = RunStatus(run(), tmp_path, status, elements=(element,))
+    sent = message_of("finished", sweep, NOW_S, lambda _: "", dict)
+    assert sent.body.count("1 cancelled") == 1

@@ -20,11 +20,12 @@ from hypothesis import given as given_by
 from hypothesis import strategies as st
 
 from hpcrun.features.share.drawings import Bar, line_chart, time_line
-from hpcrun.features.share.facts import command_text
+from hpcrun.features.share.facts import command_text, ended
 from hpcrun.features.share.page import MOST_BYTES, share_page
-from hpcrun.features.share.share import SharedRun, gather
-from hpcrun.job.run_paths import RunFolder
+from hpcrun.features.share.share import AttemptSpan, SharedRun, gather
+from hpcrun.job.run_paths import AttemptFolder, RunFolder
 from hpcrun.job.text.hide_secrets import SecretHider
+from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord
 from hpcrun.runs.record import LastStatus, run_to_json, status_to_json
 from hpcrun.runs.store import RunStore
 from tests.unit.builders import Takes, ports, run, write
@@ -546,3 +547,10 @@ def test_a_record_of_another_version(tmp_path: Path) -> None:
     }
     made(tmp_path, plan={**plan, "memory_mb": [], "notes": {}})
     page(tmp_path, "2 nodes × 2 GPUs")
+
+
+def test_an_attempt_that_was_restarted_in_place_was_not_requeued() -> None:
+    record = ExitRecord(1, "", 2.0, "message", "node_failure", again=True, how=RESTART)
+    attempt = Attempt(AttemptFolder(Path("/nowhere")), 0, "1", "n0", 1.0, record, 2.0)
+    words = ended(AttemptSpan(attempt, 0, ("n0",), 2.0))[1]
+    assert words.endswith("restarted in place: message")

@@ -82,6 +82,27 @@ def test_a_rank_that_always_writes_seldom_is_not_silent(tmp_path: Path) -> None:
     ]
 
 
+def test_without_reading_more_logs_the_ranks_beyond_the_most_pauses_are_silent(
+    tmp_path: Path,
+) -> None:
+    count = ranks.MOST_PACES + 2
+    folder = attempt(tmp_path)
+    wrote(folder, 0, "2027-01-15 07:59:57 a\n2027-01-15 07:59:58 b\n", 2)
+    for rank in range(1, count):
+        wrote(folder, rank, "2027-01-15 07:40:00 epoch\n2027-01-15 07:50:00 epoch\n", 601 - rank)
+    rows = _read(RanksReader(tmp_path, 0, count))
+    assert [row.rank for row in rows if row.kind is RankState.SILENT] == [count - 1]
+
+
+def test_a_rank_of_an_attempt_that_has_ended_has_no_exit_status_while_the_job_goes_on(
+    tmp_path: Path,
+) -> None:
+    folder = attempt(tmp_path)
+    wrote(folder, 0, "line\n", 60)
+    write(folder.exit, json.dumps({"status": 1, "signal": "", "ended": NOW_S - 5}))
+    assert [row.kind for row in _read(RanksReader(tmp_path, 0, 1))] == [RankState.NO_END]
+
+
 def test_last_lines_are_read_again_only_where_a_rank_has_written(tmp_path: Path) -> None:
     folder = attempt(tmp_path)
     for rank in range(3):

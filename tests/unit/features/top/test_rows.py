@@ -74,6 +74,23 @@ def test_an_open_sweep_shows_its_elements() -> None:
     assert names(by_state) == ["a", "b", "lr", "  lr/1", "  lr/0"]
 
 
+def test_the_rows_of_a_group_and_of_a_sweep_are_reversed_with_the_others() -> None:
+    same = run_rows([item("x", created_s=1.0, elements="rr"), item("x", created_s=2.0)], {})
+    opened = frozenset({":name:x", same[0].key})
+    shown = arranged(same, Arrangement(reverse=True, group="name", opened=opened))
+    assert names(shown) == ["x", "  x", "    x/1", "    x/0", "  x"]
+
+
+def test_by_elapsed_time_a_run_that_has_not_started_comes_last() -> None:
+    rows = run_rows([item("waits", "PENDING", 2.0), item("runs", elapsed_s=60)], {})
+    assert names(arranged(rows, Arrangement(sort="elapsed"))) == ["runs", "waits"]
+
+
+def test_a_name_that_no_other_run_has_is_no_group() -> None:
+    (shown,) = arranged(run_rows([item("x")], {}), Arrangement(group="name"))
+    assert not shown[0].is_group
+
+
 def test_a_filter_takes_all_words_and_shows_the_elements_that_have_them() -> None:
     assert names(arranged(THREE, Arrangement("JobHeld"))) == ["b"]
     assert names(arranged(THREE, Arrangement("failed"))) == ["lr", "  lr/1"]
@@ -169,3 +186,10 @@ def test_names_are_shortened_before_job_ids_are_left_out() -> None:
     assert list(widths) == ["name", "job", "state", "elapsed", "info"]
     assert widths["name"] >= 14
     assert widths["info"] >= 30
+
+
+def test_a_shortened_name_takes_the_room_that_is_left() -> None:
+    rows = run_rows([item("a-long-name-of-a-training", "COMPLETED")], {})
+    widths = column_widths(arranged(rows, Arrangement()), 80)
+    assert widths["name"] > 14
+    assert widths["info"] == 30

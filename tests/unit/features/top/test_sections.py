@@ -22,7 +22,12 @@ from hpcrun.features.top.run_page_text import (
     title_text,
     use_lines,
 )
-from hpcrun.features.top.sections import SHARE_OF_TIME, AttemptsSection, ScriptSection
+from hpcrun.features.top.sections import (
+    SHARE_OF_TIME,
+    AttemptsSection,
+    RanksSection,
+    ScriptSection,
+)
 from hpcrun.job.run_paths import AttemptFolder, RunFolder
 from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord
 from hpcrun.runs.metric_files import MetricsRow
@@ -100,10 +105,25 @@ def test_an_attempt_that_left_no_word_ends_with_its_last_heartbeat() -> None:
     known = attempt_lines(attempts, BEGAN_S, BEGAN_S, 120, is_over=True, ending="ended as FAILED")
     assert known[2].plain.endswith("1:00, ended as FAILED")
     ended = [_attempt(0, BEGAN_S, ExitRecord(0, "", BEGAN_S + 60))]
-    assert "1:00, completed" in attempt_lines(ended, BEGAN_S, BEGAN_S, 80, is_over=True)[2].plain
+    known = attempt_lines(ended, BEGAN_S, BEGAN_S, 80, is_over=True, ending="ended as COMPLETED")
+    assert "1:00, completed" in known[2].plain
     assert attempt_lines([], BEGAN_S, BEGAN_S + 90, 80, is_over=False)[0].plain == (
         "No attempt has started; submitted 90 s ago."
     )
+
+
+def test_an_end_before_the_start_by_another_clock_is_no_negative_time() -> None:
+    attempts = [_attempt(0, BEGAN_S, ExitRecord(0, "", BEGAN_S - 60)), _attempt(1, BEGAN_S + 30)]
+    lines = attempt_lines(attempts, BEGAN_S, BEGAN_S + 60, 80, is_over=False)
+    assert lines[-1].plain.endswith("2 attempts: ran 0:30, waited 0:30")
+
+
+def test_instead_of_ranks_that_never_started_there_is_a_sentence() -> None:
+    section = RanksSection(_Desk(item("a")).reader)
+    section.item = item("a", "FAILED")
+    section.data = (_attempt(0, 40.0), [RankRow(0, RankState.NOT_STARTED)])
+    (line,) = section.lines()
+    assert line.plain.startswith("The job ended before it started a rank")
 
 
 def test_ranks_fit_their_columns_and_control_nothing() -> None:
@@ -149,6 +169,12 @@ def test_one_metric_is_a_curve_and_all_have_their_last_value() -> None:
     assert lines == ["loss by step", "no values that are finite numbers", "", "last nan"]
 
 
+def test_of_many_attempts_the_heading_of_a_metric_names_the_last_three() -> None:
+    rows = [MetricsRow(0, number, 10.0 * number, None, {"loss": 1.0}) for number in range(5)]
+    heading = metric_lines(Metrics(("loss",), tuple(rows)), 0, 80, 19)[0].plain
+    assert heading.startswith("loss by step; attempt 3 from step 20, attempt 4")
+
+
 def test_a_sparkline_is_the_mean_of_what_falls_into_a_column() -> None:
     assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
     assert sparkline([0, 0, 1, 1], 2, 0.0, 1.0) == "▁█"
@@ -178,6 +204,7 @@ def test_the_use_of_a_node_has_a_row_for_each_kind() -> None:
     assert [line.split()[0] for line in lines[1:]] == ["GPU", "CPUs", "memory", "network"]
     assert lines[1].endswith("80% busy (mean 45%), 8.0 GB of 64.0 GB, 250 W")
     assert lines[2].endswith("4.0 of 8 busy (mean 2.2)")
+    assert lines[3].endswith("8.0 GB of 16.0 GB (most 8.0 GB)")
     assert max(map(len, lines)) <= 80
 
 

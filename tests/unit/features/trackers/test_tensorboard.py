@@ -77,4 +77,4 @@ def test_elements_are_kept_apart_where_their_files_are(tmp_path: Path) -> None:
         str(path.parent.relative_to(links.links)) for path in links.links.rglob("events*")
     )
     assert linked == ["lr-0a1b/0-lr=1/checkpoints/tb", "lr-0a1b/shared"]
-    assert [name for *_, name in chosen_runs(of_sweep, 1)] == ["lr-0a1b/1-lr=2"]
+    assert [chosen.name for chosen in chosen_runs(of_sweep, 1)] == ["lr-0a1b/1-lr=2"]

@@ -18,6 +18,7 @@ from hpcrun.features.trackers.tensorboard import EventFile, is_of, search
 from hpcrun.features.trackers.tracker_files import (
     _of_aim,
     _of_mlflow,
+    _pythons,
     is_local,
     page_url,
     parse_log,
@@ -171,3 +172,9 @@ def test_a_search_follows_no_links_and_ends(
     assert is_whole
     monkeypatch.setattr(tensorboard, "MOST_ENTRIES", 3)
     assert search(tmp_path / "root")[1] is False
+
+
+def test_the_python_of_a_container_is_not_run_here() -> None:
+    plan = {"python": {"executable": "/opt/python"}}
+    assert next(_pythons(plan, {})) == "/opt/python"
+    assert "/opt/python" not in _pythons({**plan, "container": {"image": "torch.sif"}}, {})
