@@ -266,7 +266,7 @@ class PortReading:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counters:
+class _NetworkCounters:
     """The bytes that a port has received and sent since it was started."""
 
     at_s: float  # when they were read, in seconds since the epoch
@@ -279,14 +279,16 @@ def parse_ports(lines: Iterable[str]) -> tuple[PortReading, ...]:
 
     Interfaces without traffic are left out.
     """
-    first: dict[str, _Counters] = {}
+    first: dict[str, _NetworkCounters] = {}
     rates: dict[str, PortReading] = {}
     for line in lines:
         parts = line.split("\t")
         try:
             port = parts[1]
             link = parts[2]
-            last = _Counters(at_s=float(parts[0]), received=int(parts[3]), sent=int(parts[4]))
+            last = _NetworkCounters(
+                at_s=float(parts[0]), received=int(parts[3]), sent=int(parts[4])
+            )
         except (ValueError, IndexError):
             continue
         before = first.setdefault(port, last)
