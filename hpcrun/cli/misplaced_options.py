@@ -17,7 +17,7 @@ from hpcrun.cli.context import Context
 from hpcrun.errors import UsageError
 from hpcrun.files.reading import file_text
 from hpcrun.job.launch_options import takes_no_value
-from hpcrun.job.launcher.launchers import find_calls
+from hpcrun.job.launcher.known_launchers import find_calls
 from hpcrun.job.text.quoting import bash_line
 
 # hpcrun's short options that few scripts have; the others are often the script's own.

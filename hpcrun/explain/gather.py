@@ -43,7 +43,7 @@ _ATTEMPT_BEGINS = "hpcrun: job "
 _RESTARTED = "hpcrun: torchrun starts the ranks of "
 """The first words of each restart of torchrun in the batch log."""
 _DUMP_NAME = re.compile(r"\D*(?P<rank>0|[1-9]\d{0,6})(?:\.(?:json|pickle|pkl|bin))?")
-"""in_job/launch/environment.py has torch write ``rank_3``; a program may name it so too."""
+"""in_job/launch/rank_environment.py has torch write ``rank_3``; a program may name it so too."""
 _MOST_READ = 512 << 20
 _MOST_READ_QUICKLY = 4 << 20
 """Bytes of all dumps: those of 512 ranks have 200 MB or more, and take some seconds."""

@@ -1,7 +1,7 @@
 """The environment of a new job or a command of Slurm, without what an enclosing job has added.
 
-A job records the changes by its script and hpcrun (launch/environment.py): the original value of a
-variable in ``HPCRUN_CAME_NAME``, the new value in ``HPCRUN_PUT_NAME``. Submissions and Slurm's
+A job records the changes by its script and hpcrun (launch/rank_environment.py): the original value
+of a variable in ``HPCRUN_CAME_NAME``, the new value in ``HPCRUN_PUT_NAME``. Submissions and Slurm's
 commands get the original values, without the variables that Slurm, torchrun and hpcrun add for each
 rank.
 """
@@ -47,7 +47,7 @@ _KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SITE"}
 # In addition to _RANK, torchrun sets these if they are not set
 # (torch/distributed/elastic/agent/server).
 _BY_TORCHRUN = frozenset({("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"), ("ROLE_NAME", "default")})
-# as in in_job/launch/environment.py
+# as in in_job/launch/rank_environment.py
 CAME = "HPCRUN_CAME_"
 PUT = "HPCRUN_PUT_"
 GPUS = frozenset(

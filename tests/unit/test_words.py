@@ -17,7 +17,7 @@ import hpcrun
 from hpcrun.features.doctor import command as doctor
 from hpcrun.features.preflight import command as preflight
 from hpcrun.features.where import command as where
-from hpcrun.in_job.preflight.checks import CHECKS, LABELS
+from hpcrun.in_job.preflight.grade_checks import CHECKS, LABELS
 from hpcrun.views import gpu_table
 from hpcrun.views.status_table import TABLE
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import UsageError, nearest
-from hpcrun.job.launcher.launchers import BY_NAME, SCRIPTS, interpreted, program_of
+from hpcrun.job.launcher.known_launchers import BY_NAME, SCRIPTS, interpreted, program_of
 from hpcrun.job.request.job_request import JobRequest
 
 

@@ -20,8 +20,8 @@ from hpcrun.errors import PlanError, UsageError
 from hpcrun.files.reading import file_text, read_named_text
 from hpcrun.job.batch.sbatch_input import apply_sbatch_env
 from hpcrun.job.launcher.choose_launcher import choose_launcher
+from hpcrun.job.launcher.known_launchers import Call, find_calls
 from hpcrun.job.launcher.launcher_as_request import replacement
-from hpcrun.job.launcher.launchers import Call, find_calls
 from hpcrun.job.launcher.program_notes import Here
 from hpcrun.job.plan.job_plan import PythonEnvironment
 from hpcrun.job.plan.role_ranks import requests_of, with_programs, with_size

@@ -15,7 +15,7 @@ from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import failed_elements
 from hpcrun.actions.status.status_query import one_status
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.launcher.launchers import script_arguments
+from hpcrun.job.launcher.known_launchers import script_arguments
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.request.after import After
 from hpcrun.job.request.job_request import JOB_FIELDS

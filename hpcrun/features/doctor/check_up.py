@@ -29,14 +29,14 @@ from hpcrun.features.doctor.check import (
     not_checked,
     targets_of,
 )
-from hpcrun.features.doctor.profile import (
+from hpcrun.features.doctor.check_profile import (
     judge_container,
     judge_messages,
     judge_modules,
     judge_profile,
     judge_variables,
 )
-from hpcrun.features.doctor.python import (
+from hpcrun.features.doctor.check_python import (
     comes_with_the_job,
     judge_driver,
     judge_prefix,
@@ -44,7 +44,7 @@ from hpcrun.features.doctor.python import (
     judge_torch,
     wanted_by,
 )
-from hpcrun.features.doctor.site import SlurmAnswers, judge_runs, judge_slurm
+from hpcrun.features.doctor.check_site import SlurmAnswers, judge_runs, judge_slurm
 from hpcrun.job.plan.job_plan import Plan, PythonEnvironment
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.read_request import read_request

@@ -25,7 +25,7 @@ from hpcrun.cli.output import (
 )
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, NotFoundError, UsageError
 from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S, PreflightWatch
-from hpcrun.in_job.preflight.checks import CHECKS
+from hpcrun.in_job.preflight.grade_checks import CHECKS
 from hpcrun.job.request.option_panels import (
     CONTAINER,
     ENVIRONMENT,

@@ -31,8 +31,8 @@ def share(
     """
     if out == "-" and as_json:
         raise UsageError("--out - and --json cannot be combined", hint="--out FILE --json")
+    from hpcrun.features.share.gather_page import gather, save_page
     from hpcrun.features.share.page import share_page  # jinja2 and pydantic
-    from hpcrun.features.share.share import gather, save_page
 
     context = make_context()
     [named] = yield from context.named([run], newest=True)

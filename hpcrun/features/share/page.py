@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from hpcrun.actions.status.run_status import failed_elements
 from hpcrun.explain.ended import Explanation
-from hpcrun.features.share import facts
+from hpcrun.features.share import page_rows as facts
 from hpcrun.features.share.drawings import (
     COLOURS,
     WIDE,
@@ -30,8 +30,8 @@ from hpcrun.features.share.drawings import (
     time_line,
     use_section,
 )
-from hpcrun.features.share.share import AttemptSpan, SharedRun, SharedText
-from hpcrun.features.sweep.sweep import SweepTable
+from hpcrun.features.share.gather_page import AttemptSpan, SharedRun, SharedText
+from hpcrun.features.sweep.compare_elements import SweepTable
 from hpcrun.job.job_states import COMPLETED
 from hpcrun.job.text.hide_secrets import SecretHider
 from hpcrun.job.text.units import format_size, listed

@@ -29,7 +29,7 @@ from hpcrun.cli.output import (
     width,
 )
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.features.sweep.sweep import (
+from hpcrun.features.sweep.compare_elements import (
     SweepRow,
     SweepTable,
     best_row,

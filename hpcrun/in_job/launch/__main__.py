@@ -25,7 +25,7 @@ if __package__ is None or __package__ == "":
 
 PARTS = {
     "ask": "batch.ask",
-    "check": "environment",  # one node of a preflight: see main
+    "check": "rank_environment",  # one node of a preflight: see main
     "code": "per_job.code",
     "container": "become_container",
     "guard": "per_job.guard",

@@ -12,7 +12,8 @@ import os
 import shutil
 import signal
 
-from . import environment, records
+from . import rank_environment as environment
+from . import records
 from .processes import HEARD, become
 
 

@@ -10,7 +10,8 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import environment, records, slurm_requests
+from . import rank_environment as environment
+from . import records, slurm_requests
 from .processes import hide_colons, reap, send, try_start, wait
 
 if TYPE_CHECKING:

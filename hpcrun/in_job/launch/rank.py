@@ -15,10 +15,12 @@ import os
 import time
 from itertools import count
 
-from . import environment, records, trackers
+from . import rank_environment as environment
+from . import records
+from . import tracker_environment as trackers
 from .node_folder import FOLDER, make
+from .node_watch import CLEARED, INSIST_S, StopRequests
 from .processes import Canary, block_signals, reap, send, signal, try_start, wait
-from .stop_requests import CLEARED, INSIST_S, StopRequests
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:

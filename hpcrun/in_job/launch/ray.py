@@ -21,7 +21,8 @@ import sys
 import time
 from contextlib import suppress
 
-from . import environment, records
+from . import rank_environment as environment
+from . import records
 from .node_folder import PREFIX, NodeFolder, enter
 from .processes import HEARD, become, launch_program, send, try_start
 from .rank import Rank

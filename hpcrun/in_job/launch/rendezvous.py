@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
-from . import environment, records
+from . import rank_environment as environment
+from . import records
 
 FIRST = 20000
 SPAN = 8000

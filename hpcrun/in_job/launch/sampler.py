@@ -15,7 +15,7 @@ import os
 import time
 
 from . import records
-from .environment import PACKED, PER_WRITE, SAMPLE, SAMPLE_S
+from .rank_environment import PACKED, PER_WRITE, SAMPLE, SAMPLE_S
 from .sample_gpus import Gpus
 from .sample_node import PROC, Cgroup, Traffic, allocated, read, used
 

@@ -13,11 +13,12 @@ import signal
 import time
 from typing import Any
 
-from . import environment, records
+from . import rank_environment as environment
+from . import records
 from .node_folder import FOLDER, make
+from .node_watch import StopRequests
 from .processes import HEARD, Canary, block_signals, reap, send, try_start, wait
 from .rendezvous import options_of_torchrun, resolves
-from .stop_requests import StopRequests
 
 RANKS_S = 3.0
 """How long a node waits for its last ranks, after their launcher."""

@@ -22,11 +22,12 @@ import time
 from itertools import islice
 from typing import Any
 
-from . import environment, records
+from . import rank_environment as environment
+from . import records
+from .node_watch import CLEARED, INSIST_S
 from .processes import HEARD, reap, send, signal, try_start, wait
 from .rendezvous import free_port, is_foreign
 from .start_ranks import Node, with_rendezvous
-from .stop_requests import CLEARED, INSIST_S
 
 FOLDER = "roles"
 PORT_STEP = 331

@@ -4,7 +4,7 @@ The command is ``judge.py [--RATE=N ...]``, run once on the first node when the 
 
 It reads the nodes' reports, decides which nodes are bad, writes ``verdict.json`` beside the
 reports, prints a table to stderr and one line for the exit record to stdout. Exit status 0: no node
-is bad. It uses only the standard library and ``checks.py``.
+is bad. It uses only the standard library and ``grade_checks.py``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if not __package__:  # run by its path, in the run's folder
     __package__ = Path(__file__).parent.name
     sys.dont_write_bytecode = True
 
-from .checks import (
+from .grade_checks import (
     CHECKS,
     FAILED,
     LABELS,

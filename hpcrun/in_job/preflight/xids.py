@@ -3,7 +3,7 @@
 The codes are those of the driver in the kernel's log. Data.
 
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of October 2025; codes that
-it calls unused are left out. ``checks.py`` judges nodes by it, and ``explain`` runs.
+it calls unused are left out. ``grade_checks.py`` judges nodes by it, and ``explain`` runs.
 """
 
 from __future__ import annotations

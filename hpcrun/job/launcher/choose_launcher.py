@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.launcher.known_launchers import ONCE_PER_NODE, Call
 from hpcrun.job.launcher.launcher_as_request import Replacement, line_of, node_line, replacement
-from hpcrun.job.launcher.launchers import ONCE_PER_NODE, Call
 from hpcrun.job.launcher.program_notes import Here, has_mpi_type, mpi_options, program_notes
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest

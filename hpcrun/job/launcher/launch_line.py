@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from hpcrun.job.launch_options import Program, takes_value
-from hpcrun.job.launcher.launchers import (
+from hpcrun.job.launcher.known_launchers import (
     BY_MODULE,
     BY_NAME,
     SHELLS,

@@ -12,8 +12,8 @@ from typing import Any
 
 from hpcrun.errors import UsageError
 from hpcrun.job.launch_options import OPTIONS, Program, check_option, is_own_option
+from hpcrun.job.launcher.known_launchers import Call, Launcher, find_calls, is_python
 from hpcrun.job.launcher.launch_line import UnclearError, number_of, read_options
-from hpcrun.job.launcher.launchers import Call, Launcher, find_calls, is_python
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import (
     JOB_FIELDS,

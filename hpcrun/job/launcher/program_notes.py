@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from hpcrun.job.launcher.launchers import ONCE_PER_NODE, SHELLS, named_launcher, program_of
+from hpcrun.job.launcher.known_launchers import ONCE_PER_NODE, SHELLS, named_launcher, program_of
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.resources.shape import Shape, decide_shape

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
 from hpcrun.job.launch_options import Directives, Options, unknown_note
-from hpcrun.job.launcher.launchers import program_of
+from hpcrun.job.launcher.known_launchers import program_of
 from hpcrun.job.plan.directives import decide_directives
 from hpcrun.job.plan.packing import as_one_process, packed
 from hpcrun.job.plan.role_ranks import Role, decide_roles, plan_roles, shared_gpus

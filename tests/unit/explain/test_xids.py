@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpcrun.explain.diagnosis.rules import load_rules
-from hpcrun.in_job.preflight.checks import FAILED, check_node
+from hpcrun.in_job.preflight.grade_checks import FAILED, check_node
 from hpcrun.in_job.preflight.xids import NOTE, RESET, WORTH_A_WORD, XIDS
 from tests.unit.in_job.preflight.test_judge import cluster
 

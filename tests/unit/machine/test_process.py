@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.in_job.launch import environment, trackers
+from hpcrun.in_job.launch import rank_environment as environment
+from hpcrun.in_job.launch import tracker_environment as trackers
 from hpcrun.job.script import LAUNCH
 from hpcrun.machine import clean_environment
 from hpcrun.machine.clean_environment import clean_env, env_for_slurm

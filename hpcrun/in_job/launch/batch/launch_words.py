@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass
 
 from .. import records
-from ..environment import BATCH, GPUS, SEPARATOR
+from ..rank_environment import BATCH, GPUS, SEPARATOR
 
 EACH = "::"
 BY_TORCHRUN = ":::"

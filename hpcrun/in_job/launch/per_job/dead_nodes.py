@@ -1,6 +1,6 @@
 """Detects nodes without a heartbeat before Slurm does, which may take five minutes.
 
-Every node touches its start record about every ten seconds (stop_requests.py). This process
+Every node touches its start record about every ten seconds (node_watch.py). This process
 measures by its own clock when it has seen a record change, and ignores the clocks of other hosts. A
 slow file system must not look like a dead
 node: so other nodes must have a heartbeat meanwhile, and either Slurm must report the node down, or

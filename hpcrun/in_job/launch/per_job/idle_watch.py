@@ -14,7 +14,7 @@ import os
 import time
 
 from .. import records
-from ..environment import PER_WRITE
+from ..rank_environment import PER_WRITE
 
 BUSY = 0.01
 """A GPU that is busy for a larger share of the time is used: also IDLE in

@@ -20,7 +20,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from .. import environment, records, rendezvous, slurm_requests
+from .. import rank_environment as environment
+from .. import records, rendezvous, slurm_requests
 from ..records import OVER, REQUEUE, RESTART
 from . import guard, run_preflight
 from .exit_record import write_exit

@@ -21,7 +21,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from .. import environment
+from .. import rank_environment as environment
 from ..job_step import JobStep
 from .why_ended import Rules
 

@@ -18,8 +18,8 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from .. import records, slurm_requests
-from ..environment import GPUS, PACKED, moved
 from ..processes import launch_program, reap, send, try_start, wait
+from ..rank_environment import GPUS, PACKED, moved
 from .exit_record import write_exit
 from .job_arguments import parse_options
 

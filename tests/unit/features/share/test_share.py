@@ -20,9 +20,9 @@ from hypothesis import given as given_by
 from hypothesis import strategies as st
 
 from hpcrun.features.share.drawings import Bar, line_chart, time_line
-from hpcrun.features.share.facts import command_text, ended
+from hpcrun.features.share.gather_page import AttemptSpan, SharedRun, gather
 from hpcrun.features.share.page import MOST_BYTES, share_page
-from hpcrun.features.share.share import AttemptSpan, SharedRun, gather
+from hpcrun.features.share.page_rows import command_text, ended
 from hpcrun.job.run_paths import AttemptFolder, RunFolder
 from hpcrun.job.text.hide_secrets import SecretHider
 from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord

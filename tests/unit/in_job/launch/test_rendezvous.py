@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.in_job.launch import rendezvous
-from hpcrun.in_job.launch.environment import FOR_TORCHRUN
+from hpcrun.in_job.launch.rank_environment import FOR_TORCHRUN
 from hpcrun.in_job.launch.rendezvous import FIRST, SPAN, choose, free_port, options_of_torchrun
 
 JOB = {

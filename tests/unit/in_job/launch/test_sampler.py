@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpcrun.in_job.launch import sample_gpus, sampler
-from hpcrun.in_job.launch.environment import SAMPLE
+from hpcrun.in_job.launch.rank_environment import SAMPLE
 from hpcrun.in_job.launch.sample_gpus import Gpus, parse
 from hpcrun.in_job.launch.sample_node import Cgroup, Traffic, allocated, use_of_processes
 from hpcrun.job.run_paths import AttemptFolder

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from hpcrun.in_job.launch import job_step, slurm_requests
-from hpcrun.in_job.launch.environment import SRUN_FAILED
 from hpcrun.in_job.launch.per_job.dead_nodes import silent_nodes
 from hpcrun.in_job.launch.per_job.why_ended import (
     FAILURE,
@@ -21,6 +20,7 @@ from hpcrun.in_job.launch.per_job.why_ended import (
     why_it_ended,
     why_not_continued,
 )
+from hpcrun.in_job.launch.rank_environment import SRUN_FAILED
 from hpcrun.in_job.launch.records import (
     NODE_FAILURE,
     OVER,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.in_job.launch import trackers
+from hpcrun.in_job.launch import tracker_environment as trackers
 from hpcrun.machine.clean_environment import clean_env
 
 RUN = "20260102-030405-train-0a1b"

@@ -12,7 +12,7 @@ import pytest
 from hpcrun.errors import UsageError
 from hpcrun.job.launch_options import takes_value
 from hpcrun.job.launcher.choose_launcher import choose_launcher
-from hpcrun.job.launcher.launchers import LAUNCHERS, find_calls
+from hpcrun.job.launcher.known_launchers import LAUNCHERS, find_calls
 from hpcrun.job.launcher.program_notes import Here
 from hpcrun.job.profile_model import Profile
 from hpcrun.job.request.job_request import JobRequest

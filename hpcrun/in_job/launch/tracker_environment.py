@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PUT = "HPCRUN_PUT_"
-"""Marks a value as hpcrun's own, for ``hpcrun submit`` inside this job (environment.py)."""
+"""Marks a value as hpcrun's own, for ``hpcrun submit`` inside this job (rank_environment.py)."""
 LONGEST_TAG = 64
 """wandb.init fails for a longer tag."""
 MOST_READ = 256 << 20

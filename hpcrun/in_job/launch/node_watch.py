@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import time
 
-from . import environment, records
+from . import rank_environment as environment
+from . import records
 from .node_folder import NodeFolder
 from .processes import Canary, catches, send, signal
 

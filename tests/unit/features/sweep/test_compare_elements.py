@@ -16,7 +16,7 @@ from hpcrun.actions.runs.run_metrics import Metrics
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.features.sweep.command import _scale, sweep_csv, sweep_json, sweep_plot
-from hpcrun.features.sweep.sweep import (
+from hpcrun.features.sweep.compare_elements import (
     SweepTable,
     best_row,
     default_ranking,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpcrun.features.doctor.check import Check, Target, targets_of
-from hpcrun.features.doctor.profile import (
+from hpcrun.features.doctor.check_profile import (
     judge_container,
     judge_messages,
     judge_modules,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hpcrun.features.doctor.check import Check
-from hpcrun.features.doctor.python import (
+from hpcrun.features.doctor.check_python import (
     Wanted,
     comes_with_the_job,
     judge_driver,

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.features.doctor.check import PROFILE, PYTHON, SLURM, Check, Checkup
-from hpcrun.features.doctor.command import checkup_json, checkup_text
-from hpcrun.features.doctor.site import (
+from hpcrun.features.doctor.check_site import (
     SlurmAnswers,
     judge_accounting,
     judge_commands,
@@ -22,6 +21,7 @@ from hpcrun.features.doctor.site import (
     judge_slurm,
     judge_versions,
 )
+from hpcrun.features.doctor.command import checkup_json, checkup_text
 from hpcrun.machine.host import Quota, Use
 from hpcrun.runs.folder_checks import Mount, RunsFolderFacts, UnsafeFolderError
 from hpcrun.schedulers.client import COMMANDS, Ping, Server

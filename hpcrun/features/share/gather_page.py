@@ -30,7 +30,7 @@ from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.ended import Explanation, explain
 from hpcrun.explain.first_line import with_element_lines
 from hpcrun.explain.running import explain_running, most_silent, read_running
-from hpcrun.features.sweep.sweep import SweepTable, sweep_table
+from hpcrun.features.sweep.compare_elements import SweepTable, sweep_table
 from hpcrun.features.trackers.tracker_files import is_local, tracker_runs
 from hpcrun.files.reading import open_regular
 from hpcrun.files.writing import replace_file

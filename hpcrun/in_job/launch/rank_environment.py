@@ -10,7 +10,8 @@ import os
 import stat
 import sys
 
-from . import records, trackers
+from . import records
+from . import tracker_environment as trackers
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:

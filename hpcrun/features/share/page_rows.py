@@ -7,7 +7,7 @@ from datetime import datetime
 
 from hpcrun.actions.status.decide_status import ended_text
 from hpcrun.actions.status.run_status import counts_text
-from hpcrun.features.share.share import AttemptSpan, SharedRun
+from hpcrun.features.share.gather_page import AttemptSpan, SharedRun
 from hpcrun.job import job_states
 from hpcrun.job.request.parameters import parameters_text
 from hpcrun.job.text.quoting import quote_bash

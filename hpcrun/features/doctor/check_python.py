@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcrun.features.doctor.check import PYTHON, Check, Level
-from hpcrun.features.doctor.site import is_shared
+from hpcrun.features.doctor.check_site import is_shared
 from hpcrun.job.plan.job_plan import PythonEnvironment
 from hpcrun.job.profile_model import Profile
 from hpcrun.machine.host import DriverFacts, PythonFacts
