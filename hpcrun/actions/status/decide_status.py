@@ -59,7 +59,7 @@ besides.
 """
 
 
-def judge(
+def decide_status(
     run: Run,
     info: JobInfo | None,
     records: ElementRecords,

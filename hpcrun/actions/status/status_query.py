@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import overload
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.decide_status import is_lost, judge, keep_since, with_attempts
+from hpcrun.actions.status.decide_status import decide_status, is_lost, keep_since, with_attempts
 from hpcrun.actions.status.run_status import (
     ElementStatus,
     RunStatus,
@@ -414,7 +414,7 @@ def _judge_element(
             info = answers.get(known.ref(index).folder)
         if known.elements.packed:
             info = _in_pack(info, records)
-        status = judge(
+        status = decide_status(
             known.run, info, records, last, answered=answered, now_s=now_s, sending=known.sending
         )
         status = keep_since(with_attempts(status, records.newest), last)

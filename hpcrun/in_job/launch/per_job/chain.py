@@ -62,7 +62,7 @@ def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
     reason = ""
     stops = False
     if counts:
-        reason, stops = judge(link, before)
+        reason, stops = judge_link(link, before)
     # also of a link that does not count: the next one is compared with it, not with that before it
     records.write(PROGRESS, progress(link, before, nowhere=bool(reason)), folder)
     if not stops or this >= links[this]["links"]:
@@ -101,7 +101,7 @@ def _links(folder: str) -> dict[int, dict[str, Any]]:
     return links
 
 
-def judge(link: dict[str, Any], before: dict[str, Any]) -> tuple[str, bool]:
+def judge_link(link: dict[str, Any], before: dict[str, Any]) -> tuple[str, bool]:
     """Return why a link got nowhere, and whether the chain ends.
 
     The reason is the empty string if the link made progress, or may have made progress.

@@ -13,7 +13,7 @@ from hpcrun.actions.status.decide_status import (
     MISSED_FOR_S,
     UNSENT_FOR_S,
     attempt_times,
-    judge,
+    decide_status,
     with_attempts,
 )
 from hpcrun.job.job_states import JobInfo
@@ -46,7 +46,9 @@ def decide(
     now_s: float = NOW,
 ) -> LastStatus:
     records = ElementRecords((attempt,) if attempt else (), cancelled)
-    return judge(of or run(), info, records, last, answered=answered, now_s=now_s, sending=sending)
+    return decide_status(
+        of or run(), info, records, last, answered=answered, now_s=now_s, sending=sending
+    )
 
 
 def stopped(reason: str, *, again: bool, status: int = 124, message: str = "") -> ExitRecord:

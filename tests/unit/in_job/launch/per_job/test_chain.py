@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hpcrun.in_job.launch import records, slurm_requests
-from hpcrun.in_job.launch.per_job.chain import AT_ONCE_S, end_link, judge, progress
+from hpcrun.in_job.launch.per_job.chain import AT_ONCE_S, end_link, judge_link, progress
 from hpcrun.in_job.launch.per_job.why_ended import FAILURE
 
 FIRST: dict[str, Any] = {}
@@ -63,7 +63,7 @@ def link(**fields: Any) -> dict[str, Any]:
 def test_a_link_that_got_nowhere_ends_its_chain(
     end: dict[str, Any], before: dict[str, Any], reason: str
 ) -> None:
-    assert judge(end, before) == (reason, True)
+    assert judge_link(end, before) == (reason, True)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_link_that_got_nowhere_ends_its_chain(
 def test_a_chain_continues_if_a_link_may_have_got_further(
     end: dict[str, Any], before: dict[str, Any]
 ) -> None:
-    assert judge(end, before)[1] is False
+    assert judge_link(end, before)[1] is False
 
 
 def test_the_progress_of_a_chain_is_kept_from_link_to_link() -> None:
