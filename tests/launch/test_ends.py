@@ -214,19 +214,19 @@ def test_a_program_whose_handler_ends_it_has_heard(tmp_path: Path) -> None:
 MEETING = """
 import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
-from launch import node_folder, processes, rank, stop_requests
+from launch import node_folder, processes, rank, node_watch
 wrapper = rank.Rank(0, is_task=False, contained=False)
 program = processes.start(sys.argv[2:], os.environ, own_group=True)
 wrapper._pid = program
 wrapper._folder.claim(f"rank-0.{program}")
 time.sleep(1)
 if os.environ["FIRST"] == "node":
-    stop_requests.StopRequests(wrapper._folder, wrapper._canary).on_signal(signal.SIGTERM)
+    node_watch.StopRequests(wrapper._folder, wrapper._canary).on_signal(signal.SIGTERM)
     wrapper._catch_up()
 else:
     wrapper._folder.claim("stop-terminated")
     wrapper._catch_up()
-    stop_requests.StopRequests(wrapper._folder, wrapper._canary).on_signal(signal.SIGTERM)
+    node_watch.StopRequests(wrapper._folder, wrapper._canary).on_signal(signal.SIGTERM)
 time.sleep(1)
 os.kill(program, signal.SIGKILL)
 wrapper._canary.end()
