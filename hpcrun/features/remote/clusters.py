@@ -7,7 +7,7 @@ first.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -80,11 +80,7 @@ def _merged_status(hosts: Sequence[str], words: Sequence[str]) -> Outcome:
             if isinstance(run, dict):
                 runs.append({**run, "on": host})
     runs.sort(key=lambda run: _number(run.get("created_s")))
-    messages = []
-    for error in failures.values():
-        messages.append(f"hpcrun: {error.message}")
-        if error.hint:
-            messages.append(f"hint: {error.hint}")
+    messages = _messages(failures.values())
     rows = [_row(run) for run in runs]
 
     def parts() -> list[TextPart]:
@@ -99,6 +95,15 @@ def _merged_status(hosts: Sequence[str], words: Sequence[str]) -> Outcome:
         lambda: {"kind": "status", "runs": runs, "failed": failed},
         status=max((error.exit_code for error in failures.values()), default=0),
     )
+
+
+def _messages(errors: Iterable[HpcrunError]) -> list[str]:
+    messages = []
+    for error in errors:
+        messages.append(f"hpcrun: {error.message}")
+        if error.hint:
+            messages.append(f"hint: {error.hint}")
+    return messages
 
 
 def _row(run: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,8 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -35,6 +36,14 @@ _KEPT_MIN = 60
 _LIMIT = "--snapshot-limit"
 _SILENT_S = 600
 """How long rsync may move nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderOnHost:
+    """A folder on a host: the folder of all copies, and the one below it."""
+
+    home: str
+    folder: str
 
 
 def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
@@ -83,35 +92,9 @@ def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
     project = _project_name(tree.root)
     name = f"{'dev-' if is_dev else ''}{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
     home = connection.make_folder(FOLDER, f"{project}/{name}.part")
-    with NamedTemporaryFile(prefix="hpcrun-files-") as names:
-        names.write(os.fsencode("\0".join(f"./{file.path}" for file in files)))
-        names.flush()
-        argv = [
-            "rsync",
-            "--archive",
-            "--no-owner",
-            "--no-group",
-            "--omit-dir-times",
-            "--from0",
-            f"--files-from={names.name}",
-            "--delete-missing-args",
-            f"--{'copy' if is_dev else 'link'}-dest=../latest/",
-            rsh_option(connection),
-            f"--timeout={_SILENT_S}",
-            "--",
-            f"{tree.root}/",
-            f"{connection.host}:{home}/{project}/{name}.part/",
-        ]
-        done = run_command(argv, timeout_s=None, cwd=Path("/"), most=MOST_BYTES)
-    if done.status is None and "No such file" in done.stderr:
-        raise PlanError("rsync is not installed on this machine", hint="install rsync 3")
-    if not done.ok:
-        if not connection.is_alive():
-            raise connection.lost()
-        raise SchedulerError(
-            f"the code cannot be copied to {connection.host}: {_reason(done.stderr)}",
-            hint=f"look at the free space there: ssh {connection.host} df -h {home}",
-        )
+    copied = [file.path for file in files]
+    place = FolderOnHost(home, f"{project}/{name}.part")
+    _rsync(connection, tree.root, copied, place, shares_files=not is_dev)
     _end(connection, f"{home}/{project}", name, tree.folder)
     there = os.path.normpath(f"{home}/{project}/{name}/{tree.folder}")
     if is_dev:
@@ -122,6 +105,59 @@ def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
             ]
         )
     return there
+
+
+def _rsync(
+    connection: Connection,
+    root: Path,
+    paths: Iterable[str],
+    place: FolderOnHost,
+    *,
+    shares_files: bool,
+) -> None:
+    """Copy files of a project to a folder of the host.
+
+    Args:
+        connection: the host's.
+        root: the project's folder.
+        paths: the files, below it.
+        place: where they go.
+        shares_files: whether files that the last copy has become links to them.
+
+    Raises:
+        PlanError: rsync is missing here.
+        SchedulerError: rsync failed.
+    """
+    with NamedTemporaryFile(prefix="hpcrun-files-") as names:
+        names.write(os.fsencode("\0".join(f"./{path}" for path in paths)))
+        names.flush()
+        argv = [
+            "rsync",
+            "--archive",
+            "--no-owner",
+            "--no-group",
+            "--omit-dir-times",
+            "--from0",
+            f"--files-from={names.name}",
+            "--delete-missing-args",
+            f"--{'link' if shares_files else 'copy'}-dest=../latest/",
+            rsh_option(connection),
+            f"--timeout={_SILENT_S}",
+            "--",
+            f"{root}/",
+            f"{connection.host}:{place.home}/{place.folder}/",
+        ]
+        done = run_command(argv, timeout_s=None, cwd=Path("/"), most=MOST_BYTES)
+    if done.status is None and "No such file" in done.stderr:
+        raise PlanError("rsync is not installed on this machine", hint="install rsync 3")
+    if done.ok:
+        return
+    if not connection.is_alive():
+        raise connection.lost()
+    raise SchedulerError(
+        f"the code cannot be copied to {connection.host}: {_reason(done.stderr)}",
+        hint=f"look at the free space there: ssh {connection.host} df -h {place.home}",
+    )
 
 
 def _limit_mb(verb: str, words: Sequence[str]) -> int:
