@@ -93,6 +93,31 @@ class Explanation:
         object.__setattr__(self, "unread", tuple(map(HIDER.hide, self.unread)))
 
 
+def _earlier_failure(
+    item: RunStatus, attempt: Attempt | None, well: str, rules: Sequence[Rule], *, quick: bool
+) -> Explanation | None:
+    """Explain what failed in a run of which nothing has failed now; None if nothing did."""
+    if attempt is None:
+        return None
+    if _is_between_attempts(item, attempt):
+        return _between(item, attempt, well, rules, quick=quick)
+    is_over = item.status.final and not item.elements
+    if is_over and attempt.exit and attempt.exit.hides_failure:
+        return _hidden(item, attempt, attempt.exit, rules, quick=quick)
+    return None
+
+
+def _use_of(item: RunStatus) -> UseSummary | None:
+    """Return how a run of one job used its nodes, as far as that is known."""
+    if not item.run.run_id or item.elements:
+        return None
+    return run_use(item.folder, item.element or 0)
+
+
+def _has_nearly_all_memory(use: UseSummary) -> bool:
+    return use.memory_peak > _NEARLY_ALL * (use.memory_asked or math.inf)
+
+
 def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> Explanation:
     """Explain why a run failed, or return that nothing failed.
 
@@ -109,28 +134,19 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
         item = element_row(item, failed)
     before = _attempts_before(item)
     attempt = in_failed_role(last_attempt(item.folder, item.element or 0), item.run)
-    use = None
-    if item.run.run_id and not item.elements and not quick:
-        use = run_use(item.folder, item.element or 0)
+    use = None if quick else _use_of(item)
     well = nothing_failed(item)
     if well is not None:
-        if attempt and _is_between_attempts(item, attempt):
-            return _between(item, attempt, well, rules, quick=quick)
-        exit_ = attempt.exit if attempt else None
-        is_over = item.status.final and not item.elements
-        if attempt and exit_ and exit_.hides_failure and is_over:
-            return _hidden(item, attempt, exit_, rules, quick=quick)
-        return _nothing_to_explain(item, well, before, use)
+        earlier = _earlier_failure(item, attempt, well, rules, quick=quick)
+        return earlier or _nothing_to_explain(item, well, before, use)
     if attempt is not None and attempt.exit is not None and attempt.exit.reason == IDLE:
         return _was_idle(item, attempt.exit, (*before, *_use_evidence(use)))
     facts, unread = gather(item, attempt, rules, quick=quick)
     was_stopped = item.status.state in _STOPPED
     if attempt is not None and was_stopped and not quick:
         before = (*_stragglers(item, attempt), *before)
-    if use is not None:
-        enough_memory = _NEARLY_ALL * (use.memory_asked or math.inf)
-        if was_stopped or use.memory_peak > enough_memory:
-            before = (*before, *_use_evidence(use))
+    if use is not None and (was_stopped or _has_nearly_all_memory(use)):
+        before = (*before, *_use_evidence(use))
     return explained(item, facts, rules, attempt=attempt, before=before, unread=unread)
 
 

@@ -161,6 +161,18 @@ def most_silent(item: RunStatus, now_s: float) -> int | None:
     return max(silent, key=lambda index: silent[index], default=None)
 
 
+def _summarised(
+    candidates: Sequence[Remark], stacks: Remark | None, silence: Remark | None, *, stuck: bool
+) -> list[Remark]:
+    """Return the remarks whose sentences are the summary, in its order."""
+    chosen = [remark for remark in candidates if remark.sentence]
+    if not stuck:
+        chosen.sort(key=lambda remark: remark is not silence)  # "nothing looks stuck" comes first
+    elif stacks in chosen:  # they have how long no rank has written
+        chosen = [remark for remark in chosen if remark is not silence]
+    return chosen
+
+
 def explain_running(running: Running, stacks: Remark | None = None) -> Explanation:
     """Explain a job that runs, from what is known of it and from its ranks' stacks.
 
@@ -179,11 +191,8 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
     )
     remarks = [remark for remark in known if remark is not None]
     stuck = any(remark.stuck for remark in remarks)
-    chosen = [remark for remark in remarks if remark.sentence and remark.stuck == stuck]
-    if not stuck:
-        chosen.sort(key=lambda remark: remark is not silence)  # "nothing looks stuck" comes first
-    elif stacks in chosen:  # they have how long no rank has written
-        chosen = [remark for remark in chosen if remark is not silence]
+    candidates = [remark for remark in remarks if remark.stuck == stuck]
+    chosen = _summarised(candidates, stacks, silence, stuck=stuck)
     named = [remark.rank for remark in remarks if remark.rank is not None]
     rank = named[0] if named else None
     return Explanation(

@@ -163,14 +163,7 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
     if shell == "bash":
         _, line_end, rest = new.partition("\n")
         new = ERROR_TRAP + line_end + rest
-    if re.search(r"\$0\b|\$\{0\}|BASH_SOURCE", text):
-        remarks.append(
-            "$0 is a copy of the script in the run's folder, as by sbatch it is one in Slurm's "
-            "spool"
-        )
-    kind = secret_kind(new)
-    if kind:
-        remarks.append(f"the script holds {kind}, and the run's folder has a copy of it")
+    remarks += _remarks_on_copy(text, new)
     return BatchScript(
         name=name,
         interpreter=interpreter,
@@ -183,6 +176,23 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
         remarks=tuple(dict.fromkeys(remarks)),
         missing=tuple(dict.fromkeys(missing)),
     )
+
+
+def _remarks_on_copy(text: str, new: str) -> Iterator[str]:
+    """Yield what is to know of the copy of the script in the run's folder.
+
+    Args:
+        text: the script.
+        new: the copy, which hpcrun has changed.
+    """
+    if re.search(r"\$0\b|\$\{0\}|BASH_SOURCE", text):
+        yield (
+            "$0 is a copy of the script in the run's folder, as by sbatch it is one in Slurm's "
+            "spool"
+        )
+    kind = secret_kind(new)
+    if kind:
+        yield f"the script holds {kind}, and the run's folder has a copy of it"
 
 
 def _check_text(name: str, text: str) -> None:

@@ -246,6 +246,17 @@ def read_sizes(directives: Mapping[str, str | None]) -> Sizes:
     tasks = each
     if not tasks:
         tasks = max(1, total // nodes) if total else 1
+    gpus, type_ = _gpus_of_node(directives, tasks, nodes)
+    per_gpu = _number(directives.get("ntasks-per-gpu"))
+    if per_gpu and not total and not each:
+        tasks = max(1, per_gpu * gpus)
+    return Sizes(nodes, tasks, gpus, type_)
+
+
+def _gpus_of_node(
+    directives: Mapping[str, str | None], tasks: int, nodes: int
+) -> tuple[int, str | None]:
+    """Return the number of GPUs of each node, and their type if a directive names one."""
     gpus = 0
     type_ = None
     for name in ("gres", "gpus-per-task", "gpus-per-node", "gpus"):
@@ -260,10 +271,7 @@ def read_sizes(directives: Mapping[str, str | None]) -> Sizes:
             elif name == "gpus":
                 number = -(-number // nodes)
             gpus = max(gpus, number)
-    per_gpu = _number(directives.get("ntasks-per-gpu"))
-    if per_gpu and not total and not each:
-        tasks = max(1, per_gpu * gpus)
-    return Sizes(nodes, tasks, gpus, type_)
+    return gpus, type_
 
 
 def _number(text: str | None) -> int | None:
@@ -369,21 +377,29 @@ def apply_sbatch_env(
         elif not _is_typed(directive, field, request, typed):
             if field is not None:
                 fields[field] = _read(name, field, value)
-            elif not value or directive in _FLAGS_ALONE:
-                directives.append(directive)
             else:
-                directives.append(f"{directive}={value}")
-            used.append(f"{name}={value}" if value else name)
+                given = "" if directive in _FLAGS_ALONE else value
+                directives.append(_with_value(directive, given))
+            used.append(_with_value(name, value))
     switches = env.get("SBATCH_REQ_SWITCH")
     if switches and "switches" not in typed:
-        wait = env.get("SBATCH_WAIT4SWITCH")
-        directives.append(f"switches={switches}@{wait}" if wait else f"switches={switches}")
+        directives.append(_switches(switches, env.get("SBATCH_WAIT4SWITCH")))
         used.append(f"SBATCH_REQ_SWITCH={switches}")
     notes += _notes_on_other_variables(env)
     changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}
     if used:
         notes.insert(0, f"from your shell: {' '.join(used)}")
     return replace(request, **changed), tuple(notes)
+
+
+def _with_value(name: str, value: str) -> str:
+    """Return ``NAME=VALUE``, or the name alone if the value is empty."""
+    return f"{name}={value}" if value else name
+
+
+def _switches(most: str, wait: str | None) -> str:
+    """Return the directive for at most this many switches, and how long to wait for them."""
+    return f"switches={most}@{wait}" if wait else f"switches={most}"
 
 
 def _notes_on_other_variables(env: Mapping[str, str]) -> Iterator[str]:

@@ -78,6 +78,11 @@ class Inner:
     words: tuple[str, ...]
 
 
+def _started_by(option: str, words: tuple[str, ...]) -> Inner | None:
+    """Return what these words start; None without words."""
+    return Inner(option, words) if words else None
+
+
 def unwrapped(argv: tuple[str, ...]) -> Inner | None:
     """Return what the wrapper at the head of a command starts; None if it starts nothing."""
     name = PurePath(argv[0]).name
@@ -92,7 +97,7 @@ def unwrapped(argv: tuple[str, ...]) -> Inner | None:
         if name == "command" and first in ("-v", "-V"):
             return None
         if name == "uv" and first == "-m":
-            return Inner("-m", behind) if behind else None
+            return _started_by("-m", behind)
         if first == "--":
             rest = behind[words:]
             break
@@ -105,7 +110,7 @@ def unwrapped(argv: tuple[str, ...]) -> Inner | None:
             rest = behind
         else:
             break
-    return Inner("", rest) if rest else None
+    return _started_by("", rest)
 
 
 def is_python(name: str) -> bool:
@@ -131,7 +136,7 @@ def interpreted(argv: tuple[str, ...]) -> Inner | None:
         elif option.startswith("--") or option[:2] in values:
             continue
         elif name not in SHELLS and option.endswith("m"):  # -m, -um
-            return Inner("-m", rest) if rest else None
+            return _started_by("-m", rest)
         elif "c" in option:
             return Inner("-c", rest)
     return Inner("", rest) if rest and rest[0] != "-" else None

@@ -19,6 +19,8 @@ from hpcrun.job.launcher.known_launchers import (
     BY_NAME,
     SHELLS,
     WRAPPERS,
+    Inner,
+    Launcher,
     find_calls,
     interpreted,
     is_python,
@@ -122,12 +124,7 @@ def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
     if rank is None and not by_srun and _torchrun_head(words, start) is None:
         return None
     remarks = _srun_remarks(srun)
-    if by_srun:
-        starter: Starter = "srun"
-        rank = 1 if rank is None else 0
-    else:
-        starter = "python" if rank else "command"
-        rank = rank or 0
+    starter, rank = _starter(rank, by_srun)
     if _is_helper(program):
         rank += 1
     line = LaunchLine(starter, at, {start: EACH}, rank, by_srun, srun, {}, remarks)
@@ -140,6 +137,15 @@ def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
         )
         return replace(line, remarks=(*remarks, inside)), words
     return _with_torchrun(line, words, start), words
+
+
+def _starter(rank: int | None, by_srun: bool) -> tuple[Starter, int]:
+    """Return what starts a program of this rank, and the rank of the whole launch."""
+    if by_srun:
+        return "srun", 1 if rank is None else 0
+    if rank:
+        return "python", rank
+    return "command", 0
 
 
 def _behind_wrappers(texts: tuple[str, ...]) -> int:
@@ -276,12 +282,7 @@ def _rank(texts: tuple[str, ...]) -> int | None:
     name = PurePath(texts[0]).name
     launcher = BY_NAME.get(name)
     if launcher:
-        if launcher.role == "submits" or launcher.name == "srun":
-            return None
-        if not launcher.subcommands:
-            return 0
-        is_start = len(texts) > 1 and texts[1] in launcher.subcommands
-        return 0 if is_start else None
+        return 0 if _starts_training(launcher, texts) else None
     inner = interpreted(texts)
     if inner and is_python(name):
         return 0 if inner.option == "-m" and inner.words[0] in BY_MODULE else 1
@@ -289,10 +290,25 @@ def _rank(texts: tuple[str, ...]) -> int | None:
         return _rank_behind(texts)
     if name.endswith(".py"):
         return 1
-    if name.endswith(".sh"):
+    if name.endswith(".sh") or _is_script(inner):
         return 3
-    is_script = inner and not inner.option and PurePath(inner.words[0]).suffix in _SCRIPTS
-    return 3 if is_script else None
+    return None
+
+
+def _is_script(inner: Inner | None) -> bool:
+    """Return whether what an interpreter runs is a file with a script's ending."""
+    if inner is None or inner.option:
+        return False
+    return PurePath(inner.words[0]).suffix in _SCRIPTS
+
+
+def _starts_training(launcher: Launcher, texts: tuple[str, ...]) -> bool:
+    """Return whether a launcher with these words starts a training itself."""
+    if launcher.role == "submits" or launcher.name == "srun":
+        return False
+    if not launcher.subcommands:
+        return True
+    return len(texts) > 1 and texts[1] in launcher.subcommands
 
 
 def _rank_behind(texts: tuple[str, ...]) -> int | None:

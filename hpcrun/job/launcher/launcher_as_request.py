@@ -246,18 +246,25 @@ def _sizes(started: _Started, request: JobRequest, profile: Profile) -> dict[str
     gpus = _requested_gpus(request)
     if gpus == total and nodes in (1, request.nodes):
         return {}
-    sizes: dict[str, Any] = {"nodes": nodes} if nodes > 1 else {}
+    sizes = _rank_sizes(started, request, profile, nodes, total)
+    return {"nodes": nodes, **sizes} if nodes > 1 else sizes
+
+
+def _rank_sizes(
+    started: _Started, request: JobRequest, profile: Profile, nodes: int, total: int
+) -> dict[str, Any]:
+    """Return the fields that give a launcher its number of ranks, on GPUs or on CPUs."""
+    gpus = _requested_gpus(request)
     has_gpus = profile.scheduler == "local" or profile.gpu.per_node > 0
     if gpus == 0 or (gpus is None and not has_gpus):
-        sizes |= {"gpus": "0", "nproc_per_node": -(-total // nodes)}
+        sizes: dict[str, Any] = {"gpus": "0", "nproc_per_node": -(-total // nodes)}
         if not started.by_srun and not request.launcher:
             sizes["launcher"] = "torchrun"
-    elif gpus and gpus > total and total % nodes == 0:  # fewer ranks than GPUs
-        sizes["nproc_per_node"] = total // nodes
-    else:
-        count = request.gpus or request.gpus_per_node
-        sizes["gpus"] = str(GpuCount(total, count.type if count else None))
-    return sizes
+        return sizes
+    if gpus and gpus > total and total % nodes == 0:  # fewer ranks than GPUs
+        return {"nproc_per_node": total // nodes}
+    count = request.gpus or request.gpus_per_node
+    return {"gpus": str(GpuCount(total, count.type if count else None))}
 
 
 def _requested_gpus(request: JobRequest) -> int | None:

@@ -16,7 +16,7 @@ from hpcrun.job.plan.directives import apply_request, requeue_directives
 from hpcrun.job.plan.job_plan import Plan, PythonEnvironment, planned_env
 from hpcrun.job.plan.sweep import decide_sweep
 from hpcrun.job.profile_model import Profile
-from hpcrun.job.request.job_request import GpuCount, JobRequest, option_of
+from hpcrun.job.request.job_request import GpuCount, JobRequest, Launcher, option_of
 from hpcrun.job.request.notify_options import Notify
 from hpcrun.job.resources.cpus_memory_time import (
     check_warning,
@@ -69,6 +69,21 @@ def with_array(request: JobRequest, script: BatchScript) -> JobRequest:
     )
 
 
+def _check_local(profile: Profile, nodes: int, launcher: Launcher) -> None:
+    """Check that a local profile has all that a script needs.
+
+    Raises:
+        PlanError: the script needs srun or several nodes.
+    """
+    if profile.scheduler != "local":
+        return
+    if nodes > 1 or launcher == "srun":
+        raise PlanError(
+            f"profile {profile.name!r} runs on this machine, without srun and other nodes",
+            hint="choose a Slurm profile with --profile",
+        )
+
+
 def plan_script(
     request: JobRequest,
     profile: Profile,
@@ -111,11 +126,7 @@ def plan_script(
     sizes = read_sizes(directives)
     launcher, per_node = script.ranks(sizes)
     shape = Shape(sizes.nodes, sizes.gpus, sizes.gpu_type, launcher, per_node)
-    if profile.scheduler == "local" and (sizes.nodes > 1 or launcher == "srun"):
-        raise PlanError(
-            f"profile {profile.name!r} runs on this machine, without srun and other nodes",
-            hint="choose a Slurm profile with --profile",
-        )
+    _check_local(profile, sizes.nodes, launcher)
     granted = read_allocation(directives, replace(shape, gpus_per_node=0), profile)
     check_warning(requeue, granted.walltime_s)
     bare = profile.model_copy(update={"env": {}, "fabric": type(profile.fabric)(), "secrets": ()})

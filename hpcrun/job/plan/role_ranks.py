@@ -236,6 +236,19 @@ def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, lis
     return shape, shapes
 
 
+def _cpu_share(cpus: int | None, role: RoleRequest, total: int) -> int | None:
+    """Return the CPUs of a role on each node, None if the site decides.
+
+    Args:
+        cpus: the CPUs of each node.
+        role: the role, which has a share as large as that of its GPUs.
+        total: the GPUs of all roles.
+    """
+    if not cpus:
+        return None
+    return cpus * role.gpus // total if role.gpus else cpus
+
+
 def plan_roles(
     request: JobRequest,
     shapes: Sequence[Shape],
@@ -267,11 +280,9 @@ def plan_roles(
         words = command(alone)
         used = _used(role.name, (*words, role.ready or ""), names, alone)
         others = [other.name for other in request.roles if other is not role]
-        share = cpus or None
-        if cpus and role.gpus:
-            share = cpus * role.gpus // total
-        if "OMP_NUM_THREADS" in env:
-            share = None
+        share = None
+        if "OMP_NUM_THREADS" not in env:
+            share = _cpu_share(cpus, role, total)
         variables = {**_variables(shape, share), **dict(role.env)}
         is_last = role is request.roles[-1]
         default_check = "tcp:{port}" if "port" in used else ""

@@ -109,14 +109,11 @@ def _secret_in_url(text: str) -> str | None:
         host = parts.hostname or ""
     except ValueError:
         return "a host or port that cannot be read"
-    if password and not _is_filled_in(password):
-        return "a password"
-    if user and not password and not _is_filled_in(user) and parts.scheme not in _WITH_USER:
-        return "a user or token"
+    kind = _secret_in_user(parts.scheme, user, password)
+    if kind:
+        return kind
     if parts.scheme not in _OPEN and not _VARIABLE.search(text):
-        kind = f"the token of {parts.scheme}://"
-        close = nearest(parts.scheme, sorted(_OPEN))
-        return f"{kind} (did you mean {close}://?)" if close else kind
+        return _token_of(parts.scheme)
     items = [item.partition("=")[::2] for item in parts.query.split("&") if item]
     texts = [host, parts.path]
     texts += [value for _, value in items if "@" not in value]
@@ -124,6 +121,21 @@ def _secret_in_url(text: str) -> str | None:
     if any(map(_RANDOM.fullmatch, re.split(r"[^\w-]+", fixed))):
         return "what looks like a token"
     return _secret_in_query(items)
+
+
+def _secret_in_user(scheme: str, user: str, password: str) -> str | None:
+    """Return what may be a secret before the host, None for nothing."""
+    if password:
+        return None if _is_filled_in(password) else "a password"
+    if not user or _is_filled_in(user) or scheme in _WITH_USER:
+        return None
+    return "a user or token"
+
+
+def _token_of(scheme: str) -> str:
+    close = nearest(scheme, sorted(_OPEN))
+    meant = f" (did you mean {close}://?)" if close else ""
+    return f"the token of {scheme}://{meant}"
 
 
 def _secret_in_query(items: Iterable[Sequence[str]]) -> str | None:

@@ -262,6 +262,22 @@ def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
     return hint
 
 
+def _default_gpus(nodes: int, most: int | None) -> int:
+    """Return the GPUs of a job that does not say how many.
+
+    Raises:
+        UsageError: if the job has several nodes with GPUs.
+    """
+    if most == 0:
+        return 0
+    if nodes > 1:
+        raise UsageError(
+            f"--nodes {nodes} does not say how many GPUs",
+            hint=f"add --gpus-per-node {most or 1}, or --gpus 0 for a CPU job",
+        )
+    return 1
+
+
 def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     """Return nodes and GPUs per node from any combination of options.
 
@@ -275,12 +291,7 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     most = profile.gpu.per_node if profile.scheduler == "slurm" else None
     nodes = request.nodes or 1
     if total is None and each is None:
-        if nodes > 1 and most != 0:
-            raise UsageError(
-                f"--nodes {nodes} does not say how many GPUs",
-                hint=f"add --gpus-per-node {most or 1}, or --gpus 0 for a CPU job",
-            )
-        each = 0 if most == 0 else 1
+        each = _default_gpus(nodes, most)
     elif each is None:
         nodes, each = _from_total(total or 0, request.nodes, most, profile.gpu.nodes)
     elif total is not None:

@@ -320,6 +320,13 @@ def is_secret(name: str, value: str | None = None, named: Collection[str] = ()) 
     return _is_named_as_secret(words, value or "")
 
 
+def _is_count(words: Sequence[str]) -> bool:
+    """Return whether the words of a name are those of a number, such as MAX_TOKENS."""
+    if "PER" in words:
+        return True
+    return words[-1].startswith("TOKEN") and not _COUNTS.isdisjoint(words[:-1])
+
+
 def _is_named_as_secret(words: Sequence[str], known: str) -> bool:
     """Return whether the words of a name are those of a secret, whose value may be known."""
     last = words[-1]
@@ -331,8 +338,7 @@ def _is_named_as_secret(words: Sequence[str], known: str) -> bool:
     if last in _LAST:
         is_folder = last == "PWD" and known.startswith("/")
         return not (SWITCH.fullmatch(known) or _FEW.fullmatch(known) or is_folder)
-    is_count = "PER" in words or (last.startswith("TOKEN") and not _COUNTS.isdisjoint(words[:-1]))
-    if is_count or _HARMLESS.fullmatch(known):
+    if _is_count(words) or _HARMLESS.fullmatch(known):
         return False
     is_pair = not _PAIRS.isdisjoint(pairwise(words))
     return last == "TOKENS" or is_pair or _any_is(_OFTEN, words)

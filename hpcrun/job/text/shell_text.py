@@ -270,7 +270,7 @@ class Source:
             return None
         if not adds:
             return [(text,) for text in texts]
-        firsts = [value[0] for value in before if value] if before else [""]
+        firsts = _first_words(before) if before else [""]
         return [(first + text,) for first in firsts for text in texts]
 
     def _array(self, node: Node) -> list[tuple[str, ...]]:
@@ -336,6 +336,11 @@ class Source:
         if sum(len(piece) > 1 for piece in pieces) > 3:
             return None
         return ["".join(piece) for piece in product(*pieces)][: 4 * _MOST_CHOICES]
+
+
+def _first_words(values: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the first word of each list that has words."""
+    return [value[0] for value in values if value]
 
 
 def _joined(
