@@ -38,8 +38,10 @@ import json, os, sys
 name, argv = os.path.basename(sys.argv[0]), sys.argv[1:]
 env, stubs = dict(os.environ), os.environ["STUBS"]
 real = "@PYTHON@"
-FLAGS = set("-l --label -u --unbuffered -K --overlap --exclusive --exact --verbose -v --kill-on-bad-exit --no-kill -Q "
-            "--standalone --no-python --no_python -m --module --use_env --use-env".split())
+FLAGS = set('''
+    -l --label -u --unbuffered -K --overlap --exclusive --exact --verbose -v --kill-on-bad-exit
+    --no-kill -Q --standalone --no-python --no_python -m --module --use_env --use-env
+'''.split())
 
 def split(words):
     at = 0
@@ -64,7 +66,8 @@ def run(command):
 own = ("torchrun_rank.py", "__main__.py")
 if name.startswith("python") and any(os.path.basename(word) in own for word in argv[:3]):
     os.execv(real, [sys.argv[0], *argv])
-if name.startswith("python") and argv[:2] in (["-m", "torch.distributed.run"], ["-m", "torch.distributed.launch"]):
+starts_ranks = (["-m", "torch.distributed.run"], ["-m", "torch.distributed.launch"])
+if name.startswith("python") and argv[:2] in starts_ranks:
     name, argv = "torchrun", argv[2:]
 elif name.startswith("python") and argv[:3] == ["-u", "-m", "torch.distributed.run"]:
     name, argv = "torchrun", argv[3:]
@@ -78,14 +81,16 @@ elif name == "srun":
     by_hpcrun = "HPCRUN_BATCH_SLURM" in env
     if not by_hpcrun:
         own = "/attempts/0/rank-%t."  # the logs of tasks in a container
-        note([word for word in options if word not in ("--wait=0", "--kill-on-bad-exit=1") and own not in word])
-    env.update(dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_ID"), "0"))
+        added = ("--wait=0", "--kill-on-bad-exit=1")
+        note([word for word in options if word not in added and own not in word])
+    env.update(SLURM_PROCID="0", SLURM_LOCALID="0", SLURM_NODEID="0", SLURM_STEP_ID="0")
     if program:
         run(program)
 elif name == "torchrun":
     options, program = split(argv)
     note(options)
-    env.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1", MASTER_ADDR="m", MASTER_PORT="1")
+    env.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")
+    env.update(MASTER_ADDR="m", MASTER_PORT="1")
     bare = {"--no-python", "--no_python"} & set(options)
     if program:
         module = ["-m"] if {"-m", "--module"} & set(options) else []
@@ -98,9 +103,10 @@ elif not (name.endswith("-smi") and "HPCRUN_NODE" in env):  # hpcrun's own sampl
         print("10.0.0.1")
 fails = name.startswith("python") and any(word.endswith("fails.py") for word in argv)
 sys.exit(int(env.get("STUB_STATUS", "0")) if fails else 0)
-"""  # noqa: E501
+"""
 _OURS = re.compile(
-    r"HPCRUN_|TORCH_(NCCL|FR)_|WANDB_TAGS|MLFLOW_RUN_CONTEXT|SLURM_(STEP|PROCID|LOCALID|NODEID|EXIT_ERROR)|SRUN_"
+    r"HPCRUN_|TORCH_(NCCL|FR)_|WANDB_TAGS|MLFLOW_RUN_CONTEXT|"
+    r"SLURM_(STEP|PROCID|LOCALID|NODEID|EXIT_ERROR)|SRUN_"
 )
 _OF_SHELL = ("_", "SHLVL", "OLDPWD", "PYTHONPATH", "BASH_ENV")
 _PLACES = re.compile(r"/[^\s:'\"]*/(?:by-sbatch|by-sbatch-too|by-hpcrun|spoiled-\d)(?=[/\s:'\"]|$)")

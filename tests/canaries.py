@@ -59,10 +59,11 @@ with open(os.environ["HPCRUN_ATTEMPT_DIR"] + "/ps", "w") as ps:  # what ps shows
         pid = int(open(f"/proc/{{pid}}/stat").read().rpartition(")")[2].split()[1])
 
 def connect(api_key):
-    raise RuntimeError(" ".join([os.environ["HF_TOKEN"], os.environ["PLAIN_WORD"], os.environ["SITE_WORD"], *MINE]))
+    declared = [os.environ[name] for name in ("HF_TOKEN", "PLAIN_WORD", "SITE_WORD")]
+    raise RuntimeError(" ".join([*declared, *MINE]))
 
 connect(api_key="hush-in-a-traceback")
-"""  # noqa: E501
+"""
 
 
 def job_of_canaries(folder: Path, extends: str) -> list[str]:

@@ -86,7 +86,8 @@ parse_shipped_files_once()
 import functools, importlib, pkgutil
 import hpcrun.job.text.patterns as patterns  # before those that take compile_pattern by its name
 patterns.compile_pattern = functools.cache(patterns.compile_pattern)
-import hpcrun, jinja2, platformdirs, re2, rich.console, rich.table, ruamel.yaml, submitit, typer.main
+import hpcrun, jinja2, platformdirs, re2, rich.console, rich.table
+import ruamel.yaml, submitit, typer.main
 from hpcrun.cli.commands import COMMANDS
 from hpcrun.cli.main import build_app
 elsewhere = ("api", "in_job", "runtime", "shipped", "__main__")
@@ -183,7 +184,7 @@ try:
 except SystemExit as end:
     end_as_python_does(end)
     raise
-"""  # noqa: E501
+"""
 )
 
 # A command of a shell: what Server.run sends, with the shell's own files, from a Python that

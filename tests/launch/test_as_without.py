@@ -53,8 +53,9 @@ TERMINATE = (
 )
 SHELL = """
 import subprocess
-print(subprocess.run(["sh", "-c", "sleep 900 & kill $!; wait $!; echo $?"], stdout=-1, text=True, timeout=5).stdout)
-"""  # noqa: E501
+command = ["sh", "-c", "sleep 900 & kill $!; wait $!; echo $?"]
+print(subprocess.run(command, stdout=-1, text=True, timeout=5).stdout)
+"""
 
 
 @pytest.mark.parametrize(
@@ -91,9 +92,10 @@ def noted(*_):
 signal.signal(number, noted if len(sys.argv) > 3 else told)
 print("up", flush=True)
 deadline = time.monotonic() + 60
-while time.monotonic() < (heard[0] + 1.5 if heard else deadline):  # a second signal would come soon after the first
+# a second signal would come soon after the first
+while time.monotonic() < (heard[0] + 1.5 if heard else deadline):
     time.sleep(0.05)
-"""  # noqa: E501
+"""
 
 
 # every pair of a signal, a way to send it, and a kind of job

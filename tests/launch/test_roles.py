@@ -26,7 +26,8 @@ sys.exit(int(sys.argv[3]))
 """
 TRAINER = """
 import os, sys, time, urllib.request
-print(urllib.request.urlopen(sys.argv[1]).status, sys.argv[1] == f"http://127.0.0.1:{os.environ['HPCRUN_ROLE_SERVER_PORT']}",
+url = f"http://127.0.0.1:{os.environ['HPCRUN_ROLE_SERVER_PORT']}"
+print(urllib.request.urlopen(sys.argv[1]).status, sys.argv[1] == url,
       sys.argv[4], os.environ["NNODES"], os.environ["NODE_RANK"], flush=True)
 time.sleep(float(sys.argv[2]))
 sys.exit(int(sys.argv[3]))
@@ -249,9 +250,10 @@ def test_roles_keep_the_dumps_of_their_own_rank_0_and_of_each_start(tmp_path: Pa
     """As two roles of torchrun, each of which starts its rank a second time."""
     flight = tmp_path / "run/elements/0/attempts/0/flight"
     text = f"""import os, time
-open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + os.environ["RANK"], "x").write(os.environ["HPCRUN_ROLE"])
-while os.environ["HPCRUN_ROLE"] == "trainer" and len(os.listdir("{flight}/sampler")) < 2:
-    time.sleep(0.1)"""  # noqa: E501
+role = os.environ["HPCRUN_ROLE"]
+open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + os.environ["RANK"], "x").write(role)
+while role == "trainer" and len(os.listdir("{flight}/sampler")) < 2:
+    time.sleep(0.1)"""
     roles = []
     for task, name in enumerate(("sampler", "trainer")):
         env = ("--env", "RANK=0", "--env", f"TORCH_FR_DUMP_TEMP_FILE={flight}/rank_")

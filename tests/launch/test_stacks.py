@@ -107,10 +107,12 @@ def test_a_shell_is_not_the_program_and_py_spy_of_the_job_s_own_environment_is_u
 
 LAUNCHER = """
 import os, subprocess, sys
-ranks = [subprocess.Popen([sys.executable, "-uc", PROGRAM], env={**os.environ, "RANK": str(rank)}) for rank in (2, 3)]
-for rank in ranks:
+def start(rank):
+    env = {**os.environ, "RANK": str(rank)}
+    return subprocess.Popen([sys.executable, "-uc", PROGRAM], env=env)
+for rank in [start(2), start(3)]:
     rank.wait()
-"""  # noqa: E501
+"""
 
 
 def test_a_launcher_is_no_rank_but_what_it_starts_is(tmp_path: Path) -> None:

@@ -50,10 +50,11 @@ one, two = executor.submit(add, 1, b=2), executor.submit(lambda x: x * 2, 21)
 many = executor.map_array(add, [1, 2, 3], [10, 20, 30])
 with executor.batch():
     batch = [executor.submit(add, n) for n in range(2)]
-show(one=one.result(), two=two.result(), many=[job.result() for job in many], batch=[job.result() for job in batch],
+show(one=one.result(), two=two.result(),
+     many=[job.result() for job in many], batch=[job.result() for job in batch],
      none=one.exception(), done=one.done(), state=one.state, out=one.stdout(), run=one.run_id,
      args=one.submission().args, again=pickle.loads(pickle.dumps(one)).result())
-"""  # noqa: E501
+"""
     found = shown_by(hpcrun, program)
     assert found["one"] == 3
     assert found["two"] == 42
@@ -130,9 +131,10 @@ while "at 3" not in (job.stdout() or ""):
     time.sleep(0.1)
 supervisor = job.job_id[1:]
 script = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()[0]
-os.kill(int(script), signal.SIGUSR1)  # the supervisor's warning before the time limit, a little early
+# the supervisor's warning before the time limit, a little early
+os.kill(int(script), signal.SIGUSR1)
 show(result=job.result(), out=job.stdout(), lucky=lucky.result())
-"""  # noqa: E501
+"""
     )
     found = shown_by(hpcrun, program)
     assert found["result"] == [3, 5, 1]
@@ -154,11 +156,13 @@ waiting = jobs[3].state
 jobs[3].cancel()
 failure = str(jobs[2].exception())
 patience = time.time() + 60
-while jobs[2].state == "RUNNING" and time.time() < patience:  # its result is there a little before its end
+# its result is there a little before its end
+while jobs[2].state == "RUNNING" and time.time() < patience:
     time.sleep(0.1)
-show(times=[job.result() for job in jobs[:2]], runs=[job.run_id for job in jobs], waiting=waiting, failure=failure,
-     cancelled=str(jobs[3].exception()), states=[job.state for job in jobs])
-"""  # noqa: E501
+show(times=[job.result() for job in jobs[:2]], runs=[job.run_id for job in jobs],
+     waiting=waiting, failure=failure, cancelled=str(jobs[3].exception()),
+     states=[job.state for job in jobs])
+"""
     found = shown_by(hpcrun, program)
     (first_began, first_ended), (second_began, _) = found["times"]
     assert first_began < first_ended <= second_began

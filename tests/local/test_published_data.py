@@ -206,7 +206,8 @@ def train(
 
     def run(example: str, words: str) -> str:
         monkeypatch.setattr("sys.argv", [example, *words.split()])
-        dist.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+        store = dist.HashStore()  # type: ignore[attr-defined]
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
         try:
             script = importlib.import_module(example)
             torch.manual_seed(0)

@@ -15,14 +15,15 @@ SECOND_TIME = """
 import os, sys, time
 from hpcrun_runtime import attempt, checkpoint_dir
 node = os.environ["NODE_RANK"]
-print(f"attempt {attempt()}, port {os.environ['MASTER_PORT']}, saved {(checkpoint_dir() / 'saved').exists()}")
+saved = checkpoint_dir() / "saved"
+print(f"attempt {attempt()}, port {os.environ['MASTER_PORT']}, saved {saved.exists()}")
 print(os.environ["TORCH_FR_DUMP_TEMP_FILE"], os.environ["HPCRUN_ATTEMPT_DIR"], flush=True)
 if attempt() < int(sys.argv[1]):
     if node == "0":
         time.sleep(600)
-    (checkpoint_dir() / "saved").touch()
+    saved.touch()
     sys.exit(3)
-"""  # noqa: E501
+"""
 
 
 def attempt(folder: Path, number: int) -> Path:

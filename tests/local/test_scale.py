@@ -33,9 +33,10 @@ from hpcrun_runtime import log_metrics
 print(*sys.argv[1:], flush=True)
 gpus, repeat = int(sys.argv[1]), sys.argv[2]
 for epoch in (1, 2, 3):
-    log_metrics(step=epoch, epoch_time=(9.0 if epoch == 1 else 2.0) / gpus, samples=100 // gpus, val_accuracy=0.5)
+    time_s = (9.0 if epoch == 1 else 2.0) / gpus
+    log_metrics(step=epoch, epoch_time=time_s, samples=100 // gpus, val_accuracy=0.5)
 sys.exit(3 if gpus == 2 and repeat == "2" else 0)
-"""  # noqa: E501
+"""
 WAIT = """
 import os, pathlib, time
 print(os.environ["API_TOKEN"], flush=True)

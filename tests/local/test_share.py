@@ -148,7 +148,8 @@ def test_a_browser_would_run_and_load_nothing_even_if_it_were_there(tmp_path: Pa
         place = f"http://127.0.0.1:{server.server_port}"
         more = f"""<script>document.title = "run"</script><script src="{place}/script"></script>
         <img src="{place}/image">
-        <style>body {{ background: red }}</style><link rel="stylesheet" href="{place}/style"><p style="color: red">"""  # noqa: E501
+        <style>body {{ background: red }}</style><link rel="stylesheet" href="{place}/style">\
+<p style="color: red">"""
         file = tmp_path / "page.html"
         file.write_bytes(
             page_of_a_hostile_run(tmp_path).replace(b"<main>", f"<main>{more}".encode())

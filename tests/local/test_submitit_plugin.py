@@ -39,12 +39,16 @@ with executor.batch():
 executor.update_parameters(stderr_to_stdout=True)
 merged = executor.submit(scaled(1), 4)
 result, failure = jobs[0].result(), jobs[1].exception()
-logs = [Path("logs", jobs[0].job_id, f"{jobs[0].job_id}_0_log.{end}").read_text() for end in ("out", "err")]
-show(result=result, failure=[type(failure).__name__, str(failure)], batch=[job.result() for job in batch],
-     ids=[job.job_id for job in jobs], again=pickle.loads(pickle.dumps(jobs[0])).result(), logs=logs,
-     own=[jobs[0].stdout(), jobs[0].stderr()], merged=[merged.result()[0], merged.stdout(), merged.stderr()],
-     script=Path("logs", jobs[0].job_id, jobs[0].job_id[:-2] + "_submission.sh").read_text()[:11])
-"""  # noqa: E501
+first = jobs[0].job_id
+folder = Path("logs", first)
+logs = [(folder / f"{first}_0_log.{end}").read_text() for end in ("out", "err")]
+show(result=result, failure=[type(failure).__name__, str(failure)],
+     batch=[job.result() for job in batch], ids=[job.job_id for job in jobs],
+     again=pickle.loads(pickle.dumps(jobs[0])).result(),
+     logs=logs, own=[jobs[0].stdout(), jobs[0].stderr()],
+     merged=[merged.result()[0], merged.stdout(), merged.stderr()],
+     script=(folder / (first[:-2] + "_submission.sh")).read_text()[:11])
+"""
     found = shown_by(hpcrun, program)
     assert found["result"] == found["again"] == [21, found["ids"][0]]
     assert found["failure"][0] == "FailedJobError"

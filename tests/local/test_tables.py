@@ -81,8 +81,9 @@ def train(lr):
 executor = hpcrun.Executor(profile="local", gpus=0)
 jobs = executor.map_array(train, [3.0, 4.0])
 for job in jobs: job.result()
-print(*hpcrun.read_metrics()["element"], *hpcrun.read_metrics()["loss"], *hpcrun.read_metrics(jobs[1].job_id)["loss"])
-"""  # noqa: E501
+table = hpcrun.read_metrics()
+print(*table["element"], *table["loss"], *hpcrun.read_metrics(jobs[1].job_id)["loss"])
+"""
     assert told(hpcrun, code) == "0 1 3.0 4.0 4.0\n"
     assert [line.split()[0] for line in hpcrun("metrics", check=True).stdout.splitlines()] == [
         "ELEMENT",

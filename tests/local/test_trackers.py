@@ -192,7 +192,9 @@ def test_tensorboard_shows_the_chosen_run_to_this_user_alone(hpcrun: Hpcrun) -> 
         assert counted == "train-0a1b  1 event file"
         listed = wait_for(lambda: runs_at(url), 60, "TensorBoard")
         assert listed == ["train-0a1b/runs-of/a_b"]
-        origin, secret = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/([\w-]{16})/", url).groups()  # type: ignore[union-attr]
+        address = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/([\w-]{16})/", url)
+        assert address
+        origin, secret = address.groups()
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"{origin}/data/runs", timeout=10)
         assert (

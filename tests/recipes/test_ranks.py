@@ -60,11 +60,12 @@ class Line(lightning.LightningModule):
         return self.layer(batch).sum()
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), 0.1)
-quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+quiet = dict(logger=False, enable_checkpointing=False,
+             enable_progress_bar=False, enable_model_summary=False)
 trainer = lightning.Trainer(accelerator="cpu", devices=2, num_nodes=2, max_steps=2, **quiet)
 trainer.fit(Line(), torch.utils.data.DataLoader(torch.ones(16, 1)))
 print(trainer.global_rank, "of", trainer.world_size)
-"""  # noqa: E501
+"""
 TRANSFORMERS = f"""
 import os, torch, transformers
 class Line(torch.nn.Module):
@@ -75,11 +76,12 @@ class Line(torch.nn.Module):
         rank = int(os.environ["RANK"])
         {FAILS}
         return {{"loss": ((self.layer(x) - labels) ** 2).mean()}}
-arguments = transformers.TrainingArguments("out", use_cpu=True, max_steps=2, save_strategy="no", report_to="none")
+quiet = dict(save_strategy="no", report_to="none")
+arguments = transformers.TrainingArguments("out", use_cpu=True, max_steps=2, **quiet)
 data = [dict(x=torch.ones(1), labels=torch.ones(1))] * 64
 transformers.Trainer(Line(), arguments, train_dataset=data).train()
 print(arguments.process_index, "of", arguments.world_size)
-"""  # noqa: E501
+"""
 # not deepspeed.initialize(): on CPUs it compiles a part of its own first, for minutes
 DEEPSPEED = f"""
 import argparse, os, deepspeed, torch
@@ -221,8 +223,9 @@ def test_accelerate_launch_on_two_nodes_needs_the_rank_of_the_node(person: Hpcru
 
 
 RUN_TRAIN = """#!/bin/bash
-torchrun --nproc_per_node=${NGPU:-8} --rdzv_backend c10d --rdzv_endpoint=localhost:0 -m torchtitan.train "$@"
-"""  # noqa: E501
+torchrun --nproc_per_node=${NGPU:-8} --rdzv_backend c10d --rdzv_endpoint=localhost:0 \
+-m torchtitan.train "$@"
+"""
 
 
 def test_the_run_script_of_torchtitan(person: Hpcrun) -> None:

@@ -51,9 +51,10 @@ if sys.argv[1:] == ["kill"]:
         if ray.get(actor.start.remote())[0] != os.environ["HPCRUN_NODE"]:
             ray.get(actor.kill_raylet.remote())
 stranger = {**os.environ, "RAY_AUTH_MODE": "disabled"}
-print(subprocess.run([sys.executable, "-c", "import ray; ray.init()"], env=stranger, capture_output=True).returncode)
+command = [sys.executable, "-c", "import ray; ray.init()"]
+print(subprocess.run(command, env=stranger, capture_output=True).returncode)
 sys.exit(3)
-"""  # noqa: E501
+"""
 
 
 def left(run: Path) -> list[str]:

@@ -40,10 +40,11 @@ except hpcrun.errors.HpcrunError as error:  # sbatch's own words, and no run is 
     refusal = [error.message, error.hint]
 jobs = executor.map_array(tenth, range(5))
 failures = [job.exception() for job in jobs]
-show(ids=[job.job_id for job in jobs], results=[job.result() for job in jobs if job.exception() is None],
+show(ids=[job.job_id for job in jobs],
+     results=[job.result() for job in jobs if job.exception() is None],
      failures=[str(failure) for failure in failures if failure], out=jobs[2].stdout(),
      runs=[job.run_id for job in jobs], refusal=refusal)
-"""  # noqa: E501
+"""
     found = shown_by(as_researcher, program, env=env)
     array = found["ids"][0].removesuffix("_0")
     assert found["ids"] == [f"{array}_{index}" for index in range(5)]

@@ -21,9 +21,10 @@ HEAD = "#!/bin/bash\n#SBATCH -p cpu --mem=1G -t 10 -c 1\n#SBATCH --output=%x-%j.
 TORCHRUN = """
 export REPORTS=$PWD/reports PATH=$PWD/bin:$PATH; mkdir -p reports bin
 # pip's own torchrun names the Python where it was installed, which this user may not reach
-printf '#!%s\\nfrom torch.distributed.run import main\\nmain()\\n' "$(command -v python3)" >bin/torchrun
+python=$(command -v python3)
+printf '#!%s\\nfrom torch.distributed.run import main\\nmain()\\n' "$python" >bin/torchrun
 chmod +x bin/torchrun
-"""  # noqa: E501
+"""
 
 
 SCRIPTS = {
@@ -32,23 +33,24 @@ SCRIPTS = {
 import json, os, sys
 from pathlib import Path
 env = dict(os.environ)
-name = f"{env['REPORT']}-{env.get('SLURM_NODEID')}-{env.get('SLURM_PROCID')}-{env.get('LOCAL_RANK')}.json"
+node, task, rank = map(env.get, ("SLURM_NODEID", "SLURM_PROCID", "LOCAL_RANK"))
 fields = {"argv": sys.argv, "env": env, "cwd": os.getcwd(), "in": sys.stdin.read()}
-Path(env["REPORTS"], name).write_text(json.dumps(fields))
-print("rank", env.get("SLURM_PROCID"), flush=True)
-""",  # noqa: E501
+Path(env["REPORTS"], f"{env['REPORT']}-{node}-{task}-{rank}.json").write_text(json.dumps(fields))
+print("rank", task, flush=True)
+""",
     "tasks.sbatch": HEAD
     + """#SBATCH -p gpu -N 2 --ntasks-per-node=2 --gres=gpu:2 --job-name=tasks
 set -euo pipefail
 shopt -s extglob
-export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=$((20000 + SLURM_NNODES))
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export MASTER_PORT=$((20000 + SLURM_NNODES))
 export REPORTS=$PWD/reports ODD=$'a\\tb\\nc "d" \\\\ %s' PATH="$PWD/none:$PATH"
 args=(--lr "1e-3" --text "two  words" '*')
 mkdir -p "$REPORTS" sub && cd sub
 OPTS="--cpu-bind=none --label"
 FLAG=1 srun $OPTS python3 ../report.py "${args[@]}" "$@" <<<input | tee ../"$REPORT.log"
 echo "after ${PIPESTATUS[*]}" >>../"$REPORT.log"
-""",  # noqa: E501
+""",
     "once.sbatch": HEAD
     + """#SBATCH -p gpu --ntasks=2 --nodes=1 --gres=gpu:2
 export REPORTS=$PWD/reports; mkdir -p reports

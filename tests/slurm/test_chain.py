@@ -37,10 +37,12 @@ sys.exit(3)
 """
 # the third job is submitted when the chain has ended
 SLOW_SBATCH = """echo x >>{calls}
-ended() {{ [ $(wc -l <{calls}) != 3 ] || grep -qs reason {runs}/*-broken-*/elements/0/chain/stopped; }}
+ended() {{
+    [ $(wc -l <{calls}) != 3 ] || grep -qs reason {runs}/*-broken-*/elements/0/chain/stopped
+}}
 until ended; do sleep 0.2; done
 exec /usr/bin/sbatch "$@"
-"""  # noqa: E501
+"""
 
 
 def statuses(person: Hpcrun) -> dict[str, dict[str, Any]]:

@@ -217,7 +217,11 @@ def cookie_of(url: str) -> str:
 
 
 def fetched(url: str, token: str = "", data: bytes | None = None, cookie: str = "") -> str:
-    headers = {"Authorization": f"token {token}"} if token else {"Cookie": cookie} if cookie else {}
+    headers = {}
+    if token:
+        headers["Authorization"] = f"token {token}"
+    elif cookie:
+        headers["Cookie"] = cookie
     request = urllib.request.Request(url, data, headers)
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:

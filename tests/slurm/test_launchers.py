@@ -10,9 +10,10 @@ pytestmark = pytest.mark.slurm
 
 RANK = """
 import os
+env = os.environ
 with open("ranks", "a") as file:
-    file.write(f"{os.environ['RANK']} of {os.environ['WORLD_SIZE']} on {os.environ['SLURMD_NODENAME']}\\n")
-"""  # noqa: E501
+    file.write(f"{env['RANK']} of {env['WORLD_SIZE']} on {env['SLURMD_NODENAME']}\\n")
+"""
 # Slurm's part of MPI: what the library reads in MPI_Init. The tests need no MPI library.
 MPI = """
 import os

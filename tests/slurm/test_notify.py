@@ -28,12 +28,12 @@ import json, os, sys, time
 from hpcrun_runtime import attempt, log_metrics
 log_metrics(step=1, loss=2.5)
 if len(sys.argv) > 1:
-    with open(os.environ["HPCRUN_ATTEMPT_DIR"] + "/idle", "w") as file:
-        json.dump({"since": time.time() - 1500, "warned": time.time(), "ends": time.time() + 300}, file)
+    idle = {"since": time.time() - 1500, "warned": time.time(), "ends": time.time() + 300}
+    open(os.environ["HPCRUN_ATTEMPT_DIR"] + "/idle", "w").write(json.dumps(idle))
     time.sleep(600)
 time.sleep(4)
 assert attempt() == 1, "the first attempt fails"
-"""  # noqa: E501
+"""
 
 
 def is_about_the_wait(title: str) -> bool:

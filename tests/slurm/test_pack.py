@@ -27,13 +27,13 @@ from hpcrun_runtime import log_metrics
 env = os.environ
 element, mended = int(env["HPCRUN_ELEMENT"]), "MENDED" in env
 log_metrics(score=element)
-names = ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "PYTORCH_ALLOC_CONF", "HPCRUN_ATTEMPT_DIR", "HPCRUN_CHECKPOINT_DIR",
-         "MASTER_PORT")
+names = ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "PYTORCH_ALLOC_CONF",
+         "HPCRUN_ATTEMPT_DIR", "HPCRUN_CHECKPOINT_DIR", "MASTER_PORT")
 print(json.dumps([*map(env.get, names), sys.argv[1:]]), flush=True)
 if not mended:
     {3: lambda: sys.exit(7), 4: lambda: os.kill(os.getpid(), signal.SIGKILL), 21: os.abort,
      40: lambda: os.execvp("no-such-program", [""])}.get(element, int)()
-""",  # noqa: E501
+""",
     "wait.sh": 'trap "echo terminated; exit 9" TERM\necho $$; for ((i = 0; i < 900; i++)); do '
     "sleep 0.1; done\n",
     "warned.sh": """

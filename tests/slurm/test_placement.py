@@ -60,8 +60,9 @@ ALLOCATIONS = (
 )
 SEE = """
 import json, os
-print(json.dumps({name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "OMP_NUM_THREADS")}))
-"""  # noqa: E501
+names = ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "OMP_NUM_THREADS")
+print(json.dumps({name: os.environ[name] for name in names}))
+"""
 
 SHOW_ENVIRONMENT = "import json, os\nprint(json.dumps(dict(os.environ)))\n"
 IDS = frozenset(

@@ -28,13 +28,14 @@ sys.exit(int(sys.argv[3]))
 import os, sys, time, urllib.request
 import hpcrun_runtime
 names = "HPCRUN_ROLE RANK WORLD_SIZE NNODES HPCRUN_NODE_RANK CUDA_VISIBLE_DEVICES".split()
-print(urllib.request.urlopen(sys.argv[1]).status, *(os.environ.get(name, "-") for name in names), flush=True)
+values = [os.environ.get(name, "-") for name in names]
+print(urllib.request.urlopen(sys.argv[1]).status, *values, flush=True)
 again = os.environ["HPCRUN_ATTEMPT"] != "0"
 until = time.time() + (1 if again else float(sys.argv[2]))
 while time.time() < until and (again or not hpcrun_runtime.should_stop()):
     time.sleep(0.2)
 sys.exit(int(sys.argv[3]))
-""",  # noqa: E501
+""",
 }
 SERVER = ("--role", "server:1", "serve.py {port} 100 0")
 TRAINER = ("--role", "trainer:2", "train.py {server.url} 100 0")

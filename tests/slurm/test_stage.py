@@ -28,14 +28,16 @@ HERE = (
 READS = """
 import os, pathlib, sys, time
 stage = pathlib.Path(os.environ["HPCRUN_STAGE"])
-files = {str(path.relative_to(stage)): path.read_bytes() for path in sorted(stage.rglob("*")) if path.is_file()}
-print(os.environ["SLURMD_NODENAME"], oct(stage.stat().st_mode), stage.stat().st_ino, hash(str(files)), flush=True)
+paths = [path for path in sorted(stage.rglob("*")) if path.is_file()]
+files = {str(path.relative_to(stage)): path.read_bytes() for path in paths}
+stat = stage.stat()
+print(os.environ["SLURMD_NODENAME"], oct(stat.st_mode), stat.st_ino, hash(str(files)), flush=True)
 print(*map(ascii, files), sep="\\n", flush=True)
 fails = os.environ["HPCRUN_ATTEMPT"] == "0" and os.environ.get("RANK") == "1"
 while fails and not os.path.exists(os.environ["HPCRUN_ATTEMPT_DIR"] + "/rank-0.exit"):
     time.sleep(0.1)
 sys.exit(fails)
-"""  # noqa: E501
+"""
 
 
 def copies(cluster: Cluster, node: str) -> list[str]:

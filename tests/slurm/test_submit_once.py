@@ -30,7 +30,8 @@ KILLER = (
     f"{inspect.getsource(parse_shipped_files_once)}\nparse_shipped_files_once()\n"
     """
 import atexit, gc, os, pathlib, signal, sys, threading, time
-import hpcrun.actions.jobs.submission, hpcrun.cli.main, hpcrun.cli.submit, hpcrun.schedulers.sbatch, hpcrun.views.plan_text
+import hpcrun.actions.jobs.submission, hpcrun.cli.main, hpcrun.cli.submit
+import hpcrun.schedulers.sbatch, hpcrun.views.plan_text
 
 def start(name):
     pid = os.fork()
@@ -42,7 +43,8 @@ def start(name):
         sys.argv = ["hpcrun", *sys.argv[3:-1], "--name", name, sys.argv[-1]]
         try:
             hpcrun.cli.main.main()
-        finally:  # as Python ends, but for the modules, which take longer to be taken down than all else
+        finally:
+            # as Python ends, but for the modules, which take the longest to be taken down
             threading._shutdown()
             atexit._run_exitfuncs()
             os._exit(0)
@@ -79,14 +81,15 @@ gc.freeze()
 longest = min(whole_s() for _ in range(2)) * 1.1
 for number in range(kills):
     kill(f"kill{number}", longest * number / kills, number % 2)
-# between a run's record and sbatch there are a few milliseconds, which so many kills may all have missed
+# between a run's record and sbatch there are a few milliseconds,
+# which so many kills may all have missed
 for number in range(10 * kills):
     if some_before_sbatch():
         break
     kill(f"more{number}", longest * (number % kills) / kills / 2, True)
 for pid in [start(f"many{number}") for number in range(at_once)]:
     os.waitpid(pid, 0)
-"""  # noqa: E501
+"""
 )
 # A slow controller: as long before it takes the job as after.
 SLOW_SBATCH = """

@@ -39,8 +39,12 @@ class Sweeps:
 # says that an array may have three elements
 SMALL_ARRAYS = """
 real=/usr/bin/scontrol
-if [ "$*" = "show config" ]; then $real "$@" | sed 's/^MaxArraySize.*/MaxArraySize = 3/'; else exec $real "$@"; fi
-"""  # noqa: E501
+if [ "$*" = "show config" ]; then
+    $real "$@" | sed 's/^MaxArraySize.*/MaxArraySize = 3/'
+else
+    exec $real "$@"
+fi
+"""
 SCRIPTS = {
     "say.py": SAY,
     "odd.yaml": json.dumps({"product": {"x": ODD}}),

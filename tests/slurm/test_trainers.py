@@ -21,13 +21,14 @@ saved = pathlib.Path(os.environ["HPCRUN_CHECKPOINT_DIR"], "hpc.ckpt")
 def save_and_requeue(*_):
     if os.environ["RANK"] == "0":
         saved.touch()
-        print("requeue", subprocess.call(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]]), flush=True)
+        command = ["scontrol", "requeue", os.environ["SLURM_JOB_ID"]]
+        print("requeue", subprocess.call(command), flush=True)
 signal.signal(signal.SIGUSR1, save_and_requeue)
 signal.signal(signal.SIGTERM, lambda *_: print("bypassing", flush=True))
 print("up", flush=True)
 if not saved.exists():
     time.sleep(60)
-"""  # noqa: E501
+"""
 
 
 def test_a_program_that_requeues_its_job_is_counted_once(

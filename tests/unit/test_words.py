@@ -26,10 +26,10 @@ FORBIDDEN = re.split(
     r";\s+",
     """\
 no rule knows; obeyed by; told to end; started again; start again; what is as; nobody; whoever;
-does not answer; no answer; gives no answer; gave no answer; got no answer; in vain; takes that back;
-comes back to it; says nothing; say nothing; exclude each other; is there already; by nobody; hpcrun owns;
-% off; shared out; of no use; is of use; went otherwise; asks for more; in line; what was last known;
-looked at; looks at""",  # noqa: E501
+does not answer; no answer; gives no answer; gave no answer; got no answer; in vain;
+takes that back; comes back to it; says nothing; say nothing; exclude each other;
+is there already; by nobody; hpcrun owns; % off; shared out; of no use; is of use;
+went otherwise; asks for more; in line; what was last known; looked at; looks at""",
 )
 """Riddles and other words than the field's: CONTRIBUTING.md has better ones."""
 HEADERS = re.compile(r"[A-Z][A-Z0-9 ./()-]*|", re.DOTALL)

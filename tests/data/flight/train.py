@@ -1,4 +1,4 @@
-"""A training of four ranks that hangs, for the reason in its argument. Each rank dumps where it stood."""
+"""Four ranks that train and hang, for the reason in the argument. Each dumps where it stood."""
 
 import os
 import signal
@@ -28,8 +28,8 @@ def terminated(*_: Any) -> None:
 
 def make_mesh() -> dict[str, Any]:
     """Two by two ranks: what init_device_mesh makes, with a timeout."""
-    tensor = [dist.new_group(ranks, timeout=TIMEOUT, group_desc="mesh_tp") for ranks in ([0, 1], [2, 3])]
-    data = [dist.new_group(ranks, timeout=TIMEOUT, group_desc="mesh_dp") for ranks in ([0, 2], [1, 3])]
+    tensor = [dist.new_group(ranks, TIMEOUT, group_desc="mesh_tp") for ranks in ([0, 1], [2, 3])]
+    data = [dist.new_group(ranks, TIMEOUT, group_desc="mesh_dp") for ranks in ([0, 2], [1, 3])]
     return {"tp": tensor[RANK // 2], "dp": data[RANK % 2]}
 
 

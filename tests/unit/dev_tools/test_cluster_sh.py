@@ -81,13 +81,16 @@ def test_a_folder_in_which_others_have_a_say_is_refused(
 # the test.
 APART = ("unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc")
 STALE = """set -e
-cp -a /etc "$1/etc" && mount --bind "$1/etc" /etc && mount -t tmpfs none /run && mount -t tmpfs none /home
+cp -a /etc "$1/etc"
+mount --bind "$1/etc" /etc
+mount -t tmpfs none /run
+mount -t tmpfs none /home
 userdel researcher 2>/dev/null || true
 useradd --create-home researcher
 mkdir -m 755 /run/hpcrun-clusters && touch /run/hpcrun-clusters/made
 "$2" down
 ! id researcher && test ! -e /run/hpcrun-clusters/made
-"""  # noqa: E501
+"""
 
 
 def test_down_removes_the_user_of_a_cluster_whose_folder_is_gone(short: Path) -> None:

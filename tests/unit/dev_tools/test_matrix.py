@@ -6,11 +6,14 @@ from dev import matrix
 
 REPORT = """<?xml version="1.0"?><testsuites><testsuite>
 <testcase classname="tests.slurm.test_where" name="test_a"/>
-<testcase classname="tests.slurm.test_where" name="test_b"><failure message="no">no</failure></testcase>
+<testcase classname="tests.slurm.test_where" name="test_b">\
+<failure message="no">no</failure></testcase>
 <testcase classname="tests.slurm.test_sweep" name="test_c[1]"/>
-<testcase classname="tests.slurm.test_sweep" name="test_c[1]"><error message="afterwards">no</error></testcase>
-<testcase classname="tests.slurm.test_sweep" name="test_d"><skipped message="no">no</skipped></testcase>
-</testsuite></testsuites>"""  # noqa: E501
+<testcase classname="tests.slurm.test_sweep" name="test_c[1]">\
+<error message="afterwards">no</error></testcase>
+<testcase classname="tests.slurm.test_sweep" name="test_d">\
+<skipped message="no">no</skipped></testcase>
+</testsuite></testsuites>"""
 VERSIONS = "slurm 26.05.5 3.14.8 2.14.1"
 
 

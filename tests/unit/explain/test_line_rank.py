@@ -39,7 +39,6 @@ DIED = (
     "returned non-zero exit status 1.\n"
 )
 NODE_FAILED = "step 3\nsrun: error: Node failure on n2\n"
-# ruff: noqa: E501
 
 
 def nccl(host: str, pid: int, device: int, text: str = "NCCL INFO x") -> str:
@@ -606,9 +605,7 @@ def test_of_logs_without_an_exception_none_is_blamed(name: str, tmp_path: Path) 
     assert "Connection closed by peer" in shown.summary
 
 
-def test_of_ranks_that_have_all_lost_another_one_none_is_named_and_what_they_say_is_the_answer() -> (
-    None
-):
+def test_of_ranks_that_have_all_lost_another_one_none_is_named_and_their_error_is_shown() -> None:
     shown = of_log("saving\n" + raised(LOST, 3) + raised(LOST, 5))
     assert shown.rule is None
     assert shown.rank is None

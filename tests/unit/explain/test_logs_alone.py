@@ -14,8 +14,9 @@ Traceback (most recent call last):
 TimeoutError: GET timed out
 """
 OOM = """step 1/300 loss 3.1
-torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.39 GiB
-"""  # noqa: E501
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. \
+GPU 0 has a total capacity of 39.39 GiB
+"""
 MEMORY = OOM.partition("\n")[2]
 FULL = "saving: OSError: [Errno 28] No space left on device\n"
 PREEMPTED = (
@@ -37,15 +38,16 @@ def steps(count: int) -> str:
     return "".join(f"step {step} loss 2.{step}\n" for step in range(count))
 
 
-WINDOWS = r"""Traceback (most recent call last):
+PYTHON_ON_WINDOWS = r"C:\Users\me\AppData\Local\Programs\Python\Python310"
+WINDOWS = rf"""Traceback (most recent call last):
   File "D:\my\lora\train_lora.py", line 901, in main
     for step, batch in enumerate(loader):
   File "D:\my\venv\lib\site-packages\torch\utils\data\dataloader.py", line 1077, in __init__
     w.start()
-  File "C:\Users\me\AppData\Local\Programs\Python\Python310\lib\multiprocessing\reduction.py", line 60, in dump
+  File "{PYTHON_ON_WINDOWS}\lib\multiprocessing\reduction.py", line 60, in dump
     ForkingPickler(file, protocol).dump(obj)
 AttributeError: Can't pickle local object 'main.<locals>.collate_fn'
-"""  # noqa: E501
+"""
 NOTEBOOK = r"""---------------------------------------------------------------------------
 KeyError                            Traceback (most recent call last)
 D:\work\train.py in main(args)

@@ -35,7 +35,8 @@ def dumped(name: str) -> tuple[Frame, ...]:
 
 
 def rank(number: int, name: str, state: str = "S", **more: float | str) -> RankStack:
-    return RankStack(number, f"node-{number // 4}", spied(name) if name else (), state, **more)  # type: ignore[arg-type]
+    frames = spied(name) if name else ()
+    return RankStack(number, f"node-{number // 4}", frames, state, **more)  # type: ignore[arg-type]
 
 
 WAITING = [rank(number, "all-reduce") for number in range(16)]

@@ -22,7 +22,6 @@ from tests.unit.builders import run, write
 
 RULES = load_rules([])
 ATTEMPT = "elements/0/attempts/0"
-# ruff: noqa: E501
 NCCL_GONE = (
     "[rank0]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, remote "
     "process exited or there "
@@ -107,20 +106,17 @@ PEER_CLOSED = (
     "RuntimeError: [/build/gloo/transport/tcp/pair.cc:553] Connection closed by peer "
     "[10.78.0.7]:932. This is typically caused by a remote worker crashing."
 )
+RENDEZVOUS = "/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/rendezvous"
 AGENT = (
     "W1122 00:21:32.269000 757 torch/distributed/elastic/multiprocessing/api.py:1028] Sending "
     "process 788 closing signal SIGTERM\n"
     "Traceback (most recent call last):\n"
-    "  File "
-    '"/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py", '
-    "line 118, in _call_store\n"
+    f'  File "{RENDEZVOUS}/c10d_rendezvous_backend.py", line 118, in _call_store\n'
     "    return getattr(self._store, store_op)(*args, **kwargs)\n"
     "torch.distributed.DistNetworkError: failed to recv, got 0 bytes\n"
     "\nThe above exception was the direct cause of the following exception:\n\n"
     "Traceback (most recent call last):\n"
-    "  File "
-    '"/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/rendezvous/dynamic_rendezvous.py", '
-    "line 1226, in num_nodes_waiting\n"
+    f'  File "{RENDEZVOUS}/dynamic_rendezvous.py", line 1226, in num_nodes_waiting\n'
     "    self._state_holder.sync()\n"
     "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the "
     "C10d store has failed. See inner exception for details.\n"
@@ -195,8 +191,8 @@ CASES = {
     "no-kernel-image": Written(
         "no-kernel-image",
         "/opt/venv/lib/python3.11/site-packages/torch/cuda/__init__.py:309: UserWarning: \n    "
-        "Tesla V100-SXM2-32GB with CUDA capability sm_70 is not compatible with the current PyTorch "
-        "installation.\n"
+        "Tesla V100-SXM2-32GB with CUDA capability sm_70 is not compatible with the current "
+        "PyTorch installation.\n"
         + raised(
             "RuntimeError: CUDA error: no kernel image is available for execution on the device"
             + ASYNC
@@ -608,17 +604,19 @@ def write_run(case: Written, folder: Path) -> Path:
         "hpcrun: job 4711 on node01, rendezvous node01:24711\n" + case.batch
     )
     for rank in range(8):
-        err = case.err if rank == case.failed else case.others if rank == 0 else ""
+        err = ""
+        status = 143
+        if rank == case.failed:
+            err = case.err
+            status = case.status
+        elif rank == 0:
+            err = case.others
+            status = 1 if err else 143
         (attempt / f"rank-{rank}.out").write_text("step 1 loss 2.3\n")
         (attempt / f"rank-{rank}.err").write_text(err)
         # rank 0 is down first: its abort takes no time, and the other writes a traceback
         ended_s = 1590.0 if rank == 0 else 1591.0
-        record_end(
-            folder,
-            rank,
-            case.status if rank == case.failed else 1 if rank == 0 and err else 143,
-            ended_s,
-        )
+        record_end(folder, rank, status, ended_s)
     return folder
 
 

@@ -92,11 +92,15 @@ def test_only_active_adapters_and_real_interfaces_count(tmp_path: Path) -> None:
 MODULE = """() {
   case $2 in
     gcc/*) LOADED=gcc ;;
-    cuda/*) [ "${LOADED-}" = gcc ] || { echo "Lmod has detected the following error:  $2 is unknown" >&2; return 1; } ;;
+    cuda/*)
+      if [ "${LOADED-}" != gcc ]; then
+        echo "Lmod has detected the following error:  $2 is unknown" >&2
+        return 1
+      fi ;;
     slow) exec sleep 60 ;;
     *) echo "unknown: $2" >&2; return 1 ;;
   esac
-}"""  # noqa: E501
+}"""
 ENV = {"PATH": "/usr/bin:/bin", "BASH_FUNC_module%%": MODULE}
 
 

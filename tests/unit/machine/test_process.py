@@ -73,9 +73,9 @@ def test_a_full_file_stops_nobody_and_a_command_that_raises_is_told_on_one_line(
 
 
 _OF_ENCLOSING_JOB = """
-SLURM_JOB_ID SLURM_NTASKS SBATCH_PARTITION SQUEUE_STATES RANK MASTER_ADDR LOCAL_RANK TORCHELASTIC_RUN_ID HPCRUN_RUN_DIR
-SUBMITIT_EXECUTOR PMI_RANK HPCRUN_NODE_DIR HPCRUN_MANAGED
-"""  # noqa: E501
+SLURM_JOB_ID SLURM_NTASKS SBATCH_PARTITION SQUEUE_STATES RANK MASTER_ADDR LOCAL_RANK
+TORCHELASTIC_RUN_ID HPCRUN_RUN_DIR SUBMITIT_EXECUTOR PMI_RANK HPCRUN_NODE_DIR HPCRUN_MANAGED
+"""
 _KEPT = "SLURM_CONF HPCRUN_RUNS HPCRUN_PROFILE HPCRUN_SITE HF_TOKEN CUDA_VISIBLE_DEVICES PATH"
 
 
@@ -103,9 +103,10 @@ def test_submission_and_job_use_the_same_names_of_variables() -> None:
 
 START = [sys.executable, "-ISB", str(LAUNCH)]
 CHANGE = r"""
-export ADDED=1 CHANGED="new 'value'" PATH="/venv/bin:$PATH" PYTHONPATH=/run/runtime LINES_="$LINES_"$'\n'more
+export ADDED=1 CHANGED="new 'value'" LINES_="$LINES_"$'\n'more
+export PATH="/venv/bin:$PATH" PYTHONPATH=/run/runtime
 unset TAKEN
-"""  # noqa: E501
+"""
 
 
 def of_job(folder: Path) -> dict[str, str]:

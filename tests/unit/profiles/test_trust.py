@@ -188,11 +188,16 @@ def test_the_walk_of_a_folder_ends_at_the_bound(project: Path) -> None:
             (project / f"profiles/{outer}/{inner}/x").mkdir(parents=True)
     walked: list[object] = []
     scandir = os.scandir
+
+    def noted(path: str) -> object:
+        walked.append(path)
+        return scandir(path)
+
     with (
         pytest.MonkeyPatch.context() as patched,
         pytest.raises(ProfileError, match="more than 500"),
     ):
-        patched.setattr(os, "scandir", lambda path: walked.append(path) or scandir(path))  # type: ignore[func-returns-value]
+        patched.setattr(os, "scandir", noted)
         read_contents(project)
     assert len(walked) <= 500
 

@@ -17,12 +17,13 @@ echo asked >>{folder}/asked
 for word; do case $word in
   --mpi=list) echo 'MPI plugin types are...'; printf '\\tpmix\\n\\tnone\\n'
     echo 'specific pmix plugin versions available: pmix_v4'; exit;;
-  --foo*) echo "srun: unrecognized option '$word'" >&2; echo 'Try "srun --help" for more information' >&2; exit 255;;
+  --foo*) echo "srun: unrecognized option '$word'" >&2
+    echo 'Try "srun --help" for more information' >&2; exit 255;;
   --vers*) echo 22.05; exit;;
 esac; done
 {before}
 echo 'srun: fatal: No command given to execute.' >&2; exit 1
-"""  # noqa: E501
+"""
 
 
 def env(folder: Path, before: str = "") -> dict[str, str]:

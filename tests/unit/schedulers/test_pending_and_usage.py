@@ -23,7 +23,8 @@ def lines(*rows: str) -> str:
 def test_the_place_in_line_is_by_priority_then_age() -> None:
     text = lines(
         *(
-            f"{job_id}|{partition}|train|me|PENDING|0:00|1:00|1|{reason}|{priority}|{start}|normal|(null)"
+            f"{job_id}|{partition}|train|me|PENDING|0:00|1:00|1|"
+            f"{reason}|{priority}|{start}|normal|(null)"
             for job_id, partition, priority, start, reason in [
                 ("9", "gpu", 100, "N/A", "Priority"),
                 ("7", "gpu", 100, "2030-01-02T03:04:05", "Resources"),

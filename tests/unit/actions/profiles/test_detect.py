@@ -259,8 +259,9 @@ def test_the_card_is_known_by_slurms_name_of_its_type() -> None:
         gb200 | gb200
         nvidia_l40s | l40s
         mi300x amd_instinct_mi300x | mi300x
-        nvidia_a100_80gb_pcie a100_3g.20gb nvidia_a100_1g.5gb a100l v100s h100_nvl l40 gtx1080ti h100_64gb |
-        """.strip().splitlines():  # noqa: E501
+        nvidia_a100_80gb_pcie a100_3g.20gb nvidia_a100_1g.5gb a100l |
+        v100s h100_nvl l40 gtx1080ti h100_64gb |
+        """.strip().splitlines():
         types, _, part = line.partition(" |")
         for type_ in types.split():
             assert card_part(type_) == (f"gpu/{part.strip()}" if part else None), type_

@@ -110,8 +110,11 @@ class Submits:
         )
 
     def submit_all(self) -> list[Submitted]:
+
+        def waiter(run_id: str) -> SimpleNamespace:
+            return SimpleNamespace(wait=lambda: self.waited.append(run_id))
+
         context = Context({}, self.store.root)
-        waiter: Any = lambda run_id: SimpleNamespace(wait=lambda: self.waited.append(run_id))  # noqa: E731
         everything = ports(self.store, self.scheduler, 1000.0)
         vars(context).update(
             store=self.store, ports=everything, surroundings=self.around, waiter=waiter

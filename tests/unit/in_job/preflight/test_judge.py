@@ -311,10 +311,11 @@ def test_the_nodes_that_are_excluded_already_stay_so_and_srun_s_words_are_read()
     del reports["n1"]
     assert judge(hosts, reports, excluded="m[1-3]")["exclude"] == "m[1-3],n1"
     assert judge(*cluster(), excluded="m[1-3]")["exclude"] == ""
-    text = """srun: error: slurm_receive_msgs: [[a100-2]:6818] failed: Zero Bytes were transmitted or received
+    text = """srun: error: slurm_receive_msgs: [[a100-2]:6818] failed: \
+Zero Bytes were transmitted or received
 srun: error: Task launch for StepId=112.0 failed on node a100-2: Communication connection failure
 srun: error: Application launch failed: Communication connection failure
-"""  # noqa: E501
+"""
     assert parse_srun(text) == {"a100-2": "Communication connection failure"}
 
 
