@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from hpcrun.actions.status.run_status import failed_elements
 from hpcrun.explain.ended import Explanation
-from hpcrun.features.share import page_rows as facts
+from hpcrun.features.share import page_rows
 from hpcrun.features.share.drawings import (
     COLOURS,
     WIDE,
@@ -159,7 +159,7 @@ def _notes(shared: SharedRun, hider: SecretHider) -> Iterator[str]:
     """Yield the lines at the end of the page, by when all of its secrets are counted."""
     for missing in shared.missing:
         yield f"Not complete: {missing}."
-    yield f"Made by hpcrun {__version__} on {facts.date_text(shared.now_s)}."
+    yield f"Made by hpcrun {__version__} on {page_rows.date_text(shared.now_s)}."
     if hider.count == 1:
         yield "1 value looks like a secret and is hidden: ***"
     elif hider.count:
@@ -190,14 +190,14 @@ def _parts(shared: SharedRun, clean: Callable[[str], str], room: float) -> dict[
         "item": item,
         "run": run,
         "state": "LOST" if item.lost else item.status.state,
-        "kind": facts.kind_of(item.status),
-        "submitted": facts.date_text(run.created_s),
-        "tiles": facts.tiles(shared),
+        "kind": page_rows.kind_of(item.status),
+        "submitted": page_rows.date_text(run.created_s),
+        "tiles": page_rows.tiles(shared),
         "cause": _cause(shared.explanation),
         "failed": _failed(shared),
-        "facts": facts.facts(shared),
-        "command": facts.command_text(shared.command),
-        "program": facts.program_text(shared),
+        "facts": page_rows.facts(shared),
+        "command": page_rows.command_text(shared.command),
+        "program": page_rows.program_text(shared),
         "timeline": timeline,
         "legend": _legend(shared.attempts),
         "lanes_left_out": len(lanes) - _MOST_LANES,
@@ -210,7 +210,7 @@ def _parts(shared: SharedRun, clean: Callable[[str], str], room: float) -> dict[
         "logs": logs,
         "plan": recorded_plan(run),
         "script": script,
-        "code": facts.code_rows(shared),
+        "code": page_rows.code_rows(shared),
         "diff": _diff(shared.diff, clean, room),
     }
 
@@ -219,10 +219,10 @@ def _attempt_cells(span: AttemptSpan) -> list[object]:
     """Return a row of the table of attempts: number, start, time, nodes, end."""
     return [
         span.attempt.number + 1,
-        facts.date_text(span.attempt.started_s),
+        page_rows.date_text(span.attempt.started_s),
         _ran(span),
-        listed(span.nodes, facts.MOST_NODES),
-        facts.ended(span)[1],
+        listed(span.nodes, page_rows.MOST_NODES),
+        page_rows.ended(span)[1],
     ]
 
 
@@ -269,7 +269,7 @@ def _failed(shared: SharedRun) -> list[tuple[str, str]]:
     for one in elements:
         cause = one.status.cause
         if cause and one.status.state != COMPLETED and len(rows) < _MOST_FAILED:
-            rows.append((facts.element_label(one.index, shared), cause))
+            rows.append((page_rows.element_label(one.index, shared), cause))
     if len(rows) < 2:
         return []
     others = len(failed_elements(elements)) - len(rows)
@@ -283,7 +283,7 @@ def _lanes(shared: SharedRun) -> list[Lane]:
     for index, spans in groupby(shared.attempts, key=lambda span: span.element):
         label = "attempts"
         if shared.item.elements:
-            label = facts.element_label(index, shared)
+            label = page_rows.element_label(index, shared)
         lanes.append((label, list(_bars(spans, shared.item.run.created_s))))
     return lanes
 
@@ -295,7 +295,7 @@ def _bars(spans: Iterable[AttemptSpan], before_s: float) -> Iterator[Bar]:
             title = f"pending for {clock_text(int(start_s - before_s))}"
             yield Bar(before_s, start_s, "wait", title)
         before_s = span.ended_s
-        kind, words = facts.ended(span)
+        kind, words = page_rows.ended(span)
         title = f"attempt {span.attempt.number + 1}, {_ran(span)}: {words}"
         yield Bar(start_s, before_s, kind, title)
 
@@ -305,7 +305,7 @@ def _ran(span: AttemptSpan) -> str:
 
 
 def _legend(spans: Sequence[AttemptSpan]) -> list[tuple[str, str]]:
-    used = {"wait", *(facts.ended(span)[0] for span in spans)}
+    used = {"wait", *(page_rows.ended(span)[0] for span in spans)}
     return [(kind, label) for kind, label in _LEGEND.items() if kind in used]
 
 
@@ -321,7 +321,7 @@ def _table(table: SweepTable | None, most_rows: int) -> dict[str, Any] | None:
     rows = []
     for row in table.rows[:most_rows]:
         values = dict(row.parameters)
-        cells = [(str(row.index), "number"), (row.ended, facts.kind_of(row.status))]
+        cells = [(str(row.index), "number"), (row.ended, page_rows.kind_of(row.status))]
         cells += [(values.get(name, "-"), "") for name in parameters]
         cells.append((value_text(row.step), "number"))
         cells += [(value_text(row.values.get(name)), "number") for name in names]

@@ -12,8 +12,7 @@ import os
 import shutil
 import signal
 
-from . import rank_environment as environment
-from . import records
+from . import rank_environment, records
 from .processes import HEARD, become
 
 
@@ -36,7 +35,7 @@ def main(arguments: list[str]) -> int:
         if lacks:
             records.say(f"{node} {lacks}")
             return 127
-        os.environ[environment.CONTAINER] = command[0]
+        os.environ[rank_environment.CONTAINER] = command[0]
     return become(command)
 
 

@@ -10,8 +10,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import rank_environment as environment
-from . import records, slurm_requests
+from . import rank_environment, records, slurm_requests
 from .processes import hide_colons, reap, send, try_start, wait
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class JobStep:
         until = float("inf")
         while True:
             status = self._wait(self._start(command, hosts, log), one_fails_all)
-            if self._local or status != environment.SRUN_FAILED or records.has_begun():
+            if self._local or status != rank_environment.SRUN_FAILED or records.has_begun():
                 return status
             until = min(until, time.monotonic() + CONTROLLER_S)
             if not self._controller_was_away(until):
@@ -131,7 +130,7 @@ class JobStep:
                 if self._gpus:
                     env["CUDA_VISIBLE_DEVICES"] = self._gpus[number]
             else:
-                env.setdefault("SLURM_EXIT_ERROR", str(environment.SRUN_FAILED))
+                env.setdefault("SLURM_EXIT_ERROR", str(rank_environment.SRUN_FAILED))
                 command, colons = hide_colons(command)
                 env.update(colons)
             pid, failed = try_start(command, env, out=log, err=log, streams=self.streams)

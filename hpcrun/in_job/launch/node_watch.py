@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import rank_environment as environment
-from . import records
+from . import rank_environment, records
 from .node_folder import NodeFolder
 from .processes import Canary, catches, send, signal
 
@@ -36,7 +35,7 @@ class StopRequests:
         self._canary = canary
         self.programs = folder.programs
         # the job may be warned and requeued, so the reason of its end is needed
-        self._managed = environment.MANAGED in os.environ
+        self._managed = rank_environment.MANAGED in os.environ
         self._was_ended = False
         self._insist_at: float | None = None
         self._beat_at = 0.0

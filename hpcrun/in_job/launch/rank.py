@@ -15,9 +15,7 @@ import os
 import time
 from itertools import count
 
-from . import rank_environment as environment
-from . import records
-from . import tracker_environment as trackers
+from . import rank_environment, records, tracker_environment
 from .node_folder import FOLDER, make
 from .node_watch import CLEARED, INSIST_S, StopRequests
 from .processes import Canary, block_signals, reap, send, signal, try_start, wait
@@ -38,10 +36,10 @@ def main(arguments: list[str]) -> int:
     as_is = "--as-is" in options
     is_task = "--task" in options
     if is_task and as_is:
-        environment.be_node()
+        rank_environment.be_node()
     elif is_task:
         _be_a_task()
-    for name in os.environ.pop(environment.FOR_TORCHRUN, "").split():
+    for name in os.environ.pop(rank_environment.FOR_TORCHRUN, "").split():
         os.environ.pop(name, None)
     variable = "RANK"
     if "--once" in options:
@@ -52,14 +50,14 @@ def main(arguments: list[str]) -> int:
     # of its role: its logs and records are numbered through the job
     rank += int(os.environ.get("HPCRUN_RANK_BASE", 0))
     # its parent is the runtime of a container
-    contained = environment.CONTAINER in os.environ and bool(options)
+    contained = rank_environment.CONTAINER in os.environ and bool(options)
     return Rank(rank, is_task=is_task, contained=contained).run(program)
 
 
 def _be_a_task() -> None:
     """Set the variables of torch's env:// initialisation from srun's variables."""
     env = os.environ
-    environment.be_node()
+    rank_environment.be_node()
     env["RANK"] = env["SLURM_PROCID"]
     env["LOCAL_RANK"] = env["SLURM_LOCALID"]
     env["WORLD_SIZE"] = env["SLURM_NTASKS"]
@@ -92,7 +90,7 @@ class Rank:
             self._canary.end()
             return status
         self._write_node_start()
-        trackers.continue_run(self._rank)
+        tracker_environment.continue_run(self._rank)
         log = os.path.join(records.attempt_dir(), f"rank-{self._rank}")
         self._pid, status = try_start(
             program, os.environ, out=log + ".out", err=log + ".err", own_group=True
@@ -162,7 +160,7 @@ class Rank:
             return int(before.get("status", records.TERM_STATUS))
         number = next(number for number in count(1) if not os.path.exists(f"{path}.exit.{number}"))
         os.rename(f"{path}.exit", f"{path}.exit.{number}")
-        dump = os.path.join(environment.flight(), f"rank_{os.environ.get('RANK', self._rank)}")
+        dump = os.path.join(rank_environment.flight(), f"rank_{os.environ.get('RANK', self._rank)}")
         if os.path.exists(dump):  # torch's flight recorder may not write another
             os.rename(dump, f"{dump}.{number}")
         line = f"hpcrun: torchrun restart {number}\n"

@@ -10,8 +10,7 @@ import os
 import stat
 import sys
 
-from . import records
-from . import tracker_environment as trackers
+from . import records, tracker_environment
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
         env["PYTHONPATH"] = ":".join([*paths, runtime])
     renew(env["HPCRUN_ATTEMPT_DIR"])
     _adapt_to_torch()
-    trackers.label()
+    tracker_environment.label()
     if came is not None:
         env.update(changes(before, env))
 
@@ -265,5 +264,5 @@ def changes(came: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
         if name in came:
             noted[CAME + name] = came[name]
         if name in now:
-            noted[trackers.PUT + name] = now[name]
+            noted[tracker_environment.PUT + name] = now[name]
     return noted

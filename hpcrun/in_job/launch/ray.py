@@ -21,8 +21,7 @@ import sys
 import time
 from contextlib import suppress
 
-from . import rank_environment as environment
-from . import records
+from . import rank_environment, records
 from .node_folder import PREFIX, NodeFolder, enter
 from .processes import HEARD, become, launch_program, send, try_start
 from .rank import Rank
@@ -234,7 +233,7 @@ class RayRank(Rank):
             env.pop(name, None)
         env.update({**_SETTINGS, **env, MARK: f"{files.path} {env['HPCRUN_NODE']}"})
         super().__init__(
-            int(env["HPCRUN_NODE_RANK"]), is_task=False, contained=environment.CONTAINER in env
+            int(env["HPCRUN_NODE_RANK"]), is_task=False, contained=rank_environment.CONTAINER in env
         )
         # the program's log has no lines of Ray's start
         if _is_head():

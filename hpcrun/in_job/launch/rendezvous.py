@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from . import rank_environment as environment
-from . import records
+from . import rank_environment, records
 
 FIRST = 20000
 SPAN = 8000
@@ -100,7 +99,7 @@ def options_of_torchrun(torchrun: list[str]) -> list[str]:
         given["PET_RDZV_ENDPOINT"] = endpoint
         given["PET_RDZV_CONF"] = is_host
         torchrun = [_with_conf(option, is_host) for option in torchrun]
-    env[environment.FOR_TORCHRUN] = " ".join(name for name in given if name not in env)
+    env[rank_environment.FOR_TORCHRUN] = " ".join(name for name in given if name not in env)
     env.update({**given, **env})
     return torchrun
 

@@ -13,8 +13,7 @@ import signal
 import time
 from typing import Any
 
-from . import rank_environment as environment
-from . import records
+from . import rank_environment, records
 from .node_folder import FOLDER, make
 from .node_watch import StopRequests
 from .processes import HEARD, Canary, block_signals, reap, send, try_start, wait
@@ -29,10 +28,10 @@ def main(arguments: list[str]) -> int:
     end = arguments.index("--")
     options = arguments[:end]
     command = arguments[end + 1 :]
-    environment.be_node()
+    rank_environment.be_node()
     if "--as-is" in options:  # a script has set the rendezvous
         node = Node()
-        environment.restore_slurm()
+        rank_environment.restore_slurm()
         return node.run(command)
     command = with_rendezvous(command, by_torchrun="--torchrun" in options)
     return Node().run(command) if command else _record_end(1)

@@ -22,8 +22,7 @@ import time
 from itertools import islice
 from typing import Any
 
-from . import rank_environment as environment
-from . import records
+from . import rank_environment, records
 from .node_watch import CLEARED, INSIST_S
 from .processes import HEARD, reap, send, signal, try_start, wait
 from .rendezvous import free_port, is_foreign
@@ -72,7 +71,7 @@ def main(arguments: list[str]) -> int:
     """Run the role of this task; return 0, or the exit status with which its end fails the job."""
     # the script sets the first for a local job, srun the second
     variable = "HPCRUN_NODE_RANK" if "HPCRUN_NODE_ADDR" in os.environ else "SLURM_PROCID"
-    environment.be_node()
+    rank_environment.be_node()
     words = iter(arguments[1:])
     roles = [RoleBlock([*islice(words, int(count))]) for count in words]
     return RoleNode(roles, int(os.environ[variable])).run_role()
@@ -93,9 +92,9 @@ class RoleNode(Node):
         if role.on_exit == "ignore":
             env["HPCRUN_IGNORED"] = "ignored"
         os.environ.update({name: str(value) for name, value in env.items()})
-        os.makedirs(environment.flight(), exist_ok=True)
+        os.makedirs(rank_environment.flight(), exist_ok=True)
         flight = os.path.join(records.attempt_dir(), "flight")
-        os.environ.update(environment.moved(os.environ, flight, environment.flight()))
+        os.environ.update(rank_environment.moved(os.environ, flight, rank_environment.flight()))
         self._roles = roles
         self._role = role
         self._task = task
@@ -409,7 +408,7 @@ def _port_problem(kind: str, place: str, host: str) -> str:
     """
     port, _, path = place.partition("/")
     foreign = is_foreign(int(port))
-    if foreign and environment.CONTAINER not in os.environ:
+    if foreign and rank_environment.CONTAINER not in os.environ:
         return "another user listens on this port"  # and would get what clients send
     if foreign is False and kind == "tcp":
         # without a connection, which the program may take for the only one that it expects

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.in_job.launch import rank_environment as environment
-from hpcrun.in_job.launch import tracker_environment as trackers
+from hpcrun.in_job.launch import rank_environment, tracker_environment
 from hpcrun.job.script import LAUNCH
 from hpcrun.machine import clean_environment
 from hpcrun.machine.clean_environment import clean_env, env_for_slurm
@@ -96,9 +95,9 @@ def test_what_describes_an_enclosing_job_or_torchrun_sets_is_left_out_and_all_el
 
 
 def test_submission_and_job_use_the_same_names_of_variables() -> None:
-    assert clean_environment.CAME == environment.CAME
-    assert clean_environment.PUT == trackers.PUT
-    assert {*environment.GPUS} == clean_environment.GPUS
+    assert clean_environment.CAME == rank_environment.CAME
+    assert clean_environment.PUT == tracker_environment.PUT
+    assert {*rank_environment.GPUS} == clean_environment.GPUS
 
 
 START = [sys.executable, "-ISB", str(LAUNCH)]

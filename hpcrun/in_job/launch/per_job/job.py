@@ -20,8 +20,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from .. import rank_environment as environment
-from .. import records, rendezvous, slurm_requests
+from .. import rank_environment, records, rendezvous, slurm_requests
 from ..records import OVER, REQUEUE, RESTART
 from . import guard, run_preflight
 from .exit_record import write_exit
@@ -53,7 +52,7 @@ def main(arguments: list[str]) -> int:
         status = job.run(arguments[end + 1 :])
     except OSError as error:  # the quota is used up
         status = job.refuse(f"it cannot use its run's folder: {error}")
-    environment.tidy()
+    rank_environment.tidy()
     return status
 
 
@@ -88,8 +87,8 @@ class Job:
             return self.refuse(f"started once more than --requeue {options.requeue} allows")
         if options.requeue and self._requeues == options.requeue and not options.is_local:
             slurm_requests.requeue_no_more()  # Slurm's own requeues count, too
-        environment.prepare(options.came, managed=options.is_managed, as_is=options.script)
-        os.environ[environment.SAMPLE] = f"{options.sample_s:g}"
+        rank_environment.prepare(options.came, managed=options.is_managed, as_is=options.script)
+        os.environ[rank_environment.SAMPLE] = f"{options.sample_s:g}"
         self._choose_rendezvous()
         if not options.is_local:
             # the preflight and the copying of data are steps, too
@@ -154,13 +153,13 @@ class Job:
         Returns:
             Whether this job may run the attempt: no other job has begun it.
         """
-        environment.tidy()
+        rank_environment.tidy()
         self._attempt += 1
         folder = os.path.join(os.path.dirname(records.attempt_dir()), str(self._attempt))
         os.makedirs(folder, exist_ok=True)
         if os.path.exists(os.path.join(folder, "start")):
             return False
-        environment.renew(folder)
+        rank_environment.renew(folder)
         os.environ["HPCRUN_ATTEMPT"] = str(self._attempt)
         start = {
             "job_id": os.environ["HPCRUN_JOB_ID"],

@@ -21,7 +21,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from .. import rank_environment as environment
+from .. import rank_environment
 from ..job_step import JobStep
 from .why_ended import Rules
 
@@ -91,7 +91,7 @@ def parse_options(arguments: list[str]) -> JobOptions:
     parser.add_argument("--stage", action="append", default=[])
     for name in ("--gpus", "--within"):
         parser.add_argument(name, default="")
-    parser.add_argument("--sample", type=float, default=environment.SAMPLE_S)
+    parser.add_argument("--sample", type=float, default=rank_environment.SAMPLE_S)
     parser.add_argument("--cancel-idle", type=float, default=0.0)
     for name in ("--retry-on-failure", "--exclude-bad-nodes", "--preflight", "--script"):
         parser.add_argument(name, action="store_true")

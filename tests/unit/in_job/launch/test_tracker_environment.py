@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.in_job.launch import tracker_environment as trackers
+from hpcrun.in_job.launch import tracker_environment
 from hpcrun.machine.clean_environment import clean_env
 
 RUN = "20260102-030405-train-0a1b"
@@ -39,7 +39,7 @@ def test_an_element_of_a_sweep_has_tags_and_the_sweeps_group_and_a_single_job_no
         "HPCRUN_JOB_ID": "4711",
         "HPCRUN_RUN_DIR": f"/work/20260102-030405-{'x' * 100}-0a1b",
     }
-    trackers.label()
+    tracker_environment.label()
     assert env["WANDB_TAGS"] == f"{RUN},job-4711_3"
     assert env["WANDB_RUN_GROUP"] == RUN
     assert json.loads(env["MLFLOW_RUN_CONTEXT"]) == {
@@ -50,17 +50,17 @@ def test_an_element_of_a_sweep_has_tags_and_the_sweeps_group_and_a_single_job_no
     assert not {"WANDB_NAME", "WANDB_RUN_ID", "WANDB_RESUME"} & env.keys()
     env.clear()
     env |= single
-    trackers.label()
+    tracker_environment.label()
     assert "WANDB_RUN_GROUP" not in env
     assert json.loads(env["MLFLOW_RUN_CONTEXT"]).keys() == {"hpcrun.run", "hpcrun.job"}
-    assert max(map(len, env["WANDB_TAGS"].split(","))) == trackers.LONGEST_TAG
+    assert max(map(len, env["WANDB_TAGS"].split(","))) == tracker_environment.LONGEST_TAG
 
 
 def test_the_users_own_variable_stays_and_that_of_an_enclosing_job_does_not(
     env: dict[str, str],
 ) -> None:
     env |= {"WANDB_TAGS": "mine", "WANDB_RUN_GROUP": "outer", "HPCRUN_PUT_WANDB_RUN_GROUP": "outer"}
-    trackers.label()
+    tracker_environment.label()
     assert env["WANDB_TAGS"] == "mine"
     assert env["WANDB_RUN_GROUP"] == RUN
 
@@ -68,7 +68,7 @@ def test_the_users_own_variable_stays_and_that_of_an_enclosing_job_does_not(
 @pytest.mark.parametrize("name", ['a,b"c', "tab\there", "ü" * 10, "", "a b", "$(reboot)"])
 def test_a_folder_with_a_strange_name_gives_no_labels(env: dict[str, str], name: str) -> None:
     env |= {"HPCRUN_RUN_DIR": f"/work/{name}", "HPCRUN_JOB_ID": "" if not name else "4711"}
-    trackers.label()
+    tracker_environment.label()
     assert not [each for each in env if each.startswith(("WANDB", "MLFLOW"))]
 
 
@@ -82,11 +82,11 @@ def test_a_requeued_rank_continues_its_own_run(env: dict[str, str]) -> None:
     env["WANDB_RESUME"] = "allow"
     log(env, 0, "x\n" * 10 + BEGUN.format("offline-", "ab12cd34") + BEGUN.format("", "ab12cd34"))
     log(env, 0, BEGUN.format("", "of-rank1"), rank=1)
-    trackers.continue_run(1)
+    tracker_environment.continue_run(1)
     assert env["WANDB_RUN_ID"] == "of-rank1"
     assert "WANDB_RUN_ID" not in clean_env(env), "a job submitted inside this one is another run"
     del env["WANDB_RUN_ID"]
-    trackers.continue_run(0)
+    tracker_environment.continue_run(0)
     assert env["WANDB_RUN_ID"] == "ab12cd34"
 
 
@@ -105,7 +105,7 @@ def test_a_requeued_rank_continues_its_own_run(env: dict[str, str]) -> None:
 def test_no_run_is_continued(env: dict[str, str], said: str, more: dict[str, str]) -> None:
     env |= more
     log(env, 0, said)
-    trackers.continue_run(0)
+    tracker_environment.continue_run(0)
     assert env.get("WANDB_RUN_ID") == more.get("WANDB_RUN_ID")
 
 
@@ -113,7 +113,7 @@ def test_a_line_across_two_blocks_is_found_and_an_endless_log_is_not_read(
     env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = BEGUN.format("", "ab12cd34")
-    log(env, 0, "x" * (trackers._BLOCK - len(line) // 2) + line)
-    assert trackers._ids_before(0) == {"ab12cd34"}
-    monkeypatch.setattr(trackers, "MOST_READ", 10)
-    assert trackers._ids_before(0) == set()
+    log(env, 0, "x" * (tracker_environment._BLOCK - len(line) // 2) + line)
+    assert tracker_environment._ids_before(0) == {"ab12cd34"}
+    monkeypatch.setattr(tracker_environment, "MOST_READ", 10)
+    assert tracker_environment._ids_before(0) == set()
