@@ -300,12 +300,14 @@ def _lazy_imports() -> Places:
 
 
 def _vague_names() -> Places:
+    sources = list(_house().values())
+    for folder in ("dev", "benchmarks", "examples"):
+        sources += read_sources(folder)
     places = []
-    for folder in ("hpcrun", "dev", "benchmarks", "examples"):
-        for source in read_sources(folder):
-            for name, line in bound_names(source.tree):
-                if name in VAGUE:
-                    places.append(f"{source.path}:{line} {name}")
+    for source in sources:
+        for name, line in bound_names(source.tree):
+            if name in VAGUE:
+                places.append(f"{source.path}:{line} {name}")
     return places
 
 

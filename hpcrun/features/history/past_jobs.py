@@ -248,7 +248,7 @@ def _times(row: RunStatus, newest: list[Attempt], end: End | None) -> Iterator[J
         if attempt is newest[0]:
             failed = end == "failed"
         else:
-            # one that was followed by another one has failed, unless it was warned of its end
+            # an attempt that another one follows has failed, unless it was warned of its end
             failed = attempt.exit is None or attempt.exit.reason in _FAILURE_REASONS
         yield JobTime(start_s, end_s, failed)
 

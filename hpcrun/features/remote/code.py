@@ -13,7 +13,6 @@ import re
 import shlex
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -36,14 +35,6 @@ _KEPT_MIN = 60
 _LIMIT = "--snapshot-limit"
 _SILENT_S = 600
 """How long rsync may move nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class FolderOnHost:
-    """A folder on a host: the folder of all copies, and the one below it."""
-
-    home: str
-    folder: str
 
 
 def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
@@ -91,10 +82,10 @@ def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
         )
     project = _project_name(tree.root)
     name = f"{'dev-' if is_dev else ''}{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
-    home = connection.make_folder(FOLDER, f"{project}/{name}.part")
+    folder = f"{project}/{name}.part"
+    home = connection.make_folder(FOLDER, folder)
     copied = [file.path for file in files]
-    place = FolderOnHost(home, f"{project}/{name}.part")
-    _rsync(connection, tree.root, copied, place, shares_files=not is_dev)
+    _rsync(connection, tree.root, copied, home, folder, shares_files=not is_dev)
     _end(connection, f"{home}/{project}", name, tree.folder)
     there = os.path.normpath(f"{home}/{project}/{name}/{tree.folder}")
     if is_dev:
@@ -111,7 +102,8 @@ def _rsync(
     connection: Connection,
     root: Path,
     paths: Iterable[str],
-    place: FolderOnHost,
+    home: str,
+    folder: str,
     *,
     shares_files: bool,
 ) -> None:
@@ -121,7 +113,8 @@ def _rsync(
         connection: the host's.
         root: the project's folder.
         paths: the files, below it.
-        place: where they go.
+        home: the folder of all copies on the host.
+        folder: the folder of this copy, below it.
         shares_files: whether files that the last copy has become links to them.
 
     Raises:
@@ -145,7 +138,7 @@ def _rsync(
             f"--timeout={_SILENT_S}",
             "--",
             f"{root}/",
-            f"{connection.host}:{place.home}/{place.folder}/",
+            f"{connection.host}:{home}/{folder}/",
         ]
         done = run_command(argv, timeout_s=None, cwd=Path("/"), most=MOST_BYTES)
     if done.status is None and "No such file" in done.stderr:
@@ -156,7 +149,7 @@ def _rsync(
         raise connection.lost()
     raise SchedulerError(
         f"the code cannot be copied to {connection.host}: {_reason(done.stderr)}",
-        hint=f"look at the free space there: ssh {connection.host} df -h {place.home}",
+        hint=f"look at the free space there: ssh {connection.host} df -h {home}",
     )
 
 

@@ -241,7 +241,7 @@ class _Copies:
             self.done += 1
 
     def have_all_begun(self) -> bool:
-        """Whether all nodes have said if they lack the data."""
+        """Whether each node has reported whether it lacks the data."""
         return len(self._copied) >= len(self._nodes)
 
     def say_what(self) -> None:
