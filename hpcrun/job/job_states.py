@@ -18,14 +18,17 @@ from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.text.units import table_rows
 
 _TERMINAL = frozenset(
-    "COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY "
-    "REVOKED".split()
+    "COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE "
+    "OUT_OF_MEMORY".split()
 )
 _ACTIVE = frozenset(
     """
     PENDING RUNNING SUSPENDED COMPLETING CONFIGURING STAGE_OUT RESIZING SIGNALING STOPPED EXPEDITING
-    REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT RESV_DEL_HOLD
+    REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT RESV_DEL_HOLD REVOKED
     """.split()
+)
+_WAITING = frozenset(
+    "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT RESV_DEL_HOLD".split()
 )
 
 PENDING = "PENDING"
@@ -37,6 +40,7 @@ CANCELLED = "CANCELLED"
 TIMEOUT = "TIMEOUT"
 NODE_FAIL = "NODE_FAIL"
 PREEMPTED = "PREEMPTED"
+REVOKED = "REVOKED"  # another cluster of the federation runs the job: no end of the job
 
 SUBMITTING = "SUBMITTING"  # sbatch was called, and no job is known yet
 NOT_SUBMITTED = "NOT_SUBMITTED"  # sbatch was called, and there is no job
@@ -64,6 +68,11 @@ def base_state(text: str) -> str:
 def is_terminal(state: str) -> bool:
     """Return whether this state is final."""
     return state in _TERMINAL or state == NOT_SUBMITTED
+
+
+def waits_to_start(state: str) -> bool:
+    """Return whether a job in this state waits for its first or its next attempt."""
+    return state in _WAITING
 
 
 def is_silent(node_state: str) -> bool:

@@ -136,6 +136,12 @@ def last_attempt(
     return next(iter(attempts(run_folder, element, role)), None)
 
 
+def newest_number(run_folder: Path, element: int = 0) -> int:
+    """Return the number of the newest attempt of an element that has a folder, -1 without any."""
+    names = names_in(RunFolder(run_folder).element(element).attempts)
+    return max(parse_numbers(names), default=-1)
+
+
 def last_attempts(run_folder: Path) -> Iterator[Attempt]:
     """Yield the newest attempt of each element of a run that has started."""
     for index in parse_numbers(names_in(RunFolder(run_folder).elements)):

@@ -126,7 +126,8 @@ class LastStatus:
 
     state: str
     asked_s: float  # the time of this status, in seconds since the epoch
-    final: bool = False  # it will not change any more
+    # its last attempt has ended; Slurm can requeue it as long as it lists the job
+    final: bool = False
     reason: str | None = None
     # the time of the last attempt; since its allocation began, where Slurm says so
     elapsed_s: int | None = None
@@ -147,6 +148,7 @@ class LastStatus:
     # when the scheduler expects to start it while it is pending, in seconds since the epoch
     start_s: float | None = None
     total_elapsed_s: int | None = None  # the time of all attempts together; None if there is one
+    forgotten: bool = False  # final, and Slurm no longer lists the job
 
     @property
     def ran_s(self) -> int | None:

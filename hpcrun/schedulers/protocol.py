@@ -52,6 +52,7 @@ class JobRef:
     # also search the scheduler's archive for a job without an id, from this time on, in seconds
     # since the epoch
     since_s: float | None = None
+    has_ended: bool = False  # its end is known: the archive cannot say whether it was requeued
     shares: bool = False  # it is an element of a pack: its job runs others, too
     submitted_s: float = 0.0  # when its submission began, in seconds since the epoch
 

@@ -108,7 +108,7 @@ class SlurmScheduler(Scheduler):
         listed = slurm_text.parse_squeue(done.stdout)
         infos |= jobs_of_runs([replace(info, asked_s=answer.asked_s) for info in listed], jobs)
         not_listed = [job for job in jobs if job.folder not in infos]
-        infos |= self._ended([job for job in not_listed if job.job_id])
+        infos |= self._ended([job for job in not_listed if job.job_id and not job.has_ended])
         infos |= self._without_id([job for job in not_listed if not job.job_id])
         return infos
 

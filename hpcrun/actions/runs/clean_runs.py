@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.actions.status.decide_status import LOST_AFTER_S, last_sign_s
-from hpcrun.actions.status.run_status import RunStatus, is_in
+from hpcrun.actions.status.run_status import RunStatus, is_in, unconfirmed_text
 from hpcrun.errors import HpcrunError
 from hpcrun.job.job_states import UNKNOWN
 from hpcrun.job.run_paths import is_checkpoint
@@ -147,7 +147,7 @@ def _is_chosen(item: RunStatus, choice: CleanChoice, now_s: float) -> bool:
     if choice.older_than_s is not None and now_s - ended_s < choice.older_than_s:
         return False
     # a run that may still be alive is listed only if the user named it or its state
-    over = item.status.final or _lives(item, ended_s, now_s) is None
+    over = _lives(item, ended_s, now_s) is None
     return over or choice.named or bool(choice.states)
 
 
@@ -167,11 +167,15 @@ def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: flo
 
 def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
     """Return why a run may still be alive, None if it cannot be."""
-    if item.status.final:
+    if item.status.final and not item.unconfirmed:
         return None
     last_s = max(ended_s, item.status.asked_s)
     is_surely_over = has_started(item.folder) and now_s - last_s > SURELY_OVER_AFTER_S
     last_state = f"it was {item.status.state} when last polled, and may still be"
+    if item.unconfirmed:
+        if is_surely_over:
+            return None
+        return f"{unconfirmed_text(item)}; check on {item.run.place}"
     if item.elsewhere:
         if is_surely_over:
             return None

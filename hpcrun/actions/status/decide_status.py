@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpcrun.job import job_states as state
-from hpcrun.job.job_states import JobInfo, explain_reason, is_terminal
+from hpcrun.job.job_states import JobInfo, explain_reason, is_terminal, waits_to_start
 from hpcrun.job.text.units import host_list
 from hpcrun.runs.attempt import (
     IDLE,
@@ -102,6 +102,8 @@ def decide_status(
 
 def _from_answer(run: Run, info: JobInfo, records: ElementRecords, now_s: float) -> LastStatus:
     """Judge a job that the scheduler lists."""
+    if info.state == state.REVOKED and records.attempt is not None:
+        return _from_sibling(run, records.attempt, cancelled=records.cancelled, now_s=now_s)
     by_newer = _from_newer_record(run, info, records, now_s)
     if by_newer is not None:
         return by_newer
@@ -191,6 +193,16 @@ def _from_own_record(
         elapsed_s=info.elapsed_s or by_record.elapsed_s,
         limit_s=info.limit_s or by_record.limit_s,
     )
+
+
+def _from_sibling(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> LastStatus:
+    """Judge a job that another cluster of the federation runs, by the run's own records."""
+    if attempt.exit is None:
+        running = _from_start(run, attempt, now_s)
+        return replace(running, reason="on another cluster of the federation")
+    if attempt.exit.again:
+        return _from_again(run, attempt.exit, answered=False, cancelled=cancelled, now_s=now_s)
+    return _from_exit(run, attempt, cancelled=cancelled, now_s=now_s)
 
 
 def _without_job(
@@ -368,7 +380,9 @@ def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
     latest = newest[0]
     number = latest.number
     before = newest[1] if len(newest) > 1 else None
-    if not status.final and latest.exit is not None and latest.exit.again:
+    # requested by its script; or by Slurm or an administrator after its end
+    is_requeued = latest.exit is not None and (latest.exit.again or waits_to_start(status.state))
+    if not status.final and is_requeued:
         number = latest.number + 1  # the next attempt waits in the queue
         before = latest
     status = replace(status, attempt=number)

@@ -60,6 +60,8 @@ class RunStatus:
     # the scheduler has just listed its job, or an element's, as unfinished; else another job may
     # have this id by now
     live: bool = False
+    # it has ended, and Slurm, which could have requeued it since, was not asked or did not answer
+    unconfirmed: bool = False
     # it runs, and no rank has written for so many seconds, which is long for it; else None
     silent_s: float | None = None
 
@@ -89,6 +91,11 @@ class RunStatus:
                 return None
             reasons.append(reason)
         return reasons[0] if reasons else None
+
+
+def unconfirmed_text(item: RunStatus) -> str:
+    """Return what is known of a run with an unconfirmed end."""
+    return f"it ended as {item.status.state}, but may have been requeued since"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +200,7 @@ def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatu
         shown,
         max(status.asked_s for status in statuses),
         final=not going,
+        forgotten=all(status.forgotten for status in statuses),
         reason=counts_text(states),
         elapsed_s=max(ran_s, default=None),
         limit_s=walltime_s,

@@ -15,6 +15,7 @@ from typing import overload
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.decide_status import decide_status, is_lost, keep_since, with_attempts
+from hpcrun.actions.status.known_run import Answers, KnownRun, known_run
 from hpcrun.actions.status.run_status import (
     ElementStatus,
     RunStatus,
@@ -38,9 +39,6 @@ from hpcrun.runs.attempt import (
 )
 from hpcrun.runs.elements import (
     ElementRecords,
-    Elements,
-    all_elements,
-    all_records,
     load_statuses,
     save_statuses,
 )
@@ -48,7 +46,7 @@ from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import DamagedRunError, NewerRunError, RunStore, UnsafeRunError
 from hpcrun.schedulers.protocol import JobRef, Scheduler
-from hpcrun.schedulers.submit_claim import Sending, submission_progress
+from hpcrun.schedulers.submit_claim import submission_progress
 
 NEWEST = 10
 """How many runs are shown where none is named, besides those that are not over."""
@@ -84,7 +82,7 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     away: SchedulerError | None = None
     for name in sorted({run.scheduler for run in runs}):
         mine = [run for run in (*runs, *others) if run.scheduler == name]
-        known = [_known_run(run, store) for run in mine]
+        known = [known_run(run, store) for run in mine]
         polled, error = _poll(ports.schedulers(name), known, ports, now_s)
         items |= polled
         away = away or error
@@ -154,7 +152,7 @@ def last_known(run_ids: Sequence[str], *, store: RunStore, now_s: float) -> Stat
     runs, damaged = _load(run_ids, store)
     items = []
     for run in sorted(runs, key=lambda run: run.created_s):
-        known = _known_run(run, store)
+        known = known_run(run, store)
         records = None if known.is_over else known.records()
         items.append(run_status(known, now_s, records))
     return StatusResult(tuple(items), damaged=tuple(damaged))
@@ -204,70 +202,6 @@ def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
 
 # --- one query about all runs, and one decision for each element ---------------------------------
 
-Answers = Mapping[Path, JobInfo]
-"""Folder of a job → what the scheduler says of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownRun:
-    """A run with its last known status."""
-
-    run: Run
-    folder: Path
-    elements: Elements
-    last: LastStatus | None  # the last known status of the whole run
-    # the last known status of each element; empty for a sweep that is over
-    last_of_elements: dict[int, LastStatus]
-    # the progress of its submission before the query, for a run without a job
-    sending: Sending | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its status is final."""
-        return self.last is not None and self.last.final
-
-    def open_elements(self) -> list[int]:
-        """Return the elements that are not known to have ended.
-
-        The other elements are never queried again.
-        """
-        ended = {index for index, status in self.last_of_elements.items() if status.final}
-        return [index for index in self.elements.parameters if index not in ended]
-
-    def records(self) -> dict[int, ElementRecords]:
-        """Return the records of its open elements."""
-        return all_records(self.folder, self.open_elements())
-
-    def refs(self) -> list[JobRef]:
-        """Return the jobs to query: each open element, or the whole run while it has no job id."""
-        if self.run.job_id is None:
-            has_ended = self.sending is Sending.ENDED
-            submitted_s = self.run.created_s if has_ended else None
-            return [JobRef(self.folder, None, submitted_s)]
-        return [self.ref(index) for index in self.open_elements()]
-
-    def ref(self, index: int) -> JobRef:
-        """Return the reference of an element for schedulers."""
-        folder = self.elements.job_folder(self.folder, index).path
-        return JobRef(folder, self.elements.job_id(self.run, index), submitted_s=self.run.created_s)
-
-
-def _known_run(run: Run, store: RunStore) -> KnownRun:
-    """Return a run with its last known status."""
-    folder = store.folder(run.run_id)
-    last = store.last_status(run.run_id)
-    elements = all_elements(run)
-    if last is not None and last.state == state.NOT_SUBMITTED and has_started(folder):
-        # an sbatch that hung has submitted it after all
-        return KnownRun(run, folder, elements, None, {})
-    known: dict[int, LastStatus] = {}
-    if not elements.are_array:
-        if last:
-            known = {0: last}
-    elif last is None or not last.final:
-        known = load_statuses(folder)
-    return KnownRun(run, folder, elements, last, known)
-
 
 class EndedElements(Sequence[ElementStatus]):
     """The elements of a sweep that is over, read from the folder of the run when one is needed.
@@ -294,7 +228,7 @@ class EndedElements(Sequence[ElementStatus]):
 
     @cached_property
     def _statuses(self) -> tuple[ElementStatus, ...]:
-        saved = load_statuses(self._known.folder)
+        saved = self._known.last_of_elements or load_statuses(self._known.folder)
         ended = {index: status for index, status in saved.items() if status.final}
         known = replace(self._known, last_of_elements=ended)
         records = {}
@@ -456,16 +390,17 @@ def _poll(
 ) -> tuple[dict[str, RunStatus], SchedulerError | None]:
     """Return the status of each run after one query to its scheduler, and why that failed."""
     store = ports.store
-    still_open = [known for known in runs if not known.is_over]
-    poll = _ask(scheduler, still_open, store, ports.host, now_s)
+    listed = [known for known in runs if not known.is_over or known.may_return]
+    poll = _ask(scheduler, listed, store, ports.host, now_s)
     items = {}
-    for known in poll.runs:
-        records = known.records()
+    for before in poll.runs:
+        known = before if poll.answers is None else before.after_answer(poll.answers)
+        records = {} if known.is_over else known.records()
         item = run_status(known, now_s, records, poll.answers)
         items[known.run.run_id] = item
         if poll.answers is not None:
-            _save(item, store, known.last, known.last_of_elements)
-            if item.status.final:
+            _save(item, store, before.last, before.last_of_elements)
+            if item.status.final and not known.is_over:
                 ports.on_end(known.run.run_id)
         if store.failed_nodes:
             failures: list[FailedNode] = []
@@ -473,11 +408,13 @@ def _poll(
                 failures += failures_of(known.run, element.newest[:2])
             store.failed_nodes.note(failures, now_s)
     for known in runs:
-        if known.is_over:
-            store.leave_active(known.run.run_id)
         if known.run.run_id not in items:
             items[known.run.run_id] = run_status(known, now_s)
-    return items, poll.away
+        if known.is_over and items[known.run.run_id].status.final:
+            store.leave_active(known.run.run_id)
+    # the end of a run is known without an answer, though not whether it has been requeued
+    has_open = any(not known.is_over for known in poll.runs)
+    return items, poll.away if has_open else None
 
 
 def run_status(
@@ -497,7 +434,10 @@ def run_status(
     """
     if known.last is not None and known.last.final:
         ended = EndedElements(known, now_s) if known.elements.are_array else ()
-        return RunStatus(known.run, known.folder, known.last, elements=ended)
+        unconfirmed = known.may_return and answers is None
+        return RunStatus(
+            known.run, known.folder, known.last, elements=ended, unconfirmed=unconfirmed
+        )
     elements = _judge_elements(known, records or {}, answers, now_s)
     elsewhere = records is None
     if elsewhere:

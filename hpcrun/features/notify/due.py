@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.hooks import Hooks
+from hpcrun.actions.status.known_run import KnownRun
 from hpcrun.actions.status.run_status import RunStatus, element_row, failed_elements
-from hpcrun.actions.status.status_query import KnownRun, run_status
+from hpcrun.actions.status.status_query import run_status
 from hpcrun.features.notify.deliveries import deliveries, delivery_lines, unclaimed
 from hpcrun.job import job_states
 from hpcrun.job.request.notify_options import (

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from hpcrun.actions.ports import Ports
+from hpcrun.actions.status.known_run import is_settled
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_of, failed_elements
 from hpcrun.actions.status.silent_runs import with_silence
 from hpcrun.actions.status.status_query import get_status, last_known
@@ -240,7 +241,7 @@ class Reader:
         self._over = {run_id: item for run_id, item in self._over.items() if run_id in listed}
         for item in result.runs:
             is_explained = not (lacks_line(item) or _lacks_element_lines(item))
-            if item.status.final and is_explained:
+            if is_settled(item.run, item.status) and is_explained:
                 self._over[item.run.run_id] = item
         known = self._over | {item.run.run_id: item for item in result.runs}
         runs = tuple(sorted(known.values(), key=lambda item: item.run.created_s))

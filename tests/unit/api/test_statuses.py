@@ -121,7 +121,7 @@ def test_a_job_whose_script_has_ended_or_that_is_known_to_be_over_is_over_and_no
     job = site.job("7")
     ends(job)
     assert job.done()
-    known = site.job("8", LastStatus("TIMEOUT", 1.0, final=True))
+    known = site.job("8", LastStatus("TIMEOUT", 1.0, final=True, forgotten=True))
     assert known.done() is True
     assert known.state == "TIMEOUT"
     assert site.calls() == []

@@ -18,7 +18,6 @@ OVER = [
     "BOOT_FAIL",
     "DEADLINE",
     "OUT_OF_MEMORY",
-    "REVOKED",
     "NOT_SUBMITTED",
 ]
 NOT_OVER = [
@@ -36,6 +35,7 @@ NOT_OVER = [
     "REQUEUE_HOLD",
     "SPECIAL_EXIT",
     "RESV_DEL_HOLD",
+    "REVOKED",
     "SUBMITTING",
     "UNKNOWN",
 ]

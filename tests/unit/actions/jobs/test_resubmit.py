@@ -113,7 +113,7 @@ def test_a_run_that_has_ended_is_repeated(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     earlier = run(job_id="4711")
     store.create(earlier, "")
-    store.save_status(earlier.run_id, LastStatus("FAILED", 900.0, final=True))
+    store.save_status(earlier.run_id, LastStatus("FAILED", 900.0, final=True, forgotten=True))
     check_over(earlier, (), ports(store, Runs(), 1000.0), force=False)
 
 

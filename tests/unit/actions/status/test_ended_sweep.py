@@ -29,6 +29,8 @@ def site(tmp_path: Path) -> Site:
     assert item.status.state == "FAILED"
     assert item.status.final is True
     assert states(item) == STATES
+    site.says({})
+    assert site.status().status.forgotten
     site.is_away()
     return site
 

@@ -167,7 +167,7 @@ def test_of_a_sweep_each_element_ends_and_the_first_to_start_has_waited(runs: Ru
     )
     ends = {0: "COMPLETED", 1: "COMPLETED", 2: "FAILED"}
     statuses = {
-        index: LastStatus(word, NOW, final=True, exit_status=int(index == 2))
+        index: LastStatus(word, NOW, final=True, forgotten=True, exit_status=int(index == 2))
         for index, word in ends.items()
     }
     save_statuses(folder, statuses)

@@ -73,7 +73,8 @@ def end(store: RunStore, run_id: str, state: str = "COMPLETED", **said: Any) -> 
     values = {"nodes": 1, "world_size": 2, **said}
     folder = store.create(run(run_id, **values), "")
     store.save_status(
-        run_id, LastStatus(state, 2000.0, final=True, elapsed_s=90, reason="exit status 1")
+        run_id,
+        LastStatus(state, 2000.0, final=True, forgotten=True, elapsed_s=90, reason="exit status 1"),
     )
     return folder
 

@@ -82,7 +82,8 @@ def store(tmp_path: Path) -> RunStore:
     for number, (name, shown) in enumerate((("old", "old"), ("evil", EVIL), ("new", "new"))):
         run_id, job_id = f"2026010{number + 1}-030405-{name}-0a1b", str(70 + number)
         made.create(run(run_id, name=shown, created_s=1000.0 + number, job_id=job_id), "")
-    made.save_status("20260101-030405-old-0a1b", LastStatus("COMPLETED", 1.0, final=True))
+    over = LastStatus("COMPLETED", 1.0, final=True, forgotten=True)
+    made.save_status("20260101-030405-old-0a1b", over)
     return made
 
 
@@ -415,7 +416,8 @@ def test_a_failed_run_whose_cause_could_not_be_worked_out_is_asked_again(tmp_pat
     store = RunStore(tmp_path)
     known = run("20260102-030405-bad-0a1b", created_s=1000.0, job_id="70")
     store.create(known, "")
-    store.save_status(known.run_id, LastStatus("FAILED", 1.0, final=True, exit_status=1))
+    last = LastStatus("FAILED", 1.0, final=True, forgotten=True, exit_status=1)
+    store.save_status(known.run_id, last)
     folder = RunFolder(store.folder(known.run_id)).element(0).attempt(0)
     folder.path.mkdir(parents=True)
     write(folder.start, json.dumps({"job_id": "70", "host": "n0", "started": 1.0}))
