@@ -113,6 +113,41 @@ def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
 
 
 @pytest.mark.versions
+def test_an_ended_job_and_an_element_that_an_administrator_requeues_are_followed(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
+    again = as_researcher.folder / "again"
+    job = (*CPU_JOB, "--requeue", "2", "-J")
+    program = ("bash", "-c", f"[ -e {again} ] || exit 3; echo begun; sleep 300")
+    as_researcher(*job, "one", *program, check=True)
+    as_researcher(*job, "swept", "--sweep", "x=1,2", *program, check=True)
+    one = wait_for_state(as_researcher, "one", "FAILED")
+    swept = wait_for_state(as_researcher, "swept", "FAILED")
+    assert one["final"]
+    assert swept["final"]
+    element = f"{swept['job_id']}_{swept['elements'][1]['element']}"
+    again.touch()
+    for job_id in (one["job_id"], element):
+        cluster.slurm("scontrol", "requeue", job_id)
+    one, swept = (statuses(as_researcher)[name] for name in ("one", "swept"))
+    assert (one["final"], one["attempt"]) == (False, 1)
+    assert [each["final"] for each in swept["elements"]] == [True, False]
+    assert "it is PENDING" in as_researcher("clean", "--yes", "one").stderr
+    for job_id in (one["job_id"], element):
+        cluster.slurm("scontrol", "update", f"JobId={job_id}", "StartTime=now")
+    wait_for_state(as_researcher, "one", "RUNNING")
+    wait_for_state(as_researcher, "swept", "RUNNING")
+    as_researcher("clean", "--yes", "one", "swept")
+    assert Path(one["folder"]).exists()
+    assert Path(swept["folder"]).exists()
+    cancelled = as_researcher("cancel", "one", element, check=True)
+    assert cancelled.stdout.count("cancelled  job") == 2
+    wait_for_state(as_researcher, "one", "CANCELLED")
+    swept = wait_for_state(as_researcher, "swept", "FAILED")
+    assert [each["state"] for each in swept["elements"]] == ["FAILED", "CANCELLED"]
+
+
+@pytest.mark.versions
 def test_explain_of_a_completing_job_says_why_it_failed(
     cluster: Cluster, as_researcher: Hpcrun
 ) -> None:
