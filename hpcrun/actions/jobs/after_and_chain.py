@@ -16,7 +16,7 @@ from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submission import LineageOfNext, SubmitResult, changed_job
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.actions.runs.find import FoundRun, find_run
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus, unconfirmed_text
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.files.writing import write_file
@@ -119,6 +119,11 @@ def _dependency(item: RunStatus, after: After) -> Dependency:
     """
     run = item.run
     status = item.status
+    if item.unconfirmed:
+        raise PlanError(
+            f"--after {after.run}: {run.run_id}: {unconfirmed_text(item)}",
+            hint="hpcrun status polls again; without --after the job does not wait",
+        )
     if status.final:
         if not fulfils(status.state, after.condition):
             raise PlanError(

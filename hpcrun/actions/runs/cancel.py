@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import unlisted_words
-from hpcrun.actions.status.run_status import RunStatus, element_of
+from hpcrun.actions.status.run_status import RunStatus, element_of, unconfirmed_text
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job.job_states import PENDING
@@ -36,7 +36,8 @@ def change_runs(
         or not listed by a scheduler that can be queried from here.
 
     Raises:
-        SchedulerError: a run to cancel has no job id yet, or the scheduler refuses.
+        SchedulerError: a run to cancel has no job id yet, or may have been requeued after its end,
+            or the scheduler refuses.
     """
     changed = [item for item in runs if _can_change(verb, item)]
     others = [item for item in runs if not _can_change(verb, item)]
@@ -46,6 +47,13 @@ def change_runs(
             raise SchedulerError(
                 f"{nameless[0].run_id} has no job id yet: sbatch has not answered",
                 hint="run hpcrun status until it has a job id",
+            )
+        unconfirmed = [item for item in others if item.unconfirmed]
+        if unconfirmed:
+            run = unconfirmed[0].run
+            raise SchedulerError(
+                f"{run.run_id}: {unconfirmed_text(unconfirmed[0])}; nothing was cancelled",
+                hint=f"hpcrun status {run.run_id} on {run.place} asks again",
             )
     for name, refs in _by_scheduler(changed):
         scheduler = ports.schedulers(name)

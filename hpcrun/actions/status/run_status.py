@@ -300,7 +300,8 @@ class Wait:
     job_id: str | None
     condition: Condition  # how it must end: ``ok``, ``any`` or ``fail``
     state: str  # its present state
-    over: bool  # it will not change any more
+    over: bool  # its last attempt has ended
+    settled: bool = False  # and nothing can requeue it any more
 
 
 def waits_of(
@@ -318,7 +319,10 @@ def waits_of(
         other = status_of(run_id)
         shown = other.state if other else state.UNKNOWN
         over = other is not None and other.final
-        wait = Wait(run_id, run_name(run_id), after["job_id"], after["condition"], shown, over)
+        settled = other is not None and other.forgotten
+        wait = Wait(
+            run_id, run_name(run_id), after["job_id"], after["condition"], shown, over, settled
+        )
         is_met = over and fulfils(shown, wait.condition)
         if not is_met and (over or status.state == state.PENDING):
             waits.append(wait)
@@ -326,10 +330,12 @@ def waits_of(
 
 
 def never_started(status: LastStatus, waits: Sequence[Wait]) -> LastStatus:
-    """Return CANCELLED for an UNKNOWN run whose dependency could never be met.
+    """Return CANCELLED for an UNKNOWN run whose dependency can never be met.
 
-    Any other status is returned as it is.
+    Any other status is returned as it is: a run that may be requeued may still meet it.
     """
-    if status.state != state.UNKNOWN or status.final or not waits:
+    if status.state != state.UNKNOWN or status.final:
+        return status
+    if not any(wait.settled for wait in waits):
         return status
     return replace(status, state=state.CANCELLED, final=True, reason=NEVER)

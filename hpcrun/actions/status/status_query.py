@@ -15,7 +15,7 @@ from typing import overload
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.decide_status import decide_status, is_lost, keep_since, with_attempts
-from hpcrun.actions.status.known_run import Answers, KnownRun, known_run
+from hpcrun.actions.status.known_run import Answers, KnownRun, is_settled, known_run
 from hpcrun.actions.status.run_status import (
     ElementStatus,
     RunStatus,
@@ -124,9 +124,10 @@ def one_status(run_id: str, ports: Ports) -> StatusResult:
 
 def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore) -> RunStatus:
     def status_of(run_id: str) -> LastStatus | None:
-        if run_id in items:
-            return items[run_id].status
-        return store.last_status(run_id)
+        awaited = items.get(run_id)
+        if awaited is None:
+            return store.last_status(run_id)
+        return replace(awaited.status, forgotten=is_settled(awaited.run, awaited.status))
 
     if not item.run.after or has_started(item.folder):
         return item

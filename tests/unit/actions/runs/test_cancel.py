@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,15 @@ def cancel(
 
 def is_marked(item: RunStatus) -> bool:
     return JobFolder(item.folder).cancelled.exists()
+
+
+def test_nothing_is_cancelled_while_an_ended_run_may_have_been_requeued(tmp_path: Path) -> None:
+    queue = Queue()
+    listed = item(tmp_path, "70")
+    ended = replace(item(tmp_path, "71", DONE, live=False), unconfirmed=True)
+    with pytest.raises(SchedulerError, match="COMPLETED, but may have been requeued"):
+        cancel(tmp_path, queue, listed, ended)
+    assert queue.cancelled == []
 
 
 def test_a_listed_job_is_cancelled_and_marked(tmp_path: Path) -> None:

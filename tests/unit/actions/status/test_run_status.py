@@ -163,15 +163,17 @@ AFTER = [
 
 
 def judged(state: str, final: bool, **states: str | None) -> tuple[list[str], LastStatus]:
-    """The runs that one waits for, each in a state, which is not final with a star; and its status
-    after all.
+    """The runs that one waits for, each in a state, and its status after all.
+
+    A state with a star is not final, and one with an exclamation mark may be requeued.
     """
 
     def status_of(run_id: str) -> LastStatus | None:
         word = states[run_id.split("-")[2]]
-        return (
-            None if word is None else LastStatus(word.rstrip("*"), 0, final=not word.endswith("*"))
-        )
+        if word is None:
+            return None
+        mark = word.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+        return LastStatus(word.rstrip("*!"), 0, final=mark != "*", forgotten=mark == "")
 
     status = LastStatus(state, 0, final=final)
     waits = waits_of(run(after=AFTER[: len(states)]), status, status_of)
@@ -198,6 +200,7 @@ def test_a_run_that_slurm_forgot_was_cancelled_where_it_could_not_start(
 ) -> None:
     never = LastStatus("CANCELLED", 0, final=True, reason=NEVER)
     unknown = LastStatus("UNKNOWN", 0)
-    for first, expected in (("FAILED", never), ("RUNNING*", unknown), ("COMPLETED", unknown)):
+    ends = {"FAILED": never, "FAILED!": unknown, "RUNNING*": unknown, "COMPLETED": unknown}
+    for first, expected in ends.items():
         with subtests.test(first=first):
             assert judged("UNKNOWN", False, first=first)[1] == expected
