@@ -93,6 +93,8 @@ class AttemptFolder:
     # the node without samples of its GPUs: ``--cancel-idle`` has no effect
     idle_unknown = _Below("idle-unknown")
     hosts = _Below("hosts")  # the nodes in Slurm's order
+    # its nodes that were down when the next attempt began, if it left no exit record
+    dead_nodes = _Below("dead-nodes")
     imports = _Below("code")  # the record of the code that ran, if the run has a snapshot
     stop = _Below("stop")  # the folder of the requests to stop, a file for each reason
     preflight = _Below("preflight")  # the folder of the preflight's reports, one per node

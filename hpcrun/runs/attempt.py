@@ -60,6 +60,7 @@ _NODE_START: dict[str, reading.Kind] = {
     "first_rank": _RANK,
     "ranks": _RANKS_OF_NODE,
 }
+_DEAD_NODES: dict[str, reading.Kind] = {"nodes": reading.list_of(reading.text)}
 _RANK_EXIT: dict[str, reading.Kind] = {
     "rank": _RANK,
     "node": reading.text,
@@ -324,6 +325,15 @@ def hosts(folder: AttemptFolder) -> list[str]:
         return reading.read_text(folder.hosts, _MOST_HOSTS).split()
     except OSError:
         return joined_files(folder).get(folder.hosts.name, "").split()
+
+
+def dead_nodes(folder: AttemptFolder) -> list[str]:
+    """Return the nodes of an attempt without an exit record that Slurm has seen dead.
+
+    There are none if the next attempt found none, or has not begun.
+    """
+    record = _read(folder.dead_nodes, _DEAD_NODES, ("nodes",)) or {}
+    return list(record.get("nodes", ()))
 
 
 def node_ranks(folder: AttemptFolder) -> dict[str, range]:

@@ -18,6 +18,7 @@ from hpcrun.runs.attempt import (
     RESTART,
     Attempt,
     ExitRecord,
+    dead_nodes,
     hosts,
     last_attempts,
 )
@@ -425,10 +426,14 @@ def attempt_times(newest: Sequence[Attempt], status: LastStatus) -> list[tuple[f
 def ended_text(attempt: Attempt) -> str:
     """Return why an attempt ended, and whether the next one began in the same allocation.
 
-    An attempt without a record was on a node that failed, or was killed with its script.
+    Without a record, only the state of its nodes tells whether one failed: a full disk or
+    ``scontrol requeue`` leaves none either.
     """
     if attempt.exit is None:
-        return f"no heartbeat from {attempt.host}: a node failed"
+        dead = dead_nodes(attempt.folder)
+        if dead:
+            return f"no heartbeat from {', '.join(dead)}: a node failed"
+        return "no record of its end, cause unknown"
     reason = attempt.exit.reason
     if reason == "failure" or reason not in _ENDED_BY:
         text = f"exit status {attempt.exit.status}"
@@ -446,7 +451,7 @@ def ended_state(attempt: Attempt) -> str:
         The state; UNKNOWN if something ended the attempt, and no record says what.
     """
     if attempt.exit is None:
-        return state.NODE_FAIL
+        return state.NODE_FAIL if dead_nodes(attempt.folder) else state.UNKNOWN
     return _ENDED_BY.get(attempt.exit.reason, (state.FAILED, ""))[0]
 
 

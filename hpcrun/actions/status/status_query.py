@@ -33,6 +33,7 @@ from hpcrun.runs.attempt import (
     NODE_FAILURE,
     Attempt,
     chain_stop,
+    dead_nodes,
     has_started,
     last_attempt,
     last_attempts,
@@ -508,18 +509,18 @@ def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
 def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
     """Yield the failed nodes from the records of a run's attempts, the newest attempt first.
 
-    An attempt without a record, followed by another one, was on a node that failed together with
-    its script.
+    Of an attempt without a record, these are the nodes that Slurm reported dead afterwards.
     """
     if run.scheduler != "slurm":
         return
+    why = "down or not responding"
     for place, attempt in enumerate(attempts):
         exit_ = attempt.exit
-        if exit_ is None:
-            if place > 0:
-                why = "stopped responding"
-                yield FailedNode(attempt.host, run.cluster, attempt.alive_s, why, run.run_id)
-        elif exit_.reason == NODE_FAILURE:
-            why = "down or not responding"
-            for node in exit_.nodes:
-                yield FailedNode(node, run.cluster, exit_.ended_s, why, run.run_id)
+        nodes: Sequence[str] = ()
+        if exit_ is None and place > 0:
+            nodes = dead_nodes(attempt.folder)
+        elif exit_ is not None and exit_.reason == NODE_FAILURE:
+            nodes = exit_.nodes
+        failed_s = exit_.ended_s if exit_ else attempt.alive_s
+        for node in nodes:
+            yield FailedNode(node, run.cluster, failed_s, why, run.run_id)

@@ -110,7 +110,7 @@ def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
 
 
 def attempts_cut_off() -> int:
-    """Return how many earlier attempts have no record of their end, since their nodes failed."""
+    """Return how many earlier attempts have no record of their end: their nodes may have failed."""
     attempts = 0
     for number in range(int(os.environ["HPCRUN_ATTEMPT"])):
         path = os.path.join(attempt_dir(), "..", str(number))
@@ -124,14 +124,22 @@ def lost_nodes() -> list[str]:
 
     The result is empty if that attempt ended for another reason.
     """
-    number = int(os.environ["HPCRUN_ATTEMPT"])
-    if number == 0:  # most jobs: no access to the shared folder
+    folder = folder_before()
+    before = read("exit", folder) if folder else None
+    if before is None:
         return []
-    before = read("exit", os.path.join(attempt_dir(), "..", str(number - 1))) or {}
     nodes = before.get("nodes")
     if before.get("reason") != NODE_FAILURE or not isinstance(nodes, list):
         return []
     return [str(node) for node in nodes]
+
+
+def folder_before() -> str:
+    """Return the folder of the attempt before this attempt, the empty string for the first."""
+    number = int(os.environ["HPCRUN_ATTEMPT"])
+    if number == 0:  # most jobs: no access to the shared folder
+        return ""
+    return os.path.join(attempt_dir(), "..", str(number - 1))
 
 
 def names_in(folder: str) -> list[str]:

@@ -121,6 +121,21 @@ def answers(node: str) -> bool:
     return True
 
 
+def note_dead_before() -> None:
+    """Note the dead nodes of the attempt before, if it has started and left no record of its end.
+
+    A full disk or ``scontrol requeue`` leaves no record either: only the state of the nodes tells
+    whether one failed, and soon they may have returned.
+    """
+    before = records.folder_before()
+    hosts = records.read_text("hosts", before).split() if before else []
+    if not hosts or records.read_text("exit", before):
+        return
+    dead = [node for node, is_dead in slurm_requests.nodes_dead(hosts).items() if is_dead]
+    if dead:
+        records.write("dead-nodes", {"nodes": dead, "asked": time.time()}, before)
+
+
 def next_nodes(nodes: list[str], before: list[str], left_out: list[str]) -> list[str]:
     """Return the nodes for a restart, fewer than before if there are not enough nodes.
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from .. import rank_environment, records, rendezvous, slurm_requests
 from ..records import OVER, REQUEUE, RESTART
-from . import guard, run_preflight
+from . import dead_nodes, guard, run_preflight
 from .exit_record import write_exit
 from .job_arguments import parse_options
 from .job_nodes import JobNodes, ask_nodes
@@ -83,6 +83,8 @@ class Job:
         Signals are blocked (__main__.py).
         """
         options = self._options
+        if options.in_slurm:
+            dead_nodes.note_dead_before()
         if options.is_managed and self._requeues > options.requeue:
             return self.refuse(f"started once more than --requeue {options.requeue} allows")
         if options.requeue and self._requeues == options.requeue and not options.is_local:

@@ -14,6 +14,7 @@ from hpcrun.actions.status.decide_status import (
     UNSENT_FOR_S,
     attempt_times,
     decide_status,
+    ended_state,
     with_attempts,
 )
 from hpcrun.job.job_states import JobInfo
@@ -351,13 +352,24 @@ def numbered(number: int, exit_: ExitRecord | None = None) -> Attempt:
         (stopped("failure", again=True, status=3), "exit status 3"),
         (stopped("", again=False, status=9), "exit status 9"),
         (stopped("a_word_of_a_later_hpcrun", again=True, status=4), "exit status 4"),
-        (None, "no heartbeat from node1: a node failed"),
+        (None, "no record of its end, cause unknown"),
     ],
 )
 def test_the_attempt_before_is_said_to_have_ended_by(ended: ExitRecord | None, before: str) -> None:
     status = with_attempts(RUNNING, [numbered(1), numbered(0, ended)])
     assert status.attempt == 1
     assert status.before == before
+
+
+def test_an_attempt_without_a_record_has_lost_the_nodes_that_slurm_saw_dead(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "dead-nodes", '{"nodes": ["n2", "n3"], "asked": 5.0}')
+    lost = replace(numbered(0), folder=AttemptFolder(tmp_path))
+    before = with_attempts(RUNNING, [numbered(1), lost]).before
+    assert before == "no heartbeat from n2, n3: a node failed"
+    assert ended_state(lost) == "NODE_FAIL"
+    assert ended_state(numbered(0)) == "UNKNOWN"
 
 
 def test_the_attempt_of_a_job_is_the_next_while_it_waits_to_be_requeued_else_its_last() -> None:
@@ -368,7 +380,7 @@ def test_the_attempt_of_a_job_is_the_next_while_it_waits_to_be_requeued_else_its
     over = LastStatus("TIMEOUT", NOW, final=True)
     ended = with_attempts(over, [numbered(1, stopped("time_limit", again=True)), numbered(0)])
     assert ended.attempt == 1
-    assert ended.before == "no heartbeat from node1: a node failed"
+    assert ended.before == "no record of its end, cause unknown"
 
 
 LATER = NOW + 5

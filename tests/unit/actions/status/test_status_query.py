@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -221,9 +222,9 @@ def attempt(number: int, exit_: ExitRecord | None = None) -> Attempt:
     )
 
 
-def test_nodes_of_a_node_failure_failed_and_those_of_a_silent_attempt_once_another_started() -> (
-    None
-):
+def test_the_failed_nodes_are_those_of_a_node_failure_and_those_that_slurm_saw_dead(
+    tmp_path: Path,
+) -> None:
     dead = ExitRecord(
         137, "", 200.0, reason="node_failure", again=True, how="restart", nodes=("a-1", "a-2")
     )
@@ -235,7 +236,11 @@ def test_nodes_of_a_node_failure_failed_and_those_of_a_silent_attempt_once_anoth
         ("a-2", "big", 200.0),
     ]
     assert list(failures_of(run, [attempt(0)])) == []
-    assert [one.node for one in failures_of(run, [attempt(1), attempt(0)])] == ["head-0"]
+    assert list(failures_of(run, [attempt(1), attempt(0)])) == []
+    write(tmp_path / "dead-nodes", '{"nodes": ["n2"], "asked": 200.0}')
+    silent = replace(attempt(0), folder=AttemptFolder(tmp_path))
+    assert [one.node for one in failures_of(run, [attempt(1), silent])] == ["n2"]
+    assert list(failures_of(run, [silent])) == []
 
 
 NOW_S = 1_800_000_000.0

@@ -113,6 +113,11 @@ def test_a_node_that_died_without_a_word_ended_its_attempt(tmp_path: Path) -> No
     record(tmp_path, number=1)
     assert due_events(in_job(tmp_path), ALL, NOW_S) == ["attempt-0"]
     sent = message(tmp_path, "attempt-0")
+    assert sent.title == "train: attempt 1 ended, the next attempt follows"
+    assert sent.body.startswith("no record of its end, cause unknown\n")
+    (dead,) = tmp_path.glob("**/attempts/0")
+    (dead / "dead-nodes").write_text('{"nodes": ["n1"], "asked": 5.0}')
+    sent = message(tmp_path, "attempt-0")
     assert sent.title == "train: attempt 1 lost a node, the next attempt follows"
     assert sent.body.startswith("no heartbeat from n1: a node failed\n")
 

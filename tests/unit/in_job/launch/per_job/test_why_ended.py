@@ -4,13 +4,14 @@ Slurm's answers.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hpcrun.in_job.launch import job_step, slurm_requests
-from hpcrun.in_job.launch.per_job.dead_nodes import silent_nodes
+from hpcrun.in_job.launch.per_job.dead_nodes import note_dead_before, silent_nodes
 from hpcrun.in_job.launch.per_job.why_ended import (
     FAILURE,
     Ended,
@@ -268,6 +269,35 @@ def test_the_nodes_that_the_attempt_before_has_lost(
             (tmp_path / "0/exit").write_text(end)
             assert lost(0) == []
             assert lost(1) == nodes
+
+
+@pytest.mark.parametrize(
+    ("end", "answer", "noted"),
+    [
+        pytest.param("", {"n1": False, "n2": True}, ["n2"], id="a node failed"),
+        pytest.param("", {"n1": False, "n2": False}, None, id="both nodes respond"),
+        pytest.param("", {}, None, id="Slurm does not respond"),
+        pytest.param("{}", {"n2": True}, None, id="its end is recorded"),
+    ],
+)
+def test_the_dead_nodes_of_an_attempt_without_an_end_are_noted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    end: str,
+    answer: dict[str, bool],
+    noted: list[str] | None,
+) -> None:
+    for number in (0, 1):
+        (tmp_path / str(number)).mkdir()
+    (tmp_path / "0/hosts").write_text("n1\nn2\n")
+    if end:
+        (tmp_path / "0/exit").write_text(end)
+    monkeypatch.setenv("HPCRUN_ATTEMPT", "1")
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path / "1"))
+    monkeypatch.setattr(slurm_requests, "nodes_dead", lambda _: answer)
+    note_dead_before()
+    record = tmp_path / "0/dead-nodes"
+    assert (json.loads(record.read_text())["nodes"] if record.exists() else None) == noted
 
 
 def test_the_hour_of_waiting_for_the_controller_begins_once(
