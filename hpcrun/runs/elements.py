@@ -111,7 +111,8 @@ class ElementRecords:
     """What the run's folder says of an element."""
 
     newest: Sequence[Attempt] = ()  # its attempts, the newest first
-    cancelled: bool = False  # ``hpcrun cancel`` was called for it or for the whole run
+    # ``hpcrun cancel`` was called for it or for the whole run, since its newest attempt began
+    cancelled: bool = False
 
     @property
     def attempt(self) -> Attempt | None:
@@ -134,7 +135,7 @@ class ElementRecords:
 def records_of(run_folder: Path, index: int = 0) -> ElementRecords:
     """Return what a run's folder says of one element."""
     folder = RunFolder(run_folder)
-    return _records(folder, index, cancelled=folder.cancelled.exists())
+    return _records(folder, index, _changed_s(folder.cancelled))
 
 
 def all_records(run_folder: Path, indices: Iterable[int]) -> dict[int, ElementRecords]:
@@ -144,19 +145,37 @@ def all_records(run_folder: Path, indices: Iterable[int]) -> dict[int, ElementRe
     """
     folder = RunFolder(run_folder)
     there = set(names_in(folder.elements))
-    untouched = ElementRecords((), folder.cancelled.exists())
+    marked_s = _changed_s(folder.cancelled)
+    untouched = ElementRecords((), marked_s > 0)
     records = {}
     for index in indices:
         if str(index) in there:
-            records[index] = _records(folder, index, cancelled=untouched.cancelled)
+            records[index] = _records(folder, index, marked_s)
         else:
             records[index] = untouched
     return records
 
 
-def _records(folder: RunFolder, index: int, *, cancelled: bool) -> ElementRecords:
+def _records(folder: RunFolder, index: int, marked_s: float) -> ElementRecords:
+    """Return the records of an element of a run whose mark of ``cancel`` has this time.
+
+    A mark that is older than the newest attempt is about an attempt before, after whose end Slurm
+    has requeued the job. Both times are those of the file system, which has one clock.
+    """
     newest = tuple(attempts(folder.path, index))
-    return ElementRecords(newest, cancelled or folder.element(index).cancelled.exists())
+    marked_s = max(marked_s, _changed_s(folder.element(index).cancelled))
+    if not marked_s:
+        return ElementRecords(newest)
+    begun_s = _changed_s(newest[0].folder.start) if newest else 0.0
+    return ElementRecords(newest, marked_s >= begun_s)
+
+
+def _changed_s(path: Path) -> float:
+    """Return when a file was written, in seconds since the epoch; 0 if it does not exist."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def load_statuses(run_folder: Path) -> dict[int, LastStatus]:

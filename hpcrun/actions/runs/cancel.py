@@ -107,18 +107,18 @@ def _marked(refs: Sequence[JobRef]) -> Iterator[None]:
     """
     folders = [JobFolder(ref.folder) for ref in refs]
     # the record tells why the job ended after the scheduler has forgotten it
-    marks = [folder.cancelled for folder in folders if not folder.cancelled.exists()]
-    for mark in marks:
+    new_marks = [folder.cancelled for folder in folders if not folder.cancelled.exists()]
+    for folder in folders:
         with suppress(OSError):
-            mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            mark.touch(0o600)
+            folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.cancelled.touch(0o600)  # an older mark is about an earlier attempt
     try:
         with ExitStack() as stack:
             for run_folder in {folder.run for folder in folders}:
                 stack.enter_context(logged_to(RunFolder(run_folder).journal, "cancel"))
             yield
     except SchedulerError:
-        for mark in marks:
+        for mark in new_marks:
             with suppress(OSError):
                 mark.unlink()
         raise

@@ -87,7 +87,21 @@ class Postmortem:
 
 
 def _is_cancelled() -> bool:
-    """Return whether hpcrun cancel has left a mark for the run, or for this element of a sweep."""
+    """Return whether hpcrun cancel has left a mark for the run, or for this element of a sweep.
+
+    A mark from before this attempt is about an earlier attempt, after whose end Slurm has requeued
+    the job.
+    """
     run = os.environ["HPCRUN_RUN_DIR"]
     element = os.path.join(run, "elements", os.environ["HPCRUN_ELEMENT"])
-    return any(os.path.exists(os.path.join(folder, "cancelled")) for folder in (run, element))
+    marked_s = max(_changed_s(os.path.join(folder, "cancelled")) for folder in (run, element))
+    begun_s = _changed_s(os.path.join(records.attempt_dir(), "start"))
+    return marked_s > 0 and marked_s >= begun_s
+
+
+def _changed_s(path: str) -> float:
+    """Return when a file was written, in seconds since the epoch; 0 if it does not exist."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0

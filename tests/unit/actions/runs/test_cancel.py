@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -62,6 +63,15 @@ def test_nothing_is_cancelled_while_an_ended_run_may_have_been_requeued(tmp_path
     with pytest.raises(SchedulerError, match="COMPLETED, but may have been requeued"):
         cancel(tmp_path, queue, listed, ended)
     assert queue.cancelled == []
+
+
+def test_the_mark_of_an_earlier_cancel_is_renewed(tmp_path: Path) -> None:
+    listed = item(tmp_path, "70")
+    mark = JobFolder(listed.folder).cancelled
+    mark.touch()
+    os.utime(mark, (500.0, 500.0))
+    cancel(tmp_path, Queue(), listed)
+    assert mark.stat().st_mtime > 500.0
 
 
 def test_a_listed_job_is_cancelled_and_marked(tmp_path: Path) -> None:
