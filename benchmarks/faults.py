@@ -23,6 +23,7 @@ from fault_nodes import dead_spare, folder_full, folder_squatted, wrapper_killed
 from fault_ranks import local_under_load, wrong_culprit
 from fault_records import another_folder, records_damaged, runs_in_a_home
 from fault_remote import asleep, cut_off, no_space
+from fault_requeue import requeued
 from fault_roles import role_killed
 from fault_site import Site, Tally
 from fault_slurm import COUNT, accounting, controller_hung, controller_killed, interruptions
@@ -51,6 +52,7 @@ FAULTS: dict[str, Callable[[Site, int], list[Tally]]] = {
     "asleep": lambda site, _: asleep(site),
     "dev": in_use,
     "roles": role_killed,
+    "requeued": lambda site, _: requeued(site),
 }
 
 
