@@ -344,6 +344,8 @@ ReturnToService=2
 BatchStartTimeout=60
 
 JobRequeue=1
+# tests/slurm/test_states.py
+RequeueExit=211
 MaxArraySize=10001
 MaxJobCount=50000
 PreemptType=preempt/partition_prio

@@ -121,10 +121,14 @@ def test_an_ended_job_and_an_element_that_an_administrator_requeues_are_followed
     program = ("bash", "-c", f"[ -e {again} ] || exit 3; echo begun; sleep 300")
     as_researcher(*job, "one", *program, check=True)
     as_researcher(*job, "swept", "--sweep", "x=1,2", *program, check=True)
+    exits = ("bash", "-c", f"[ -e {again} ] || exit 211")
+    as_researcher(*job, "by-status", *exits, check=True)
     one = wait_for_state(as_researcher, "one", "FAILED")
     swept = wait_for_state(as_researcher, "swept", "FAILED")
     assert one["final"]
     assert swept["final"]
+    by_status = wait_for_state(as_researcher, "by-status", "PENDING")  # by RequeueExit
+    assert by_status["before"] == "exit status 211"
     element = f"{swept['job_id']}_{swept['elements'][1]['element']}"
     again.touch()
     for job_id in (one["job_id"], element):
@@ -133,7 +137,7 @@ def test_an_ended_job_and_an_element_that_an_administrator_requeues_are_followed
     assert (one["final"], one["attempt"]) == (False, 1)
     assert [each["final"] for each in swept["elements"]] == [True, False]
     assert "it is PENDING" in as_researcher("clean", "--yes", "one").stderr
-    for job_id in (one["job_id"], element):
+    for job_id in (one["job_id"], element, by_status["job_id"]):
         cluster.slurm("scontrol", "update", f"JobId={job_id}", "StartTime=now")
     wait_for_state(as_researcher, "one", "RUNNING")
     wait_for_state(as_researcher, "swept", "RUNNING")
@@ -143,6 +147,7 @@ def test_an_ended_job_and_an_element_that_an_administrator_requeues_are_followed
     cancelled = as_researcher("cancel", "one", element, check=True)
     assert cancelled.stdout.count("cancelled  job") == 2
     wait_for_state(as_researcher, "one", "CANCELLED")
+    assert wait_for_state(as_researcher, "by-status", "COMPLETED")["attempt"] == 1
     swept = wait_for_state(as_researcher, "swept", "FAILED")
     assert [each["state"] for each in swept["elements"]] == ["FAILED", "CANCELLED"]
 

@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.actions.status.status_query import one_status
+from hpcrun.job.job_states import PENDING, RUNNING
 from hpcrun.job.run_paths import RunFolder, parse_numbers
 from hpcrun.runs.attempt import names_in
 from hpcrun.runs.elements import all_elements, records_of
@@ -35,6 +36,9 @@ SETTLES_S = 1.0
 """How long Slurm mostly needs to report the end of a job whose script has ended."""
 SETTLES_WITHIN_S = 60.0
 """How long a job whose script has ended may take to leave the scheduler's hands (COMPLETING)."""
+
+REQUEUED_S = 5.0
+"""How often a run is looked at that has been requeued although its script had ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,18 @@ class Waiter:
     def wait(self) -> RunStatus:
         """Wait until the run has ended and the scheduler says how the run ended.
 
-        The wait also ends if the scheduler says that the job never starts.
+        The wait also ends if the scheduler says that the job never starts. It goes on if Slurm has
+        requeued a job whose script had ended.
         """
+        while True:
+            item = self._wait_for_end()
+            waited_for = self._waited_for(item)
+            is_requeued = waited_for.status.state in (PENDING, RUNNING)
+            if waited_for.never_starts or not is_requeued:
+                return item
+
+    def _wait_for_end(self) -> RunStatus:
+        """Wait until the script has ended, and then a minute at most for what Slurm says of it."""
         is_over = self.over()
         while not is_over():
             time.sleep(LOOK_EVERY_S)
@@ -114,7 +128,8 @@ class Waiter:
             waited_for = self._waited_for(item)
             if waited_for.status.final or waited_for.never_starts:
                 break
-            time.sleep(LOOK_EVERY_S)
+            is_pending = waited_for.status.state == PENDING  # Slurm has requeued it
+            time.sleep(REQUEUED_S if is_pending else LOOK_EVERY_S)
         return item
 
 

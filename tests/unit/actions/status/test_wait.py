@@ -82,6 +82,24 @@ def test_a_cancelled_script_that_says_that_it_was_signalled_has_ended(
     assert is_over()
 
 
+def test_a_wait_goes_on_while_slurm_has_requeued_the_job_after_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(tmp_path)
+    now = [1000.0]
+    monkeypatch.setattr("hpcrun.actions.status.wait.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        "hpcrun.actions.status.wait.time.sleep", lambda pause_s: now.append(now.pop() + pause_s)
+    )
+    states = ["COMPLETING", *["PENDING"] * 100, *["RUNNING"] * 100, "COMPLETED"]
+
+    def poll() -> RunStatus:
+        shown = states.pop(0)
+        return RunStatus(run(), tmp_path, LastStatus(shown, now[0], final=shown == "COMPLETED"))
+
+    assert Waiter(tmp_path, poll).wait().status.state == "COMPLETED"
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, in the list's only place; nothing is left to chance."""
