@@ -97,7 +97,7 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
     assert wrong.returncode == 6
     assert f"its nodes: {first}, {second}" in wrong.stderr
     terminal = person.terminal("shell", "--node", second, size=(24, 80))
-    terminal.expect(r"Shell on \S+ \(job \S+\)\. Type exit to leave\.")
+    terminal.expect(rf"Shell on {second} \(job \S+\)\. Type exit to leave\.")
     terminal.sendline("tty; echo at=$SLURMD_NODENAME")
     terminal.expect("/dev/pts/")
     terminal.expect(f"at={second}")

@@ -246,3 +246,19 @@ def test_how_checks_are_shown() -> None:
     assert list(document["checks"][0].values()) == ["Slurm", "commands", "green", "all", None]
     assert document["checks"][0].keys() == {"group", "name", "level", "seen", "fix"}
     assert checkup_json(Checkup(None, FOUND.checks[::2]))["ok"]
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "size"),
+    [
+        (999_999, "999 kB"),
+        (1_000_000, "1 MB"),
+        (999_999_999, "999 MB"),
+        (1_000_000_000, "1.0 GB"),
+        (9_940_000_000, "9.9 GB"),
+        (10_000_000_000, "10 GB"),
+    ],
+)
+def test_free_space_is_said_in_a_unit_that_suits_its_size(free_bytes: int, size: str) -> None:
+    place = replace(GOOD, free_bytes=free_bytes, free_files=None)
+    assert judged(place)["space"].seen == f"{size} left"

@@ -554,3 +554,12 @@ def test_an_attempt_that_was_restarted_in_place_was_not_requeued() -> None:
     attempt = Attempt(AttemptFolder(Path("/nowhere")), 0, "1", "n0", 1.0, record, 2.0)
     words = ended(AttemptSpan(attempt, 0, ("n0",), 2.0))[1]
     assert words.endswith("restarted in place: message")
+
+
+def test_the_words_of_a_chart_name_its_last_lowest_and_highest_value(tmp_path: Path) -> None:
+    place = attempt(made(tmp_path))
+    write_rows(
+        place / "rank-0.metrics",
+        [{"step": 1, "loss": 3.0}, {"step": 2, "loss": 1.0}, {"step": 3, "loss": 2.0}],
+    )
+    page(tmp_path, "last 2 at step 3, lowest 1 at step 2, highest 3 at step 1")

@@ -59,3 +59,21 @@ def test_if_slurm_refuses_to_requeue_the_message_of_the_element_stays(
     assert record["message"] == (
         "a node failed; scontrol requeue failed; hpcrun resubmit starts it again"
     )
+
+
+def test_a_task_is_requeued_once_also_if_a_second_reason_comes(
+    element: Element, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_exit(1, signalled=False, how=records.REQUEUE, folder=element.attempt_folder)
+    requeues: list[list[str]] = []
+
+    def requeue(excluded: list[str]) -> bool:
+        requeues.append(excluded)
+        return True
+
+    monkeypatch.setattr(slurm_requests, "requeue_patiently", requeue)
+    pack = Pack([element], [], 0)
+    pack._requeue()
+    pack._requeue()
+    assert requeues == [[]]
+    assert record_of(element)["again"] is True
