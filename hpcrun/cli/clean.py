@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from typing import Any
 
 from hpcrun.actions.runs.clean_runs import (
@@ -80,7 +80,8 @@ def clean(
     plan = plan_clean(result.runs, choice, store=store, now_s=now_s)
     younger = 0
     if older_than is None and not has_choice:
-        younger = sum(item.status.final for item in result.runs) - len(plan.going)
+        chosen = len(plan.going) + len(plan.staying)
+        younger = sum(item.status.final for item in result.runs) - chosen
     yield Outcome(lambda: _text(plan, store, now_s, younger))
     if as_json or not _is_empty(plan):
         yield _carry_out(plan, store, now_s, yes=yes, as_json=as_json)
@@ -127,13 +128,15 @@ def _carry_out(
         agreed = confirm(f"Remove {_summary(plan)}?")
     if not agreed:
         remark = f"nothing was removed: {_summary(plan)}; to remove them: --yes"
-        return Outcome(lambda: [stderr([remark])], lambda: _json(plan, removed=False))
+        return Outcome(lambda: [stderr([remark])], lambda: _json(plan, [], removed=False))
     gone, errors = remove_runs(plan, store, now_s=now_s)
     if not errors:
         line = f"removed    {_summary(plan)}"
-        return Outcome(lambda: [stdout([line])], lambda: _json(plan, removed=True))
+        return Outcome(lambda: [stdout([line])], lambda: _json(plan, gone, removed=True))
     line = f"removed    {len(gone)} of {_summary(plan)}"
-    return Outcome(lambda: [stdout([line])], lambda: _json(plan, removed=False), failure=errors[0])
+    return Outcome(
+        lambda: [stdout([line])], lambda: _json(plan, gone, removed=False), failure=errors[0]
+    )
 
 
 def _text(plan: CleanPlan, store: RunStore, now_s: float, younger: int) -> Iterator[TextPart]:
@@ -198,8 +201,14 @@ def _summary(plan: CleanPlan) -> str:
     return text
 
 
-def _json(plan: CleanPlan, *, removed: bool) -> dict[str, Any]:
-    """Return a plan as a JSON document; ``removed``: whether it was carried out."""
+def _json(plan: CleanPlan, gone: Collection[Candidate], *, removed: bool) -> dict[str, Any]:
+    """Return a plan as a JSON document.
+
+    Args:
+        plan: the plan.
+        gone: its runs that were removed.
+        removed: whether the whole plan was carried out.
+    """
     leftovers = []
     kept_leftovers = []
     for sized in plan.leftovers:
@@ -212,14 +221,14 @@ def _json(plan: CleanPlan, *, removed: bool) -> dict[str, Any]:
         "removed": removed,
         "bytes": plan.total,
         "checkpoint_bytes": plan.checkpoints,
-        "runs": [_run_json(candidate) for candidate in plan.going],
-        "kept": [_run_json(candidate) for candidate in plan.staying],
+        "runs": [_run_json(candidate, removed=candidate in gone) for candidate in plan.going],
+        "kept": [_run_json(candidate, removed=False) for candidate in plan.staying],
         "leftovers": leftovers,
         "kept_leftovers": kept_leftovers,
     }
 
 
-def _run_json(candidate: Candidate) -> dict[str, Any]:
+def _run_json(candidate: Candidate, *, removed: bool) -> dict[str, Any]:
     return {
         "run_id": candidate.item.run.run_id,
         "state": candidate.item.status.state,
@@ -228,6 +237,7 @@ def _run_json(candidate: Candidate) -> dict[str, Any]:
         "bytes": candidate.size.total,
         "checkpoint_bytes": candidate.size.checkpoints,
         "why": candidate.kept,
+        "removed": removed,
     }
 
 

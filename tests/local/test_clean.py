@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,14 @@ def test_nothing_goes_without_a_yes(hpcrun: Hpcrun) -> None:
     nothing = hpcrun("clean", "--yes", check=True).stderr
     assert "nothing to remove" in nothing
     assert "hint: 1 run ended in the last 30 days: --all" in nothing
+    saved = over(hpcrun, "saved", 40)
+    checkpoints = saved / "elements/0/checkpoints"
+    checkpoints.mkdir()
+    (checkpoints / "last.pt").write_bytes(bytes(2 << 20))
+    kept = hpcrun("clean", "--yes", check=True).stderr
+    assert "kept       1 run with checkpoints" in kept
+    assert "hint: 1 run ended in the last 30 days: --all" in kept
+    shutil.rmtree(saved)
     document = hpcrun.document("clean", "--all", "--yes", check=True)
     (run,) = document["runs"]
     assert document["removed"] is True

@@ -82,8 +82,17 @@ def test_the_document_keeps_what_goes_apart_from_what_stays() -> None:
     plan = CleanPlan(
         (candidate(),), (candidate(kept="it still runs"),), (leftover(), leftover("not yours"))
     )
-    document = _json(plan, removed=True)
+    document = _json(plan, plan.going, removed=True)
     assert [item["why"] for item in document["runs"]] == [None]
     assert [item["why"] for item in document["kept"]] == ["it still runs"]
     assert [item["why"] for item in document["leftovers"]] == [None]
     assert [item["why"] for item in document["kept_leftovers"]] == ["not yours"]
+
+
+def test_the_json_says_of_each_run_whether_it_was_removed() -> None:
+    first = candidate(size=MIB)
+    second = candidate(size=2 * MIB)
+    document = _json(CleanPlan((first, second), (candidate(kept="lives"),)), [first], removed=False)
+    assert document["removed"] is False
+    assert [each["removed"] for each in document["runs"]] == [True, False]
+    assert [each["removed"] for each in document["kept"]] == [False]
