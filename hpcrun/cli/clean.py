@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
 from hpcrun.actions.runs.clean_runs import (
@@ -15,6 +16,7 @@ from hpcrun.actions.runs.clean_runs import (
     CleanPlan,
     plan_clean,
     remove_runs,
+    still_going,
 )
 from hpcrun.actions.runs.find import find_run
 from hpcrun.actions.status.run_status import StatusResult
@@ -84,7 +86,7 @@ def clean(
         younger = sum(item.status.final for item in result.runs) - chosen
     yield Outcome(lambda: _text(plan, store, now_s, younger))
     if as_json or not _is_empty(plan):
-        yield _carry_out(plan, store, now_s, yes=yes, as_json=as_json)
+        yield _carry_out(plan, choice, context, yes=yes, as_json=as_json)
 
 
 def _statuses(names: list[str], context: Context) -> Generator[Outcome, None, StatusResult]:
@@ -120,22 +122,29 @@ def _is_empty(plan: CleanPlan) -> bool:
 
 
 def _carry_out(
-    plan: CleanPlan, store: RunStore, now_s: float, *, yes: bool, as_json: bool
+    plan: CleanPlan, choice: CleanChoice, context: Context, *, yes: bool, as_json: bool
 ) -> Outcome:
     """Remove what is to go, if the user agrees, and return what was removed."""
     agreed = yes
+    kept: list[str] = []
     if not yes and not as_json and can_ask():
         agreed = confirm(f"Remove {_summary(plan)}?")
+        if agreed:
+            plan = still_going(plan, choice, context.ports)
+            kept = list(_staying_lines(replace(plan, leftovers=())))
+    if agreed and _is_empty(plan):
+        return Outcome(lambda: [stderr([*kept, "nothing was removed"])])
     if not agreed:
         remark = f"nothing was removed: {_summary(plan)}; to remove them: --yes"
         return Outcome(lambda: [stderr([remark])], lambda: _json(plan, [], removed=False))
-    gone, errors = remove_runs(plan, store, now_s=now_s)
-    if not errors:
-        line = f"removed    {_summary(plan)}"
-        return Outcome(lambda: [stdout([line])], lambda: _json(plan, gone, removed=True))
-    line = f"removed    {len(gone)} of {_summary(plan)}"
+    gone, errors = remove_runs(plan, context.store, now_s=context.now_s())
+    line = f"removed    {_summary(plan)}"
+    if errors:
+        line = f"removed    {len(gone)} of {_summary(plan)}"
     return Outcome(
-        lambda: [stdout([line])], lambda: _json(plan, gone, removed=False), failure=errors[0]
+        lambda: [stderr(kept), stdout([line])],
+        lambda: _json(plan, gone, removed=not errors),
+        failure=errors[0] if errors else None,
     )
 
 

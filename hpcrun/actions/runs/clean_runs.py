@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.decide_status import LOST_AFTER_S, last_sign_s
 from hpcrun.actions.status.run_status import RunStatus, is_in, unconfirmed_text
+from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import HpcrunError
 from hpcrun.job.job_states import UNKNOWN
 from hpcrun.job.run_paths import is_checkpoint
@@ -117,6 +119,18 @@ def plan_clean(
             total = 0 if leftover.kept else run_size(leftover.path).total
             leftovers.append(CleanLeftover(leftover, total))
     return CleanPlan(tuple(going), tuple(staying), tuple(leftovers))
+
+
+def still_going(plan: CleanPlan, choice: CleanChoice, ports: Ports) -> CleanPlan:
+    """Return the plan after a question to the user, during which a run may have been requeued.
+
+    Such a run stays.
+    """
+    run_ids = [candidate.item.run.run_id for candidate in plan.going]
+    runs = get_status(run_ids, ports).runs
+    named = CleanChoice(named=True, checkpoints=choice.checkpoints)
+    again = plan_clean(runs, named, store=ports.store, now_s=ports.now_s())
+    return replace(again, leftovers=plan.leftovers)
 
 
 def remove_runs(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.runs.clean_runs import CleanChoice, CleanPlan, plan_clean
+from hpcrun.actions.runs.clean_runs import CleanChoice, CleanPlan, plan_clean, still_going
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import SchedulerError
@@ -211,6 +211,15 @@ def test_clean_keeps_a_run_that_could_have_been_requeued_while_slurm_is_away(
     ended.status(300.0)
     ended.is_away = True
     assert len(ended.clean(400.0).going) == 1
+
+
+def test_clean_keeps_a_run_that_is_requeued_while_the_user_is_asked(ended: Queue) -> None:
+    plan = ended.clean(200.0)
+    assert len(plan.going) == 1
+    ended.lists("PENDING", 250.0, 0)
+    plan = still_going(plan, CleanChoice(), ports(ended.store, ended, 260.0))
+    assert [candidate.kept for candidate in plan.staying] == ["it is PENDING"]
+    assert plan.going == ()
 
 
 def test_a_sibling_job_that_is_revoked_is_judged_by_the_records_of_the_run(tmp_path: Path) -> None:
