@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from typer import TyperException
@@ -121,6 +121,7 @@ def resubmit(
     An option given here replaces that option of the run.
     """
     from hpcrun.actions.jobs.resubmit import (
+        alone_on,
         check_no_calls,
         check_over,
         failed_of,
@@ -156,14 +157,18 @@ def resubmit(
     env = dict(same_python(named.run.plan.get("python") or {}, context.env))
     env["HPCRUN_RUNS"] = str(context.store.root)
     there = Context(env, folder_of(named.run.cwd, named.run.run_id))
-    if not start.dry_run:
-        check_over(named.run, start.after, context.ports, force=force or failed)
     job: AbstractContextManager[Prepared]
     if edit:
         job = _edited(named.run, request, there, fresh)
     else:
         job = nullcontext(prepare_job(request, there))
-    with job as prepared:
+    with ExitStack() as held:
+        prepared = held.enter_context(job)
+        if not (start.dry_run or force):
+            held.enter_context(alone_on(named.run, context.store))
+            sweep = prepared.plan.sweep
+            elements = sweep.chosen if sweep else (0,)
+            check_over(named.run, start.after, context.ports, elements, fresh=fresh)
         lineage = lineage_of(
             named.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot
         )

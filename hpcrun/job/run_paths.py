@@ -188,6 +188,8 @@ class RunFolder(JobFolder):
     # the log of hpcrun's commands for the run: each command, and how it ended
     journal = _Below("hpcrun.log")
     status = _Below("status.json")  # the last known status
+    # the lock of the process that submits a run which continues from the checkpoints
+    resubmit_lock = _Below("resubmit.lock")
 
     def tracker_sync(self, kind: str) -> Path:
         """Return the ``log`` of ``wandb sync``, or the ``lock`` of the process that uploads."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,17 @@ def test_a_run_that_is_submitted_again_can_be_waited_for_and_one_that_is_not_ove
     hpcrun("resubmit", "busy", "--force", check=True)
     assert len(list(hpcrun.runs.glob("2*-busy-*"))) == 2
     hpcrun("cancel", "--yes", "--state", "running,pending")
+
+
+def test_of_several_resubmissions_of_a_run_one_is_submitted(hpcrun: Hpcrun) -> None:
+    hpcrun(*JOB, "-J", "first", "sh", "-c", "sleep $0", "0", check=True)
+    run_id = hpcrun.status("first")["run_id"]
+    again = ("resubmit", run_id, "--", "20")
+    with ThreadPoolExecutor(3) as pool:
+        done = list(pool.map(lambda _: hpcrun(*again), range(3)))
+    refused = [item for item in done if "which uses the same checkpoints as" in item.stderr]
+    assert (hpcrun.status()["resubmitted_from"], len(refused)) == (run_id, 2), done
+    hpcrun("cancel", "last", check=True)
 
 
 def test_a_secret_is_taken_from_the_environment_again(hpcrun: Hpcrun) -> None:

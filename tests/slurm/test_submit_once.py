@@ -8,6 +8,7 @@ import inspect
 import json
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,16 @@ def test_a_job_that_squeue_has_forgotten_is_found_by_its_command_line(
 
     said = wait_for(found, 30, "accounting to know the job")
     assert (said["job_id"], said["state"], said["exit_status"]) == (run["job_id"], "FAILED", 3)
+
+
+def test_of_several_resubmissions_of_a_run_one_is_submitted(as_researcher: Hpcrun) -> None:
+    as_researcher("submit", "-P", "cpu", "-J", "rr", "true", check=True)
+    job = as_researcher.ended("rr")["job_id"]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: as_researcher("resubmit", job, "--sbatch", "hold"), range(3)))
+    as_researcher("resubmit", job)
+    runs = as_researcher.document("status", "--all")["runs"]
+    assert [run["state"] for run in runs if run["name"] == "rr"] == ["COMPLETED", "PENDING"]
 
 
 def test_wherever_the_disk_is_full_there_is_no_job_without_a_run(

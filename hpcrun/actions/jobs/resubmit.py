@@ -5,16 +5,18 @@ The new run continues from the checkpoints of the earlier run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.jobs.after_and_chain import run_of
 from hpcrun.actions.jobs.new_run import Lineage
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.run_status import failed_elements
-from hpcrun.actions.status.status_query import one_status
-from hpcrun.errors import PlanError, UsageError
+from hpcrun.actions.status.run_status import RunStatus, failed_elements
+from hpcrun.actions.status.status_query import get_status, one_status
+from hpcrun.errors import HpcrunError, PlanError, UsageError
+from hpcrun.files.writing import flocked
 from hpcrun.job.launcher.known_launchers import script_arguments
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.request.after import After
@@ -30,29 +32,120 @@ _INSTEAD = (("gpus", "gpus_per_node"), ("cpus", "cpus_per_task", "cpus_per_gpu")
 # the last value of a name counts
 _ADDED = tuple(name for name, option in JOB_FIELDS.items() if option.adds)
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
+_LOCK_WAIT_S = 60.0
 
 
-def check_over(run: Run, after: Iterable[After], ports: Ports, *, force: bool) -> None:
-    """Refuse to repeat a run that may still write checkpoints.
+def family_of(run: Run, store: RunStore) -> list[Run]:
+    """Return the runs that keep their checkpoints in the folder of the same run, oldest first.
 
-    The run is repeated if the new run starts after the run's end.
+    The run itself is one of them. A run whose record cannot be read is left out.
+    """
+    runs = []
+    for run_id in store.run_ids():
+        with suppress(HpcrunError):
+            runs.append(store.load(run_id))
+    before = {item.run_id: item.checkpoints_of for item in runs}
+    owner = _owner_of(run.run_id, before)
+    return [item for item in runs if _owner_of(item.run_id, before) == owner] or [run]
+
+
+def _owner_of(run_id: str, before: Mapping[str, str | None]) -> str:
+    """Return the run whose folder has the checkpoints of a run.
+
+    Args:
+        run_id: the run.
+        before: run id → the run from whose checkpoints the run continues.
+    """
+    owner = run_id
+    for _ in before:  # no more often: a record may be wrong, and lead in a circle
+        earlier = before.get(owner)
+        if earlier is None:
+            break
+        owner = earlier
+    return owner
+
+
+@contextmanager
+def alone_on(run: Run, store: RunStore) -> Iterator[None]:
+    """Let one process at a time check a family of runs and submit a run that joins the family.
 
     Raises:
-        PlanError: the run has not ended.
+        PlanError: another process has held the lock for a minute.
     """
-    if force or any(run_of(each, ports).run == run for each in after):
-        return
-    result = one_status(run.run_id, ports)
-    status = result.runs[0].status
-    if status.final:
-        return
-    if result.away:
-        raise result.away
-    raise PlanError(
-        f"{run.run_id} has not ended: {status.state}",
-        hint=f"--after {run.job_id or run.run_id} starts the new job after it; hpcrun cancel "
-        "cancels it; --force submits now",
-    )
+    owner = RunFolder(store.folder(family_of(run, store)[0].run_id))
+    with ExitStack() as held:
+        is_free = True
+        with suppress(OSError):  # a folder that cannot be written: the check must do
+            is_free = held.enter_context(flocked(owner.resubmit_lock, _LOCK_WAIT_S))
+        if not is_free:
+            raise PlanError(
+                f"another hpcrun resubmits {run.run_id} at this moment",
+                hint="hpcrun status shows the new run",
+            )
+        yield
+
+
+def check_over(
+    run: Run,
+    after: Iterable[After],
+    ports: Ports,
+    elements: Collection[int] = (0,),
+    *,
+    fresh: bool = False,
+) -> None:
+    """Refuse to repeat a run while it, or another run of its family, may write the checkpoints.
+
+    Args:
+        run: the run to repeat.
+        after: the new run starts after the end of these runs, and of the runs for which they wait.
+        ports: give the store of runs and the schedulers.
+        elements: the elements of the new run, each of which has its own checkpoints.
+        fresh: the new run has a folder of checkpoints of its own.
+
+    Raises:
+        PlanError: a run of the family has not ended.
+    """
+    family = [run] if fresh else family_of(run, ports.store)
+    earlier = _ended_before([run_of(item, ports).run for item in after], ports.store)
+    run_ids = [member.run_id for member in family if member.run_id not in earlier]
+    result = get_status(run_ids, ports)
+    for item in result.runs:
+        if not _may_write(item, elements):
+            continue
+        if result.away:
+            raise result.away
+        who = item.run.run_id
+        if item.run.run_id != run.run_id:
+            who += f", which uses the same checkpoints as {run.run_id},"
+        job = item.run.job_id or item.run.run_id
+        raise PlanError(
+            f"{who} has not ended: {item.status.state}",
+            hint=f"--after {job} starts the new job after it; hpcrun cancel {job} cancels it; "
+            "--force submits now",
+        )
+
+
+def _ended_before(runs: Sequence[Run], store: RunStore) -> set[str]:
+    """Return the ids of runs, and of all runs whose end these wait for."""
+    run_ids: set[str] = set()
+    waiting = [run.run_id for run in runs]
+    while waiting:
+        run_id = waiting.pop()
+        if run_id in run_ids:
+            continue
+        run_ids.add(run_id)
+        with suppress(HpcrunError):
+            waiting += [after["run_id"] for after in store.load(run_id).after]
+    return run_ids
+
+
+def _may_write(item: RunStatus, elements: Collection[int]) -> bool:
+    """Whether a run may still write the checkpoints of some elements."""
+    if item.status.final:
+        return False
+    if not item.elements:
+        return 0 in elements
+    return any(not one.status.final for one in item.elements if one.index in elements)
 
 
 def check_no_calls(run: Run, store: RunStore) -> None:

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from hpcrun.actions.jobs import resubmit
 from hpcrun.actions.jobs.resubmit import (
+    alone_on,
     check_over,
+    family_of,
     folder_of,
     lineage_of,
     repeated,
@@ -23,6 +26,7 @@ from hpcrun.job.request.after import After
 from hpcrun.job.request.job_request import given_fields
 from hpcrun.job.request.read_request import read_request
 from hpcrun.job.run_paths import RunFolder
+from hpcrun.runs.elements import save_statuses
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
@@ -98,15 +102,14 @@ class Runs(Takes):
         return {ref.folder: JobInfo("4711", "RUNNING") for ref in refs}
 
 
-def test_a_run_that_has_not_ended_is_repeated_by_force_or_after_its_end(tmp_path: Path) -> None:
+def test_a_run_that_has_not_ended_is_repeated_after_its_end(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     earlier = run(job_id="4711")
     store.create(earlier, "")
     port = ports(store, Runs(), 1000.0)
     with pytest.raises(PlanError, match="has not ended: RUNNING"):
-        check_over(earlier, (), port, force=False)
-    check_over(earlier, (), port, force=True)
-    check_over(earlier, (After("4711"),), port, force=False)
+        check_over(earlier, (), port)
+    check_over(earlier, (After("4711"),), port)
 
 
 def test_a_run_that_has_ended_is_repeated(tmp_path: Path) -> None:
@@ -114,7 +117,93 @@ def test_a_run_that_has_ended_is_repeated(tmp_path: Path) -> None:
     earlier = run(job_id="4711")
     store.create(earlier, "")
     store.save_status(earlier.run_id, LastStatus("FAILED", 900.0, final=True, forgotten=True))
-    check_over(earlier, (), ports(store, Runs(), 1000.0), force=False)
+    check_over(earlier, (), ports(store, Runs(), 1000.0))
+
+
+FIRST = "20260102-030401-train-0a1b"
+SECOND = "20260102-030401-again-0a1b"  # of the same second, and before the first by its name
+THIRD = "20260102-030403-train-0a1b"
+OTHER = "20260102-030404-train-0a1b"
+
+
+def family(folder: Path) -> RunStore:
+    """Three runs that have ended and share checkpoints, one after the other, and another run."""
+    store = RunStore(folder)
+    for run_id, job_id, earlier in (
+        (FIRST, "1", None),
+        (SECOND, "2", FIRST),
+        (THIRD, "3", SECOND),
+        (OTHER, "4", None),
+    ):
+        store.create(run(run_id, job_id=job_id, checkpoints_of=earlier), "")
+        store.save_status(run_id, LastStatus("FAILED", 900.0, final=True, forgotten=True))
+    return store
+
+
+@pytest.mark.parametrize("run_id", [FIRST, SECOND, THIRD])
+def test_all_runs_that_share_checkpoints_are_a_family(run_id: str, tmp_path: Path) -> None:
+    store = family(tmp_path)
+    members = {member.run_id for member in family_of(store.load(run_id), store)}
+    assert members == {FIRST, SECOND, THIRD}
+
+
+def test_a_family_stays_one_when_its_first_run_is_removed(tmp_path: Path) -> None:
+    store = family(tmp_path)
+    store.delete(FIRST)
+    members = {member.run_id for member in family_of(store.load(THIRD), store)}
+    assert members == {SECOND, THIRD}
+
+
+@pytest.mark.parametrize("run_id", [FIRST, SECOND, THIRD])
+def test_no_second_run_writes_the_checkpoints_of_a_family_of_which_one_runs(
+    run_id: str, tmp_path: Path
+) -> None:
+    store = family(tmp_path)
+    port = ports(store, Runs(), 1000.0)
+    store.save_status(SECOND, LastStatus("RUNNING", 900.0))
+    with pytest.raises(PlanError, match=rf"{SECOND}.* has not ended: RUNNING"):
+        check_over(store.load(run_id), (), port)
+    check_over(store.load(OTHER), (), port)
+
+
+def test_a_run_with_checkpoints_of_its_own_waits_for_no_family(tmp_path: Path) -> None:
+    store = family(tmp_path)
+    store.save_status(SECOND, LastStatus("RUNNING", 900.0))
+    check_over(store.load(THIRD), (), ports(store, Runs(), 1000.0), fresh=True)
+
+
+def test_after_a_run_those_have_ended_for_which_it_waits(tmp_path: Path) -> None:
+    store = family(tmp_path)
+    for run_id in (FIRST, SECOND):
+        store.save_status(run_id, LastStatus("PENDING", 900.0))
+    wait = {"run_id": FIRST, "job_id": "1", "condition": "any", "over": False}
+    store.save(replace(store.load(SECOND), after=[wait]))
+    check_over(store.load(SECOND), (After("2"),), ports(store, Runs(), 1000.0))
+
+
+def test_of_a_sweep_only_the_same_elements_must_have_ended(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    sweep = run(job_id="4711", plan={"sweep": {"indices": "0-2", "first": 0}})
+    store.create(sweep, "")
+    ended = LastStatus("FAILED", 900.0, final=True, forgotten=True)
+    save_statuses(store.folder(sweep.run_id), {1: ended})
+    port = ports(store, Runs(), 1000.0)
+    check_over(sweep, (), port, (1,))
+    with pytest.raises(PlanError, match="has not ended: RUNNING"):
+        check_over(sweep, (), port, (1, 2))
+
+
+def test_one_process_at_a_time_resubmits_a_run_of_a_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resubmit, "_LOCK_WAIT_S", 0.0)
+    store = family(tmp_path)
+    with alone_on(store.load(FIRST), store):
+        refused = pytest.raises(PlanError, match="another hpcrun resubmits")
+        with refused, alone_on(store.load(THIRD), store):
+            pass
+        with alone_on(store.load(OTHER), store):
+            pass
 
 
 def test_the_folder_of_a_submission_is_the_one_that_still_exists(tmp_path: Path) -> None:
