@@ -15,7 +15,7 @@ from typing import Any, cast
 import typer
 from typer.main import get_command
 
-from hpcrun.actions.jobs.new_run import request_record
+from hpcrun.actions.jobs.new_run import Lineage, request_record
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.cli.confirm import confirm, find_editor, run_editor
 from hpcrun.cli.context import Context
@@ -32,6 +32,7 @@ from hpcrun.job.request.request_line import (
     with_remark,
 )
 from hpcrun.job.text.recognise_secrets import MASK
+from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 
 
@@ -58,7 +59,10 @@ def edited_job(
     kept: dict[str, Any] = {}
     if typed.sweep and sweep_options(typed.sweep) is None:
         kept["sweep"] = typed.sweep
-    checkpoints = "without checkpoints" if fresh else f"from the checkpoints of {run.run_id}"
+    checkpoints = f"from the checkpoints of {run.run_id}"
+    lineage = Lineage(checkpoints=there.store.folder(run.run_id))
+    if fresh or lineage.without_checkpoints(list(all_elements(run).parameters)):
+        checkpoints = "without checkpoints"
     head = [
         "Edit the command, save and leave the editor: it is submitted. Lines that begin with # are "
         "left out.",

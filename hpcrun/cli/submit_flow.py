@@ -6,9 +6,10 @@ A job may be a chain of jobs, or the arrays of a sweep; each of them is shown.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.prepare import Prepared, prepare
@@ -30,11 +31,14 @@ from hpcrun.job.request.after import After, Chain, after_text, chain_text, parse
 from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.request.read_request import read_request
 from hpcrun.views import plan_text
-from hpcrun.views.plan_text import plan_lines
+from hpcrun.views.plan_text import prepared_lines
 
 if TYPE_CHECKING:  # a dry run imports nothing that submits
     from hpcrun.actions.jobs.new_run import Lineage
     from hpcrun.actions.jobs.submission import SubmitResult
+
+
+_NO_ROWS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,10 @@ def prepare_request(request: JobRequest, profile: str, context: Context) -> Prep
 
 
 def dry_run_outcome(
-    prepared: Prepared, parts: Sequence[Prepared] = (), more: Sequence[tuple[str, str]] = ()
+    prepared: Prepared,
+    parts: Sequence[Prepared] = (),
+    more: Sequence[tuple[str, str]] = (),
+    instead: Mapping[str, str] = _NO_ROWS,
 ) -> Outcome:
     """Return what would be submitted: the plan and the script, or one document.
 
@@ -110,12 +117,13 @@ def dry_run_outcome(
     Args:
         prepared: the job.
         parts: the arrays of a sweep that needs several arrays.
-        more: rows of the plan; see ``plan_lines``.
+        more: further rows of the plan; see ``plan_lines``.
+        instead: other rows of the plan.
     """
     parts = parts or [prepared]
 
     def text() -> Iterator[TextPart]:
-        yield stderr(plan_lines(prepared.plan, more))
+        yield stderr(prepared_lines(prepared, more, instead))
         yield verbatim("".join(part.script for part in parts))
 
     def document() -> dict[str, Any]:
@@ -130,6 +138,7 @@ def submit_job(
     start: Start,
     lineage: Lineage | None = None,
     output_dir: Path | None = None,
+    instead: Mapping[str, str] = _NO_ROWS,
 ) -> Generator[Outcome, None, list[SubmitResult]]:
     """Submit a job, a chain of jobs, or the arrays of a sweep.
 
@@ -141,6 +150,7 @@ def submit_job(
         start: which jobs it waits for, the chain, and whether the job is only shown.
         lineage: the relations of a resubmitted run to earlier ones.
         output_dir: the folder for the run instead of the runs folder; None for the runs folder.
+        instead: label → text of rows in place of those of the plan.
 
     Raises:
         UsageError: if --follow is used with a sweep.
@@ -153,11 +163,15 @@ def submit_job(
     parts = yield from _arrays(prepared, context, start)
     more = []
     if lineage:
+        sweep = prepared.plan.sweep
+        elements = sweep.chosen if sweep else (0,)
         folder = prepared.plan.workdir or context.cwd
-        more.append(("again", plan_text.again_text(lineage, folder)))
+        more.append(("again", plan_text.again_text(lineage, folder, elements)))
+        if lineage.code_run:
+            instead = {"code": plan_text.earlier_code(lineage.code_run), **instead}
     more += _waits(prepared, start)
     if start.dry_run:
-        yield dry_run_outcome(prepared, parts, more)
+        yield dry_run_outcome(prepared, parts, more, instead)
         return []
     from hpcrun.actions.jobs.new_run import Lineage
     from hpcrun.actions.jobs.submission import submit_all
@@ -169,7 +183,7 @@ def submit_job(
         resolved, notes = resolve_after(start.after, context.ports)
         yield note(notes)
         lineage = replace(lineage, after=resolved)
-    yield printed(plan_lines(prepared.plan, more))
+    yield printed(prepared_lines(prepared, more, instead))
     noun = "array"
 
     def same(_: Sequence[SubmitResult]) -> Lineage:

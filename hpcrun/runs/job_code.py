@@ -160,6 +160,18 @@ def share_checkpoints(run_folder: Path, earlier: Path, element: int = 0) -> None
     mine.symlink_to(theirs.resolve())
 
 
+def has_no_files(folder: Path) -> bool:
+    """Whether a folder has been read, or does not exist, and has no file at any depth.
+
+    A folder that cannot be read may have files.
+    """
+    unread: list[OSError] = []
+    for _, _, files in os.walk(folder, onerror=unread.append):
+        if files:
+            return False
+    return all(isinstance(error, FileNotFoundError) for error in unread)
+
+
 def share_code(run_folder: Path, earlier: Path) -> None:
     """Let a new run use the snapshot of code of an earlier one; OSError if there is none."""
     RunFolder(run_folder).code.symlink_to(RunFolder(earlier).code.resolve(strict=True))

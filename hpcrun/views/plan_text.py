@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.plan.job_plan import Plan, Snapshot
@@ -17,7 +19,7 @@ from hpcrun.job.request.parameters import parse_indices
 from hpcrun.job.resources.container import Container
 from hpcrun.job.resources.cpus_memory_time import Requeue
 from hpcrun.job.resources.shape import option_words
-from hpcrun.job.text.quoting import bash_line
+from hpcrun.job.text.quoting import assignments, bash_line
 from hpcrun.views.text import (
     bytes_text,
     code_text,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:  # a dry run would import all that submits
     from hpcrun.actions.jobs.new_run import Lineage
     from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.submission import SubmitResult
+    from hpcrun.runs.record import Run
 
 _LABEL_LEAST = len("submitted")
 """The lines of the submitted job follow the plan in the same columns."""
@@ -40,12 +43,34 @@ _PLACES = ("partition", "account", "qos", "constraint", "reservation", "nodelist
 _PREFLIGHT = "before the ranks start (at most 30 s)"
 
 
-def plan_lines(plan: Plan, more: Sequence[tuple[str, str]] = ()) -> list[str]:
+def prepared_lines(
+    prepared: Prepared,
+    more: Sequence[tuple[str, str]] = (),
+    instead: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
+    """Return the plan of a job as lines of text, without the variables that hpcrun adds.
+
+    Args:
+        prepared: the job.
+        more: label and text of further rows; see ``plan_lines``.
+        instead: label → text of rows in place of those of the plan.
+    """
+    names = prepared.own_variables()
+    own = assignments(variable for variable in prepared.plan.env if variable[0] in names)
+    return plan_lines(prepared.plan, more, {"env": own, **instead})
+
+
+def plan_lines(
+    plan: Plan,
+    more: Sequence[tuple[str, str]] = (),
+    instead: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
     """Return the plan as lines of text.
 
     Args:
         plan: the plan of a job.
         more: label and text of further rows, on the job's relations to other runs.
+        instead: label → text of rows in place of those of the plan; an empty text leaves one out.
     """
     rows = [
         (plan.name, _shape(plan)),
@@ -68,11 +93,11 @@ def plan_lines(plan: Plan, more: Sequence[tuple[str, str]] = ()) -> list[str]:
         ("preflight", _PREFLIGHT if plan.preflight == "first" else ""),
         ("modules", " ".join(plan.modules)),
         ("set-up", count(len(plan.setup), "command") if plan.setup else ""),
-        ("env", _variables(plan)),
+        ("env", assignments((*plan.env, *plan.added))),
         ("messages", _messages(plan)),
         *(("note", note) for note in plan.notes),
     ]
-    return _in_columns(rows)
+    return _in_columns([(label, instead.get(label, text)) for label, text in rows])
 
 
 def _in_columns(rows: Sequence[tuple[str, str]]) -> list[str]:
@@ -82,13 +107,27 @@ def _in_columns(rows: Sequence[tuple[str, str]]) -> list[str]:
     return [one_line(f"{label:<{width}}  {text}") for label, text in shown]
 
 
-def again_text(lineage: Lineage, folder: Path | str) -> str:
-    """Return the repeated run, the run with the checkpoints, and the folder of the start."""
-    if lineage.checkpoints:
-        checkpoints = f"checkpoints of {lineage.checkpoints.name}"
-    else:
+def again_text(lineage: Lineage, folder: Path | str, elements: Sequence[int] = (0,)) -> str:
+    """Return the repeated run, the run with the checkpoints, and the folder of the start.
+
+    Args:
+        lineage: the relations of the new run to earlier ones.
+        folder: the folder of the start.
+        elements: the elements of the new run.
+    """
+    if lineage.checkpoints is None:
         checkpoints = "new checkpoints"
+    elif lineage.without_checkpoints(elements):
+        checkpoints = "which has left nothing in $HPCRUN_CHECKPOINT_DIR"
+    else:
+        checkpoints = f"checkpoints of {lineage.checkpoints.name}"
     return f"of {lineage.resubmitted_from}, {checkpoints}, in {folder}"
+
+
+def earlier_code(run: Run) -> str:
+    """Return that a job runs the snapshot of an earlier run, and how to take another."""
+    copied = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created_s))
+    return f"that of run {run.job_id or run.run_id}, copied {copied}; --snapshot takes today's"
 
 
 def command_line(plan: Plan) -> str:
@@ -190,15 +229,6 @@ def _stage(plan: Plan) -> str:
             copy += f" ({bytes_text(size)})"
         copies.append(copy)
     return f"copied to each node: {', '.join(copies)}"
-
-
-def _variables(plan: Plan) -> str:
-    """Return the variables of the job in shell syntax, secrets hidden."""
-    words = []
-    for name, value in (*plan.env, *plan.added):
-        shown = "***" if value is None else shlex.quote(value)
-        words.append(f"{name}={shown}")
-    return " ".join(words)
 
 
 def _code(snapshot: Snapshot | None) -> str:

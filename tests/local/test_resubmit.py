@@ -162,7 +162,7 @@ def test_the_command_can_be_edited(hpcrun: Hpcrun) -> None:
     seen = (hpcrun.folder / "seen").read_text()
     assert "hush" not in seen
     assert "HF_TOKEN=***" in seen
-    assert f"# It runs in {hpcrun.folder}, from the checkpoints of {run_id}.\n" in seen
+    assert f"# It runs in {hpcrun.folder}, without checkpoints.\n" in seen
     assert "\nhpcrun submit\n  --profile local\n  --gpus 0\n  --env A=1\n" in seen.replace(
         "  --env 'HF_TOKEN=***'\n", ""
     )

@@ -24,7 +24,7 @@ from hpcrun.job.script import LAUNCH
 from hpcrun.job.text.recognise_secrets import MASK, is_secret
 from hpcrun.job.text.units import index_ranges
 from hpcrun.profiles.load import LoadedProfile, profile_names
-from hpcrun.runs.job_code import share_checkpoints, share_code
+from hpcrun.runs.job_code import has_no_files, share_checkpoints, share_code
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunExistsError
 from hpcrun.schedulers.submit_claim import claim_text
@@ -39,7 +39,15 @@ class Lineage:
     # the folder of the run whose folder of checkpoints it continues
     checkpoints: Path | None = None
     code: Path | None = None  # the folder of the run whose snapshot of the code it uses
+    code_run: Run | None = None  # the run for which that snapshot was made
     resubmitted_from: str | None = None  # the run whose request it repeats
+
+    def without_checkpoints(self, elements: Sequence[int]) -> bool:
+        """Whether it continues from checkpoints, and there are none for any of the elements."""
+        if self.checkpoints is None:
+            return False
+        earlier = RunFolder(self.checkpoints)
+        return all(has_no_files(earlier.element(index).checkpoints) for index in elements)
 
     def record(self, run_id: str) -> dict[str, Any]:
         """Return these relations as fields of the run's record."""

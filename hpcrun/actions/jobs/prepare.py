@@ -26,9 +26,11 @@ from hpcrun.job.request.job_request import JobRequest
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.resources.shape import for_gpu_type
 from hpcrun.job.script import render_script
+from hpcrun.job.text.quoting import assignments
 from hpcrun.machine.clean_environment import clean_env
+from hpcrun.machine.command_log import log_message
 from hpcrun.profiles.config import DETECTED
-from hpcrun.profiles.folders import load_templates
+from hpcrun.profiles.folders import load_templates, shipped_folder
 from hpcrun.profiles.load import LoadedProfile
 
 if TYPE_CHECKING:  # few jobs run a batch script or have a snapshot
@@ -56,6 +58,19 @@ class Prepared:
             env.update(self.plan.batch.secrets)
         secrets = [name for name, value in self.plan.env if value is None]
         return {name: env[name] for name in secrets if name in env}
+
+    def own_variables(self) -> set[str]:
+        """Return the variables of the job that the user or the site has set, and not hpcrun.
+
+        hpcrun sets variables in the profiles that it ships, and by the facts of a profile's fabric.
+        """
+        shipped = shipped_folder("cluster_profiles")
+        own = {name for name, _ in self.request.env}
+        own.update(name for name, value in self.plan.env if value is None)  # secrets
+        for key, origin in self.profile.origins.items():
+            if key[:1] == ("env",) and not origin.path.is_relative_to(shipped):
+                own.update(key[1:])
+        return own
 
 
 def choose_profile(
@@ -106,6 +121,7 @@ def prepare(
         added=flight_recorder_env(inherited),
         stage=_staged_data(code.request, surroundings.cwd),
     )
+    log_message(f"env {assignments((*whole.env, *whole.added))}")
     script = render_script(whole, load_templates(surroundings.template_folders))
     return Prepared(code.request, program.loaded, whole, script, code.listing)
 

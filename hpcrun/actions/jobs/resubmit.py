@@ -292,6 +292,7 @@ def lineage_of(
     """
     folder = store.folder(run.run_id)
     code = None
+    code_run = None
     if plan.snapshot and run.plan.get("snapshot") and not new_snapshot:
         code = folder
         snapshot = RunFolder(folder).code
@@ -300,5 +301,9 @@ def lineage_of(
                 f"the snapshot of {run.run_id} is gone: {snapshot}",
                 hint="--snapshot copies the code as it is now",
             )
+        with suppress(HpcrunError):  # the record is for the words of the plan alone
+            code_run = store.load(snapshot.resolve().parent.name)
     checkpoints = None if fresh else folder
-    return Lineage(checkpoints=checkpoints, code=code, resubmitted_from=run.run_id)
+    return Lineage(
+        checkpoints=checkpoints, code=code, code_run=code_run, resubmitted_from=run.run_id
+    )

@@ -79,6 +79,13 @@ _PANELS = (
     AFTER,
     DRY_RUN,
 )
+_GETS = {
+    "shell": "a shell on the node",
+    "ssh": "ssh to the node",
+    "code": "VS Code on the node",
+    "jupyter": "Jupyter on the node",
+}
+"""Way of working on the node → what the user gets."""
 _NOT_JSON = UsageError("--json describes a connection of ssh", hint="hpcrun dev --ssh --json")
 _TOKEN_LINE = re.compile(rb'\{"token": "([0-9a-f]{16,128})"\}\n')
 _VSCODE = (
@@ -122,7 +129,7 @@ def dev(
     idle_s = _idle_seconds(idle)
     context = make_context()
     if run is None:
-        dev_run = yield from _submit(options, context, idle or _IDLE, idle_s)
+        dev_run = yield from _submit(options, context, way, idle or _IDLE, idle_s)
     else:
         _check_no_job_options(options)
         dev_run = yield from _join(run, context, way, idle, idle_s)
@@ -208,7 +215,7 @@ def _check_no_job_options(options: dict[str, Any]) -> None:
 
 
 def _submit(
-    options: dict[str, Any], context: Context, idle: str, idle_s: int | None
+    options: dict[str, Any], context: Context, way: str, idle: str, idle_s: int | None
 ) -> Generator[Outcome, None, DevRun | None]:
     """Submit the job, by submit's own path, and wait until it can be used; None after a dry run."""
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job
@@ -223,7 +230,10 @@ def _submit(
         "launcher": "python",
     }
     options["name"] = options["name"] or "dev"
-    done = yield from submit_job(prepare_job(options, context), context, start)
+    # in place of the program that waits for its user
+    end = f"ends after {idle} without use" if seconds else "does not end without use"
+    instead = {"command": f"{_GETS[way]}; the job {end}"}
+    done = yield from submit_job(prepare_job(options, context), context, start, instead=instead)
     if not done:
         return None
     dev_run = DevRun(context, done[0].run.run_id, 0)

@@ -92,7 +92,7 @@ def preflight(
     """
     from hpcrun.actions.jobs.submission import submit
     from hpcrun.cli.submit_flow import dry_run_outcome, prepare_job
-    from hpcrun.views.plan_text import plan_lines, submitted_json
+    from hpcrun.views.plan_text import prepared_lines, submitted_json
 
     context = make_context()
     given = {name: value for name, value in options.items() if value is not None}
@@ -107,7 +107,7 @@ def preflight(
     if dry_run:
         yield dry_run_outcome(prepared)
         return
-    yield Outcome(lambda: [stderr(plan_lines(prepared.plan))])
+    yield Outcome(lambda: [stderr(prepared_lines(prepared))])
     submitted = submit(prepared, context.ports, context.surroundings)
     yield Outcome(document=lambda: submitted_json(submitted))  # until there is a verdict
     job_id = submitted.run.job_id

@@ -61,7 +61,7 @@ from hpcrun.job.request.job_request import GpuCount, JobRequest
 from hpcrun.job.resources.shape import decide_size, for_gpu_type
 from hpcrun.job.run_paths import RunFolder, run_name
 from hpcrun.profiles.load import LoadedProfile, load_profile
-from hpcrun.views.plan_text import plan_lines, prepared_json
+from hpcrun.views.plan_text import prepared_json, prepared_lines
 from hpcrun.views.text import count, one_line
 
 StudyJob = tuple[StudyPoint, Prepared]
@@ -184,7 +184,7 @@ def _submit_jobs(
     """Submit runs of a study, each shown when it is."""
     if jobs:
         _, prepared = jobs[-1]
-        yield printed([*plan_lines(prepared.plan), *study_lines(study)])
+        yield printed([*prepared_lines(prepared), *study_lines(study)])
     submitted = []
 
     with interrupted_as(partial(interrupted, study, context)):
@@ -243,7 +243,7 @@ def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
         yield stderr([*study_lines(study), *starmap(line, jobs), ""])
         if jobs:
             _, prepared = jobs[0]
-            yield stderr([*plan_lines(prepared.plan), ""])
+            yield stderr([*prepared_lines(prepared), ""])
             yield verbatim(prepared.script)
 
     def document() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable
 
 _BASH_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
@@ -128,3 +129,12 @@ def check_mount(text: str) -> str:
             f"{text!r} is no folder for a container; write /data, /data:/mnt or /data:/mnt:ro"
         )
     return text
+
+
+def assignments(variables: Iterable[tuple[str, str | None]]) -> str:
+    """Return variables in shell syntax; ``***`` stands for the value of a secret, which is None."""
+    words = []
+    for name, value in variables:
+        shown = "***" if value is None else shlex.quote(value)
+        words.append(f"{name}={shown}")
+    return " ".join(words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +23,7 @@ from hpcrun.views.plan_text import (
     again_text,
     chain_json,
     command_line,
+    earlier_code,
     joined_json,
     link_line,
     look_line,
@@ -295,11 +297,25 @@ def test_the_lines_after_a_submission() -> None:
     ]
 
 
-def test_a_repeated_run_says_whose_checkpoints_it_continues() -> None:
+def test_a_repeated_run_says_whose_checkpoints_it_continues(tmp_path: Path) -> None:
     fresh = Lineage(resubmitted_from="r0")
     assert again_text(fresh, "/src") == "of r0, new checkpoints, in /src"
-    resumed = replace(fresh, checkpoints=Path("/runs/r0"))
-    assert again_text(resumed, Path("/src")) == "of r0, checkpoints of r0, in /src"
+    resumed = replace(fresh, checkpoints=tmp_path / "r0")
+    empty = "of r0, which has left nothing in $HPCRUN_CHECKPOINT_DIR, in /src"
+    assert again_text(resumed, Path("/src")) == empty
+    builders.write(tmp_path / "r0/elements/2/checkpoints/step-1/model.pt", "")
+    assert again_text(resumed, Path("/src")) == empty
+    assert again_text(resumed, "/src", (1, 2)) == "of r0, checkpoints of r0, in /src"
+
+
+def test_earlier_code_has_its_run_and_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    code = earlier_code(builders.run("r1", job_id="59", created_s=1000.0))
+    assert code == "that of run 59, copied 1970-01-01 00:16; --snapshot takes today's"
+    rows = plan_lines(FULL, instead={"code": code, "command": ""})
+    assert f"code       {code}" in rows
+    assert not [line for line in rows if line.startswith("command")]
 
 
 def test_submissions_as_json() -> None:

@@ -11,8 +11,9 @@ import pytest
 from hpcrun.actions.jobs.prepare import Prepared, choose_profile, prepare
 from hpcrun.errors import HpcrunError, PlanError, ProfileError, UsageError
 from hpcrun.job.resources.cpus_memory_time import Machine
+from hpcrun.machine.command_log import logged_to
 from hpcrun.profiles.config import Config
-from hpcrun.views.plan_text import plan_lines
+from hpcrun.views.plan_text import plan_lines, prepared_lines
 from tests.unit.builders import request, surroundings, write
 
 NO_SLURM = "there is no sbatch on PATH"
@@ -255,6 +256,26 @@ def test_the_plan_shows_the_threads_that_a_rank_will_have(tmp_path: Path) -> Non
     lines = plan_lines(prepared(tmp_path, env_=["OMP_NUM_THREADS=9"]).plan)
     (line,) = [line for line in lines if line.startswith("CPUs")]
     assert line.split(maxsplit=1)[1] == "1 per node, OMP_NUM_THREADS=9"
+
+
+def test_the_plan_shows_the_variables_that_hpcrun_does_not_add(tmp_path: Path) -> None:
+    site = "extends: l40s\nenv: {SITE: '1', NCCL_DEBUG: INFO}\nsecrets: [TOKEN]\n"
+    write(tmp_path / "own/profiles/site.yaml", site)
+    for profile, shown in (
+        ("site", ["env        NCCL_DEBUG=INFO SITE=1 MINE=2 TOKEN=***"]),
+        ("l40s", ["env        MINE=2"]),
+    ):
+        job = prepared(tmp_path, profile, gpus="2", env_=["MINE=2"])
+        assert [line for line in prepared_lines(job) if line.startswith("env")] == shown
+    assert not [line for line in prepared_lines(prepared(tmp_path, "l40s")) if "NCCL" in line]
+
+
+def test_the_log_has_every_variable(tmp_path: Path) -> None:
+    with logged_to(tmp_path / "log", "submit"):
+        prepared(tmp_path, "l40s", gpus="2")
+    text = (tmp_path / "log").read_text()
+    assert "env NCCL_DEBUG=WARN" in text
+    assert "TORCH_FR_BUFFER_SIZE=" in text
 
 
 def test_a_sweep_s_file_is_looked_for_from_where_hpcrun_was_called(
