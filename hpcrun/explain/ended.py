@@ -27,7 +27,7 @@ from hpcrun.explain.wording import answer
 from hpcrun.job import job_states
 from hpcrun.job.job_states import EXIT_KILLED, explain_reason
 from hpcrun.job.request.after import Condition
-from hpcrun.job.run_paths import RoleRanks
+from hpcrun.job.run_paths import RoleRanks, RunFolder
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.units import format_time, index_ranges, rank_option
 from hpcrun.runs.attempt import (
@@ -40,6 +40,7 @@ from hpcrun.runs.attempt import (
     last_attempt,
     ranks,
 )
+from hpcrun.runs.job_code import has_no_files
 from hpcrun.runs.use_samples import UseSummary
 
 _MOST_ATTEMPTS = 5
@@ -52,6 +53,10 @@ _NOT_RUNNING = frozenset(
 """States of a job that has no allocation, or none yet."""
 _CONDITIONS: dict[Condition, str] = {"ok": "completed", "any": "ended", "fail": "did not complete"}
 _REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # in_job/launch/per_job/why_ended.py
+_FROM_ZERO = (
+    "it has left nothing in $HPCRUN_CHECKPOINT_DIR: resubmitted, it begins at zero unless it keeps "
+    "checkpoints elsewhere"
+)
 _NEARLY_ALL = 0.8
 """The share of its memory from which a failed job's use of the hardware is of interest."""
 
@@ -352,8 +357,18 @@ def advice(item: RunStatus, diagnosis: Diagnosis) -> str:
     fix = fill(diagnosis.cause.rule.fix, _values(item, diagnosis))
     used_up = _REQUEUES_USED_UP.search(item.status.reason or "")
     if used_up:
-        return fix.replace("--requeue", f"more than --requeue {used_up[1]}")
+        fix = fix.replace("--requeue", f"more than --requeue {used_up[1]}")
+    if diagnosis.cause.rule.name == "time-limit" and _left_no_checkpoints(item):
+        fix += f"; {_FROM_ZERO}"
     return fix
+
+
+def _left_no_checkpoints(item: RunStatus) -> bool:
+    """Whether a run of hpcrun has begun, and its folder of checkpoints has no file."""
+    index = item.element or 0
+    if last_attempt(item.folder, index) is None:
+        return False
+    return has_no_files(RunFolder(item.folder).element(index).checkpoints)
 
 
 def _values(item: RunStatus, diagnosis: Diagnosis) -> dict[str, str | None]:

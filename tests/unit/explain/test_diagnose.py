@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.builders import write
 from tests.unit.explain.written import (
     AGENT,
     ATTEMPT,
@@ -164,6 +165,7 @@ def test_what_the_batch_log_says_of_an_earlier_attempt_is_left_out(tmp_path: Pat
 
 def test_requeues_that_are_used_up_are_not_advised_again(tmp_path: Path) -> None:
     folder = write_run(CASES["time-limit-new"], tmp_path / "run")
+    write(folder / "elements/0/checkpoints/last.pt", "")
     assert explained(folder).fix == "use a longer --time, or --requeue with checkpoints"
     assert explained(folder).next == "hpcrun resubmit 4711 --time 02:00:00"
     status = json.loads((folder / "status.json").read_text())
@@ -365,6 +367,17 @@ def test_a_job_that_was_silent_before_its_end_may_have_hung(
     assert shown.summary == f"the job {how}; no rank had written for 108 s: it may have hung"
     assert "--stacks" in shown.fix
     assert not shown.fix.startswith("use a longer --time")
+
+
+def test_a_time_out_without_checkpoints_says_that_the_next_run_begins_at_zero(
+    tmp_path: Path,
+) -> None:
+    folder = stopped(tmp_path / "run", "TIMEOUT", {3: 1600.0})
+    checkpoints = folder / "elements/0/checkpoints"
+    checkpoints.mkdir()
+    assert "in $HPCRUN_CHECKPOINT_DIR: resubmitted, it begins at zero" in explained(folder).fix
+    (checkpoints / "last.pt").touch()
+    assert "zero" not in explained(folder).fix
 
 
 def test_a_job_whose_silence_proves_nothing_did_not_hang(tmp_path: Path) -> None:
