@@ -13,7 +13,14 @@ from typing import Any, cast
 
 from hpcrun.files.reading import Kind, number, parse_object, time_s
 from hpcrun.job.run_paths import AttemptFolder, parse_ranks
-from hpcrun.job.text.patterns import STEP, Pattern, finite_number, found_number, usual_numbers
+from hpcrun.job.text.patterns import (
+    EPOCH,
+    STEP,
+    Pattern,
+    finite_number,
+    found_number,
+    usual_numbers,
+)
 from hpcrun.runs.attempt import Attempt, names_in
 from hpcrun.runs.log_files import fold, log_lines, rank_log
 from hpcrun.runs.log_times import Stamps
@@ -31,6 +38,8 @@ class MetricsRow:
     # seconds since the epoch by the rank's host; None for a line of a log without a time
     time_s: float | None
     values: Mapping[str, Value]
+    # the epoch beside the step of a log: the steps of each epoch may begin again; None without one
+    epoch: float | None = None
 
 
 @dataclass(slots=True)
@@ -95,6 +104,7 @@ class LogMetrics:
     patterns: Mapping[str, Pattern]
     usual: bool = False
     _step: float | None = None
+    _epoch: float | None = None
     _at_step: set[str] = field(default_factory=set)
 
     def rows(self, attempt: Attempt, rank: int, lines: int | None = None) -> Iterator[MetricsRow]:
@@ -109,7 +119,7 @@ class LogMetrics:
                     at_s = stamps.read(line)
                     step, values = self.read(fold(line))
                     if values:
-                        yield MetricsRow(rank, attempt.number, step, at_s, values)
+                        yield MetricsRow(rank, attempt.number, step, at_s, values, self._epoch)
             except OSError:
                 continue
 
@@ -134,8 +144,12 @@ class LogMetrics:
             text = match.named.get(STEP)
             if text:
                 step = finite_number(text)
-        if step is not None and step != self._step:
+        epoch = self._epoch
+        if self.usual and EPOCH in values:
+            epoch = float(values[EPOCH])
+        if step is not None and (step != self._step or epoch != self._epoch):
             self._step = step
+            self._epoch = epoch
             self._at_step = set()
         elif step is None and self._at_step.isdisjoint(values):
             step = self._step
@@ -156,24 +170,25 @@ def count_steps(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
 
 
 def join(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
-    """Return one row for each rank and step, ordered by both.
+    """Return one row for each rank, epoch and step, ordered by them.
 
     Later values of the same step replace earlier ones. An attempt that continues from a checkpoint
     records some steps again. Rows without a step do not change.
     """
-    joined: dict[tuple[int, float, int], MetricsRow] = {}
-    last: dict[int, float] = {}
+    joined: dict[tuple[int, tuple[float, float], int], MetricsRow] = {}
+    last: dict[int, tuple[float, float]] = {}
     for place, row in enumerate(rows):
         if row.step is None:
-            key = (row.rank, last.get(row.rank, float("-inf")), place + 1)
+            key = (row.rank, last.get(row.rank, (-math.inf, -math.inf)), place + 1)
         else:
-            key = (row.rank, row.step, 0)
-            last[row.rank] = row.step
+            at = (-math.inf if row.epoch is None else row.epoch, row.step)
+            key = (row.rank, at, 0)
+            last[row.rank] = at
         before = joined.get(key)
         values = {**before.values, **row.values} if before else row.values
         if row.time_s is not None or before is None:
             at_s = row.time_s
         else:
             at_s = before.time_s
-        joined[key] = MetricsRow(row.rank, row.attempt, row.step, at_s, values)
+        joined[key] = replace(row, time_s=at_s, values=values)
     return [joined[key] for key in sorted(joined)]

@@ -186,10 +186,10 @@ def plot_lines(metrics: Metrics, width: int) -> list[str]:
 def curves_of(metrics: Metrics, name: str) -> dict[int, list[_Point]]:
     """Return the finite numbers of a metric by rank, over the steps.
 
-    Where none has a step, the numbers are over their positions.
+    Where none has a step, or the steps begin again, the numbers are over their positions.
     """
     rows = [(number, row) for number, row in enumerate(metrics.rows) if name in row.values]
-    has_steps = any(row.step is not None for _, row in rows)
+    has_steps = any(row.step is not None for _, row in rows) and not _begin_again(metrics.rows)
     points: dict[int, list[_Point]] = {}
     for number, row in rows:
         at = row.step if has_steps else number
@@ -197,6 +197,16 @@ def curves_of(metrics: Metrics, name: str) -> dict[int, list[_Point]]:
         if at is not None and isinstance(value, float | int) and math.isfinite(value):
             points.setdefault(row.rank, []).append((float(at), float(value)))
     return points
+
+
+def _begin_again(rows: Sequence[MetricsRow]) -> bool:
+    """Whether the steps of a rank begin again with an epoch."""
+    stated = [row for row in rows if row.step is not None]
+    for before, row in pairwise(stated):
+        is_later = row.rank == before.rank and row.epoch != before.epoch
+        if is_later and (row.step or 0) <= (before.step or 0):
+            return True
+    return False
 
 
 def save_png(metrics: Metrics, path: Path, title: str) -> None:

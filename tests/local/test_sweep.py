@@ -153,7 +153,7 @@ def test_the_elements_are_compared_and_the_best_has_its_command(
     again = hpcrun(
         "resubmit", sweep, "--failed", "--env", "HPCRUN_RESUBMITTED=yes", "--dry-run", check=True
     )
-    assert f"again      of {sweep}, checkpoints of {sweep}" in again.stderr
+    assert f"again      of {sweep}, which has left nothing in $HPCRUN_CHECK" in again.stderr
     hpcrun("resubmit", sweep, "--failed", "--env", "HPCRUN_RESUBMITTED=yes", check=True)
     hpcrun.ended()
     both = hpcrun("sweep", check=True)

@@ -142,6 +142,7 @@ def any_of(words: Iterable[bytes]) -> Any:
 
 
 VALUE = "value"  # the named group with the number; without it, the first group has the number
+EPOCH = "epoch"  # the epoch in which a log states a step
 STEP = "step"  # the named group, or the metric, with the step of a line
 _NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)"
 _USUAL = (
@@ -156,6 +157,7 @@ _USUAL = (
     rf"(?:tensor\()?(?P<value>{_NUMBER})(?=\.?(?:[\s,;%|)\]}}'\"]|$))"
 )
 _USUAL_STEP = r"(?i)(?<!\w)(?:global_)?step['\"]?\s*[:=]?\s*(\d{1,15})(?![\w.])"
+_USUAL_EPOCH = r"(?i)(?<!\w)epoch['\"]?\s*[:=\[(]?\s*['\"]?(\d{1,9}(?:\.\d+)?)(?![\w.])"
 """Compiled when a line of a log first needs them: the plan of a job imports this module, too."""
 
 
@@ -197,8 +199,8 @@ def finite_number(text: str) -> float | None:
 def usual_numbers(line: str) -> tuple[float | None, dict[str, float]]:
     """Return the step, and the losses and accuracies, in a line as most scripts print them.
 
-    An example is ``step 3 val_loss=0.12``. A step beside an epoch is None: the step may begin again
-    with each epoch.
+    An example is ``step 3 val_loss=0.12``. An epoch beside the step is one of the numbers, since
+    the step may begin again with each epoch. If such an epoch is no number, the step is None.
     """
     lowered = line.lower()
     if "loss" not in lowered and "acc" not in lowered:
@@ -206,7 +208,12 @@ def usual_numbers(line: str) -> tuple[float | None, dict[str, float]]:
     values = {}
     for match in re.finditer(_USUAL, line):
         values[match["name"].lower().replace(" ", "_")] = float(match["value"])
-    if not values or "epoch" in lowered:
+    if not values:
         return None, values
     step = re.search(_USUAL_STEP, line)
+    if step and "epoch" in lowered:
+        epoch = re.search(_USUAL_EPOCH, line)
+        if epoch is None:
+            return None, values
+        values[EPOCH] = float(epoch[1])
     return float(step[1]) if step else None, values

@@ -121,6 +121,24 @@ def test_a_line_may_name_its_step_and_one_without_belongs_to_the_last_or_to_none
 
 
 @pytest.mark.parametrize(
+    ("log", "steps"),
+    [
+        ("epoch 0 step 10 loss 3.5\n", [10]),
+        ("epoch 0 step 10 loss 3.5\nepoch 1 step 20 loss 2.5\nval_loss 4.5\n", [10, 20]),
+        ("epoch 0 step 10 loss 3.5\nepoch 1 step 10 loss 2.5\n", [10, 10]),
+        ("Epoch [1/2] step 5/9 loss 3.5\nEpoch [2/2] step 2/9 loss 2.5\n", [5, 2]),
+        ("first epoch, step 10 loss 3.5\nnext epoch, step 10 loss 2.5\n", [1, 2]),
+    ],
+)
+def test_a_stated_step_is_the_step_and_its_epoch_keeps_it_apart(
+    log: str, steps: list[float], tmp_path: Path
+) -> None:
+    (tmp_path / "rank-0.out").write_text(log)
+    rows = join(count_steps(list(LogMetrics({}, usual=True).rows(attempt(tmp_path), 0))))
+    assert [row.step for row in rows] == steps
+
+
+@pytest.mark.parametrize(
     ("line", "step", "values"),
     [
         ("Loss: 3", None, {"loss": 3}),
@@ -137,6 +155,7 @@ def test_a_line_may_name_its_step_and_one_without_belongs_to_the_last_or_to_none
         ("step 7 val_loss=.25 val/acc=0.5.", 7, {"val_loss": 0.25, "val/acc": 0.5}),
         ("Epoch 2 Iteration 70/900 Loss 6.9021 (6.95)", None, {"loss": 6.9021}),
         ("{'loss': 1.5, 'train_loss': 2, 'epoch': 3.0}", None, {"loss": 1.5, "train_loss": 2}),
+        ("epoch 0 step 10 loss 2.5", 10, {"loss": 2.5, "epoch": 0}),
         ('{"step": 12, "loss": NaN}', 12, {"loss": math.nan}),
         ("{'loss': '2.776', 'grad_norm': '1.299', 'epoch': '2'}", None, {"loss": 2.776}),
         ("loss: 'cross_entropy', loss: '3 of 5'", None, {}),

@@ -196,6 +196,13 @@ def test_curves_are_by_rank_and_over_positions_where_no_value_has_a_step() -> No
     assert curves_of(Metrics(("loss",), tuple(rows)), "loss") == {0: [(1.0, 4.0)]}
 
 
+def test_curves_are_over_positions_where_the_steps_begin_again_in_each_epoch() -> None:
+    steps = [(0, 10), (0, 20), (1, 10)]
+    rows = [MetricsRow(0, 0, step, None, {"loss": 2.0}, epoch) for epoch, step in steps]
+    assert curves_of(Metrics(("loss",), tuple(rows)), "loss") == {0: [(0, 2.0), (1, 2.0), (2, 2.0)]}
+    assert curves_of(Metrics(("loss",), tuple(rows[:2])), "loss") == {0: [(10, 2.0), (20, 2.0)]}
+
+
 def test_curves_in_a_terminal() -> None:
     line = [(0.0, 0.0), (1.0, 1.0), (2.0, 0.5)]
     assert _drawn(braille_plot([line], 20, 4)) == [
