@@ -97,6 +97,13 @@ class Scheduler(Protocol):
         """
         ...
 
+    def may_requeue(self, job_id: str) -> bool | None:  # noqa: ARG002 - for those that requeue
+        """Return whether a job may be requeued, None if that is unknown.
+
+        A site may change the request of a job at its submission.
+        """
+        return None
+
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         """Ask about all jobs at once: folder → information; an unknown job is left out.
 

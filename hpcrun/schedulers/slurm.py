@@ -91,6 +91,11 @@ class SlurmScheduler(Scheduler):
         env = {**env_for_slurm(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
         return submit_with_submitit(submission, env)
 
+    def may_requeue(self, job_id: str) -> bool | None:
+        """Ask scontrol for the job as Slurm has accepted it; None without an answer."""
+        answer = self._run(["scontrol", "--oneliner", "show", "job", job_id])
+        return slurm_text.parse_requeue(answer.stdout)
+
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         """Call squeue, and sacct for the jobs that squeue does not list.
 

@@ -249,6 +249,16 @@ def parse_array_limits(config: str) -> ArrayLimits | None:
     return ArrayLimits(array, jobs) if array and jobs else None
 
 
+def parse_requeue(job: str) -> bool | None:
+    """Return whether Slurm may requeue a job, None if that is unknown.
+
+    Args:
+        job: the answer of ``scontrol --oneliner show job``.
+    """
+    match = re.search(r" Requeue=(\d)", job)
+    return match[1] != "0" if match else None
+
+
 def parse_config(text: str) -> dict[str, str]:
     """Read ``scontrol show config``; settings without a value are left out."""
     return {key: value for key, value in _SETTING.findall(text) if value not in ("", "(null)")}

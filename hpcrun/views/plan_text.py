@@ -56,8 +56,8 @@ def prepared_lines(
         instead: label → text of rows in place of those of the plan.
     """
     names = prepared.own_variables()
-    own = assignments(variable for variable in prepared.plan.env if variable[0] in names)
-    return plan_lines(prepared.plan, more, {"env": own, **instead})
+    env = assignments(variable for variable in prepared.plan.env if variable[0] in names)
+    return plan_lines(prepared.plan, more, {"env": env, **instead})
 
 
 def plan_lines(

@@ -187,6 +187,14 @@ def test_of_several_resubmissions_of_a_run_one_is_submitted(as_researcher: Hpcru
     assert [run["state"] for run in runs if run["name"] == "rr"] == ["COMPLETED", "PENDING"]
 
 
+def test_a_site_that_removes_requeues_is_named_at_the_submission(as_researcher: Hpcrun) -> None:
+    filtered = as_researcher.shims(sbatch='PATH=${PATH#*:} exec sbatch --no-requeue "$@"')
+    job = (*HELD, "--cpus", "1", "--requeue", "2", "true")
+    said = "(Slurm shows Requeue=0): --requeue 2 has no effect"
+    assert said in as_researcher(*job, env=filtered, check=True).stdout
+    assert said not in as_researcher(*job, check=True).stdout
+
+
 def test_wherever_the_disk_is_full_there_is_no_job_without_a_run(
     cluster: Cluster, as_researcher: Hpcrun
 ) -> None:

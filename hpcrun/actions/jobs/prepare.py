@@ -65,12 +65,12 @@ class Prepared:
         hpcrun sets variables in the profiles that it ships, and by the facts of a profile's fabric.
         """
         shipped = shipped_folder("cluster_profiles")
-        own = {name for name, _ in self.request.env}
-        own.update(name for name, value in self.plan.env if value is None)  # secrets
+        names = {name for name, _ in self.request.env}
+        names.update(name for name, value in self.plan.env if value is None)  # secrets
         for key, origin in self.profile.origins.items():
             if key[:1] == ("env",) and not origin.path.is_relative_to(shipped):
-                own.update(key[1:])
-        return own
+                names.update(key[1:])
+        return names
 
 
 def choose_profile(

@@ -168,7 +168,18 @@ def _submit_run(
         ) from None
     if submitted and submitted.remarks:
         notes.insert(0, submitted.remarks)
+    if submitted:
+        notes += _requeue_note(prepared.plan, submitted.job_id, scheduler)
     return SubmitResult(prepared, run, made.folder, "\n".join(notes))
+
+
+def _requeue_note(plan: Plan, job_id: str, scheduler: Scheduler) -> list[str]:
+    """Return a note if the job is to be requeued, and the site has removed that request."""
+    times = plan.requeue.times if plan.requeue else 0
+    if not times or scheduler.may_requeue(job_id) is not False:
+        return []
+    site = "the site does not let this job be requeued (Slurm shows Requeue=0)"
+    return [f"{site}: --requeue {times} has no effect"]
 
 
 def _check_secrets(plan: Plan, env: Mapping[str, str]) -> None:

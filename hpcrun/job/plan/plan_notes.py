@@ -12,6 +12,10 @@ _MEETING = {"MASTER_ADDR": "the first node", "MASTER_PORT": "a free port, anothe
 """What every launcher sets, whatever the job's environment says (in_job/launch/start_ranks.py,
 in_job/launch/rank.py, torchrun).
 """
+_FIRST_NODE = (
+    "a spare node does not help if the job's first node fails, where its script runs: --requeue N "
+    "lets Slurm requeue the job then"
+)
 
 
 def threads_of(plan: Plan) -> str | None:
@@ -36,6 +40,8 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
         return
     if plan.scheduler == "slurm" and profile.gpu.per_node and not plan.shape.gpus:
         yield from _idle_gpus(plan, profile)
+    if plan.requeue and plan.requeue.spares and not plan.requeue.times:
+        yield _FIRST_NODE
     given = dict(plan.env).get(_THREADS)
     share = plan.cpus_per_rank
     threads = threads_of(plan)

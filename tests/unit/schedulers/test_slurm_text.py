@@ -17,6 +17,7 @@ from hpcrun.schedulers.slurm_text import (
     node_states_command,
     parse_cluster_name,
     parse_node_states,
+    parse_requeue,
     parse_sacct,
     parse_squeue,
     parse_submitted,
@@ -170,6 +171,20 @@ def test_the_cluster_s_name_is_found() -> None:
         "": None,
     }
     assert {conf: parse_cluster_name(conf) for conf in names} == names
+
+
+@pytest.mark.parametrize(
+    ("job", "may_requeue"),
+    [
+        ("JobId=7 JobName=Requeue=1 JobState=PENDING Requeue=0 Restarts=0", False),
+        ("JobId=7 JobName=a JobState=PENDING Requeue=1 Restarts=0", True),
+        ("slurm_load_jobs error: Invalid job id specified", None),
+    ],
+)
+def test_whether_a_job_may_be_requeued_is_known_from_slurm_alone(
+    job: str, may_requeue: bool | None
+) -> None:
+    assert parse_requeue(job) is may_requeue
 
 
 def test_a_node_has_one_state_however_many_partitions_it_has() -> None:

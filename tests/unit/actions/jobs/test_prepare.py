@@ -230,6 +230,14 @@ OF_GPUS = (
         ),
         ({}, ["MASTER_ADDR=localhost"], {}, f"MASTER_ADDR=localhost{NO_EFFECT}the first node"),
         ({}, None, {"gpus": "0"}, OF_GPUS),
+        (
+            {},
+            None,
+            {"gpus": "4", "restarts": 1, "spares": 1},
+            "a spare node does not help if the job's first node fails, where its script runs: "
+            "--requeue N lets Slurm requeue the job then",
+        ),
+        ({}, None, {"gpus": "4", "restarts": 1, "spares": 1, "requeue": 1}, None),
         ({}, None, {"gpus": "0", "partition": "cpu"}, None),
     ],
 )

@@ -145,6 +145,39 @@ def test_the_remarks_of_the_scheduler_are_shown(tmp_path: Path) -> None:
     assert next(chain.submit()).remarks == "the site is in maintenance on Monday"
 
 
+class NoRequeues(Takes):
+    """A scheduler of a site whose filter clears the request to requeue; it counts the questions."""
+
+    asked = 0
+
+    def may_requeue(self, _: str) -> bool:
+        """No job may be requeued."""
+        self.asked += 1
+        return False
+
+
+@pytest.mark.parametrize(
+    ("options", "remarks"),
+    [
+        ({"requeue": 2}, "the site does not let this job be requeued (Slurm shows Requeue=0): "),
+        ({"restarts": 2}, ""),
+        ({}, ""),
+    ],
+    ids=["requeue", "restarts", "neither"],
+)
+def test_a_site_that_removes_requeues_is_named_where_one_was_requested(
+    options: dict[str, Any], remarks: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "train.py", "")
+    around = surroundings(tmp_path)
+    scheduler = NoRequeues()
+    port = ports(RunStore(tmp_path / "runs"), scheduler, 1000.0)
+    prepared = prepare(request(gpus="1", **options), "a100", around, lambda: Machine(cpus=1))
+    result = submit(prepared, port, around)
+    effect = "--requeue 2 has no effect" if remarks else ""
+    assert (result.remarks, scheduler.asked) == (f"{remarks}{effect}", 1 if remarks else 0)
+
+
 def test_a_job_without_the_value_of_its_secret_is_refused_and_makes_no_run(tmp_path: Path) -> None:
     write(tmp_path / "own/profiles/mine.yaml", "extends: a100\nsecrets: [WANDB_API_KEY]\n")
     write(tmp_path / "train.py", "")
