@@ -7,6 +7,8 @@ HPCToolkit has a command ``hpcrun`` too. That command cannot shadow the second n
 import os
 import sys
 
+_NO_READER = 1
+"""The exit status of a command whose output nobody reads any more, as of any command here."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -48,6 +50,8 @@ def _run_elsewhere() -> None:
         from hpcrun.cli.main import fail
 
         fail(error)
+    except BrokenPipeError:
+        os._exit(_NO_READER)
     if status is not None:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -5,6 +5,7 @@ The default of a hook does nothing.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 
 # a command for another machine loads this module: typing, pathlib and dataclasses take 20 ms
@@ -82,6 +83,10 @@ class Hooks:
     def as_typed(self, text: str) -> str:
         """Return a text with its commands of hpcrun as this person must type them."""
         return text
+
+    def file_place(self, path: str | os.PathLike[str]) -> str:
+        """Return where a file lies, as this person finds it: ``HOST:PATH`` on another machine."""
+        return os.fspath(path)
 
     def check_destination(self, to: str, env: Mapping[str, str]) -> None:
         """Refuse a destination of messages that cannot be used.

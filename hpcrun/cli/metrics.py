@@ -29,6 +29,7 @@ from hpcrun.cli.output import (
     table,
     verbatim,
     width,
+    written_line,
 )
 from hpcrun.errors import UsageError
 from hpcrun.job.request.parameters import Parameters
@@ -154,7 +155,7 @@ def _text(
     elif not any(result.rows for result in results.values()):
         yield stderr(["hpcrun: no metrics", f"hint: {how_to_record()}"])
     elif png is not None:
-        yield stdout([f"written  {png}"])
+        yield stdout([written_line(png)])
     elif plot:
         columns = width() if sys.stdout.isatty() else 80
         yield stdout(plot_lines(results[None], columns))

@@ -108,6 +108,8 @@ def test_a_job_is_submitted_from_a_laptop_over_one_login(
     copies = sorted(path for path in code.iterdir() if path.name.startswith("2"))
     first, second = (path / "train.py" for path in copies)
     assert first.samefile(second)  # it did not travel again
+    shared = on(here, "share", "last")
+    assert f"written  far:{as_researcher.home}/" in shared
     missing = here.run(*here.argv("--on", "far", "logs", "lost"), check=False).stderr
     assert "hint: hpcrun --on far status --all lists them" in missing
     assert node.logins == 1

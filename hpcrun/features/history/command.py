@@ -21,6 +21,7 @@ from hpcrun.cli.output import (
     stdout,
     table,
     verbatim,
+    written_line,
 )
 from hpcrun.errors import PlanError, UsageError, did_you_mean
 from hpcrun.features.history.history import (
@@ -112,7 +113,7 @@ def history(
     yield note(_remarks(result))
     if plot is not None:
         save_history_figure(result, plot)
-        yield printed([one_line(f"written  {plot}")])
+        yield printed([written_line(plot)])
         return
     budgets: list[Budget] = []
     if not as_csv and not no_slurm:

@@ -73,6 +73,12 @@ class RemoteHooks(Hooks):
         """
         return on_host(text, TypedHost.name)
 
+    def file_place(self, path: str | os.PathLike[str]) -> str:
+        """Return ``HOST:PATH`` for a file of a command that another machine has started here."""
+        if ATTACHED not in os.environ:
+            return os.fspath(path)
+        return f"{TypedHost.name or os.uname().nodename}:{os.path.abspath(path)}"
+
     def doctor_checks(self) -> Sequence[tuple[str, str, Level, str, str | None]]:
         """Return the checks of the hosts that ``hpcrun login`` knows."""
         from hpcrun.features.remote.login import check_logins

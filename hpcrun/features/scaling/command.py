@@ -25,7 +25,17 @@ from hpcrun.cli.options import (
     option,
     takes_options,
 )
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, width
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    Outcomes,
+    TextPart,
+    note,
+    stderr,
+    stdout,
+    width,
+    written_line,
+)
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
 from hpcrun.features.scaling.studies import Study, StudyStore
@@ -55,7 +65,7 @@ from hpcrun.job.request.option_panels import (
     SNAPSHOT,
 )
 from hpcrun.job.request.options import OptionPanel, options_of
-from hpcrun.views.text import count, one_line
+from hpcrun.views.text import count
 
 MARK = ".hpcrun-report"
 """Lists the files of a report in its folder: where nothing else is there, the folder may be
@@ -384,7 +394,8 @@ def report(
         return
     files, missing = report_files(result)
     save_report(folder, files)
-    written = one_line(f"written  {folder}: report.html and {count(len(files) - 1, 'other file')}")
+    others = count(len(files) - 1, "other file")
+    written = written_line(folder, f": report.html and {others}")
     yield Outcome(
         lambda: [stdout(report_text(result, missing)), stderr([written])],
         lambda: {**report_json(result), "folder": str(folder), "files": sorted(files)},

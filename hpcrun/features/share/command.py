@@ -8,11 +8,20 @@ from pathlib import Path
 from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import check_new_file, flag, option
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, verbatim
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    Outcomes,
+    note,
+    stderr,
+    stdout,
+    verbatim,
+    written_line,
+)
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.quoting import quote_bash
-from hpcrun.views.text import bytes_text, count, one_line
+from hpcrun.views.text import bytes_text, count
 
 
 def share(
@@ -63,7 +72,7 @@ def share(
         return
     save_page(file, content)
     size = bytes_text(len(content))
-    written = one_line(f"written  {out or file.name} ({size}; {_hidden_text(unset)})")
+    written = written_line(out or file.name, f" ({size}; {_hidden_text(unset)})")
     yield Outcome(
         lambda: [
             stdout([written]),

@@ -27,6 +27,7 @@ from hpcrun.cli.output import (
     table,
     verbatim,
     width,
+    written_line,
 )
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.sweep.compare_elements import (
@@ -124,7 +125,7 @@ def sweep_outcome(made: SweepTable, *, plot: bool, png: Path | None, as_csv: boo
     """Return the elements of a sweep as a table, or in the form that was requested."""
     if png is not None:
         save_sweep_png(made, png)
-        return printed([f"written  {png}"])
+        return printed([written_line(png)])
     if as_csv:
         return Outcome(lambda: [verbatim(sweep_csv(made))])
     if plot:

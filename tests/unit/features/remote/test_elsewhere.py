@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from hpcrun.cli.output import written_line
 from hpcrun.errors import SchedulerError
-from hpcrun.features.remote import on_host
-from hpcrun.features.remote.connection import copy_after
+from hpcrun.features.remote import ATTACHED, TypedHost, on_host
+from hpcrun.features.remote.connection import Remote, copy_after, remember
 
 
 @pytest.mark.parametrize(
@@ -53,3 +56,37 @@ def test_start_up_files_that_print_without_end_are_one_message() -> None:
             copy_after(b"MARK\n", process.stdout.fileno(), lambda _: None)
         with suppress(ProcessLookupError):
             process.kill()
+
+
+@pytest.fixture
+def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host whose ssh runs its commands here; returns the folder for what stands for hpcrun."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        '#!/bin/sh\ncase "$*" in *"-O check"*) exit 0; esac\nfor last; do :; done\neval "$last"\n'
+    )
+    ssh.chmod(0o755)
+    remember("far", Remote(str(tmp_path / "there"), "0.1.0", os.environ["PATH"]))
+    return tmp_path
+
+
+def test_a_command_there_whose_reader_has_gone_ends_without_a_traceback(far: Path) -> None:
+    (far / "there").write_text("#!/bin/sh\nexec yes\n")
+    (far / "there").chmod(0o755)
+    line = f"{sys.executable} -m hpcrun --on far logs -f 4711 | head -n 1"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("y\n", "")
+
+
+@pytest.mark.parametrize("attached", ["far", None])
+def test_a_file_that_stays_on_a_host_is_named_with_the_host(
+    attached: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(TypedHost, "name", attached or "")
+    if attached:
+        monkeypatch.setenv(ATTACHED, attached)
+    place = f"far:{tmp_path}/loss.png" if attached else "loss.png"
+    assert written_line("loss.png", " (1K)") == f"written  {place} (1K)"
