@@ -11,7 +11,8 @@ import shlex
 import shutil
 import signal
 import socket
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ from hpcrun.cli.output import (
     want_json,
     wants_json,
 )
-from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
+from hpcrun.errors import HpcrunError, InterruptedByUser, SchedulerError, UsageError
 from hpcrun.features.dev import PROGRAM
 from hpcrun.features.dev.dev_run import DevRun
 from hpcrun.features.dev.ssh_files import (
@@ -50,6 +51,7 @@ from hpcrun.features.dev.ssh_files import (
     read_address,
     write_config,
 )
+from hpcrun.job.job_states import TIMEOUT
 from hpcrun.job.request.job_request import option_of
 from hpcrun.job.request.option_panels import (
     CONTAINER,
@@ -67,6 +69,8 @@ if TYPE_CHECKING:
     from hpcrun.actions.hooks import Level
 
 _IDLE = "60m"
+_NEAR_S = 90.0  # before the expected end of a job, or after it
+_ENDS_WITHIN_S = 15
 _OPEN = HelpPanel("On the node")
 _PANELS = (
     SIZE,
@@ -151,7 +155,7 @@ def dev(
         door = read_address(document)
         lost = f"job {door.job} cannot be reached: `hpcrun status {door.job}` says whether it runs"
         config = write_config(door, path, door.relay, lost)
-    yield _connect(door, config, way, document, yes=yes)
+    yield _connect(door, config, way, document, lambda: dev_run.status().status.state, yes=yes)
 
 
 def _way(*, jupyter: bool, code: bool, ssh: bool) -> str:
@@ -226,7 +230,7 @@ def _submit(
     options |= {
         "script": PROGRAM,
         "module": True,
-        "args": ["serve", str(seconds)],
+        "args": ["serve", str(seconds), *([] if way == "shell" else ["ssh"])],
         "launcher": "python",
     }
     options["name"] = options["name"] or "dev"
@@ -294,17 +298,28 @@ class DevHooks(Hooks):
             document["relay"] = there.argv(door.relay)
             config = write_config(door, path, document["relay"], lost)
         yes = not {"--yes", "-y"}.isdisjoint(words)
-        status = render(_connect(door, config, ways[0], document, yes=yes))
+
+        def state() -> str:
+            rows = there.document(["status", door.job, "--json"]).get("runs") or [{}]
+            return str(rows[0].get("state"))
+
+        status = render(_connect(door, config, ways[0], document, state, yes=yes))
         finish(status)
         return status
 
 
 def _connect(
-    door: Address, config: Path, way: str, document: dict[str, Any], *, yes: bool
+    door: Address,
+    config: Path,
+    way: str,
+    document: dict[str, Any],
+    state: Callable[[], str],
+    *,
+    yes: bool,
 ) -> Outcome:
-    """Do what was asked for over ssh."""
+    """Do what was asked for over ssh; ``state`` asks for the state of the job."""
     if way == "jupyter":
-        return Outcome(status=_forward_jupyter(door, config))
+        return Outcome(status=_forward_jupyter(door, config, state))
     included = is_included(door.name, yes=yes)
     ssh = ["ssh", door.name] if included else ["ssh", "-F", str(config), door.name]
     lines = [f"node       {door.node}, job {door.job}", f"ssh        {shlex.join(ssh)}"]
@@ -335,7 +350,22 @@ def _jupyter_port(run: str) -> int:
     return usual
 
 
-def _forward_jupyter(door: Address, config: Path) -> int:
+def _has_timed_out(door: Address, state: Callable[[], str]) -> bool:
+    """Whether a job that is near its time limit has reached it; the job may still be ending."""
+    for _ in range(_ENDS_WITHIN_S):
+        if time.time() < door.ends_s - _NEAR_S:
+            return False
+        try:
+            now = state()
+        except HpcrunError:
+            return False
+        if now not in ("RUNNING", "COMPLETING"):
+            return now == TIMEOUT
+        time.sleep(1)
+    return False
+
+
+def _forward_jupyter(door: Address, config: Path, state: Callable[[], str]) -> int:
     """Start Jupyter on the node, and forward it until Ctrl-C; return the exit status.
 
     Raises:
@@ -376,6 +406,11 @@ def _forward_jupyter(door: Address, config: Path) -> int:
     again = f"hpcrun dev {door.job} --jupyter connects again, hpcrun cancel {door.job} ends the job"
     if status == -signal.SIGINT:
         raise InterruptedByUser("the connection to Jupyter is closed", hint=again)
+    if started and _has_timed_out(door, state):
+        raise SchedulerError(
+            f"job {door.job} has reached its time limit", hint="hpcrun dev --jupyter --time TIME"
+        )
     if started:
         raise SchedulerError(f"the connection to job {door.job} has ended", hint=again)
+    tell([f"hint: {again}"])
     return 1 if status == 0 else status

@@ -62,10 +62,14 @@ class DevRun:
 
         The result is empty as long as there is no listener.
         """
+        return self._of_newest_attempt("door")
+
+    def _of_newest_attempt(self, name: str) -> dict[str, Any]:
+        """Return what a file of the listener has; empty if an earlier attempt has written it."""
         attempt = last_attempt(self.run_folder, self.element)
-        door = _read(self.folder / "door")
-        if attempt and Path(str(door.get("attempt", ""))).name == str(attempt.number):
-            return door
+        content = _read(self.folder / name)
+        if attempt and Path(str(content.get("attempt", ""))).name == str(attempt.number):
+            return content
         return {}
 
     def wait_until_ready(self) -> None:
@@ -73,6 +77,7 @@ class DevRun:
 
         Raises:
             JobFailedError: it has ended, or never starts.
+            PlanError: the node has no sshd, which the job needs; the job ends.
         """
         waiter = self.context.waiter(self.run_id)
         job_id = waiter.current().run.job_id
@@ -83,6 +88,11 @@ class DevRun:
         is_over = waiter.over()
         with interrupted_as(stopped):
             while not self.door():
+                refusal = self._of_newest_attempt("refused").get("message")
+                if refusal:
+                    raise PlanError(
+                        f"{refusal}, and job {job_id} ends", hint="a shell without it: hpcrun dev"
+                    )
                 if is_over():
                     raise JobFailedError(
                         f"job {job_id} does not run", hint=f"hpcrun explain {job_id}"

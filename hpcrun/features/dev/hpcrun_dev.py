@@ -2,7 +2,8 @@
 
 The listener's children are sshd, Jupyter and shells.
 
-serve [IDLE_S]   the program of the job; without IDLE_S, of a step beside the ranks of another job
+serve [IDLE_S [ssh]]   the program of the job, which ends at once if it needs ssh and the node has
+                 no sshd; without IDLE_S, of a step beside the ranks of another job
 check FOLDER     whether the listener responds
 relay FOLDER     gives its stdin and stdout to a new sshd: the end of ssh's ProxyCommand
 session FOLDER   what sshd starts in place of the login shell
@@ -47,8 +48,9 @@ if TYPE_CHECKING:
 DOOR = "door"
 KEYS = "authorized_keys"
 HOST_KEY = "host_key"
-ENDED = "dev-ended"
-"""Files in FOLDER: where the listener is, and the keys of ssh."""
+REFUSED = "refused"
+"""Files in FOLDER: where the listener is, the keys of ssh, and why the job has ended at once."""
+ENDED = "dev-ended"  # in the folder of the attempt
 PREFIX = "hpcrun-dev-"
 PLACES = ("/tmp", "/dev/shm")
 MADE = re.compile(PREFIX + "[a-z0-9_]{8}")  # as mkdtemp does
@@ -90,7 +92,8 @@ def main(command: str, *arguments: str) -> int:
     """Run one of the commands; return the exit status."""
     os.umask(0o077)
     if command == "serve":
-        return serve(float(arguments[0]) if arguments else 0.0)
+        idle_s = float(arguments[0]) if arguments else 0.0
+        return serve(idle_s, needs_ssh="ssh" in arguments)
     commands = {"relay": relay, "check": check, "session": session, "jupyter": jupyter}
     return commands[command](*arguments)
 
@@ -98,10 +101,10 @@ def main(command: str, *arguments: str) -> int:
 # --- the listener --------------------------------------------------------------------------------
 
 
-def serve(idle_s: float) -> int:
+def serve(idle_s: float, *, needs_ssh: bool = False) -> int:
     """Listen until the job ends, or until nobody has used the job for ``idle_s`` seconds.
 
-    0 is for no limit.
+    0 is for no limit. A job that needs ssh, and has no sshd, ends at once.
     """
     attempt = os.environ["HPCRUN_ATTEMPT_DIR"]
     ended = os.path.join(attempt, ENDED)
@@ -117,6 +120,11 @@ def serve(idle_s: float) -> int:
         os.environ["PATH"] = f"{programs}:{path}"
     folder = os.path.join(os.path.dirname(os.path.dirname(attempt)), "dev")
     os.makedirs(folder, mode=0o700, exist_ok=True)
+    if needs_ssh and not sshd_program():
+        refusal = f"there is no sshd on {node_name()}"
+        write_json(os.path.join(folder, REFUSED), {"attempt": attempt, "message": refusal})
+        write_json(ended, time.time())
+        sys.exit(f"hpcrun: {refusal}: the job ends")
     listener = Listener(folder)
     try:
         listener.announce()
@@ -124,6 +132,16 @@ def serve(idle_s: float) -> int:
     finally:
         listener.close()
     return 0
+
+
+def sshd_program() -> str:
+    """Return the path of this node's sshd, or nothing."""
+    return next((path for path in SSHD if os.access(path, os.X_OK)), "")
+
+
+def node_name() -> str:
+    """Return this node's name, Slurm's if this is a job of Slurm."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 
 def local_folder() -> str:
@@ -195,13 +213,13 @@ class Listener:
         # each sshd, and its relay
         self._children: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
         self._jupyter: subprocess.Popen[bytes] | None = None
-        self._sshd = next((path for path in SSHD if os.access(path, os.X_OK)), "")
+        self._sshd = sshd_program()
         self._write_files()
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(os.path.join(self._local, "socket"))
         self._socket.listen(64)
         self._door = {
-            "node": os.environ.get("SLURMD_NODENAME") or os.uname().nodename,
+            "node": node_name(),
             "local": self._local,
             "python": sys.executable,
             "sshd": self._sshd,

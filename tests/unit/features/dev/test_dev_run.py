@@ -16,7 +16,7 @@ from hpcrun.features.dev import PROGRAM, dev_run
 from hpcrun.features.dev.dev_run import DevRun
 from hpcrun.job.run_paths import RunFolder
 from hpcrun.machine.process import Completed, run_command
-from hpcrun.runs.record import LastStatus
+from hpcrun.runs.record import LastStatus, run_to_json
 from tests.unit.builders import run, write
 
 pytestmark = pytest.mark.needs("ssh-keygen")
@@ -183,3 +183,12 @@ def test_the_newest_keys_are_let_in(node: Node) -> None:
         DevRun(context, RUN_ID, 0).open(item(node), f"key-{number}")
     keys = (node.door.parent / "authorized_keys").read_text().split()
     assert keys == [f"key-{number}" for number in range(2, 22)]
+
+
+def test_a_job_that_refuses_is_not_waited_for(node: Node) -> None:
+    refused = {"attempt": "/x/attempts/0", "message": "there is no sshd on n1"}
+    write(node.door.with_name("refused"), json.dumps(refused))
+    write(RunFolder(node.folder).record, run_to_json(run(RUN_ID, scheduler="local")))
+    context = Context({"HPCRUN_RUNS": str(node.folder.parent)}, node.folder)
+    with pytest.raises(PlanError, match="there is no sshd on n1, and job 4711 ends"):
+        DevRun(context, RUN_ID, 0).wait_until_ready()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from hpcrun.errors import SchedulerError
 from hpcrun.features.dev import PROGRAM, command, hpcrun_dev
+from hpcrun.features.dev.ssh_files import Address
 from hpcrun.job.plan import job_plan
 
 
@@ -98,3 +104,63 @@ def test_the_listener_survives_a_request(tmp_path: Path, monkeypatch: pytest.Mon
                 assert peer.recv(1) == answer
     finally:
         listener.close()
+
+
+def test_a_job_that_needs_ssh_ends_at_once_without_sshd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = tmp_path / "attempts/0"
+    attempt.mkdir(parents=True)
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(attempt))
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    monkeypatch.setattr(hpcrun_dev, "SSHD", ())
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit, match="there is no sshd on n1: the job ends"):
+        hpcrun_dev.serve(3600, needs_ssh=True)
+    signal.signal(signal.SIGTERM, before)
+    refused = json.loads((tmp_path / "dev/refused").read_text())
+    assert refused == {"attempt": str(attempt), "message": "there is no sshd on n1"}
+    assert (attempt / "dev-ended").exists()  # the other nodes end as well
+
+
+DOOR = Address(
+    run="20260102-030405-dev-0a1b",
+    job="4711",
+    user="me",
+    node="n1",
+    host_key="",
+    folder="/f",
+    local="/tmp/x",
+    cwd="/w",
+    program=("python3", "hpcrun_dev.py"),
+    relay=(),
+    ends_s=0.0,
+    host="",
+)
+
+
+@pytest.mark.parametrize(
+    ("ends_in_s", "states", "message"),
+    [
+        (10, ["COMPLETING", "TIMEOUT"], "job 4711 has reached its time limit"),
+        (10, ["CANCELLED"], "the connection to job 4711 has ended"),
+        (3600, [], "the connection to job 4711 has ended"),
+    ],
+    ids=["at its limit", "cancelled near its limit", "long before"],
+)
+def test_jupyter_says_why_its_connection_has_ended(
+    ends_in_s: float,
+    states: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = tmp_path / "ssh"
+    program.write_text(f"""#!/bin/sh\necho '{{"token": "{"a" * 16}"}}'\nexit 255\n""")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    answers = iter(states)
+    door = replace(DOOR, ends_s=time.time() + ends_in_s)
+    with pytest.raises(SchedulerError, match=message):
+        command._forward_jupyter(door, tmp_path / "config", lambda: next(answers))
