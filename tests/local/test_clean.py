@@ -94,6 +94,21 @@ def test_a_live_run_is_never_removed(hpcrun: Hpcrun, subtests: pytest.Subtests) 
     assert list((hpcrun.runs / "active").iterdir()) == []
 
 
+def test_a_run_whose_checkpoints_another_run_uses_stays_while_that_one_runs(
+    hpcrun: Hpcrun,
+) -> None:
+    hpcrun(*JOB, "-J", "first", "--wait", "sh", "-c", "sleep $0", "0", check=True)
+    hpcrun("resubmit", "first", "-J", "second", "--", "30", check=True)
+    clean = ("clean", "first", "--checkpoints", "--yes")
+    user = hpcrun.status("second")["run_id"]
+    assert f"{user}, which has not ended, uses its checkpoints" in hpcrun(*clean).stderr
+    assert names(hpcrun) == {"first", "second"}
+    hpcrun("cancel", "second", check=True)
+    hpcrun.ended("second")
+    hpcrun(*clean, check=True)
+    assert names(hpcrun) == {"second"}
+
+
 def test_checkpoints_go_only_where_that_is_said(hpcrun: Hpcrun, subtests: pytest.Subtests) -> None:
     checkpoints = over(hpcrun, "model") / "elements/0/checkpoints"
     checkpoints.mkdir()

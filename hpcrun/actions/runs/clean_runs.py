@@ -14,8 +14,8 @@ from hpcrun.actions.status.run_status import RunStatus, is_in, unconfirmed_text
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import HpcrunError
 from hpcrun.job.job_states import UNKNOWN
-from hpcrun.job.run_paths import is_checkpoint
-from hpcrun.runs.attempt import has_started
+from hpcrun.job.run_paths import RunFolder, is_checkpoint, parse_numbers
+from hpcrun.runs.attempt import has_started, names_in
 from hpcrun.runs.store import Leftover, RunStore
 
 DEFAULT_AGE_S = 30 * 86400
@@ -107,8 +107,13 @@ def plan_clean(
         chosen = chosen[: -choice.keep]
     going = []
     staying = []
+    users = _users_of_folders(store)
     for item in chosen:
         candidate = _candidate(item, choice, store, now_s)
+        user = users.get(item.folder.resolve())
+        if candidate.kept is None and user:
+            kept = f"{user}, which has not ended, uses its checkpoints or its code"
+            candidate = replace(candidate, kept=kept)
         if candidate.kept is None:
             going.append(candidate)
         else:
@@ -152,6 +157,23 @@ def remove_runs(
     leftovers = [item.leftover for item in plan.going_leftovers]
     errors += store.remove_leftovers(leftovers, now_s - LOST_AFTER_S)
     return gone, errors
+
+
+def _users_of_folders(store: RunStore) -> dict[Path, str]:
+    """Return the folder of a run → another run that has not ended and needs the folder.
+
+    Links lead from the other run to the checkpoints and to the snapshot of the code.
+    """
+    users = {}
+    for run_id in store.active_ids():
+        folder = RunFolder(store.folder(run_id))
+        if folder.code.is_symlink():
+            users[folder.code.resolve().parent] = run_id
+        for index in parse_numbers(names_in(folder.elements))[:1]:  # all have the same lineage
+            checkpoints = folder.element(index).checkpoints
+            if checkpoints.is_symlink():
+                users[checkpoints.resolve().parents[2]] = run_id
+    return users
 
 
 def _is_chosen(item: RunStatus, choice: CleanChoice, now_s: float) -> bool:
