@@ -29,7 +29,6 @@ from hpcrun.cli.output import (
     table,
     verbatim,
     width,
-    written_line,
 )
 from hpcrun.errors import UsageError
 from hpcrun.job.request.parameters import Parameters
@@ -43,7 +42,7 @@ from hpcrun.views.metrics_table import (
     plot_lines,
     save_png,
 )
-from hpcrun.views.text import count, one_line
+from hpcrun.views.text import count, one_line, written_line
 
 SHOWN = 20
 

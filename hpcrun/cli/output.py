@@ -96,13 +96,6 @@ def printed(lines: Iterable[str], document: Document | None = None) -> Outcome:
     return Outcome(lambda: [part], document)
 
 
-def written_line(path: str | os.PathLike[str], more: str = "") -> str:
-    """Return the line that names a file which a command has written, and more about the file."""
-    from hpcrun.views.text import one_line
-
-    return one_line(f"written  {hooks_of('remote').file_place(path)}{more}")
-
-
 class _Answer:
     """The JSON document that this process prints at its end."""
 

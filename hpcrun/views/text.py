@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 import textwrap
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hpcrun.actions.hooks import hooks_of
 from hpcrun.job.text.hide_secrets import UNSEEN
 from hpcrun.job.text.secret_files import MOST_NAMED
 from hpcrun.job.text.units import count as count  # views take it from here
@@ -54,6 +56,11 @@ def one_line(text: str) -> str:
 
 
 _JOINERS = "\u200c\u200d"
+
+
+def written_line(path: str | os.PathLike[str], more: str = "") -> str:
+    """Return the line that names a file which a command has written, and more about the file."""
+    return one_line(f"written  {hooks_of('remote').file_place(path)}{more}")
 
 
 def visible(text: str) -> str:

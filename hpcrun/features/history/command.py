@@ -21,7 +21,6 @@ from hpcrun.cli.output import (
     stdout,
     table,
     verbatim,
-    written_line,
 )
 from hpcrun.errors import PlanError, UsageError, did_you_mean
 from hpcrun.features.history.history import (
@@ -35,7 +34,7 @@ from hpcrun.features.history.history import (
 from hpcrun.features.history.past_jobs import NOT_EXAMINED, PastJob, accounted_jobs
 from hpcrun.job.text.units import format_span
 from hpcrun.views.figure import DARK, PAGE, new_figure, paper_style, save_figure, style_of
-from hpcrun.views.text import count, csv_text, fields_of, one_line, text_table
+from hpcrun.views.text import count, csv_text, fields_of, one_line, text_table, written_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,17 +25,7 @@ from hpcrun.cli.options import (
     option,
     takes_options,
 )
-from hpcrun.cli.output import (
-    JsonOption,
-    Outcome,
-    Outcomes,
-    TextPart,
-    note,
-    stderr,
-    stdout,
-    width,
-    written_line,
-)
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, width
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
 from hpcrun.features.scaling.studies import Study, StudyStore
@@ -65,7 +55,7 @@ from hpcrun.job.request.option_panels import (
     SNAPSHOT,
 )
 from hpcrun.job.request.options import OptionPanel, options_of
-from hpcrun.views.text import count
+from hpcrun.views.text import count, written_line
 
 MARK = ".hpcrun-report"
 """Lists the files of a report in its folder: where nothing else is there, the folder may be

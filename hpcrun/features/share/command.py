@@ -8,20 +8,11 @@ from pathlib import Path
 from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import check_new_file, flag, option
-from hpcrun.cli.output import (
-    JsonOption,
-    Outcome,
-    Outcomes,
-    note,
-    stderr,
-    stdout,
-    verbatim,
-    written_line,
-)
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, verbatim
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.text.hide_secrets import HIDER
 from hpcrun.job.text.quoting import quote_bash
-from hpcrun.views.text import bytes_text, count
+from hpcrun.views.text import bytes_text, count, written_line
 
 
 def share(

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.cli.output import written_line
 from hpcrun.errors import SchedulerError
 from hpcrun.features.remote import ATTACHED, TypedHost, on_host
 from hpcrun.features.remote.connection import Remote, copy_after, remember
+from hpcrun.views.text import written_line
 
 
 @pytest.mark.parametrize(
