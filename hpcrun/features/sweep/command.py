@@ -151,7 +151,7 @@ def best_outcome(made: SweepTable, cwd: str) -> Outcome:
     resubmit = f"hpcrun resubmit {row.run.run_id} --elements {row.index}"
     about = [
         one_line(f"hpcrun: {name} is {row.status.state}: {result}"),
-        one_line(f"hpcrun: to continue it from its checkpoints: {resubmit}"),
+        one_line(f"hpcrun: to repeat it, from its checkpoints if it has any: {resubmit}"),
     ]
     return Outcome(
         lambda: [stderr(about), stdout([command])],

@@ -34,7 +34,10 @@ _TELLING = ("submitted", "cancelled", "held", "released")
 # command → what it does, for the question; why it cannot be done to a run
 VERBS = {
     "cancel": ("Running jobs are terminated, pending ones are removed.", "already ended"),
-    "resubmit": ("Each continues from its checkpoints, with the same options.", "not ended yet"),
+    "resubmit": (
+        "Each has the same options, and its checkpoints if it wrote any.",
+        "not ended yet",
+    ),
     "hold": ("They stay pending until they are released.", "not pending"),
     "release": ("Slurm may start them.", "not pending"),
 }
