@@ -66,7 +66,9 @@ class Prepared:
         """
         shipped = shipped_folder("cluster_profiles")
         names = {name for name, _ in self.request.env}
-        names.update(name for name, value in self.plan.env if value is None)  # secrets
+        for name, value in self.plan.env:
+            if value is None or self.plan.batch:  # a secret; a script has none of the profile
+                names.add(name)
         for key, origin in self.profile.origins.items():
             if key[:1] == ("env",) and not origin.path.is_relative_to(shipped):
                 names.update(key[1:])

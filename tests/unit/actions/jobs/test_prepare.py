@@ -278,6 +278,12 @@ def test_the_plan_shows_the_variables_that_hpcrun_does_not_add(tmp_path: Path) -
     assert not [line for line in prepared_lines(prepared(tmp_path, "l40s")) if "NCCL" in line]
 
 
+def test_the_plan_shows_the_variables_of_a_batch_script(tmp_path: Path) -> None:
+    write(tmp_path / "job.sbatch", "#!/bin/bash\n#SBATCH --export=ALL,MINE=2\nsrun true\n")
+    lines = prepared_lines(prepared(tmp_path, "l40s", script="job.sbatch"))
+    assert [line for line in lines if line.startswith("env")] == ["env        MINE=2"]
+
+
 def test_the_log_has_every_variable(tmp_path: Path) -> None:
     with logged_to(tmp_path / "log", "submit"):
         prepared(tmp_path, "l40s", gpus="2")
