@@ -13,7 +13,7 @@ from typing import Any
 from hpcrun.actions.jobs.after_and_chain import run_of
 from hpcrun.actions.jobs.new_run import Lineage
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.run_status import RunStatus, failed_elements
+from hpcrun.actions.status.run_status import RunStatus, failed_elements, unconfirmed_text
 from hpcrun.actions.status.status_query import get_status, one_status
 from hpcrun.errors import HpcrunError, PlanError, UsageError
 from hpcrun.files.writing import flocked
@@ -118,6 +118,11 @@ def check_over(
         if item.run.run_id != run.run_id:
             who += f", which uses the same checkpoints as {run.run_id},"
         job = item.run.job_id or item.run.run_id
+        if item.unconfirmed:
+            raise PlanError(
+                f"{item.run.run_id}: {unconfirmed_text(item)}",
+                hint=f"hpcrun status {job} polls again; --force submits now",
+            )
         raise PlanError(
             f"{who} has not ended: {item.status.state}",
             hint=f"--after {job} starts the new job after it; hpcrun cancel {job} cancels it; "
@@ -140,7 +145,9 @@ def _ended_before(runs: Sequence[Run], store: RunStore) -> set[str]:
 
 
 def _may_write(item: RunStatus, elements: Collection[int]) -> bool:
-    """Whether a run may still write the checkpoints of some elements."""
+    """Whether a run may still write the checkpoints of some elements, or write them again."""
+    if item.unconfirmed:
+        return True
     if item.status.final:
         return False
     if not item.elements:

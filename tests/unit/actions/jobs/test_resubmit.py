@@ -166,6 +166,14 @@ def test_no_second_run_writes_the_checkpoints_of_a_family_of_which_one_runs(
     check_over(store.load(OTHER), (), port)
 
 
+def test_a_run_that_may_have_been_requeued_is_not_repeated(tmp_path: Path) -> None:
+    store = family(tmp_path)
+    store.save_status(SECOND, LastStatus("FAILED", 900.0, final=True))
+    store.save(replace(store.load(SECOND), cluster="beta"))
+    with pytest.raises(PlanError, match=f"{SECOND}: it ended as FAILED, but may have been"):
+        check_over(store.load(FIRST), (), ports(store, Runs(), 1000.0))
+
+
 def test_a_run_with_checkpoints_of_its_own_waits_for_no_family(tmp_path: Path) -> None:
     store = family(tmp_path)
     store.save_status(SECOND, LastStatus("RUNNING", 900.0))
