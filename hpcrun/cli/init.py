@@ -294,7 +294,7 @@ def _cluster_lines(facts: ClusterFacts) -> list[str]:
     for offer in gpu_offers(facts):
         gpu_type = offer.type or "GPU"
         offers.append(f"{gpu_type} ({offer.nodes} × {offer.per_node})")
-    gpus = ", ".join(offers) or "none"
+    gpus = ", ".join(offers) or ("none" if facts.kinds else "unknown")
     accounts = ", ".join(accounts_of(facts)) or "unknown"
     return [
         one_line(f"cluster    {name}, Slurm {version}"),

@@ -229,13 +229,14 @@ class GpuSection(_Section):
 
     Attributes:
         type: the type for a request that names none.
+        per_node: 0 for nodes without GPUs; None if that is not known, and Slurm decides.
         nodes: how many nodes with these GPUs a job can have in its partition; None if that is not
             known.
         types: the types of a site that has several; ``--gpus TYPE:N`` chooses one.
     """
 
     type: Text | None = None
-    per_node: Count = Field(default=0, ge=0)
+    per_node: Count | None = Field(default=None, ge=0)
     nodes: Count | None = Field(default=None, ge=1)
     directive: Literal["gres", "gpus-per-node", "gpus"] = "gres"
     types: dict[GpuTypeName, GpuTypeSection] = {}

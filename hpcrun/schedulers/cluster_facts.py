@@ -3,7 +3,8 @@
 hpcrun runs the commands at once. The copy is in the user's cache. Thanks to the copy, a submission
 without a profile asks Slurm nothing more for an hour. If it cannot be read or written, Slurm is
 asked. Of the answers, a field that is missing, or in the unknown form of another version, is None,
-or its line is ignored.
+or its line is ignored. A site may hide its nodes from users (PrivateData=nodes): then the nodes are
+None, which is not "no nodes", and partitions say how many nodes and GPUs they have in all.
 """
 
 from __future__ import annotations
@@ -17,11 +18,18 @@ from dataclasses import dataclass, field, replace
 from hpcrun.errors import SchedulerError
 from hpcrun.job.text.units import slurm_seconds
 from hpcrun.machine.process import Completed, SlurmSite, user_name
-from hpcrun.schedulers.slurm_text import parse_config, resources, rows_of, whole_number
+from hpcrun.schedulers.slurm_text import (
+    allocated_gpus,
+    parse_config,
+    resources,
+    rows_of,
+    whole_number,
+)
 
 _ASSOC_FIELDS = ("account", "partition", "qos", "defaultqos")
 _QOS_FIELDS = ("name", "maxtres", "maxtrespu", "grptres", "maxwall", "flags")
 _LONGEST_LIMIT = 16  # characters of a time limit
+_MEMORY_NOT_SET = 1  # MB: the default of RealMemory (slurm.conf(5))
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:.\[\]]*)=")
 # answers of the same database as the associations: one message for all
 _OF_ASSOC = frozenset({"account", "qos"})
@@ -71,6 +79,8 @@ class Partition:
     up: bool = True
     max_s: int | None = None  # time limit in seconds, None if there is none
     max_nodes: int | None = None  # the most nodes of one job, None if there is no limit
+    nodes: int | None = None  # how many it has
+    gpus: int | None = None  # how many all its nodes have; None where Slurm does not count GPUs
     default_s: int | None = None
     priority: int = 0
     # what Slurm does with a preempted job (REQUEUE, CANCEL ...), None if jobs are not preempted
@@ -127,6 +137,8 @@ def parse_nodes(text: str) -> list[NodeKind]:
         # for the system
         cpus = whole_number(fields.get("CPUEfctv")) or whole_number(fields.get("CPUTot"))
         memory = whole_number(fields.get("RealMemory"))
+        if memory == _MEMORY_NOT_SET:
+            memory = None
         if memory is not None:
             memory -= min(memory, whole_number(fields.get("MemSpecLimit")) or 0)
         gpus = parse_gres(fields.get("Gres", ""))
@@ -142,7 +154,10 @@ def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
     With ``preempts``, partitions preempt each other's jobs (PreemptType=preempt/partition_prio).
     """
     partitions = []
-    for fields in parse_records(text, "PartitionName"):
+    records = parse_records(text, "PartitionName")
+    # a site may not count GPUs (AccountingStorageTRES); where it does, no entry means no GPU
+    counts_gpus = any("gres/gpu" in fields.get("TRES", "") for fields in records)
+    for fields in records:
         mode = fields.get("PreemptMode", "OFF")
         own_qos = fields.get("QoS", "N/A")
         partitions.append(
@@ -152,6 +167,8 @@ def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
                 up=fields.get("State", "UP") == "UP",
                 max_s=_seconds(fields.get("MaxTime", "")),
                 max_nodes=whole_number(fields.get("MaxNodes")),
+                nodes=whole_number(fields.get("TotalNodes")),
+                gpus=allocated_gpus(fields.get("TRES", "")) or (0 if counts_gpus else None),
                 default_s=_seconds(fields.get("DefaultTime", "")),
                 priority=whole_number(fields.get("PriorityTier")) or 0,
                 preempted=mode if preempts and mode not in ("OFF", "") else None,
@@ -270,13 +287,22 @@ class ClusterFacts:
     user: str
     groups: tuple[str, ...]
     config: dict[str, str]
-    kinds: list[NodeKind]  # kinds of nodes, by partition
+    kinds: list[NodeKind] | None  # kinds of nodes, by partition; None if Slurm shows none
     partitions: list[Partition]
     associations: list[Association] | None  # of the user; None if the database did not respond
     accounting: bool
     default_account: str | None = None  # of the user, which Slurm charges for a job without one
     qos: list[QosLimits] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)  # command → why it reported nothing
+
+    @property
+    def shown_kinds(self) -> list[NodeKind]:
+        """The kinds of nodes that Slurm shows: none is no proof that there are none."""
+        return self.kinds or []
+
+    def kinds_in(self, partition: str) -> list[NodeKind]:
+        """Return the kinds of nodes in a partition that Slurm shows."""
+        return [kind for kind in self.shown_kinds if kind.partition == partition]
 
 
 def ask_facts(site: SlurmSite) -> ClusterFacts:
@@ -306,7 +332,8 @@ def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> C
         if not answer.ok and key not in _OF_ASSOC:
             problems[names[key]] = _last_line(answer.stderr) or f"exit status {answer.status}"
     config = parse_config(_output(answers["config"]))
-    kinds = parse_nodes(answers["nodes"].stdout)
+    # the cluster has nodes: an empty answer hides them
+    kinds = parse_nodes(_output(answers["nodes"])) or None
     preempts = "partition_prio" in config.get("PreemptType", "")
     partitions = parse_partitions(answers["partitions"].stdout, preempts=preempts)
     for key, facts in (("nodes", kinds), ("partitions", partitions), ("config", config)):
@@ -357,7 +384,7 @@ def check_answered(facts: ClusterFacts, otherwise: str = "") -> None:
     Raises:
         SchedulerError: there is no node and no partition.
     """
-    if facts.partitions or facts.kinds:
+    if facts.partitions or facts.shown_kinds:
         return
     reasons = "\n".join(f"{command}: {why}" for command, why in facts.problems.items())
     if reasons:

@@ -18,7 +18,6 @@ from hpcrun.schedulers.queue_cache import SharedCopy
 from hpcrun.version import __version__
 
 VALID_S = 3600.0
-PARTIAL_VALID_S = 60.0  # if something that should have answered did not
 _RECORDS = {
     "kinds": NodeKind,
     "partitions": Partition,
@@ -44,12 +43,13 @@ class FactsCache(SharedCopy):
             return None
 
     def save(self, facts: ClusterFacts, now_s: float) -> None:
-        """Keep facts for an hour; for a minute if something that should have answered did not."""
-        valid_s = PARTIAL_VALID_S if _is_partial(facts) else VALID_S
+        """Keep facts for an hour, unless something that should have answered did not."""
+        if _is_partial(facts):
+            return
         record = {
             "version": __version__,
             "asked_s": now_s,
-            "valid_s": valid_s,
+            "valid_s": VALID_S,
             "facts": asdict(facts),
         }
         self.write(json.dumps(record).encode())

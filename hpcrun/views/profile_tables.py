@@ -66,13 +66,13 @@ def _cells(row: ProfileRow, layers: Mapping[str, Path]) -> list[str]:
 
 
 def _gpus_on_node(profile: Profile) -> str:
-    """Return the numbers of GPUs that a node can have; ``-`` for this machine."""
+    """Return the numbers of GPUs that a node can have; ``-`` for this machine, ``?`` if unknown."""
     if profile.scheduler != "slurm":
         return "-"
-    if profile.gpu.per_node:
+    if profile.gpu.per_node is not None:
         return str(profile.gpu.per_node)
     numbers = {entry.per_node for entry in profile.gpu.types.values() if entry.per_node}
-    return ", ".join(map(str, sorted(numbers))) or "0"
+    return ", ".join(map(str, sorted(numbers))) or "?"
 
 
 def profiles_json(rows: Sequence[ProfileRow]) -> dict[str, Any]:

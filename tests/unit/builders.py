@@ -46,7 +46,7 @@ def slurm_profile(**said: Any) -> Profile:
 
 def cpu_cluster(**said: Any) -> Profile:
     """A Slurm cluster without GPUs."""
-    return Profile(**{"name": "thin", **said})
+    return Profile(**{"name": "thin", "gpu": {"per_node": 0}, **said})
 
 
 def laptop(**said: Any) -> Profile:

@@ -129,6 +129,7 @@ def _on_cluster(settled: Settled, detected: DetectedProfile, picker: Picker) -> 
         with_qos,
     )
 
+    _check_says_gpus(settled, detected.facts)
     job = with_partition(_cluster_job(settled, detected.facts), detected.path, picker)
     chosen = with_qos(with_account(job, picker), picker)
     _check_made(picker, settled.loaded.profile.name)
@@ -138,6 +139,23 @@ def _on_cluster(settled: Settled, detected: DetectedProfile, picker: Picker) -> 
     if settled.loaded.path == detected.path:
         notes += (detected_note(chosen),)
     return Settled(chosen.request, chosen.loaded, chosen.typed, notes)
+
+
+def _check_says_gpus(settled: Settled, facts: ClusterFacts) -> None:
+    """Check that a job says its GPUs where Slurm does not show whether nodes have some.
+
+    Raises:
+        UsageError: the job does not say it.
+    """
+    request = settled.request
+    is_said = request.gpus or request.gpus_per_node or request.roles
+    if is_said or facts.kinds is not None or settled.typed.gpu.per_node is not None:
+        return
+    raise UsageError(
+        "the job does not say how many GPUs it needs, and Slurm does not show you what its nodes "
+        "have",
+        hint="add --gpus N, or --gpus 0 for a CPU job",
+    )
 
 
 def _without_gpus(settled: Settled, detected: DetectedProfile) -> Settled:
@@ -290,7 +308,8 @@ def _room(request: JobRequest, profile: Profile) -> str:
 
 
 def _total(entry: GpuTypeSection, profile: Profile) -> int:
-    return (entry.nodes or 1) * (entry.per_node or profile.gpu.per_node)
+    per_node = entry.per_node or profile.gpu.per_node or 0  # one of them is set
+    return (entry.nodes or 1) * per_node
 
 
 def _asked(request: JobRequest) -> str:

@@ -160,24 +160,28 @@ def _fits(job: ClusterJob, partition: Partition) -> bool:
         return False
     if partition.max_nodes and job.size.nodes > partition.max_nodes:
         return False
-    if job.size.nodes > _nodes_with(partition, job):
+    nodes = _nodes_with(partition, job)
+    if nodes is not None and job.size.nodes > nodes:
+        return False
+    if nodes is None and partition.gpus is not None and job.size.gpus > partition.gpus:
         return False
     time_s = job.request.walltime_s or job.typed.time.default
     return partition.max_s is None or time_s is None or time_s <= partition.max_s
 
 
-def _nodes_with(partition: Partition, job: ClusterJob) -> int:
-    """Return how many nodes of a partition have what the job needs on each node.
+def _nodes_with(partition: Partition, job: ClusterJob) -> int | None:
+    """Return how many nodes of a partition have what the job needs; None if Slurm shows no node.
 
     Compared are each node's GPUs of the wanted type, its CPUs and its memory.
     """
+    kinds = job.facts.kinds_in(partition.name)
+    if not kinds and (job.facts.kinds is None or partition.nodes):
+        return None
     size = job.size
     cpus = job.request.cpus or 1
     memory_mb = job.request.memory_mb or 0  # 0: all of a node's memory, however large
     nodes = 0
-    for kind in job.facts.kinds:
-        if kind.partition != partition.name:
-            continue
+    for kind in kinds:
         wanted = [count for type_, count in kind.gpus if size.gpu_type in (None, type_)]
         has_cpus = kind.cpus is None or kind.cpus >= cpus
         has_memory = kind.memory_mb is None or kind.memory_mb >= memory_mb
@@ -217,13 +221,13 @@ def _in_partition(job: ClusterJob, partition: Partition, detected: Path) -> Prof
     if job.size.gpus_per_node:
         return _with_gpus_in_partition(job, partition, detected)
     profile = job.loaded.profile
-    kinds = [kind for kind in job.facts.kinds if kind.partition == partition.name]
+    kinds = job.facts.kinds_in(partition.name)
     cpus = share([(kind.cpus, 0) for kind in kinds], "CPUs")
     memory = share([(kind.memory_mb, 0) for kind in kinds], "MB")
     sections = _sections(cpus, memory, partition, profile)
     changed = _without_user_values(sections, (), job.loaded, detected)
     if partition.name in partitions_without_gpus(job.facts):
-        changed["gpu"] = GpuSection()
+        changed["gpu"] = GpuSection(per_node=0)
     changed["partition"] = partition.name
     return profile.model_copy(update=changed)
 
@@ -232,7 +236,11 @@ def _with_gpus_in_partition(job: ClusterJob, partition: Partition, detected: Pat
     """Return the profile with another partition's values for the GPU type of a job."""
     profile = job.loaded.profile
     type_ = job.size.gpu_type
-    kinds = [kind for kind in job.facts.kinds if kind.partition == partition.name]
+    kinds = job.facts.kinds_in(partition.name)
+    if job.facts.kinds is None and type_ not in profile.gpu.types:
+        time = {"time": _sections(None, None, partition, profile)["time"]}
+        changed = _without_user_values(time, (), job.loaded, detected)
+        return profile.model_copy(update={**changed, "partition": partition.name})
     if not any(type_ in dict(kind.gpus) for kind in kinds):
         return profile  # sbatch says it best
     offer = offer_in(partition, type_, job.facts)
@@ -400,11 +408,14 @@ def check_nodes(job: ClusterJob) -> None:
     nodes = job.size.nodes
     most = _most_nodes(partition, job.facts)
     is_of_profile = job.typed.gpu.nodes is not None and job.partition == job.typed.partition
-    if nodes <= most or (job.size.gpus_per_node and is_of_profile):
+    if most is None or nodes <= most or (job.size.gpus_per_node and is_of_profile):
         return
-    larger = [part for part in job.facts.partitions if nodes <= _most_nodes(part, job.facts)]
+    larger = []
+    for part in job.facts.partitions:
+        if nodes <= (_most_nodes(part, job.facts) or 0):
+            larger.append(part)
     best = min(larger, key=lambda part: rank(part, job.facts, job.account), default=None)
-    hint = f"use --nodes {most}"
+    hint = f"use --nodes {most}" if most else "choose another with --partition"
     if best is not None:
         hint = f"use --partition {best.name}: up to {_most_nodes(best, job.facts)}"
     raise PlanError(
@@ -413,12 +424,13 @@ def check_nodes(job: ClusterJob) -> None:
     )
 
 
-def _most_nodes(partition: Partition, facts: ClusterFacts) -> int:
-    """Return the number of nodes that a partition can give one job."""
-    nodes = sum(kind.nodes for kind in facts.kinds if kind.partition == partition.name)
-    if partition.max_nodes:
-        return min(nodes, partition.max_nodes)
-    return nodes
+def _most_nodes(partition: Partition, facts: ClusterFacts) -> int | None:
+    """Return the number of nodes that a partition can give one job; None if it is not known."""
+    nodes = partition.nodes
+    if nodes is None and facts.kinds is not None:
+        nodes = sum(kind.nodes for kind in facts.kinds_in(partition.name))
+    known = [number for number in (nodes, partition.max_nodes) if number is not None]
+    return min(known, default=None)
 
 
 def detected_note(job: ClusterJob) -> str:

@@ -213,7 +213,10 @@ def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[DetectedValue]:
     partition = partition_without_gpus(facts, choices.account)
     yield _partition_row(facts, partition)
     yield from _account_rows(facts, choices.account)
-    yield from _types_rows(offers, choices.gpu_type, partition)
+    if offers:
+        yield from _types_rows(offers, choices.gpu_type, partition)
+    else:
+        yield _row_of_no_offer(facts)
     yield from _rows_without_gpus(facts, offers, partition)
 
 
@@ -229,10 +232,8 @@ def _only_type_rows(offer: GpuOffer) -> Iterator[DetectedValue]:
 def _types_rows(
     offers: Sequence[GpuOffer], chosen: str | None, partition: Partition | None
 ) -> Iterator[DetectedValue]:
-    """Yield the values for several GPU types or none, and which type ``--gpus N`` means."""
-    if not offers:
-        yield DetectedValue(("gpu",), None, f"{_NODES}: no node has a GPU that a job can request")
-    elif chosen:
+    """Yield the values for several GPU types, and which type ``--gpus N`` means."""
+    if chosen:
         yield DetectedValue(("gpu", "type"), flow(chosen), "your choice: the type of --gpus N")
     else:
         reason = "the type of --gpus N; without it, --gpus N is an error"
@@ -244,12 +245,24 @@ def _types_rows(
         yield from _offer_rows(("gpu", "types", offer.type or ""), offer, top_s)
 
 
+def _row_of_no_offer(facts: ClusterFacts) -> DetectedValue:
+    """Return the GPUs of a node where Slurm shows none: 0 only if all partitions have none."""
+    key = ("gpu", "per_node")
+    if facts.kinds is not None:
+        return DetectedValue(key, "0", f"{_NODES}: no node has a GPU that a job can request")
+    counts = [partition.gpus for partition in facts.partitions]
+    if counts and not any(counts) and None not in counts:
+        return DetectedValue(key, "0", f"{_PARTITIONS}: no partition has GPUs")
+    reason = facts.problems.get(_NODES, "no nodes")
+    return DetectedValue(key, None, f"not known, Slurm decides; {_NODES}: {reason}")
+
+
 def _rows_without_gpus(
     facts: ClusterFacts, offers: Sequence[GpuOffer], partition: Partition | None
 ) -> Iterator[DetectedValue]:
     """Yield the values for jobs without GPUs."""
     name = partition.name if partition else None
-    here = [kind for kind in facts.kinds if kind.partition == name]
+    here = facts.kinds_in(name) if name else []
     yield from _share_rows(("cpu",), share([(kind.cpus, 0) for kind in here], "CPUs"))
     yield from _share_rows(("memory",), share([(kind.memory_mb, 0) for kind in here], "MB"))
     if partition is not None:
@@ -258,11 +271,18 @@ def _rows_without_gpus(
         yield from _time_rows((), partition, _USUAL_DEFAULT_S, limited=not unlimited)
 
 
+def _has_gpus(facts: ClusterFacts) -> bool:
+    """Whether GPUs of the cluster are known."""
+    if facts.kinds is None:
+        return any(partition.gpus for partition in facts.partitions)
+    return any(kind.gpus for kind in facts.kinds)
+
+
 def _partition_row(facts: ClusterFacts, chosen: Partition | None) -> DetectedValue:
     if chosen is None:
         reason = "scontrol named no partition; Slurm's default is used"
         return DetectedValue(("partition",), None, reason)
-    if chosen.name in partitions_without_gpus(facts) and any(kind.gpus for kind in facts.kinds):
+    if chosen.name in partitions_without_gpus(facts) and _has_gpus(facts):
         why = "for jobs without GPUs"
     elif chosen.default:
         why = "the default"
@@ -427,7 +447,7 @@ def _table(facts: ClusterFacts, account: str | None) -> Iterator[str]:
         if part.default:
             words.append("default")
         words.append(f"to {format_time(part.max_s)}" if part.max_s else "no time limit")
-        words.append(_gpus_in(part, facts) or "no GPUs")
+        words.append(_gpus_in(part, facts))
         if part.preempted:
             words.append(f"jobs may be displaced ({part.preempted}) after {part.grace_s} s")
         if not may_use(part, facts, account):
@@ -437,11 +457,14 @@ def _table(facts: ClusterFacts, account: str | None) -> Iterator[str]:
 
 def _gpus_in(partition: Partition, facts: ClusterFacts) -> str:
     """Return the types and numbers of GPUs that the nodes of a partition have."""
+    if facts.kinds is None:
+        if partition.gpus is None:
+            return "GPUs unknown"
+        return f"{partition.gpus} GPUs in all" if partition.gpus else "no GPUs"
     gpus: set[str] = set()
-    for kind in facts.kinds:
-        if kind.partition == partition.name:
-            gpus.update(f"{type_ or 'gpu'}:{count}" for type_, count in kind.gpus)
-    return " ".join(sorted(gpus))
+    for kind in facts.kinds_in(partition.name):
+        gpus.update(f"{type_ or 'gpu'}:{count}" for type_, count in kind.gpus)
+    return " ".join(sorted(gpus)) or "no GPUs"
 
 
 def _host_lines(host: HostFacts, *, in_job: bool) -> Iterator[str]:

@@ -124,6 +124,8 @@ def partition_without_gpus(facts: ClusterFacts, account: str | None = None) -> P
 
 def partitions_without_gpus(facts: ClusterFacts) -> set[str]:
     """Return the partitions whose nodes have no GPUs."""
+    if facts.kinds is None:
+        return {partition.name for partition in facts.partitions if partition.gpus == 0}
     with_gpus = {kind.partition for kind in facts.kinds if kind.gpus}
     return {kind.partition for kind in facts.kinds} - with_gpus
 
@@ -164,13 +166,14 @@ def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = 
 
 
 def gpu_offers(facts: ClusterFacts, account: str | None = None) -> list[GpuOffer]:
-    """Return the GPU types, by name, for the charged account.
+    """Return the GPU types, by name, for the charged account; none if Slurm hides its nodes.
 
     A type that ``--gpus TYPE:N`` cannot say is left out.
     """
+    kinds = facts.shown_kinds
     offers = []
     for type_ in _types_to_request(facts):
-        partitions = {kind.partition for kind in facts.kinds if type_ in dict(kind.gpus)}
+        partitions = {kind.partition for kind in kinds if type_ in dict(kind.gpus)}
         partition = best_partition(facts, partitions, account)
         if partition:
             offers.append(offer_in(partition, type_, facts))
@@ -180,7 +183,7 @@ def gpu_offers(facts: ClusterFacts, account: str | None = None) -> list[GpuOffer
 def _types_to_request(facts: ClusterFacts) -> list[str | None]:
     """Return Slurm's names of the GPU types, or only None if no GPU has a name."""
     types: set[str | None] = set()
-    for kind in facts.kinds:
+    for kind in facts.shown_kinds:
         types.update(type_ for type_, _ in kind.gpus)
     named: list[str | None] = []
     named += sorted(type_ for type_ in types if type_ and _NAME.fullmatch(type_))
@@ -191,7 +194,7 @@ def _types_to_request(facts: ClusterFacts) -> list[str | None]:
 
 def offer_in(partition: Partition, type_: str | None, facts: ClusterFacts) -> GpuOffer:
     """Return the GPUs of a type in a partition that has some."""
-    holding = [kind for kind in facts.kinds if type_ in dict(kind.gpus)]
+    holding = [kind for kind in facts.shown_kinds if type_ in dict(kind.gpus)]
     here = [kind for kind in holding if kind.partition == partition.name]
     others = {kind.partition for kind in holding} - {partition.name}
     counts = {dict(kind.gpus)[type_] for kind in here}

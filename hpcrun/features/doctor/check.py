@@ -104,7 +104,7 @@ class Target:
         """
         if (self.plan.directive("partition") or "") != (self.profile.partition or ""):
             return "SBATCH_PARTITION, or `sbatch:` in the profile, sets it"
-        holding = {kind.partition for kind in facts.kinds if self.has(kind)}
+        holding = {kind.partition for kind in facts.shown_kinds if self.has(kind)}
         best = best_partition(facts, {close} if close in holding else holding)
         if best and why_closed(best, facts) is None:
             return self.set_("partition", best.name)
@@ -140,7 +140,8 @@ def _target(named: str, type_: str | None, profile: Profile, surroundings: Surro
     if type_:
         chosen = for_gpu_type(profile, read_request({"script": "doctor", "gpus": f"{type_}:1"}))
     plans = []
-    for count in (chosen.gpu.per_node, min(1, chosen.gpu.per_node)):
+    most = chosen.gpu.per_node or 0
+    for count in (most, min(1, most)):
         gpus = f"{type_}:{count}" if type_ else str(count)
         # one process: how ranks start changes nothing of what a node must have
         options = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
@@ -270,7 +270,7 @@ class _Amount:
     """How much of one thing there is on nodes, and how much a profile requests and allows."""
 
     name: str  # such as ``GPUs`` or ``memory``
-    available: int  # in the unit of ``requested``; 0 if unknown
+    available: int | None  # in the unit of ``requested``; None if unknown, or without a limit
     where: str  # where there is so much, in words
     # the key that sets the amount; with a key ``per_gpu``, the amount is for all GPUs
     key: str
@@ -288,12 +288,14 @@ def judge_nodes(
 
     The nodes must also have what the profile's largest job on one node asks for.
     """
-    if not facts.kinds:
+    if not facts.shown_kinds:
         why = "Slurm does not list the resources of its nodes"
         return [not_checked(PROFILE, f"{target.label}nodes", why)]
     names = [partition.name for partition in partitions]
-    inside = [kind for kind in facts.kinds if kind.partition in names]
+    inside = [kind for kind in facts.shown_kinds if kind.partition in names]
     holding = [kind for kind in inside if target.has(kind)]
+    if not inside and any(partition.nodes for partition in partitions):
+        return [not_checked(PROFILE, f"{target.label}nodes", "Slurm hides the nodes from you")]
     if not holding:
         return [_no_such_gpus(target, names, inside, facts)]
     gpus = target.plan.shape.gpus_per_node
@@ -335,7 +337,7 @@ def _amounts(
         ),
         _Amount(
             "CPUs",
-            max(kind.cpus or 0 for kind in nodes),
+            _most(kind.cpus for kind in nodes),
             "such nodes have",
             "cpu.per_gpu",
             plan.cpus_per_node,
@@ -345,7 +347,7 @@ def _amounts(
         ),
         _Amount(
             "memory",
-            max(kind.memory_mb or 0 for kind in nodes),
+            _most(kind.memory_mb for kind in nodes),
             "such nodes have",
             "memory.per_gpu",
             plan.memory_mb,
@@ -356,7 +358,7 @@ def _amounts(
         ),
         _Amount(
             "time",
-            _longest_s(partitions),
+            _most(partition.max_s for partition in partitions),
             "the partition allows",
             "time.default",
             plan.walltime_s,
@@ -368,12 +370,14 @@ def _amounts(
     ]
 
 
-def _longest_s(partitions: Sequence[Partition]) -> int:
-    """Return the longest time limit in seconds, 0 if a partition has none."""
-    limits = [partition.max_s for partition in partitions]
-    if None in limits:
-        return 0
-    return max(limit or 0 for limit in limits)
+def _most(amounts: Iterable[int | None]) -> int | None:
+    """Return the largest amount, None if one of the amounts is unknown or unlimited."""
+    known = []
+    for amount in amounts:
+        if amount is None:
+            return None
+        known.append(amount)
+    return max(known, default=None)
 
 
 def _judge_amount(target: Target, amount: _Amount) -> Check | None:
@@ -383,7 +387,7 @@ def _judge_amount(target: Target, amount: _Amount) -> Check | None:
     more.
     """
     available = amount.available
-    if not available:
+    if available is None:
         return None
     name = f"{target.label}{amount.name}"
     has = f"{amount.where} {amount.text(available)}"
@@ -414,9 +418,9 @@ def _fits(target: Target, kinds: Sequence[NodeKind], holding: Sequence[NodeKind]
     nodes = sum(kind.nodes for kind in holding)
     text = f"{', '.join(parts)}: fits its {count(nodes, 'node')}"
     unknown = []
-    if kinds[0].cpus is None:
+    if any(kind.cpus is None for kind in kinds):
         unknown.append("CPUs")
-    if kinds[0].memory_mb is None:
+    if any(kind.memory_mb is None for kind in kinds):
         unknown.append("memory")
     if unknown:
         text += f"; Slurm does not say their {' and '.join(unknown)}"
@@ -450,7 +454,7 @@ def _other_gpus(target: Target, there: Sequence[str], facts: ClusterFacts) -> st
             return target.set_("gpu.type", "null")  # GPUs without a type are requested without one
         close = nearest(target.plan.shape.gpu_type or "", named)
         return target.set_("gpu.type", close or named[0])
-    elsewhere = sorted(name for name in _gpu_types(facts.kinds) if name)
+    elsewhere = sorted(name for name in _gpu_types(facts.shown_kinds) if name)
     fix = "write a profile for them: hpcrun profile detect"
     if elsewhere:
         return f"the cluster has {', '.join(elsewhere)}; {fix}"

@@ -324,7 +324,7 @@ def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size
         PlanError: the profile's nodes have no GPUs, and the study is one of GPUs.
         UsageError: a size is given twice.
     """
-    has_gpus = profile.scheduler != "slurm" or profile.gpu.per_node or profile.gpu.types
+    has_gpus = profile.scheduler != "slurm" or profile.gpu.per_node != 0 or profile.gpu.types
     if design.unit == "GPUs" and not has_gpus:
         raise PlanError(
             f"the nodes of profile {profile.name!r} have no GPUs",

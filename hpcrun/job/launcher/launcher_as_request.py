@@ -255,7 +255,7 @@ def _rank_sizes(
 ) -> dict[str, Any]:
     """Return the fields that give a launcher its number of ranks, on GPUs or on CPUs."""
     gpus = _requested_gpus(request)
-    has_gpus = profile.scheduler == "local" or profile.gpu.per_node > 0
+    has_gpus = profile.scheduler == "local" or bool(profile.gpu.per_node)
     if gpus == 0 or (gpus is None and not has_gpus):
         sizes: dict[str, Any] = {"gpus": "0", "nproc_per_node": -(-total // nodes)}
         if not started.by_srun and not request.launcher:

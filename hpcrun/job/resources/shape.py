@@ -54,10 +54,10 @@ def types_with_room(profile: Profile, total: int, without: str | None = None) ->
     return [options for _, options in sorted(rooms)]
 
 
-def nodes_for(total: int, per_node: int, most: int | None) -> int | None:
+def nodes_for(total: int, per_node: int | None, most: int | None) -> int | None:
     """Return the fewest nodes over which so many GPUs can be split evenly.
 
-    The result is None if more than ``most`` nodes are needed.
+    The result is None if more than ``most`` nodes are needed, or a node has no or unknown GPUs.
     """
     if not per_node:
         return None
@@ -241,10 +241,12 @@ def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | Non
         return
     name = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
     where = f"partition {partition}" if partition else "the default partition"
-    total = most * profile.gpu.per_node
+    limit = f"{count(most, 'node')} with {name}"
+    if profile.gpu.per_node:
+        limit += f", {most * profile.gpu.per_node} GPUs in all"
     raise PlanError(
         f"{nodes} nodes × {shape.gpus_per_node} GPUs, but a job in {where} can have at most "
-        f"{count(most, 'node')} with {name}, {total} GPUs in all (profile {profile.name!r})",
+        f"{limit} (profile {profile.name!r})",
         hint=_less(shape.gpus, shape.gpu_type, profile, most),
     )
 
@@ -254,8 +256,10 @@ def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
 
     The hint names fewer GPUs, or a type that has enough of them.
     """
-    gpus = GpuCount(nodes * profile.gpu.per_node, type_)
-    hint = f"request less: --gpus {gpus} --nodes {nodes}"
+    hint = "request less: "
+    if profile.gpu.per_node:
+        hint += f"--gpus {GpuCount(nodes * profile.gpu.per_node, type_)} "
+    hint += f"--nodes {nodes}"
     others = types_with_room(profile, total, without=type_)
     if others:
         hint += f"; or another type: {others[0]}"
@@ -263,13 +267,11 @@ def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
 
 
 def _default_gpus(nodes: int, most: int | None) -> int:
-    """Return the GPUs of a job that does not say how many.
+    """Return the GPUs of a job that does not say how many, on nodes that have some.
 
     Raises:
         UsageError: if the job has several nodes with GPUs.
     """
-    if most == 0:
-        return 0
     if nodes > 1:
         raise UsageError(
             f"--nodes {nodes} does not say how many GPUs",
@@ -291,7 +293,8 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     most = profile.gpu.per_node if profile.scheduler == "slurm" else None
     nodes = request.nodes or 1
     if total is None and each is None:
-        each = _default_gpus(nodes, most)
+        has_gpus = profile.scheduler != "slurm" or profile.gpu.per_node
+        each = _default_gpus(nodes, most) if has_gpus else 0
     elif each is None:
         nodes, each = _from_total(total or 0, request.nodes, most, profile.gpu.nodes)
     elif total is not None:

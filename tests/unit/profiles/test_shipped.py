@@ -86,7 +86,7 @@ def test_a_whole_node_leaves_memory_to_the_system(name: str) -> None:
         < (plan(profile, gpus=str(profile.gpu.per_node)).memory_mb or 0)
         < 0.97 * memory_mb
     )
-    assert 0 < profile.gpu.per_node * (profile.cpu.per_gpu or 0) <= cpus
+    assert 0 < (profile.gpu.per_node or 0) * (profile.cpu.per_gpu or 0) <= cpus
     assert profile.description
     assert 0 < (profile.time.default or 0) <= (profile.time.max or 0)
 

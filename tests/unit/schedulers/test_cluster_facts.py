@@ -6,19 +6,22 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpcrun.machine.process import Completed, SlurmSite
 from hpcrun.schedulers.cluster_facts import (
     Association,
     ClusterFacts,
     NodeKind,
     Partition,
     QosLimits,
+    ask_facts,
     command_name,
     parse_assoc,
     parse_gres,
@@ -27,7 +30,7 @@ from hpcrun.schedulers.cluster_facts import (
     parse_qos,
     parse_records,
 )
-from hpcrun.schedulers.cluster_facts_cache import PARTIAL_VALID_S, VALID_S, FactsCache
+from hpcrun.schedulers.cluster_facts_cache import VALID_S, FactsCache
 from hpcrun.schedulers.slurm_text import parse_config
 from hpcrun.version import __version__
 
@@ -46,11 +49,18 @@ def test_recorded_nodes_partitions_configuration_and_associations() -> None:
     by_name = {partition.name: partition for partition in partitions}
     assert list(by_name) == ["gpu", "h100", "preempt", "cpu", "debug"]
     assert by_name["gpu"] == Partition(
-        "gpu", default=True, max_s=172800, default_s=1800, priority=10
+        "gpu", default=True, max_s=172800, default_s=1800, priority=10, nodes=10, gpus=52
     )
     assert by_name["preempt"] == Partition(
-        "preempt", max_s=86400, priority=1, preempted="REQUEUE", grace_s=10
+        "preempt",
+        max_s=86400,
+        priority=1,
+        preempted="REQUEUE",
+        grace_s=10,
+        nodes=4,
+        gpus=24,
     )
+    assert by_name["cpu"].gpus == 0
     config = parse_config(recorded("scontrol-config.txt"))
     assert config["ClusterName"] == "dev"
     assert config["SLURM_VERSION"] == "22.05.8"
@@ -99,6 +109,45 @@ def test_partitions_nodes_and_limits_as_other_sites_have_them() -> None:
         command_name(["sacctmgr", "--noheader", "show", "assoc", "user=me", "format=qos"])
         == "sacctmgr show assoc"
     )
+
+
+def test_a_memory_that_is_not_set_is_unknown() -> None:
+    (kind,) = parse_nodes("NodeName=n1 CPUTot=64 RealMemory=1 Partitions=a\n")
+    assert kind.memory_mb is None
+
+
+def test_where_slurm_counts_no_gpus_their_number_is_unknown() -> None:
+    text = "PartitionName=a TotalNodes=2 TRES=cpu=8,mem=2G,node=2\n"
+    (partition,) = parse_partitions(text, preempts=False)
+    assert partition == Partition("a", nodes=2, gpus=None)
+
+
+@dataclass(frozen=True)
+class HidesNodes(SlurmSite):
+    """A cluster whose scontrol shows its partitions, and answers so about its nodes."""
+
+    answer: Completed | None = None
+
+    def run(self, argv: Sequence[str], **variables: str) -> Completed:
+        if argv[-1] == "node":
+            assert self.answer is not None
+            return self.answer
+        if argv[-1] == "partition":
+            return Completed("scontrol", 0, recorded("scontrol-partition.txt"), "")
+        return Completed("scontrol", 0, "", "")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(Completed("scontrol", 1, "", "slurm_load_nodes: Access denied\n"), id="fails"),
+        pytest.param(Completed("scontrol", 0, "", ""), id="prints nothing"),
+    ],
+)
+def test_nodes_that_slurm_hides_are_unknown(answer: Completed) -> None:
+    facts = ask_facts(HidesNodes({}, answer=answer))
+    assert facts.kinds is None
+    assert "scontrol show node" in facts.problems
 
 
 def test_gres() -> None:
@@ -152,10 +201,7 @@ FACTS = ClusterFacts(
 
 def test_what_is_kept_comes_back(tmp_path: Path) -> None:
     cache = FactsCache(tmp_path / "cache", "dev")
-    for facts in (
-        FACTS,
-        replace(FACTS, associations=None, problems={"sacctmgr show assoc": "away"}),
-    ):
+    for facts in (FACTS, replace(FACTS, associations=None, kinds=None)):
         assert cache.load(NOW) is None
         cache.save(facts, NOW)
         assert cache.load(NOW + 1) == facts
@@ -166,19 +212,21 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
         cache.drop()
 
 
-def test_for_how_long(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    cache, late = FactsCache(tmp_path, None), "timed out after 5 s"
-    for facts, valid_s in (
-        (FACTS, VALID_S),
-        (replace(FACTS, problems={"sacctmgr show assoc": late}), PARTIAL_VALID_S),
-        (replace(FACTS, config={}, problems={"sacctmgr show assoc": "no accounting"}), VALID_S),
-        (replace(FACTS, config={}, problems={"scontrol show node": late}), PARTIAL_VALID_S),
-    ):
-        with subtests.test(facts=facts):
-            cache.save(facts, NOW)
-            assert cache.load(NOW + valid_s - 1) == facts
-            assert cache.load(NOW + valid_s) is None
-            assert cache.load(NOW - 10) is None  # of a clock that was set back
+def test_whole_answers_are_kept_for_an_hour(tmp_path: Path) -> None:
+    cache = FactsCache(tmp_path, None)
+    no_database = replace(FACTS, config={}, problems={"sacctmgr show assoc": "no accounting"})
+    for facts in (FACTS, no_database):
+        cache.save(facts, NOW)
+        assert cache.load(NOW + VALID_S - 1) == facts
+        assert cache.load(NOW + VALID_S) is None
+        assert cache.load(NOW - 10) is None  # of a clock that was set back
+
+
+@pytest.mark.parametrize("command", ["sacctmgr show assoc", "scontrol show node"])
+def test_a_partial_answer_is_not_kept(command: str, tmp_path: Path) -> None:
+    cache = FactsCache(tmp_path, None)
+    cache.save(replace(FACTS, problems={command: "timed out after 5 s"}), NOW)
+    assert cache.load(NOW) is None
 
 
 BAD_FACTS = json.dumps(

@@ -126,7 +126,7 @@ def _rows_of(table: Table) -> list[list[str]]:
 def test_a_list_of_profiles_shows_where_each_is_its_gpus_and_its_limit() -> None:
     h100 = {"type": "h100", "per_node": 8}
     big = Profile(name="big", gpu=h100, partition="gpu", time={"max": "12h"})
-    cpus = Profile(name="cpus")
+    cpus = Profile(name="cpus", gpu={"per_node": 0})
     typed = Profile(name="typed", gpu={"types": {"a": {"per_node": 8}, "b": {"per_node": 8}}})
     rows = [
         ProfileRow("big", Path("/x/big.yaml"), True, big),

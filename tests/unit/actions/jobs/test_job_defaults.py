@@ -214,6 +214,31 @@ def test_nodes_of_unknown_memory_have_enough(tmp_path: Path) -> None:
     assert (result.request.partition or result.loaded.profile.partition) == "long"
 
 
+HIDDEN = replace(facts(replace(GPU, nodes=2, gpus=8), Partition("cpu", gpus=0)), kinds=None)
+
+
+def test_slurm_decides_about_the_gpus_of_hidden_nodes(tmp_path: Path) -> None:
+    result = settled(tmp_path, HIDDEN, gpus="8")
+    assert (result.size.nodes, result.size.gpus_per_node) == (1, 8)
+    assert result.typed.partition == "gpu"
+
+
+def test_a_partition_of_hidden_nodes_has_the_gpus_that_it_counts(tmp_path: Path) -> None:
+    cluster_facts = replace(HIDDEN, partitions=[*HIDDEN.partitions, Partition("big", gpus=64)])
+    assert settled(tmp_path, cluster_facts, gpus="16").typed.partition == "big"
+
+
+def test_a_job_on_hidden_nodes_must_say_its_gpus(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not say how many GPUs") as refused:
+        settled(tmp_path, HIDDEN)
+    assert refused.value.hint == "add --gpus N, or --gpus 0 for a CPU job"
+
+
+def test_the_nodes_of_a_partition_are_its_own_number_where_they_are_hidden(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="3 nodes are more than the 2 that partition gpu gives"):
+        settled(tmp_path, HIDDEN, gpus="3", nodes=3, partition="gpu")
+
+
 def test_the_limits_are_those_of_the_partition_that_is_taken(tmp_path: Path) -> None:
     found = settled(tmp_path, facts(GPU, LONG), gpus="4", walltime_s="3-0").loaded.profile
     assert found.partition == "long"

@@ -35,7 +35,7 @@ NOWHERE = HostFacts("login1", {}, {}, (), None)
 LAB = Association("lab", None, ("normal",), None)
 
 
-def facts(kinds: list[NodeKind], partitions: list[Partition], **said: Any) -> ClusterFacts:
+def facts(kinds: list[NodeKind] | None, partitions: list[Partition], **said: Any) -> ClusterFacts:
     values = {
         "user": "me",
         "groups": ("lab",),
@@ -47,7 +47,9 @@ def facts(kinds: list[NodeKind], partitions: list[Partition], **said: Any) -> Cl
     return ClusterFacts(kinds=kinds, partitions=partitions, **values)
 
 
-def made(kinds: list[NodeKind], partitions: list[Partition], **said: Any) -> tuple[str, Profile]:
+def made(
+    kinds: list[NodeKind] | None, partitions: list[Partition], **said: Any
+) -> tuple[str, Profile]:
     """The text of the profile of such a cluster, and what that says."""
     text = profile_text(facts(kinds, partitions, **said), host=NOWHERE)
     return text, load_text(text, Path("x.yaml"), [shipped_folder("cluster_profiles")]).profile
@@ -107,6 +109,26 @@ def test_gpus_without_a_name_and_no_gpus() -> None:
     assert profile.gpu.per_node == 0
     assert profile.cpu.per_node == 64
     assert profile.memory.per_node == 512000
+
+
+HIDDEN = {"scontrol show node": "Access/permission denied"}
+
+
+def test_gpus_of_hidden_nodes_stay_unknown_with_the_reason() -> None:
+    text, profile = made(None, [replace(GPU, nodes=2, gpus=8)], problems=HIDDEN)
+    assert profile.gpu.per_node is None
+    assert "# per_node:" in text
+    assert "not known, Slurm decides; scontrol show node: Access/permission denied" in text
+    assert "no node has a GPU" not in text
+    assert "gpu: default; to 02:00:00; 8 GPUs in all" in text
+
+
+@pytest.mark.parametrize(("gpus", "per_node"), [(0, 0), (None, None)])
+def test_hidden_nodes_have_no_gpus_only_if_their_partitions_have_none(
+    gpus: int | None, per_node: int | None
+) -> None:
+    _, profile = made(None, [replace(GPU, nodes=2, gpus=gpus)], problems=HIDDEN)
+    assert profile.gpu.per_node == per_node
 
 
 def test_nodes_that_differ_limit_by_the_most_and_share_by_the_least() -> None:
