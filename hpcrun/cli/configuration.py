@@ -53,7 +53,11 @@ class Configuration:
     @cached_property
     def values(self) -> Config:
         """The values of all configuration files."""
-        return load_config(tuple(self.layers.values()))
+        return load_config(tuple(self.layers.values()), self._site, self._warn)
+
+    def _warn(self, warning: str) -> None:
+        if self._announce:
+            self._announce([f"hpcrun: {warning}"])
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -141,7 +141,7 @@ _REASONS = """
 None|Reason | not scheduled yet | Wait about a minute: Slurm has not scheduled it yet.
 Priority | other jobs have a higher priority | \
   Wait. A shorter --time helps backfill start it sooner; `sprio -j JOB` shows its priority.
-Resources|Nodes required for job are DOWN.* | next in the queue, waiting for free resources | \
+Resources | next in the queue, waiting for free resources | \
   Wait, or ask for fewer nodes; `sinfo -R` shows drained and down nodes; \
   `hpcrun where` compares profiles.
 Dependency | waits for another job | Wait for it; `hpcrun status --verbose` names it.
@@ -164,8 +164,9 @@ JobLaunchFailure|launch failed requeued held|.*RaisedSignal.* | \
 
 ReqNodeNotAvail.*[Rr]eserved for maintenance.* | would overlap a maintenance window | \
   Use a --time that ends before the maintenance begins.
-ReqNodeNotAvail.* | required nodes are down, drained or reserved | \
-  Leave out --nodelist, or name other nodes; `sinfo -R` shows why they are not available.
+ReqNodeNotAvail.*|Nodes required for job are DOWN.* | \
+  required nodes are down, drained or reserved | \
+  Wait until they are back, or choose other nodes; `sinfo -R` shows why they are not available.
 BadConstraints|Constraints | no node has the features of --constraint | \
   `sinfo -o '%N %f'` shows the features of the nodes.
 Reservation | its reservation has not begun | `scontrol show reservation` shows when it begins.

@@ -17,6 +17,7 @@ from hpcrun.job.request.notify_options import check_destination, check_events
 from hpcrun.job.text.units import parse_slurm_time
 from hpcrun.profiles.folders import Source, folders_of
 from hpcrun.profiles.yaml_file import Key, MistakesError, YamlFile, dotted, parse_yaml
+from hpcrun.version import __version__
 
 DETECTED = "detected"  # the name of the profile that is made of what Slurm says of the cluster
 FILE_NAME = "config.yaml"
@@ -61,6 +62,10 @@ _SEVERAL: dict[str, tuple[type, str]] = {
 _FIELDS = {"time": "walltime_s", "notify_waiting": "notify_waiting_s"}
 
 
+def _ignore(_warning: str) -> None:
+    """Ignore a warning."""
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """The contents of ``config.yaml``."""
@@ -81,22 +86,41 @@ class Config:
     on: str | None = None  # the host on which commands run: ``hpcrun --on``
 
 
-def load_config(folders: Sequence[Source]) -> Config:
+def load_config(
+    folders: Sequence[Source], site: Path | None = None, warn: Callable[[str], None] = _ignore
+) -> Config:
     """Read ``config.yaml`` of each folder, most important first.
 
     The first value of a key counts.
+
+    Args:
+        folders: the folders.
+        site: the site's folder. An unknown key of its file is only a warning: the file may be for a
+            newer hpcrun than this user's.
+        warn: gets each warning.
     """
     values: dict[str, Any] = {}
     metrics: dict[str, str] = {}
     for folder in folders_of(folders):
         if folder.has(FILE_NAME):
-            here = _read(parse_yaml(folder.text(FILE_NAME), folder.path / FILE_NAME))
+            file = parse_yaml(folder.text(FILE_NAME), folder.path / FILE_NAME)
+            if folder.path == site:
+                _drop_unknown(file, warn)
+            here = _read(file)
             if "runs" in here:
                 here["runs"] = folder.path / os.path.expanduser(here["runs"])
             metrics = {**here.pop("metrics", {}), **metrics}
             values = {**here, **values}
     fields = {_FIELDS.get(key, key): value for key, value in values.items()}
     return Config(metrics=metrics, **fields)
+
+
+def _drop_unknown(file: YamlFile, warn: Callable[[str], None]) -> None:
+    """Remove the unknown keys of a file, each with a warning."""
+    for key in [key for key in file.data if key not in _READERS]:
+        mistake = file.origins[key,].mistake(f"{key}: unknown key", (key,))
+        warn(f"{mistake}; hpcrun {__version__} ignores it")
+        del file.data[key]
 
 
 def check_config(text: str, path: Path) -> None:

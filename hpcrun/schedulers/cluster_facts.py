@@ -29,7 +29,7 @@ from hpcrun.schedulers.slurm_text import (
 _ASSOC_FIELDS = ("account", "partition", "qos", "defaultqos")
 _QOS_FIELDS = ("name", "maxtres", "maxtrespu", "grptres", "maxwall", "flags")
 _LONGEST_LIMIT = 16  # characters of a time limit
-_MEMORY_NOT_SET = 1  # MB: the default of RealMemory (slurm.conf(5))
+MEMORY_NOT_SET = 1  # MB: the default of RealMemory (slurm.conf(5))
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:.\[\]]*)=")
 # answers of the same database as the associations: one message for all
 _OF_ASSOC = frozenset({"account", "qos"})
@@ -137,7 +137,7 @@ def parse_nodes(text: str) -> list[NodeKind]:
         # for the system
         cpus = whole_number(fields.get("CPUEfctv")) or whole_number(fields.get("CPUTot"))
         memory = whole_number(fields.get("RealMemory"))
-        if memory == _MEMORY_NOT_SET:
+        if memory == MEMORY_NOT_SET:
             memory = None
         if memory is not None:
             memory -= min(memory, whole_number(fields.get("MemSpecLimit")) or 0)

@@ -22,6 +22,7 @@ from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run, pairs_of
 from hpcrun.runs.role_states import role_states
 from hpcrun.runs.use_samples import UseSummary, idle_unknown, idle_warning
+from hpcrun.schedulers.away_nodes import nodes_words
 from hpcrun.schedulers.pending_and_usage import ACCOUNTS, Limit, Usage, Waiting
 from hpcrun.views.gpu_table import gpu_json, gpu_use
 from hpcrun.views.text import (
@@ -255,11 +256,19 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
 
 def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     rows: Rows = []
-    job_id = item.run.job_id or ""
+    run = item.run
+    job_id = run.job_id or ""
     reason = item.status.reason or ""
     known = explain_reason(reason)
     if known:
         rows.append(("reason", f"{known.short} ({reason})"))
+    awaited = insight.awaited.get(job_id)
+    if awaited:
+        rows.append(("nodes", nodes_words(awaited)))
+    nodelist = dict(pairs_of(run.plan.get("directives"))).get("nodelist")
+    if nodelist and reason.startswith("ReqNodeNotAvail"):
+        rows.append(("advice", f"Leave out --nodelist {nodelist}, or name other nodes."))
+    elif known:
         rows.append(("advice", known.advice.replace("JOB", job_id)))
     waiting = insight.waiting.get(job_id)
     if waiting:

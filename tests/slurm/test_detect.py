@@ -68,3 +68,21 @@ def test_a_fresh_account_submits_without_a_profile(as_researcher: Hpcrun) -> Non
     ).stdout
     assert "#SBATCH --partition=gpu\n" in named
     assert "  1 node  " in as_researcher("status", check=True).stdout
+
+
+def test_nodes_that_slurm_hides_have_gpus_that_slurm_decides(as_researcher: Hpcrun) -> None:
+    # as with PrivateData=nodes
+    denied = 'echo "slurm_load_node error: Access/permission denied" >&2; exit 1'
+    env = as_researcher.shims(
+        scontrol=f'case "$*" in *"show node"*) {denied};; esac\nexec /usr/bin/scontrol "$@"',
+        sinfo=denied,
+    )
+    detect = as_researcher("profile", "detect", env=env, check=True).stdout
+    assert "not known, Slurm decides; scontrol show node: slurm_load_node error" in detect
+    program = ("--launcher", "python", "hostname")
+    undecided = as_researcher("submit", *program, env=env)
+    assert "does not say how many GPUs" in undecided.stderr
+    as_researcher("submit", "--gpus", "h100:8", *program, env=env, check=True)
+    many = as_researcher("submit", "--gpus", "9", *program, env=env)
+    assert "Requested node configuration is not available" in many.stderr
+    assert "has 0" not in many.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -81,3 +82,37 @@ def test_jobs_that_would_be_displaced_are_told(cluster: Cluster, as_researcher: 
         "(displaces 1 job)"
         in as_researcher("where", "--gpus", "8", "-P", "h100", check=True).stdout
     )
+
+
+@pytest.fixture
+def drained(cluster: Cluster) -> Iterator[str]:
+    """The only node of the partition cpu, drained with a reason."""
+    cluster.slurm("scontrol", "update", "NodeName=cpu-1", "State=DRAIN", "Reason=bad fan, ticket 7")
+    yield "cpu-1 is drained (bad fan, ticket 7)"
+    cluster.slurm("scontrol", "update", "NodeName=cpu-1", "State=RESUME")
+
+
+def test_a_drained_node_is_named_with_its_reason(drained: str, as_researcher: Hpcrun) -> None:
+    where = as_researcher("where", "--gpus", "0", "--cpus", "4", "-P", "cpu")
+    assert f"cannot start now:\n  cpu  {drained}" in where.stdout
+    assert "fits no profile" not in where.stderr
+    doctor = as_researcher("doctor", "-P", "cpu").stdout
+    assert drained in doctor
+    as_researcher("submit", "-P", "cpu", "--gpus", "0", "--name", "waits", "true", check=True)
+
+    def verbose() -> str:
+        return as_researcher("status", "-v", "waits").stdout
+
+    wait_for(lambda: drained in verbose(), 60, "Slurm's reason of the pending job")
+    assert "--nodelist" not in verbose()
+
+
+def test_reserved_nodes_are_named(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    size = ("Users=root", "Nodes=h100-[1-2]", "StartTime=now", "Duration=10")
+    cluster.slurm("scontrol", "create", "reservation", "ReservationName=course", *size)
+    try:
+        wait_for(lambda: cluster.nodes()["h100-2"] == "reserved", 60, "the reservation to begin")
+        where = as_researcher("where", "--gpus", "h100:16", "-P", "h100").stdout
+    finally:
+        cluster.slurm("scontrol", "delete", "ReservationName=course")
+    assert "h100-1 is reserved, h100-2 is reserved" in where

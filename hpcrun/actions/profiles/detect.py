@@ -15,6 +15,7 @@ from hpcrun.actions.profiles.detect_types import (
     GpuOffer,
     Share,
     accounts_of,
+    best_partition,
     card_part,
     gpu_offers,
     may_use,
@@ -210,7 +211,7 @@ def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[DetectedValue]:
         yield from _account_rows(facts, choices.account)
         yield from _only_type_rows(offers[0])
         return
-    partition = partition_without_gpus(facts, choices.account)
+    partition = _usual_partition(facts, choices.account)
     yield _partition_row(facts, partition)
     yield from _account_rows(facts, choices.account)
     if offers:
@@ -218,6 +219,15 @@ def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[DetectedValue]:
     else:
         yield _row_of_no_offer(facts)
     yield from _rows_without_gpus(facts, offers, partition)
+
+
+def _usual_partition(facts: ClusterFacts, account: str | None) -> Partition | None:
+    """Return the partition of a profile whose GPU types, if any, name their own."""
+    if facts.kinds is None:  # then there are no types: a job with GPUs takes this one as well
+        with_gpus = {partition.name for partition in facts.partitions if partition.gpus}
+        if with_gpus:
+            return best_partition(facts, with_gpus, account)
+    return partition_without_gpus(facts, account)
 
 
 def _only_type_rows(offer: GpuOffer) -> Iterator[DetectedValue]:

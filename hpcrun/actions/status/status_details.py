@@ -17,10 +17,13 @@ from hpcrun.files.reading import parse_object
 from hpcrun.job import job_states as state
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.log_files import tail
-from hpcrun.runs.record import LastStatus
+from hpcrun.runs.record import LastStatus, pairs_of
 from hpcrun.runs.silence import last_line_of
+from hpcrun.schedulers.away_nodes import Node, awaited_nodes
 from hpcrun.schedulers.pending_and_usage import Limit, SlurmQueue, Usage, Waiting
 
+# Slurm's reasons of a pending job that can be due to the states of nodes
+_ON_NODES = ("ReqNodeNotAvail", "Nodes required for job are DOWN", "Resources")
 _PLAIN = (str, int, float)
 
 
@@ -35,6 +38,8 @@ class Insight:
     limits: Mapping[str, Sequence[Limit]] = field(default_factory=dict)
     # run id → its GPUs; only of runs that were named, since each is a step on its nodes
     gpus: Mapping[str, GpuResult] = field(default_factory=dict)
+    # job id → the nodes that keep a pending job from starting: drained, down or reserved
+    awaited: Mapping[str, Sequence[Node]] = field(default_factory=dict)
 
 
 def look_closer(
@@ -51,6 +56,7 @@ def look_closer(
     waits = []
     over = []
     has_limit = False
+    awaited = {}
     for item in items:
         job_id = item.run.job_id
         status = item.status
@@ -58,13 +64,16 @@ def look_closer(
             continue
         if status.state == state.PENDING:
             waits.append(job_id)
+            if (status.reason or "").startswith(_ON_NODES):
+                directives = pairs_of(item.run.plan.get("directives"))
+                awaited[job_id] = awaited_nodes(queue, directives)
         if status.final and status.ran_s:
             over.append(job_id)
         if not status.final and (status.reason or "").startswith(("QOS", "Assoc")):
             has_limit = True
     gpus = _gpus(items, env) if inside else {}
     limits = queue.limits() if has_limit else {}
-    return Insight(queue.waiting(waits), queue.usage(over), limits, gpus)
+    return Insight(queue.waiting(waits), queue.usage(over), limits, gpus, awaited)
 
 
 def _gpus(items: Sequence[RunStatus], env: Mapping[str, str]) -> dict[str, GpuResult]:

@@ -23,17 +23,27 @@ from hpcrun.job.resources.container import is_image_file
 from hpcrun.job.text.units import count, format_memory, format_time
 from hpcrun.machine.host import ModuleFacts
 from hpcrun.profiles.load import LoadedProfile
+from hpcrun.schedulers.away_nodes import Node, nodes_words
 from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, NodeKind, Partition
 from hpcrun.schedulers.job_start import Trial
 from hpcrun.schedulers.slurm_text import refusal_hint
 
 
 def judge_profile(
-    targets: Sequence[Target], facts: ClusterFacts, trials: Sequence[Trial]
+    targets: Sequence[Target],
+    facts: ClusterFacts,
+    trials: Sequence[Trial],
+    awaited: Sequence[Node] = (),
 ) -> list[Check]:
     """Return how a profile fits the cluster.
 
     What depends on a thing that is wrong is not judged.
+
+    Args:
+        targets: the profile's largest jobs.
+        facts: the answers of Slurm about the cluster.
+        trials: sbatch's judgement of the first of these jobs and, if refused, of a smaller one.
+        awaited: the nodes that keep this job from starting now.
     """
     checks: list[Check] = []
     for target in targets:
@@ -41,7 +51,10 @@ def judge_profile(
         checks += of_partition
         if here:
             checks += judge_nodes(target, here, facts)
-    if trials and targets:
+    if awaited:
+        fix = "no action needed: jobs wait until the nodes are back; `sinfo -R` lists such nodes"
+        checks.append(Check(PROFILE, "sbatch", "yellow", nodes_words(awaited), fix))
+    elif trials and targets:
         checks = _with_trials(checks, trials)
         others = [check for check in checks if check.level == "red"]
         checks.append(judge_trials(trials, targets[0], facts.associations or (), others=others))

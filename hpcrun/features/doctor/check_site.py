@@ -13,6 +13,7 @@ from pathlib import Path
 from hpcrun.features.doctor.check import RUNS, SLURM, Check, Level
 from hpcrun.machine.host import Quota, Use
 from hpcrun.runs.folder_checks import Mount, RunsFolderFacts
+from hpcrun.schedulers.away_nodes import Node
 from hpcrun.schedulers.client import COMMANDS, Ping, major_release
 from hpcrun.schedulers.cluster_facts import ClusterFacts
 from hpcrun.schedulers.job_start import Trial
@@ -42,6 +43,7 @@ class SlurmAnswers:
     Attributes:
         trials: sbatch's judgement of the profile's largest job on one node and, where it refuses
             that, of the smallest.
+        awaited: the nodes that keep this largest job from starting now.
     """
 
     missing: tuple[str, ...]
@@ -49,6 +51,7 @@ class SlurmAnswers:
     ping: Ping | None = None
     facts: ClusterFacts | None = None
     trials: tuple[Trial, ...] = ()
+    awaited: tuple[Node, ...] = ()
 
 
 def judge_slurm(answers: SlurmAnswers) -> list[Check]:

@@ -38,9 +38,11 @@ from hpcrun.job.request.request_line import option_groups
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.resources.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.job.text.units import format_span, format_time
+from hpcrun.machine.process import SlurmSite
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import folders_of, shipped_folder
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
+from hpcrun.schedulers.away_nodes import awaited_nodes, may_wait, nodes_words
 from hpcrun.schedulers.client import DirectivePairs
 from hpcrun.schedulers.cluster_facts import Partition
 from hpcrun.schedulers.job_start import JobStart, SlurmForecast, Trial
@@ -107,6 +109,7 @@ class Misfit:
     profile: str
     gpu_type: str | None
     reason: str
+    waits: bool = False  # it would fit: nodes that it needs are drained, down or reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +146,21 @@ def where(
     )
     failure = None
     if not offers:
-        hint = "request less, or correct the profile of this cluster: hpcrun init"
-        failure = PlanError("the job fits no profile", hint=hint)
+        failure = _no_offer(misfits)
     return Outcome(
         lambda: _text(offers, misfits, now_s),
         lambda: where_json(offers, misfits, now_s),
         failure=failure,
     )
+
+
+def _no_offer(misfits: Sequence[Misfit]) -> PlanError:
+    """Return the error of a job that starts nowhere, or nowhere now."""
+    if any(misfit.waits for misfit in misfits):
+        hint = "submit it and it starts when the nodes are back; `sinfo -R` lists such nodes"
+        return PlanError("the job cannot start now: it waits for nodes", hint=hint)
+    hint = "request less, or correct the profile of this cluster: hpcrun init"
+    return PlanError("the job fits no profile", hint=hint)
 
 
 def _text(offers: Sequence[Offer], misfits: Sequence[Misfit], now_s: float) -> Iterator[TextPart]:
@@ -213,7 +224,7 @@ def compare_profiles(
             gpu_hours = _gpu_hours(candidate.plan, answer.start, partitions)
             offers.append(Offer(candidate, answer.start, gpu_hours))
         else:
-            misfits.append(_misfit(candidate, _no_start(answer)))
+            misfits.append(_without_start(candidate, answer, forecast))
     if not offers:
         _raise_silence(answers.values())
     return ranked(offers, now_s), misfits
@@ -221,6 +232,16 @@ def compare_profiles(
 
 def _misfit(candidate: Placement, reason: str) -> Misfit:
     return Misfit(candidate.profile, candidate.gpu_type, reason)
+
+
+def _without_start(candidate: Placement, answer: Trial | None, site: SlurmSite) -> Misfit:
+    """Return why sbatch shows no start of a job: the nodes that it waits for, or sbatch's words."""
+    if answer and not answer.silent and may_wait(answer.message):
+        nodes = awaited_nodes(site, candidate.sbatch_request())
+        if nodes:
+            misfit = _misfit(candidate, nodes_words(nodes))
+            return replace(misfit, waits=True)
+    return _misfit(candidate, _no_start(answer))
 
 
 def _refused(refusal: _Refusal) -> Misfit:
@@ -479,11 +500,16 @@ def misfit_lines(misfits: Sequence[Misfit]) -> list[str]:
         return []
     names = [who(misfit.profile, misfit.gpu_type) for misfit in misfits]
     width = max(map(len, names))
-    lines = ["does not fit:"]
-    for name, misfit in zip(names, misfits, strict=True):
-        reasons = [line.strip() for line in misfit.reason.splitlines()]
-        reason = "; ".join(filter(None, reasons))
-        lines.append(one_line(f"  {name:<{width}}  {reason}"))
+    lines = []
+    for heading, waits in (("does not fit:", False), ("cannot start now:", True)):
+        these = [misfit for misfit in misfits if misfit.waits == waits]
+        if these:
+            lines.append(heading)
+        for misfit in these:
+            reasons = [line.strip() for line in misfit.reason.splitlines()]
+            reason = "; ".join(filter(None, reasons))
+            name = who(misfit.profile, misfit.gpu_type)
+            lines.append(one_line(f"  {name:<{width}}  {reason}"))
     return lines
 
 

@@ -51,3 +51,21 @@ def test_a_mistake_is_refused_at_its_file_and_line(
         load_config([tmp_path])
     assert refused.value.message.startswith(f"{path}:{line}: {message}")
     assert refused.value.hint == hint
+
+
+def test_an_unknown_key_of_the_site_is_a_warning_and_of_a_person_a_mistake(tmp_path: Path) -> None:
+    user, site = tmp_path / "user", tmp_path / "site"
+    path = write(site / "config.yaml", "profile: a100\nnewer: {a: 1}\n")
+    warnings: list[str] = []
+    assert load_config([user, site], site, warnings.append) == Config("a100")
+    (warning,) = warnings
+    assert warning.startswith(f"{path}:2: newer: unknown key; hpcrun ")
+    write(user / "config.yaml", "newer: 1\n")
+    with pytest.raises(ProfileError, match="newer: unknown key"):
+        load_config([user, site], site)
+
+
+def test_a_wrong_value_of_the_site_is_a_mistake(tmp_path: Path) -> None:
+    write(tmp_path / "config.yaml", "profile: true\n")
+    with pytest.raises(ProfileError, match="profile: takes text"):
+        load_config([tmp_path], tmp_path)

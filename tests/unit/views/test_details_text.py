@@ -16,6 +16,7 @@ from hpcrun.actions.runs.hardware_use import GpuResult, GpuRow
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.actions.status.status_details import Insight
 from hpcrun.runs.record import LastStatus
+from hpcrun.schedulers.away_nodes import Node
 from hpcrun.schedulers.job_steps import GpuReading
 from hpcrun.schedulers.pending_and_usage import ACCOUNTS, Limit, Usage, Waiting
 from hpcrun.views import details_text
@@ -222,6 +223,20 @@ def test_a_pending_job_has_its_reason_its_limits_its_place_and_its_start(tmp_pat
         ("advice", "`scontrol release 4711` lets it start."),
     ]
     assert insight_rows(item_of(tmp_path, "PENDING"), Insight(), 0.0) == []
+
+
+def test_a_job_that_waits_for_nodes_has_their_states_and_reasons(tmp_path: Path) -> None:
+    node = Node("h100-1", "gpu", "drained", "bad fan", (), 64, None)
+    item = item_of(tmp_path, "PENDING", reason="ReqNodeNotAvail, UnavailableNodes:h100-1")
+    rows = dict(insight_rows(item, Insight(awaited={"4711": [node]}), 0.0))
+    assert rows["nodes"] == "h100-1 is drained (bad fan)"
+    assert "--nodelist" not in rows["advice"]
+    item.run.plan["directives"] = [["nodelist", "h100-1"]]
+    rows = dict(insight_rows(item, Insight(), 0.0))
+    assert rows["advice"] == "Leave out --nodelist h100-1, or name other nodes."
+
+
+def test_the_place_and_the_start_of_a_pending_job() -> None:
     assert (
         place_text(Waiting("gpu", None, None, 5)) == "not in the queue of partition gpu (5 pending)"
     )

@@ -115,7 +115,9 @@ HIDDEN = {"scontrol show node": "Access/permission denied"}
 
 
 def test_gpus_of_hidden_nodes_stay_unknown_with_the_reason() -> None:
-    text, profile = made(None, [replace(GPU, nodes=2, gpus=8)], problems=HIDDEN)
+    partitions = [replace(GPU, nodes=2, gpus=8), Partition("cpu", nodes=1, gpus=0)]
+    text, profile = made(None, partitions, problems=HIDDEN)
+    assert profile.partition == "gpu"
     assert profile.gpu.per_node is None
     assert "# per_node:" in text
     assert "not known, Slurm decides; scontrol show node: Access/permission denied" in text

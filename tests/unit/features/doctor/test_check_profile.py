@@ -23,6 +23,7 @@ from hpcrun.machine.host import ModuleFacts
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_profile
+from hpcrun.schedulers.away_nodes import Node
 from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, NodeKind, Partition
 from hpcrun.schedulers.job_start import Trial
 from tests.unit.actions.profiles.test_detect import facts
@@ -81,6 +82,28 @@ def test_a_right_profile_is_green_and_a_limit_that_is_too_wide_hides_nothing() -
     assert [plan.shape.gpus_per_node for plan in (target.plan, target.smallest)] == [4, 1]
     (without,) = targets()
     assert [plan.shape.gpus_per_node for plan in (without.plan, without.smallest)] == [0, 0]
+
+
+def test_nodes_that_are_away_are_named_instead_of_a_refusal() -> None:
+    refused = Trial(False, "Requested node configuration is not available", form=FORM)
+    node = Node("a100-1", "gpu", "drained", "bad fan", (), 64, None)
+    checks = judge_profile(targets(**RIGHT), CLUSTER, [refused], [node])
+    last = checks[-1]
+    assert (last.level, last.seen) == ("yellow", "a100-1 is drained (bad fan)")
+
+
+@pytest.mark.parametrize("unknown", ["cpus", "memory_mb"])
+def test_what_is_not_known_of_one_node_limits_nothing(unknown: str) -> None:
+    nodes: dict[str, Any] = {unknown: None}
+    kinds = [replace(A100, cpus=1, memory_mb=1000), replace(A100, **nodes)]
+    names = {check.name for check in judged(facts(kinds, [GPU], config=ENFORCED))}
+    assert {"cpus": "CPUs", "memory_mb": "memory"}[unknown] not in names
+
+
+def test_hidden_nodes_are_not_checked() -> None:
+    (_, check) = judged(facts(None, [replace(GPU, nodes=2)], config=ENFORCED))
+    assert (check.level, check.name) == ("yellow", "nodes")
+    assert "not checked" in check.seen
 
 
 def test_a_partition_that_is_closed_is_red_and_nothing_that_hangs_on_it_is_said(

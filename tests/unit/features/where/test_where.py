@@ -156,6 +156,19 @@ def test_one_that_gets_no_answer_is_told_so_beside_those_that_do(
         ask(tmp_path, profiles, "other", gpus="4")
 
 
+def test_a_job_that_waits_for_nodes_is_told_which_and_why(slurm: Path, tmp_path: Path) -> None:
+    refusal = "allocation failure: Requested node configuration is not available"
+    write(slurm / "sbatch", f"#!/bin/sh\necho '{refusal}' >&2; exit 1\n").chmod(0o755)
+    node = r"n1\037gpu*\037drained\037bad fan\037gpu:a100:4\03764\0371000\n"
+    write(slurm / "sinfo", f"#!/bin/sh\nprintf '{node}'\n").chmod(0o755)
+    profile = {"one": "partition: gpu\ngpu: {type: a100, per_node: 4}\n"}
+    _, misfits = ask(tmp_path, profile, "one", gpus="4")
+    assert misfits == [Misfit("one", None, "n1 is drained (bad fan)", waits=True)]
+    # no node of this kind, away or not
+    _, misfits = ask(tmp_path, profile, "one", gpus="8")
+    assert misfits == [Misfit("one", None, refusal)]
+
+
 def test_no_more_than_twelve_requests_are_asked(slurm: Path, tmp_path: Path) -> None:
     many = {
         f"p{number:02d}": f"gpu: {{type: t{number:02d}, per_node: 4}}\n" for number in range(15)
