@@ -173,16 +173,19 @@ class FabricSection(_Section):
         bandwidth_gbit_s: of one port or adapter.
         interface: the interface between the nodes, if the automatic choice is wrong.
         hcas: the RDMA adapters to use, if the automatic choice is wrong.
+        host_suffix: what a node's name ends with in the fast network, such as ``-ib``.
     """
 
     kind: Literal["infiniband", "roce", "efa", "ethernet"] | None = None
     bandwidth_gbit_s: Rate | None = None
     interface: DeviceName | None = None
     hcas: tuple[DeviceName, ...] = ()
+    host_suffix: Annotated[Text, Field(pattern=r"^[A-Za-z0-9.-]+$")] | None = None
 
     def env(self) -> dict[str, str]:
-        """Return the variables for NCCL and gloo, which need the same name in different forms.
+        """Return the variables for NCCL and gloo, and those of the rendezvous.
 
+        NCCL and gloo need the same name in different forms.
         For NCCL a name without "=" before it is a prefix (mlx5_1 also means mlx5_10); gloo uses the
         whole name.
         """
@@ -194,6 +197,8 @@ class FabricSection(_Section):
             }
         if self.hcas:
             variables["NCCL_IB_HCA"] = f"={','.join(self.hcas)}"
+        if self.host_suffix:
+            variables["HPCRUN_HOST_SUFFIX"] = self.host_suffix
         return variables
 
 

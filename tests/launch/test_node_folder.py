@@ -89,6 +89,7 @@ def tasks(
         **os.environ,
         "HPCRUN_ATTEMPT_DIR": str(folder),
         "HPCRUN_HEAD_ADDR": "127.0.0.1",
+        "HPCRUN_HEAD": "127.0.0.1",
         "HPCRUN_PORT": "1",
         "HPCRUN_JOB_ID": job_id or secrets.token_hex(8),
         "SLURMD_NODENAME": "n1",

@@ -130,6 +130,7 @@ def test_one_task_of_srun_samples_for_its_node(tmp_path: Path) -> None:
         "SLURM_NTASKS": "2",
         "SLURM_NTASKS_PER_NODE": "2",
         "HPCRUN_HEAD_ADDR": "127.0.0.1",
+        "HPCRUN_HEAD": "127.0.0.1",
         "HPCRUN_PORT": "1",
     }
     tasks = "import os, subprocess, sys\nranks = []\nfor rank in '01':\n"

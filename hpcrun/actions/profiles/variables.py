@@ -18,6 +18,9 @@ from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.profiles.variable_catalogue import PREFIXES, Finding, Variable, load_catalogue
 from hpcrun.profiles.yaml_file import Key, Origin
 
+# variable → the key of ``fabric`` that sets it; ``interface`` sets the others
+_OF_FABRIC = {"NCCL_IB_HCA": "hcas", "HPCRUN_HOST_SUFFIX": "host_suffix"}
+
 
 @dataclass(frozen=True, slots=True)
 class SetVariable:
@@ -154,7 +157,7 @@ def _origin(name: str, loaded: LoadedProfile) -> Origin | None:
 
 def _place(name: str, loaded: LoadedProfile) -> Key | None:
     """Return the key that gives a variable its value, under ``env`` or in ``fabric``."""
-    of_fabric = "hcas" if name == "NCCL_IB_HCA" else "interface"
+    of_fabric = _OF_FABRIC.get(name, "interface")
     for place in (("env", name), ("fabric", of_fabric)):
         if place in loaded.origins:
             return place

@@ -19,6 +19,7 @@ from . import rank_environment, records, tracker_environment
 from .node_folder import FOLDER, make
 from .node_watch import CLEARED, INSIST_S, StopRequests
 from .processes import Canary, block_signals, reap, send, signal, try_start, wait
+from .rendezvous import find_head
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def _be_a_task() -> None:
     """Set the variables of torch's env:// initialisation from srun's variables."""
     env = os.environ
     rank_environment.be_node()
+    if "MASTER_ADDR" not in env:
+        find_head(is_needed=False)
     env["RANK"] = env["SLURM_PROCID"]
     env["LOCAL_RANK"] = env["SLURM_LOCALID"]
     env["WORLD_SIZE"] = env["SLURM_NTASKS"]

@@ -44,6 +44,8 @@ GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU
 MOST_JOINED = 64 << 10
 """Characters of the small files that are joined: hpcrun status reads the exit record."""
 CAME = "HPCRUN_CAME_"
+HOST_SUFFIX = "HPCRUN_HOST_SUFFIX"
+"""The profile's fabric.host_suffix."""
 _OWN = ("HPCRUN_", "SLURM_")
 _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
 
@@ -55,10 +57,16 @@ def be_node() -> None:
     """
     env = os.environ
     if "SLURMD_NODENAME" in env and "HPCRUN_NODE_ADDR" not in env:
-        env["HPCRUN_NODE"] = env["HPCRUN_NODE_ADDR"] = env["SLURMD_NODENAME"]
+        env["HPCRUN_NODE"] = env["SLURMD_NODENAME"]
+        env["HPCRUN_NODE_ADDR"] = address_of(env["HPCRUN_NODE"])
         env["HPCRUN_NODE_RANK"] = env["SLURM_NODEID"]
     if env.get("SLURM_EXIT_ERROR") == str(SRUN_FAILED):
         del env["SLURM_EXIT_ERROR"]  # for this job's srun, not for an srun that the program calls
+
+
+def address_of(node: str) -> str:
+    """Return the name of a node in the network between the nodes."""
+    return node + os.environ.get(HOST_SUFFIX, "")
 
 
 def restore_slurm() -> None:

@@ -25,7 +25,7 @@ from . import rank_environment, records
 from .node_folder import PREFIX, NodeFolder, enter
 from .processes import HEARD, become, launch_program, send, try_start
 from .rank import Rank
-from .rendezvous import free_port, is_foreign, resolves
+from .rendezvous import find_head, first_resolved, free_port, is_foreign
 
 MARK = "HPCRUN_RAY"
 LISTENS = "ray-listens"
@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> int:
     """Run one node; return the exit status of the program, 0 on a node that waits for the head."""
     if arguments[0] == "--join":
         return _join(arguments[2:])
-    if not resolves(os.environ["HPCRUN_HEAD_ADDR"]):
+    if not find_head():
         return 1
     # the same name on all nodes, and short: a Unix socket has at most 107 bytes, of which Ray takes
     # 64
@@ -186,8 +186,9 @@ def _address() -> str:
     others = [host for host in _hosts() if host != os.environ["HPCRUN_NODE"]]
     if not others or os.environ["HPCRUN_NODE_ADDR"] == "127.0.0.1":
         return "127.0.0.1"
+    other = first_resolved(rank_environment.address_of(others[0]), others[0]).address
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((others[0], 1))  # it sends nothing
+        probe.connect((other or others[0], 1))  # it sends nothing
         return str(probe.getsockname()[0])
 
 

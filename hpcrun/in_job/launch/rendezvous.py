@@ -1,11 +1,17 @@
-"""Where the ranks of a job meet: its head node and its port, and what torchrun is told of them."""
+"""Where the ranks of a job meet: its head node and its port, and what torchrun is told of them.
+
+A node is known to the others by its name in Slurm, with the suffix of the profile for a site whose
+fast network has names of its own. Where a name does not resolve, the node's address in Slurm's
+configuration (NodeAddr) may.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
+from dataclasses import dataclass
 
-from . import rank_environment, records
+from . import rank_environment, records, slurm_requests
 
 FIRST = 20000
 SPAN = 8000
@@ -22,7 +28,7 @@ def choose(hosts: list[str], *, local: bool) -> None:
     """
     env = os.environ
     env["HPCRUN_HEAD"] = hosts[0]
-    env["HPCRUN_HEAD_ADDR"] = "127.0.0.1" if local else hosts[0]
+    env["HPCRUN_HEAD_ADDR"] = "127.0.0.1" if local else rank_environment.address_of(hosts[0])
     seed = os.getpid() if local else int(env["SLURM_JOB_ID"])
     env["HPCRUN_PORT"] = str(free_port(seed + PORT_STEP * int(env["HPCRUN_ATTEMPT"])))
     with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
@@ -30,7 +36,7 @@ def choose(hosts: list[str], *, local: bool) -> None:
     if local:
         env["HPCRUN_NODE_ADDR"] = "127.0.0.1"
         return
-    place = f"{hosts[0]}:{env['HPCRUN_PORT']}"
+    place = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
     job = f"job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}"
     records.announce(f"{job}, rendezvous {place}")
 
@@ -108,12 +114,60 @@ def _with_conf(option: str, is_host: str) -> str:
     return f"{option},{is_host}" if option.startswith("--rdzv-conf=") else option
 
 
-def resolves(head: str) -> bool:
-    """Whether this node finds the address of the head node; it says so if not."""
+def find_head(*, is_needed: bool = True) -> bool:
+    """Set the addresses of the head node and of this node to such that this node resolves.
+
+    Args:
+        is_needed: say which addresses of the head node do not resolve.
+
+    Returns:
+        Whether the head node has one.
+    """
+    env = os.environ
+    node = env["HPCRUN_NODE"]
+    own = first_resolved(env["HPCRUN_NODE_ADDR"], node)
+    if own.address:
+        env["HPCRUN_NODE_ADDR"] = own.address
+    head = first_resolved(env["HPCRUN_HEAD_ADDR"], env["HPCRUN_HEAD"])
+    if head.address:
+        if head.failed and is_needed:
+            names = " and ".join(head.failed)
+            records.say(f"{node} cannot resolve {names}: it uses {head.address} for rank 0")
+        env["HPCRUN_HEAD_ADDR"] = head.address
+        return True
+    if is_needed:
+        first = head.failed[0]
+        others = "".join(f", nor {name}" for name in head.failed[1:])
+        problem = f"{node} cannot resolve {first}, the host of rank 0{others}"
+        records.say(f"{problem}; try --exclude={node}, or set fabric.host_suffix in the profile")
+    return False
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The first address of a node that resolves, empty if none does, and those that do not."""
+
+    address: str
+    failed: list[str]
+
+
+def first_resolved(address: str, node: str) -> Resolved:
+    """Try an address of a node, then its name in Slurm, then its address in Slurm."""
+    failed: list[str] = []
+    for name in dict.fromkeys((address, node)):
+        if _resolves(name):
+            return Resolved(name, failed)
+        failed.append(name)
+    known = slurm_requests.node_address(node)
+    if known and known not in failed and _resolves(known):
+        return Resolved(known, failed)
+    failed.append(f"Slurm's NodeAddr ({known or 'no answer'})")
+    return Resolved("", failed)
+
+
+def _resolves(name: str) -> bool:
     try:
-        socket.getaddrinfo(head, None)
-    except OSError:
-        node = os.environ["HPCRUN_NODE"]
-        records.say(f"{node} cannot resolve {head}, the host of rank 0; try --exclude={node}")
+        socket.getaddrinfo(name, None)
+    except (OSError, UnicodeError):
         return False
     return True

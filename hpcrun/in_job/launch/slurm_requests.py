@@ -74,6 +74,13 @@ def _nodes_in(fields: dict[str, str], name: str) -> str:
     return fields.get(name, "").replace("(null)", "")
 
 
+def node_address(node: str) -> str:
+    """Return the address of a node in Slurm's configuration; empty if Slurm does not show it."""
+    status, text = _ask("scontrol", "--oneliner", "show", "node", node)
+    match = re.search(r"(?:^| )NodeAddr=(\S+)", text)
+    return match[1] if match and status == 0 else ""
+
+
 def nodes_dead(hosts: list[str]) -> dict[str, bool]:
     """Return whether Slurm reports each node as down or not responding.
 

@@ -17,7 +17,7 @@ from . import rank_environment, records
 from .node_folder import FOLDER, make
 from .node_watch import StopRequests
 from .processes import HEARD, Canary, block_signals, reap, send, try_start, wait
-from .rendezvous import options_of_torchrun, resolves
+from .rendezvous import find_head, options_of_torchrun
 
 RANKS_S = 3.0
 """How long a node waits for its last ranks, after their launcher."""
@@ -44,6 +44,7 @@ def with_rendezvous(command: list[str], *, by_torchrun: bool) -> list[str]:
     """
     if not by_torchrun:
         env = os.environ
+        find_head(is_needed=False)
         env["NODE_RANK"] = env["HPCRUN_NODE_RANK"]
         env.setdefault("MASTER_ADDR", env["HPCRUN_HEAD_ADDR"])
         env.setdefault("MASTER_PORT", env["HPCRUN_PORT"])
@@ -53,7 +54,7 @@ def with_rendezvous(command: list[str], *, by_torchrun: bool) -> list[str]:
         torchrun = command[: command.index("--no-python")]
     if "--standalone" in torchrun:  # on a single node it does not need this job's port
         return command
-    if not resolves(os.environ["HPCRUN_HEAD_ADDR"]):
+    if not find_head():
         return []
     return options_of_torchrun(torchrun) + command[len(torchrun) :]
 

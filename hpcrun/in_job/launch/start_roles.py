@@ -25,7 +25,7 @@ from typing import Any
 from . import rank_environment, records
 from .node_watch import CLEARED, INSIST_S
 from .processes import HEARD, reap, send, signal, try_start, wait
-from .rendezvous import free_port, is_foreign
+from .rendezvous import first_resolved, free_port, is_foreign
 from .start_ranks import Node, with_rendezvous
 
 FOLDER = "roles"
@@ -144,7 +144,11 @@ class RoleNode(Node):
 
     def _write_address(self) -> None:
         env = os.environ
-        host = "127.0.0.1" if self._role.gpus else env["HPCRUN_NODE_ADDR"]
+        if self._role.gpus:
+            host = "127.0.0.1"
+        else:
+            own = first_resolved(env["HPCRUN_NODE_ADDR"], env["HPCRUN_NODE"])
+            host = own.address or env["HPCRUN_NODE_ADDR"]
         place = int(env["HPCRUN_PORT"]) + 2 * PORT_STEP * self._role.tasks[0]
         ports = {
             "port": free_port(place + PORT_STEP),
@@ -185,7 +189,8 @@ class RoleNode(Node):
             places[f"{role.name}.url"] = f"http://{host}:{port}"
             of_role = [host]
             if host != "127.0.0.1":
-                of_role = hosts[role.tasks[0] : role.tasks[-1] + 1]
+                of_hosts = hosts[role.tasks[0] : role.tasks[-1] + 1]
+                of_role = [rank_environment.address_of(host) for host in of_hosts]
             variable = f"HPCRUN_ROLE_{role.name.upper().replace('-', '_')}"
             env[f"{variable}_HOSTS"] = ",".join(of_role)
             env[f"{variable}_PORT"] = port

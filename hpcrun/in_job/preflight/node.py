@@ -73,6 +73,7 @@ class LocalNode:
         # the nodes of a local job share a machine: each has its own address on the loopback
         # interface
         self.is_local = env["HPCRUN_NODE_ADDR"].startswith("127.")
+        self._suffix = env.get("HPCRUN_HOST_SUFFIX", "")
         limit_s = float(env.get("HPCRUN_PREFLIGHT_S") or LIMIT_S)
         self.ends_at = time.monotonic() + max(LEAST_S, limit_s)
 
@@ -80,7 +81,7 @@ class LocalNode:
         """Return the address of the node of this rank."""
         if self.is_local:
             return f"127.0.{rank // 250}.{rank % 250 + 1}"
-        return self.hosts[rank]
+        return self.hosts[rank] + self._suffix
 
     def peers(self) -> list[int]:
         """Return the ranks of the nodes to which this one connects."""
@@ -180,9 +181,9 @@ def resolve(name: str) -> list[str] | str:
     return sorted({str(address[0]) for _, _, _, _, address in entries})
 
 
-def resolve_names(names: list[str]) -> dict[str, list[str] | str]:
-    """Return name → its addresses, or the reason why there is none."""
-    return {name: resolve(name) for name in names}
+def resolve_names(names: dict[str, str]) -> dict[str, list[str] | str]:
+    """Return host → the addresses of its name in the network, or the reason why there is none."""
+    return {host: resolve(name) for host, name in names.items()}
 
 
 def shared_memory() -> dict[str, int] | None:
@@ -399,7 +400,8 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
         if gpus:
             checks.append(in_background(report, "errors", counters))
         if not node.is_local:
-            resolve_all = partial(resolve_names, node.hosts)
+            addresses = {host: node.address(rank) for rank, host in enumerate(node.hosts)}
+            resolve_all = partial(resolve_names, addresses)
             checks.append(in_background(report, "names", resolve_all))
         answers = knock_at_all(node)
         report.put(reach=answers)

@@ -10,7 +10,14 @@ import pytest
 
 from hpcrun.in_job.launch import rendezvous
 from hpcrun.in_job.launch.rank_environment import FOR_TORCHRUN
-from hpcrun.in_job.launch.rendezvous import FIRST, SPAN, choose, free_port, options_of_torchrun
+from hpcrun.in_job.launch.rendezvous import (
+    FIRST,
+    SPAN,
+    choose,
+    find_head,
+    free_port,
+    options_of_torchrun,
+)
 
 JOB = {
     "HPCRUN_NODE": "b",
@@ -125,3 +132,59 @@ def test_on_this_machine_the_ranks_meet_at_its_loopback_address(attempts: Path) 
     choose(["here"], local=True)
     assert os.environ["HPCRUN_HEAD"] == "here"
     assert os.environ["HPCRUN_HEAD_ADDR"] == os.environ["HPCRUN_NODE_ADDR"] == "127.0.0.1"
+
+
+def test_the_profiles_suffix_names_the_nodes_of_the_fast_network(
+    attempts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HPCRUN_HOST_SUFFIX", "-ib")
+    choose(["n2", "n1"], local=False)
+    assert os.environ["HPCRUN_HEAD"] == "n2"
+    assert os.environ["HPCRUN_HEAD_ADDR"] == "n2-ib"
+    assert "rendezvous n2-ib:" in capsys.readouterr().out
+
+
+@pytest.fixture
+def slurm_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scontrol that shows the NodeAddr of a node."""
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text('#!/bin/sh\necho "NodeName=$4 Gres= NodeAddr=$4.fast NodeHostName=$4"\n')
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+
+
+@pytest.mark.parametrize(
+    ("known", "address"),
+    [
+        (["b-ib", "a-ib", "a"], "a-ib"),
+        (["b", "a"], "a"),
+        (["b", "a.fast"], "a.fast"),
+    ],
+)
+def test_the_head_has_the_first_address_that_resolves(
+    known: list[str], address: str, slurm_address: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCRUN_HEAD_ADDR", "a-ib")
+    monkeypatch.setattr(rendezvous, "_resolves", lambda name: name in known)
+    assert find_head()
+    assert os.environ["HPCRUN_HEAD_ADDR"] == address
+
+
+def test_this_node_has_an_address_that_resolves(
+    slurm_address: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendezvous, "_resolves", lambda name: name in ("a", "b.fast"))
+    assert find_head()
+    assert os.environ["HPCRUN_NODE_ADDR"] == "b.fast"
+
+
+def test_what_was_tried_is_said(
+    slurm_address: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HPCRUN_HEAD_ADDR", "a-ib")
+    monkeypatch.setattr(rendezvous, "_resolves", lambda name: False)
+    assert not find_head()
+    message = capsys.readouterr().err
+    assert (
+        "b cannot resolve a-ib, the host of rank 0, nor a, nor Slurm's NodeAddr (a.fast)" in message
+    )
