@@ -241,6 +241,8 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
     usage = insight.usage.get((run.run_id, job_id))
     if usage:
         document["usage"] = {**asdict(usage), "cpu_efficiency": _cpu_efficiency(usage)}
+        if run.gpus_per_node and not usage.gpus:  # Slurm does not count them
+            document["usage"].update(gpus=None, gpu_s=None)
     if not item.status.final and item.status.state != PENDING:
         document["last_line"] = last_line(item)
         document["metrics"] = last_metrics(item)

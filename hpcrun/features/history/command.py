@@ -109,6 +109,8 @@ def history(
     if all_jobs and result.others:
         jobs = "job" if result.others == 1 else "jobs"
         accounting = f"{result.others:,} more {jobs} from Slurm's accounting"
+        if not any(job.gpus for job in accounted):
+            accounting += ", which lists no GPUs for them"
     yield note(_remarks(result))
     if plot is not None:
         save_history_figure(result, plot)

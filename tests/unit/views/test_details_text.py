@@ -391,6 +391,18 @@ def test_details_as_json(tmp_path: Path) -> None:
         assert {**insight_json(over, Insight()), "use": None} == EMPTY
 
 
+def test_gpus_that_the_accounting_does_not_list_are_unknown(tmp_path: Path) -> None:
+    item: RunStatus = item_of(tmp_path)
+    usage = Usage(60, 1, 8, 0, 0, None, None, None)
+    of_job = {(item.run.run_id, "4711"): usage}
+    document = insight_json(item, Insight(usage=of_job))
+    assert document["usage"]["gpus"] is None
+    assert document["usage"]["gpu_s"] is None
+    without = replace(item, run=run(gpus_per_node=0))
+    document = insight_json(without, Insight(usage={(without.run.run_id, "4711"): usage}))
+    assert document["usage"]["gpus"] == 0
+
+
 @pytest.mark.parametrize("changes", [{"cpu_s": None}, {"cpus": 0}, {"elapsed_s": 0}])
 def test_cpu_time_that_was_not_measured_has_no_efficiency(
     tmp_path: Path, changes: dict[str, Any]
