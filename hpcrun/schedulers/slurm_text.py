@@ -62,7 +62,8 @@ Invalid qos | `sacctmgr show assoc user=$USER format=account,qos` lists yours; c
 violates accounting/QOS policy | \
   request less, or wait for your other jobs; `sacctmgr show qos` shows the limits
 Requested node configuration is not available | \
-  no node has all requested resources; `sinfo -N -o '%N %c %m %G %f'` lists the nodes
+  no node has all requested resources, or such nodes are drained or reserved; \
+  `sinfo -N -o '%N %T %c %m %G %f'` lists the nodes
 Invalid generic resource | \
   `sinfo -o '%N %G'` shows the GPU types; the profile's gpu.type must be one of them
 Requested time limit is invalid | \
@@ -230,7 +231,7 @@ def refusal_hint(stderr: str) -> str | None:
     for row in _REFUSALS.strip().splitlines():
         pattern, hint = row.split(" | ", 1)
         if re.search(pattern, stderr):
-            return hint.strip()
+            return " ".join(hint.split())
     return None
 
 

@@ -129,6 +129,10 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [item for item in _list(value) if isinstance(item, dict)]
+
+
 def _number(value: object) -> float:
     if isinstance(value, (int, float)) and 0 <= value < 1e11:
         return value
@@ -149,9 +153,11 @@ def _first_to_start(hosts: Sequence[str], words: Sequence[str]) -> str:
         if isinstance(answer, HpcrunError):
             tell([f"hpcrun: {answer.message}"])
             continue
-        offers = [offer for offer in _list(answer.get("offers")) if isinstance(offer, dict)]
+        offers = _objects(answer.get("offers"))
         if offers:
             starts[host] = min(_number(offer.get("start_s")) or _NEVER_S for offer in offers)
+        elif any(misfit.get("waits") for misfit in _objects(answer.get("misfits"))):
+            tell([f"hpcrun: on {host} the job waits for nodes: hpcrun --on {host} where"])
         else:
             tell([f"hpcrun: the job fits no profile of {host}"])
     if not starts:

@@ -125,9 +125,9 @@ def find_head(*, is_needed: bool = True) -> bool:
     """
     env = os.environ
     node = env["HPCRUN_NODE"]
-    own = first_resolved(env["HPCRUN_NODE_ADDR"], node)
-    if own.address:
-        env["HPCRUN_NODE_ADDR"] = own.address
+    here = first_resolved(env["HPCRUN_NODE_ADDR"], node)
+    if here.address:
+        env["HPCRUN_NODE_ADDR"] = here.address
     head = first_resolved(env["HPCRUN_HEAD_ADDR"], env["HPCRUN_HEAD"])
     if head.address:
         if head.failed and is_needed:

@@ -147,8 +147,8 @@ class RoleNode(Node):
         if self._role.gpus:
             host = "127.0.0.1"
         else:
-            own = first_resolved(env["HPCRUN_NODE_ADDR"], env["HPCRUN_NODE"])
-            host = own.address or env["HPCRUN_NODE_ADDR"]
+            here = first_resolved(env["HPCRUN_NODE_ADDR"], env["HPCRUN_NODE"])
+            host = here.address or env["HPCRUN_NODE_ADDR"]
         place = int(env["HPCRUN_PORT"]) + 2 * PORT_STEP * self._role.tasks[0]
         ports = {
             "port": free_port(place + PORT_STEP),
