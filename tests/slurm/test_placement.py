@@ -276,3 +276,16 @@ def test_a_job_submitted_from_inside_a_job_has_the_environment_of_any_other(
         name: (login.get(name), job.get(name)) for name in different - IDS
     }
     assert job["MINE"] == "set by the program"
+
+
+def test_a_name_of_the_fast_network_that_does_not_resolve_is_replaced(
+    as_researcher: Hpcrun,
+) -> None:
+    profile = "extends: h100\nlauncher: srun\nfabric: {host_suffix: -nowhere}\n"
+    as_researcher.write("fast.yaml", profile)
+    as_researcher.write("meet.py", "import os\nprint('meets at', os.environ['MASTER_ADDR'])\n")
+    size = ("-P", "./fast.yaml", "--gpus", "2", "--nodes", "2")
+    as_researcher("submit", *size, "--wait", "meet.py", check=True)
+    assert "rendezvous h100-1-nowhere:" in as_researcher("logs", "--batch").stdout
+    ranks = as_researcher("logs", "--all-ranks").stdout.splitlines()
+    assert [line.split()[-1] for line in ranks] == ["h100-1", "h100-1"]
