@@ -32,7 +32,7 @@ _MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ListedNode:
     """A node in one of its partitions, as Slurm lists it now."""
 
     name: str
@@ -59,7 +59,7 @@ class Need:
     cpus: int
     memory_mb: int
 
-    def is_met_by(self, node: Node) -> bool:
+    def is_met_by(self, node: ListedNode) -> bool:
         """Whether a node has all of it; what is not known of a node is enough."""
         for type_, count in self.gpus:
             held = [number for name, number in node.gpus if type_ in (None, name)]
@@ -74,14 +74,14 @@ def may_wait(message: str) -> bool:
     return _MAY_WAIT.search(message) is not None
 
 
-def nodes_words(nodes: Sequence[Node]) -> str:
+def nodes_words(nodes: Sequence[ListedNode]) -> str:
     """Return the first nodes with their states and reasons, and how many more there are."""
     text = ", ".join(node.words for node in nodes[:_MOST_NAMED])
     more = len(nodes) - _MOST_NAMED
     return f"{text}, and {more} more" if more > 0 else text
 
 
-def awaited_nodes(site: SlurmSite, directives: Iterable[tuple[str, Any]]) -> tuple[Node, ...]:
+def awaited_nodes(site: SlurmSite, directives: Iterable[tuple[str, Any]]) -> tuple[ListedNode, ...]:
     """Return the nodes that keep a job from starting, since no job can start there now.
 
     Returns:
@@ -101,7 +101,9 @@ def awaited_nodes(site: SlurmSite, directives: Iterable[tuple[str, Any]]) -> tup
     return choose_awaited(list(by_name.values()), values)
 
 
-def choose_awaited(listed: Sequence[Node], directives: Mapping[str, str]) -> tuple[Node, ...]:
+def choose_awaited(
+    listed: Sequence[ListedNode], directives: Mapping[str, str]
+) -> tuple[ListedNode, ...]:
     """Return which of the nodes of a job's partitions, or of its --nodelist, it waits for."""
     need = need_of(directives)
     fitting = [node for node in listed if need.is_met_by(node)]
@@ -134,7 +136,7 @@ def need_of(directives: Mapping[str, str]) -> Need:
     return Need(nodes, gpus, cpus * tasks, memory_mb)
 
 
-def parse_listed(text: str) -> list[Node]:
+def parse_listed(text: str) -> list[ListedNode]:
     """Read sinfo's list of nodes; other lines are ignored."""
     nodes = []
     for name, partition, state, reason, gres, cpus, memory in rows_of(text, len(_FIELDS)):
@@ -142,7 +144,7 @@ def parse_listed(text: str) -> list[Node]:
         memory_mb = whole_number(memory)
         if memory_mb == MEMORY_NOT_SET:
             memory_mb = None
-        node = Node(
+        node = ListedNode(
             name,
             partition,
             state,

@@ -19,7 +19,7 @@ from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.log_files import tail
 from hpcrun.runs.record import LastStatus, pairs_of
 from hpcrun.runs.silence import last_line_of
-from hpcrun.schedulers.away_nodes import Node, awaited_nodes
+from hpcrun.schedulers.away_nodes import ListedNode, awaited_nodes
 from hpcrun.schedulers.pending_and_usage import Limit, SlurmQueue, Usage, Waiting
 
 # Slurm's reasons of a pending job that can be due to the states of nodes
@@ -39,7 +39,7 @@ class Insight:
     # run id → its GPUs; only of runs that were named, since each is a step on its nodes
     gpus: Mapping[str, GpuResult] = field(default_factory=dict)
     # job id → the nodes that keep a pending job from starting: drained, down or reserved
-    awaited: Mapping[str, Sequence[Node]] = field(default_factory=dict)
+    awaited: Mapping[str, Sequence[ListedNode]] = field(default_factory=dict)
 
 
 def look_closer(

@@ -23,7 +23,7 @@ from hpcrun.job.resources.container import is_image_file
 from hpcrun.job.text.units import count, format_memory, format_time
 from hpcrun.machine.host import ModuleFacts
 from hpcrun.profiles.load import LoadedProfile
-from hpcrun.schedulers.away_nodes import Node, nodes_words
+from hpcrun.schedulers.away_nodes import ListedNode, nodes_words
 from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, NodeKind, Partition
 from hpcrun.schedulers.job_start import Trial
 from hpcrun.schedulers.slurm_text import refusal_hint
@@ -33,7 +33,7 @@ def judge_profile(
     targets: Sequence[Target],
     facts: ClusterFacts,
     trials: Sequence[Trial],
-    awaited: Sequence[Node] = (),
+    awaited: Sequence[ListedNode] = (),
 ) -> list[Check]:
     """Return how a profile fits the cluster.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from hpcrun.features.doctor.check import RUNS, SLURM, Check, Level
 from hpcrun.machine.host import Quota, Use
 from hpcrun.runs.folder_checks import Mount, RunsFolderFacts
-from hpcrun.schedulers.away_nodes import Node
+from hpcrun.schedulers.away_nodes import ListedNode
 from hpcrun.schedulers.client import COMMANDS, Ping, major_release
 from hpcrun.schedulers.cluster_facts import ClusterFacts
 from hpcrun.schedulers.job_start import Trial
@@ -51,7 +51,7 @@ class SlurmAnswers:
     ping: Ping | None = None
     facts: ClusterFacts | None = None
     trials: tuple[Trial, ...] = ()
-    awaited: tuple[Node, ...] = ()
+    awaited: tuple[ListedNode, ...] = ()
 
 
 def judge_slurm(answers: SlurmAnswers) -> list[Check]:

@@ -161,7 +161,7 @@ def first_resolved(address: str, node: str) -> Resolved:
     known = slurm_requests.node_address(node)
     if known and known not in failed and _resolves(known):
         return Resolved(known, failed)
-    failed.append(f"Slurm's NodeAddr ({known or 'no answer'})")
+    failed.append(f"Slurm's NodeAddr ({known or 'not shown'})")
     return Resolved("", failed)
 
 

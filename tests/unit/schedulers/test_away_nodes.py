@@ -9,7 +9,7 @@ import pytest
 
 from hpcrun.machine.process import Completed, SlurmSite
 from hpcrun.schedulers.away_nodes import (
-    Node,
+    ListedNode,
     awaited_nodes,
     choose_awaited,
     may_wait,
@@ -18,14 +18,14 @@ from hpcrun.schedulers.away_nodes import (
 )
 
 H100 = (("h100", 8),)
-DRAINED = Node("h100-1", "gpu", "drained", "bad fan", H100, 64, 512000)
-IDLE = Node("h100-2", "gpu", "idle", None, H100, 64, 512000)
-OTHER = Node("a100-1", "gpu", "down*", "Not responding", (("a100", 4),), 64, 512000)
+DRAINED = ListedNode("h100-1", "gpu", "drained", "bad fan", H100, 64, 512000)
+IDLE = ListedNode("h100-2", "gpu", "idle", None, H100, 64, 512000)
+OTHER = ListedNode("a100-1", "gpu", "down*", "Not responding", (("a100", 4),), 64, 512000)
 LISTED = [DRAINED, IDLE, OTHER]
 TWO = {"nodes": "2", "gres": "gpu:h100:8"}
 
 
-def names(directives: dict[str, str], *listed: Node) -> list[str]:
+def names(directives: dict[str, str], *listed: ListedNode) -> list[str]:
     return [node.name for node in choose_awaited(listed or LISTED, directives)]
 
 
@@ -51,17 +51,17 @@ def test_a_job_waits_for_the_nodes_that_it_cannot_do_without(
 
 @pytest.mark.parametrize("state", ["drained", "draining", "down*", "reserved", "maint", "idle*"])
 def test_no_job_starts_on_a_node_in_such_a_state(state: str) -> None:
-    node = Node("n1", "cpu*", state, None, (), 64, None)
+    node = ListedNode("n1", "cpu*", state, None, (), 64, None)
     assert names({}, node) == ["n1"]
 
 
 @pytest.mark.parametrize("state", ["idle", "mixed", "allocated", "planned", "idle~"])
 def test_a_job_does_not_wait_for_a_node_that_only_works_or_sleeps(state: str) -> None:
-    assert names({}, Node("n1", "cpu*", state, None, (), 64, None)) == []
+    assert names({}, ListedNode("n1", "cpu*", state, None, (), 64, None)) == []
 
 
 def test_a_job_of_the_reservation_does_not_wait_for_its_nodes() -> None:
-    reserved = Node("n1", "cpu*", "reserved", None, (), 64, None)
+    reserved = ListedNode("n1", "cpu*", "reserved", None, (), 64, None)
     assert names({"reservation": "course"}, reserved) == []
 
 
@@ -74,7 +74,7 @@ def test_the_nodes_are_named_with_their_states_and_reasons() -> None:
 def test_sinfo_is_read_and_a_memory_that_is_not_set_is_unknown() -> None:
     line = "\x1f".join(["n1", "cpu*", "drained", "bad fan", "(null)", "64", "1"])
     assert parse_listed(f"{line}\nodd\n") == [
-        Node("n1", "cpu*", "drained", "bad fan", (), 64, None)
+        ListedNode("n1", "cpu*", "drained", "bad fan", (), 64, None)
     ]
     line = "\x1f".join(["n1", "cpu", "idle", "none", "gpu:a100:4(S:0)", "64", "512000"])
     (node,) = parse_listed(line)

@@ -16,7 +16,7 @@ from hpcrun.actions.runs.hardware_use import GpuResult, GpuRow
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.actions.status.status_details import Insight
 from hpcrun.runs.record import LastStatus
-from hpcrun.schedulers.away_nodes import Node
+from hpcrun.schedulers.away_nodes import ListedNode
 from hpcrun.schedulers.job_steps import GpuReading
 from hpcrun.schedulers.pending_and_usage import ACCOUNTS, Limit, Usage, Waiting
 from hpcrun.views import details_text
@@ -226,7 +226,7 @@ def test_a_pending_job_has_its_reason_its_limits_its_place_and_its_start(tmp_pat
 
 
 def test_a_job_that_waits_for_nodes_has_their_states_and_reasons(tmp_path: Path) -> None:
-    node = Node("h100-1", "gpu", "drained", "bad fan", (), 64, None)
+    node = ListedNode("h100-1", "gpu", "drained", "bad fan", (), 64, None)
     item = item_of(tmp_path, "PENDING", reason="ReqNodeNotAvail, UnavailableNodes:h100-1")
     rows = dict(insight_rows(item, Insight(awaited={"4711": [node]}), 0.0))
     assert rows["nodes"] == "h100-1 is drained (bad fan)"

@@ -23,7 +23,7 @@ from hpcrun.machine.host import ModuleFacts
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_profile
-from hpcrun.schedulers.away_nodes import Node
+from hpcrun.schedulers.away_nodes import ListedNode
 from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, NodeKind, Partition
 from hpcrun.schedulers.job_start import Trial
 from tests.unit.actions.profiles.test_detect import facts
@@ -86,7 +86,7 @@ def test_a_right_profile_is_green_and_a_limit_that_is_too_wide_hides_nothing() -
 
 def test_nodes_that_are_away_are_named_instead_of_a_refusal() -> None:
     refused = Trial(False, "Requested node configuration is not available", form=FORM)
-    node = Node("a100-1", "gpu", "drained", "bad fan", (), 64, None)
+    node = ListedNode("a100-1", "gpu", "drained", "bad fan", (), 64, None)
     checks = judge_profile(targets(**RIGHT), CLUSTER, [refused], [node])
     last = checks[-1]
     assert (last.level, last.seen) == ("yellow", "a100-1 is drained (bad fan)")
