@@ -81,24 +81,38 @@ def nodes_words(nodes: Sequence[ListedNode]) -> str:
     return f"{text}, and {more} more" if more > 0 else text
 
 
-def awaited_nodes(site: SlurmSite, directives: Iterable[tuple[str, Any]]) -> tuple[ListedNode, ...]:
-    """Return the nodes that keep a job from starting, since no job can start there now.
+class AwaitedNodes:
+    """The nodes that jobs wait for: Slurm is asked once for the jobs of a partition."""
 
-    Returns:
-        The nodes; none if enough others have what the job needs, if even with these there are too
-        few, or if Slurm does not show its nodes.
-    """
-    values = {key: str(value or "") for key, value in directives}
-    command = ["sinfo", "--Node", "--noheader", f"--format={SEPARATOR.join(_FIELDS)}"]
-    for key, option in (("partition", "--partition"), ("nodelist", "--nodes")):
-        if values.get(key):
-            command.append(f"{option}={values[key]}")
-    answer = site.run(command)
-    listed = parse_listed(answer.stdout if answer.ok else "")
-    if not values.get("partition"):
-        listed = [node for node in listed if node.partition.endswith("*")]
-    by_name = {node.name: node for node in listed}  # a job may name several partitions
-    return choose_awaited(list(by_name.values()), values)
+    def __init__(self, site: SlurmSite) -> None:
+        self._site = site
+        self._listings: dict[tuple[str, str], list[ListedNode]] = {}
+
+    def of_job(self, directives: Iterable[tuple[str, Any]]) -> tuple[ListedNode, ...]:
+        """Return the nodes that keep a job from starting, since no job can start there now.
+
+        Returns:
+            The nodes; none if enough others have what the job needs, if even with these there are
+            too few, or if Slurm does not show its nodes.
+        """
+        values = {key: str(value or "") for key, value in directives}
+        place = (values.get("partition", ""), values.get("nodelist", ""))
+        if place not in self._listings:
+            self._listings[place] = self._listed(*place)
+        return choose_awaited(self._listings[place], values)
+
+    def _listed(self, partition: str, nodelist: str) -> list[ListedNode]:
+        command = ["sinfo", "--Node", "--noheader", f"--format={SEPARATOR.join(_FIELDS)}"]
+        if partition:
+            command.append(f"--partition={partition}")
+        if nodelist:
+            command.append(f"--nodes={nodelist}")
+        answer = self._site.run(command)
+        listed = parse_listed(answer.stdout if answer.ok else "")
+        if not partition:
+            listed = [node for node in listed if node.partition.endswith("*")]
+        # a job may name several partitions
+        return list({node.name: node for node in listed}.values())
 
 
 def choose_awaited(

@@ -19,7 +19,7 @@ from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.log_files import tail
 from hpcrun.runs.record import LastStatus, pairs_of
 from hpcrun.runs.silence import last_line_of
-from hpcrun.schedulers.away_nodes import ListedNode, awaited_nodes
+from hpcrun.schedulers.away_nodes import AwaitedNodes, ListedNode
 from hpcrun.schedulers.pending_and_usage import Limit, SlurmQueue, Usage, Waiting
 
 # Slurm's reasons of a pending job that can be due to the states of nodes
@@ -57,6 +57,7 @@ def look_closer(
     over = []
     has_limit = False
     awaited = {}
+    nodes = AwaitedNodes(queue)
     for item in items:
         job_id = item.run.job_id
         status = item.status
@@ -66,7 +67,7 @@ def look_closer(
             waits.append(job_id)
             if (status.reason or "").startswith(_ON_NODES):
                 directives = pairs_of(item.run.plan.get("directives"))
-                awaited[job_id] = awaited_nodes(queue, directives)
+                awaited[job_id] = nodes.of_job(directives)
         if status.final and status.ran_s:
             over.append(job_id)
         if not status.final and (status.reason or "").startswith(("QOS", "Assoc")):

@@ -52,7 +52,7 @@ from hpcrun.machine.host import ask_driver, ask_python, ask_quota, try_modules
 from hpcrun.machine.process import SlurmSite
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.runs.folder_checks import look_at_place, mount_of
-from hpcrun.schedulers.away_nodes import ListedNode, awaited_nodes, may_wait
+from hpcrun.schedulers.away_nodes import AwaitedNodes, ListedNode, may_wait
 from hpcrun.schedulers.client import ask_version, missing_commands, ping
 from hpcrun.schedulers.cluster_facts import ask_facts
 from hpcrun.schedulers.job_start import Trial, try_directives
@@ -237,7 +237,7 @@ def _ask_slurm(
     judgement = trials.answer(_ONE_ANSWER_S) if trials else None
     awaited: tuple[ListedNode, ...] = ()
     if judgement and not judgement[0].accepted and may_wait(judgement[0].message):
-        awaited = awaited_nodes(site, targets[0].plan.directives)
+        awaited = AwaitedNodes(site).of_job(targets[0].plan.directives)
     return SlurmAnswers(missing, client, answer, facts, judgement or (), awaited)
 
 

@@ -38,11 +38,10 @@ from hpcrun.job.request.request_line import option_groups
 from hpcrun.job.resources.cpus_memory_time import Machine
 from hpcrun.job.resources.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.job.text.units import format_span, format_time
-from hpcrun.machine.process import SlurmSite
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import folders_of, shipped_folder
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
-from hpcrun.schedulers.away_nodes import awaited_nodes, may_wait, nodes_words
+from hpcrun.schedulers.away_nodes import AwaitedNodes, may_wait, nodes_words
 from hpcrun.schedulers.client import DirectivePairs
 from hpcrun.schedulers.cluster_facts import Partition
 from hpcrun.schedulers.job_start import JobStart, SlurmForecast, Trial
@@ -217,6 +216,7 @@ def compare_profiles(
         elif not _is_known_under_a_better_name(candidate, possible):
             possible.append(candidate)
     answers = _ask(forecast, possible)
+    awaited = AwaitedNodes(forecast)
     offers = []
     for candidate in possible:
         answer = answers.get(candidate.sbatch_request())
@@ -224,7 +224,7 @@ def compare_profiles(
             gpu_hours = _gpu_hours(candidate.plan, answer.start, partitions)
             offers.append(Offer(candidate, answer.start, gpu_hours))
         else:
-            misfits.append(_without_start(candidate, answer, forecast))
+            misfits.append(_without_start(candidate, answer, awaited))
     if not offers:
         _raise_silence(answers.values())
     return ranked(offers, now_s), misfits
@@ -234,10 +234,10 @@ def _misfit(candidate: Placement, reason: str) -> Misfit:
     return Misfit(candidate.profile, candidate.gpu_type, reason)
 
 
-def _without_start(candidate: Placement, answer: Trial | None, site: SlurmSite) -> Misfit:
+def _without_start(candidate: Placement, answer: Trial | None, awaited: AwaitedNodes) -> Misfit:
     """Return why sbatch shows no start of a job: the nodes that it waits for, or sbatch's words."""
     if answer and not answer.silent and may_wait(answer.message):
-        nodes = awaited_nodes(site, candidate.sbatch_request())
+        nodes = awaited.of_job(candidate.sbatch_request())
         if nodes:
             misfit = _misfit(candidate, nodes_words(nodes))
             return replace(misfit, waits=True)

@@ -9,8 +9,8 @@ import pytest
 
 from hpcrun.machine.process import Completed, SlurmSite
 from hpcrun.schedulers.away_nodes import (
+    AwaitedNodes,
     ListedNode,
-    awaited_nodes,
     choose_awaited,
     may_wait,
     nodes_words,
@@ -95,7 +95,7 @@ class Answers(SlurmSite):
 
 def test_nodes_that_slurm_does_not_show_are_not_awaited() -> None:
     refused = Completed("sinfo", 1, "", "slurm_load_node: Access/permission denied")
-    assert awaited_nodes(Answers({}, done=refused), [("nodes", "1")]) == ()
+    assert AwaitedNodes(Answers({}, done=refused)).of_job([("nodes", "1")]) == ()
 
 
 def test_without_a_partition_the_default_one_counts() -> None:
@@ -103,7 +103,7 @@ def test_without_a_partition_the_default_one_counts() -> None:
     for name, partition in (("n1", "cpu*"), ("n2", "gpu")):
         lines.append("\x1f".join([name, partition, "drained", "none", "", "64", "1000"]))
     done = Completed("sinfo", 0, "\n".join(lines), "")
-    nodes = awaited_nodes(Answers({}, done=done), [("nodes", "1")])
+    nodes = AwaitedNodes(Answers({}, done=done)).of_job([("nodes", "1")])
     assert [node.name for node in nodes] == ["n1"]
 
 
@@ -111,3 +111,17 @@ def test_sbatch_has_the_same_words_for_a_job_that_waits() -> None:
     assert may_wait("allocation failure: Requested node configuration is not available")
     assert may_wait("Required node not available (down, drained or reserved)")
     assert not may_wait("Invalid qos specification")
+
+
+def test_slurm_is_asked_once_for_the_jobs_of_a_partition() -> None:
+    commands: list[Any] = []
+
+    class Asked(Answers):
+        def run(self, argv: Any, **variables: str) -> Completed:
+            commands.append(argv)
+            return Completed("sinfo", 0, "", "")
+
+    nodes = AwaitedNodes(Asked({}))
+    for partition in ("gpu", "gpu", "cpu"):
+        nodes.of_job([("partition", partition)])
+    assert [argv[-1] for argv in commands] == ["--partition=gpu", "--partition=cpu"]
