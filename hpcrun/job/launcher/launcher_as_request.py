@@ -257,7 +257,10 @@ def _rank_sizes(
     gpus = _requested_gpus(request)
     has_gpus = profile.scheduler == "local" or bool(profile.gpu.per_node)
     if gpus == 0 or (gpus is None and not has_gpus):
-        sizes: dict[str, Any] = {"gpus": "0", "nproc_per_node": -(-total // nodes)}
+        sizes: dict[str, Any] = {"nproc_per_node": -(-total // nodes)}
+        # whether unknown nodes have GPUs is not decided here
+        if gpus == 0 or profile.gpu.per_node == 0 or profile.gpu.types:
+            sizes["gpus"] = "0"
         if not started.by_srun and not request.launcher:
             sizes["launcher"] = "torchrun"
         return sizes

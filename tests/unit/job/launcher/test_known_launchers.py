@@ -512,6 +512,13 @@ def test_nodes_without_gpus_get_ranks_on_cpus() -> None:
     assert chosen(line, "--name x", profile=laptop())[0] == asked_for("--name x --gpus 4 train.py")
 
 
+def test_whether_unknown_nodes_have_gpus_is_left_open() -> None:
+    unknown = Profile(name="detected")
+    line = "torchrun --nproc-per-node 4 train.py"
+    asked = "--name x --nproc-per-node 4 --launcher torchrun train.py"
+    assert chosen(line, "--name x", profile=unknown)[0] == asked_for(asked)
+
+
 def test_torchrun_s_options_are_torch_s() -> None:
     """Which of them a value follows decides where the script begins."""
     # torch takes a second and a half, in each worker that collects
