@@ -99,8 +99,27 @@ def test_a_page_is_refused_where_the_value_of_a_declared_secret_is_not_known(
     assert not [*hpcrun.folder.glob("*.html")]
     page = hpcrun("share", "train", "-o", "-", env=env, check=True).stdout
     assert "it is *** ***" in page
-    forced = hpcrun("share", "train", "--force", check=True)
-    assert "not hidden, since not set here: OTHER, PLAIN_WORD" in forced.stdout
+    published = hpcrun("share", "train", "--publish-unhidden", check=True)
+    assert "not hidden, since not set here: OTHER, PLAIN_WORD" in published.stdout
+
+
+def test_a_page_is_replaced_and_a_secret_published_by_a_flag_each(
+    hpcrun: Hpcrun, subtests: pytest.Subtests
+) -> None:
+    hpcrun.write("train.py", "print('trained')\n")
+    env = {"PLAIN_WORD": "correct horse"}
+    job = ("-P", "local", "--gpus", "0", "--secret", "PLAIN_WORD", "--wait", "train.py")
+    hpcrun("submit", *job, env=env, check=True)
+    hpcrun.write("page.html", "an older page")
+    share = ("share", "train", "-o", "page.html")
+    for flags, reason in (
+        (["--force"], "the value of PLAIN_WORD, not set here"),
+        (["--publish-unhidden"], "page.html exists"),
+    ):
+        with subtests.test(flags=flags):
+            refused = hpcrun(*share, *flags)
+            assert (refused.returncode, reason in refused.stderr) == (4, True)
+    hpcrun(*share, "--force", "--publish-unhidden", check=True)
 
 
 def umask() -> int:

@@ -20,7 +20,11 @@ def share(
     out: str | None = option("--out -o FILE", "File to write; - is stdout. Default: RUN.html."),
     no_logs: bool = flag("--no-logs", "Leave out the ends of the logs."),
     no_code: bool = flag("--no-code", "Leave out the script and the changes of the code."),
-    force: bool = flag("--force", "Replace FILE, and write it without the values of all secrets."),
+    force: bool = flag("--force", "Replace an existing FILE."),
+    publish_unhidden: bool = flag(
+        "--publish-unhidden",
+        "Write the page even if a declared secret is not set here and cannot be hidden.",
+    ),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Write one HTML page about a run, to send to others.
@@ -43,7 +47,7 @@ def share(
     if out != "-":
         check_new_file("--out", file, force=force)
     unset = [name for name in named.run.secrets if not context.env.get(name)]
-    if unset and not force:
+    if unset and not publish_unhidden:
         raise _unknown_secrets(unset, run)
     patterns, remark = context.metric_patterns(named.run.profile)
     yield note([remark])
@@ -84,7 +88,7 @@ def _unknown_secrets(names: Sequence[str], run: str) -> PlanError:
     """Return the error that secrets of a run are not set here: their values cannot be hidden."""
     first = names[0]
     page = f"the page may show the value of {', '.join(names)}"
-    command = f"hpcrun share {quote_bash(run)} --force"
+    command = f"hpcrun share {quote_bash(run)} --publish-unhidden"
     return PlanError(
         f"{page}, not set here, which hpcrun cannot hide",
         hint=f"read -rs {first} && export {first}; or write the page all the same: {command}",
