@@ -25,7 +25,7 @@ from . import rank_environment, records
 from .node_folder import PREFIX, NodeFolder, enter
 from .processes import HEARD, become, launch_program, send, try_start
 from .rank import Rank
-from .rendezvous import find_head, first_resolved, free_port, is_foreign
+from .rendezvous import ANOTHER_USER, find_head, first_resolved, free_port, problem_of_listeners
 
 MARK = "HPCRUN_RAY"
 LISTENS = "ray-listens"
@@ -141,14 +141,16 @@ def _head_is_own() -> bool:
     """
     port = int(os.environ["HPCRUN_PORT"])
     until = time.monotonic() + JOIN_S
-    while (foreign := is_foreign(port)) is None and time.monotonic() < until:
+    problem = problem_of_listeners(port, _address())
+    while problem is None and time.monotonic() < until:
         time.sleep(0.1)
-    if foreign:
+        problem = problem_of_listeners(port, _address())
+    if problem == ANOTHER_USER:
         records.say(
             f"another user's program listens on port {port} of {os.environ['HPCRUN_NODE']}, which "
             "Ray needs"
         )
-    return not foreign
+    return problem != ANOTHER_USER
 
 
 def _hosts() -> list[str]:

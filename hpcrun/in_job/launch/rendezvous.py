@@ -7,8 +7,10 @@ configuration (NodeAddr) may.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
+import sys
 from dataclasses import dataclass
 
 from . import rank_environment, records, slurm_requests
@@ -19,6 +21,9 @@ SPAN = 8000
 (29400, 29500).
 """
 PORT_STEP = 1777
+LOOPBACK = "127.0.0.1"
+ANOTHER_USER = "another user listens on this port"
+"""That user would get what clients send."""
 
 
 def choose(hosts: list[str], *, local: bool) -> None:
@@ -28,13 +33,13 @@ def choose(hosts: list[str], *, local: bool) -> None:
     """
     env = os.environ
     env["HPCRUN_HEAD"] = hosts[0]
-    env["HPCRUN_HEAD_ADDR"] = "127.0.0.1" if local else rank_environment.address_of(hosts[0])
+    env["HPCRUN_HEAD_ADDR"] = LOOPBACK if local else rank_environment.address_of(hosts[0])
     seed = os.getpid() if local else int(env["SLURM_JOB_ID"])
     env["HPCRUN_PORT"] = str(free_port(seed + PORT_STEP * int(env["HPCRUN_ATTEMPT"])))
     with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
         file.write("\n".join(hosts) + "\n")
     if local:
-        env["HPCRUN_NODE_ADDR"] = "127.0.0.1"
+        env["HPCRUN_NODE_ADDR"] = LOOPBACK
         return
     place = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
     job = f"job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}"
@@ -64,12 +69,55 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def is_foreign(port: int) -> bool | None:
-    """Return whether all who listen on a TCP port of this node are other users; None if it is free.
+@dataclass(frozen=True)
+class Listener:
+    """A TCP socket of this node that listens."""
 
-    See proc(5).
+    address: str
+    user: int
+
+    @property
+    def is_wildcard(self) -> bool:
+        return self.address in ("0.0.0.0", "::")
+
+    @property
+    def is_loopback(self) -> bool:
+        return ipaddress.ip_address(self.address).is_loopback
+
+
+def problem_of_listeners(port: int, host: str) -> str | None:
+    """Return why clients that connect to a port of this node may not reach this user's program.
+
+    Only sockets that clients could reach count: at the loopback addresses for clients of this node,
+    at all others for clients of other nodes, which may resolve the host's name in another way.
+
+    Args:
+        port: the port.
+        host: the name or address of this node that its clients get.
+
+    Returns:
+        The empty string if the user listens on the address and no other user could be reached;
+        None if nobody listens on the port.
     """
-    users = set()
+    listeners = listeners_of(port)
+    if not listeners:
+        return None
+    inside = host == LOOPBACK
+    near = [each for each in listeners if each.is_wildcard or each.is_loopback == inside]
+    if any(listener.user != os.getuid() for listener in near):
+        return ANOTHER_USER
+    addresses = _addresses(host)
+    # Debian's /etc/hosts gives a node's own name the address 127.0.1.1, which no client gets
+    is_unknown = not inside and all(ipaddress.ip_address(each).is_loopback for each in addresses)
+    if any(each.is_wildcard or is_unknown or each.address in addresses for each in near):
+        return ""
+    places = ", ".join(sorted({listener.address for listener in listeners}))
+    return f"the program listens on {places}, and its clients connect to {host}"
+
+
+def listeners_of(port: int) -> list[Listener]:
+    """Return who listens on a TCP port of this node, by proc(5)."""
+    listeners = []
     for name in ("tcp", "tcp6"):
         try:
             with open(f"/proc/net/{name}", encoding="ascii") as table:
@@ -78,9 +126,33 @@ def is_foreign(port: int) -> bool | None:
             continue
         for row in rows:
             # local address, state (0A listens), user
-            if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port:
-                users.add(int(row[7]))
-    return os.getuid() not in users if users else None
+            address, _, number = row[1].rpartition(":")
+            if row[3] == "0A" and int(number, 16) == port:
+                listeners.append(Listener(_address_text(address), int(row[7])))
+    return listeners
+
+
+def _address_text(digits: str) -> str:
+    """Return an address of /proc/net, whose words of 4 bytes have the order of this machine."""
+    words = [digits[begin : begin + 8] for begin in range(0, len(digits), 8)]
+    data = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
+    return _plain(ipaddress.ip_address(data))
+
+
+def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    """Return an address as text, an IPv4 address also where it is mapped to IPv6."""
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def _addresses(host: str) -> set[str]:
+    """Return the addresses of a host.
+
+    Raises:
+        OSError: the host cannot be resolved.
+    """
+    answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    texts = [str(answer[4][0]).partition("%")[0] for answer in answers]
+    return {_plain(ipaddress.ip_address(text)) for text in texts}
 
 
 def options_of_torchrun(torchrun: list[str]) -> list[str]:

@@ -25,7 +25,13 @@ from typing import Any
 from . import rank_environment, records
 from .node_watch import CLEARED, INSIST_S
 from .processes import HEARD, reap, send, signal, try_start, wait
-from .rendezvous import first_resolved, free_port, is_foreign
+from .rendezvous import (
+    ANOTHER_USER,
+    LOOPBACK,
+    first_resolved,
+    free_port,
+    problem_of_listeners,
+)
 from .start_ranks import Node, with_rendezvous
 
 FOLDER = "roles"
@@ -102,6 +108,8 @@ class RoleNode(Node):
         self._shared = os.path.join(records.attempt_dir(), FOLDER)
         self._failure = ""
         self._check = ""
+        # roles that share a node meet at its loopback address
+        self._host = LOOPBACK if role.gpus else os.environ["HPCRUN_NODE_ADDR"]
         self._is_decided = False
         self._is_signalled = False
         self._is_ready = False
@@ -144,17 +152,15 @@ class RoleNode(Node):
 
     def _write_address(self) -> None:
         env = os.environ
-        if self._role.gpus:
-            host = "127.0.0.1"
-        else:
-            here = first_resolved(env["HPCRUN_NODE_ADDR"], env["HPCRUN_NODE"])
-            host = here.address or env["HPCRUN_NODE_ADDR"]
+        if self._host != LOOPBACK:
+            here = first_resolved(self._host, env["HPCRUN_NODE"])
+            self._host = here.address or self._host
         place = int(env["HPCRUN_PORT"]) + 2 * PORT_STEP * self._role.tasks[0]
         ports = {
             "port": free_port(place + PORT_STEP),
             "rendezvous": free_port(place + 2 * PORT_STEP),
         }
-        self._write("start", host=host, **ports)
+        self._write("start", host=self._host, **ports)
 
     def _write(self, kind: str, **fields: Any) -> None:
         """Write a file for the other nodes."""
@@ -188,9 +194,9 @@ class RoleNode(Node):
             places[f"{role.name}.port"] = port
             places[f"{role.name}.url"] = f"http://{host}:{port}"
             of_role = [host]
-            if host != "127.0.0.1":
+            if host != LOOPBACK:
                 of_hosts = hosts[role.tasks[0] : role.tasks[-1] + 1]
-                of_role = [rank_environment.address_of(host) for host in of_hosts]
+                of_role = [rank_environment.address_of(name) for name in of_hosts]
             variable = f"HPCRUN_ROLE_{role.name.upper().replace('-', '_')}"
             env[f"{variable}_HOSTS"] = ",".join(of_role)
             env[f"{variable}_PORT"] = port
@@ -278,7 +284,7 @@ class RoleNode(Node):
 
     def _look_whether_ready(self, now: float) -> None:
         role = self._role
-        problem = why_not_ready(self._check, os.environ["HPCRUN_NODE_ADDR"])
+        problem = why_not_ready(self._check, self._host)
         if not problem:
             self._is_ready = True
             self._write("ready")
@@ -412,10 +418,11 @@ def _port_problem(kind: str, place: str, host: str) -> str:
         host: the address to connect to.
     """
     port, _, path = place.partition("/")
-    foreign = is_foreign(int(port))
-    if foreign and rank_environment.CONTAINER not in os.environ:
-        return "another user listens on this port"  # and would get what clients send
-    if foreign is False and kind == "tcp":
+    problem = problem_of_listeners(int(port), host)
+    # in a container, users may have other numbers
+    if problem and (problem != ANOTHER_USER or rank_environment.CONTAINER not in os.environ):
+        return problem
+    if problem == "" and kind == "tcp":
         # without a connection, which the program may take for the only one that it expects
         return ""
     with socket.create_connection((host, int(port)), CHECK_S) as connection:

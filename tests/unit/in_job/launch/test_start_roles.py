@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -71,20 +72,70 @@ def test_an_answer_that_drips_ends_the_check_in_time() -> None:
         assert time.monotonic() - began < 5
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can listen as another user")
-def test_the_listener_of_another_user_is_not_the_role() -> None:
+NODE = "10.9.8.7"
+OTHER_NETWORK = "10.9.7.7"
+LISTENERS = """
+import os, signal, socket, sys, time
+from hpcrun.in_job.launch.start_roles import why_not_ready
+kind, host, *places = sys.argv[1:]
+for place in places:
+    user, _, address = place.partition("@")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     reader, writer = os.pipe()
-    other = os.fork()  # a new program might not be there for this user
-    if other == 0:
-        os.setuid(NOBODY)
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            os.write(writer, str(server.getsockname()[1]).encode())
-            time.sleep(60)
-        os._exit(0)
-    port = int(os.read(reader, 10))
-    assert why_not_ready(f"tcp:{port}", "127.0.0.1") == "another user listens on this port"
-    os.kill(other, signal.SIGKILL)
-    os.waitpid(other, 0)
+    if os.fork() == 0:
+        os.setuid(int(user))
+        with socket.socket(family) as server:
+            if family == socket.AF_INET6:
+                server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            server.bind((address, 8000))
+            server.listen()
+            os.write(writer, b".")
+            while True:
+                client = server.accept()[0]
+                client.sendall(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
+    os.read(reader, 1)
+print(why_not_ready(f"{kind}:8000", host))
+os.killpg(0, signal.SIGKILL)
+"""
+"""Prints whether a role is ready while users listen at some addresses of the node: USER@ADDRESS."""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can listen as another user")
+@pytest.mark.parametrize("kind", ["tcp", "http"])
+@pytest.mark.parametrize(
+    ("listeners", "host", "problem"),
+    [
+        ([f"0@{NODE}"], NODE, ""),
+        (["0@0.0.0.0"], NODE, ""),
+        (["0@127.0.0.1"], "127.0.0.1", ""),
+        (["0@0.0.0.0"], "127.0.0.1", ""),
+        ([f"0@{NODE}", f"{NOBODY}@127.0.0.1"], NODE, ""),
+        (["0@127.0.0.1", f"{NOBODY}@{NODE}"], "127.0.0.1", ""),
+        (["0@127.0.0.1", f"{NOBODY}@{NODE}"], NODE, "another user listens on this port"),
+        ([f"0@{NODE}", f"{NOBODY}@{OTHER_NETWORK}"], NODE, "another user listens on this port"),
+        (["0@0.0.0.0", f"{NOBODY}@::"], NODE, "another user listens on this port"),
+        ([f"{NOBODY}@127.0.0.1"], "127.0.0.1", "another user listens on this port"),
+        (
+            ["0@127.0.0.1"],
+            NODE,
+            f"the program listens on 127.0.0.1, and its clients connect to {NODE}",
+        ),
+        (
+            [f"0@{OTHER_NETWORK}"],
+            NODE,
+            f"the program listens on {OTHER_NETWORK}, and its clients connect to {NODE}",
+        ),
+        ([], NODE, "Connection refused"),
+    ],
+)
+def test_a_role_is_ready_where_its_user_alone_has_the_address_of_its_clients(
+    kind: str, listeners: list[str], host: str, problem: str
+) -> None:
+    setup = "ip link set lo up; for address in $1; do ip address add $address dev lo; done; shift"
+    argv = ["unshare", "--net", "sh", "-ec", f'{setup}; exec setsid -w "$@"', "sh"]
+    argv += [f"{NODE} {OTHER_NETWORK}", sys.executable, "-uc", LISTENERS, kind, host, *listeners]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+    assert (done.stdout.removesuffix("\n"), done.stderr) == (problem, "")
 
 
 def test_a_port_outside_of_a_range_that_others_hold_is_taken(
