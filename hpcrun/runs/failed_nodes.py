@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hpcrun.files.reading import kinds_of, needs_of, read_fields, read_object, time_s, whole
-from hpcrun.files.writing import replace_file
+from hpcrun.files.writing import make_folder, replace_file
 
 KEPT_S = 24 * 3600.0
 MOST = 200
@@ -113,5 +113,5 @@ class FailedNodes:
         newest = sorted(entries, key=lambda entry: entry.failed_s)[-MOST:]
         text = json.dumps({"nodes": [asdict(entry) for entry in newest]})
         with suppress(OSError):
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self.path.parent, 0o700)
             replace_file(self.path, f"{text}\n", durable=False)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hpcrun.errors import PlanError
 from hpcrun.files.reading import open_regular
+from hpcrun.files.writing import make_folder
 from hpcrun.job.run_paths import RunFolder
 
 MOST_FILES = 50_000
@@ -154,9 +155,9 @@ def share_checkpoints(run_folder: Path, earlier: Path, element: int = 0) -> None
     between may be removed.
     """
     theirs = RunFolder(earlier).element(element).checkpoints
-    theirs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(theirs, 0o700)
     mine = RunFolder(run_folder).element(element).checkpoints
-    mine.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(mine.parent, 0o700)
     mine.symlink_to(theirs.resolve())
 
 

@@ -419,7 +419,7 @@ def _write_texts(aside: Path, texts: Mapping[str, str | bytes]) -> None:
     RunFolder(aside).marker.touch(0o600, exist_ok=False)
     for name, text in texts.items():
         path = aside / name
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent, 0o700)
         write_file(path, text)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from hpcrun.files.reading import open_regular
-from hpcrun.files.writing import flocked, replace_file
+from hpcrun.files.writing import flocked, make_folder, replace_file
 from hpcrun.machine.process import Completed
 
 # the shortest time between two polls of the controller, for all processes of a user together
@@ -72,7 +72,7 @@ class SharedCopy:
     def write(self, content: bytes) -> None:
         """Replace the copy, if that is possible."""
         with suppress(OSError):
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self.folder, 0o700)
             replace_file(self.path, content, durable=False)
 
 
@@ -95,7 +95,7 @@ class QueueCache(SharedCopy):
             # Wait for a process that already calls squeue; without locks two may call it, which is
             # harmless.
             with suppress(OSError):
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_folder(self.folder, 0o700)
                 held.enter_context(flocked(self.path.with_suffix(".lock"), ASKED_WITHIN_S))
             # another process may have written it meanwhile
             return self._young() or self.afresh(ask)

@@ -23,3 +23,18 @@ def test_no_file_has_over_600_lines() -> None:
     assert {
         str(path.relative_to(REPO)): length for path, length in lengths.items() if length > 600
     } == {}
+
+
+def test_folders_with_their_parents_are_made_by_the_one_function_that_ignores_the_umask() -> None:
+    """Path.mkdir makes parents with the umask, and another user may write to them."""
+    others = {
+        "hpcrun/in_job/hpcrun_runtime.py",  # the folder of checkpoints of a program
+        "hpcrun/schedulers/supervisor.py",  # after os.umask
+        "hpcrun/api/submitit_plugin.py",  # links, in a folder that the program names
+    }
+    makers = {
+        str(path.relative_to(REPO))
+        for path in (REPO / "hpcrun").rglob("*.py")
+        if "parents=True" in path.read_text()
+    }
+    assert makers == others

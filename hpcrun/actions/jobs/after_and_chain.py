@@ -19,7 +19,7 @@ from hpcrun.actions.runs.find import FoundRun, find_run
 from hpcrun.actions.status.run_status import RunStatus, unconfirmed_text
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import NotFoundError, PlanError, UsageError
-from hpcrun.files.writing import write_file
+from hpcrun.files.writing import make_folder, write_file
 from hpcrun.job import job_states as state
 from hpcrun.job.plan.job_plan import Plan
 from hpcrun.job.request.after import After, Chain, Dependency, dependency_option, fulfils, link_name
@@ -151,7 +151,7 @@ def note_link(result: SubmitResult) -> None:
     """
     element = RunFolder(result.folder).element(0)
     place = result.run.chain or {}
-    element.checkpoints.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(element.checkpoints, 0o700)
     element.chain().mkdir(mode=0o700, exist_ok=True)
     if place["link"] == 1:  # of an earlier chain with the same checkpoints
         for name in os.listdir(element.chain()):

@@ -11,6 +11,7 @@ from hpcrun.actions.runs.allocation import unlisted_words
 from hpcrun.actions.status.run_status import RunStatus, element_of, unconfirmed_text
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
+from hpcrun.files.writing import make_folder
 from hpcrun.job.job_states import PENDING
 from hpcrun.job.run_paths import JobFolder, RunFolder
 from hpcrun.machine.command_log import logged_to
@@ -110,7 +111,7 @@ def _marked(refs: Sequence[JobRef]) -> Iterator[None]:
     new_marks = [folder.cancelled for folder in folders if not folder.cancelled.exists()]
     for folder in folders:
         with suppress(OSError):
-            folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(folder.path, 0o700)
             folder.cancelled.touch(0o600)  # an older mark is about an earlier attempt
     try:
         with ExitStack() as stack:

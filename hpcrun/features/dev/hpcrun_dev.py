@@ -54,7 +54,7 @@ ENDED = "dev-ended"  # in the folder of the attempt
 PREFIX = "hpcrun-dev-"
 PLACES = ("/tmp", "/dev/shm")
 MADE = re.compile(PREFIX + "[a-z0-9_]{8}")  # as mkdtemp does
-# all that lies in it
+# all that lies in it; older versions wrote the environment
 FILES = frozenset({"socket", "environment", "rc", "sshd_config", "sshd.log", "jupyter"})
 SSHD = ("/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd")
 SFTP = (
@@ -236,7 +236,6 @@ class Listener:
         log(message)
 
     def _write_files(self) -> None:
-        write_json(os.path.join(self._local, "environment"), dict(os.environ))
         names = [name for name in OF_JOB if name in os.environ]
         lines = [f"export {name}={shlex.quote(os.environ[name])}" for name in names]
         self._write("rc", ["[ ! -r ~/.bashrc ] || . ~/.bashrc", *lines])
@@ -305,7 +304,7 @@ class Listener:
                 with connection:
                     if request == b"j":
                         self._start_jupyter()
-                    connection.sendall(b"1" if self._has_jupyter() else b"0")
+                    connection.sendall(self._answer(request))
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -315,6 +314,15 @@ class Listener:
             if child.poll() is not None:
                 connection.close()
         self._children = [pair for pair in self._children if pair[0].returncode is None]
+
+    def _answer(self, request: bytes) -> bytes:
+        """Return the job's environment, or whether Jupyter runs.
+
+        The environment is in no file: its secrets would stay on the disk after SIGKILL.
+        """
+        if request == b"e":
+            return json.dumps(dict(os.environ)).encode()
+        return b"1" if self._has_jupyter() else b"0"
 
     def _has_jupyter(self) -> bool:
         return self._jupyter is not None and self._jupyter.poll() is None
@@ -415,7 +423,8 @@ def session(folder: str) -> NoReturn:
     This is a shell, a command, or sftp.
     """
     door = read_json(os.path.join(folder, DOOR))
-    env = read_json(os.path.join(door["local"], "environment"))
+    with connect(folder, b"e") as connection, connection.makefile("rb") as answer:
+        env = json.load(answer)
     env.update({name: os.environ[name] for name in OF_SSH if name in os.environ})
     # else bash reads .bashrc again before a command of ssh, and loses the job's PATH: bash(1)
     env["SHLVL"] = "1"

@@ -37,7 +37,7 @@ from hpcrun.features.scaling.study_flow import (
 )
 from hpcrun.features.scaling.worth_its_gpus import MIN_EFFICIENCY
 from hpcrun.files.reading import read_text
-from hpcrun.files.writing import replace_file
+from hpcrun.files.writing import make_folder, replace_file
 from hpcrun.job import run_paths
 from hpcrun.job.request.option_panels import (
     CONTAINER,
@@ -435,7 +435,7 @@ def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
     mark = "".join(f"{name}\n" for name in sorted(files))
     marked = {MARK: mark.encode(), **files}
     try:
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_folder(folder)
         leftovers = list(folder.glob(f"{_FRESH}*"))  # of reports that were killed
         with tempfile.TemporaryDirectory(prefix=_FRESH, dir=folder) as fresh:
             for leftover in leftovers:

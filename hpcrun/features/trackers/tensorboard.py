@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.features.trackers.tracker_files import NOT_FROM_HERE, working_folder
+from hpcrun.files.writing import make_folder
 from hpcrun.job.request.parameters import Parameters, parameters_text
 from hpcrun.job.run_paths import RUN_ID, WITHIN, RunFolder
 from hpcrun.machine.on_terminal import run_on_terminal
@@ -187,7 +188,7 @@ class LinkedRuns:
         self.counts[name] = self.counts.get(name, 0) + 1
         parent = file.path.parent.relative_to(file.root).parts
         folder = self.links.joinpath(name, *(_safe(part) for part in parent))
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, 0o700)
         with suppress(FileExistsError):
             os.symlink(file.path.absolute(), folder / file.path.name)
 

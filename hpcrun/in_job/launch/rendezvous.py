@@ -70,7 +70,7 @@ def _is_free(port: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Listener:
+class ListeningSocket:
     """A TCP socket of this node that listens."""
 
     address: str
@@ -115,7 +115,7 @@ def problem_of_listeners(port: int, host: str) -> str | None:
     return f"the program listens on {places}, and its clients connect to {host}"
 
 
-def listeners_of(port: int) -> list[Listener]:
+def listeners_of(port: int) -> list[ListeningSocket]:
     """Return who listens on a TCP port of this node, by proc(5)."""
     listeners = []
     for name in ("tcp", "tcp6"):
@@ -128,7 +128,7 @@ def listeners_of(port: int) -> list[Listener]:
             # local address, state (0A listens), user
             address, _, number = row[1].rpartition(":")
             if row[3] == "0A" and int(number, 16) == port:
-                listeners.append(Listener(_address_text(address), int(row[7])))
+                listeners.append(ListeningSocket(_address_text(address), int(row[7])))
     return listeners
 
 

@@ -119,6 +119,19 @@ def test_the_file_is_the_users_own(controller: Controller) -> None:
     assert process.shared(controller.ask).done.stdout.startswith("answer 5")
 
 
+def test_no_other_user_can_write_to_the_folders_above_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        QueueCache(tmp_path / "home/.cache/hpcrun", "dev").write(b"answer")
+    finally:
+        os.umask(before)
+    modes = {
+        stat.S_IMODE((tmp_path / name).stat().st_mode)
+        for name in ("home", "home/.cache", "home/.cache/hpcrun")
+    }
+    assert modes == {0o700}
+
+
 def test_where_nothing_can_be_written_one_asks(controller: Controller) -> None:
     (controller.folder / "cache").write_text("no folder")
     for _ in range(2):

@@ -164,3 +164,23 @@ def test_jupyter_says_why_its_connection_has_ended(
     door = replace(DOOR, ends_s=time.time() + ends_in_s)
     with pytest.raises(SchedulerError, match=message):
         command._forward_jupyter(door, tmp_path / "config", lambda: next(answers))
+
+
+def test_the_environment_is_in_no_file_and_its_user_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
+    monkeypatch.setenv("HF_TOKEN", "correct horse")
+    monkeypatch.setattr(hpcrun_dev, "PLACES", (str(tmp_path),))
+    listener = hpcrun_dev.Listener(str(tmp_path))
+    try:
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert [path for path in files if b"correct horse" in path.read_bytes()] == []
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.connect(listener._socket.getsockname())
+            peer.sendall(b"e")
+            listener._accept()
+            with peer.makefile("rb") as answer:
+                assert json.load(answer)["HF_TOKEN"] == "correct horse"
+    finally:
+        listener.close()
