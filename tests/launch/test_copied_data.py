@@ -76,10 +76,21 @@ def test_a_job_that_still_copies_keeps_what_it_has(tmp_path: Path) -> None:
     more = options(slow, "L1")
     more["env"]["PATH"] = path_with_tar(tmp_path, f"until [ -e {go} ]; do sleep 0.1; done")
     with job(slow, [*SHOW, "0"], **more) as running:
-        wait_for((tmp_path / "hpcrun-stage-L1-0.part").exists, 20, "the copying to begin")
+        wait_for((tmp_path / "hpcrun-stage-L1-0").exists, 20, "the copying to begin")
         with job(other, [*SHOW, "0"], **options(other, "L2")) as second:
             assert second.end() == 0
         go.touch()
+        assert running.end() == 0
+        assert running.out().startswith("content\n")
+
+
+def test_a_copy_that_was_not_completed_is_made_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    more = options(folder, "L1")
+    left = tmp_path / "hpcrun-stage-L1-0"
+    left.mkdir(mode=0o700)
+    (left / "-a b").write_text("cont")
+    with job(folder, [*SHOW, "0"], **more) as running:
         assert running.end() == 0
         assert running.out().startswith("content\n")
 

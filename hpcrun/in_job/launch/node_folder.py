@@ -209,6 +209,16 @@ def _enter(path: str, message: str = "") -> NodeFolder:
     return NodeFolder(path)
 
 
+def create(path: str) -> int:
+    """Make a folder that only this user can enter; return a descriptor that holds it.
+
+    Raises:
+        OSError: something has this name already, or the folder cannot be made.
+    """
+    os.mkdir(path, 0o700)
+    return hold(path)
+
+
 def hold(path: str) -> int:
     """Return a descriptor of a folder of this user.
 

@@ -25,7 +25,14 @@ from . import rank_environment, records
 from .node_folder import PREFIX, NodeFolder, enter
 from .processes import HEARD, become, launch_program, send, try_start
 from .rank import Rank
-from .rendezvous import ANOTHER_USER, find_head, first_resolved, free_port, problem_of_listeners
+from .rendezvous import (
+    ANOTHER_USER,
+    CHANCE,
+    find_head,
+    first_resolved,
+    free_port,
+    problem_of_listeners,
+)
 
 MARK = "HPCRUN_RAY"
 LISTENS = "ray-listens"
@@ -102,9 +109,9 @@ def main(arguments: list[str]) -> int:
         return _join(arguments[2:])
     if not find_head():
         return 1
-    # the same name on all nodes, and short: a Unix socket has at most 107 bytes, of which Ray takes
-    # 64
-    name = f"{PREFIX}{os.environ['HPCRUN_JOB_ID']}.{os.environ['HPCRUN_ATTEMPT']}"
+    # the same name on all nodes, which nobody foresees; and short: a Unix socket has at most 107
+    # bytes, of which Ray takes 64
+    name = f"{PREFIX}{os.environ['HPCRUN_JOB_ID']}.{os.environ[CHANCE]}"
     try:
         files = enter(name)
     except OSError as error:

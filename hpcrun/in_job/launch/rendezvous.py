@@ -22,6 +22,8 @@ SPAN = 8000
 """
 PORT_STEP = 1777
 LOOPBACK = "127.0.0.1"
+CHANCE = "HPCRUN_CHANCE"
+"""The variable with a part of names that other users cannot foresee; another one each attempt."""
 ANOTHER_USER = "another user listens on this port"
 """That user would get what clients send."""
 
@@ -36,6 +38,7 @@ def choose(hosts: list[str], *, local: bool) -> None:
     env["HPCRUN_HEAD_ADDR"] = LOOPBACK if local else rank_environment.address_of(hosts[0])
     seed = os.getpid() if local else int(env["SLURM_JOB_ID"])
     env["HPCRUN_PORT"] = str(free_port(seed + PORT_STEP * int(env["HPCRUN_ATTEMPT"])))
+    env[CHANCE] = os.urandom(4).hex()
     with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
         file.write("\n".join(hosts) + "\n")
     if local:
@@ -78,10 +81,12 @@ class ListeningSocket:
 
     @property
     def is_wildcard(self) -> bool:
+        """Whether it listens at all addresses of the node."""
         return self.address in ("0.0.0.0", "::")
 
     @property
     def is_loopback(self) -> bool:
+        """Whether only programs of the node can connect to it."""
         return ipaddress.ip_address(self.address).is_loopback
 
 

@@ -8,7 +8,8 @@ node begins when the number on its stdin is above its own. sbcast would read the
 took ten times as long (1 GiB to four nodes), goes over the network of slurmd, which is slow at many
 sites, and fails as a whole with one node.
 
-A copy is complete or missing: it gets its name, HPCRUN_STAGE, when all of it is there. The job
+The folder of a copy, HPCRUN_STAGE, is made first: another user who sees its name in the list of
+processes can take no other name from the job. It is complete when COMPLETE is in it. The job
 removes it at its end (``launch stage --remove``), its node after SIGTERM, and after all were
 killed, the next job of the same user that copies data to this node.
 """
@@ -21,8 +22,10 @@ import stat
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from .. import node_folder, records, slurm_requests
@@ -33,9 +36,9 @@ if TYPE_CHECKING:
 
 STAGE = "HPCRUN_STAGE"
 PREFIX = "hpcrun-stage-"
-PART = ".part"
-"""The variable with the folder of the copy; how its name begins, before the job id, and ends until
-it is complete.
+COMPLETE = ".hpcrun-complete"
+"""The variable with the folder of the copy; how its name begins, before the job id; and the file
+that is written into it when all of the copy is there.
 """
 RECORD = "stage"
 LIST = "stage-list"
@@ -55,6 +58,8 @@ _READ = (
     "--mode=u+rwX",
     "--null",
 )
+MOST_PATHS = 1000
+"""The paths by which links may lead to one folder: nested links double them at each level."""
 _CHANGED = 1
 """The exit status of GNU tar if a file has changed while it was read."""
 _ELSEWHERE = (
@@ -87,8 +92,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(records.TERM_STATUS))
     try:
         if arguments[0] == REMOVE:
-            for ending in ("", PART):  # srun kills what still copies
-                node_folder.remove(os.environ[STAGE] + ending)
+            node_folder.remove(os.environ[STAGE])  # srun kills what still copies
         elif arguments[0] == NODE:
             _copy_here(int(arguments[1]))
         elif not _is_local():
@@ -277,7 +281,7 @@ def list_files(folder: str, sources: list[str]) -> FileListing:
 
     Raises:
         OSError: a folder cannot be read.
-        StageError: if a source does not exist.
+        StageError: if a source does not exist, or links lead to a folder in too many ways.
     """
     root = os.fsencode(os.path.join(folder, "data"))
     os.makedirs(root)
@@ -290,6 +294,7 @@ def list_files(folder: str, sources: list[str]) -> FileListing:
     skipped = 0
     # files with several names, or links to them, take their room once
     sizes: dict[tuple[int, int], int] = {}
+    paths = Counter[tuple[int, int]]()  # of each folder
     with open(os.path.join(folder, "names"), "wb") as listed:
         for place, folders, names in os.walk(root, onerror=_fail, followlinks=True):
             back = {name for name in folders if _leads_back(root, os.path.join(place, name))}
@@ -302,17 +307,28 @@ def list_files(folder: str, sources: list[str]) -> FileListing:
                 except OSError:
                     skipped += 1
                     continue
-                is_file = stat.S_ISREG(info.st_mode)
-                if is_file:
+                place_on_disk = (info.st_dev, info.st_ino)
+                if stat.S_ISREG(info.st_mode):
                     files += 1
-                    sizes[info.st_dev, info.st_ino] = min(info.st_size, 512 * info.st_blocks)
-                if is_file or stat.S_ISDIR(info.st_mode):
-                    listed.write(b"." + path[len(root) :] + b"\0")
+                    sizes[place_on_disk] = min(info.st_size, 512 * info.st_blocks)
+                elif stat.S_ISDIR(info.st_mode):
+                    paths[place_on_disk] += 1
+                    if paths[place_on_disk] > MOST_PATHS:
+                        real = os.fsdecode(os.path.realpath(path))
+                        raise StageError(f"more than {MOST_PATHS:,} paths of links lead to {real}")
+                else:
+                    continue
+                listed.write(b"." + path[len(root) :] + b"\0")
     return FileListing(files, sum(sizes.values()), skipped)
 
 
 def _fail(error: OSError) -> None:
     raise error
+
+
+@lru_cache(maxsize=1000)
+def _real(folder: bytes) -> bytes:
+    return os.path.realpath(folder)
 
 
 def _leads_back(root: bytes, path: bytes) -> bool:
@@ -321,7 +337,7 @@ def _leads_back(root: bytes, path: bytes) -> bool:
     if place == root or not os.path.islink(path):
         return False
     target = os.path.realpath(path)
-    while place != root and os.path.commonpath([target, os.path.realpath(place)]) != target:
+    while place != root and os.path.commonpath([target, _real(place)]) != target:
         place = os.path.dirname(place)
     return place != root
 
@@ -331,11 +347,12 @@ def _leads_back(root: bytes, path: bytes) -> bool:
 
 def _copy_here(size: int) -> None:
     folder = os.environ[STAGE]
-    part = folder + PART
+    complete = os.path.join(folder, COMPLETE)
     place = os.path.dirname(folder)
     with suppress(FileNotFoundError):
         os.close(node_folder.hold(folder))
-        return _tell("done", size)
+        if os.path.exists(complete):
+            return _tell("done", size)
     if node_folder.is_shared(place):
         raise StageError(f"{place} is not on its own disk. {_ELSEWHERE}")
     _sweep(place)
@@ -344,19 +361,19 @@ def _copy_here(size: int) -> None:
         raise StageError(
             f"{_mb(size)} are needed in {place}, and {_HERE} has {_mb(room)} free. {_ELSEWHERE}"
         )
-    os.mkdir(part, 0o700)
-    held = node_folder.hold(part)
+    held = node_folder.create(folder)
     try:
         _tell("lacks", 0)
         number = 0 if _is_local() else int(os.environ["SLURM_PROCID"])
         while int(sys.stdin.readline() or sys.exit(1)) <= number:
             pass
-        _tar(part)
-        os.rename(part, folder)
+        _tar(folder)
+        os.close(os.open(complete, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         return _tell("done", size)
     finally:
         os.close(held)
-        node_folder.remove(part)
+        if not os.path.exists(complete):
+            node_folder.remove(folder)
 
 
 def _tar(target: str) -> None:
