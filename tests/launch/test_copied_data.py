@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hpcrun.in_job.launch.per_job.stage import INCOMPLETE
 from tests.harness import wait_for
 from tests.launch.jobs import command, job
 
@@ -88,7 +89,7 @@ def test_a_copy_that_was_not_completed_is_made_anew(tmp_path: Path) -> None:
     folder = tmp_path / "one"
     more = options(folder, "L1")
     left = tmp_path / "hpcrun-stage-L1-0"
-    left.mkdir(mode=0o700)
+    left.mkdir(mode=INCOMPLETE)
     (left / "-a b").write_text("cont")
     with job(folder, [*SHOW, "0"], **more) as running:
         assert running.end() == 0

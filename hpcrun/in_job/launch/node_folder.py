@@ -209,13 +209,13 @@ def _enter(path: str, message: str = "") -> NodeFolder:
     return NodeFolder(path)
 
 
-def create(path: str) -> int:
+def create(path: str, mode: int = 0o700) -> int:
     """Make a folder that only this user can enter; return a descriptor that holds it.
 
     Raises:
         OSError: something has this name already, or the folder cannot be made.
     """
-    os.mkdir(path, 0o700)
+    os.mkdir(path, mode)
     return hold(path)
 
 

@@ -42,6 +42,8 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
         yield from _idle_gpus(plan, profile)
     if plan.requeue and plan.requeue.spares and not plan.requeue.times:
         yield _FIRST_NODE
+    if _meets_by_c10d(plan):
+        yield _c10d_note(plan)
     given = dict(plan.env).get(_THREADS)
     share = plan.cpus_per_rank
     threads = threads_of(plan)
@@ -71,4 +73,26 @@ def _idle_gpus(plan: Plan, profile: Profile) -> Iterator[str]:
     yield (
         f"a job without GPUs on {where}, whose nodes have {profile.gpu.per_node} GPUs; choose "
         "another with -p PARTITION"
+    )
+
+
+def _meets_by_c10d(plan: Plan) -> bool:
+    """Return whether torchrun's agents on several nodes exchange pickled data."""
+    if plan.roles:
+        sizes = [role.nodes for role in plan.roles if role.launcher == "torchrun"]
+    else:
+        sizes = [plan.shape.nodes] if plan.shape.launcher == "torchrun" else []
+    words = [plan.torchrun_words_on(nodes) for nodes in sizes if nodes > 1]
+    return any("--rdzv-backend=c10d" in options for options in words)
+
+
+def _c10d_note(plan: Plan) -> str:
+    """Return what others could do with the store of torch's elastic rendezvous."""
+    restarts = dict(plan.torchrun).get("max-restarts") or "0"
+    danger = "any user of the nodes' network can make the job run code as you: torch's c10d"
+    if restarts == "0":
+        return f"{danger} rendezvous unpickles what is sent to its port"
+    return (
+        f"{danger} rendezvous of --torchrun max-restarts unpickles what is sent to its port; safer: "
+        f"--restarts {restarts} --retry-on-failure"
     )

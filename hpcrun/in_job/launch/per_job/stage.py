@@ -9,7 +9,7 @@ took ten times as long (1 GiB to four nodes), goes over the network of slurmd, w
 sites, and fails as a whole with one node.
 
 The folder of a copy, HPCRUN_STAGE, is made first: another user who sees its name in the list of
-processes can take no other name from the job. It is complete when COMPLETE is in it. The job
+processes can take no other name from the job. It is complete when its mode says so. The job
 removes it at its end (``launch stage --remove``), its node after SIGTERM, and after all were
 killed, the next job of the same user that copies data to this node.
 """
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 STAGE = "HPCRUN_STAGE"
 PREFIX = "hpcrun-stage-"
-COMPLETE = ".hpcrun-complete"
-"""The variable with the folder of the copy; how its name begins, before the job id; and the file
-that is written into it when all of the copy is there.
-"""
+"""The variable with the folder of the copy; how its name begins, before the job id."""
+INCOMPLETE = 0o1700
+COMPLETE = 0o700
+"""The modes of the folder: it has the sticky bit, which means nothing here, until all is there."""
 RECORD = "stage"
 LIST = "stage-list"
 """In the folder of an attempt: why the data could not be copied, and what is copied."""
@@ -347,11 +347,10 @@ def _leads_back(root: bytes, path: bytes) -> bool:
 
 def _copy_here(size: int) -> None:
     folder = os.environ[STAGE]
-    complete = os.path.join(folder, COMPLETE)
     place = os.path.dirname(folder)
     with suppress(FileNotFoundError):
         os.close(node_folder.hold(folder))
-        if os.path.exists(complete):
+        if _is_complete(folder):
             return _tell("done", size)
     if node_folder.is_shared(place):
         raise StageError(f"{place} is not on its own disk. {_ELSEWHERE}")
@@ -361,19 +360,23 @@ def _copy_here(size: int) -> None:
         raise StageError(
             f"{_mb(size)} are needed in {place}, and {_HERE} has {_mb(room)} free. {_ELSEWHERE}"
         )
-    held = node_folder.create(folder)
+    held = node_folder.create(folder, INCOMPLETE)
     try:
         _tell("lacks", 0)
         number = 0 if _is_local() else int(os.environ["SLURM_PROCID"])
         while int(sys.stdin.readline() or sys.exit(1)) <= number:
             pass
         _tar(folder)
-        os.close(os.open(complete, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.fchmod(held, COMPLETE)
         return _tell("done", size)
     finally:
         os.close(held)
-        if not os.path.exists(complete):
+        if not _is_complete(folder):
             node_folder.remove(folder)
+
+
+def _is_complete(folder: str) -> bool:
+    return stat.S_IMODE(os.lstat(folder).st_mode) == COMPLETE
 
 
 def _tar(target: str) -> None:

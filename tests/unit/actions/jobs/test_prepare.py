@@ -251,6 +251,34 @@ def test_what_has_no_effect_or_is_probably_not_meant_is_noted(
     assert prepared(tmp_path, env=env, env_=env_, **asked).plan.notes == ((note,) if note else ())
 
 
+C10D = (
+    "any user of the nodes' network can make the job run code as you: torch's c10d rendezvous"
+)
+RESTARTS = (
+    f"{C10D} of --torchrun max-restarts unpickles what is sent to its port; safer: "
+    "--restarts 2 --retry-on-failure"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "notes"),
+    [
+        ({"nodes": "2", "torchrun": ["max-restarts=2"]}, (RESTARTS,)),
+        (
+            {"nodes": "2", "torchrun": ["rdzv-endpoint=n1:29400"]},
+            (f"{C10D} unpickles what is sent to its port",),
+        ),
+        ({"nodes": "2", "torchrun": ["max-restarts=0"]}, ()),
+        ({"nodes": "1", "torchrun": ["max-restarts=2"]}, ()),
+    ],
+)
+def test_a_rendezvous_that_unpickles_what_others_send_is_noted(
+    options: dict[str, Any], notes: tuple[str, ...], tmp_path: Path
+) -> None:
+    asked = {"gpus": "2", "launcher": "torchrun", **options}
+    assert prepared(tmp_path, **asked).plan.notes == notes
+
+
 def test_a_script_that_waits_for_local_rank_in_an_option_is_noted(tmp_path: Path) -> None:
     write(tmp_path / "old.py", "parser.add_argument('--local_rank', type=int)\n")
     export, local = prepared(
