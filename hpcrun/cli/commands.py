@@ -31,6 +31,7 @@ class Command(NamedTuple):
     help: str  # that line: the first one of its docstring
     function: str = ""  # empty for the last word of the command's name
     settings: Mapping[str, Any] = MappingProxyType({})
+    package: str = ""  # another package that adds the command
 
 
 COMMANDS: dict[str, Command] = {
@@ -388,7 +389,10 @@ def commands_of_others() -> dict[str, Command]:
     for point in entry_points(group=GROUP):
         if point.name not in COMMANDS:
             help_line = _first_line(point.module, point.attr)
-            commands[point.name] = Command(point.module, "Other packages", help_line, point.attr)
+            package = point.dist.name if point.dist else point.module
+            commands[point.name] = Command(
+                point.module, "Other packages", help_line, point.attr, package=package
+            )
     return commands
 
 
@@ -412,11 +416,11 @@ def _first_line(module: str, function: str) -> str:
     import ast
 
     source = None
-    with suppress(ImportError):
+    with suppress(Exception):  # it imports the packages above the module
         spec = find_spec(module)
         if spec is not None and spec.origin is not None:
             source = cast(Any, spec.loader).get_source(module)
-    with suppress(SyntaxError):
+    with suppress(SyntaxError, ValueError):
         for statement in ast.parse(source or "").body:
             if isinstance(statement, ast.FunctionDef) and statement.name == function:
                 return (ast.get_docstring(statement) or "").partition("\n")[0]

@@ -333,12 +333,17 @@ def main() -> NoReturn:
 
 def _app_for(args: Sequence[str]) -> typer.Typer:
     """Return the program with the command that is typed; with the list of all if there is none."""
-    words = [token for token in args if token not in ("-v", "--verbose")]
-    names = (" ".join(words[:1]), " ".join(words[:2]))
+    names = _typed_names(args)
     typed = [name for name in names if name in COMMANDS]
-    if typed or words[:1] == ["--version"]:
+    if typed or names[0] == "--version":
         return build_app(typed)
     return list_app()
+
+
+def _typed_names(args: Sequence[str]) -> tuple[str, str]:
+    """Return the first word of a command line and its first two, which may name a command."""
+    words = [token for token in args if token not in ("-v", "--verbose")]
+    return " ".join(words[:1]), " ".join(words[:2])
 
 
 def _has_json_option(words: list[str]) -> bool:
@@ -350,7 +355,13 @@ def _has_json_option(words: list[str]) -> bool:
 def _fail_for_a_bug(error: Exception) -> NoReturn:
     if "HPCRUN_DEBUG" in os.environ:
         raise error
-    words = f"this is a bug in hpcrun: {type(error).__name__}: {error}"
+    typed = _typed_names(sys.argv[1:])[0]
+    other = None if typed in {*COMMANDS, *GROUPS} else commands_of_others().get(typed)
+    reason = f"{type(error).__name__}: {error}"
+    if other:
+        words = f"the command {typed} of the package {other.package} has failed: {reason}"
+        fail(HpcrunError(words, hint=f"pip install --upgrade {other.package}, or uninstall it"))
+    words = f"this is a bug in hpcrun: {reason}"
     fail(HpcrunError(words, hint="run it again with HPCRUN_DEBUG=1, and report the traceback"))
 
 

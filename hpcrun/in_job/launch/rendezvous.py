@@ -139,8 +139,8 @@ def listeners_of(port: int) -> list[ListeningSocket]:
 
 def _address_text(digits: str) -> str:
     """Return an address of /proc/net, whose words of 4 bytes have the order of this machine."""
-    words = [digits[begin : begin + 8] for begin in range(0, len(digits), 8)]
-    data = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
+    parts = [digits[begin : begin + 8] for begin in range(0, len(digits), 8)]
+    data = b"".join(int(part, 16).to_bytes(4, sys.byteorder) for part in parts)
     return _plain(ipaddress.ip_address(data))
 
 

@@ -93,6 +93,6 @@ def _c10d_note(plan: Plan) -> str:
     if restarts == "0":
         return f"{danger} rendezvous unpickles what is sent to its port"
     return (
-        f"{danger} rendezvous of --torchrun max-restarts unpickles what is sent to its port; safer: "
-        f"--restarts {restarts} --retry-on-failure"
+        f"{danger} rendezvous of --torchrun max-restarts unpickles what is sent to its port; "
+        f"safer: --restarts {restarts} --retry-on-failure"
     )

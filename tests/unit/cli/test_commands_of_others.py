@@ -64,6 +64,42 @@ def test_a_package_cannot_replace_a_command_and_a_broken_one_breaks_no_help(
     assert "newest runs" in with_help(hpcrun, "status", "--help", path=folder)
 
 
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def greet():\n    raise KeyError('x')", "KeyError: 'x'"),
+    ],
+)
+def test_a_broken_command_is_the_fault_of_its_package(
+    hpcrun: Hpcrun, site: Path, tmp_path: Path, source: str, reason: str
+) -> None:
+    folder = tmp_path / "site"
+    shutil.copytree(site, folder)
+    (folder / "hpcrun_greeting.py").write_text(f"{source}\n")
+    done = hpcrun("greet", env={"PYTHONPATH": str(folder)})
+    message, hint = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert message == (
+        f"hpcrun: the command greet of the package hpcrun-greeting has failed: {reason}"
+    )
+    assert hint == "hint: pip install --upgrade hpcrun-greeting, or uninstall it"
+
+
+def test_a_package_that_breaks_at_import_breaks_no_help(
+    hpcrun: Hpcrun, site: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "site"
+    shutil.copytree(site, folder)
+    (folder / "broken").mkdir()
+    (folder / "broken/__init__.py").write_text("raise RuntimeError('no licence')\n")
+    (folder / "broken/part.py").write_bytes(b"\0")
+    points = next(folder.glob("*.dist-info")) / "entry_points.txt"
+    points.write_text("[hpcrun.commands]\nodd = broken.part:odd\n")
+    assert "\n  odd" in with_help(hpcrun, "--help", path=folder)
+
+
 def test_without_such_a_package_the_metadata_of_packages_are_not_read(hpcrun: Hpcrun) -> None:
     python, *command = hpcrun.argv("--help")
     done = hpcrun.run(python, "-X", "importtime", *command)

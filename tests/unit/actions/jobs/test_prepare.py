@@ -251,9 +251,7 @@ def test_what_has_no_effect_or_is_probably_not_meant_is_noted(
     assert prepared(tmp_path, env=env, env_=env_, **asked).plan.notes == ((note,) if note else ())
 
 
-C10D = (
-    "any user of the nodes' network can make the job run code as you: torch's c10d rendezvous"
-)
+C10D = "any user of the nodes' network can make the job run code as you: torch's c10d rendezvous"
 RESTARTS = (
     f"{C10D} of --torchrun max-restarts unpickles what is sent to its port; safer: "
     "--restarts 2 --retry-on-failure"
