@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
+from hpcrun.features.remote.from_host import FromHost
 from hpcrun.machine.on_terminal import SSH_FAILED, run_on_terminal, succeeds
 
 if TYPE_CHECKING:
@@ -158,20 +159,29 @@ class Connection(NamedTuple):
         script: str,
         *,
         on_terminal: bool = False,
+        is_shell: bool = False,
         take: Callable[[bytes], object] | None = None,
     ) -> int:
         """Run a script of sh on the host, and return the exit status of ssh.
 
         The script has the stdin and the output of this process. With ``take``, that function gets
         the stdout of the script. Without a terminal, what a login shell's start-up files print to
-        stdout is left out.
+        stdout is left out. On a terminal, what could control the terminal is left out, unless the
+        script is the person's own shell.
         """
+        from_host = FromHost(write_stdout)
         if on_terminal:
-            return run_on_terminal([*self.argv("-t"), remote_command(script)], os.environ)
+            argv = [*self.argv("-t"), remote_command(script)]
+            if is_shell:
+                return run_on_terminal(argv, os.environ)
+            return run_on_terminal(
+                argv, os.environ, read=lambda source: _copy(source, from_host.take)
+            )
         mark = f"hpcrun-{os.urandom(8).hex()}"
         command = remote_command(f"printf '%s\\n' {mark}\n{script}")
         argv = [*self.argv("-T", "-o", "EscapeChar=none"), command]
-        take = take or write_stdout
+        if take is None:
+            take = from_host.take if os.isatty(1) else write_stdout
         return run_on_terminal(
             argv, os.environ, read=lambda source: copy_after(f"{mark}\n".encode(), source, take)
         )
@@ -347,6 +357,10 @@ def copy_after(mark: bytes, source: int, take: Callable[[bytes], object]) -> Non
         if room < 0:
             raise SchedulerError(f"start-up files there print more than {MOST_BYTES >> 20} MiB")
     take(before.partition(mark)[2])
+    _copy(source, take)
+
+
+def _copy(source: int, take: Callable[[bytes], object]) -> None:
     while chunk := os.read(source, _CHUNK):
         take(chunk)
 

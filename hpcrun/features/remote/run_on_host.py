@@ -60,7 +60,9 @@ def run_on_one(host: str, words: list[str]) -> int:
     if status is not None:
         return status
     status = connection.session(
-        script_of(remote, words, folder), on_terminal=os.isatty(0) and os.isatty(1)
+        script_of(remote, words, folder),
+        on_terminal=os.isatty(0) and os.isatty(1),
+        is_shell=verb == "dev",
     )
     return _checked(connection, status, folder)
 

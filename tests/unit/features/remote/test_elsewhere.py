@@ -5,6 +5,7 @@ reads of the host.
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,7 +15,8 @@ import pytest
 
 from hpcrun.errors import SchedulerError
 from hpcrun.features.remote import ATTACHED, TypedHost, on_host
-from hpcrun.features.remote.connection import Remote, copy_after, remember
+from hpcrun.features.remote.connection import Connection, Remote, copy_after, remember
+from hpcrun.features.remote.from_host import FromHost
 from hpcrun.views.text import written_line
 
 
@@ -90,3 +92,59 @@ def test_a_file_that_stays_on_a_host_is_named_with_the_host(
         monkeypatch.setenv(ATTACHED, attached)
     place = f"far:{tmp_path}/loss.png" if attached else "loss.png"
     assert written_line("loss.png", " (1K)") == f"written  {place} (1K)"
+
+
+SCREEN = b"\x1b[?1049h\x1b[2J\x1b[1;31mred\x1b[0m\x1b(B\x1b7 50 \xe2\x82\xac\r\n\x1b8\x07"
+HOSTILE = (
+    b"\x1b]0;title\x07",
+    b"\x1b]52;c;cm0gLXJm\x1b\\",
+    b"\x1bP$qm\x1b\\",
+    b"\x1b_x\x1b\\",
+    b"\x1b[6n",
+    b"\x1b[c",
+    b"\x1b[>0q",
+    b"\x1b[21t",
+    b"\x1b[4i",
+    b"\x1bc",
+    b"\x05",
+    b"\xc2\x9b6n",
+)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_a_host_may_draw_but_not_control_the_terminal(size: int) -> None:
+    chunks: list[bytes] = []
+    from_host = FromHost(chunks.append)
+    data = SCREEN + b"".join(HOSTILE) + b"end" + SCREEN
+    for begin in range(0, len(data), size):
+        from_host.take(data[begin : begin + size])
+    assert b"".join(chunks) == SCREEN + b"6nend" + SCREEN
+
+
+def test_a_sequence_without_end_is_not_kept_for_ever() -> None:
+    chunks: list[bytes] = []
+    from_host = FromHost(chunks.append)
+    for _ in range(100):
+        from_host.take(b"\x1b]52;c;" + b"x" * 10_000)
+    assert len(from_host._held) < 70_000
+    assert b"\x1b" not in b"".join(chunks)
+
+
+@pytest.mark.parametrize(("is_shell", "title"), [(False, b""), (True, b"\x1b]0;title\x07")])
+def test_only_a_shell_there_has_the_terminal_as_it_is(
+    tmp_path: Path, is_shell: bool, title: bytes
+) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\nprintf '\\033]0;title\\007drawn'\n")
+    ssh.chmod(0o755)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+        os._exit(Connection("far", "/x").session("x", on_terminal=True, is_shell=is_shell))
+    shown = b""
+    with suppress(OSError):
+        while chunk := os.read(terminal, 1000):
+            shown += chunk
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)
+    assert shown == title + b"drawn"
