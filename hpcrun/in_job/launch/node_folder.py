@@ -3,9 +3,10 @@
 The names of its empty files are what its ranks share.
 
 ``rank-N.PID`` is the running program of rank N. ``stop-REASON`` asks all ranks to stop. ``heard-N``
-records that rank N knows this: it has asked, or was signalled and has a handler. ``warned-N`` and
-``ended-N`` record that it was sent the warning, or SIGTERM. So only one process of a node reads the
-shared file system for all of its ranks, and hpcrun_runtime.should_stop() lists this folder.
+records that rank N knows this: it has asked, or was signalled and has a handler. ``warned-PID`` and
+``ended-N`` record that a process of a rank was sent the warning, or the program SIGTERM. So only
+one process of a node reads the shared file system for all of its ranks, and
+hpcrun_runtime.should_stop() lists this folder.
 
 Each process of the node finds the folder by its name, which follows from the attempt and the node;
 the first one makes it. A folder of another user with this name is not used: then the ranks meet in
@@ -22,10 +23,12 @@ import os
 import time
 
 from . import records
-from .processes import catches, ignores, signal
+from .processes import catches, environments, ignores, signal, variable
 
 FOLDER = "HPCRUN_NODE_DIR"
 """The variable with its path."""
+RANK = "HPCRUN_RANK"
+"""The variable with the number of the rank, for its program."""
 PREFIX = "hpcrun-node-"
 PLACES = ("/tmp", "/dev/shm")
 """In this order: systemd-logind may empty /dev/shm when a user logs out of the node (RemoveIPC=,
@@ -124,6 +127,19 @@ class NodeFolder:
                 rank, pid = name[len("rank-") :].split(".")
                 programs[int(rank)] = int(pid)
         return programs
+
+    def rank_processes(self) -> dict[int, int]:
+        """Return all processes of the running programs: process id → rank.
+
+        A program may run behind a shell, and have child processes.
+        """
+        programs = self.programs()
+        processes = {}
+        for pid, environ in environments():
+            rank = variable(environ, RANK)
+            if rank.isdecimal() and variable(environ, FOLDER) == self.path:
+                processes[pid] = int(rank)
+        return {pid: rank for pid, rank in processes.items() if rank in programs}
 
     def leads(self) -> bool:
         """Return whether this process watches for its node.

@@ -10,7 +10,7 @@ import time
 
 from . import rank_environment, records
 from .node_folder import NodeFolder
-from .processes import Canary, catches, send, signal
+from .processes import Canary, catches, is_fork_of_any, send, signal
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
@@ -117,13 +117,18 @@ class StopRequests:
             self._warn()
 
     def _warn(self) -> None:
-        """Send SIGUSR1 once to each program that handles this signal, now or later.
+        """Send SIGUSR1 once to each process of the ranks that handles this signal, now or later.
 
-        The signal would kill the other programs.
+        The signal would kill the other processes. A fork of a process, such as a worker that loads
+        data, has the handler of this process, and must not run it, too.
         """
-        for rank, pid in self._folder.programs().items():
-            mark = f"warned-{rank}"
-            if self._folder.has(mark) or not catches(pid, signal.SIGUSR1):
+        handlers = {}
+        for pid, rank in self._folder.rank_processes().items():
+            if catches(pid, signal.SIGUSR1):
+                handlers[pid] = rank
+        for pid, rank in handlers.items():
+            mark = f"warned-{pid}"
+            if self._folder.has(mark) or is_fork_of_any(pid, handlers):
                 continue
             if self._folder.claim(mark):
                 self._folder.note_heard(rank, pid, signal.SIGUSR1)

@@ -15,7 +15,7 @@ import time
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
     import signal as signal  # for the other modules, too
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
     from typing import Any
 
     OnSignal = Callable[[Any], None]
@@ -44,6 +44,11 @@ LATE_S = 1.0
 """The longest time between a program, which a signal to every process ends, and its wrapper, which
 gets the same signal: on a busy machine the loop of kill(2) takes so long.
 """
+TREE = "HPCRUN_TREE"
+"""The name of all that a part starts, which follows the name of the part itself: ``.a1b2.c3d4``."""
+SWEEP_S = 3.0
+"""How long a sweep repeats SIGKILL."""
+_OF_SLURM = ("SLURM_JOB_ID", "SLURM_STEP_ID")
 _ALL = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
 
 
@@ -220,6 +225,11 @@ def wait(
             next_s = time.monotonic() + every_s
 
 
+def has_ended(pid: int) -> bool:
+    """Whether a child has ended; it stays a zombie until ``reap``."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
 def reap(pid: int) -> None:
     """Reap a child that has ended."""
     try:
@@ -252,6 +262,30 @@ def _status_mask(pid: int, field: str) -> int:
     return 0
 
 
+def is_fork_of_any(pid: int, others: Container[int]) -> bool:
+    """Whether a process was forked by one of some processes, and runs the same program still."""
+    vector = _read(pid, "auxv")  # of random addresses, which each start of a program chooses anew
+    parent = _parent(pid)
+    while parent in others:
+        if _read(parent, "auxv") == vector:
+            return True
+        parent = _parent(parent)
+    return False
+
+
+def _parent(pid: int) -> int:
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[1]) if fields else 0
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
 def send(pid: int, number: int, *, group: bool = False) -> bool:
     """Send a signal to a process, or to its group; return whether it existed."""
     try:
@@ -262,6 +296,75 @@ def send(pid: int, number: int, *, group: bool = False) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+def name_tree(*, of_job: bool = False) -> str:
+    """Give a name to all that this process starts from now on; return the name, for ``sweep``.
+
+    Args:
+        of_job: the name is new, and not a part of the name of an enclosing job.
+    """
+    outer = "" if of_job else os.environ.get(TREE, "")
+    tree = f"{outer}.{os.urandom(6).hex()}"
+    os.environ[TREE] = tree
+    return tree
+
+
+def sweep(tree: str, grace_s: float = 0.0) -> None:
+    """Kill all processes of a tree, whatever their session, process group or parent.
+
+    Their environment has the name of the tree: this process started with another environment. What
+    another job or step of Slurm has started is left to Slurm.
+
+    A program that clears the environment of a child process hides this process.
+
+    Args:
+        tree: the name from ``name_tree``.
+        grace_s: the time in which they may end by themselves.
+    """
+    kill_at = time.monotonic() + grace_s
+    while pids := list(_members(tree)):
+        now = time.monotonic()
+        if now > kill_at + SWEEP_S:
+            return
+        for pid in pids if now >= kill_at else ():
+            send(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _members(tree: str) -> Iterator[int]:
+    """Yield the processes of a tree that belong to no other job or step of Slurm."""
+    for pid, environ in environments():
+        if f"{variable(environ, TREE)}.".startswith(f"{tree}.") and not _is_elsewhere(environ):
+            yield pid
+
+
+def _is_elsewhere(environ: bytes) -> bool:
+    """Whether a process belongs to another job or step of Slurm than this process."""
+    for name in _OF_SLURM:
+        number = variable(environ, name)
+        if number and number != os.environ.get(name):
+            return True
+    return False
+
+
+def environments() -> Iterator[tuple[int, bytes]]:
+    """Yield each other process of this user, and its variables, each between NUL characters.
+
+    These are the variables with which its program has started.
+    """
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        environ = _read(int(name), "environ")
+        if environ:  # it is empty if the process is another user's, or has ended
+            yield int(name), b"\0" + environ
+
+
+def variable(environ: bytes, name: str) -> str:
+    """Return a variable from ``environments``; the empty string if it is not set."""
+    _, _, rest = environ.partition(os.fsencode(f"\0{name}="))
+    return os.fsdecode(rest.partition(b"\0")[0])
 
 
 class Canary:
@@ -279,10 +382,12 @@ class Canary:
     Args:
         on_death: called in the canary, with the process id last given to ``guard``, when this
             process was killed.
+        closes: it closes the files of this process, which may be locks.
     """
 
-    def __init__(self, on_death: Callable[[int], None]) -> None:
+    def __init__(self, on_death: Callable[[int], None], *, closes: bool = False) -> None:
         self._on_death = on_death
+        self._closes = closes
         self._parent = os.getppid()
         self._guarded = 0
         self._pid, self._pipe = self._fork()
@@ -291,7 +396,10 @@ class Canary:
     def guard(self, pid: int) -> None:
         """Let the canary know what this process has started."""
         self._guarded = pid
-        os.write(self._pipe, b"%d\n" % pid)
+        try:
+            os.write(self._pipe, b"%d\n" % pid)
+        except BrokenPipeError:  # it was killed
+            self._replace()
 
     def is_orphan(self) -> bool:
         """Whether the parent of this process has ended first: it was killed."""
@@ -311,15 +419,19 @@ class Canary:
         return True
 
     def renew(self) -> None:
-        """Replace it after it has shown a signal, since it can show each signal only once.
+        """Replace it after it was killed, or has shown a signal: it can show each signal only once.
 
         Not at once: most signals end the program, and hundreds of ranks that fork while Slurm waits
         take too long.
         """
-        if self._has_sung:
-            self.end()
-            self._pid, self._pipe = self._fork()
-            self._has_sung = False
+        if self._has_sung or has_ended(self._pid):
+            self._replace()
+
+    def _replace(self) -> None:
+        self.end()
+        self._pid, self._pipe = self._fork()
+        self._has_sung = False
+        if self._guarded:
             self.guard(self._guarded)
 
     def end(self) -> None:
@@ -340,6 +452,9 @@ class Canary:
             os.close(write)
             for number in (0, 1, 2):  # so that no reader of a pipe waits for its end
                 os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            if self._closes:
+                os.closerange(3, read)
+                os.closerange(read + 1, os.sysconf("SC_OPEN_MAX"))
             guarded = b""
             while text := os.read(read, 4096):
                 guarded = text

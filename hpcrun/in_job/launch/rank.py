@@ -16,9 +16,19 @@ import time
 from itertools import count
 
 from . import rank_environment, records, tracker_environment
-from .node_folder import FOLDER, make
+from .node_folder import FOLDER, RANK, make
 from .node_watch import CLEARED, INSIST_S, StopRequests
-from .processes import Canary, block_signals, reap, send, signal, try_start, wait
+from .processes import (
+    Canary,
+    block_signals,
+    name_tree,
+    reap,
+    send,
+    signal,
+    sweep,
+    try_start,
+    wait,
+)
 from .rendezvous import find_head
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
@@ -80,8 +90,11 @@ class Rank:
         self._signalled = ""
         self._insist_at = float("inf")
         self._folder = make()
-        os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
+        os.environ.update({FOLDER: self._folder.path, RANK: str(rank)})
         block_signals()
+        # a program that sets its title would overwrite the name in /proc/PID/environ
+        os.environ.setdefault("SPT_NOENV", "1")
+        self._tree = name_tree()
         self._canary = Canary(self._after_kill)
         self._watch = StopRequests(self._folder, self._canary)
         self._pid = 0
@@ -108,6 +121,8 @@ class Rank:
             self._signalled = self._signalled or self._signalled_by_node()
             if status and not self._signalled:  # not yet reaped, so that its id cannot be another's
                 send(self._pid, signal.SIGKILL, group=True)
+            if self._is_task or (status and not self._signalled):
+                self._sweep()  # a node's process does this for its ranks
             stops = self._signalled == "TERM" or self._folder.is_stopping()
             heard = stops and self._folder.has(f"heard-{self._rank}")
         self._write_exit(status, heard)
@@ -117,6 +132,10 @@ class Rank:
         if self._pid:
             reap(self._pid)
         return status
+
+    def _sweep(self) -> None:
+        """Kill what the program has left."""
+        sweep(self._tree)
 
     @property
     def _mark(self) -> str:
@@ -133,6 +152,8 @@ class Rank:
         self._pid = pid
         if pid:
             send(pid, signal.SIGKILL, group=True)
+        sweep(self._tree)
+        if pid:
             self._signalled = self._signalled_by_node()
             node = os.environ["HPCRUN_NODE"]
             self._log("err", f"hpcrun: the wrapper of this rank on {node} was killed\n")
@@ -260,4 +281,4 @@ class Rank:
             "told": ended_by,
             "heard": heard,
         }
-        records.write(f"rank-{self._rank}.exit", fields)
+        records.write_patiently(f"rank-{self._rank}.exit", fields)

@@ -19,11 +19,10 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
 
 from . import rank_environment, records
 from .node_folder import PREFIX, NodeFolder, enter
-from .processes import HEARD, become, launch_program, send, try_start
+from .processes import HEARD, become, has_ended, launch_program, send, sweep, try_start
 from .rank import Rank
 from .rendezvous import (
     ANOTHER_USER,
@@ -34,11 +33,8 @@ from .rendezvous import (
     problem_of_listeners,
 )
 
-MARK = "HPCRUN_RAY"
 LISTENS = "ray-listens"
-"""Marks the processes of Ray on a node; the record that the head's Ray, and no other program, has
-its port.
-"""
+"""The record that the head's Ray, and no other program, has its port."""
 JOIN_S = 180
 STOP_S = 3.0
 """The time that all nodes have to join; and that Ray has to end its actors before they are killed.
@@ -51,7 +47,6 @@ TAIL = 4000
 _COLORS = re.compile(r"\x1b\[[\d;]*m")
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "SPT_NOENV": "1",  # setproctitle leaves /proc/PID/environ, with the mark
     "AUTOSCALER_METRIC_PORT": "0",  # any free port, instead of one for all jobs of a node
     "DASHBOARD_METRIC_PORT": "0",
     # Python may start slowly from a network file system: 120 s instead of 30 s, and of 20 tries of
@@ -128,7 +123,8 @@ def _join(program: list[str]) -> int:
     if _is_head():
         if not _head_is_own():
             return 1
-        records.write(LISTENS, {})
+        if not records.write_patiently(LISTENS, {}):
+            return 1  # the other nodes would wait for it
         return subprocess.call(
             [sys.executable, "-c", _IMPORT + _WAIT, str(JOIN_S), *_hosts()]
         ) or become(program)
@@ -241,7 +237,7 @@ class RayRank(Rank):
         # the port is Ray's; another Ray is not the job's
         for name in ("MASTER_ADDR", "MASTER_PORT", "RAY_ADDRESS"):
             env.pop(name, None)
-        env.update({**_SETTINGS, **env, MARK: f"{files.path} {env['HPCRUN_NODE']}"})
+        env.update({**_SETTINGS, **env})
         super().__init__(
             int(env["HPCRUN_NODE_RANK"]), is_task=False, contained=rank_environment.CONTAINER in env
         )
@@ -326,25 +322,18 @@ class RayRank(Rank):
             time.sleep(0.05)
         self._clear()
 
+    def _sweep(self) -> None:
+        """Leave Ray running: it ends the actors of all nodes after the end of the program."""
+
     def _clear(self) -> None:
         """Kill what Ray and its programs have started on this node.
 
         The workers of Ray leave its process group and session.
         """
-        mark = os.fsencode(f"{MARK}={os.environ[MARK]}\0")
-        until = time.monotonic() + STOP_S
-        runs = True
-        while runs and time.monotonic() < until:
-            runs = False
-            for pid in filter(str.isdigit, os.listdir("/proc")):
-                # another user's, or it has ended
-                with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-                    if mark in file.read() and send(int(pid), signal.SIGKILL):
-                        runs = True
-            time.sleep(0.05)
+        sweep(self._tree)
         self._files.leave()
 
 
 def _runs(pid: int) -> bool:
     """Whether a child has not ended."""
-    return bool(pid) and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    return bool(pid) and not has_ended(pid)

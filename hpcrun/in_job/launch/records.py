@@ -6,13 +6,16 @@ A record is written to a temporary file and renamed, for network file systems, t
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
 
+from .processes import signal
+
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 STOP = "stop"
@@ -24,6 +27,12 @@ new file does not exist.
 TIME_LIMIT = "time_limit"
 TERMINATED = "terminated"
 NODE_FAILURE = "node_failure"
+WRITE_S = 20.0
+RETRY_S = 0.5
+"""How long to try to write a record for which others wait, and the pause between two tries."""
+UNWRITTEN_STATUS = 74
+"""The exit status of a part whose record is needed and cannot be written: EX_IOERR of sysexits(3).
+"""
 TERM_STATUS = 143
 KILL_STATUS = 137
 OVER = ""
@@ -50,16 +59,63 @@ def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) ->
 
     If not, print an error.
     """
+    return write_patiently(name, fields, folder, within_s=0)
+
+
+def write_patiently(
+    name: str,
+    fields: dict[str, Any] | int,
+    folder: str | None = None,
+    within_s: float | None = None,
+) -> bool:
+    """Write a record for which others wait, as ``write`` does; try again while the disk is full.
+
+    Args:
+        name: the name of the record.
+        fields: the content of the record.
+        folder: the folder of the record; None for the attempt's folder.
+        within_s: as of ``retry_if_full``.
+    """
     folder = folder or attempt_dir()
     aside = os.path.join(folder, f".{name}.{os.uname().nodename}.{os.getpid()}")
+
+    def write_and_rename() -> None:
+        try:
+            with open(aside, "w", encoding="utf-8") as file:
+                file.write(_json(fields) + "\n")
+            os.replace(aside, os.path.join(folder, name))
+        except OSError:
+            remove(aside)
+            raise
+
     try:
-        with open(aside, "w", encoding="utf-8") as file:
-            file.write(_json(fields) + "\n")
-        os.replace(aside, os.path.join(folder, name))
+        retry_if_full(write_and_rename, within_s)
     except OSError as error:
         say(f"cannot write the record {name}: {error}")
         return False
     return True
+
+
+def retry_if_full(act: Callable[[], object], within_s: float | None = None) -> None:
+    """Do something, and do it again while the disk, or the quota, is full.
+
+    Args:
+        act: raises OSError if it has failed.
+        within_s: the time for this; None for ``WRITE_S``. A SIGTERM ends the time, too.
+
+    Raises:
+        OSError: the disk is full still, or there is another reason.
+    """
+    until = time.monotonic() + (WRITE_S if within_s is None else within_s)
+    while True:
+        try:
+            act()
+            return
+        except OSError as error:
+            is_over = time.monotonic() >= until or signal.SIGTERM in signal.sigpending()
+            if is_over or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+        time.sleep(RETRY_S)
 
 
 def _json(fields: dict[str, Any] | int) -> str:
@@ -221,8 +277,11 @@ def ask_to_stop(reason: str) -> bool:
     except OSError as error:
         say(f"cannot ask the ranks to stop: {error}")
         return False
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(f"{os.uname().nodename} {time.time()}\n")
+    try:
+        os.write(descriptor, f"{os.uname().nodename} {time.time()}\n".encode())
+    except OSError as error:  # the file is enough for the ranks
+        say(f"cannot write into {path}: {error}")
+    os.close(descriptor)
     return True
 
 

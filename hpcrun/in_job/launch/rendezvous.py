@@ -39,14 +39,18 @@ def choose(hosts: list[str], *, local: bool) -> None:
     seed = os.getpid() if local else int(env["SLURM_JOB_ID"])
     env["HPCRUN_PORT"] = str(free_port(seed + PORT_STEP * int(env["HPCRUN_ATTEMPT"])))
     env[CHANCE] = os.urandom(4).hex()
-    with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
-        file.write("\n".join(hosts) + "\n")
+    records.retry_if_full(lambda: _write_hosts(hosts))
     if local:
         env["HPCRUN_NODE_ADDR"] = LOOPBACK
         return
     place = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
     job = f"job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}"
     records.announce(f"{job}, rendezvous {place}")
+
+
+def _write_hosts(hosts: list[str]) -> None:
+    with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
+        file.write("\n".join(hosts) + "\n")
 
 
 def free_port(seed: int) -> int:

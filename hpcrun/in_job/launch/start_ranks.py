@@ -16,7 +16,17 @@ from typing import Any
 from . import rank_environment, records
 from .node_folder import FOLDER, make
 from .node_watch import StopRequests
-from .processes import HEARD, Canary, block_signals, reap, send, try_start, wait
+from .processes import (
+    HEARD,
+    Canary,
+    block_signals,
+    name_tree,
+    reap,
+    send,
+    sweep,
+    try_start,
+    wait,
+)
 from .rendezvous import find_head, options_of_torchrun
 
 RANKS_S = 3.0
@@ -74,6 +84,7 @@ class Node:
         self._folder = make()
         os.environ[FOLDER] = self._folder.path
         block_signals()
+        self._tree = name_tree()
         self._canary = Canary(self._after_kill)
         self._watch = StopRequests(self._folder, self._canary)
         self._pid = 0
@@ -110,10 +121,14 @@ class Node:
         self._leave()
 
     def _leave(self) -> None:
-        """Leave no rank behind whose launcher was killed: each notices it within a second."""
+        """Leave no process behind.
+
+        A rank whose launcher was killed notices this within a second, and records its end.
+        """
         until = time.monotonic() + RANKS_S
         while self._programs() and time.monotonic() < until:
             time.sleep(0.05)
+        sweep(self._tree)
         self._folder.leave()
 
     def _programs(self) -> dict[int, int]:

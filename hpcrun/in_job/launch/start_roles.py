@@ -126,8 +126,8 @@ class RoleNode(Node):
         os.makedirs(self._shared, exist_ok=True)
         if self._role.gpus:
             self._take_share()
-        if self._is_first:
-            self._write_address()
+        if self._is_first and not self._write_address():
+            return self._close(1)
         is_needed = self._wait_for({f"{role.name}.start" for role in self._roles})
         command = self._with_addresses() if is_needed else []
         if not self._wait_for({f"{name}.ready" for name in self._role.after}):
@@ -150,7 +150,7 @@ class RoleNode(Node):
         end = len(cpus) * (first + count) // total
         os.sched_setaffinity(0, cpus[begin : max(end, begin + 1)])
 
-    def _write_address(self) -> None:
+    def _write_address(self) -> bool:
         env = os.environ
         if self._host != LOOPBACK:
             here = first_resolved(self._host, env["HPCRUN_NODE"])
@@ -160,11 +160,15 @@ class RoleNode(Node):
             "port": free_port(place + PORT_STEP),
             "rendezvous": free_port(place + 2 * PORT_STEP),
         }
-        self._write("start", host=self._host, **ports)
+        return self._write("start", host=self._host, **ports)
 
-    def _write(self, kind: str, **fields: Any) -> None:
-        """Write a file for the other nodes."""
-        records.write(f"{self._role.name}.{kind}", {**fields, "time": time.time()}, self._shared)
+    def _write(self, kind: str, **fields: Any) -> bool:
+        """Write a file for which the other nodes wait; return whether it is there.
+
+        If not, the exit status of this process ends the step.
+        """
+        record = {**fields, "time": time.time()}
+        return records.write_patiently(f"{self._role.name}.{kind}", record, self._shared)
 
     def _wait_for(self, names: set[str]) -> bool:
         """Wait until the nodes of other roles have written these files.
@@ -287,7 +291,8 @@ class RoleNode(Node):
         problem = why_not_ready(self._check, self._host)
         if not problem:
             self._is_ready = True
-            self._write("ready")
+            if not self._write("ready"):
+                self._fail("is ready, and cannot tell the other roles")
         elif now > self._started_at + role.ready_timeout_s:
             what = f"was not ready after {role.ready_timeout_s:g} s: {self._check}: {problem}"
             self._fail(f"{what}; the last line of its log: {last_line(role.ranks[0])}")
@@ -340,8 +345,9 @@ class RoleNode(Node):
         if self._is_decided or role.on_exit == "ignore":
             return 0
         if role.on_exit == "end" and status == 0:
-            self._write(f"done-{self._task}")
-            return 0
+            if self._write(f"done-{self._task}"):
+                return 0
+            return records.UNWRITTEN_STATUS  # the other roles would run on
         if role.on_exit == "fail" and self._are_done_within(LATE_S if status == 0 else 0.0):
             return 0
         if self._is_not_needed():
@@ -380,7 +386,8 @@ class RoleNode(Node):
     def _fail(self, what: str) -> None:
         self._failure = f"role {self._role.name} on {os.environ['HPCRUN_NODE']} {what}"
         records.say(self._failure)
-        self._write("end", message=self._failure)
+        record = {"message": self._failure, "time": time.time()}
+        records.write(f"{self._role.name}.end", record, self._shared)
 
 
 def fill(text: str, places: dict[str, str]) -> str:

@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 from .. import records
 from ..job_step import JobStep
-from ..processes import Canary, launch_program, reap, send, start_with, try_start, wait
+from ..processes import (
+    Canary,
+    has_ended,
+    launch_program,
+    reap,
+    send,
+    start_with,
+    try_start,
+    wait,
+)
 from ..records import REQUEUE
 from .launch_words import hide_sizes, split_launch, step_words
 
@@ -200,7 +209,7 @@ class ScriptStep(JobStep):
 
     def _tick_and_go_on(self) -> bool:
         self._refuse_more()
-        self._job_tick()
+        self._do_tick()
         return False
 
     def _on_script_signal(self, info: Any) -> None:
@@ -225,6 +234,12 @@ class ScriptStep(JobStep):
         if now < self._tick_at:
             return False
         self._tick_at = now + 1
+        return self._do_tick()
+
+    def _do_tick(self) -> bool:
+        """Do the work of each second."""
+        if self._canary:
+            self._canary.renew()
         return self._job_tick()
 
     def _accept(self) -> socket.socket | None:
@@ -291,13 +306,12 @@ class ScriptStep(JobStep):
         elif not self._signalled and (self._has_ended() or self._was_left()):
             self._left_at = now
             self.tell(signal.SIGTERM, to_srun=True)
-        return self._job_tick()
+        return self._do_tick()
 
     def _has_ended(self) -> bool:
         if not self._runs:
             return False
-        ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        return ended is not None
+        return has_ended(self._pid)
 
     def _was_left(self) -> bool:
         """Whether hpcrun_launch has ended: only then there is something to read, the end."""

@@ -16,6 +16,7 @@ def write_exit(
     how: str = records.OVER,
     nodes: list[str] | None = None,
     folder: str | None = None,
+    within_s: float | None = None,
 ) -> None:
     """Write the exit record; a later one of the same attempt replaces it.
 
@@ -27,8 +28,9 @@ def write_exit(
         how: how the job continues: ``OVER``, ``RESTART`` or ``REQUEUE``.
         nodes: the nodes on which the attempt failed.
         folder: the attempt's folder; None for the attempt of this process.
+        within_s: how long to try while the disk is full; None as long as for every such record.
     """
-    records.write(
+    records.write_patiently(
         "exit",
         {
             "status": status,
@@ -41,4 +43,5 @@ def write_exit(
             "nodes": nodes or [],
         },
         folder,
+        within_s,
     )

@@ -11,10 +11,11 @@ no heartbeat.
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 from .. import records, slurm_requests
-from ..processes import launch_program, try_start
+from ..processes import has_ended, launch_program, reap, send, try_start
 from ..records import OVER
 from .dead_nodes import answers
 from .exit_record import write_exit
@@ -23,24 +24,61 @@ LOOK_S = 10.0
 ASK_S = 30.0
 NO_HEARTBEAT_S = 75.0
 """The job has a heartbeat every 30 s."""
+RENEW_S = 30.0
+END_S = 2.0
+"""How often the job looks whether the guard runs; and how long srun has to end it."""
 _EXCLUDE = "HPCRUN_EXCLUDE_BAD"
 
 
-def start(node: str, *, on: str, how: str, exclude: bool) -> None:
-    """Start the guard of a node on another node, as a separate step.
+class Guard:
+    """The guard of a node, on another node, as a separate step.
 
     Args:
         node: the node that the guard watches.
-        on: the node that runs the guard.
+        hosts: the nodes that may run the guard, one at a time.
         how: whether the job is requeued or ends.
         exclude: the failed node is not used again.
     """
-    step, env = slurm_requests.small_step(on)
-    if exclude:
-        env[_EXCLUDE] = "1"
-    log = os.path.join(records.attempt_dir(), "guard.log")
-    step += ["--job-name=guard", "--export=ALL", *launch_program(), "guard", node, how]
-    try_start(step, env, out=log, err=log)
+
+    def __init__(self, node: str, *, hosts: list[str], how: str, exclude: bool) -> None:
+        self._node = node
+        self._hosts = hosts
+        self._how = how
+        self._exclude = exclude
+        self._srun = 0
+        self._starts = 0
+        self._look_at = 0.0
+
+    def renew(self, now: float) -> None:
+        """Start the guard, or start it again if it has ended: it was killed, or its node failed."""
+        if now < self._look_at or not self._hosts:
+            return
+        self._look_at = now + RENEW_S
+        if self._srun and not has_ended(self._srun):
+            return
+        if self._srun:
+            reap(self._srun)
+        # another node than the one where it has ended
+        step, env = slurm_requests.small_step(self._hosts[self._starts % len(self._hosts)])
+        self._starts += 1
+        if self._exclude:
+            env[_EXCLUDE] = "1"
+        log = os.path.join(records.attempt_dir(), "guard.log")
+        step += ["--job-name=guard", "--export=ALL", *launch_program(), "guard"]
+        self._srun, _ = try_start([*step, self._node, self._how], env, out=log, err=log)
+
+    def end(self) -> None:
+        """End it with its srun, which may not return if this node has no network."""
+        if not self._srun:
+            return
+        send(self._srun, signal.SIGTERM)
+        until = time.monotonic() + END_S
+        while not has_ended(self._srun) and time.monotonic() < until:
+            time.sleep(0.02)
+        send(self._srun, signal.SIGKILL)
+        reap(self._srun)
+        self._srun = 0
+        self._hosts = []
 
 
 def main(arguments: list[str]) -> int:

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 
 from .. import rank_environment, records, rendezvous, slurm_requests
 from ..records import OVER, REQUEUE, RESTART
-from . import dead_nodes, guard, run_preflight
+from . import dead_nodes, run_preflight
 from .exit_record import write_exit
+from .guard import Guard
 from .job_arguments import parse_options
 from .job_nodes import JobNodes, ask_nodes
 from .message_events import Messages
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
         status = job.run(arguments[end + 1 :])
     except OSError as error:  # the quota is used up
         status = job.refuse(f"it cannot use its run's folder: {error}")
-    rank_environment.tidy()
+    job.tidy()
     return status
 
 
@@ -110,6 +111,14 @@ class Job:
             return self._end_attempt(0)[0]
         return self._run_attempts(commands.step)
 
+    def tidy(self) -> None:
+        """End the guard and the canary, and tidy the folder of the attempt.
+
+        The folder stays as it is while this process has other children, which still write.
+        """
+        self._monitor.end_helpers()
+        rank_environment.tidy()
+
     def refuse(self, message: str) -> int:
         """Say why the job cannot run, in its log and its record; return its exit status."""
         records.say(message)
@@ -154,21 +163,27 @@ class Job:
 
         Returns:
             Whether this job may run the attempt: no other job has begun it.
+
+        Raises:
+            OSError: the disk is full.
         """
-        rank_environment.tidy()
+        self.tidy()
+        self._monitor.renew_canary()
         self._attempt += 1
         folder = os.path.join(os.path.dirname(records.attempt_dir()), str(self._attempt))
-        os.makedirs(folder, exist_ok=True)
+        records.retry_if_full(lambda: os.makedirs(folder, exist_ok=True))
         if os.path.exists(os.path.join(folder, "start")):
             return False
-        rank_environment.renew(folder)
+        records.retry_if_full(lambda: rank_environment.renew(folder))
         os.environ["HPCRUN_ATTEMPT"] = str(self._attempt)
         start = {
             "job_id": os.environ["HPCRUN_JOB_ID"],
             "host": os.uname().nodename,
             "started": time.time(),
         }
-        return records.write("start", start)
+        if not records.write_patiently("start", start):
+            raise OSError(f"attempt {self._attempt + 1} has no start record")
+        return True
 
     def _choose_rendezvous(self) -> None:
         """Choose the nodes of the step, and the rendezvous of the ranks."""
@@ -189,11 +204,13 @@ class Job:
         """
         if not self._options.spares:
             return
-        host = self._nodes.guard_host()
-        if host:
-            how = REQUEUE if self._requeues < self._options.requeue else OVER
-            exclude = self._options.exclude_bad_nodes
-            guard.start(self._nodes.script_host, on=host, how=how, exclude=exclude)
+        self._monitor.guard = Guard(
+            self._nodes.script_host,
+            hosts=self._nodes.guard_hosts(),
+            how=REQUEUE if self._requeues < self._options.requeue else OVER,
+            exclude=self._options.exclude_bad_nodes,
+        )
+        self._monitor.guard.renew(time.monotonic())
 
     def _remove_data(self, most_s: float) -> None:
         """Remove the data of --stage from the nodes, once, in at most so many seconds."""
@@ -288,7 +305,14 @@ class Job:
         self._report_end(why, f"requeued by {by}")
         # record it first: Slurm forgets the reason, and is about to end this process
         signalled = self._monitor.signalled
-        write_exit(status, signalled=signalled, why=why, how=REQUEUE, nodes=failed_nodes)
+        write_exit(
+            status,
+            signalled=signalled,
+            why=why,
+            how=REQUEUE,
+            nodes=failed_nodes,
+            within_s=min(records.WRITE_S, max(0.0, self._monitor.left_s() - MESSAGE_S)),
+        )
         if self._has_time():
             self._messages.tell_end(failed=True, over=False)  # Slurm may requeue it hours later
         # the message has taken some of the time
@@ -342,7 +366,7 @@ class Job:
         why = self._postmortem.why_if_needed(ended)
         how, _ = self._choose_continuation(why, [])
         signalled = self._monitor.signalled
-        write_exit(records.TERM_STATUS, signalled=signalled, why=why, how=how)
+        write_exit(records.TERM_STATUS, signalled=signalled, why=why, how=how, within_s=0)
 
 
 def _data_to_stage(sources: list[str]) -> StagedData | None:

@@ -68,12 +68,11 @@ class JobNodes:
         self.hosts = chosen
         return True
 
-    def guard_host(self) -> str:
-        """Return a node that can watch the node of the batch script; empty if there is none."""
-        for host in (*self.hosts, *self._allotted):
-            if host != self.script_host and host not in self.left_out:
-                return host
-        return ""
+    def guard_hosts(self) -> list[str]:
+        """Return the nodes that can watch the node of the batch script, the preferred one first."""
+        unusable = {self.script_host, *self.left_out}
+        hosts = dict.fromkeys((*self.hosts, *self._allotted))
+        return [host for host in hosts if host not in unusable]
 
     def place(self, command: list[str], *, is_restart: bool) -> list[str]:
         """Return the command of the step, with the names of its nodes where srun needs the names.

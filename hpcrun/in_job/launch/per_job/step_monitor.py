@@ -11,8 +11,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .. import records, slurm_requests
+from ..processes import Canary, name_tree, sweep
 from .dead_nodes import Heartbeats
 from .exit_record import write_exit
+from .guard import Guard
 from .idle_watch import IdleWatch
 from .job_arguments import step_of
 from .why_ended import IDLE
@@ -31,6 +33,11 @@ KILL_S = 2.0
 
 By then the other nodes have ended.
 """
+RANKS_S = 5.0
+"""The time in which the nodes of this machine notice that the job was killed, and record their end.
+
+On a cluster Slurm ends the ranks; the canary ends the clients of Slurm on this node.
+"""
 NEVER = float("inf")
 
 
@@ -48,6 +55,8 @@ class StepMonitor:
         signalled: this process got SIGTERM or SIGINT.
         given_up: ranks continued after the grace time of a warning.
         heartbeats: the heartbeats of the nodes of this attempt.
+        guard: the guard of the job, if it has one.
+        canary: ends what this process has started, if this process is killed.
     """
 
     def __init__(
@@ -57,6 +66,8 @@ class StepMonitor:
         self.signalled = False
         self.given_up = False
         self.heartbeats = Heartbeats([])
+        self.guard: Guard | None = None
+        self.canary = _canary()
         self._idle = IdleWatch(0, options.sample_s, [])
         self._options = options
         self._messages = messages
@@ -83,6 +94,17 @@ class StepMonitor:
             return 0.0
         return self._give_up_at - time.monotonic()
 
+    def end_helpers(self) -> None:
+        """End the guard and the canary."""
+        if self.guard:
+            self.guard.end()
+            self.guard = None
+        self.canary.end()
+
+    def renew_canary(self) -> None:
+        """Start another canary after ``end_helpers``."""
+        self.canary = _canary()
+
     def watch_attempt(self, nodes: list[str]) -> None:
         """Watch a new attempt: the heartbeats of these nodes, and no GPUs until ``watch_gpus``."""
         self.heartbeats = Heartbeats(nodes)
@@ -108,7 +130,7 @@ class StepMonitor:
         elif info.si_signo in (signal.SIGTERM, signal.SIGINT) and not self.signalled:
             self.signalled = True
             # SIGKILL may come before more is known
-            write_exit(records.TERM_STATUS, signalled=True)
+            write_exit(records.TERM_STATUS, signalled=True, within_s=0)
             self.step.tell(signal.SIGTERM)
 
     def _warn(self) -> None:
@@ -122,6 +144,9 @@ class StepMonitor:
         now = time.monotonic()
         self._write_heartbeat(now)
         self._messages.tick()
+        self.canary.renew()
+        if self.guard and not self.signalled:
+            self.guard.renew(now)
         self._end_step_if_due(now)
         self.given_up = now > self._give_up_at
         was_pack_killed = self._pack_pid not in (0, os.getppid())
@@ -165,7 +190,7 @@ class StepMonitor:
         message = self._idle.message
         records.say(f"{message}; --cancel-idle or the profile's cancel_idle sets the limit")
         # SIGKILL may come first
-        write_exit(records.TERM_STATUS, signalled=False, why=IDLE, message=message)
+        write_exit(records.TERM_STATUS, signalled=False, why=IDLE, message=message, within_s=0)
         if self._options.is_local:
             self.step.tell(signal.SIGTERM)
         else:
@@ -173,3 +198,9 @@ class StepMonitor:
             if problem:
                 records.say(problem)
         self._give_up_at = min(self._give_up_at, now + IDLE_S)
+
+
+def _canary() -> Canary:
+    """Return a process that ends all that this process will start, if this process is killed."""
+    tree = name_tree(of_job=True)
+    return Canary(lambda _: sweep(tree, RANKS_S), closes=True)
