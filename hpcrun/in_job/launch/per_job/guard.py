@@ -24,9 +24,9 @@ LOOK_S = 10.0
 ASK_S = 30.0
 NO_HEARTBEAT_S = 75.0
 """The job has a heartbeat every 30 s."""
-RENEW_S = 30.0
+RENEW_S = 15.0
 END_S = 2.0
-"""How often the job looks whether the guard runs; and how long srun has to end it."""
+"""The least time between two starts of a guard; and how long srun has to end it."""
 _EXCLUDE = "HPCRUN_EXCLUDE_BAD"
 
 
@@ -47,17 +47,17 @@ class Guard:
         self._exclude = exclude
         self._srun = 0
         self._starts = 0
-        self._look_at = 0.0
+        self._start_at = 0.0
 
     def renew(self, now: float) -> None:
         """Start the guard, or start it again if it has ended: it was killed, or its node failed."""
-        if now < self._look_at or not self._hosts:
+        if now < self._start_at or not self._hosts:
             return
-        self._look_at = now + RENEW_S
         if self._srun and not has_ended(self._srun):
             return
         if self._srun:
             reap(self._srun)
+        self._start_at = now + RENEW_S
         # another node than the one where it has ended
         step, env = slurm_requests.small_step(self._hosts[self._starts % len(self._hosts)])
         self._starts += 1
