@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, without
+from tests.harness import wait_for
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, processes, without
 
 pytestmark = pytest.mark.slurm
 
@@ -48,8 +49,9 @@ def spare(lab: Lab) -> Ended:
 
 
 def head(lab: Lab) -> Ended:
-    """The node of the batch script: Slurm goes on without it, and the guard has the job
-    requeued.
+    """The node of the batch script: Slurm goes on without it, and the guard has the job requeued.
+
+    When the node returns, it has no process of the first attempt, nor the guard's srun.
     """
     end = str(lab.person.folder / "head")
     nodes = without("h200-1", "a40-1", "l40s-2", "h100-1")
@@ -59,7 +61,12 @@ def head(lab: Lab) -> Ended:
     lab.cluster.unplug(node)
     begun(folder, 1, ranks=2, timeout=240)
     Path(end).touch()
-    return lab.ended(folder)
+    ended = lab.ended(folder)
+    lab.cluster.plug(node)
+    wait_for(
+        lambda: not processes(folder), 60, "what was left on the node that has returned to end"
+    )
+    return ended
 
 
 SCENARIOS: dict[str, Callable[[Lab], Any]] = {"spare": spare, "head": head}
