@@ -45,7 +45,8 @@ class Actor:
 actors = [Actor.options(lifetime="detached", name=name, namespace="x").remote() for name in "ab"]
 started = sorted(ray.get([actor.start.remote() for actor in actors]))
 print(started, {name: int(ray.cluster_resources()[name]) for name in ("CPU", "GPU")})
-print(oct(os.stat(os.environ["HPCRUN_RAY"].split()[0]).st_mode))
+session = ray._private.worker._global_node.get_session_dir_path()
+print(oct(os.stat(os.path.join(session, "..", "..")).st_mode))
 if sys.argv[1:] == ["kill"]:
     for actor in actors:
         if ray.get(actor.start.remote())[0] != os.environ["HPCRUN_NODE"]:

@@ -51,7 +51,8 @@ def spare(lab: Lab) -> Ended:
 def head(lab: Lab) -> Ended:
     """The node of the batch script: Slurm goes on without it, and the guard has the job requeued.
 
-    When the node returns, it has no process of the first attempt, nor the guard's srun.
+    The node then has no process of the first attempt, nor the guard's srun: two attempts would
+    share the checkpoints.
     """
     end = str(lab.person.folder / "head")
     nodes = without("h200-1", "a40-1", "l40s-2", "h100-1")
@@ -62,10 +63,7 @@ def head(lab: Lab) -> Ended:
     begun(folder, 1, ranks=2, timeout=240)
     Path(end).touch()
     ended = lab.ended(folder)
-    lab.cluster.plug(node)
-    wait_for(
-        lambda: not processes(folder), 60, "what was left on the node that has returned to end"
-    )
+    wait_for(lambda: not processes(folder), 60, "what was left on the node to end")
     return ended
 
 

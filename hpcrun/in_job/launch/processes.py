@@ -48,7 +48,8 @@ TREE = "HPCRUN_TREE"
 """The name of all that a part starts, which follows the name of the part itself: ``.a1b2.c3d4``."""
 SWEEP_S = 3.0
 """How long a sweep repeats SIGKILL."""
-_OF_SLURM = ("SLURM_JOB_ID", "SLURM_STEP_ID")
+JOB_ID = "SLURM_JOB_ID"
+STEP_ID = "SLURM_STEP_ID"
 _ALL = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
 
 
@@ -310,7 +311,7 @@ def name_tree(*, of_job: bool = False) -> str:
     return tree
 
 
-def sweep(tree: str, grace_s: float = 0.0) -> None:
+def sweep(tree: str, grace_s: float = 0.0, *, every_step: bool = False) -> None:
     """Kill all processes of a tree, whatever their session, process group or parent.
 
     Their environment has the name of the tree: this process started with another environment. What
@@ -321,9 +322,10 @@ def sweep(tree: str, grace_s: float = 0.0) -> None:
     Args:
         tree: the name from ``name_tree``.
         grace_s: the time in which they may end by themselves.
+        every_step: those of other steps of this job end, too.
     """
     kill_at = time.monotonic() + grace_s
-    while pids := list(_members(tree)):
+    while pids := list(_members(tree, (JOB_ID,) if every_step else (JOB_ID, STEP_ID))):
         now = time.monotonic()
         if now > kill_at + SWEEP_S:
             return
@@ -332,20 +334,18 @@ def sweep(tree: str, grace_s: float = 0.0) -> None:
         time.sleep(0.05)
 
 
-def _members(tree: str) -> Iterator[int]:
-    """Yield the processes of a tree that belong to no other job or step of Slurm."""
+def _members(tree: str, equal: tuple[str, ...]) -> Iterator[int]:
+    """Yield the processes of a tree.
+
+    Args:
+        tree: the name of the tree.
+        equal: the variables that, if they are set, are as those of this process.
+    """
     for pid, environ in environments():
-        if f"{variable(environ, TREE)}.".startswith(f"{tree}.") and not _is_elsewhere(environ):
+        if not f"{variable(environ, TREE)}.".startswith(f"{tree}."):
+            continue
+        if all(variable(environ, name) in ("", os.environ.get(name)) for name in equal):
             yield pid
-
-
-def _is_elsewhere(environ: bytes) -> bool:
-    """Whether a process belongs to another job or step of Slurm than this process."""
-    for name in _OF_SLURM:
-        number = variable(environ, name)
-        if number and number != os.environ.get(name):
-            return True
-    return False
 
 
 def environments() -> Iterator[tuple[int, bytes]]:

@@ -48,6 +48,7 @@ class Guard:
         self._srun = 0
         self._starts = 0
         self._start_at = 0.0
+        self._look_at = 0.0
 
     def renew(self, now: float) -> None:
         """Start the guard, or start it again if it has ended: it was killed, or its node failed."""
@@ -66,6 +67,16 @@ class Guard:
         log = os.path.join(records.attempt_dir(), "guard.log")
         step += ["--job-name=guard", "--export=ALL", *launch_program(), "guard"]
         self._srun, _ = try_start([*step, self._node, self._how], env, out=log, err=log)
+
+    def has_acted(self, now: float) -> bool:
+        """Whether the guard has ended or requeued the job, which Slurm may not have told this node.
+
+        The exit record shows it: this process writes the record later.
+        """
+        if now < self._look_at:
+            return False
+        self._look_at = now + LOOK_S
+        return bool(records.read_text("exit"))
 
     def end(self) -> None:
         """End it with its srun, which may not return if this node has no network."""

@@ -235,6 +235,7 @@ class Job:
         """
         self._monitor.forget_dead_nodes()
         if self._was_ended_by_guard():
+            self._monitor.sweep_node()
             return records.TERM_STATUS, False
         ended = self._postmortem.facts(status)
         why = self._postmortem.why_if_needed(ended)

@@ -67,7 +67,7 @@ class StepMonitor:
         self.given_up = False
         self.heartbeats = Heartbeats([])
         self.guard: Guard | None = None
-        self.canary = _canary()
+        self.renew_canary()
         self._idle = IdleWatch(0, options.sample_s, [])
         self._options = options
         self._messages = messages
@@ -102,8 +102,14 @@ class StepMonitor:
         self.canary.end()
 
     def renew_canary(self) -> None:
-        """Start another canary after ``end_helpers``."""
-        self.canary = _canary()
+        """Start a canary for all that this process starts from now on."""
+        tree = name_tree(of_job=True)
+        self._tree = tree
+        self.canary = Canary(lambda _: sweep(tree, RANKS_S), closes=True)
+
+    def sweep_node(self) -> None:
+        """Kill what the job has started on this node, after it has gone on without this node."""
+        sweep(self._tree, every_step=True)
 
     def watch_attempt(self, nodes: list[str]) -> None:
         """Watch a new attempt: the heartbeats of these nodes, and no GPUs until ``watch_gpus``."""
@@ -182,6 +188,11 @@ class StepMonitor:
             dead = ",".join(self.heartbeats.dead)
             records.say(f"no heartbeat from {dead}: the step is ended")
             self._kill_at = now
+        elif self.guard and not self._idle.message and self.guard.has_acted(now):
+            records.say(
+                "this node had no network, and the job goes on elsewhere: the step is ended"
+            )
+            self._kill_at = now
         elif self._idle.check():
             self._end_idle_step(now)
 
@@ -198,9 +209,3 @@ class StepMonitor:
             if problem:
                 records.say(problem)
         self._give_up_at = min(self._give_up_at, now + IDLE_S)
-
-
-def _canary() -> Canary:
-    """Return a process that ends all that this process will start, if this process is killed."""
-    tree = name_tree(of_job=True)
-    return Canary(lambda _: sweep(tree, RANKS_S), closes=True)

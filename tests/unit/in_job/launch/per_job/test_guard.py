@@ -167,3 +167,36 @@ def test_nothing_is_asked_after_the_end_of_the_attempt(site: Slurm) -> None:
     assert guard.main(["n1", REQUEUE]) == 0
     assert site.requests == []
     assert site.looks == 0
+
+
+@pytest.fixture
+def helper(site: Slurm, monkeypatch: pytest.MonkeyPatch) -> guard.Guard:
+    """A guard whose srun is a program that ends at once."""
+    monkeypatch.setattr(slurm, "small_step", lambda host: (["true", host], {}))
+    monkeypatch.setattr(guard, "reap", lambda _: None)
+
+    def try_start(step: list[str], *_: Any, **__: Any) -> tuple[int, int]:
+        site.requests.append(step[1])
+        return 7, 0
+
+    monkeypatch.setattr(guard, "try_start", try_start)
+    return guard.Guard("n1", hosts=["n2", "n3"], how=REQUEUE, exclude=False)
+
+
+def test_a_guard_that_has_ended_is_started_on_another_node(
+    site: Slurm, helper: guard.Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_ended = False
+    monkeypatch.setattr(guard, "has_ended", lambda _: has_ended)
+    helper.renew(0.0)
+    helper.renew(100.0)
+    has_ended = True
+    helper.renew(200.0)
+    helper.renew(201.0)
+    assert site.requests == ["n2", "n3"]
+
+
+def test_a_guard_has_acted_if_it_has_recorded_the_end(site: Slurm, helper: guard.Guard) -> None:
+    assert not helper.has_acted(1.0)
+    (site.attempt / "exit").write_text("{}")
+    assert helper.has_acted(1.0 + guard.LOOK_S)
