@@ -19,6 +19,7 @@ from pathlib import Path
 
 from cluster import NoClusterError, cluster_env, cluster_to_oneself
 from fault_dev import in_use
+from fault_helpers import helpers_killed, role_on_full_disk
 from fault_nodes import dead_spare, folder_full, folder_squatted, wrapper_killed
 from fault_ranks import local_under_load, wrong_culprit
 from fault_records import another_folder, records_damaged, runs_in_a_home
@@ -52,6 +53,8 @@ FAULTS: dict[str, Callable[[Site, int], list[Tally]]] = {
     "asleep": lambda site, _: asleep(site),
     "dev": in_use,
     "roles": role_killed,
+    "helpers": lambda site, _: helpers_killed(site),
+    "full-at-end": lambda site, _: role_on_full_disk(site),
     "requeued": lambda site, _: requeued(site),
 }
 
