@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from submitit.core.core import Job
 from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError, pickle_load
 
-from hpcrun.actions.runs.cancel import change_runs, check_listed
+from hpcrun.actions.runs.cancel import cancel_runs
 from hpcrun.actions.status.run_status import RunStatus, element_of
 from hpcrun.actions.status.status_query import one_status
 from hpcrun.cli.context import make_context
@@ -159,8 +159,8 @@ class FunctionJob(Job[R]):
         """End the job.
 
         Args:
-            check: raise where the scheduler refuses or is away, or does not list the job as this
-                run's.
+            check: raise where the scheduler refuses or is away, does not list the job as this
+                run's, or lists it as before afterwards.
 
         Raises:
             HpcrunError: see ``check``.
@@ -168,8 +168,7 @@ class FunctionJob(Job[R]):
         ignored = () if check else (HpcrunError,)
         with suppress(*ignored):
             ports = make_context(announce=None).ports
-            _, others = change_runs("cancel", [learn_status(*self._key)], ports)
-            check_listed(others)
+            cancel_runs([learn_status(*self._key)], ports).check()
 
     def exception(self) -> UncompletedJobError | None:
         """Wait for the end; return the exception of the function, None if there is none.

@@ -7,8 +7,10 @@ from collections.abc import Generator, Iterator, Sequence
 
 from hpcrun.actions.runs.allocation import nodes_of, open_shell
 from hpcrun.actions.runs.cancel import (
-    change_runs,
-    check_listed,
+    Cancellation,
+    Seen,
+    cancel_runs,
+    change_pending,
     left_waiting,
     named_statuses,
 )
@@ -27,6 +29,9 @@ from hpcrun.schedulers.protocol import Verb
 from hpcrun.views.text import count
 
 _RUNS_HELP = "Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep."
+
+_DONE: dict[Seen, str] = {"gone": "cancelled", "ending": "being cancelled"}
+"""What is said of a run by what the scheduler lists of its job afterwards."""
 
 
 def cancel(
@@ -58,10 +63,10 @@ def cancel(
         if not agreed:
             yield note(["nothing was cancelled"])
             return
-    cancelled, others = change_runs("cancel", items, context.ports)
-    waiting = _dependents(cancelled, context.store)
-    yield Outcome(lambda: _cancel_text(cancelled, others, waiting, summary=bool(wanted)))
-    check_listed(others)
+    cancellation = cancel_runs(items, context.ports)
+    waiting = _dependents(cancellation, context.store)
+    yield Outcome(lambda: _cancel_text(cancellation, waiting, summary=bool(wanted)))
+    cancellation.check()
 
 
 def _agreed(items: Sequence[RunStatus]) -> Generator[Outcome, None, bool]:
@@ -76,33 +81,35 @@ def _agreed(items: Sequence[RunStatus]) -> Generator[Outcome, None, bool]:
     return confirm(f"Cancel {count(len(items), 'run')}?")
 
 
-def _dependents(cancelled: Sequence[RunStatus], store: RunStore) -> list[Run]:
+def _dependents(cancellation: Cancellation, store: RunStore) -> list[Run]:
     """Return the runs that may start once these runs are cancelled as a whole."""
-    run_ids = {item.run.run_id for item in cancelled if item.element is None}
+    run_ids = set()
+    for cancelled in cancellation.runs:
+        if cancelled.seen in _DONE and cancelled.item.element is None:
+            run_ids.add(cancelled.item.run.run_id)
     return left_waiting(run_ids, store)
 
 
 def _cancel_text(
-    cancelled: Sequence[RunStatus],
-    others: Sequence[RunStatus],
-    waiting: Sequence[Run],
-    *,
-    summary: bool,
+    cancellation: Cancellation, waiting: Sequence[Run], *, summary: bool
 ) -> Iterator[TextPart]:
     lines = []
-    for item in cancelled:
-        line = f"cancelled  job {item.run.job_id}, run {item.run.run_id}"
-        if item.element is not None:
-            line += f"/{item.element}"
+    for cancelled in cancellation.runs:
+        if cancelled.seen not in _DONE:
+            continue
+        run = cancelled.item.run
+        line = f"{_DONE[cancelled.seen]}  job {run.job_id}, run {run.run_id}"
+        if cancelled.item.element is not None:
+            line += f"/{cancelled.item.element}"
         lines.append(line)
     yield stdout(lines)
     if waiting:
         names = " ".join(str(run.job_id or run.run_id) for run in waiting)
         hint = f"hint: to cancel them as well: hpcrun cancel {names}"
         yield stderr(["hpcrun: jobs that depend on a cancelled run may start now", hint])
-    if summary and len(cancelled) > 1:
-        yield stderr([f"{count(len(cancelled), 'run')} cancelled"])
-    for item in others:
+    if summary and len(lines) > 1:
+        yield stderr([f"{count(len(lines), 'run')} cancelled"])
+    for item in cancellation.others:
         if item.status.final:
             name = _job_or_run(item.run)
             yield stderr([f"hpcrun: {name} has already ended: {item.status.state}"])
@@ -131,7 +138,7 @@ def _change_pending(verb: Verb, done: str, names: list[str]) -> Outcomes:
     context = make_context()
     named = yield from context.named(names)
     items = named_statuses([item.named for item in named], context.ports)
-    changed, others = change_runs(verb, items, context.ports)
+    changed, others = change_pending(verb, items, context.ports)
     yield Outcome(lambda: _changed_text(changed, others, done))
     if not changed:
         raise PlanError(

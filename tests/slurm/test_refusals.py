@@ -44,7 +44,11 @@ def test_a_cancel_that_slurm_did_not_do_leaves_no_word_of_it(
     done = as_researcher("cancel", "last", env=refusing)
     assert (done.returncode, "Socket timed out" in done.stderr) == (5, True)
     assert not list(as_researcher.runs.glob("*/cancelled"))
-    as_researcher("cancel", "last", check=True)
+    done = as_researcher("cancel", "last", env=as_researcher.shims(scancel="exit 0"))
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "was not cancelled: Slurm still lists it as PENDING" in done.stderr
+    assert not list(as_researcher.runs.glob("*/cancelled"))
+    assert as_researcher("cancel", "last", check=True).stdout.startswith("cancelled  job ")
     assert list(as_researcher.runs.glob("*/cancelled"))
     (log,) = as_researcher.runs.glob("*/hpcrun.log")
     lines = log.read_text().splitlines()
@@ -53,10 +57,12 @@ def test_a_cancel_that_slurm_did_not_do_leaves_no_word_of_it(
         ["submit:", "sbatch"],
         ["cancel:", "scancel"],
         ["cancel:", "scancel"],
+        ["cancel:", "scancel"],
     ]
     assert [line.split()[1:3] for line in lines] == did
     assert [
         ": job " in lines[1],
         ": exit status 1, " in lines[2],
         ": exit status 0, " in lines[3],
-    ] == [True] * 3
+        ": exit status 0, " in lines[4],
+    ] == [True] * 4

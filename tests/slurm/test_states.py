@@ -94,7 +94,7 @@ def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
         return all(as_researcher("logs", name).stdout == "begun\n" for name in ("ended", "killed"))
 
     wait_for(both_began, 60, "both programs to begin")
-    as_researcher("cancel", "ended", check=True)
+    assert "cancelled  job " in as_researcher("cancel", "ended", check=True).stdout
     cluster.slurm("scancel", runs["killed"]["job_id"])  # behind hpcrun's back
 
     records = [Path(run["folder"], "elements/0/attempts/0/exit") for run in runs.values()]

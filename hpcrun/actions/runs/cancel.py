@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import unlisted_words
@@ -12,7 +16,7 @@ from hpcrun.actions.status.run_status import RunStatus, element_of, unconfirmed_
 from hpcrun.actions.status.status_query import get_status
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.files.writing import make_folder
-from hpcrun.job.job_states import PENDING
+from hpcrun.job.job_states import COMPLETING, PENDING
 from hpcrun.job.run_paths import JobFolder, RunFolder
 from hpcrun.machine.command_log import logged_to
 from hpcrun.runs.elements import all_elements
@@ -23,46 +27,150 @@ from hpcrun.schedulers.protocol import JobRef, Verb
 Named = tuple[str, int | None]
 """A run id, and the element of a sweep where only that is meant."""
 
+_ENDING = frozenset({COMPLETING, "STAGE_OUT", "SIGNALING"})
+LOOKS_AFTER_S = (0.0, 0.5, 1.0, 2.0)
+"""The pause before each look at jobs that were cancelled, as long as one goes on.
+
+Slurm changes the state of a job in the moment in which it accepts scancel, so one look is the rule.
+"""
+
+Seen = Literal["gone", "ending", "going on", "unknown"]
+"""What the scheduler lists of a run after it was cancelled: no live job, one whose processes are
+being terminated, one as before, or no answer.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledRun:
+    """A run that a scheduler was asked to cancel, and what the scheduler lists afterwards.
+
+    ``item`` is the run with its newest status.
+    """
+
+    item: RunStatus
+    seen: Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """What became of the runs to cancel.
+
+    Attributes:
+        runs: those that a scheduler was asked to cancel.
+        others: the rest: over, or not listed by a scheduler that can be queried from here.
+    """
+
+    runs: list[CancelledRun]
+    others: list[RunStatus]
+
+    def check(self) -> None:
+        """Check that no run goes on, as far as is known.
+
+        Raises:
+            SchedulerError: a job is listed as before, or the scheduler did not respond afterwards.
+            NotFoundError: the scheduler does not list at least one run that has not ended.
+        """
+        for run in self.runs:
+            job = f"job {run.item.run.job_id}"
+            if run.seen == "going on":
+                raise SchedulerError(
+                    f"{job} was not cancelled: Slurm still lists it as {run.item.status.state}",
+                    hint=f"scancel --verbose {run.item.run.job_id} shows Slurm's answer",
+                )
+            if run.seen == "unknown":
+                raise SchedulerError(
+                    f"{job}: scancel was accepted, but Slurm has not said since what became of it",
+                    hint=f"hpcrun status {run.item.run.job_id}",
+                )
+        check_listed(self.others)
+
+
 # Only jobs that the scheduler has just listed for these runs are changed: another job may have the
 # id by now.
 
 
-def change_runs(
+def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancellation:
+    """Cancel runs and elements of sweeps, and look at what their schedulers list afterwards.
+
+    Raises:
+        SchedulerError: a run has no job id yet, or may have been requeued after its end, or the
+            scheduler refuses.
+    """
+    changed = [item for item in runs if _can_change("cancel", item)]
+    others = [item for item in runs if not _can_change("cancel", item)]
+    nameless = [item.run for item in _unlisted(others) if item.run.job_id is None]
+    if nameless:
+        raise SchedulerError(
+            f"{nameless[0].run_id} has no job id yet: sbatch has not answered",
+            hint="run hpcrun status until it has a job id",
+        )
+    unconfirmed = [item for item in others if item.unconfirmed]
+    if unconfirmed:
+        run = unconfirmed[0].run
+        raise SchedulerError(
+            f"{run.run_id}: {unconfirmed_text(unconfirmed[0])}; nothing was cancelled",
+            hint=f"hpcrun status {run.run_id} on {run.place} asks again",
+        )
+    marks: list[Path] = []
+    for name, refs in _by_scheduler(changed):
+        with _marked(refs) as new_marks:
+            ports.schedulers(name).change("cancel", refs)
+        marks += new_marks
+    cancelled = _look_after(changed, ports)
+    for each in cancelled:
+        if each.seen == "going on":
+            _unmark(mark for mark in marks if mark.is_relative_to(_job_folder(each.item)))
+    return Cancellation(cancelled, others)
+
+
+def _look_after(items: Sequence[RunStatus], ports: Ports) -> list[CancelledRun]:
+    """Return what the schedulers list of runs that were just cancelled."""
+    cancelled = [CancelledRun(item, "unknown") for item in items]
+    if not items:
+        return cancelled
+    named = [(item.run.run_id, item.element) for item in items]
+    for pause_s in LOOKS_AFTER_S:
+        time.sleep(pause_s)
+        with suppress(SchedulerError):
+            cancelled = [CancelledRun(item, _seen(item)) for item in named_statuses(named, ports)]
+        if all(each.seen in ("gone", "ending") for each in cancelled):
+            break
+    return cancelled
+
+
+def _seen(item: RunStatus) -> Seen:
+    """Return what the scheduler's newest answer says of a run that was cancelled.
+
+    Slurm changes the state of a job at once. A job on this machine has got its signal, and an
+    element of a pack its mark: both may take some seconds to end.
+    """
+    if not item.live:
+        return "gone"
+    if item.run.scheduler != "slurm" or all_elements(item.run).packed:
+        return "ending"
+    if item.elements:
+        statuses = [element.status for element in item.elements if element.live]
+    else:
+        statuses = [item.status]
+    # a final state of a listed job is that of the script's own record: its processes still end
+    if all(status.final or status.state in _ENDING for status in statuses):
+        return "ending"
+    return "going on"
+
+
+def change_pending(
     verb: Verb, runs: Sequence[RunStatus], ports: Ports
 ) -> tuple[list[RunStatus], list[RunStatus]]:
-    """Cancel, hold or release runs and elements of sweeps, each through its own scheduler.
+    """Hold or release runs and elements of sweeps, each through its own scheduler.
 
     Returns:
         Those whose jobs the scheduler has accepted to change, and the others: over, not pending,
         or not listed by a scheduler that can be queried from here.
-
-    Raises:
-        SchedulerError: a run to cancel has no job id yet, or may have been requeued after its end,
-            or the scheduler refuses.
     """
     changed = [item for item in runs if _can_change(verb, item)]
     others = [item for item in runs if not _can_change(verb, item)]
-    if verb == "cancel":
-        nameless = [item.run for item in _unlisted(others) if item.run.job_id is None]
-        if nameless:
-            raise SchedulerError(
-                f"{nameless[0].run_id} has no job id yet: sbatch has not answered",
-                hint="run hpcrun status until it has a job id",
-            )
-        unconfirmed = [item for item in others if item.unconfirmed]
-        if unconfirmed:
-            run = unconfirmed[0].run
-            raise SchedulerError(
-                f"{run.run_id}: {unconfirmed_text(unconfirmed[0])}; nothing was cancelled",
-                hint=f"hpcrun status {run.run_id} on {run.place} asks again",
-            )
     for name, refs in _by_scheduler(changed):
-        scheduler = ports.schedulers(name)
-        if verb == "cancel":
-            with _marked(refs):
-                scheduler.change(verb, refs)
-        else:
-            scheduler.change(verb, refs)
+        ports.schedulers(name).change(verb, refs)
     return changed, others
 
 
@@ -100,8 +208,8 @@ def check_listed(others: Sequence[RunStatus]) -> None:
 
 
 @contextmanager
-def _marked(refs: Sequence[JobRef]) -> Iterator[None]:
-    """Note in the folders of runs that their jobs are cancelled.
+def _marked(refs: Sequence[JobRef]) -> Iterator[list[Path]]:
+    """Note in the folders of runs that their jobs are cancelled, and yield the new notes.
 
     Raises:
         SchedulerError: the scheduler does not cancel the jobs; the notes are removed.
@@ -117,12 +225,16 @@ def _marked(refs: Sequence[JobRef]) -> Iterator[None]:
         with ExitStack() as stack:
             for run_folder in {folder.run for folder in folders}:
                 stack.enter_context(logged_to(RunFolder(run_folder).journal, "cancel"))
-            yield
+            yield new_marks
     except SchedulerError:
-        for mark in new_marks:
-            with suppress(OSError):
-                mark.unlink()
+        _unmark(new_marks)
         raise
+
+
+def _unmark(marks: Iterable[Path]) -> None:
+    for mark in marks:
+        with suppress(OSError):
+            mark.unlink()
 
 
 def left_waiting(run_ids: Collection[str], store: RunStore) -> list[Run]:
@@ -166,6 +278,13 @@ def named_statuses(named: Sequence[Named], ports: Ports) -> list[RunStatus]:
     return statuses
 
 
+def _job_folder(item: RunStatus) -> Path:
+    """Return the folder of a run, or of the element that is meant."""
+    if item.element is None:
+        return item.folder
+    return RunFolder(item.folder).element(item.element).path
+
+
 def _elements_of_task(item: RunStatus) -> int:
     """Return how many elements share the task of an element of a pack; 0 of anything else."""
     elements = all_elements(item.run)
@@ -179,11 +298,7 @@ def _by_scheduler(items: Sequence[RunStatus]) -> Iterator[tuple[str, list[JobRef
     refs: dict[str, list[JobRef]] = {}
     named = Counter(item.run.job_id for item in items)
     for item in items:
-        if item.element is None:
-            folder = item.folder
-        else:
-            folder = RunFolder(item.folder).element(item.element).path
         shares = named[item.run.job_id] < _elements_of_task(item)
-        ref = JobRef(folder, item.run.job_id, shares=shares)
+        ref = JobRef(_job_folder(item), item.run.job_id, shares=shares)
         refs.setdefault(item.run.scheduler, []).append(ref)
     yield from sorted(refs.items())

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.runs.cancel import change_runs, check_listed
+from hpcrun.actions.runs.cancel import cancel_runs
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status_query import one_status
 from hpcrun.errors import JobFailedError, NotFoundError
@@ -93,11 +93,10 @@ class PreflightWatch:
         """End the job.
 
         Raises:
-            SchedulerError: the scheduler refuses or is away.
+            SchedulerError: the scheduler refuses or is away, or lists the job as before.
             NotFoundError: the scheduler lists no such job.
         """
-        _, others = change_runs("cancel", [self._get()], self._ports)
-        check_listed(others)
+        cancel_runs([self._get()], self._ports).check()
 
     def _get(self) -> RunStatus:
         result = one_status(self._run_id, self._ports)

@@ -30,7 +30,7 @@ _PROGRAM = (
     "from hpcrun.__main__ import main; main()"
 )
 _MOST_NAMED = 10
-_TELLING = ("submitted", "cancelled", "held", "released")
+_TELLING = ("submitted", "cancelled", "being cancelled", "held", "released")
 # command → what it does, for the question; why it cannot be done to a run
 VERBS = {
     "cancel": ("Running jobs are terminated, pending ones are removed.", "already ended"),

@@ -127,9 +127,28 @@ def requeue_patiently(exclude: list[str]) -> bool:
     return False
 
 
-def cancel(*job_ids: str) -> str:
-    """Cancel jobs, one after the other, or this one; return Slurm's message if it refuses."""
-    return _refusal("scancel", *(job_ids or [os.environ["HPCRUN_JOB_ID"]]))
+def cancel() -> str:
+    """Cancel this job; return Slurm's message if it refuses."""
+    return _refusal("scancel", os.environ["HPCRUN_JOB_ID"])
+
+
+def cancel_pending(job_ids: list[str]) -> str:
+    """Cancel pending jobs, one after the other, and look at what Slurm lists afterwards.
+
+    The result is why at least one of them still waits, the empty string if none is known to.
+    """
+    problem = _refusal("scancel", *job_ids)
+    if problem:
+        return problem
+    names = ",".join(job_ids)
+    # of jobs that Slurm has forgotten squeue ends with an error
+    status, text = _ask(
+        "squeue", "--noheader", "--states=PENDING", f"--jobs={names}", "--format=%i"
+    )
+    waiting = text.split()
+    if status != 0 or not waiting:
+        return ""
+    return f"Slurm still lists {', '.join(waiting)} as pending"
 
 
 def end_steps() -> str:

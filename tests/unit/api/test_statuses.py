@@ -189,6 +189,10 @@ def test_a_cancellation_is_noted_in_the_run_s_folder_unless_slurm_refuses_it(sit
         job.cancel()
     assert not mark.exists()  # else its end would be taken for a cancellation
     site.answers("scancel", "")
+    with pytest.raises(SchedulerError, match="was not cancelled: Slurm still lists it as RUNNING"):
+        job.cancel()
+    assert not mark.exists()
+    site.answers("scancel", f"printf '#!/bin/sh\\n' >'{site.folder}/bin/squeue'")
     job.cancel()
     assert mark.exists()
     assert site.calls("scancel")[-1] == "scancel --quiet 8_1"

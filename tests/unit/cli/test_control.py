@@ -1,4 +1,4 @@
-"""cancel, hold and release: the text about runs that do not change."""
+"""cancel, hold and release: what is said of each run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.actions.runs.cancel import Cancellation, CancelledRun
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.control import _cancel_text, _changed_text
 from hpcrun.runs.record import LastStatus
@@ -21,7 +22,7 @@ from tests.unit.builders import run
 )
 def test_a_run_without_a_job_id_is_named_by_its_run_id(job_id: str | None, text: str) -> None:
     ended = RunStatus(run(job_id=job_id), Path(), LastStatus("FAILED", 500.0, final=True))
-    parts = list(_cancel_text([], [ended], [], summary=False))
+    parts = list(_cancel_text(Cancellation([], [ended]), [], summary=False))
     assert [line for part in parts for line in part.lines] == [text]
 
 
@@ -38,3 +39,15 @@ def test_a_run_without_a_job_id_is_named_by_its_run_id_by_hold(
     submitting = RunStatus(run(job_id=job_id), Path(), LastStatus("SUBMITTING", 500.0))
     parts = list(_changed_text([], [submitting], "held"))
     assert [line for part in parts for line in part.lines] == [text]
+
+
+def test_cancel_says_what_the_scheduler_lists_afterwards() -> None:
+    item = RunStatus(run(job_id="7"), Path(), LastStatus("RUNNING", 500.0))
+    runs = [CancelledRun(item, "gone"), CancelledRun(item, "ending"), CancelledRun(item, "unknown")]
+    [part] = [
+        part for part in _cancel_text(Cancellation(runs, []), [], summary=False) if part.lines
+    ]
+    assert list(part.lines) == [
+        "cancelled  job 7, run 20260102-030405-train-0a1b",
+        "being cancelled  job 7, run 20260102-030405-train-0a1b",
+    ]

@@ -80,7 +80,7 @@ def _end_chain(reason: str, following: list[str]) -> str:
         following: the jobs of the next links, in the order in which they are cancelled.
     """
     records.write(STOPPED, {"reason": reason, "job_ids": following}, records.chain_folder())
-    problem = slurm_requests.cancel(*following) if following else ""
+    problem = slurm_requests.cancel_pending(following) if following else ""
     message = f"the chain ends here: {reason}"
     if problem:
         message += f"; the next links are not cancelled: {problem}"

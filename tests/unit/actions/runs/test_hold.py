@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.runs.cancel import change_runs, left_waiting, named_statuses
+from hpcrun.actions.runs.cancel import change_pending, left_waiting, named_statuses
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import SchedulerError
 from hpcrun.job.job_states import JobInfo
@@ -54,7 +54,8 @@ def held(
     for each in runs:
         store.create(each, "")
     given = ports(store, queue, 2000.0)
-    return change_runs(verb, named_statuses([(IDS[n], index) for n, index in chosen], given), given)
+    items = named_statuses([(IDS[n], index) for n, index in chosen], given)
+    return change_pending(verb, items, given)
 
 
 def test_pending_jobs_are_held_once_and_others_are_named(tmp_path: Path) -> None:

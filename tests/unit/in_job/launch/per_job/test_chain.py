@@ -11,6 +11,7 @@ import pytest
 from hpcrun.in_job.launch import records, slurm_requests
 from hpcrun.in_job.launch.per_job.chain import AT_ONCE_S, end_link, judge_link, progress
 from hpcrun.in_job.launch.per_job.why_ended import FAILURE
+from tests.unit.builders import write
 
 FIRST: dict[str, Any] = {}
 STEPS = {"step": 1200, "status": 1, "at_once": False, "nowhere": False}
@@ -105,10 +106,11 @@ def cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The jobs that a link of a chain of four cancels."""
     job_ids: list[str] = []
 
-    def cancel(*ids: str) -> None:
+    def cancel(ids: list[str]) -> str:
         job_ids.extend(ids)
+        return ""
 
-    monkeypatch.setattr(slurm_requests, "cancel", cancel)
+    monkeypatch.setattr(slurm_requests, "cancel_pending", cancel)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "chain").mkdir()
     monkeypatch.setenv("HPCRUN_CHECKPOINT_DIR", str(tmp_path / "checkpoints"))
@@ -144,3 +146,17 @@ def test_a_link_that_lost_a_node_is_between_two_that_fail_at_once(
     assert end(tmp_path, 3, FAILURE, monkeypatch) == ""
     assert json.loads((tmp_path / "chain/progress").read_text())["number"] == 3
     assert cancelled == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "problem"),
+    [("echo 4", "Slurm still lists 4 as pending"), ("exit 1", ""), ("true", "")],
+    ids=["still pending", "forgotten", "gone"],
+)
+def test_the_next_links_are_cancelled_once_slurm_lists_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str, problem: str
+) -> None:
+    for name, program in (("scancel", "exit 0"), ("squeue", listed)):
+        write(tmp_path / name, f"#!/bin/sh\n{program}\n").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert slurm_requests.cancel_pending(["4", "3"]) == problem
