@@ -132,8 +132,8 @@ def _carry_out(
         if agreed:
             plan = still_going(plan, choice, context.ports)
             kept = list(_staying_lines(replace(plan, leftovers=())))
-    if agreed and _is_empty(plan):
-        return Outcome(lambda: [stderr([*kept, "nothing was removed"])])
+            if _is_empty(plan):
+                return Outcome(lambda: [stderr([*kept, "nothing was removed"])])
     if not agreed:
         remark = f"nothing was removed: {_summary(plan)}; to remove them: --yes"
         return Outcome(lambda: [stderr([remark])], lambda: _json(plan, [], removed=False))
