@@ -180,7 +180,7 @@ class IdleWarning:
 
 
 def idle_warning(folder: AttemptFolder) -> IdleWarning | None:
-    """Return the warning of an attempt whose GPUs are all idle now (``launch/idle_watch.py``).
+    """Return the warning of an attempt whose GPUs are all idle now (``per_job/idle_watch.py``).
 
     Returns None without a warning.
     """

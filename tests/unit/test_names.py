@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 
 from tests.harness import REPO
@@ -38,3 +39,17 @@ def test_folders_with_their_parents_are_made_by_the_one_function_that_ignores_th
         if "parents=True" in path.read_text()
     }
     assert makers == others
+
+
+def test_a_file_that_a_comment_names_exists() -> None:
+    """A path of hpcrun in prose begins with one of its folders: per_job/chain.py."""
+    files = list((REPO / "hpcrun").rglob("*.py"))
+    folders = {path.parent.name for path in files}
+    paths = {f"/{path.relative_to(REPO)}" for path in files}
+    wrong = []
+    for file in files:
+        for named in re.findall(r"(?<![\w/.-])(?:\w+/)+\w+\.py\b", file.read_text("utf-8")):
+            is_own = named.partition("/")[0] in folders
+            if is_own and not any(path.endswith(f"/{named}") for path in paths):
+                wrong.append(f"{file.name}: {named}")
+    assert wrong == []

@@ -147,7 +147,7 @@ def _dependency(item: RunStatus, after: After) -> Dependency:
 def note_link(result: SubmitResult) -> None:
     """Write down the job of a link for the other links of the chain.
 
-    The other links cancel this job if they get nowhere; see launch/chain.py.
+    The other links cancel this job if they get nowhere; see per_job/chain.py.
     """
     element = RunFolder(result.folder).element(0)
     place = result.run.chain or {}

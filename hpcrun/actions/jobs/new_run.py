@@ -213,7 +213,7 @@ def job_programs() -> dict[str, bytes]:
 def _message_sender(elements: int, events: Sequence[str]) -> str:
     """Return the record by which a job finds this Python and this hpcrun to send messages.
 
-    See launch/messages.py.
+    See per_job/message_events.py.
     """
     package = str(Path(LAUNCH).resolve().parents[2])
     record = {

@@ -85,8 +85,8 @@ class KnownRun:
         """
         if self.run.job_id is None:
             has_ended = self.sending is Sending.ENDED
-            submitted_s = self.run.created_s if has_ended else None
-            return [JobRef(self.folder, None, submitted_s)]
+            since_s = self.run.created_s if has_ended else None
+            return [JobRef(self.folder, None, since_s=since_s)]
         ended = [self.ref(index, has_ended=True) for index in self.ended_elements()]
         if self.is_over:
             return ended

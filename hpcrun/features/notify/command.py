@@ -92,7 +92,7 @@ def notify(
 
 
 def _in_job(folder: Path, context: Context) -> RunStatus:
-    """Return the status of the run whose job this is: see ``launch/messages.py``.
+    """Return the status of the run whose job this is: see ``per_job/message_events.py``.
 
     Raises:
         PlanError: the record of the run cannot be read.

@@ -267,7 +267,7 @@ def _pending_reason(item: RunStatus) -> str:
 def _idle(attempt: Attempt | None) -> str:
     """Return since when the GPUs are idle, and when the job ends.
 
-    Both times come from the record that ``launch/idle_watch.py`` wrote.
+    Both times come from the record that ``per_job/idle_watch.py`` wrote.
     """
     warning = None
     if attempt:

@@ -261,7 +261,7 @@ def _parse(text: bytes) -> dict[str, str]:
 def changes(came: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
     """Return variables that record the changes in an environment, with the original values.
 
-    ``hpcrun submit`` inside this job passes on the original values (machine/process.py).
+    ``hpcrun submit`` inside this job passes on the original values (machine/clean_environment.py).
     """
     noted = {}
     for name in {*came, *now}:

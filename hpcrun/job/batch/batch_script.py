@@ -91,7 +91,7 @@ class _Launch:
     words: list[Word]
     line: LaunchLine | None
     problem: str = ""
-    rank: int = 0
+    doubt: int = 0
 
     @property
     def number(self) -> int:
@@ -282,9 +282,9 @@ def _launches(source: Source) -> list[_Launch]:
             continue
         if launch:
             line, known_words = launch
-            launches.append(_Launch(node, known_words, line, rank=line.rank))
-    surest = min((launch.rank for launch in launches), default=0)
-    return [launch for launch in launches if launch.rank == surest]
+            launches.append(_Launch(node, known_words, line, doubt=line.doubt))
+    surest = min((launch.doubt for launch in launches), default=0)
+    return [launch for launch in launches if launch.doubt == surest]
 
 
 def _problems(source: Source, launches: list[_Launch]) -> Iterator[str]:

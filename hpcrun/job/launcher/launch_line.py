@@ -93,7 +93,7 @@ class LaunchLine:
     starter: Starter  # who starts the ranks
     at: int  # the number of the word in front of which ``hpcrun_launch`` stands
     marks: dict[int, str]  # number of a word → the mark in front of it
-    rank: int  # how surely it is a training, 0 for the surest
+    doubt: int  # how unsure it is that this is a training, 0 for the surest
     by_srun: bool = False
     # their options by long name, with their values; UNKNOWN stands for what only the job knows
     srun: dict[str, str | None] = field(default_factory=dict)
@@ -120,14 +120,14 @@ def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
     program = _texts(words)[start:]
     if not program or _is_set_up(program):
         return None
-    rank = _rank(program)
-    if rank is None and not by_srun and _torchrun_head(words, start) is None:
+    doubt = _doubt(program)
+    if doubt is None and not by_srun and _torchrun_head(words, start) is None:
         return None
     remarks = _srun_remarks(srun)
-    starter, rank = _starter(rank, by_srun)
+    starter, doubt = _starter(doubt, by_srun)
     if _is_helper(program):
-        rank += 1
-    line = LaunchLine(starter, at, {start: EACH}, rank, by_srun, srun, {}, remarks)
+        doubt += 1
+    line = LaunchLine(starter, at, {start: EACH}, doubt, by_srun, srun, {}, remarks)
     if words[at].start is None or words[start].start is None:
         raise UnclearError("its words are in a variable")
     if any(name.startswith("container") for name in srun):
@@ -139,12 +139,12 @@ def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
     return _with_torchrun(line, words, start), words
 
 
-def _starter(rank: int | None, by_srun: bool) -> tuple[Starter, int]:
-    """Return what starts a program of this rank, and the rank of the whole launch."""
+def _starter(doubt: int | None, by_srun: bool) -> tuple[Starter, int]:
+    """Return what starts a program of this doubt, and the doubt about the whole launch."""
     if by_srun:
-        return "srun", 1 if rank is None else 0
-    if rank:
-        return "python", rank
+        return "srun", 1 if doubt is None else 0
+    if doubt:
+        return "python", doubt
     return "command", 0
 
 
@@ -185,7 +185,7 @@ def _with_torchrun(line: LaunchLine, words: list[Word], start: int) -> LaunchLin
         starter="torchrun",
         marks={start: BY_TORCHRUN, end: EACH},
         torchrun=options,
-        rank=int(_is_helper(texts[end:])),
+        doubt=int(_is_helper(texts[end:])),
         remarks=(*line.remarks, *_unknown("torchrun", options)),
     )
 
@@ -272,10 +272,10 @@ def _torchrun_head(words: Sequence[Word], at: int) -> int | None:
     return head if is_certain else None
 
 
-def _rank(texts: tuple[str, ...]) -> int | None:
-    """Return how surely a program is a training, or None if the program is no training.
+def _doubt(texts: tuple[str, ...]) -> int | None:
+    """Return how unsure it is that a program is a training, or None if the program is no training.
 
-    The number is 0 for a launcher, 1 for Python, and 3 for a shell script.
+    The number is 0 for a launcher, 1 for Python, and 3 for a shell script; of a helper, one more.
     """
     if not texts or _is_set_up(texts):
         return None
@@ -287,7 +287,7 @@ def _rank(texts: tuple[str, ...]) -> int | None:
     if inner and is_python(name):
         return 0 if inner.option == "-m" and inner.words[0] in BY_MODULE else 1
     if name in _CONTAINERS or name in WRAPPERS:
-        return _rank_behind(texts)
+        return _doubt_behind(texts)
     if name.endswith(".py"):
         return 1
     if name.endswith(".sh") or _is_script(inner):
@@ -311,16 +311,16 @@ def _starts_training(launcher: Launcher, texts: tuple[str, ...]) -> bool:
     return len(texts) > 1 and texts[1] in launcher.subcommands
 
 
-def _rank_behind(texts: tuple[str, ...]) -> int | None:
-    """Return how surely a program behind a container or a wrapper is a training."""
-    ranks = []
+def _doubt_behind(texts: tuple[str, ...]) -> int | None:
+    """Return how unsure it is that a program behind a container or a wrapper is a training."""
+    doubts = []
     for at, text in enumerate(texts[1:], start=1):
         name = PurePath(text).name
         is_program = name in BY_NAME or name in SHELLS or text.endswith((".py", ".sh"))
-        rank = _rank(texts[at:]) if is_program or is_python(text) else None
-        if rank is not None:
-            ranks.append(rank)
-    return min(ranks, default=None)
+        doubt = _doubt(texts[at:]) if is_program or is_python(text) else None
+        if doubt is not None:
+            doubts.append(doubt)
+    return min(doubts, default=None)
 
 
 def _is_set_up(texts: tuple[str, ...]) -> bool:

@@ -2,7 +2,7 @@
 
 The words are ``[srun ...] :: PROGRAM ...`` or ``[srun ...] ::: TORCHRUN ... :: PROGRAM ...``.
 
-hpcrun submit has put the marks there (hpcrun/job/batch_script.py); the values behind them are known
+hpcrun submit has put the marks there (job/batch/batch_script.py); the values behind them are known
 only here. The options of srun and of torchrun stay as they are: only each rank's program gets its
 wrapper.
 """
