@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,7 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancellation:
             f"{run.run_id}: {unconfirmed_text(unconfirmed[0])}; nothing was cancelled",
             hint=f"hpcrun status {run.run_id} on {run.place} asks again",
         )
-    marks: list[Path] = []
+    marks: list[Mark] = []
     for name, refs in _by_scheduler(changed):
         with _marked(refs) as new_marks:
             ports.schedulers(name).change("cancel", refs)
@@ -119,7 +120,8 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancellation:
     cancelled = _look_after(changed, ports)
     for each in cancelled:
         if each.seen == "going on":
-            _unmark(mark for mark in marks if mark.is_relative_to(_job_folder(each.item)))
+            folder = _job_folder(each.item)
+            _take_back([mark for mark in marks if mark.path.is_relative_to(folder)])
     return Cancellation(cancelled, others)
 
 
@@ -207,34 +209,53 @@ def check_listed(others: Sequence[RunStatus]) -> None:
         raise NotFoundError("\n".join(lines), hint=f"hpcrun status {unlisted[0].run.run_id}")
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The note in a run's folder that its job is cancelled.
+
+    ``before_s`` is the time of an older note, of the same attempt or an earlier one, in seconds
+    since the epoch; None if there was none.
+    """
+
+    path: Path
+    before_s: float | None
+
+
 @contextmanager
-def _marked(refs: Sequence[JobRef]) -> Iterator[list[Path]]:
-    """Note in the folders of runs that their jobs are cancelled, and yield the new notes.
+def _marked(refs: Sequence[JobRef]) -> Iterator[list[Mark]]:
+    """Note in the folders of runs that their jobs are cancelled, and yield the notes.
 
     Raises:
-        SchedulerError: the scheduler does not cancel the jobs; the notes are removed.
+        SchedulerError: the scheduler does not cancel the jobs; the notes are taken back.
     """
     folders = [JobFolder(ref.folder) for ref in refs]
-    # the record tells why the job ended after the scheduler has forgotten it
-    new_marks = [folder.cancelled for folder in folders if not folder.cancelled.exists()]
+    marks = []
     for folder in folders:
+        # the record tells why the job ended after the scheduler has forgotten it
+        before_s = None
+        with suppress(OSError):
+            before_s = folder.cancelled.stat().st_mtime
+        marks.append(Mark(folder.cancelled, before_s))
         with suppress(OSError):
             make_folder(folder.path, 0o700)
-            folder.cancelled.touch(0o600)  # an older mark is about an earlier attempt
+            folder.cancelled.touch(0o600)
     try:
         with ExitStack() as stack:
             for run_folder in {folder.run for folder in folders}:
                 stack.enter_context(logged_to(RunFolder(run_folder).journal, "cancel"))
-            yield new_marks
+            yield marks
     except SchedulerError:
-        _unmark(new_marks)
+        _take_back(marks)
         raise
 
 
-def _unmark(marks: Iterable[Path]) -> None:
+def _take_back(marks: Sequence[Mark]) -> None:
     for mark in marks:
         with suppress(OSError):
-            mark.unlink()
+            if mark.before_s is None:
+                mark.path.unlink()
+            else:
+                os.utime(mark.path, (mark.before_s, mark.before_s))
 
 
 def left_waiting(run_ids: Collection[str], store: RunStore) -> list[Run]:

@@ -124,13 +124,13 @@ def preflight(
 
 def _cancel(watch: PreflightWatch, run: Run) -> InterruptedByUser:
     try:
-        watch.cancel()
+        done = watch.cancel()
     except HpcrunError as error:
         return InterruptedByUser(
             f"interrupted, but job {run.job_id} could not be cancelled: {error.message}",
             hint=f"hpcrun cancel {run.job_id}",
         )
-    return InterruptedByUser(f"interrupted; job {run.job_id} was cancelled")
+    return InterruptedByUser(f"interrupted; job {run.job_id} {done}")
 
 
 def _verdict(item: RunStatus, verdict: dict[str, Any]) -> Outcome:

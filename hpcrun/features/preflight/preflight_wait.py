@@ -89,14 +89,18 @@ class PreflightWatch:
                 asked_at = time.monotonic()
             time.sleep(LOOK_EVERY_S)
 
-    def cancel(self) -> None:
-        """End the job.
+    def cancel(self) -> str:
+        """End the job, and return what the scheduler's list then says: was or is being cancelled.
 
         Raises:
             SchedulerError: the scheduler refuses or is away, or lists the job as before.
             NotFoundError: the scheduler lists no such job.
         """
-        cancel_runs([self._get()], self._ports).check()
+        cancellation = cancel_runs([self._get()], self._ports)
+        cancellation.check()
+        if any(cancelled.seen == "ending" for cancelled in cancellation.runs):
+            return "is being cancelled"
+        return "was cancelled"
 
     def _get(self) -> RunStatus:
         result = one_status(self._run_id, self._ports)
@@ -142,8 +146,8 @@ class PreflightWatch:
             return self._judge_here(item, attempt)
         finally:
             with suppress(NotFoundError):  # gone meanwhile
-                self.cancel()
-                self._tell("cancelled: the preflight cannot finish")
+                done = self.cancel()
+                self._tell(f"the job {done}: the preflight cannot finish")
 
     def _judge_here(self, item: RunStatus, attempt: Attempt | None) -> PreflightResult:
         """Judge a job that could not judge its nodes itself.

@@ -202,6 +202,21 @@ def test_a_job_that_is_listed_as_before_was_not_cancelled_and_has_no_mark(
     assert not is_marked(listed)
 
 
+@pytest.mark.parametrize(
+    "queue", [Queue("Access denied"), Queue(after=["RUNNING"])], ids=["refused", "goes on"]
+)
+def test_an_older_mark_has_its_time_again_if_the_job_is_not_cancelled(
+    tmp_path: Path, queue: Queue
+) -> None:
+    listed = item(tmp_path, "70")
+    mark = JobFolder(listed.folder).cancelled
+    mark.touch()
+    os.utime(mark, (500.0, 500.0))
+    with pytest.raises(SchedulerError):
+        cancellation(tmp_path, queue, listed).check()
+    assert mark.stat().st_mtime == 500.0
+
+
 def test_what_became_of_a_job_is_unknown_while_slurm_does_not_respond(tmp_path: Path) -> None:
     listed = item(tmp_path, "70")
     result = cancellation(tmp_path, Queue(after=["away"]), listed)
