@@ -154,11 +154,10 @@ def _submit_run(
             ports.store.delete(run.run_id)
         if surroundings.detected and surroundings.detected.shaped(prepared.profile):
             surroundings.detected.forget()  # the detected facts may be outdated
-        unknown = [unknown_note(name) for name, _ in prepared.plan.directives]
-        doubts = [note for note in unknown if note]
+        doubts = _doubts(prepared.plan)
         if error.hint or not doubts:
             raise
-        raise SchedulerError(error.message, hint="; ".join(doubts)) from None
+        raise SchedulerError(error.message, hint=doubts) from None
     except KeyboardInterrupt:
         if submitted is not None:
             raise InterruptedByUser.after([submitted.job_id]) from None
@@ -166,11 +165,17 @@ def _submit_run(
             f"interrupted while submitting {run.run_id}: the job may have been submitted",
             hint="check with hpcrun status",
         ) from None
-    if submitted and submitted.remarks:
-        notes.insert(0, submitted.remarks)
     if submitted:
+        if submitted.remarks:
+            notes.insert(0, submitted.remarks)
         notes += _requeue_note(prepared.plan, submitted.job_id, scheduler)
     return SubmitResult(prepared, run, made.folder, "\n".join(notes))
+
+
+def _doubts(plan: Plan) -> str:
+    """Return the remarks on directives that are unknown to hpcrun, and perhaps to sbatch."""
+    notes = [unknown_note(name) for name, _ in plan.directives]
+    return "; ".join(note for note in notes if note)
 
 
 def _requeue_note(plan: Plan, job_id: str, scheduler: Scheduler) -> list[str]:

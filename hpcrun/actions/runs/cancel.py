@@ -99,6 +99,26 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancellation:
     """
     changed = [item for item in runs if _can_change("cancel", item)]
     others = [item for item in runs if not _can_change("cancel", item)]
+    _check_others(others)
+    marks: list[Mark] = []
+    for name, refs in _by_scheduler(changed):
+        with _marked(refs) as new_marks:
+            ports.schedulers(name).change("cancel", refs)
+        marks += new_marks
+    cancelled = _look_after(changed, ports)
+    for each in cancelled:
+        if each.seen == "going on":
+            folder = _job_folder(each.item)
+            _take_back([mark for mark in marks if mark.path.is_relative_to(folder)])
+    return Cancellation(cancelled, others)
+
+
+def _check_others(others: Sequence[RunStatus]) -> None:
+    """Check that none of the runs that are not cancelled may have a job all the same.
+
+    Raises:
+        SchedulerError: a run has no job id yet, or may have been requeued after its end.
+    """
     nameless = [item.run for item in _unlisted(others) if item.run.job_id is None]
     if nameless:
         raise SchedulerError(
@@ -112,17 +132,6 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancellation:
             f"{run.run_id}: {unconfirmed_text(unconfirmed[0])}; nothing was cancelled",
             hint=f"hpcrun status {run.run_id} on {run.place} asks again",
         )
-    marks: list[Mark] = []
-    for name, refs in _by_scheduler(changed):
-        with _marked(refs) as new_marks:
-            ports.schedulers(name).change("cancel", refs)
-        marks += new_marks
-    cancelled = _look_after(changed, ports)
-    for each in cancelled:
-        if each.seen == "going on":
-            folder = _job_folder(each.item)
-            _take_back([mark for mark in marks if mark.path.is_relative_to(folder)])
-    return Cancellation(cancelled, others)
 
 
 def _look_after(items: Sequence[RunStatus], ports: Ports) -> list[CancelledRun]:

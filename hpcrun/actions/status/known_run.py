@@ -55,6 +55,11 @@ class KnownRun:
         return self.last is not None and self.last.final
 
     @property
+    def may_change(self) -> bool:
+        """Whether an answer of the scheduler can say anything new of it."""
+        return not self.is_over or self.may_return
+
+    @property
     def may_return(self) -> bool:
         """Whether it has ended, and Slurm could have requeued it since."""
         return self.is_over and bool(self.ended_elements())

@@ -392,7 +392,7 @@ def _poll(
 ) -> tuple[dict[str, RunStatus], SchedulerError | None]:
     """Return the status of each run after one query to its scheduler, and why that failed."""
     store = ports.store
-    listed = [known for known in runs if not known.is_over or known.may_return]
+    listed = [known for known in runs if known.may_change]
     poll = _ask(scheduler, listed, store, ports.host, now_s)
     items = {}
     for before in poll.runs:
@@ -404,11 +404,7 @@ def _poll(
             _save(item, store, before.last, before.last_of_elements)
             if item.status.final and not known.is_over:
                 ports.on_end(known.run.run_id)
-        if store.failed_nodes:
-            failures: list[FailedNode] = []
-            for element in records.values():
-                failures += failures_of(known.run, element.newest[:2])
-            store.failed_nodes.note(failures, now_s)
+        _note_failed_nodes(known.run, records, store, now_s)
     for known in runs:
         if known.run.run_id not in items:
             items[known.run.run_id] = run_status(known, now_s)
@@ -417,6 +413,17 @@ def _poll(
     # the end of a run is known without an answer, though not whether it has been requeued
     has_open = any(not known.is_over for known in poll.runs)
     return items, poll.away if has_open else None
+
+
+def _note_failed_nodes(
+    run: Run, records: Mapping[int, ElementRecords], store: RunStore, now_s: float
+) -> None:
+    if store.failed_nodes is None:
+        return
+    failures: list[FailedNode] = []
+    for element in records.values():
+        failures += failures_of(run, element.newest[:2])
+    store.failed_nodes.note(failures, now_s)
 
 
 def run_status(

@@ -311,8 +311,7 @@ def judge_nodes(
         return [not_checked(PROFILE, f"{target.label}nodes", "Slurm hides the nodes from you")]
     if not holding:
         return [_no_such_gpus(target, names, inside, facts)]
-    gpus = target.plan.shape.gpus_per_node
-    fitting = [kind for kind in holding if target.count(kind) >= gpus] or holding
+    fitting = _fitting(target, holding)
     most_gpus = max(target.count(kind) for kind in holding)
     checks = []
     for amount in _amounts(target, partitions, most_gpus, fitting):
@@ -322,6 +321,12 @@ def judge_nodes(
     if checks:
         return checks
     return [Check(PROFILE, f"{target.label}nodes", "green", _fits(target, fitting, holding))]
+
+
+def _fitting(target: Target, holding: Sequence[NodeKind]) -> Sequence[NodeKind]:
+    """Return the nodes with enough GPUs for the job; all of them if none has enough."""
+    gpus = target.plan.shape.gpus_per_node
+    return [kind for kind in holding if target.count(kind) >= gpus] or holding
 
 
 def _amounts(

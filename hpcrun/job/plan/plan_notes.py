@@ -44,6 +44,18 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
         yield _FIRST_NODE
     if _meets_by_c10d(plan):
         yield _c10d_note(plan)
+    yield from _threads_notes(plan, env)
+    for name, value in plan.env:
+        if name in _MEETING:
+            variable = name if value is None else f"{name}={value}"
+            yield (
+                f"{variable} of --env or the profile has no effect: hpcrun sets it to "
+                f"{_MEETING[name]}"
+            )
+
+
+def _threads_notes(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
+    """Return notes on a number of threads that does not suit the CPUs, or is ignored."""
     given = dict(plan.env).get(_THREADS)
     share = plan.cpus_per_rank
     threads = threads_of(plan)
@@ -55,13 +67,6 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
             f"{_THREADS}={of_shell} of your shell is ignored: the job sets {threads}; "
             f"to keep yours: --env {_THREADS}={of_shell}"
         )
-    for name, value in plan.env:
-        if name in _MEETING:
-            variable = name if value is None else f"{name}={value}"
-            yield (
-                f"{variable} of --env or the profile has no effect: hpcrun sets it to "
-                f"{_MEETING[name]}"
-            )
 
 
 def _idle_gpus(plan: Plan, profile: Profile) -> Iterator[str]:
