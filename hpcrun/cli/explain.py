@@ -121,7 +121,8 @@ def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
         if of_running is not None:
             yield _shown(of_running)
             return
-    explanation = ended.explain(item, rules)
+    scheduler = context.scheduler(item.run.scheduler)
+    explanation = ended.explain(item, rules, node_states=scheduler.node_states)
     explained = explanation.item.element
     if explained != named.element:
         yield note([f"{name} is a sweep; showing its first failed element, {explained}"])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
-from hpcrun.actions.hooks import about_run
+from hpcrun.actions.hooks import HOOKS, about_run
 from hpcrun.actions.runs.hardware_use import run_use, use_advice, use_rows
 from hpcrun.actions.status.decide_status import BEFORE_START, ended_text
 from hpcrun.actions.status.run_status import NEVER, ElementStatus, RunStatus, element_row
@@ -23,6 +23,7 @@ from hpcrun.explain.diagnosis.silent_before_end import with_silence
 from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_tracebacks
 from hpcrun.explain.evidence import Evidence, evidence_of, of_scheduler
 from hpcrun.explain.gather import gather
+from hpcrun.explain.unrecorded_end import NodeStates, no_states, unrecorded_end
 from hpcrun.explain.wording import answer
 from hpcrun.job import job_states
 from hpcrun.job.job_states import EXIT_KILLED, explain_reason
@@ -123,7 +124,13 @@ def _has_nearly_all_memory(use: UseSummary) -> bool:
     return use.memory_peak > _NEARLY_ALL * (use.memory_asked or math.inf)
 
 
-def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> Explanation:
+def explain(
+    item: RunStatus,
+    rules: Sequence[Rule],
+    *,
+    quick: bool = False,
+    node_states: NodeStates = no_states,
+) -> Explanation:
     """Explain why a run failed, or return that nothing failed.
 
     Of a sweep, explain the first element that failed.
@@ -133,6 +140,8 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
         rules: the rules that name the causes.
         quick: read only the beginnings and ends of a few logs: a fraction of a second, whatever
             their size.
+        node_states: asks the scheduler for the states of nodes: only of a job whose end nothing
+            else explains.
     """
     failed = _first_failed_element(item)
     if failed is not None:
@@ -152,7 +161,15 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
         before = (*_stragglers(item, attempt), *before)
     if use is not None and (was_stopped or _has_nearly_all_memory(use)):
         before = (*before, *_use_evidence(use))
-    return explained(item, facts, rules, attempt=attempt, before=before, unread=unread)
+    return explained(
+        item,
+        facts,
+        rules,
+        attempt=attempt,
+        before=before,
+        unread=unread,
+        node_states=node_states,
+    )
 
 
 def _first_failed_element(item: RunStatus) -> ElementStatus | None:
@@ -177,17 +194,17 @@ def _nothing_to_explain(
     item: RunStatus, well: str, before: tuple[Evidence, ...], use: UseSummary | None
 ) -> Explanation:
     """Return how a job stands that has not failed, and how well it used its hardware."""
-    fix = ""
-    if use:
-        fix = "; ".join(use_advice(use, completed=item.status.final))
     if item.status.state not in (job_states.RUNNING, job_states.COMPLETED):
         command = f"hpcrun status -v {item.label}"
     elif item.status.final:
         command = f"hpcrun logs {item.label}"
     else:
         command = f"hpcrun logs -f {item.label}"
-    evidence = (*before, *_use_evidence(use))
-    return Explanation(item, well, evidence=evidence, fix=fix, next=command)
+    evidence = [*before, *_use_evidence(use)]
+    advised = tuple(use_advice(use, completed=item.status.final)) if use else ()
+    if advised:  # no fix: nothing failed
+        evidence.append(Evidence("advice", None, advised))
+    return Explanation(item, well, evidence=tuple(evidence), next=command)
 
 
 def _between(
@@ -270,12 +287,19 @@ def explained(
     attempt: Attempt | None = None,
     before: tuple[Evidence, ...] = (),
     unread: tuple[str, ...] = (),
+    node_states: NodeStates = no_states,
 ) -> Explanation:
     """Explain a job that failed, from what was gathered."""
     diagnosis = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
-    diagnosis = with_silence(diagnosis, facts, attempt)
-    ended_itself = _role_end(facts, attempt) or _ended_before_ranks(diagnosis, attempt)
-    summary = ended_itself or _killed_job(item, diagnosis, attempt)
+    if item.run.request.get("script") not in HOOKS:  # the program of a feature has little to write
+        diagnosis = with_silence(diagnosis, facts, attempt)
+    summary = _role_end(facts, attempt) or _ended_before_ranks(diagnosis, attempt)
+    fix = ""
+    if not summary:
+        unrecorded = unrecorded_end(item, facts, diagnosis, attempt, node_states)
+        if unrecorded is not None:
+            summary = unrecorded.summary
+            fix = unrecorded.fix
     if summary:
         diagnosis = Diagnosis(None, Culprit(None, alike=tuple(facts.ends)))
     evidence = [*evidence_of(item, facts, diagnosis, attempt)]
@@ -286,7 +310,7 @@ def explained(
     explanation = Explanation(
         item,
         summary or answer(item, facts, diagnosis, attempt),
-        fix=advice(item, diagnosis),
+        fix=fix or advice(item, diagnosis),
         rank=diagnosis.first,
         role=facts.role,
         evidence=(*evidence, *before),
@@ -331,20 +355,6 @@ def _ended_before_ranks(diagnosis: Diagnosis, attempt: Attempt | None) -> str:
     if attempt is None or attempt.exit is None or diagnosis.first is None or ranks(attempt.folder):
         return ""
     return attempt.exit.message
-
-
-def _killed_job(item: RunStatus, diagnosis: Diagnosis, attempt: Attempt | None) -> str:
-    """Return that a failed job has left no record of its end.
-
-    The text is empty if something else explains the end.
-    """
-    if attempt is None or attempt.exit is not None or item.status.state != job_states.FAILED:
-        return ""
-    if diagnosis.first is not None:
-        return ""
-    if diagnosis.cause and diagnosis.cause.rule.name != "told-to-end":
-        return ""
-    return f"the job's process of hpcrun on {attempt.host} was killed: it left no record of its end"
 
 
 def advice(item: RunStatus, diagnosis: Diagnosis) -> str:

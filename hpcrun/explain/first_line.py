@@ -162,7 +162,7 @@ def _quickly(item: RunStatus, rules: Sequence[Rule]) -> Explanation | None:
 def _line(explanation: Explanation) -> str:
     """Return the summary in one line, shortened; empty if the run's state says as much."""
     if explanation.rank is None:
-        is_known = bool(explanation.rule or explanation.role)
+        is_known = bool(explanation.rule or explanation.role or explanation.fix)
         if not is_known or explanation.item.status.state not in EXPLAINED:
             return ""
     text = explanation.summary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from hpcrun.actions.hooks import about_run
@@ -16,6 +16,7 @@ from hpcrun.job.job_states import RUNNING
 from hpcrun.job.text.patterns import STEP, compile_pattern
 from hpcrun.job.text.units import count, format_span, joined, rank_text
 from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
+from hpcrun.runs.elements import records_of
 from hpcrun.runs.metric_files import LogMetrics, Unreadable, Value, noted
 from hpcrun.runs.role_states import RoleState, role_states
 from hpcrun.runs.silence import (
@@ -37,7 +38,8 @@ be cut off.
 """
 _LONGEST = 120
 _ENDED_S = 5.0
-"""The head start of a rank that ended too early: at the end of a job, all ranks end at once."""
+"""The head start of a rank that ended well, but too early: at the end of a job, all ranks end at
+once."""
 _LATE_S = 60.0
 """The lag behind the newest heartbeat from which a node's heartbeat is late: a node has one every
 10 s.
@@ -54,6 +56,7 @@ class Running:
         usual_s: the usual pause between two lines of the rank that wrote last; None if unknown.
         patterns: metric → regular expression that finds it in a log.
         roles: what each role is doing; none without roles.
+        cancelled: ``hpcrun cancel`` was called since the attempt began.
     """
 
     item: RunStatus
@@ -65,6 +68,7 @@ class Running:
     usual_s: float | None
     patterns: Mapping[str, str] = field(default_factory=dict)
     roles: Sequence[RoleState] = ()
+    cancelled: bool = False
 
     @property
     def silent_s(self) -> dict[int, float | None]:
@@ -142,7 +146,8 @@ def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> 
     if written:
         latest = max(written, key=lambda rank: written[rank])
         usual_s = usual_pause_s(attempt, latest)
-    return Running(item, attempt, now_s, writes, node_of, ends, usual_s, patterns, roles)
+    cancelled = records_of(item.folder, item.element or 0).cancelled
+    return Running(item, attempt, now_s, writes, node_of, ends, usual_s, patterns, roles, cancelled)
 
 
 def most_silent(item: RunStatus, now_s: float) -> int | None:
@@ -180,10 +185,14 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
     """
     beats = _heartbeats(running)
     silence = _silence(running)
+    ended = _ended(running)
+    if running.cancelled:  # then it is no wonder that ranks end or are silent
+        silence = replace(silence, sentence="the job is being cancelled", stuck=False)
+        ended = None
     known = (
         stacks,
         beats if beats.stuck else None,
-        _ended(running),
+        ended,
         _slow(running),
         silence,
         None if beats.stuck else beats,
@@ -223,7 +232,11 @@ def _next_command(running: Running, stacks: Remark | None, *, stuck: bool) -> st
 def _ended(running: Running) -> Remark | None:
     """Return which ranks have ended while others run."""
     silent = running.silent_s
-    ended = [end for end in running.ends.values() if running.now_s - end.ended_s >= _ENDED_S]
+    ended = []
+    for end in running.ends.values():
+        has_failed = end.status != 0 and not end.is_consequence
+        if has_failed or running.now_s - end.ended_s >= _ENDED_S:
+            ended.append(end)
     if not ended or not silent:
         return None
     first = min(ended, key=lambda end: (end.ended_s, end.rank))

@@ -46,6 +46,11 @@ SUBMITTING = "SUBMITTING"  # sbatch was called, and no job is known yet
 NOT_SUBMITTED = "NOT_SUBMITTED"  # sbatch was called, and there is no job
 UNKNOWN = "UNKNOWN"  # neither Slurm nor the run's records know the end of the job
 
+LAUNCH_FAILURE = "JobLaunchFailure"
+"""squeue's reason of a job whose script did not start; on Slurm 22.05 also of one that a signal
+ended."""
+RESTARTED_HERE = "this machine was restarted"  # the reason of a local job's end
+
 EXIT_ABORTED = 134
 EXIT_KILLED = 137
 EXIT_TERMINATED = 143

@@ -186,9 +186,10 @@ def _info(record: dict[str, Any], now_s: float, *, lives: bool) -> JobInfo:
         ended_s = None
         rebooted = record["boot_id"] != supervisor.boot_id()
         if rebooted:
-            reason = "this machine was restarted"
+            reason = job_states.RESTARTED_HERE
         else:
-            reason = "the job's supervisor was killed"
+            # it was killed, or could not write: a full disk leaves the same
+            reason = "the job's supervisor left no record of its end"
     if job_state == job_states.NODE_FAIL:
         elapsed = None
     else:

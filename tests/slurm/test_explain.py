@@ -5,10 +5,11 @@ Slurm itself did.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.harness import Hpcrun, wait_for
+from tests.harness import Cluster, Hpcrun, wait_for
 
 pytestmark = pytest.mark.slurm
 
@@ -62,6 +63,29 @@ def test_the_rank_that_failed_first_and_what_slurm_did(as_researcher: Hpcrun) ->
         return bool(as_researcher.document("explain", "ended")["rule"] == "cancelled")
 
     wait_for(cancelled, 60, "explain to say that it was cancelled")
+
+
+@pytest.mark.versions
+def test_a_job_whose_output_could_not_be_opened(as_researcher: Hpcrun, cluster: Cluster) -> None:
+    cpu = ("-P", "a100", "--gpus", "0", "-p", "cpu", "--cpus", "1", "--mem", "1G", "-t", "5m")
+    as_researcher("submit", *cpu, "-J", "closed", "--sbatch", "hold", "true", check=True)
+    run = as_researcher.document("status", "closed")["runs"][0]
+    folder = Path(run["folder"])
+    folder.chmod(0o500)
+    cluster.slurm("scontrol", "release", run["job_id"])
+
+    def explained() -> str:
+        said = as_researcher.document("explain", "closed")
+        return str(said["summary"]) if said["state"] == "FAILED" else ""
+
+    try:
+        summary = wait_for(explained, 30, "the job to fail")
+    finally:
+        folder.chmod(0o700)
+    assert summary.startswith("cpu-1 ")
+    assert f"{folder}/batch.log" in summary
+    assert summary.endswith("the folder is not visible there, or not writable")
+    assert summary in as_researcher("status", "-v", "closed", check=True).stdout.replace("\n", " ")
 
 
 FOREIGN = """#!/bin/bash

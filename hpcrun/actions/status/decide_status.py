@@ -264,6 +264,8 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
     if shown in (state.COMPLETED, state.CANCELLED) and reason == info.reason:
         # squeue keeps the last reason for which the job was pending
         reason = _final_reason(reason)
+    if reason == state.LAUNCH_FAILURE and final and attempt and not (exit_ and exit_.again):
+        reason = None  # its script has started: a signal ended it
     if shown == state.CANCELLED and attempt is None and not info.elapsed_s:
         reason = reason or BEFORE_START
     if info.exit_status is not None:

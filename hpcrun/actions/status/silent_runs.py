@@ -8,7 +8,8 @@ from dataclasses import replace
 from hpcrun.actions.hooks import HOOKS
 from hpcrun.actions.status.run_status import RunStatus, StatusResult
 from hpcrun.job import job_states as state
-from hpcrun.runs.attempt import last_attempt
+from hpcrun.runs.attempt import last_attempt, rank_exits
+from hpcrun.runs.elements import records_of
 from hpcrun.runs.silence import SILENT_S, long_silence_s
 
 
@@ -33,7 +34,13 @@ def _silent_s(item: RunStatus, now_s: float) -> float | None:
     attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
     if attempt is None or attempt.exit is not None:
         return None
-    return long_silence_s(attempt, now_s)
+    silent_s = long_silence_s(attempt, now_s)
+    if silent_s is None or records_of(item.folder, item.element or 0).cancelled:
+        return None
+    # the end of a rank is a sign of the job, too
+    ended_s = max((end.ended_s for end in rank_exits(attempt.folder)), default=0.0)
+    silent_s = min(silent_s, now_s - ended_s)
+    return silent_s if silent_s >= SILENT_S else None
 
 
 def _may_be_silent(item: RunStatus) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hpcrun.explain.diagnosis.facts import Diagnosis, Facts
 from hpcrun.job.text.units import format_span
 from hpcrun.runs.attempt import Attempt, ranks
+from hpcrun.runs.silence import SILENT_S
 
 _OF_THE_END = ("time-limit", "deadline", "cancelled")
 """Rules that only say how the job was stopped."""
@@ -33,7 +34,11 @@ def with_silence(before: Diagnosis, facts: Facts, attempt: Attempt | None) -> Di
     silent_s = silence_s(facts, attempt)
     if silent_s is None:
         return before
-    text = f"{cause.rule.cause}; no rank had written for {format_span(silent_s)}: it may have hung"
+    text = f"{cause.rule.cause}; no rank had written for {format_span(silent_s)}"
+    if cause.rule.name == "cancelled" and silent_s < SILENT_S:
+        # a person who ends a job for another reason does not wait for its next line
+        return replace(before, cause=replace(cause, rule=replace(cause.rule, cause=text)))
+    text += ": it may have hung"
     rule = replace(cause.rule, cause=text, fix=_FIX_OF_SILENCE, next="hpcrun resubmit {run}")
     return replace(before, cause=replace(cause, rule=rule))
 

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.unit.builders import write
+
+
+from hpcrun.explain.ended import explain
 from tests.unit.explain.written import (
     AGENT,
     ATTEMPT,
@@ -18,11 +22,13 @@ from tests.unit.explain.written import (
     NCCL_GONE,
     OOM,
     PEER_CLOSED,
+    RULES,
     TRACE,
     Written,
     explained,
     raised,
     record_end,
+    status_of,
     write_run,
 )
 
@@ -356,15 +362,13 @@ def stopped(folder: Path, state: str, wrote: dict[int, float], batch: str = "") 
     return folder
 
 
-@pytest.mark.parametrize(
-    ("state", "batch"), [("TIMEOUT", ""), ("TIMEOUT", LIMIT), ("CANCELLED", "")]
-)
+@pytest.mark.parametrize(("state", "batch"), [("TIMEOUT", ""), ("TIMEOUT", LIMIT)])
 def test_a_job_that_was_silent_before_its_end_may_have_hung(
     tmp_path: Path, state: str, batch: str
 ) -> None:
     shown = explained(stopped(tmp_path / "run", state, {3: 1512.0}, batch))
-    how = "reached its time limit" if state == "TIMEOUT" else "was cancelled"
-    assert shown.summary == f"the job {how}; no rank had written for 108 s: it may have hung"
+    said = "the job reached its time limit; no rank had written for 108 s: it may have hung"
+    assert shown.summary == said
     assert "--stacks" in shown.fix
     assert not shown.fix.startswith("use a longer --time")
 
@@ -378,6 +382,24 @@ def test_a_time_out_without_checkpoints_says_that_the_next_run_begins_at_zero(
     assert "in $HPCRUN_CHECKPOINT_DIR: resubmitted, it begins at zero" in explained(folder).fix
     (checkpoints / "last.pt").touch()
     assert "zero" not in explained(folder).fix
+
+
+def test_a_job_that_a_person_cancels_may_have_hung_only_after_a_long_silence(
+    tmp_path: Path,
+) -> None:
+    short = stopped(tmp_path / "short", "CANCELLED", {3: 1512.0})
+    said = "the job was cancelled; no rank had written for 108 s"
+    assert explained(short).summary == said
+    assert explained(short).fix == ""
+    long = stopped(tmp_path / "long", "CANCELLED", {3: 1512.0})
+    end(long, signal="TERM", ended=2520.0)
+    assert explained(long).summary.endswith("no rank had written for 16 min: it may have hung")
+
+
+def test_a_dev_session_did_not_hang(tmp_path: Path) -> None:
+    item = status_of(stopped(tmp_path / "run", "TIMEOUT", {}))
+    session = replace(item, run=replace(item.run, request={"script": "hpcrun_dev"}))
+    assert explain(session, RULES).summary == "the job reached its time limit"
 
 
 def test_a_job_whose_silence_proves_nothing_did_not_hang(tmp_path: Path) -> None:

@@ -60,28 +60,6 @@ def test_of_a_sweep_that_is_not_over_the_first_element_that_failed_is_explained(
     assert found.summary == "the job ended as FAILED"
 
 
-@pytest.mark.parametrize(
-    ("record", "summary"),
-    [
-        ("", "the job's process of hpcrun on node01 was killed: it left no record of its end"),
-        ('{"status": 9, "signal": "", "ended": 2.0, "message": ""}', "the job ended as FAILED"),
-    ],
-)
-def test_a_job_without_a_record_of_its_end_was_killed(
-    tmp_path: Path, record: str, summary: str
-) -> None:
-    write(
-        tmp_path / "elements/0/attempts/0/start",
-        '{"job_id": "4711", "host": "node01", "started": 1.0}',
-    )
-    if record:
-        write(tmp_path / "elements/0/attempts/0/exit", record)
-    assert (
-        explain(RunStatus(run(), tmp_path, LastStatus("FAILED", 0.0, final=True)), ()).summary
-        == summary
-    )
-
-
 def test_a_job_that_ends_itself_before_its_ranks_names_no_rank(tmp_path: Path) -> None:
     message = "cannot copy the data of --stage: a100-1: Disk quota exceeded"
     write(

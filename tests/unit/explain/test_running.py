@@ -104,6 +104,31 @@ def test_a_rank_that_has_ended_and_a_node_without_a_heartbeat_come_first(tmp_pat
     assert found.node == "n1"
 
 
+def failed(folder: AttemptFolder, rank: int, ago_s: float, status: int = 1) -> None:
+    end = {"rank": rank, "node": "n1", "status": status, "ended": NOW_S - ago_s, "told": ""}
+    write(folder.rank_exit(rank), json.dumps(end))
+
+
+def test_seconds_after_a_rank_has_failed_its_end_is_the_answer(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    wrote(folder, 0, "step 1\n", 2)
+    wrote(folder, 1, "KeyError: 'x'\n", 2, "err")
+    failed(folder, 1, 1)
+    summary = explained(tmp_path).summary
+    assert summary == "rank 1 ended 1 s ago with exit status 1, while 1 other rank runs"
+
+
+def test_a_run_that_is_being_cancelled_is_not_stuck(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    wrote(folder, 0, "step 1\n", 200)
+    wrote(folder, 1, "step 1\n", 200)
+    failed(folder, 1, 30, status=143)
+    write(RunFolder(tmp_path).cancelled, "")
+    shown = explained(tmp_path)
+    assert shown.summary == "the job is being cancelled"
+    assert "--stacks" not in shown.next
+
+
 def test_where_all_ranks_have_ended_none_is_silent(tmp_path: Path) -> None:
     folder = attempt(tmp_path)
     wrote(folder, 0, "done\n", 200)

@@ -95,11 +95,13 @@ def test_an_element_that_began_and_ended_between_two_looks_is_not_taken_for_canc
     assert info.state == "COMPLETED"
 
 
-def test_a_supervisor_that_was_killed_left_no_record_of_its_end(tmp_path: Path, go: Path) -> None:
+def test_a_supervisor_without_a_record_of_its_end_is_not_called_killed(
+    tmp_path: Path, go: Path
+) -> None:
     job = JobRef(tmp_path / "run", start(tmp_path / "run", go))
     info = look_while(job, lambda record: os.kill(record["pid"], signal.SIGKILL))
     assert info.state == "NODE_FAIL"
-    assert info.reason == "the job's supervisor was killed"
+    assert info.reason == "the job's supervisor left no record of its end"
 
 
 def test_a_process_that_cannot_be_looked_at_is_not_taken_for_gone() -> None:

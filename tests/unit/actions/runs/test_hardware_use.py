@@ -304,8 +304,10 @@ def test_explain_shows_the_use_of_a_run_that_completed_and_that_gpus_were_idle(
 ) -> None:
     found = explain(ended(tmp_path), ())
     assert found.summary == "the job completed with exit status 0"
-    assert [one.who for one in found.evidence] == ["attempts", "use"]
-    assert found.fix.startswith("2 of 4 GPUs were idle throughout: ask for --gpus 2")
+    assert [one.who for one in found.evidence] == ["attempts", "use", "advice"]
+    advice = found.evidence[-1].lines[0]
+    assert advice.startswith("2 of 4 GPUs were idle throughout: ask for --gpus 2")
+    assert found.fix == ""
     message = "cancelled: its GPUs were idle for 30 min"
     found = explain(ended(tmp_path, "CANCELLED", message=message, reason="idle"), ())
     assert found.summary == message

@@ -69,7 +69,7 @@ FAILED, CANCELLED = (
     JobInfo("4711", "CANCELLED", "Resources", elapsed_s=0),
 )
 KILLED, PREEMPTED = (
-    JobInfo("L1", "NODE_FAIL", "the job's supervisor was killed"),
+    JobInfo("L1", "NODE_FAIL", "the job's supervisor left no record of its end"),
     JobInfo("4711", "PREEMPTED"),
 )
 OVER = {"elapsed_s": 500, "hosts": "node[1-2]", "limit_s": 3600, "final": True}
@@ -249,6 +249,12 @@ def test_the_status_by_all_that_is_known(
 ) -> None:
     status = decide(attempt=attempt(tmp_path, exit_) if exit_ else None, **known)
     assert {name: getattr(status, name) for name in expected} == expected
+
+
+def test_a_launch_failure_is_the_reason_only_of_a_job_that_has_not_started(tmp_path: Path) -> None:
+    answer = JobInfo("4711", "FAILED", "JobLaunchFailure")
+    assert decide(answer).reason == "JobLaunchFailure"
+    assert decide(answer, attempt(tmp_path)).reason is None
 
 
 def test_with_the_scheduler_away_and_nothing_known_the_folder_speaks(tmp_path: Path) -> None:

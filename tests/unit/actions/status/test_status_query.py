@@ -323,6 +323,22 @@ def test_a_run_that_prints_nothing_has_just_started_or_does_not_run_is_not_silen
     assert silence(tmp_path) is None
 
 
+def test_a_run_that_is_being_cancelled_is_not_silent(tmp_path: Path) -> None:
+    wrote(tmp_path, 0, "step\n" * 9, 20_000)
+    write(RunFolder(tmp_path).cancelled, "")
+    assert silence(tmp_path) is None
+
+
+@pytest.mark.parametrize(("ago_s", "expected"), [(30, None), (900, 900)])
+def test_the_end_of_a_rank_is_newer_than_its_last_line(
+    tmp_path: Path, ago_s: float, expected: float | None
+) -> None:
+    wrote(tmp_path, 0, "step\n" * 9, 20_000)
+    end = {"rank": 0, "node": "n0", "status": 1, "ended": NOW_S - ago_s, "told": ""}
+    write(RunFolder(tmp_path).element(0).attempt(0).rank_exit(0), json.dumps(end))
+    assert silence(tmp_path) == expected
+
+
 def test_the_hint_is_for_the_run_that_has_been_silent_for_the_longest_time() -> None:
     items = [
         RunStatus(run(), Path(), LastStatus("RUNNING", NOW_S), silent_s=age)
