@@ -24,12 +24,16 @@ _BY_SOCKETS = "sockets, since the job's Python has no torch"
 def main() -> None:
     """Say where each rank runs, and add up the ranks' numbers.
 
-    The exit status is 1 if the sum is wrong, else 0.
+    The exit status is 1 if the sum is wrong or this node cannot take part, else 0.
     """
     env = os.environ
     rank = int(env.get("RANK", env.get("NODE_RANK", "0")))
     world = int(env.get("WORLD_SIZE", env.get("NNODES", "1")))
-    row = {"rank": rank, "host": socket.gethostname().split(".")[0], "gpus": _given_gpus()}
+    host = socket.gethostname().split(".")[0]
+    row = {"rank": rank, "host": host, "gpus": _given_gpus()}
+    problem = _problem(host, rank)
+    if problem:  # at once: the ranks would wait for each other until their timeout
+        sys.exit(f"hpcrun: {problem}")
     # its warnings, as of hosts without a reverse entry in DNS, mislead here
     env.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
@@ -44,6 +48,27 @@ def main() -> None:
     # at its ordinary end Python sometimes aborts in a thread of gloo, after all is well
     # (pytorch#179291)
     os._exit(0 if result.total == sum(range(world)) else 1)
+
+
+def _problem(host: str, rank: int) -> str:
+    """Return what this node cannot do that every job needs, and what to do; empty if nothing."""
+    folder = os.environ.get("HPCRUN_ATTEMPT_DIR")
+    if folder:
+        path = os.path.join(folder, f".hello-{rank}")
+        try:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("hello\n")
+            os.remove(path)
+        except OSError as error:
+            what = f"{host} cannot write in the run's folder {folder}: {error.strerror}"
+            return f"{what}; choose a runs folder that all nodes share"
+    head = os.environ.get("MASTER_ADDR")
+    if head:
+        try:
+            socket.getaddrinfo(head, None)
+        except OSError:
+            return f"{host} cannot resolve {head}, the host of rank 0; try --exclude={host}"
+    return ""
 
 
 @dataclass(frozen=True)

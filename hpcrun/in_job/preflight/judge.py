@@ -39,6 +39,7 @@ from .grade_checks import (
 )
 
 SCHEMA = 1
+CANNOT_WRITE = "cannot write in the run's folder"  # node.py says so of its node
 
 
 @dataclass(frozen=True)
@@ -153,8 +154,11 @@ def _blame_silent(case: _Case, srun_errors: Mapping[str, str]) -> None:
         if host in case.answered:
             continue
         fault = "did not respond"
-        if host in srun_errors:
-            fault += f": {srun_errors[host]}"
+        error = srun_errors.get(host, "")
+        if error.startswith(CANNOT_WRITE):
+            fault = error
+        elif error:
+            fault += f": {error}"
         elif not case.answered:
             continue
         case.faults[host].append(fault)
@@ -331,8 +335,9 @@ def read_reports(folder: Path, hosts: Sequence[str]) -> dict[str, dict[str, Any]
 
 
 def parse_srun(text: str) -> dict[str, str]:
-    """Return node → why srun could not start its task there."""
+    """Return node → why srun could not start its task there, or its task could not report."""
     refused = re.findall(r"srun: error: Task launch for \S+ failed on node (\S+): (.+)", text)
+    refused += re.findall(rf"hpcrun: (\S+) ({CANNOT_WRITE}[^;\n]+)", text)
     return {node: words.strip() for node, words in refused}
 
 

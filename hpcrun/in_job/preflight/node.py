@@ -436,6 +436,11 @@ def main() -> None:
         node.folder / f"{node.name}.json", node=node.name, rank=node.rank, port=node.port
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        report.put()
+    except OSError as failure:
+        what = f"{node.name} cannot write in the run's folder {node.folder}: {words(failure)}"
+        sys.exit(f"hpcrun: {what}; choose a runs folder that all nodes share")
     check(node, int(sys.argv[1]), int(sys.argv[2]), report)
     os._exit(0)  # do not wait for a check that still hangs
 

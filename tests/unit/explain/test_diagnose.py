@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.builders import write
-
-
 from hpcrun.explain.ended import explain
+from tests.unit.builders import write
 from tests.unit.explain.written import (
     AGENT,
     ATTEMPT,
@@ -326,6 +324,7 @@ def test_a_quick_look_reads_on_where_the_first_ranks_only_speak_of_others(tmp_pa
     ("what", "fix"),
     [
         ("a100-2 cannot resolve a100-1, the host of rank 0", "try --exclude=a100-2"),
+        ("a100-2 cannot write in the run's folder /r: Read-only file system", "choose a runs"),
         (
             "/tmp/hpcrun-uv-7 on a100-2 is not your folder",
             "submit with HPCRUN_UV_DIR=/path, a folder",

@@ -7,6 +7,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from hpcrun.in_job import hpcrun_hello
 from tests.remote import free_port
@@ -41,6 +44,25 @@ def test_without_torch_the_ranks_add_up_over_sockets() -> None:
 def test_one_rank_is_a_sum() -> None:
     alone = start(0, 1, free_port())
     assert "all-reduce of 1 rank on 1 node works" in alone.communicate(timeout=60)[0]
+
+
+def test_a_node_that_cannot_write_in_the_runs_folder_says_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path / "not-here"))
+    problem = hpcrun_hello._problem("b", 1)
+    assert problem.startswith("b cannot write in the run's folder ")
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
+    assert hpcrun_hello._problem("b", 1) == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_node_that_cannot_resolve_the_head_node_says_so_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "no-such-host.invalid")
+    problem = hpcrun_hello._problem("b", 1)
+    assert problem.startswith("b cannot resolve no-such-host.invalid, the host of rank 0")
 
 
 def test_a_wrong_sum_is_said() -> None:

@@ -306,6 +306,14 @@ def test_an_all_reduce_that_fails_between_good_nodes_is_the_network_s_fault() ->
     )
 
 
+def test_a_node_that_cannot_write_its_report_is_bad_for_that_reason() -> None:
+    hosts, reports = cluster()
+    del reports["n1"]
+    why = "cannot write in the run's folder /r: Read-only file system"
+    errors = parse_srun(f"1: hpcrun: n1 {why}; choose a runs folder that all nodes share\n")
+    assert judge(hosts, reports, srun_errors=errors)["bad"] == [{"node": "n1", "why": why}]
+
+
 def test_the_nodes_that_are_excluded_already_stay_so_and_srun_s_words_are_read() -> None:
     hosts, reports = cluster(3)
     del reports["n1"]

@@ -18,6 +18,7 @@ from hpcrun.in_job.preflight.node import (
     Ranks,
     ask,
     free_port,
+    main,
     parse_ecc,
     parse_rows,
     parse_xids,
@@ -39,6 +40,18 @@ def nodes(tmp_path: Path) -> Callable[[int], LocalNode]:
     return lambda rank: LocalNode(
         {**job, "HPCRUN_NODE": f"local-{rank}", "HPCRUN_NODE_RANK": str(rank)}
     )
+
+
+def test_a_node_that_cannot_write_in_the_runs_folder_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hosts").write_text("a\n")
+    (tmp_path / "preflight").write_text("no folder")
+    job = {"ATTEMPT_DIR": str(tmp_path), "NODE": "a", "NODE_RANK": "0", "NODE_ADDR": "a"}
+    for name, value in {**job, "JOB_ID": "7", "PORT": "20001"}.items():
+        monkeypatch.setenv(f"HPCRUN_{name}", value)
+    with pytest.raises(SystemExit, match=r"^hpcrun: a cannot write in the run's folder "):
+        main()
 
 
 def test_a_node_is_reached_once_it_listens_and_given_up_where_it_does_not(
