@@ -25,6 +25,7 @@ Directives = dict[str, str | None]
 _ADVICE = """
 s | array | use --sweep NAME=VALUE,VALUE or --sweep-file
 s | batch | the batch script runs on the first node
+s | clusters | leave it out: hpcrun submits to the cluster of this machine
 sr | chdir | use --workdir DIR
 sr | cpus-per-gpu cpus-per-task | use --cpus-per-task or --cpus-per-gpu; OMP_NUM_THREADS follows
 sr | error output | \
@@ -75,7 +76,6 @@ t | signals-to-handle | hpcrun forwards signals to the ranks
 t | virtual-local-rank | hpcrun identifies the ranks of a node by LOCAL_RANK
 t | help | torchrun would not start the ranks
 - | after dependency | use --after RUN, RUN:any or RUN:fail
-- | clusters | leave it out: hpcrun submits to the cluster of this machine
 - | container-workdir | use --workdir DIR
 - | container-image container-name image singularity | use --container IMAGE
 - | bind container-mounts volume | use --mount SRC:DST
@@ -136,7 +136,7 @@ OPTIONS: dict[str, str] = {
 # at a line's end.
 KNOWN: tuple[str, ...] = tuple(
     """
-    acctg-freq bb bbf begin bell burst-buffer chdir cluster-constraint clusters comment
+    acctg-freq bb bbf begin bell burst-buffer chdir cluster-constraint comment
     consolidate-segments container container-id container-type contiguous core-spec cores-per-socket
     cpu-freq deadline delay-boot dependency distribution exclusive extra extra-node-info
     get-user-env gid gpu-bind gpu-freq gres-flags hint hold ignore-pbs immediate kill-on-invalid-dep

@@ -372,8 +372,6 @@ def over_partition(plan: Plan, partitions: Sequence[Partition]) -> str | None:
 
     Of all else sbatch --test-only says itself that it refuses it.
     """
-    if plan.directive("clusters"):  # another cluster's partitions
-        return None
     named = plan.directive("partition")
     if named:
         # sbatch(1): several, of which the first that can

@@ -46,6 +46,7 @@ _LEFT_OUT = {
 _REFUSED = {
     **dict.fromkeys(("hetjob", "packjob"), "a heterogeneous job: hpcrun would join its components"),
     **dict.fromkeys(("export-file", "input"), "hpcrun has nothing for it"),
+    "clusters": OWNED["clusters"],
     "wrap": "the script would not be run",
     "test-only": "use hpcrun submit --dry-run",
     **dict.fromkeys(PYXIS, "the script itself would run in a container, without hpcrun"),

@@ -86,6 +86,12 @@ def test_a_profile_s_torchrun_section_is_for_jobs_with_torchrun() -> None:
 @pytest.mark.parametrize(
     ("asked", "message", "hint"),
     [
+        (
+            {"sbatch": ["clusters=other"]},
+            "--sbatch clusters=other: hpcrun sets --clusters itself",
+            "hpcrun submits to the cluster of this machine",
+        ),
+        ({"sbatch": ["M=other"]}, "'M' cannot be an option of sbatch", "the long name"),
         ({"srun": ["nodes=3"]}, "--srun nodes=3: hpcrun sets srun's --nodes itself", "--nodes"),
         ({"srun": ["export=NONE"]}, "hpcrun sets srun's --export itself", "--env NAME=VALUE"),
         ({"srun": ["chdi=/x"]}, "srun takes --chdi for --chdir, which hpcrun sets", "--workdir"),

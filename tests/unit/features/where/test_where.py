@@ -43,7 +43,6 @@ NOW = 1000.0
         ({"walltime_s": "121m", "partition": "gpu,long"}, None),
         ({"partition": "off"}, "partition off is not up"),
         ({"partition": "nope"}, None),
-        ({"partition": "elsewhere", "sbatch": ["clusters=other"]}, None),
         ({}, None),
     ],
 )

@@ -227,6 +227,8 @@ def test_a_directive_that_sbatch_cannot_get_is_a_problem(subtests: pytest.Subtes
         ("--no-such-option", "hpcrun does not know this option of sbatch"),
         ("--export=NONE", "hpcrun passes your whole environment"),
         ("--container-image=x", "would run in a container"),
+        ("-M other", "hpcrun submits to the cluster of this machine"),
+        ("--clusters=other", "hpcrun submits to the cluster of this machine"),
     ):
         with subtests.test(line=line):
             (problem,) = read("srun python t.py", head=f"{HEAD}#SBATCH {line}\n").options.problems
