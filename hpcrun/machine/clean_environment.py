@@ -10,22 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_PREFIXES = (
-    "SLURM_",
-    "SLURMD_",
-    "SRUN_",
-    "SBATCH_",
-    "SQUEUE_",
-    "SACCT_",
-    "SACCTMGR_",
-    "SCONTROL_",
-    "SINFO_",
-    "SUBMITIT_",
-    "HPCRUN_",
-    "TORCHELASTIC_",
-    "PMI_",
-    "PMIX_",
+_OF_SLURM = tuple(
+    f"{client}_"
+    for client in (
+        "SLURM SLURMD SRUN SBATCH SALLOC SATTACH SBCAST SCRONTAB STRIGGER SCANCEL SCONTROL SDIAG "
+        "SINFO SQUEUE SPRIO SSHARE SSTAT SACCT SACCTMGR SREPORT"
+    ).split()
 )
+_PREFIXES = (*_OF_SLURM, "SUBMITIT_", "HPCRUN_", "TORCHELASTIC_", "PMI_", "PMIX_")
 _RANK = frozenset(
     [
         "RANK",
@@ -43,7 +35,9 @@ _RANK = frozenset(
         "MASTER_PORT",
     ]
 )
-_KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SITE"})
+# which cluster, and the user's credentials there
+_KEPT_OF_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_SACK_SOCKET")
+_KEPT = frozenset({*_KEPT_OF_SLURM, "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SITE"})
 # In addition to _RANK, torchrun sets these if they are not set
 # (torch/distributed/elastic/agent/server).
 _BY_TORCHRUN = frozenset({("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"), ("ROLE_NAME", "default")})
@@ -61,8 +55,9 @@ def clean_env(env: Mapping[str, str]) -> dict[str, str]:
     The filters are those for Slurm's commands. SLURM_*, HPCRUN_* and the ranks' variables describe
     the enclosing job; variables that its script has changed get their original values. SBATCH_*
     would override a script's own lines (hpcrun reads those that it uses at submission); SQUEUE_*,
-    SACCT_*, SINFO_* and such change the output. SLURM_CONF stays, since it names the cluster; so do
-    the variables with the places of runs and profiles.
+    SACCT_*, SINFO_* and such change the output, and SCANCEL_* what is cancelled. What names the
+    cluster or the user's credentials stays; so do the variables with the places of runs and
+    profiles.
     """
     cleaned = {}
     for name, value in _as_it_came(env).items():

@@ -253,8 +253,11 @@ def last_samples(path: str) -> list[bytes]:
 def time_left() -> float | None:
     """Return the seconds before the job's time limit, None if Slurm does not say so."""
     argv = ["squeue", "--noheader", f"--jobs={os.environ.get('SLURM_JOB_ID', '')}", "--format=%L"]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=20, check=False, env=plain
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     if "SLURM_JOB_ID" in os.environ:

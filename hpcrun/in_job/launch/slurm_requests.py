@@ -17,6 +17,8 @@ ASK_S = 30
 TRIES = 5
 """How often a request is repeated that matters for the job, with growing pauses."""
 _SIZE = re.compile(r"SLURM_(NTASKS|NPROCS|CPUS_PER|GPUS|MEM|TRES|GRES|THREADS|NNODES|EXACT).*")
+_FILTERS = ("SCONTROL_", "SCANCEL_", "SQUEUE_", "SINFO_", "SACCT_")
+"""How the variables begin that change what Slurm's commands do or print."""
 _DEAD = re.compile(r"(?:down|fail|unk).*|.*\*", re.ASCII)
 
 
@@ -245,7 +247,9 @@ def _refusal(*argv: str) -> str:
 
 def _ask(*argv: str, env: dict[str, str] | None = None) -> tuple[int, str]:
     """Run one of Slurm's commands; return its status and its output, stderr included."""
-    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": env}
+    given = os.environ if env is None else env
+    plain = {name: value for name, value in given.items() if not name.startswith(_FILTERS)}
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": plain}
     try:
         done = subprocess.run(argv, timeout=ASK_S, check=False, **how)
     except (OSError, subprocess.TimeoutExpired) as error:
