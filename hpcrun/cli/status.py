@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.runs.find import named_elements
+from hpcrun.actions.runs.find import FoundRun, named_elements
 from hpcrun.actions.status.run_status import (
     RunStatus,
     StatusResult,
@@ -38,7 +38,7 @@ from hpcrun.cli.output import (
     verbatim,
     width,
 )
-from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
+from hpcrun.errors import InterruptedByUser, NotFoundError, SchedulerError, UsageError
 from hpcrun.explain.first_line import with_element_lines, with_first_lines
 from hpcrun.job.job_states import parse_states
 from hpcrun.job.text.units import format_span
@@ -222,7 +222,8 @@ def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
 
 def _show(request: _Request) -> Outcomes:
     context = request.context
-    named = named_elements((yield from context.named(request.words)))
+    existing, missing = yield from _named(request)
+    named = named_elements(existing)
     everything = request.everything or bool(request.wanted)
     ids = [*named] or chosen_ids(context.store, everything=everything)
 
@@ -252,6 +253,35 @@ def _show(request: _Request) -> Outcomes:
             yield from _shown(request, result, named)
     if away:
         raise away
+    if missing:
+        raise missing
+
+
+def _named(
+    request: _Request,
+) -> Generator[Outcome, None, tuple[list[FoundRun], NotFoundError | None]]:
+    """Find the named runs, and print the notes on their names.
+
+    Returns:
+        The runs that exist, and the error for those that do not.
+
+    Raises:
+        NotFoundError: none of them exists.
+    """
+    existing: list[FoundRun] = []
+    missing: list[NotFoundError] = []
+    for word in request.words:
+        try:
+            existing += yield from request.context.named([word])
+        except NotFoundError as error:
+            missing.append(error)
+    if not missing:
+        return existing, None
+    first = missing[0]
+    first.message = "; ".join(error.message for error in missing)
+    if not existing:
+        raise first
+    return existing, first
 
 
 def _with_elements(

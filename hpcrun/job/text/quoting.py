@@ -13,6 +13,8 @@ from collections.abc import Iterable
 _BASH_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _DIRECTIVE_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./*\[\]&|!()^~-]+")
 _NAME_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+# What chooses a run where a name could stand: last, a job's id, an element of an array, a run's id.
+_CHOOSES_A_RUN = re.compile(r"last|L?\d+(_\d+)?|\d{8}-\d{6}-.+-[0-9a-f]{4}", re.ASCII)
 _MOUNT = re.compile(r"(/[^:,\x00-\x1f]*)(:/[^:,\x00-\x1f]*(:r[ow])?)?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Words by which sbatch separates the parts of a heterogeneous job. Some versions find them anywhere
@@ -85,6 +87,8 @@ def check_job_name(name: str) -> str:
     for separator in _HETJOB_WORDS:
         if separator in name:
             reason = f"may not hold {separator!r}, which sbatch reads as a heterogeneous job"
+    if _CHOOSES_A_RUN.fullmatch(name):
+        reason = f"would be read as a job id, or as another run, by `hpcrun cancel {name}`"
     if reason:
         raise ValueError(
             f"{name!r} cannot be a job's name: it {reason}; {job_name_from(name)!r} could"
@@ -97,7 +101,8 @@ def job_name_from(text: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", text)
     for separator in _HETJOB_WORDS:
         name = name.replace(separator, f"{separator[:-3]}-{separator[-3:]}")
-    return with_ending(name.strip("-.+"), "") or "job"
+    name = with_ending(name.strip("-.+"), "") or "job"
+    return with_ending(f"job-{name}", "") if _CHOOSES_A_RUN.fullmatch(name) else name
 
 
 def with_ending(name: str, ending: str) -> str:

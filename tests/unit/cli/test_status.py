@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult
-from hpcrun.cli.status import _listing, _Request
+from hpcrun.cli.context import Context
+from hpcrun.cli.status import _listing, _named, _Request
+from hpcrun.errors import NotFoundError
 from hpcrun.runs.record import LastStatus
 from tests.unit.builders import run
 
@@ -66,3 +70,27 @@ def test_a_wanted_state_chooses_among_the_elements_of_a_named_sweep() -> None:
     listing = _listing(request(wanted={"FAILED"}), StatusResult((sweep(),)), {SWEEP: None})
     assert names(listing.rows) == ["sweep/0"]
     assert [element.index for element in listing.result.runs[0].elements] == [0]
+
+
+def existing(words: str, runs: Path) -> tuple[list[str], NotFoundError | None]:
+    """Return the ids of those of the named runs that exist, and the error for the others."""
+    context = Context({"HPCRUN_RUNS": str(runs)}, runs)
+    finding = _named(request(context=context, words=words.split()))
+    while True:
+        try:
+            next(finding)
+        except StopIteration as end:
+            named, missing = end.value
+            return [item.run.run_id for item in named], missing
+
+
+def test_the_runs_that_exist_are_shown_before_the_error_for_the_others(tmp_path: Path) -> None:
+    store = Context({"HPCRUN_RUNS": str(tmp_path)}, tmp_path).store
+    store.create(run(), "")
+    assert existing("train 4711", tmp_path) == ([run().run_id] * 2, None)
+    ids, missing = existing("nope train never", tmp_path)
+    assert ids == [run().run_id]
+    assert missing is not None
+    assert missing.message == "there is no run 'nope'; there is no run 'never'"
+    with pytest.raises(NotFoundError, match="there is no run 'nope'"):
+        existing("nope never", tmp_path)

@@ -112,6 +112,8 @@ def test_what_was_typed_comes_first(
 @pytest.mark.parametrize("name", sorted(set(DIRECTIVES) | TOGETHER))
 def test_each_counts_or_is_named(name: str) -> None:
     env = {name: "1", **({"SBATCH_REQ_SWITCH": "1"} if name in TOGETHER else {})}
+    if name == "SBATCH_JOB_NAME":  # a number would be the id of a job
+        env[name] = "one"
     changed, (note,) = apply_sbatch_env(request(), env)
     assert (changed != request()) is note.startswith("from your shell: ")
 
