@@ -18,9 +18,7 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-(?P<name>.+)-[0-9a-f]{4}", re.ASCII)
 """``YYYYMMDD-HHMMSS-name-xxxx``: the name of a run's folder, and of a study's."""
 JOB_ID = re.compile(r"L?\d{1,20}", re.ASCII)  # a Slurm job id, or one of the local scheduler
 SUBMISSION_FILE = ".submission_file_"
-"""The beginning of submitit's name for the script that it submits; Slurm shows it as the job's
-command.
-"""
+"""The beginning of the name of the script to submit; Slurm shows it as the job's command."""
 
 _ANY_RUN_ID = RUN_ID.pattern.replace("?P<name>", "?:")
 _ASIDE = re.compile(

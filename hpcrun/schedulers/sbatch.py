@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import io
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 
 import submitit
-from submitit.core.utils import FailedJobError, FailedSubmissionError
+from submitit.core.utils import CommandFunction, FailedJobError, FailedSubmissionError
 
 from hpcrun.errors import SchedulerError, SubmissionUncertainError
 from hpcrun.files.reading import read_text
@@ -42,9 +43,16 @@ class ScriptExecutor(submitit.SlurmExecutor):
         self._submission = submission
         self.sbatch_called = False
 
-    # submitit's signature
-    def _make_submission_file_text(self, command: str, uid: str) -> str:  # noqa: ARG002
-        return self._submission.script
+    def submit_script(self) -> str:
+        """Submit the script, and return the id of its job.
+
+        submitit's own ``_submit_command`` would replace ``%a``, ``%A``, ``%j`` and ``%t`` in the
+        name of the folder.
+        """
+        script = self._submission.folder / f"{SUBMISSION_FILE}{uuid.uuid4().hex}.sh"
+        script.write_text(_script(self._submission), "utf-8")
+        answer = CommandFunction(self._make_submission_command(script), verbose=False)()
+        return self._get_job_id_from_submission_command(answer)
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
         folder = RunFolder(self._submission.folder)
@@ -90,13 +98,13 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
             _environment(env),
             redirect_stderr(io.StringIO()),
         ):
-            job = executor._submit_command("")
-            how.append(f"job {job.job_id}")
+            job_id = executor.submit_script()
+            how.append(f"job {job_id}")
     except FailedJobError as error:
         raise _refusal(folder, error) from None
     except FailedSubmissionError as error:
         raise SubmissionUncertainError(str(error), hint="hpcrun status looks for the job") from None
-    except OSError as error:  # submitit's own files, before sbatch or after it
+    except OSError as error:  # the file to submit or sbatch's pipes, before sbatch or after it
         if executor.sbatch_called:
             raise SubmissionUncertainError(
                 f"the job was submitted, but its record could not be completed: {error}",
@@ -105,12 +113,12 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
         raise SchedulerError(f"cannot write the script to submit: {error}") from None
     remarks = _read(folder.sbatch_stderr)
     with suppress(OSError):  # the job is submitted, whatever its file system says now
-        # submitit's copies of the script, which are not needed beside ours
-        for copy in (job.paths.submission_file, *submission.folder.glob(f"{SUBMISSION_FILE}*.sh")):
+        # not needed beside the run's own script
+        for copy in submission.folder.glob(f"{SUBMISSION_FILE}*.sh"):
             copy.unlink(missing_ok=True)
         if not remarks:
             folder.sbatch_stderr.unlink(missing_ok=True)
-    return SubmittedJob(str(job.job_id), remarks)
+    return SubmittedJob(job_id, remarks)
 
 
 def _refusal(folder: RunFolder, error: FailedJobError) -> SchedulerError:
@@ -129,11 +137,36 @@ def _refusal(folder: RunFolder, error: FailedJobError) -> SchedulerError:
     )
 
 
+def _opens_its_log(submission: Submission) -> bool:
+    """Return whether the script itself must open its log.
+
+    sbatch(1), filename pattern: with a backslash in the path, Slurm replaces nothing, and each
+    version leaves out other backslashes.
+    """
+    return "\\" in str(submission.folder)
+
+
+def _script(submission: Submission) -> str:
+    """Return the script to submit."""
+    if not _opens_its_log(submission):
+        return submission.script
+    lines = submission.script.splitlines(keepends=True)
+    first = 0  # the line of the first command, below the #SBATCH lines
+    while first < len(lines) and lines[first].startswith("#"):
+        first += 1
+    log = RunFolder(Path("$HPCRUN_RUN_DIR"))
+    path = log.task_log("$SLURM_ARRAY_TASK_ID") if submission.elements else log.batch_log
+    lines.insert(first, f'exec >>"{path}" 2>&1\n')
+    return "".join(lines)
+
+
 def _sbatch(submission: Submission) -> list[str]:
     """Return the command, without the path of the script."""
     # sbatch(1), filename pattern: %% is a plain %, and %a the number of the array's task
     folder = RunFolder(Path(str(submission.folder).replace("%", "%%")))
-    if submission.elements:
+    if _opens_its_log(submission):
+        log = Path(os.devnull)
+    elif submission.elements:
         log = folder.task_log("%a")
     else:
         log = folder.batch_log

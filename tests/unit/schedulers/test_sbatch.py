@@ -36,3 +36,37 @@ def test_only_a_called_sbatch_refuses_a_job(
     with pytest.raises(SchedulerError, match=f"(?s){message}"):
         submit_with_submitit(Submission(run, "#!/bin/sh\n", tmp_path / workdir, env, None), env)
     assert RunFolder(run).submit_claim("called").exists() == ("refused" in message)
+
+
+@pytest.mark.parametrize(
+    ("name", "elements", "output", "redirection"),
+    [
+        ("run", (), "{run}/batch.log", ""),
+        ("%a %A %j", (), "{run}/batch.log", ""),
+        ("%a", (0, 1), "{run}/batch/%a.log", ""),
+        ("DOMAIN\\user %a", (), "/dev/null", 'exec >>"$HPCRUN_RUN_DIR/batch.log" 2>&1\n'),
+        (
+            "DOMAIN\\user",
+            (0, 1),
+            "/dev/null",
+            'exec >>"$HPCRUN_RUN_DIR/batch/$SLURM_ARRAY_TASK_ID.log" 2>&1\n',
+        ),
+    ],
+)
+def test_a_folder_s_name_is_no_pattern_of_sbatch_or_submitit(
+    name: str, elements: tuple[int, ...], output: str, redirection: str, tmp_path: Path
+) -> None:
+    run = tmp_path / name
+    write(run / "submit.ready", "")
+    program = f'#!/bin/sh\nfor last; do :; done\ncp "$last" {tmp_path}/script\n'
+    program += f'printf %s "$1" >{tmp_path}/output\necho Submitted batch job 7\n'
+    sbatch = write(tmp_path / "bin" / "sbatch", program)
+    sbatch.chmod(0o755)
+    env = {"PATH": f"{sbatch.parent}:/usr/bin:/bin"}
+    head = "#!/bin/bash\n#SBATCH --nodes=1\n"
+    submission = Submission(run, f"{head}\ntrue\n", tmp_path, env, None, elements=elements)
+    assert submit_with_submitit(submission, env).job_id == "7"
+    escaped = str(run).replace("%", "%%")
+    assert (tmp_path / "output").read_text() == f"--output={output.format(run=escaped)}"
+    assert (tmp_path / "script").read_text() == f"{head}{redirection}\ntrue\n"
+    assert not list(run.glob(".submission_file_*"))
