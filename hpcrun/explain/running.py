@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -202,8 +202,7 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
     stuck = any(remark.stuck for remark in remarks)
     candidates = [remark for remark in remarks if remark.stuck == stuck]
     chosen = _summarised(candidates, stacks, silence, stuck=stuck)
-    named = [remark.rank for remark in remarks if remark.rank is not None]
-    rank = named[0] if named else None
+    rank = _first_rank(remarks)
     return Explanation(
         running.item,
         "; ".join(remark.sentence for remark in chosen),
@@ -214,6 +213,14 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
         evidence=tuple(chain.from_iterable(remark.evidence for remark in remarks)),
         next=_next_command(running, stacks, stuck=stuck),
     )
+
+
+def _first_rank(remarks: Iterable[Remark]) -> int | None:
+    """Return the first rank that is named."""
+    for remark in remarks:
+        if remark.rank is not None:
+            return remark.rank
+    return None
 
 
 def _next_command(running: Running, stacks: Remark | None, *, stuck: bool) -> str:

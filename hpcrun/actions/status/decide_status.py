@@ -256,18 +256,11 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
     """Judge a job by the scheduler's answer; the record of its end adds who ended it, and why."""
     exit_ = attempt.exit if attempt else None
     final = is_terminal(info.state)
-    shown = info.state
-    reason = info.reason
-    if final and exit_ and not exit_.again:
-        shown = _state_with_record(info.state, exit_)
-        reason = _end_reason(exit_) or info.reason
-    if shown in (state.COMPLETED, state.CANCELLED) and reason == info.reason:
-        # squeue keeps the last reason for which the job was pending
-        reason = _final_reason(reason)
-    if reason == state.LAUNCH_FAILURE and final and attempt and not (exit_ and exit_.again):
-        reason = None  # its script has started: a signal ended it
-    if shown == state.CANCELLED and attempt is None and not info.elapsed_s:
-        reason = reason or BEFORE_START
+    end = exit_ if final and exit_ and not exit_.again else None
+    shown = _state_with_record(info.state, end) if end else info.state
+    reason: str | None = _end_reason(end) if end else None
+    if not reason:
+        reason = _schedulers_reason(info, shown, attempt)
     if info.exit_status is not None:
         status = info.exit_status
     elif final and exit_:
@@ -286,6 +279,21 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
         signal=info.signal,
         start_s=info.start_s,
     )
+
+
+def _schedulers_reason(info: JobInfo, shown: str, attempt: Attempt | None) -> str | None:
+    """Return the scheduler's reason as far as it explains the state that is shown."""
+    reason = info.reason
+    if shown in (state.COMPLETED, state.CANCELLED):
+        # squeue keeps the last reason for which the job was pending
+        reason = _final_reason(reason)
+    if attempt is None:
+        was_pending = shown == state.CANCELLED and not info.elapsed_s
+        return reason or (BEFORE_START if was_pending else None)
+    is_over = attempt.exit is None or not attempt.exit.again
+    if reason == state.LAUNCH_FAILURE and is_terminal(info.state) and is_over:
+        return None  # its script has started: a signal ended it
+    return reason
 
 
 def _state_with_record(shown: str, exit_: ExitRecord) -> str:

@@ -20,6 +20,8 @@ def test_a_request_is_without_the_filters_of_the_user_and_with_what_a_step_needs
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     for name in (*FILTERS, "SLURM_JOB_ID", "SRUN_DEBUG"):
         monkeypatch.setenv(name, "1")
-    names = {line.partition("=")[0] for line in slurm_requests.cancel("4711").splitlines()}
+    names = {
+        line.partition("=")[0] for line in slurm_requests.cancel_pending(["4711"]).splitlines()
+    }
     assert names.isdisjoint(FILTERS)
     assert {"SLURM_JOB_ID", "SRUN_DEBUG"} <= names
