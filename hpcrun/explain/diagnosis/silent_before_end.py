@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpcrun.explain.diagnosis.facts import Diagnosis, Facts
+from hpcrun.job.job_states import CANCELLED
 from hpcrun.job.text.units import format_span
 from hpcrun.runs.attempt import Attempt, ranks
 from hpcrun.runs.silence import SILENT_S
@@ -35,7 +36,7 @@ def with_silence(before: Diagnosis, facts: Facts, attempt: Attempt | None) -> Di
     if silent_s is None:
         return before
     text = f"{cause.rule.cause}; no rank had written for {format_span(silent_s)}"
-    if cause.rule.name == "cancelled" and silent_s < SILENT_S:
+    if CANCELLED in cause.rule.states and silent_s < SILENT_S:
         # a person who ends a job for another reason does not wait for its next line
         return replace(before, cause=replace(cause, rule=replace(cause.rule, cause=text)))
     text += ": it may have hung"
