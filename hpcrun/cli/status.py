@@ -270,9 +270,9 @@ def _named(
     """
     existing: list[FoundRun] = []
     missing: list[NotFoundError] = []
-    for word in request.words:
+    for named_run in request.words:
         try:
-            existing += yield from request.context.named([word])
+            existing += yield from request.context.named([named_run])
         except NotFoundError as error:
             missing.append(error)
     if not missing:
