@@ -105,7 +105,7 @@ fails = name.startswith("python") and any(word.endswith("fails.py") for word in 
 sys.exit(int(env.get("STUB_STATUS", "0")) if fails else 0)
 """
 _OURS = re.compile(
-    r"HPCRUN_|TORCH_(NCCL|FR)_|WANDB_TAGS|MLFLOW_RUN_CONTEXT|"
+    r"HPCRUN_|SPT_NOENV|TORCH_(NCCL|FR)_|WANDB_TAGS|MLFLOW_RUN_CONTEXT|"
     r"SLURM_(STEP|PROCID|LOCALID|NODEID|EXIT_ERROR)|SRUN_"
 )
 _OF_SHELL = ("_", "SHLVL", "OLDPWD", "PYTHONPATH", "BASH_ENV")

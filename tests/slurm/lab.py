@@ -141,6 +141,12 @@ def processes(folder: Path, *, of: str = "") -> dict[int, str]:
     return found
 
 
+def parent_of(pid: int) -> int:
+    """The process id of a process's parent."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nPPid:")[2].split()[0])
+
+
 def let_end(lab: Lab, name: str) -> str:
     """The file that lets a script end."""
     path = lab.person.folder / name

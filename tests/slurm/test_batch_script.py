@@ -84,8 +84,18 @@ srun torchrun --nnodes "$SLURM_NNODES" --nproc_per_node=2 --rdzv_backend c10d \\
     --rdzv_endpoint "$head:29511" --rdzv_id $SLURM_JOB_ID report.py --lr 1
 """,
 }
-ADDED = ("HPCRUN_", "TORCH_", "WANDB_TAGS", "MLFLOW_RUN_CONTEXT", "PYTHONPATH", "REPORT")
-"""What hpcrun gives the ranks besides, and what the test does."""
+ADDED = (
+    "HPCRUN_",
+    "SPT_NOENV",
+    "TORCH_",
+    "WANDB_TAGS",
+    "MLFLOW_RUN_CONTEXT",
+    "PYTHONPATH",
+    "REPORT",
+)
+"""What hpcrun gives the ranks besides, and what the test does. With SPT_NOENV setproctitle leaves
+the environment in /proc, by whose name a job's processes are found.
+"""
 OF_THE_JOB = (
     "SLURM_JOB_ID",
     "SLURM_JOBID",

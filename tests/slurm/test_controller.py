@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import Cluster, Hpcrun, wait_for
-from tests.slurm.lab import SMALL, Lab, attempt, processes
+from tests.slurm.lab import SMALL, Lab, attempt, parent_of, processes
 
 pytestmark = pytest.mark.slurm
 
@@ -81,7 +81,8 @@ def test_with_the_controller_away_every_command_says_so_and_jobs_wait_for_their_
         wait_for(
             lambda: all(asks_again(folder) for folder in (goes_on, is_told)), 60, "srun to give up"
         )
-        (script,) = processes(is_told)
+        running = processes(is_told)
+        (script,) = [pid for pid in running if parent_of(pid) not in running]  # not its canary
         os.kill(script, signal.SIGTERM)  # what slurmd sends, which knows the time limit
         wait_for((attempt(is_told, 0) / "exit").exists, 20, "its record")
     finally:

@@ -47,7 +47,7 @@ from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import DamagedRunError, NewerRunError, RunStore, UnsafeRunError
 from hpcrun.schedulers.protocol import JobRef, Scheduler
-from hpcrun.schedulers.submit_claim import submission_progress
+from hpcrun.schedulers.submit_claim import Sending, submission_progress
 
 NEWEST = 10
 """How many runs are shown where none is named, besides those that are not over."""
@@ -266,7 +266,7 @@ def _ask(
     cluster = scheduler.cluster() if runs else None
     ours = [known for known in runs if _belongs_here(known.run, cluster, host)]
     # read before the query: then the scheduler knows the job of an sbatch that ends in between
-    ours = [_with_progress(known, now_s) for known in ours]
+    ours = [_with_progress(known, store, now_s) for known in ours]
     nameless = {known.folder for known in ours if known.run.job_id is None}
     try:
         answers = scheduler.poll(_refs(ours))
@@ -280,11 +280,18 @@ def _ask(
     return _Poll(ours, answers)
 
 
-def _with_progress(known: KnownRun, now_s: float) -> KnownRun:
+def _with_progress(known: KnownRun, store: RunStore, now_s: float) -> KnownRun:
     """Return a run, if it has no job id, with the progress of its submission."""
     if known.run.job_id:
         return known
-    return replace(known, sending=submission_progress(known.folder, known.run.created_s, now_s))
+    sending = submission_progress(known.folder, known.run.created_s, now_s)
+    if sending is Sending.ENDED:
+        # its record may have been read before the submission wrote the job id
+        with suppress(HpcrunError):
+            newer = store.load(known.run.run_id)
+            if newer.job_id:
+                return replace(known, run=newer)
+    return replace(known, sending=sending)
 
 
 def _refs(runs: Sequence[KnownRun]) -> list[JobRef]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hpcrun.actions.status import status_query
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_row
 from hpcrun.actions.status.silent_runs import first_silent, with_silence
 from hpcrun.actions.status.status_query import (
@@ -30,9 +31,9 @@ from hpcrun.runs.store import DamagedRunError, RunStore
 from hpcrun.schedulers.local import LocalScheduler
 from hpcrun.schedulers.protocol import JobRef
 from hpcrun.schedulers.slurm import SlurmScheduler
-from hpcrun.schedulers.submit_claim import claim_text
+from hpcrun.schedulers.submit_claim import Sending, claim_text
 from tests.unit import builders
-from tests.unit.builders import ports, run, write
+from tests.unit.builders import Takes, ports, run, write
 
 RUN_ID = "20260102-030405-train-0a1b"
 
@@ -161,6 +162,30 @@ def test_accounting_is_asked_for_the_job_of_a_submission_that_ended_without_word
         ("4711", "COMPLETED") if ended else (None, "SUBMITTING")
     )
     assert (tmp_path / "asked").exists() == ended
+
+
+def test_a_submission_that_ends_after_its_record_was_read_costs_no_query_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RunStore(tmp_path)
+    record = run(RUN_ID, job_id=None)
+    store.create(record, "")
+
+    def ends(folder: Path, created_s: float, now_s: float) -> Sending:
+        store.save(replace(record, job_id="4711"))
+        return Sending.ENDED
+
+    monkeypatch.setattr(status_query, "submission_progress", ends)
+    asked: list[JobRef] = []
+
+    class Queue(Takes):
+        def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
+            asked.extend(jobs)
+            return {job.folder: JobInfo("4711", "PENDING", asked_s=5000.0) for job in jobs}
+
+    [item] = get_status([RUN_ID], ports(store, Queue(), 5000.0)).runs
+    assert [(job.job_id, job.since_s) for job in asked] == [("4711", None)]
+    assert item.run.job_id == "4711"
 
 
 def test_a_run_that_is_not_over_is_shown_however_old_it_is(tmp_path: Path) -> None:
