@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 TYPE_CHECKING = False
@@ -16,14 +17,21 @@ if TYPE_CHECKING:
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SSH_FAILED = 255
 """The exit status of ssh itself, also if a signal ends it."""
+_ERRORS_WITHIN_S = 2.0
+"""How long the rest of stderr is waited for: a process in the background may hold it open."""
 
 
 def run_on_terminal(
-    argv: Sequence[str], env: Mapping[str, str], *, read: Callable[[int], None] | None = None
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    read: Callable[[int], None] | None = None,
+    read_errors: Callable[[int], None] | None = None,
 ) -> int:
     """Run a program that uses the terminal, such as an editor; return its exit status.
 
-    With ``read`` its stdout is a pipe instead, whose descriptor ``read`` gets.
+    With ``read`` its stdout is a pipe instead, whose descriptor ``read`` gets; with ``read_errors``
+    so is its stderr, which is read in a thread.
 
     Raises:
         OSError: there is no such program.
@@ -32,16 +40,23 @@ def run_on_terminal(
     interrupts: list[int] = []
     # for the program alone, as in git
     signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
-    stdout = []
+    pipes = []
     if read:
         source, sink = os.pipe()
-        stdout.append((os.POSIX_SPAWN_DUP2, sink, 1))
+        pipes.append((os.POSIX_SPAWN_DUP2, sink, 1))
+    if read_errors:
+        errors, errors_sink = os.pipe()
+        pipes.append((os.POSIX_SPAWN_DUP2, errors_sink, 2))
+        reader = threading.Thread(target=read_errors, args=(errors,), daemon=True)
     try:
         pid = os.posix_spawnp(
-            argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT], file_actions=stdout
+            argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT], file_actions=pipes
         )
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _: os.kill(pid, number))
+        if read_errors:
+            os.close(errors_sink)
+            reader.start()
         if read:
             os.close(sink)
             try:
@@ -52,6 +67,8 @@ def run_on_terminal(
             finally:
                 os.close(source)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if read_errors:
+            reader.join(_ERRORS_WITHIN_S)
         if interrupts and status == SSH_FAILED:
             return -signal.SIGINT
         return status

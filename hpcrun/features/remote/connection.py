@@ -19,6 +19,7 @@ import stat
 import sys
 from binascii import b2a_base64
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
@@ -169,7 +170,7 @@ class Connection(NamedTuple):
         stdout is left out. On a terminal, what could control the terminal is left out, unless the
         script is the person's own shell.
         """
-        from_host = FromHost(write_stdout)
+        from_host = FromHost(_write_stdout)
         if on_terminal:
             argv = [*self.argv("-t"), remote_command(script)]
             if is_shell:
@@ -181,9 +182,16 @@ class Connection(NamedTuple):
         command = remote_command(f"printf '%s\\n' {mark}\n{script}")
         argv = [*self.argv("-T", "-o", "EscapeChar=none"), command]
         if take is None:
-            take = from_host.take if os.isatty(1) else write_stdout
+            take = from_host.take if os.isatty(1) else _write_stdout
+        errors_from_host = FromHost(_write_stderr)
+        read_errors = None
+        if os.isatty(2):
+            read_errors = partial(_copy, take=errors_from_host.take)
         return run_on_terminal(
-            argv, os.environ, read=lambda source: copy_after(f"{mark}\n".encode(), source, take)
+            argv,
+            os.environ,
+            read=lambda source: copy_after(f"{mark}\n".encode(), source, take),
+            read_errors=read_errors,
         )
 
     def lost(self, what: str = "") -> NotConnectedError:
@@ -365,13 +373,17 @@ def _copy(source: int, take: Callable[[bytes], object]) -> None:
         take(chunk)
 
 
-def write_stdout(chunk: bytes) -> None:
-    """Write bytes to stdout at once."""
+def _write(descriptor: int, chunk: bytes) -> None:
+    """Write bytes to a file or terminal at once."""
     while chunk:
         # rsync lends one socket as stdin and stdout, and ssh makes it nonblocking
-        select.select([], [1], [])
+        select.select([], [descriptor], [])
         with suppress(BlockingIOError):
-            chunk = chunk[os.write(1, chunk) :]
+            chunk = chunk[os.write(descriptor, chunk) :]
+
+
+_write_stdout = partial(_write, 1)
+_write_stderr = partial(_write, 2)
 
 
 if __name__ == "__main__":

@@ -130,21 +130,35 @@ def test_a_sequence_without_end_is_not_kept_for_ever() -> None:
     assert b"\x1b" not in b"".join(chunks)
 
 
-@pytest.mark.parametrize(("is_shell", "title"), [(False, b""), (True, b"\x1b]0;title\x07")])
-def test_only_a_shell_there_has_the_terminal_as_it_is(
-    tmp_path: Path, is_shell: bool, title: bytes
-) -> None:
-    ssh = tmp_path / "ssh"
-    ssh.write_text("#!/bin/sh\nprintf '\\033]0;title\\007drawn'\n")
-    ssh.chmod(0o755)
+def shown_on_a_terminal(ssh: str, folder: Path, *, on_terminal: bool, is_shell: bool) -> bytes:
+    """What the terminal gets of a session with a program in place of ssh."""
+    program = folder / "ssh"
+    program.write_text(f"#!/bin/sh\n{ssh}\n")
+    program.chmod(0o755)
     pid, terminal = pty.fork()
     if pid == 0:
-        os.environ["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
-        os._exit(Connection("far", "/x").session("x", on_terminal=True, is_shell=is_shell))
+        os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
+        connection = Connection("far", "/x")
+        os._exit(connection.session("x", on_terminal=on_terminal, is_shell=is_shell))
     shown = b""
     with suppress(OSError):
         while chunk := os.read(terminal, 1000):
             shown += chunk
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     os.close(terminal)
+    return shown
+
+
+def test_the_errors_of_a_host_do_not_control_the_terminal(tmp_path: Path) -> None:
+    ssh = "printf '\\033]52;c;eA==\\007\\033[31mwrong\\033[0m' >&2"
+    shown = shown_on_a_terminal(ssh, tmp_path, on_terminal=False, is_shell=False)
+    assert shown == b"\x1b[31mwrong\x1b[0m"
+
+
+@pytest.mark.parametrize(("is_shell", "title"), [(False, b""), (True, b"\x1b]0;title\x07")])
+def test_only_a_shell_there_has_the_terminal_as_it_is(
+    tmp_path: Path, is_shell: bool, title: bytes
+) -> None:
+    ssh = "printf '\\033]0;title\\007drawn'"
+    shown = shown_on_a_terminal(ssh, tmp_path, on_terminal=True, is_shell=is_shell)
     assert shown == title + b"drawn"
