@@ -101,6 +101,19 @@ def nodes_dead(hosts: list[str]) -> dict[str, bool]:
     return dead
 
 
+def removed_nodes(hosts: list[str]) -> list[str]:
+    """Return which of the nodes Slurm has removed from this job, as it does after their failure.
+
+    A node that an administrator has set down may have returned, and this remains. The result is
+    empty if Slurm does not respond.
+    """
+    answer = job()
+    if answer.state != "RUNNING" or not answer.nodes:
+        return []
+    left = expand(answer.nodes)
+    return [host for host in hosts if host not in left]
+
+
 def requeue(exclude: list[str]) -> str:
     """Requeue this job, without some nodes; return Slurm's message if it refuses."""
     job_id = os.environ["HPCRUN_JOB_ID"]

@@ -59,12 +59,16 @@ class Heartbeats:
     def look_closer(self, nodes: list[str]) -> list[str]:
         """Return the dead nodes after the end of the step.
 
-        A node with a late heartbeat counts, too, if the node does not respond. Slurm is asked once.
+        A node with a late heartbeat counts, too, if the node does not respond, and one that Slurm
+        has removed from the job. Slurm is asked once.
         """
         if self._closer is None:
             ages = self._ages(time.monotonic())
             late = [node for node, age_s in ages.items() if age_s > FRESH_S]
-            self._closer = sorted({*self.dead, *self._dead(nodes, late)})
+            dead = {*self.dead, *self._dead(nodes, late)}
+            if len(nodes) > 1:
+                dead.update(slurm_requests.removed_nodes(nodes))
+            self._closer = sorted(dead)
         return self._closer
 
     def _dead(self, nodes: list[str], late: list[str]) -> list[str]:

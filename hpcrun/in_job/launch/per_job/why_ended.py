@@ -85,14 +85,24 @@ class Ended:
         return TIME_LIMIT in self.stop
 
     @property
+    def lost_ranks(self) -> bool:
+        """Whether Slurm has terminated ranks of a step that ended with status 0.
+
+        srun may end with that status if it loses a node.
+        """
+        if self.status != 0:
+            return False
+        return any(record["status"] and record.get("told") == "TERM" for record in self.exits)
+
+    @property
     def terminated(self) -> bool:
-        """Whether this process or a node got SIGTERM."""
-        return self.signalled or TERMINATED in self.stop
+        """Whether this process, a node or a rank got SIGTERM."""
+        return self.signalled or TERMINATED in self.stop or self.lost_ranks
 
     @property
     def done_anyway(self) -> bool:
         """Whether the ranks completed, and none of them knew of a request to stop."""
-        if self.status != 0 or self.given_up:
+        if self.status != 0 or self.given_up or self.lost_ranks:
             return False
         return not any(record.get("heard") for record in self.exits)
 
@@ -235,7 +245,7 @@ def final_status(ended: Ended, why: str, rules: Rules) -> int:
 
     The status is 128 + n if signal n ended what failed first.
     """
-    if ended.signalled:
+    if ended.signalled or ended.lost_ranks:
         return TERM_STATUS
     if ended.status == 0:
         stopped = why == IDLE or allows_another_attempt(why, rules)

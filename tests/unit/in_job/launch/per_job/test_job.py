@@ -47,22 +47,23 @@ def end_of_job(
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    ("answer", "reason", "message"),
     [
-        (JobSays("COMPLETING"), "not restarted: Slurm reports the job as COMPLETING"),
-        (JobSays("RUNNING", restarts=1), "not restarted: Slurm has requeued the job"),
-        (JobSays(), "not restarted: Slurm does not respond"),
+        (JobSays("COMPLETING"), "failure", "not restarted: Slurm reports the job as COMPLETING"),
+        (JobSays("RUNNING", restarts=1), "failure", "not restarted: Slurm has requeued the job"),
+        (JobSays(), "failure", "not restarted: Slurm does not respond"),
         (
             JobSays("RUNNING", nodes="n1"),
+            "node_failure",
             "not restarted: too few nodes are left to restart on",
         ),
     ],
 )
 def test_a_job_that_cannot_be_restarted_has_not_used_up_its_restarts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: JobSays, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: JobSays, reason: str, message: str
 ) -> None:
     record = end_of_job(tmp_path, monkeypatch, RESTARTS, answer)
-    assert record["reason"] == "failure"
+    assert record["reason"] == reason
     assert record["how"] == ""
     assert record["message"] == message
 

@@ -41,12 +41,20 @@ def rank(number: int, status: int, ended: float, told: str = "") -> dict[str, An
     return {"rank": number, "node": f"n{number}", "status": status, "ended": ended, "told": told}
 
 
+# an administrator has set the node down: Slurm terminates the rank, and srun may end with status 0
+LOST = (rank(0, 143, 1.0, "TERM"),)
+
+
 @pytest.mark.parametrize(
     ("ended", "says", "dead", "why"),
     [
         (Ended(0), JobSays(), [], ""),
         (Ended(1), JobSays(), [], "failure"),
         (Ended(1), JobSays(), ["n2"], "node_failure"),
+        (Ended(0, LOST), JobSays("NODE_FAIL", "NodeDown"), [], "node_failure"),
+        (Ended(0, LOST), JobSays("RUNNING"), ["n0"], "node_failure"),
+        (Ended(0, LOST), JobSays("RUNNING"), [], "terminated"),
+        (Ended(0, LOST), JobSays("PENDING", restarts=1), [], "requeued"),
         (Ended(0, stop=WARNED), JobSays(), [], ""),  # done before it had heard
         (Ended(0, HEARD, stop=WARNED), JobSays(), [], "time_limit"),
         (Ended(1, stop=WARNED), JobSays(), [], "time_limit"),
@@ -139,6 +147,8 @@ def test_nobody_is_asked_about_a_good_end() -> None:
         (Ended(1, (rank(0, 7, 2.5),), nodes=(rank(0, 1, 2.0),)), "failure", 7),
         (Ended(143, (rank(0, 137, 2.0, "cleared"),), nodes=(rank(0, 137, 3.0),)), "failure", 137),
         (Ended(0, signalled=True), "cancelled", 143),
+        (Ended(0, LOST), "terminated", 143),
+        (Ended(0, LOST), "node_failure", 143),
         (Ended(0, HEARD, idle=True), "idle", 124),
         (Ended(1, (rank(0, 1, 1.0),), idle=True), "idle", 143),
     ],
